@@ -1,0 +1,93 @@
+"""A file is written whole or not at all.
+
+The bytes go to an unnamed (or, where the file system has none, a hidden) file in the
+same folder, are flushed to the disk, and only then take the place of the old file.
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from furlkit.errors import DiskError
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing and reading that becomes `path` when the block ends well.
+
+    An exception inside the block leaves `path` as it was and nothing beside it.
+    """
+    path = Path(path)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stream, named = _open_part(part)
+    except OSError as error:
+        raise _reworded(path, error) from error
+    try:
+        with stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+            if not named:
+                _name(stream, part)
+        os.replace(part, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise _reworded(path, error) from error
+    finally:
+        with suppress(OSError):
+            part.unlink()
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a small file whole."""
+    with replacing(path) as stream:
+        stream.write(content)
+
+
+def _open_part(part: Path) -> tuple[BinaryIO, bool]:
+    """An unnamed file leaves no litter when the program is killed; else a hidden one."""
+    if hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd"):
+        with suppress(OSError):
+            unnamed = os.open(part.parent, os.O_TMPFILE | os.O_RDWR, 0o666)
+            return os.fdopen(unnamed, "w+b"), False
+    return open(part, "x+b"), True
+
+
+def _name(stream: BinaryIO, part: Path) -> None:
+    folder = os.open(part.parent, os.O_RDONLY)
+    try:
+        # With a folder handle Python calls linkat and follows the link in /proc.
+        source = f"/proc/self/fd/{stream.fileno()}"
+        os.link(source, part.name, dst_dir_fd=folder, follow_symlinks=True)
+    except OSError:
+        stream.seek(0)
+        with open(part, "xb") as copy:
+            shutil.copyfileobj(stream, copy, 2**20)
+            copy.flush()
+            os.fsync(copy.fileno())
+    finally:
+        os.close(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    # Some network file systems cannot fsync a folder; the rename has happened anyway.
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _reworded(path: Path, error: OSError) -> DiskError:
+    reason = error.strerror or str(error)
+    return DiskError(
+        f"{path}: cannot write: {reason}; what was there before is unchanged; "
+        "make room or choose another -o, then run the same command again"
+    )

@@ -1,0 +1,92 @@
+"""Checkpoints: the weights of a model and the facts needed to use them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from furlkit.errors import InputError
+from furlkit.files import container
+from furlkit.files.facts import Provenance, understand
+from furlkit.files.header import Header
+
+
+@dataclass(frozen=True)
+class CheckpointFacts:
+    """What a later stage must know of a checkpoint.
+
+    `parent` is the content hash of the global model training started from, `partition`
+    that of the partition the clients trained under, and `left_out` says that
+    BatchNorm statistics are not in the file because each client keeps its own.
+    """
+
+    role: str
+    round: int
+    architecture: dict[str, Any]
+    mean: list[float]
+    std: list[float]
+    client: int | None = None
+    examples: int | None = None
+    parent: str | None = None
+    partition: str | None = None
+    loss: float | None = None
+    left_out: str | None = None
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint in memory; `content` names the file it was read from."""
+
+    path: Path
+    facts: CheckpointFacts
+    tensors: dict[str, np.ndarray]
+    content: str
+    header: Header
+
+
+def write_checkpoint(
+    path: Path,
+    tensors: dict[str, np.ndarray],
+    facts: CheckpointFacts,
+    made: Provenance,
+) -> Header:
+    """Write a model; values that are not finite never reach the disk."""
+    for name, array in tensors.items():
+        check_finite(path, name, array)
+    return container.write(path, tensors, made.header("checkpoint", facts))
+
+
+def open_checkpoint(path: Path) -> tuple[container.Container, CheckpointFacts]:
+    """Open a checkpoint and check its header; the tensors are not read yet."""
+    opened = container.open_kind(path, "checkpoint")
+    return opened, _facts(path, opened.header)
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint whole: hash checked, values finite."""
+    opened, facts = open_checkpoint(path)
+    tensors = opened.tensors()
+    for name, array in tensors.items():
+        check_finite(path, name, array)
+    return Checkpoint(Path(path), facts, tensors, opened.content, opened.header)
+
+
+def check_finite(path: Path, name: str, array: np.ndarray) -> None:
+    """Raise an error that names the tensor if a value is NaN or infinite."""
+    # The sum of squares is not finite if any value is not; it needs no copy.
+    if array.dtype.kind != "f" or np.isfinite(np.vdot(array, array)):
+        return
+    bad = np.size(array) - np.count_nonzero(np.isfinite(array))
+    if bad:
+        raise InputError(
+            f"{path}: {name} has {bad} values that are NaN or infinite; "
+            "the training that made it diverged, lower its --lr"
+        )
+
+
+def _facts(path: Path, header: Header) -> CheckpointFacts:
+    facts = understand(path, header, CheckpointFacts, ("round", "client", "examples"))
+    if facts.role not in ("global", "client", "align"):
+        raise InputError(f"{path}: is a checkpoint of the unknown role {facts.role!r}")
+    return facts

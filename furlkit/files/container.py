@@ -1,0 +1,271 @@
+"""Writing and reading the safetensors container itself.
+
+safetensors' own writer puts metadata keys in random order, ignores the umask and does
+not fsync; its reader maps the file, which makes memory hard to bound, and accepts
+headers that furlkit does not. The format is simple enough to do both here: 8 bytes of
+length, a JSON header, the tensors. Files written here open in the safetensors library.
+
+The content hash in the header is the sha256 of the whole file with its own 64 digits
+read as zeros: one pass over the bytes both checks a file and names it.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from furlkit.errors import DiskError, InputError
+from furlkit.files.atomic import replacing
+from furlkit.files.header import Header, canonical, parse_header, parse_strict
+from furlkit.files.layout import Entry, describe, place, understand
+
+# A ResNet-50's header takes 40 kB. The cap keeps a hostile header cheap to refuse.
+HEADER_LIMIT = 4 * 2**20
+_SEAL = b'\\"content\\":\\"'
+_CHUNK = 4 * 2**20
+
+Pieces = Callable[[Entry], Iterable[np.ndarray]]
+
+
+def write(path: Path, tensors: dict[str, np.ndarray], header: Header) -> Header:
+    """Write tensors and header; give back the header with its content hash."""
+    entries = [entry_of(name, array) for name, array in tensors.items()]
+    return write_stream(
+        path, entries, lambda e: [np.ascontiguousarray(tensors[e.name])], header
+    )
+
+
+def entry_of(name: str, array: np.ndarray) -> Entry:
+    """The description of one array."""
+    return Entry(name, array.dtype.newbyteorder("<"), array.shape)
+
+
+def write_stream(
+    path: Path, entries: Iterable[Entry], pieces: Pieces, header: Header
+) -> Header:
+    """Write tensors that are made one after the other, in pieces.
+
+    `pieces(entry)` yields arrays whose bytes, one after another, are the tensor; it is
+    called once for each entry, in the order of the file.
+    """
+    placed = place(entries)
+    head = _head(placed, header.unsealed())
+    with replacing(path) as stream:
+        digest = hashlib.sha256(head)
+        stream.write(head)
+        for entry in placed:
+            _write_entry(stream, digest, entry, pieces(entry))
+        sealed = replace(header, content=digest.hexdigest())
+        stream.seek(head.index(_SEAL) + len(_SEAL))
+        stream.write(sealed.content.encode())
+    return sealed
+
+
+def _write_entry(stream: BinaryIO, digest, entry: Entry, pieces) -> None:
+    written = 0
+    for piece in pieces:
+        data = _bytes_of(piece)
+        digest.update(data)
+        written += stream.write(data)
+    if written != entry.size:
+        raise ValueError(f"{entry.name}: {written} bytes made, {entry.size} announced")
+
+
+def _bytes_of(array: np.ndarray) -> memoryview:
+    """The bytes of a contiguous array, without a copy."""
+    return array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
+
+
+def _head(placed: list[Entry], header: Header) -> bytes:
+    words = {entry.name: describe(entry) for entry in placed}
+    table = {"__metadata__": {"format": "pt", "furlkit": header.to_json()}, **words}
+    text = canonical(table).encode()
+    text += b" " * (-len(text) % 8)
+    if len(text) > HEADER_LIMIT:
+        raise ValueError(f"a header of {len(text)} bytes is too large to be read again")
+    return len(text).to_bytes(8, "little") + text
+
+
+class Container:
+    """A furlkit file opened for reading: its header is checked, its body is not yet."""
+
+    def __init__(self, path: Path):
+        self.path = Path(path)
+        self.header, self.entries, self._head = _read_head(self.path)
+        self._by_name = {entry.name: entry for entry in self.entries}
+
+    @property
+    def content(self) -> str:
+        """The file's content hash, as its header gives it."""
+        return self.header.content
+
+    @property
+    def body_start(self) -> int:
+        """Where in the file the tensors begin."""
+        return len(self._head)
+
+    def entry(self, name: str) -> Entry:
+        """The description of one tensor, which must be there."""
+        if name not in self._by_name:
+            raise InputError(f"{self.path}: has no tensor {name}")
+        return self._by_name[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def stream(self) -> Iterator[tuple[Entry, np.ndarray]]:
+        """Every tensor in the file's order, one in memory at a time.
+
+        The content hash is checked when the last one has been taken. The file is
+        opened anew for each tensor, so any number of containers can be streamed
+        side by side.
+        """
+        digest = self.digest()
+        for entry in self.entries:
+            array = self.read(entry)
+            digest.update(_bytes_of(array))
+            yield entry, array
+        self.check(digest)
+
+    def read(self, entry: Entry) -> np.ndarray:
+        """One tensor, unchecked; `stream` and `tensors` check."""
+        array = np.empty(entry.shape, entry.dtype)
+        if not array.size:
+            return array
+        try:
+            with open(self.path, "rb", buffering=0) as stream:
+                stream.seek(self.body_start + entry.start)
+                _read_fully(stream, _bytes_of(array), self.path)
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        return array
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """All tensors, after the content hash has been checked."""
+        return {entry.name: array for entry, array in self.stream()}
+
+    def memmap(self, name: str) -> np.ndarray:
+        """One tensor as a read-only memory map; its bytes are not checked."""
+        entry = self.entry(name)
+        if not entry.size:
+            return np.empty(entry.shape, entry.dtype)
+        offset = self.body_start + entry.start
+        return np.memmap(self.path, entry.dtype, "r", offset, entry.shape)
+
+    def verify(self) -> None:
+        """Check the content hash without keeping anything."""
+        digest = self.digest()
+        try:
+            with open(self.path, "rb") as stream:
+                stream.seek(self.body_start)
+                while chunk := stream.read(_CHUNK):
+                    digest.update(chunk)
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        self.check(digest)
+
+    def digest(self):
+        """A running sha256 that has taken in the head of the file."""
+        start = self._head.index(_SEAL) + len(_SEAL)
+        zeros = self.header.unsealed().content.encode()
+        return hashlib.sha256(
+            self._head[:start] + zeros + self._head[start + len(zeros) :]
+        )
+
+    def check(self, digest) -> None:
+        """Compare the sha256 of the whole file with the one in its header."""
+        if digest.hexdigest() != self.header.content:
+            raise InputError(
+                f"{self.path}: its bytes do not match the content hash in its header; "
+                "the file was damaged or edited; copy it again or make it anew"
+            )
+
+
+def open_kind(path: Path, kind: str) -> Container:
+    """Open a file that must be of one kind."""
+    container = Container(path)
+    if container.header.kind != kind:
+        raise InputError(
+            f"{path}: is a {container.header.kind} file, a {kind} was wanted here"
+        )
+    return container
+
+
+def _read_head(path: Path) -> tuple[Header, list[Entry], bytes]:
+    try:
+        with open(path, "rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            head = stream.read(8)
+            length = int.from_bytes(head, "little")
+            _check_start(path, head, length, size)
+            text = stream.read(length)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    table = _parse_table(path, text)
+    metadata = table.pop("__metadata__", None)
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("furlkit"), str):
+        raise InputError(
+            f"{path}: is a safetensors file, but not one of furlkit's: "
+            "its metadata has no key 'furlkit'"
+        )
+    header = parse_header(path, metadata["furlkit"])
+    if text.count(_SEAL + header.content.encode()) != 1 or len(header.content) != 64:
+        raise InputError(f"{path}: its header has no readable content hash")
+    try:
+        entries = understand(table, size - 8 - length)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}; copy it again or make it anew") from error
+    return header, entries, head + text
+
+
+def _check_start(path: Path, head: bytes, length: int, size: int) -> None:
+    if head[:2] == b"PK" or head[:1] == b"\x80":
+        raise InputError(
+            f"{path}: is a pickle or zip file; furlkit reads safetensors only and "
+            "never unpickles; convert it with safetensors.torch.save_file first"
+        )
+    if size < 10:
+        raise InputError(f"{path}: has {size} bytes, too few for a safetensors file")
+    if length > size - 8:
+        raise InputError(
+            f"{path}: not a safetensors file, or truncated: its header should take "
+            f"{length} bytes, the file has {size}"
+        )
+    if length > HEADER_LIMIT:
+        raise InputError(
+            f"{path}: its header takes {length} bytes, furlkit accepts {HEADER_LIMIT}"
+        )
+
+
+def _parse_table(path: Path, text: bytes) -> dict:
+    try:
+        table = parse_strict(text)
+    except (ValueError, RecursionError) as error:
+        what = "is not JSON" if isinstance(error, json.JSONDecodeError) else "is broken"
+        raise InputError(f"{path}: its header {what}: {error}") from error
+    if not isinstance(table, dict):
+        raise InputError(f"{path}: its header is not a JSON object")
+    return table
+
+
+def _read_fully(stream, view: memoryview, path: Path) -> None:
+    done = 0
+    while done < len(view):
+        count = stream.readinto(view[done:])
+        if not count:
+            raise InputError(f"{path}: became shorter while it was read")
+        done += count
+
+
+def unreadable(path: Path, error: OSError) -> InputError | DiskError:
+    """The user's words for a file that cannot be opened or read."""
+    if isinstance(error, FileNotFoundError):
+        return InputError(f"{path}: no such file")
+    if isinstance(error, IsADirectoryError):
+        return InputError(f"{path}: is a folder, a file was wanted")
+    return DiskError(f"{path}: cannot read: {error.strerror or error}")

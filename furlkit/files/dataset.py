@@ -1,0 +1,80 @@
+"""Packed datasets: uint8 images and labels in one file, memory-mapped on reading."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from furlkit.errors import InputError
+from furlkit.files import container
+from furlkit.files.facts import Provenance, understand
+from furlkit.files.header import Header
+from furlkit.files.layout import Entry
+
+
+@dataclass(frozen=True)
+class DatasetFacts:
+    """Names of classes and domains, and the fingerprint of images and labels."""
+
+    class_names: list[str]
+    domain_names: list[str]
+    fingerprint: dict[str, Any]
+    mean: list[float]
+    std: list[float]
+
+
+class Packed(NamedTuple):
+    """A packed dataset; `images` is a read-only memory map of (N, H, W, C) uint8."""
+
+    images: np.ndarray
+    labels: np.ndarray | None
+    domains: np.ndarray | None
+    facts: DatasetFacts
+
+
+def write_dataset(
+    path: Path,
+    shape: tuple[int, int, int, int],
+    blocks: Callable[[], Iterable[np.ndarray]],
+    columns: dict[str, np.ndarray],
+    facts: DatasetFacts,
+    made: Provenance,
+) -> Header:
+    """Write images from blocks of (n, H, W, C); `columns` are labels and domains."""
+    entries = [Entry("images", np.dtype("uint8"), shape)]
+    entries += [container.entry_of(name, array) for name, array in columns.items()]
+    header = made.header("dataset", facts)
+    return container.write_stream(
+        path, entries, lambda e: blocks() if e.name == "images" else [columns[e.name]],
+        header,
+    )  # fmt: skip
+
+
+def read_dataset(path: Path) -> Packed:
+    """Map a packed dataset. Its header is checked, its images are not read.
+
+    `furlkit inspect --verify` checks every byte.
+    """
+    opened = container.open_kind(path, "dataset")
+    facts = understand(path, opened.header, DatasetFacts)
+    images = opened.entry("images")
+    if images.dtype != np.uint8 or len(images.shape) != 4:
+        raise InputError(f"{path}: images are {images.dtype} {images.shape}")
+    return Packed(
+        opened.memmap("images"), _column(opened, "labels"), _column(opened, "domains"),
+        facts,
+    )  # fmt: skip
+
+
+def _column(opened: container.Container, name: str) -> np.ndarray | None:
+    if name not in opened:
+        return None
+    entry, count = opened.entry(name), opened.entry("images").shape[0]
+    if entry.dtype != np.int64 or entry.shape != (count,):
+        raise InputError(
+            f"{opened.path}: {name} are {entry.dtype} {entry.shape}, "
+            f"int64 ({count},) was wanted"
+        )
+    return opened.read(entry)

@@ -1,0 +1,46 @@
+"""Journals: what happened while a stage ran, a JSON object a line.
+
+A journal is for watching and plotting; it holds throughput and so differs between runs.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from furlkit.errors import DiskError
+from furlkit.files.atomic import write_bytes
+
+
+class Journal:
+    """The journal beside an output: `client_0.safetensors` has `client_0.log.jsonl`."""
+
+    def __init__(self, output: Path):
+        self.path = output.with_suffix(".log.jsonl")
+
+    def rewind(self, step: int) -> None:
+        """Forget what was written after `step`, which is about to be done again."""
+        kept = [line for line in self._lines() if line.get("step", 0) <= step]
+        text = "".join(json.dumps(line, sort_keys=True) + "\n" for line in kept)
+        write_bytes(self.path, text.encode())
+
+    def write(self, entry: dict[str, Any]) -> None:
+        """Append a line."""
+        try:
+            with open(self.path, "a") as stream:
+                stream.write(json.dumps(entry, sort_keys=True) + "\n")
+        except OSError as error:
+            raise DiskError(
+                f"{self.path}: cannot write: {error.strerror}; make room, then run "
+                "the same command again"
+            ) from error
+
+    def _lines(self) -> list[dict[str, Any]]:
+        if not self.path.exists():
+            return []
+        lines = []
+        for text in self.path.read_text(errors="replace").splitlines():
+            try:
+                lines.append(json.loads(text))
+            except ValueError:
+                break  # A line that was cut short by a kill ends the usable part.
+        return lines

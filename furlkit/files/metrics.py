@@ -1,0 +1,35 @@
+"""Metrics files: JSON with sorted keys, for programs, `plot`, and people."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from furlkit.errors import InputError
+from furlkit.files.atomic import write_bytes
+from furlkit.files.container import unreadable
+from furlkit.files.header import VERSION, parse_strict
+
+
+def write_metrics(path: Path, values: dict[str, Any]) -> None:
+    """Write the result of an evaluation."""
+    document = {**values, "kind": "metrics", "version": VERSION}
+    text = json.dumps(document, sort_keys=True, indent=1, allow_nan=False)
+    write_bytes(path, text.encode() + b"\n")
+
+
+def read_metrics(path: Path) -> dict[str, Any]:
+    """Read the result of an evaluation."""
+    try:
+        document = parse_strict(Path(path).read_bytes())
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: is not a metrics file: {error}") from error
+    if not isinstance(document, dict) or document.get("kind") != "metrics":
+        raise InputError(f"{path}: is JSON, but not a metrics file of furlkit's")
+    if document.get("version") != VERSION:
+        raise InputError(
+            f"{path}: written in format version {document.get('version')}, this "
+            f"furlkit reads {VERSION}; install a newer furlkit"
+        )
+    return document

@@ -1,0 +1,106 @@
+"""Partition files: which images each client holds, and which are public."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from furlkit.errors import InputError, UsageError
+from furlkit.files import container
+from furlkit.files.facts import Provenance, understand
+from furlkit.files.header import Header
+
+
+@dataclass(frozen=True)
+class PartitionFacts:
+    """Scheme, size, and the fingerprint of the dataset the indices point into."""
+
+    scheme: str
+    clients: int
+    dataset: dict[str, Any]
+    class_names: list[str]
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Indices of every client, end to end: client k has indices[offsets[k]:offsets[k+1]].
+
+    `histogram` counts labels, one row a client; it has no columns without labels.
+    """
+
+    path: Path
+    facts: PartitionFacts
+    indices: np.ndarray
+    offsets: np.ndarray
+    public: np.ndarray
+    histogram: np.ndarray
+    content: str
+    header: Header
+
+    def of(self, client: int) -> np.ndarray:
+        """The indices of one client."""
+        if not 0 <= client < self.facts.clients:
+            raise UsageError(
+                f"--client {client}: {self.path} has the clients 0 to "
+                f"{self.facts.clients - 1}"
+            )
+        return self.indices[self.offsets[client] : self.offsets[client + 1]]
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """How many images each client has."""
+        return np.diff(self.offsets)
+
+
+def write_partition(
+    path: Path,
+    parts: list[np.ndarray],
+    public: np.ndarray,
+    histogram: np.ndarray,
+    facts: PartitionFacts,
+    made: Provenance,
+) -> Header:
+    """Write the indices of every client and of the public part."""
+    tensors = {
+        "indices": np.concatenate([*parts, np.empty(0, np.int64)]).astype(np.int64),
+        "offsets": np.cumsum([0, *map(len, parts)], dtype=np.int64),
+        "public": public.astype(np.int64),
+        "histogram": histogram.astype(np.int64),
+    }
+    return container.write(path, tensors, made.header("partition", facts))
+
+
+def read_partition(path: Path) -> Partition:
+    """Read a partition and check that its indices make sense."""
+    opened = container.open_kind(path, "partition")
+    facts = understand(path, opened.header, PartitionFacts, ("clients",))
+    for name in ("indices", "offsets", "public", "histogram"):
+        if opened.entry(name).dtype != np.int64:
+            raise InputError(f"{path}: {name} is not int64")
+    partition = Partition(
+        Path(path), facts, **opened.tensors(), content=opened.content,
+        header=opened.header,
+    )  # fmt: skip
+    _check(partition)
+    return partition
+
+
+def _check(partition: Partition) -> None:
+    examples = partition.facts.dataset.get("examples")
+    offsets, indices = partition.offsets, partition.indices
+    used = np.concatenate([indices, partition.public])
+    fits = (
+        offsets.shape == (partition.facts.clients + 1,)
+        and indices.ndim == 1
+        and offsets[0] == 0
+        and offsets[-1] == len(indices)
+        and bool(np.all(np.diff(offsets) >= 0))
+        and isinstance(examples, int)
+        and (not len(used) or (used.min() >= 0 and used.max() < examples))
+    )
+    if not fits:
+        raise InputError(
+            f"{partition.path}: its indices do not fit {partition.facts.clients} "
+            f"clients over {examples} examples; make the partition anew"
+        )

@@ -1,0 +1,51 @@
+"""Private files: what a client keeps from round to round and never sends."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from furlkit.errors import InputError
+from furlkit.files import container
+from furlkit.files.checkpoint import check_finite
+from furlkit.files.facts import Provenance, understand
+from furlkit.files.header import Header
+
+
+@dataclass(frozen=True)
+class PrivateFacts:
+    """Whose state it is, after which round, and what it is made of, in words."""
+
+    client: int
+    round: int
+    holds: list[str]
+
+
+@dataclass(frozen=True)
+class Private:
+    """A client's own state: tensors named by their role."""
+
+    path: Path
+    facts: PrivateFacts
+    tensors: dict[str, np.ndarray]
+    content: str
+
+
+def write_private(
+    path: Path, tensors: dict[str, np.ndarray], facts: PrivateFacts, made: Provenance
+) -> Header:
+    """Write a client's own state. `aggregate` refuses such a file by its kind."""
+    for name, array in tensors.items():
+        check_finite(path, name, array)
+    return container.write(path, tensors, made.header("private", facts))
+
+
+def read_private(path: Path, client: int) -> Private:
+    """Read the state of one client; another client's file is refused."""
+    opened = container.open_kind(path, "private")
+    facts = understand(path, opened.header, PrivateFacts, ("client", "round"))
+    if facts.client != client:
+        raise InputError(
+            f"{path}: is private to client {facts.client}, client {client} asked for it"
+        )
+    return Private(Path(path), facts, opened.tensors(), opened.content)
