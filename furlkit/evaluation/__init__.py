@@ -1,0 +1,1 @@
+"""What a representation is worth: features and labels in, numbers out."""

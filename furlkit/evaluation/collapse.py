@@ -1,0 +1,36 @@
+"""The collapse meter: does a batch of projections still use its space?"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+NOISE = 1e-6  # Of the largest singular value unit rows allow: float32 rounding.
+
+
+def spread(z: Tensor) -> float:
+    """sqrt(d) times the mean over dimensions of the std of unit rows; z (N, d).
+
+    1 where directions are isotropic, 0 where all rows point the same way. Chen and He,
+    "Exploring Simple Siamese Representation Learning", CVPR 2021, section 4.1.
+    """
+    unit = F.normalize(z.detach().float(), dim=1)
+    return float(unit.std(dim=0, correction=0).mean()) * math.sqrt(z.shape[1])
+
+
+def effective_rank(z: Tensor) -> float:
+    """exp(-sum_k p_k log p_k), p_k the k-th singular value over their sum; z (N, d).
+
+    The singular values are those of the centred unit rows. At most min(N, d); 1 where
+    all rows point the same way; NaN where z is not finite. Roy and Vetterli,
+    "The effective rank", EUSIPCO 2007, definition 1.
+    """
+    unit = F.normalize(z.detach().float(), dim=1)
+    if not torch.isfinite(unit).all():
+        return math.nan
+    s = torch.linalg.svdvals(unit - unit.mean(dim=0))
+    s = s[s > NOISE * math.sqrt(len(z))]
+    if len(s) == 0:
+        return 1.0
+    return float(torch.special.entr(s / s.sum()).sum().exp())

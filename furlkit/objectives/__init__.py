@@ -1,0 +1,1 @@
+"""What one batch minimises: pure functions from tensors to a scalar."""

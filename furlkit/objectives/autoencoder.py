@@ -1,0 +1,26 @@
+"""Reconstruction through a decoder, the objective of FedAE.
+
+Hinton and Salakhutdinov, "Reducing the Dimensionality of Data with Neural Networks",
+Science 2006 (no numbered equation); squared error, as the baseline of FedCA.
+"""
+
+from torch import Tensor
+
+
+def reconstruction_loss(x_hat: Tensor, x: Tensor) -> Tensor:
+    """Mean over images, channels and pixels of (x_hat - x)^2.
+
+    x_hat the decoder's images, x the normalised ones it should give; both (B, C, H, W).
+    """
+    if x_hat.shape != x.shape:
+        raise ValueError(
+            f"reconstruction {tuple(x_hat.shape)}, image {tuple(x.shape)}: not alike"
+        )
+    return (x_hat - x).square().mean()
+
+
+def step(net, batch) -> tuple[dict[str, Tensor], Tensor]:
+    """One view is encoded and decoded again; gives h."""
+    x = batch.one_view()
+    h = net.encoder(x)
+    return {"autoencoder": reconstruction_loss(net.decoder(h), x)}, h

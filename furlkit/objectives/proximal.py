@@ -1,0 +1,27 @@
+"""The proximal term of FedProx: a client's weights stay near the server's.
+
+Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, Eq. 2.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def proximal_term(w: Sequence[Tensor], w_g: Sequence[Tensor], mu: float) -> Tensor:
+    """FedProx Eq. 2, second summand, to be added to any objective:
+
+        (mu / 2) ||w - w_g||^2
+
+    w the trained parameters, w_g the global model's in the same order, mu its weight.
+    Parameters only: BatchNorm's running statistics take no gradient.
+    """
+    squares = [_squared_distance(a, b) for a, b in zip(w, w_g, strict=True)]
+    return mu / 2 * torch.stack(squares).sum()
+
+
+def _squared_distance(a: Tensor, b: Tensor) -> Tensor:
+    if a.shape != b.shape:
+        raise ValueError(f"parameters {tuple(a.shape)} and {tuple(b.shape)}: not alike")
+    return (a - b.detach()).square().sum()

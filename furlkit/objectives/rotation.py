@@ -1,0 +1,28 @@
+"""Rotation prediction: which of four quarter turns was an image given?
+
+Gidaris et al., "Unsupervised Representation Learning by Predicting Image Rotations",
+ICLR 2018, Eq. 2-3; the objective of FedPR (FedRot).
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def rotation_loss(logits: Tensor, turns: Tensor) -> Tensor:
+    """Gidaris et al. Eq. 3: mean cross-entropy of the quarter turns.
+
+        -1/B sum_b log softmax(logits_b)[turns_b]
+
+    logits (B, 4); turns (B), whole numbers 0 to 3, in quarter turns.
+    """
+    return F.cross_entropy(logits, turns)
+
+
+def step(net, batch) -> tuple[dict[str, Tensor], Tensor]:
+    """Gidaris et al. Eq. 2: every image in all four turns; gives h."""
+    x = batch.one_view()  # (N, C, S, S)
+    turned = torch.cat([torch.rot90(x, k, (2, 3)) for k in range(4)])  # (4N, C, S, S)
+    turns = torch.arange(4, device=x.device).repeat_interleave(len(x))
+    h = net.encoder(turned)
+    return {"rotation": rotation_loss(net.rotation(h), turns)}, h

@@ -1,0 +1,68 @@
+"""NT-Xent, the contrastive loss of SimCLR, and the pieces that later methods extend.
+
+Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations",
+ICML 2020, Eq. 1; Zhang et al., "Federated Unsupervised Representation Learning", FedCA,
+Eq. 3 (over both views) and Eq. 4-8 (one view against the other).
+
+    z_1, z_2    projections of the two views of the same N images, rows in one order
+    tau         temperature
+    N, d        images in the batch, length of z
+
+Every form is cross-entropy over rows of cosines in which column n of row n is the
+positive. Whoever has more negatives (a dictionary, a queue) appends columns.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+FORMS = ("oneway", "symmetric", "full")
+
+
+def nt_xent(z_1: Tensor, z_2: Tensor, tau: float, form: str = "oneway") -> Tensor:
+    """NT-Xent of two batches of projections, which need not be normalised.
+
+    oneway     FedCA Eq. 4-8 with K = 0: rows of z_1 against all rows of z_2
+    symmetric  mean of that and of z_2 against z_1
+    full       FedCA Eq. 3, SimCLR Eq. 1: each of 2N views against the 2N - 1 others
+    """
+    if form not in FORMS:
+        raise ValueError(f"form {form!r}: wanted one of {', '.join(FORMS)}")
+    z_1, z_2 = normalise(z_1), normalise(z_2)
+    logits = oneway_logits(z_1, z_2)  # (N, N)
+    if form == "oneway":
+        return contrastive_loss(logits, tau)
+    logits_1, logits_2 = logits, logits.T
+    if form == "full":
+        logits_1 = torch.cat([logits_1, same_view_logits(z_1)], dim=1)  # (N, 2N)
+        logits_2 = torch.cat([logits_2, same_view_logits(z_2)], dim=1)  # (N, 2N)
+    return (contrastive_loss(logits_1, tau) + contrastive_loss(logits_2, tau)) / 2
+
+
+def normalise(z: Tensor) -> Tensor:
+    """Rows of unit length: z_n / ||z_n||."""
+    return F.normalize(z, dim=1)
+
+
+def oneway_logits(z_i: Tensor, z_j: Tensor) -> Tensor:
+    """FedCA Eq. 4: z_i z_j^T for unit rows; the positives are on the diagonal."""
+    return z_i @ z_j.T  # (N, N)
+
+
+def same_view_logits(z: Tensor) -> Tensor:
+    """z z^T for unit rows, with each row's likeness to itself taken out (-inf)."""
+    itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
+    return (z @ z.T).masked_fill(itself, float("-inf"))  # (N, N)
+
+
+def contrastive_loss(logits: Tensor, tau: float) -> Tensor:
+    """FedCA Eq. 7-8: CE(logits / tau, [0, ..., N - 1]) for logits (N, N + any)."""
+    labels = torch.arange(len(logits), device=logits.device)
+    return F.cross_entropy(logits / tau, labels)
+
+
+def step(net, batch, temperature: float, form: str) -> tuple[dict[str, Tensor], Tensor]:
+    """Both views in one forward pass, then NT-Xent; gives z as the representation."""
+    z = net.projector(net.encoder(batch.two_views()))  # (2N, d)
+    z_1, z_2 = z.chunk(2)
+    return {"simclr": nt_xent(z_1, z_2, temperature, form)}, z
