@@ -1,0 +1,100 @@
+"""The images of one client on the training device, and batches of them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from furlkit.data.augment import Augmentation, augment, normalise, plain, two_views
+
+# Up to this size a client's images are copied to the device once; beyond, each batch
+# is read from the memory map.
+RESIDENT_LIMIT = 2 * 2**30
+
+
+@dataclass(frozen=True)
+class View:
+    """How images are made into network input: augmentation, size, normalisation."""
+
+    how: Augmentation
+    size: int
+    channels: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some images of a client, with the only generator a step may draw from.
+
+    `index` are positions among the client's images; `images` is uint8 (N, H, W, C).
+    """
+
+    index: Tensor
+    images: Tensor
+    labels: Tensor | None
+    generator: torch.Generator
+    view: View
+
+    def two_views(self) -> Tensor:
+        """Two augmentations of every image, first all of one, then all of the other."""
+        v = self.view
+        views = two_views(self.images, v.how, v.size, self.generator)
+        return normalise(views, v.mean, v.std)  # (2N, C, S, S)
+
+    def one_view(self) -> Tensor:
+        """One augmentation of every image."""
+        v = self.view
+        return normalise(
+            augment(self.images, v.how, v.size, self.generator), v.mean, v.std
+        )
+
+    def plain(self) -> Tensor:
+        """The images as they are, resized to the network's input."""
+        v = self.view
+        return normalise(plain(self.images, v.size), v.mean, v.std)
+
+
+class Images:
+    """A client's images, resident on the device if they fit, mapped otherwise."""
+
+    def __init__(
+        self,
+        images: np.ndarray,
+        labels: np.ndarray | None,
+        index: np.ndarray,
+        view: View,
+        device: torch.device,
+    ):
+        self._view, self._device, self._count = view, device, len(index)
+        self._mapped, self._index = images, index
+        self._resident = None
+        self._order: tuple[int, Tensor] | None = None
+        if len(index) * int(np.prod(images.shape[1:])) <= RESIDENT_LIMIT:
+            self._resident = torch.from_numpy(images[index]).to(device)
+        self._labels = None
+        if labels is not None:
+            self._labels = torch.from_numpy(labels[index]).to(device)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def order(self, seed: int) -> Tensor:
+        """The order of the images in the epoch of that seed."""
+        if self._order is None or self._order[0] != seed:
+            generator = torch.Generator().manual_seed(seed)
+            self._order = seed, torch.randperm(self._count, generator=generator)
+        return self._order[1]
+
+    def batch(self, index: Tensor, generator: torch.Generator) -> Batch:
+        """The images at some positions."""
+        if self._resident is not None:
+            images = self._resident[index.to(self._device)]
+        else:
+            taken = self._mapped[self._index[index.numpy()]]
+            images = torch.from_numpy(taken).to(self._device)
+        # Grey images feed a net for colour with three equal channels.
+        images = images.expand(-1, -1, -1, self._view.channels)
+        labels = None if self._labels is None else self._labels[index.to(self._device)]
+        return Batch(index, images, labels, generator, self._view)

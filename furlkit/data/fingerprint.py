@@ -1,0 +1,90 @@
+"""What makes two datasets the same: their content, never their name or place.
+
+A fingerprint is a dict of `examples` and of up to three hashes: `images` (pixels),
+`labels`, and `files` (names and sizes in an image folder, known without decoding).
+A hash that is not known is None.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+SAMPLE = 1024
+HASHES = ("images", "labels", "files")
+
+
+def image_fingerprint(images: np.ndarray) -> str:
+    """Hash the shape and up to 1,024 evenly spaced images of (N, H, W, C) uint8."""
+    sample = (images[index] for index in sample_positions(len(images)))
+    return hash_sample(images.shape, sample)
+
+
+def hash_sample(shape: tuple[int, ...], sample: Iterable[np.ndarray]) -> str:
+    """Hash the shape of a dataset and the images at its `sample_positions`."""
+    digest = hashlib.sha256(repr(tuple(map(int, shape))).encode())
+    for image in sample:
+        digest.update(np.ascontiguousarray(image).data)
+    return digest.hexdigest()
+
+
+def sample_positions(examples: int) -> np.ndarray:
+    """The positions `image_fingerprint` looks at, first and last among them."""
+    if examples <= SAMPLE:
+        return np.arange(examples)
+    return np.arange(SAMPLE) * (examples - 1) // (SAMPLE - 1)
+
+
+def label_fingerprint(labels: np.ndarray) -> str:
+    """Hash every label."""
+    return hashlib.sha256(np.ascontiguousarray(labels, "<i8").data).hexdigest()
+
+
+def file_fingerprint(files: Iterable[tuple[str, int]]) -> str:
+    """Hash the sorted (relative path, bytes) pairs of a folder."""
+    digest = hashlib.sha256()
+    for path, size in sorted(files):
+        digest.update(f"{path}\0{size}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def fingerprint(
+    examples: int,
+    *,
+    images: np.ndarray | None = None,
+    labels: np.ndarray | None = None,
+    files: Iterable[tuple[str, int]] | None = None,
+) -> dict[str, Any]:
+    """Put together the fingerprint of a dataset from what is known of it."""
+    known: dict[str, Any] = {
+        "examples": int(examples),
+        "images": None if images is None else image_fingerprint(images),
+        "labels": None if labels is None else label_fingerprint(labels),
+    }
+    if files is not None:
+        known["files"] = file_fingerprint(files)
+    return known
+
+
+def comparable(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
+    """The hashes that both fingerprints know."""
+    return [key for key in HASHES if a.get(key) and b.get(key)]
+
+
+def same_dataset(a: dict[str, Any], b: dict[str, Any]) -> str | None:
+    """Say what differs between two fingerprints, or None if they agree.
+
+    Only hashes that both sides know are compared, and there must be one at least.
+    """
+    if a["examples"] != b["examples"]:
+        return f"one has {a['examples']:,} examples, the other {b['examples']:,}"
+    common = comparable(a, b)
+    if not common:
+        return "they have no fingerprint in common, so they cannot be told apart"
+    different = [key for key in common if a[key] != b[key]]
+    if different:
+        return (
+            f"they have the same number of examples but other {' and '.join(different)}"
+        )
+    return None

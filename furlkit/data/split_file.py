@@ -1,0 +1,88 @@
+"""Partitions that exist already: indices from a JSON or a furlkit partition file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from furlkit.errors import InputError
+
+SHAPE = 'wanted {"0": [indices], "1": [...], "public": [...]} or a list of lists'
+
+
+def read_split(path: Path) -> tuple[list[np.ndarray], np.ndarray]:
+    """Indices of every client, sorted, and of the public part.
+
+    JSON is an object {"0": [...], "1": [...], "public": [...]} or a list of lists.
+    """
+    if path.suffix == ".safetensors":
+        return _read_partition(path)
+    content = _read_json(path)
+    if isinstance(content, list):
+        content = {str(client): part for client, part in enumerate(content)}
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: {SHAPE}")
+    public = _indices(path, "public", content.pop("public", []))
+    if set(content) != {str(client) for client in range(len(content))}:
+        raise InputError(
+            f"{path}: found the clients {_listed(content)}; number them 0, 1, 2, ..."
+        )
+    parts = [
+        _indices(path, f"client {client}", content[str(client)])
+        for client in range(len(content))
+    ]
+    return parts, public
+
+
+def check_split(
+    path: Path,
+    parts: list[np.ndarray],
+    public: np.ndarray,
+    examples: int,
+    *,
+    replace: bool,
+) -> None:
+    """Refuse indices outside the dataset, and repeated ones unless allowed."""
+    used = np.concatenate([public, *parts])
+    if len(used) and (used.min() < 0 or used.max() >= examples):
+        wrong = used[(used < 0) | (used >= examples)][0]
+        raise InputError(
+            f"{path}: found the index {wrong}, the dataset has 0 to {examples - 1:,}"
+        )
+    times = np.bincount(used, minlength=1)
+    if times.max() > 1 and not replace:
+        raise InputError(
+            f"{path}: the index {times.argmax()} occurs {times.max()} times; clients "
+            "must not share examples unless --with-replacement is given"
+        )
+
+
+def _read_partition(path: Path) -> tuple[list[np.ndarray], np.ndarray]:
+    from furlkit.files.partition import read_partition
+
+    partition = read_partition(path)
+    parts = [partition.of(client) for client in range(partition.facts.clients)]
+    return [np.sort(part) for part in parts], np.sort(partition.public)
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: cannot be read as JSON ({error})") from error
+
+
+def _indices(path: Path, who: str, values: Any) -> np.ndarray:
+    try:
+        part = np.asarray(values if values else np.empty(0, np.int64))
+    except ValueError:
+        part = np.empty(())
+    if part.ndim != 1 or part.dtype.kind != "i":
+        raise InputError(f"{path}: {who} is not a list of integers; {SHAPE}")
+    return np.sort(part.astype(np.int64))
+
+
+def _listed(content: dict[str, Any]) -> str:
+    names = [repr(name) for name in content]
+    return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")

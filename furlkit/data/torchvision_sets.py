@@ -1,0 +1,118 @@
+"""Datasets that torchvision knows by name, as plain arrays.
+
+CIFAR's files are pickles. torchvision unpickles them only after their MD5 has matched
+the published one, so no other pickle can get in under their name. The other sets are
+plain binary files, MATLAB files or text; of MNIST's old `processed/*.pt` copies torch
+reads tensors alone.
+"""
+
+import contextlib
+import io
+import pickle
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from furlkit.errors import InputError, UsageError
+
+DIGITS = tuple("0123456789")
+
+
+@dataclass(frozen=True)
+class Known:
+    """A torchvision dataset: its class, how it calls a split, and its usual numbers."""
+
+    dataset: str
+    pick: Callable[[str], dict[str, Any]]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    splits: tuple[str, ...] = ("train", "test")
+    labelled: bool = True
+
+
+def _by_flag(split: str) -> dict[str, Any]:
+    return {"train": split == "train"}
+
+
+def _by_name(split: str) -> dict[str, Any]:
+    return {"split": split}
+
+
+def _unlabelled(split: str) -> dict[str, Any]:
+    return {"split": "unlabeled"}
+
+
+_STL = ((0.4467, 0.4398, 0.4066), (0.2603, 0.2566, 0.2713))
+KNOWN = {
+    "cifar10": Known(
+        "CIFAR10", _by_flag, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+    ),
+    "cifar100": Known(
+        "CIFAR100", _by_flag, (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
+    ),
+    "stl10": Known("STL10", _by_name, *_STL),
+    "stl10-unlabelled": Known("STL10", _unlabelled, *_STL, ("train",), False),
+    "svhn": Known("SVHN", _by_name, (0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970)),
+    "mnist": Known("MNIST", _by_flag, (0.1307,), (0.3081,)),
+    "usps": Known("USPS", _by_flag, (0.2469,), (0.2989,)),
+    "fashion-mnist": Known("FashionMNIST", _by_flag, (0.2860,), (0.3530,)),
+}
+
+
+def read_torchvision(
+    name: str, split: str, root: Path, *, download: bool
+) -> tuple[np.ndarray, np.ndarray | None, tuple[str, ...]]:
+    """Images (N, H, W, C) uint8, labels, and class names of a known dataset."""
+    known = KNOWN[name]
+    if split not in known.splits:
+        raise UsageError(f"{name} has no {split} split, only {', '.join(known.splits)}")
+    loaded = _load(name, known, split, root, download)
+    images = _channels_last(np.asarray(loaded.data))
+    if not known.labelled:
+        return images, None, ()
+    labels = getattr(loaded, "targets", None)
+    labels = np.asarray(loaded.labels if labels is None else labels).astype(np.int64)
+    if labels.shape != (len(images),):
+        raise InputError(
+            f"{root}: {name} has {len(images):,} images and {len(labels):,} labels; "
+            "remove its files there and pass --download"
+        )
+    return images, labels, tuple(getattr(loaded, "classes", DIGITS))
+
+
+def _load(name: str, known: Known, split: str, root: Path, download: bool) -> Any:
+    import torchvision
+
+    dataset = getattr(torchvision.datasets, known.dataset)
+    try:
+        # torchvision prints to stdout, which belongs to the result.
+        with contextlib.redirect_stdout(io.StringIO()):
+            return dataset(root=str(root), download=download, **known.pick(split))
+    except (
+        RuntimeError, OSError, ValueError, EOFError, AssertionError, KeyError, TypeError,
+        IndexError, pickle.UnpicklingError, zlib.error,
+    ) as error:  # fmt: skip
+        cure = (
+            "the download failed; see whether the network is there"
+            if download
+            else "pass --download, or --data-root with the folder that has it"
+        )
+        raise InputError(
+            f"{name}: not found, or broken, in {root.absolute()}; {cure} ({_first(error)})"
+        ) from error
+
+
+def _first(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def _channels_last(images: np.ndarray) -> np.ndarray:
+    if images.ndim == 3:
+        return images[..., None]
+    if images.shape[1] == 3 and images.shape[3] != 3:
+        images = images.transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(images)
