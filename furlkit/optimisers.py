@@ -1,0 +1,130 @@
+"""Adam and SGD over lists of tensors, and loss scaling for float16.
+
+The arithmetic is torch.optim's, and the tests hold it against torch.optim. Written out
+because constructing the first optimiser of torch.optim imports the compiler, which
+takes longer than many a client's round, and because the state here is a plain dict of
+tensors that a progress file can hold.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
+
+
+class Optimiser:
+    """Moves the parameters that took part in the loss; the others stay as they are."""
+
+    def __init__(self, parameters: Sequence[Tensor], weight_decay: float):
+        self._all = list(parameters)
+        self._decay = weight_decay
+        self._slots: dict[str, dict[int, Tensor]] = {}
+        self.steps = 0
+
+    def clear(self) -> None:
+        """Forget the gradients."""
+        for parameter in self._all:
+            parameter.grad = None
+
+    def gradients(self) -> tuple[list[Tensor], list[Tensor]]:
+        """The parameters that have a gradient, and their gradients."""
+        moved = [p for p in self._all if p.grad is not None]
+        return moved, [p.grad for p in moved if p.grad is not None]
+
+    @torch.no_grad()
+    def step(self, lr: float) -> None:
+        """One update."""
+        w, g = self.gradients()
+        if self._decay:
+            g = list(torch._foreach_add(g, w, alpha=self._decay))
+        self.steps += 1
+        self._update(w, g, lr)
+
+    def _update(self, w: list[Tensor], g: list[Tensor], lr: float) -> None:
+        raise NotImplementedError
+
+    def _slot(self, name: str, w: list[Tensor]) -> list[Tensor]:
+        """One tensor of state for each of `w`, zero at first."""
+        slot = self._slots.setdefault(name, {})
+        place = {id(p): i for i, p in enumerate(self._all)}
+        indices = [place[id(p)] for p in w]
+        for i in indices:
+            if i not in slot:
+                slot[i] = torch.zeros_like(self._all[i])
+        return [slot[i] for i in indices]
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that must be saved, besides the number of steps."""
+        return {
+            f"{name}.{i}": tensor
+            for name, slot in self._slots.items()
+            for i, tensor in slot.items()
+        }
+
+    def load(self, state: dict[str, Tensor], steps: int) -> None:
+        """Take up what `state` gave."""
+        self.steps = steps
+        for key, tensor in state.items():
+            name, _, i = key.rpartition(".")
+            slot = self._slots.setdefault(name, {})
+            slot[int(i)] = torch.empty_like(self._all[int(i)]).copy_(tensor)
+
+
+class Adam(Optimiser):
+    """Kingma and Ba, "Adam", ICLR 2015, Algorithm 1; weight decay joins the gradient."""
+
+    def _update(self, w: list[Tensor], g: list[Tensor], lr: float) -> None:
+        m, v = self._slot("m", w), self._slot("v", w)
+        torch._foreach_lerp_(m, g, 1 - BETA_1)
+        torch._foreach_mul_(v, BETA_2)
+        torch._foreach_addcmul_(v, g, g, 1 - BETA_2)
+        scale = torch._foreach_sqrt(v)
+        torch._foreach_div_(scale, (1 - BETA_2**self.steps) ** 0.5)
+        torch._foreach_add_(scale, EPSILON)
+        torch._foreach_addcdiv_(w, m, scale, -lr / (1 - BETA_1**self.steps))
+
+
+class SGD(Optimiser):
+    """m <- momentum m + g,   w <- w - lr m."""
+
+    def __init__(
+        self, parameters: Sequence[Tensor], weight_decay: float, momentum: float
+    ):
+        super().__init__(parameters, weight_decay)
+        self._momentum = momentum
+
+    def _update(self, w: list[Tensor], g: list[Tensor], lr: float) -> None:
+        if self._momentum:
+            m = self._slot("m", w)
+            torch._foreach_mul_(m, self._momentum)
+            torch._foreach_add_(m, g)
+            g = m
+        torch._foreach_add_(w, g, alpha=-lr)
+
+
+class LossScale:
+    """Keeps float16 gradients in range: halved when they overflow, doubled when not.
+
+    A step whose gradients overflowed is left out, as in torch.amp.GradScaler.
+    """
+
+    GROW_AFTER = 2000
+
+    def __init__(self, enabled: bool):
+        self.enabled = enabled
+        self.scale, self.good_steps = (2.0**16 if enabled else 1.0), 0
+
+    def usable(self, gradients: list[Tensor]) -> bool:
+        """Undo the scale in place; say whether all gradients are finite."""
+        if not self.enabled:
+            return True
+        torch._foreach_mul_(gradients, 1 / self.scale)
+        finite = all(bool(torch.isfinite(g).all()) for g in gradients)
+        self.good_steps = self.good_steps + 1 if finite else 0
+        if not finite:
+            self.scale /= 2
+        elif self.good_steps % self.GROW_AFTER == 0:
+            self.scale *= 2
+        return finite

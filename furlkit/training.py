@@ -1,0 +1,157 @@
+"""Running the loop with everything around it: progress file, journal, bar, warnings."""
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from furlkit import console, loop
+from furlkit.data.batches import Images
+from furlkit.errors import FurlkitError
+from furlkit.files.facts import Provenance
+from furlkit.files.journal import Journal
+from furlkit.files.progress import ProgressFile
+
+# Below these the representation is as good as one point, or one line.
+COLLAPSED_SPREAD, COLLAPSED_RANK = 0.1, 1.5
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training: what is trained, on what, how, and from which seeds."""
+
+    title: str
+    module: nn.Module
+    loss_of: loop.LossOf
+    images: Images
+    plan: loop.Plan
+    purpose: loop.Purpose
+
+
+@dataclass(frozen=True)
+class Handling:
+    """How a module runs on the device; none of it changes what is computed."""
+
+    channels_last: bool = True
+    compile: bool = False
+    save_every: float = 60.0
+
+
+def prepare(net: nn.Module, handling: Handling) -> None:
+    """Lay out and compile a net in place; the names of its tensors stay."""
+    if handling.channels_last:
+        net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if handling.compile:
+        for child in net.children():
+            child.compile()
+
+
+def run(
+    job: Job, output: Path, made: Provenance, handling: Handling, save_last: bool
+) -> loop.Epoch:
+    """Train to the end and give the last epoch; takes up an interrupted training.
+
+    `save_last` saves the finished training too, for a command that has more to do
+    before it is over. Whoever writes the output discards the progress file then.
+    """
+    steps = loop.steps_per_epoch(len(job.images), job.plan.batch_size)
+    files = ProgressFile(output, made), Journal(output)
+    keeper = _Keeper(*files, job.title, handling.save_every, save_last)
+    with console.bar(job.title, job.plan.epochs * steps) as bar:
+        last = keeper.last
+        events = loop.train(
+            job.module, job.loss_of, job.images, job.plan, job.purpose, keeper
+        )
+        for event in events:
+            if isinstance(event, int):
+                bar.reach(event, f"loss {_total(last)}" if last else "")
+                continue
+            last = keeper.last = event
+            keeper.journal.write({"event": "epoch", **_rounded(event)})
+            _tell(job, event)
+    last = keeper.last
+    if last is None:
+        raise FurlkitError(f"{job.title}: was asked to train for no epoch at all")
+    _warn_of_collapse(job.title, last)
+    return last
+
+
+class _Keeper:
+    """Saves progress when the clock says so; see `loop.Keeper`."""
+
+    def __init__(
+        self,
+        file: ProgressFile,
+        journal: Journal,
+        title: str,
+        save_every: float,
+        save_last: bool,
+    ):
+        self.journal = journal
+        self.last: loop.Epoch | None = None
+        self._file, self._title = file, title
+        self._every, self._save_last = save_every, save_last
+        self._saved = time.monotonic()
+
+    def restore(self) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
+        found, reason = self._file.load()
+        if reason:
+            console.warn(reason)
+        self.journal.rewind(found.step if found else 0)
+        if found is None:
+            return None
+        console.info(f"{self._title}: carries on after step {found.step}")
+        if found.values["last"]:
+            self.last = loop.Epoch(**found.values["last"])
+        tensors = {k: torch.from_numpy(v) for k, v in found.tensors.items()}
+        return found.step, tensors, found.values
+
+    def due(self, finished: bool) -> bool:
+        if finished:
+            return self._save_last
+        return time.monotonic() - self._saved >= self._every
+
+    def save(
+        self, step: int, tensors: dict[str, Tensor], values: dict[str, Any]
+    ) -> None:
+        arrays = {
+            name: tensor.detach().cpu().contiguous().numpy()
+            for name, tensor in tensors.items()
+        }
+        last = asdict(self.last) if self.last else None
+        self._file.save(step, arrays, {**values, "last": last})
+        self._saved = time.monotonic()
+
+
+def _tell(job: Job, epoch: loop.Epoch) -> None:
+    terms = ""
+    if len(epoch.losses) > 1:
+        parts = [f"{name} {value:.4f}" for name, value in epoch.losses.items()]
+        terms = f" ({', '.join(parts)})"
+    console.info(
+        f"{job.title} epoch {epoch.epoch}/{job.plan.epochs} loss {_total(epoch)}{terms} "
+        f"spread {epoch.spread:.2f} rank {epoch.effective_rank:.1f} "
+        f"{epoch.samples_per_second:.0f} images/s"
+    )
+
+
+def _total(epoch: loop.Epoch) -> str:
+    return f"{sum(epoch.losses.values()):.4f}"
+
+
+def _rounded(epoch: loop.Epoch) -> dict[str, Any]:
+    values = asdict(epoch)
+    values["samples_per_second"] = round(epoch.samples_per_second, 1)
+    return values
+
+
+def _warn_of_collapse(title: str, epoch: loop.Epoch) -> None:
+    if epoch.spread < COLLAPSED_SPREAD or epoch.effective_rank < COLLAPSED_RANK:
+        console.warn(
+            f"{title}: the representation has collapsed (spread {epoch.spread:.3f}, "
+            f"effective rank {epoch.effective_rank:.2f}): all images look alike to it; "
+            "lower --lr, raise --temperature or --batch-size, or look at the data"
+        )
