@@ -1,0 +1,136 @@
+"""Options that several commands share, as small decorators, and their types."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from furlkit import console
+from furlkit.cli import presets
+from furlkit.errors import UsageError
+
+Decorator = Callable[[Callable], Callable]
+FilePath = click.Path(path_type=Path)
+
+
+class Numbers(click.ParamType):
+    """Numbers with commas between: 0.2,1."""
+
+    def __init__(self, kind: type, count: int | None = None):
+        self.name = "NUMBERS" if count is None else ",".join(["N"] * count)
+        self._kind, self._count = kind, count
+
+    def convert(self, value, param, ctx):
+        """Text to a tuple of numbers."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            numbers = tuple(self._kind(part) for part in str(value).split(","))
+        except ValueError:
+            self.fail(f"{value!r}: wanted numbers with commas between", param, ctx)
+        if self._count is not None and len(numbers) != self._count:
+            self.fail(f"{value!r}: wanted {self._count} numbers", param, ctx)
+        return numbers
+
+
+class Clients(click.ParamType):
+    """Clients by number: 3, 0-4, 0,2,5-7; the order and repeats do not matter."""
+
+    name = "CLIENTS"
+
+    def convert(self, value, param, ctx):
+        """Text to a sorted tuple of numbers."""
+        if isinstance(value, tuple):
+            return value
+        chosen: set[int] = set()
+        for part in str(value).split(","):
+            first, dash, last = part.partition("-")
+            if not first.isdigit() or (dash and not last.isdigit()):
+                self.fail(
+                    f"{value!r}: wanted numbers like 3, 0-4 or 0,2,5-7", param, ctx
+                )
+            chosen.update(range(int(first), int(last or first) + 1))
+        if not chosen:
+            self.fail(f"{value!r}: names no client", param, ctx)
+        return tuple(sorted(chosen))
+
+
+def stacked(*decorators: Decorator) -> Decorator:
+    """Several decorators as one, in the order they are read."""
+
+    def decorate(function: Callable) -> Callable:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+def _say(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    if parameter.name == "as_json" and value:
+        console.settings.json = True
+    elif parameter.name == "quiet" and value:
+        console.settings.verbosity = -1
+    elif parameter.name == "verbose" and value:
+        console.settings.verbosity = 1
+
+
+speech = stacked(
+    click.option("--json", "as_json", is_flag=True, expose_value=False, callback=_say,
+                 help="Print the result as JSON."),
+    click.option("-q", "--quiet", is_flag=True, expose_value=False, callback=_say,
+                 help="Say nothing but the result, warnings and errors."),
+    click.option("-v", "--verbose", is_flag=True, expose_value=False, callback=_say,
+                 help="Say more."),
+)  # fmt: skip
+
+preset = click.option(
+    "--preset", is_eager=True, expose_value=False, callback=presets.apply,
+    metavar="NAME|FILE.toml",
+    help="Take defaults from this command's table of a preset; flags win.",
+)  # fmt: skip
+output = click.option(
+    "-o", "--output", type=FilePath, required=True, help="The file to write."
+)
+seed = click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True,
+    help="What every random draw is derived from.",
+)  # fmt: skip
+dry_run = click.option(
+    "--dry-run", is_flag=True, help="Open and check every input, print the plan, stop."
+)
+device = stacked(
+    click.option("--device", default="auto", show_default=True,
+                 metavar="auto|cpu|cuda|cuda:N|mps", help="Where to compute."),
+    click.option("--threads", type=click.IntRange(1), default=1, show_default=True,
+                 help="Threads of the CPU; several clients at once beat several "
+                 "threads in one."),
+)  # fmt: skip
+
+
+def data(help_text: str, required: bool = True) -> Decorator:
+    """--data and where its files lie."""
+    return stacked(
+        click.option("--data", required=required, metavar="NAME|PATH", help=help_text),
+        data_place,
+    )
+
+
+data_place = stacked(
+    click.option("--data-root", type=FilePath,
+                 help="Where torchvision's datasets lie  [default: data]"),
+    click.option("--download", is_flag=True, help="Fetch the dataset if it is missing."),
+)  # fmt: skip
+
+
+def tell(results: Iterable[tuple[str, dict]] | tuple[str, dict]) -> None:
+    """Print what a stage gave: one result, or one after the other."""
+    for line, values in [results] if isinstance(results, tuple) else results:
+        console.result(line, values)
+
+
+def check_folder(path: Path) -> None:
+    """A folder where a file is to be written is a mistake worth an early word."""
+    if path.is_dir():
+        raise UsageError(f"-o {path}: is a folder, a file was wanted")

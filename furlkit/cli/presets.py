@@ -1,0 +1,72 @@
+"""Presets: TOML files whose tables hold what one could have typed."""
+
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import click
+
+from furlkit.errors import InputError, UsageError
+
+
+def names() -> list[str]:
+    """The presets that come with furlkit."""
+    folder = resources.files("furlkit.presets")
+    found = (Path(entry.name) for entry in folder.iterdir())
+    return sorted(path.stem for path in found if path.suffix == ".toml")
+
+
+def apply(context: click.Context, _parameter: click.Parameter, name: str | None):
+    """Make the table of this command the command's defaults; a flag by hand wins."""
+    if name is None:
+        return None
+    table = _table(name, _stage(context))
+    by_key = {_key(p): p for p in context.command.params if isinstance(p, click.Option)}
+    for key in table:
+        if key not in by_key or key in ("preset", "output"):
+            raise UsageError(
+                f"--preset {name}: [{'.'.join(_stage(context))}] sets {key!r}, "
+                f"which {context.command_path} does not have"
+            )
+    context.default_map = {by_key[k].name: _typed(v) for k, v in table.items()}
+    return name
+
+
+def _stage(context: click.Context) -> list[str]:
+    return context.command_path.split()[1:]
+
+
+def _key(option: click.Option) -> str:
+    return max(option.opts, key=len).lstrip("-")
+
+
+def _typed(value: Any) -> Any:
+    # Comma-separated options take text; click has its own view of lists.
+    return ",".join(map(str, value)) if isinstance(value, list) else value
+
+
+def _table(name: str, stage: list[str]) -> dict[str, Any]:
+    tables: Any = _read(name)
+    for part in stage:
+        tables = tables.get(part) if isinstance(tables, dict) else None
+    if not isinstance(tables, dict):
+        raise UsageError(f"--preset {name}: has no table [{'.'.join(stage)}]")
+    return tables
+
+
+def _read(name: str) -> dict[str, Any]:
+    if name.endswith(".toml"):
+        path: Any = Path(name)
+    elif name in names():
+        path = resources.files("furlkit.presets") / f"{name}.toml"
+    else:
+        raise UsageError(
+            f"--preset {name}: known are {', '.join(names())}, or FILE.toml"
+        )
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: is not TOML: {error}") from error

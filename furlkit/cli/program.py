@@ -1,0 +1,63 @@
+"""The program `furlkit`: its commands, its exit codes."""
+
+import sys
+from typing import NoReturn
+
+import click
+
+from furlkit import __version__, console, stopping
+from furlkit.cli import data, models, results
+from furlkit.errors import FurlkitError
+
+INTERRUPTED = 130
+DISK = 74
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="furlkit")
+def furlkit() -> None:
+    """Federated unsupervised representation learning, a stage a command.
+
+    \b
+    A round by hand:
+      furlkit partition --data digits --clients 5 -o p.safetensors
+      furlkit init --data digits --width 0.25 -o r0.safetensors
+      furlkit local-train p.safetensors r0.safetensors --data digits --client 0-4 \\
+          -o 'r1_client_{client}.safetensors'
+      furlkit aggregate r1_client_*.safetensors -o r1.safetensors
+      furlkit evaluate knn r1.safetensors --data digits -o r1.json
+
+    Every file can be looked into with `furlkit inspect`.
+    """
+
+
+for command in (*data.COMMANDS, *models.COMMANDS, *results.COMMANDS):
+    furlkit.add_command(command)
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run the program and exit with the code the outcome has."""
+    stopping.install()
+    sys.exit(_outcome(arguments))
+
+
+def _outcome(arguments: list[str] | None) -> int:
+    try:
+        furlkit.main(arguments, prog_name="furlkit", standalone_mode=False)
+    except FurlkitError as error:
+        console.error(str(error))
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        console.error("interrupted; run the same command again to carry on")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone, as `head` does; that is no failure.
+        sys.stderr.close()
+        return 0
+    except OSError as error:
+        console.error(f"{error.filename or 'input or output'}: {error.strerror}")
+        return DISK
+    return 0

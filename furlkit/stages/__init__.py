@@ -1,0 +1,1 @@
+"""The rooms: one module a subcommand. Open doors, call methods, close doors."""

@@ -1,0 +1,223 @@
+"""aggregate: one model of many clients' models."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from furlkit.aggregators.mean import mean, shares_of
+from furlkit.errors import InputError, StoppedError, UsageError
+from furlkit.files.checkpoint import CheckpointFacts, check_finite, open_checkpoint
+from furlkit.files.container import Container, unreadable, write_stream
+from furlkit.files.facts import Provenance
+from furlkit.files.header import canonical, parse_strict
+from furlkit.files.layout import Entry
+from furlkit.files.lockstep import Lockstep
+from furlkit.weights import is_batchnorm_statistic
+
+RULES = {"mean": mean}
+MOST_EXAMPLES = 10**12
+
+
+@dataclass(frozen=True)
+class Options:
+    """`weights` is examples, uniform, or a JSON file from client to weight."""
+
+    inputs: tuple[Path, ...]
+    output: Path
+    rule: str = "mean"
+    weights: str = "examples"
+    bn: str = "average"
+    min_clients: int = 1
+    dry_run: bool = False
+
+
+class Client(NamedTuple):
+    """One upload, opened."""
+
+    opened: Container
+    facts: CheckpointFacts
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        return self.opened.path
+
+
+def run(options: Options) -> tuple[str, dict[str, Any]]:
+    """Check the uploads against each other, then average them in one pass."""
+    clients = _open_all(options.inputs)
+    _check_together(clients)
+    if len(clients) < options.min_clients:
+        raise StoppedError(
+            f"{len(clients)} clients have reported, --min-clients wants "
+            f"{options.min_clients}; run the same command again when more are there"
+        )
+    weights = _weights(clients, options.weights)
+    facts = _facts(clients, options.bn)
+    names = [str(client.facts.client) for client in clients]
+    line = (
+        f"{options.output}: round {facts.round}, {options.rule} of {len(clients)} "
+        f"clients, {facts.examples:,} examples"
+    )
+    shares = dict(zip(names, shares_of(weights), strict=True))
+    data: dict[str, Any] = {"round": facts.round, "shares": shares}
+    if not options.dry_run:
+        data["content"] = _write(options, clients, list(shares.values()), facts)
+    return line, data
+
+
+def _write(
+    options: Options,
+    clients: list[Client],
+    shares: list[float],
+    facts: CheckpointFacts,
+) -> str:
+    entries = clients[0].opened.entries
+    if options.bn == "keep":
+        entries = [e for e in entries if not is_batchnorm_statistic(e.name)]
+    words = {"rule": options.rule, "weights": options.weights, "bn": options.bn}
+    if options.weights not in ("examples", "uniform"):
+        words["weights"] = "given"
+    inputs = {f"client {c.facts.client}": c.opened.content for c in clients}
+    header = Provenance("aggregate", {**words, "shares": shares}, None, inputs).header(
+        "checkpoint", facts
+    )
+    last, places = entries[-1].name, {e.name: e for e in clients[0].opened.entries}
+    with Lockstep([client.opened for client in clients]) as files:
+
+        def pieces(entry: Entry) -> Iterator[np.ndarray]:
+            for columns in files.pieces(places[entry.name]):
+                checked = _finite(columns, clients, entry)
+                yield RULES[options.rule](checked, shares)
+            if entry.name == last:
+                files.finish()
+
+        return write_stream(options.output, entries, pieces, header).content
+
+
+def _finite(
+    columns: Iterator[np.ndarray], clients: list[Client], entry: Entry
+) -> Iterator[np.ndarray]:
+    for client, array in zip(clients, columns, strict=True):
+        check_finite(client.path, entry.name, array)
+        yield array
+
+
+def _open_all(paths: Sequence[Path]) -> list[Client]:
+    """Open the uploads, in client order; the same file twice counts once."""
+    clients: dict[str, Client] = {}
+    for path in paths:
+        client = Client(*open_checkpoint(path))
+        _check_upload(client)
+        clients.setdefault(client.opened.content, client)
+    ordered = sorted(clients.values(), key=lambda c: c.facts.client or 0)
+    for one, other in pairwise(ordered):
+        if one.facts.client == other.facts.client:
+            raise InputError(
+                f"{one.path} and {other.path}: are both of client {one.facts.client} "
+                "and differ; leave one of them out"
+            )
+    return ordered
+
+
+def _check_upload(client: Client) -> None:
+    facts = client.facts
+    if facts.role != "client" or facts.client is None:
+        raise InputError(
+            f"{client.path}: is a checkpoint of role {facts.role}, "
+            "the ones local-train writes (role client) were wanted"
+        )
+    if facts.examples is None or not 0 < facts.examples <= MOST_EXAMPLES:
+        raise InputError(
+            f"{client.path}: says it was trained on {facts.examples} examples"
+        )
+
+
+def _check_together(clients: list[Client]) -> None:
+    # The majority is right about round and parent: one stale client is the odd one.
+    for what in ("round", "parent"):
+        values = [getattr(client.facts, what) for client in clients]
+        common = max(values, key=values.count)
+        for client, value in zip(clients, values, strict=True):
+            if value != common:
+                raise InputError(
+                    f"{client.path}: its {what} is {value}, the others have {common}; "
+                    "train that client again from the current global model"
+                )
+    for client in clients[1:]:
+        _check_alike(client, clients[0])
+
+
+def _check_alike(client: Client, first: Client) -> None:
+    theirs = {e.name: e for e in first.opened.entries}
+    ours = {e.name: e for e in client.opened.entries}
+    if odd := sorted(theirs.keys() ^ ours.keys()):
+        state = "has" if odd[0] in ours else "lacks"
+        other = "lack" if odd[0] in ours else "have"
+        raise InputError(f"{client.path}: {state} {odd[0]}, the others {other} it")
+    for name, entry in ours.items():
+        if entry.shape != theirs[name].shape:
+            raise InputError(
+                f"{client.path}: {name} is {entry.shape}, the others have "
+                f"{theirs[name].shape}; was it trained with another --stem or --width?"
+            )
+        if entry.dtype != theirs[name].dtype:
+            raise InputError(
+                f"{client.path}: {name} is {entry.dtype}, the others have "
+                f"{theirs[name].dtype}"
+            )
+        if entry.start != theirs[name].start:
+            raise InputError(f"{client.path}: its tensors lie in another order")
+    for fact in ("architecture", "mean", "std"):
+        mine, others = getattr(client.facts, fact), getattr(first.facts, fact)
+        if canonical(mine) != canonical(others):
+            raise InputError(
+                f"{client.path}: its {fact} is {mine}, the others have {others}"
+            )
+
+
+def _weights(clients: list[Client], how: str) -> list[float]:
+    if how == "examples":
+        return [float(client.facts.examples or 0) for client in clients]
+    if how == "uniform":
+        return [1.0] * len(clients)
+    given = _read_weights(Path(how))
+    lacking = [c.facts.client for c in clients if str(c.facts.client) not in given]
+    if lacking:
+        raise UsageError(f"--weights {how}: has no weight for client {lacking[0]}")
+    return [float(given[str(client.facts.client)]) for client in clients]
+
+
+def _read_weights(path: Path) -> dict[str, float]:
+    try:
+        given = parse_strict(path.read_bytes())
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: is not JSON: {error}") from error
+    numbers = isinstance(given, dict) and all(
+        isinstance(v, int | float) and not isinstance(v, bool) for v in given.values()
+    )
+    if not numbers:
+        raise InputError(f'{path}: wanted an object like {{"0": 0.5, "1": 2}}')
+    return given
+
+
+def _facts(clients: list[Client], bn: str) -> CheckpointFacts:
+    first = clients[0].facts
+    partitions = {client.facts.partition for client in clients}
+    return CheckpointFacts(
+        role="global",
+        round=first.round,
+        architecture=first.architecture,
+        mean=first.mean,
+        std=first.std,
+        examples=sum(client.facts.examples or 0 for client in clients),
+        parent=first.parent,
+        partition=partitions.pop() if len(partitions) == 1 else None,
+        left_out="BatchNorm statistics" if bn == "keep" else None,
+    )

@@ -1,0 +1,116 @@
+"""embed: what a model makes of images, as a file."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from furlkit import runtime
+from furlkit.data.augment import Augmentation
+from furlkit.data.datasets import ImageSet
+from furlkit.data.source import Source
+from furlkit.embedding import embed
+from furlkit.errors import InputError, UsageError
+from furlkit.files.checkpoint import read_checkpoint
+from furlkit.files.facts import Provenance
+from furlkit.files.features import FeatureFacts, write_features, write_similarity
+from furlkit.files.partition import read_partition
+from furlkit.loading import architecture_of, load_net, view_of
+from furlkit.matching import check_channels, check_dataset
+from furlkit.runtime import Runtime
+
+BLOCK = 1024
+
+
+@dataclass(frozen=True)
+class Options:
+    """`part` is all, public, or the number of a client of the partition."""
+
+    model: Path
+    data: Source
+    output: Path
+    layer: str = "h"
+    similarity: bool = False
+    partition: Path | None = None
+    part: str = "all"
+    runtime: Runtime = Runtime()
+    dry_run: bool = False
+
+
+def run(options: Options) -> tuple[str, dict[str, Any]]:
+    """Write features h or z of images, or the cosines between all of them."""
+    model = read_checkpoint(options.model)
+    architecture = architecture_of(model.path, model.facts)
+    if options.layer == "z" and not architecture.projector:
+        raise InputError(f"{model.path}: has no projector, so no z; use --layer h")
+    images = options.data.images()
+    check_channels(images, architecture, model.path)
+    index, inputs = _chosen(options, images)
+    inputs["model"] = model.content
+    facts = FeatureFacts(
+        options.layer, images.fingerprint, options.part, model.facts.client,
+        model.facts.round, len(index),
+    )  # fmt: skip
+    kind = "similarities" if options.similarity else options.layer
+    line = f"{options.output}: {kind} of {len(index):,} images by {model.path}"
+    data: dict[str, Any] = {"images": len(index), "layer": options.layer}
+    if not options.dry_run:
+        device = runtime.start(options.runtime)
+        net = load_net(model, device)
+        view = view_of(model, Augmentation())
+        rows = embed(net, images.images, index, view, options.layer)
+        made = Provenance("embed", _words(options, device), None, inputs)
+        data["content"] = _write(options, rows, index, facts, made)
+    return line, data
+
+
+def _write(
+    options: Options,
+    rows: torch.Tensor,
+    index: np.ndarray,
+    facts: FeatureFacts,
+    made: Provenance,
+) -> str:
+    if not options.similarity:
+        return write_features(options.output, rows.numpy(), index, facts, made).content
+    unit = F.normalize(rows, dim=1)
+
+    def blocks() -> Iterator[np.ndarray]:
+        for start in range(0, len(unit), BLOCK):
+            yield (unit[start : start + BLOCK] @ unit.T).numpy()
+
+    return write_similarity(options.output, blocks, index, facts, made).content
+
+
+def _chosen(options: Options, images: ImageSet) -> tuple[np.ndarray, dict[str, str]]:
+    if options.partition is None:
+        if options.part != "all":
+            raise UsageError(f"--part {options.part}: needs the --partition it is of")
+        return np.arange(len(images.images)), {}
+    partition = read_partition(options.partition)
+    check_dataset(partition, images)
+    if options.part == "all":
+        index = np.arange(len(images.images))
+    elif options.part == "public":
+        index = partition.public
+    elif options.part.isdigit():
+        index = partition.of(int(options.part))
+    else:
+        raise UsageError(f"--part {options.part}: wanted all, public or a client")
+    if not len(index):
+        raise InputError(f"{options.partition}: its part {options.part} has no images")
+    return index, {"partition": partition.content}
+
+
+def _words(options: Options, device: torch.device) -> dict[str, Any]:
+    return {
+        "layer": options.layer,
+        "similarity": options.similarity,
+        "part": options.part,
+        "device": device.type,
+        "threads": options.runtime.threads,
+    }

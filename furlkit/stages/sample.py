@@ -1,0 +1,38 @@
+"""sample: which clients take part in a round."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from furlkit.errors import UsageError
+from furlkit.randomness import numpy_generator
+
+
+@dataclass(frozen=True)
+class Options:
+    """`fraction` of the clients take part, one at least; rounds count from 1."""
+
+    clients: tuple[int, ...]
+    fraction: float
+    rounds: tuple[int, ...]
+    seed: int
+
+
+def run(options: Options) -> tuple[str, dict[str, Any]]:
+    """Draw the clients of each round; a round's draw depends on no other round."""
+    if not 0 < options.fraction <= 1:
+        raise UsageError(f"--fraction {options.fraction} is not above 0 and at most 1")
+    drawn = {r: draw(options.clients, options.fraction, options.seed, r)
+             for r in options.rounds}  # fmt: skip
+    line = "\n".join(
+        f"{number}/{client}" for number, clients in drawn.items() for client in clients
+    )
+    return line, {"rounds": drawn}
+
+
+def draw(
+    clients: tuple[int, ...], fraction: float, seed: int, number: int
+) -> list[int]:
+    """The clients of round `number`, sorted."""
+    count = max(1, round(fraction * len(clients)))
+    rng = numpy_generator(seed, "sample", number)
+    return sorted(rng.choice(clients, count, replace=False).tolist())
