@@ -1,0 +1,16 @@
+"""Batched augmentation on the images' own device, one draw for each image.
+
+Every operation is a pair: `draw_*` makes the parameters of n images from a generator,
+and a second function applies given parameters. `augment` composes them.
+"""
+
+from furlkit.data.augment.geometry import rotate90
+from furlkit.data.augment.views import (
+    Augmentation,
+    augment,
+    normalise,
+    plain,
+    two_views,
+)
+
+__all__ = ["Augmentation", "augment", "normalise", "plain", "rotate90", "two_views"]

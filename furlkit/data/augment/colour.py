@@ -1,0 +1,140 @@
+"""Colour operations on float images (n, C, H, W) in [0, 1], in place.
+
+Each takes one parameter for each image and agrees with torchvision on float tensors.
+On grey images saturation, hue and grey do nothing, as there.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from furlkit.data.augment.arrange import Arranged, per_image
+
+BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
+LUMA = (0.2989, 0.587, 0.114)
+SMALLEST_CHROMA = 1e-12
+
+
+class Blends(NamedTuple):
+    """Operations x -> clamp(matrix x + pull mean(x), 0, 1) on pixels x of an image."""
+
+    matrix: Tensor  # (..., n, C, C)
+    pull: Tensor  # (..., n, 1, C)
+
+
+def blends(kinds: Tensor, factors: Tensor, images: Tensor) -> Blends:
+    """Brightness, contrast or saturation, as kinds (..., n) says, by factors (..., n).
+
+    All three blend the image with something: black, its mean luma, its luma. As each is
+    linear in the pixel, images with different operations go through one product.
+    """
+    channels = images.shape[1]
+    luma = images.new_tensor(LUMA if channels == 3 else (1.0,))
+    onto = images.new_zeros(3, channels, channels)  # what 1 - factor is given to
+    onto[SATURATION] = luma
+    f = factors.to(images.device, images.dtype)[..., None, None]
+    kinds = kinds.to(images.device)
+    identity = torch.eye(channels, device=images.device)
+    pull = (1 - f) * (kinds == CONTRAST)[..., None, None] * luma
+    return Blends(torch.lerp(onto[kinds], identity, f), pull)
+
+
+def blend_(images: Tensor, matrix: Tensor, pull: Tensor) -> Tensor:
+    """Apply one operation to each image."""
+    n, channels, height, width = images.shape
+    pixels = images.view(n, channels, height * width)
+    shift = torch.bmm(pull, pixels.mean(dim=2, keepdim=True))  # (n, 1, 1)
+    torch.clamp(torch.baddbmm(shift, matrix, pixels), 0, 1, out=pixels)
+    return images
+
+
+def grey_(images: Tensor) -> Tensor:
+    """Put the luma in all channels."""
+    if images.shape[1] == 1:
+        return images
+    r, g, b = images.split(1, dim=1)
+    luma = (r * LUMA[0]).add_(g, alpha=LUMA[1]).add_(b, alpha=LUMA[2])
+    return images.copy_(luma)
+
+
+def hue_(images: Tensor, shifts: Tensor) -> Tensor:
+    """Turn the hue by a part of the whole circle, in [-0.5, 0.5].
+
+    With V the largest channel, c the chroma V - smallest, and h in [0, 1) the hue:
+
+        h = sign(g - b) (1/3 + (g + b - r - V) / 6c)  mod 1
+        r = V - 2c + 6c clamp(|h - 1/2|, 1/6, 1/3)
+        g = V +  c - 6c clamp(|h - 1/3|, 1/6, 1/3)
+        b = V +  c - 6c clamp(|h - 2/3|, 1/6, 1/3)
+
+    which is the way to HSV and back without its six cases, that is, without masks.
+    """
+    if images.shape[1] == 1:
+        return images
+    r, g, b = images.split(1, dim=1)  # (n, 1, H, W)
+    v = torch.maximum(torch.maximum(r, g), b)
+    c = torch.minimum(torch.minimum(r, g), b)
+    c = torch.sub(v, c, out=c).clamp_min_(SMALLEST_CHROMA)
+    h = (g - r).add_(b).sub_(v)
+    h = torch.addcdiv(h.new_tensor(1 / 3), h, c, value=1 / 6)
+    h = torch.copysign(h, g - b).add_(1 + per_image(shifts, images)).frac_()
+    centres = h.new_tensor([1 / 2, 1 / 3, 2 / 3]).view(3, 1, 1)
+    away = (h - centres).abs_().clamp_(1 / 6, 1 / 3)  # (n, 3, H, W)
+    torch.addcmul(torch.sub(v, c, alpha=2), away[:, :1], c, value=6, out=r)
+    torch.addcmul(v.add_(c), away[:, 1:], c, value=-6, out=images[:, 1:])
+    return images
+
+
+class Jitter(NamedTuple):
+    """One jitter for each image: order (n, 4), the operation that comes 1st to 4th, and
+    factors (n, 4), the parameter of BRIGHTNESS, CONTRAST, SATURATION and HUE."""
+
+    order: Tensor
+    factors: Tensor
+
+
+def draw_jitter(
+    n: int, strengths: tuple[float, float, float, float], generator: torch.Generator
+) -> Jitter:
+    """Factors and order of a jitter, distributed as torchvision's ColorJitter.
+
+    strengths: of brightness, contrast, saturation (factors within 1 +- strength, not
+    below 0) and hue (shifts within +- strength).
+    """
+    device = generator.device
+    reach = torch.tensor(strengths, device=device)
+    high = torch.tensor([1.0, 1.0, 1.0, 0.0], device=device) + reach
+    low = (high - 2 * reach).clamp_min(torch.tensor([0, 0, 0, -0.5], device=device))
+    u = torch.rand(2, n, 4, generator=generator, device=device)
+    return Jitter(u[1].argsort(dim=1), low + (high - low) * u[0])
+
+
+def jitter(images: Tensor, params: Jitter) -> Tensor:
+    """Each image's four operations in its own order; the images given are kept."""
+    arranged = Arranged(images)
+    jitter_chosen(arranged, params, torch.ones(len(images), dtype=torch.bool))
+    return arranged.restored()
+
+
+def jitter_chosen(arranged: Arranged, params: Jitter, chosen: Tensor) -> None:
+    """Jitter the chosen images of a batch.
+
+    The images are sorted by the number of blends that come before their hue. Then hue
+    is one call for all of them, and the 1st, 2nd and 3rd blend are one call each for
+    the images that have it before and for those that have it after.
+    """
+    order, factors, chosen = (t.cpu() for t in (*params, chosen))
+    before = order.argmax(dim=1)  # HUE is the largest number.
+    rows = arranged.sort(torch.where(chosen, 3 - before, 4), kinds=5)
+    end = rows[3].stop
+    images, who = arranged.images[:end], arranged.who[:end]
+    order, factors = order[who], factors[who]
+    kinds = order[order != HUE].view(end, 3)
+    matrix, pull = blends(kinds.T, factors.gather(1, kinds).T, images)
+    borders = [rows[2].stop, rows[1].stop, rows[0].stop]  # more than 0, 1, 2 before
+    for i, border in enumerate(borders):
+        blend_(images[:border], matrix[i, :border], pull[i, :border])
+    hue_(images, factors[:, HUE])
+    for i, border in enumerate(borders):
+        blend_(images[border:], matrix[i, border:], pull[i, border:])

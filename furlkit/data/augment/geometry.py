@@ -1,0 +1,127 @@
+"""Crops, flips and quarter turns."""
+
+import math
+
+import torch
+from torch import Tensor
+
+ATTEMPTS = 10
+
+
+def draw_crops(
+    n: int,
+    sides: tuple[int, int],
+    scale: tuple[float, float],
+    ratio: tuple[float, float],
+    generator: torch.Generator,
+) -> Tensor:
+    """Boxes of random area and aspect, distributed as torchvision's RandomResizedCrop.
+
+    sides: height and width of the images. Returns (n, 4) int64: top, left, height,
+    width. Up to ten shapes are tried; if none fits, the largest centred box within
+    the ratios is taken. The generator moves on equally far for any sides.
+    """
+    device = generator.device
+    limits = torch.tensor(sides, device=device).view(2, 1, 1)
+    u = torch.rand(2, n, ATTEMPTS, generator=generator, device=device)
+    place = torch.rand(2, n, 1, generator=generator, device=device)
+    low, high = math.log(ratio[0]), math.log(ratio[1])
+    area = (scale[0] + (scale[1] - scale[0]) * u[0]) * (sides[0] * sides[1])
+    stretch = torch.exp((low + (high - low) * u[1]) / 2)  # root of the aspect
+    side = area.sqrt_()
+    shape = torch.stack([side / stretch, side * stretch]).round_()  # (2, n, ATTEMPTS)
+    fits = ((shape > 0) & (shape <= limits)).all(dim=0)
+    first = fits.byte().argmax(dim=1, keepdim=True)
+    shape = shape.gather(2, first.expand(2, n, 1))  # (2, n, 1)
+    start = (place * (limits - shape + 1)).floor_()
+    boxes = torch.cat([start, shape]).squeeze(2).T.long()
+    fallback = torch.tensor(_centred_box(*sides, ratio), device=device)
+    return torch.where(fits.any(dim=1, keepdim=True), boxes, fallback)
+
+
+def _centred_box(
+    height: int, width: int, ratio: tuple[float, float]
+) -> tuple[int, int, int, int]:
+    h, w = height, width
+    if width / height < ratio[0]:
+        h = round(width / ratio[0])
+    elif width / height > ratio[1]:
+        w = round(height * ratio[1])
+    return (height - h) // 2, (width - w) // 2, h, w
+
+
+def resized_crop(images: Tensor, boxes: Tensor, flips: Tensor, size: int) -> Tensor:
+    """Cut a box out of each image, resize it to size x size, mirror it where asked.
+
+    images: float (B, C, H, W). boxes: (V * B, 4) and flips: (V * B,) bool, for V views
+    of the batch, view after view. Returns (V * B, C, size, size).
+
+    Bilinear resizing is separable and linear, so each axis is a product with a matrix
+    of weights, which at small sizes is several times as fast as sampling pixels. The
+    source is laid out as (W, C, H): then the first product contracts its last axis, the
+    second its first, and the result comes out planar without another copy.
+    """
+    count, channels, height, width = images.shape
+    boxes, flips = boxes.to(images.device), flips.to(images.device)
+    source = images.permute(0, 3, 1, 2).reshape(count, width * channels, height)
+    down = resize_weights(boxes[:, 0::2], height, size)  # (V * B, H, S)
+    across = resize_weights(boxes[:, 1::2], width, size, flips)  # (V * B, W, S)
+    out = images.new_empty(len(boxes), channels * size, size)
+    for start in range(0, len(boxes), max(count, 1)):
+        view = slice(start, start + count)
+        columns = torch.bmm(source, down[view])  # (B, W * C, S)
+        rows = columns.view(count, width, channels * size).transpose(1, 2)
+        torch.bmm(rows, across[view], out=out[view])  # (B, C * S, S)
+    return out.view(-1, channels, size, size)
+
+
+def resize_weights(
+    spans: Tensor, source: int, size: int, flips: Tensor | None = None
+) -> Tensor:
+    """(n, source, size): how much each source pixel gives to each output pixel.
+
+    spans: (n, 2) first pixel and length of the part that is kept. The weights are a
+    tent around the output pixel's centre, one source pixel wide, or as wide as an
+    output pixel where that is larger (antialiasing); nothing outside the span counts.
+    This equals torchvision's antialiased resize, and where the span is not longer than
+    the output also the one without antialiasing.
+    """
+    start, length = spans.float().split(1, dim=1)  # (n, 1)
+    output = torch.arange(0.5, size, device=spans.device)  # (S,)
+    pixel = torch.arange(0.5, source, device=spans.device).unsqueeze(1)  # (source, 1)
+    if flips is not None:
+        output = torch.where(flips.unsqueeze(1), size - output, output)  # (n, S)
+    centre = torch.addcmul(start, output, length, value=1 / size)
+    if source <= size:  # The tent is one pixel wide: at an edge, only the edge counts.
+        centre = torch.clamp(centre, start + 0.5, start + length - 0.5)
+        return (centre.unsqueeze(1) - pixel).abs_().clamp_max_(1).neg_().add_(1)
+    start, length = start.unsqueeze(2), length.unsqueeze(2)
+    reach = (length / size).clamp_min(1)
+    tent = 1 - ((centre.unsqueeze(1) - pixel) / reach).abs_().clamp_max_(1)
+    tent *= (pixel > start) & (pixel < start + length)
+    return tent / tent.sum(dim=1, keepdim=True)
+
+
+def flip(images: Tensor, flips: Tensor) -> Tensor:
+    """Mirror left and right the images (n, C, H, W) that flips (n,) bool names."""
+    return torch.where(
+        flips.to(images.device).view(-1, 1, 1, 1), images.flip(3), images
+    )
+
+
+def draw_quarter_turns(n: int, generator: torch.Generator) -> Tensor:
+    """(n,) int64 of 0, 1, 2 or 3, equally likely."""
+    return torch.randint(4, (n,), generator=generator, device=generator.device)
+
+
+def rotate90(images: Tensor, quarter_turns: Tensor) -> Tensor:
+    """Turn each square image (n, C, S, S) anticlockwise as torch.rot90 does.
+
+    quarter_turns: (n,) integers. On the CPU they cost a GPU no synchronisation.
+    """
+    turned = images.clone()
+    for k in (1, 2, 3):
+        who = (quarter_turns % 4 == k).nonzero().squeeze(1).to(images.device)
+        part = torch.rot90(images.index_select(0, who), k, dims=(2, 3))
+        turned.index_copy_(0, who, part)
+    return turned

@@ -1,0 +1,161 @@
+"""RandAugment: a few operations for each image, drawn from a list of fourteen.
+
+List and magnitudes are torchvision's, with 31 bins, nearest sampling and black fill.
+torchvision rounds to 8 bits after each operation; here values stay float in between.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from furlkit.data.augment.arrange import Arranged, per_image
+from furlkit.data.augment.colour import (
+    BRIGHTNESS,
+    CONTRAST,
+    SATURATION,
+    blend_,
+    blends,
+)
+from furlkit.data.augment.filters import solarise_
+
+KINDS = (
+    *("identity", "shear-x", "shear-y", "translate-x", "translate-y", "rotate"),
+    *("brightness", "saturation", "contrast", "sharpness", "posterise", "solarise"),
+    *("autocontrast", "equalise"),
+)
+GEOMETRIC = KINDS[1:6]
+BLENDS = {"brightness": BRIGHTNESS, "saturation": SATURATION, "contrast": CONTRAST}
+TOP_MAGNITUDE = 30
+
+
+class Draws(NamedTuple):
+    """kinds: (n, operations) numbers in KINDS. signs: (n, operations) of -1 or 1."""
+
+    kinds: Tensor
+    signs: Tensor
+
+
+def draw_randaugment(n: int, operations: int, generator: torch.Generator) -> Draws:
+    """Every kind, with repetition, and every sign equally likely."""
+    shape, device = (n, operations), generator.device
+    kinds = torch.randint(len(KINDS), shape, generator=generator, device=device)
+    signs = torch.randint(2, shape, generator=generator, device=device) * 2 - 1
+    return Draws(kinds, signs)
+
+
+def randaugment(images: Tensor, draws: Draws, magnitude: int) -> Tensor:
+    """Apply each image's operations; the images given are kept."""
+    arranged = Arranged(images)
+    randaugment_arranged(arranged, draws, magnitude)
+    return arranged.restored()
+
+
+def randaugment_arranged(arranged: Arranged, draws: Draws, magnitude: int) -> None:
+    """The same on a batch whose order may change."""
+    signs = draws.signs.cpu()
+    for column, kinds in enumerate(draws.kinds.cpu().unbind(1)):
+        rows = arranged.sort(kinds, len(KINDS))
+        for kind, part in zip(KINDS, rows, strict=True):
+            sign = signs[arranged.who[part], column]
+            operate_(arranged.images[part], kind, sign * (magnitude / TOP_MAGNITUDE))
+
+
+def operate_(images: Tensor, kind: str, levels: Tensor) -> Tensor:
+    """One operation on all images, in place; levels: (n,) signed, in [-1, 1]."""
+    if kind in GEOMETRIC:
+        sides = (images.shape[2], images.shape[3])
+        matrices = affine_matrices(kind, levels, sides)
+        return images.copy_(sample_affine(images, matrices))
+    if kind in BLENDS:
+        kinds = torch.full(levels.shape, BLENDS[kind])
+        return blend_(images, *blends(kinds, 1 + 0.9 * levels, images))
+    if kind == "sharpness":
+        return sharpness_(images, 1 + 0.9 * levels)
+    if kind == "posterise":
+        return posterise_(images, 8 - (4 * levels.abs()).round())
+    if kind == "solarise":
+        return solarise_(images, 1 - levels.abs())
+    if kind == "autocontrast":
+        return autocontrast_(images)
+    return equalise_(images) if kind == "equalise" else images
+
+
+def affine_matrices(kind: str, levels: Tensor, sides: tuple[int, int]) -> Tensor:
+    """(n, 2, 3): from output to source pixels, both counted from the image's centre."""
+    height, width = sides
+    one, none = torch.ones_like(levels), torch.zeros_like(levels)
+    shear, angle = 0.3 * levels, torch.deg2rad(30 * levels)
+    shift = 150 / 331 * levels
+    rows = {
+        "shear-x": (one, shear, shear * height / 2, none, one, none),
+        "shear-y": (one, none, none, shear, one, shear * width / 2),
+        "translate-x": (one, none, -(shift * width).trunc(), none, one, none),
+        "translate-y": (one, none, none, none, one, -(shift * height).trunc()),
+        "rotate": (angle.cos(), -angle.sin(), none, angle.sin(), angle.cos(), none),
+    }
+    return torch.stack(rows[kind], dim=1).view(-1, 2, 3)
+
+
+def sample_affine(images: Tensor, matrices: Tensor) -> Tensor:
+    """Nearest source pixel for each output pixel, black outside the image."""
+    _, _, height, width = images.shape
+    y = torch.arange(height, device=images.device) - (height - 1) / 2
+    x = torch.arange(width, device=images.device) - (width - 1) / 2
+    place = torch.stack(
+        [x.expand(height, width), y.unsqueeze(1).expand(height, width)], dim=2
+    )
+    linear, moved = matrices.to(images.device, images.dtype).split([2, 1], dim=2)
+    source = place.view(1, -1, 2) @ linear.transpose(1, 2) + moved.transpose(1, 2)
+    grid = source / source.new_tensor([width / 2, height / 2])
+    return F.grid_sample(
+        images, grid.view(-1, height, width, 2), mode="nearest", align_corners=False
+    )
+
+
+def sharpness_(images: Tensor, factors: Tensor) -> Tensor:
+    """Blend, in place, with a 3 x 3 blur; the outermost pixels stay as they are."""
+    _, _, height, width = images.shape
+    if height <= 2 or width <= 2:
+        return images
+    inner = images[:, :, 1:-1, 1:-1]
+    blurred = (9 * F.avg_pool2d(images, 3, stride=1) + 4 * inner) / 13
+    inner.lerp_(blurred, 1 - per_image(factors, images)).clamp_(0, 1)
+    return images
+
+
+def posterise_(images: Tensor, bits: Tensor) -> Tensor:
+    """Keep the first bits of the 8 of each value."""
+    step = per_image(2.0 ** (8 - bits), images)
+    return images.copy_((_levels(images) / step).floor_() * (step / 255))
+
+
+def autocontrast_(images: Tensor) -> Tensor:
+    """Stretch each channel to [0, 1]; a channel of one value stays as it is."""
+    low = images.amin(dim=(2, 3), keepdim=True)
+    spread = images.amax(dim=(2, 3), keepdim=True) - low
+    flat = spread == 0
+    return images.sub_(low.masked_fill(flat, 0)).div_(spread.masked_fill(flat, 1))
+
+
+def equalise_(images: Tensor) -> Tensor:
+    """Make the histogram of each channel flat, by PIL's integer rule on 256 levels.
+
+    A channel with fewer than 255 pixels below its brightest level stays as it is.
+    """
+    levels = _levels(images).long().flatten(2)  # (n, C, P)
+    ones = torch.ones_like(levels)
+    histogram = ones.new_zeros(*levels.shape[:2], 256).scatter_add_(2, levels, ones)
+    brightest = levels.amax(dim=2, keepdim=True)
+    pixels = levels.shape[2] - histogram.gather(2, brightest)
+    step = pixels // 255  # (n, C, 1)
+    some = step.clamp_min(1)
+    below = histogram.cumsum(dim=2) - histogram
+    table = torch.div(below + some // 2, some, rounding_mode="floor").clamp_(0, 255)
+    table = torch.where(step > 0, table, torch.arange(256, device=images.device))
+    return images.copy_((table.gather(2, levels) / 255).view_as(images))
+
+
+def _levels(images: Tensor) -> Tensor:
+    return (images * 255).round_()

@@ -1,0 +1,188 @@
+"""Compose the operations into views of a batch."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from furlkit.data.augment import colour, filters, geometry, randaugment
+from furlkit.data.augment.arrange import Arranged, draw_chosen
+from furlkit.errors import InputError, UsageError
+
+SOLARISE_THRESHOLD = 0.5
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What is done to an image, in the order in which it is done.
+
+    flip, jitter_probability, grey, blur and solarise are probabilities. A crop_scale
+    and a crop_ratio of (1, 1) mean no crop. randaugment is the number of operations
+    (0 = off) and their magnitude of 30; it comes between flip and jitter.
+    """
+
+    crop_scale: tuple[float, float] = (0.2, 1.0)
+    crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: float = 0.5
+    jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
+    jitter_probability: float = 0.8
+    grey: float = 0.2
+    blur: float = 0.0
+    blur_sigma: tuple[float, float] = (0.1, 2.0)
+    solarise: float = 0.0
+    cutout: int = 0
+    randaugment: tuple[int, int] = (0, 9)
+
+    def __post_init__(self) -> None:
+        for name in ("flip", "jitter_probability", "grey", "blur", "solarise"):
+            p = getattr(self, name)
+            _check(name, p, 0 <= p <= 1, "a probability between 0 and 1")
+        _check_range("crop_scale", self.crop_scale, 1, "area, at most 1")
+        _check_range("crop_ratio", self.crop_ratio, math.inf, "width / height")
+        _check_range("blur_sigma", self.blur_sigma, math.inf, "pixels")
+        *factors, hue = self.jitter
+        good = len(factors) == 3 and all(0 <= f < math.inf for f in factors)
+        wanted = "brightness, contrast, saturation of at least 0 and hue of 0 to 0.5"
+        _check("jitter", self.jitter, good and 0 <= hue <= 0.5, wanted)
+        _check("cutout", self.cutout, self.cutout >= 0, "a side in pixels, 0 for none")
+        good = len(self.randaugment) == 2 and self.randaugment[0] >= 0
+        good = good and 0 <= self.randaugment[1] <= randaugment.TOP_MAGNITUDE
+        wanted = "a number of operations, 0 for none, and a magnitude from 0 to 30"
+        _check("randaugment", self.randaugment, good, wanted)
+
+    @property
+    def crops(self) -> bool:
+        """Whether there is any crop."""
+        return (*self.crop_scale, *self.crop_ratio) != (1, 1, 1, 1)
+
+
+def _check_range(
+    name: str, value: tuple[float, float], most: float, meaning: str
+) -> None:
+    good = len(value) == 2 and 0 < value[0] <= value[1] <= most and value[1] < math.inf
+    _check(name, value, good, f"two positive numbers, the smaller first ({meaning})")
+
+
+def _check(name: str, value: object, good: bool, wanted: str) -> None:
+    if not good:
+        flag = "--" + name.replace("_", "-")
+        raise UsageError(f"{flag}: found {value}, wanted {wanted}")
+
+
+def augment(
+    images: Tensor, how: Augmentation, size: int, generator: torch.Generator
+) -> Tensor:
+    """One view: uint8 (B, H, W, C) -> float32 (B, C, size, size) in [0, 1]."""
+    return _views(images, how, size, generator, count=1)
+
+
+def two_views(
+    images: Tensor, how: Augmentation, size: int, generator: torch.Generator
+) -> Tensor:
+    """Two independent views: (2 B, C, size, size), first all of view 1, then view 2."""
+    return _views(images, how, size, generator, count=2)
+
+
+def plain(images: Tensor, size: int) -> Tensor:
+    """No augmentation: uint8 (B, H, W, C) -> float32 (B, C, size, size) in [0, 1].
+
+    Other sizes are resized, bilinear with antialiasing.
+    """
+    batch = _unit(images)
+    if batch.shape[2:] == (size, size):
+        return batch
+    return F.interpolate(batch, (size, size), mode="bilinear", antialias=True)
+
+
+def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """(images - mean) / std by channel, for float (B, C, H, W)."""
+    shift, scale = images.new_tensor([mean, std]).view(2, -1, 1, 1)
+    return images.sub(shift).mul_(1 / scale)
+
+
+def _unit(images: Tensor) -> Tensor:
+    """uint8 (B, H, W, C) -> float (B, C, H, W) in [0, 1], laid out as before."""
+    if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
+        found = f"{images.dtype} {tuple(images.shape)}"
+        raise InputError(f"images are {found}, wanted uint8 (B, H, W, C), C of 1 or 3")
+    return images.float().mul_(1 / 255).permute(0, 3, 1, 2)
+
+
+def _views(
+    images: Tensor,
+    how: Augmentation,
+    size: int,
+    generator: torch.Generator,
+    count: int,
+) -> Tensor:
+    # A caller's mixed precision must not reach the products that resize. Only the last
+    # step runs outside inference mode, as a net could not learn from its tensors.
+    with torch.inference_mode(), torch.autocast(images.device.type, enabled=False):
+        arranged = Arranged(_placed(images, how, size, generator, count))
+        _coloured(arranged, how, generator)
+        _filtered(arranged, how, generator)
+    batch = arranged.restored()
+    if how.cutout:
+        centres = filters.draw_centres(len(batch), generator)
+        filters.cutout_(batch, centres, how.cutout)
+    return batch
+
+
+def _placed(
+    images: Tensor,
+    how: Augmentation,
+    size: int,
+    generator: torch.Generator,
+    count: int,
+) -> Tensor:
+    """Crop and flip: (count * B, C, size, size)."""
+    n, sides = count * len(images), (images.shape[1], images.shape[2])
+    if how.crops:
+        scale, ratio = how.crop_scale, how.crop_ratio
+        boxes = geometry.draw_crops(n, sides, scale, ratio, generator)
+        flips = draw_chosen(n, how.flip, generator)
+        return geometry.resized_crop(_unit(images), boxes, flips, size)
+    whole = plain(images, size).contiguous().repeat(count, 1, 1, 1)
+    return geometry.flip(whole, draw_chosen(n, how.flip, generator))
+
+
+def _coloured(
+    arranged: Arranged, how: Augmentation, generator: torch.Generator
+) -> None:
+    """RandAugment and jitter."""
+    n = len(arranged.images)
+    operations, magnitude = how.randaugment
+    if operations:
+        draws = randaugment.draw_randaugment(n, operations, generator)
+        randaugment.randaugment_arranged(arranged, draws, magnitude)
+    if how.jitter_probability and any(how.jitter):
+        params = colour.draw_jitter(n, how.jitter, generator)
+        chosen = draw_chosen(n, how.jitter_probability, generator)
+        colour.jitter_chosen(arranged, params, chosen)
+
+
+def _filtered(
+    arranged: Arranged, how: Augmentation, generator: torch.Generator
+) -> None:
+    """Grey, blur and solarisation."""
+    n = len(arranged.images)
+    if how.grey or how.blur:
+        grey = draw_chosen(n, how.grey, generator).cpu()
+        blur = draw_chosen(n, how.blur, generator).cpu()
+        sigmas = filters.draw_sigmas(n, how.blur_sigma, generator)
+        # Sorted as grey, grey and blurred, blurred, neither, both are one slice.
+        keys = torch.where(grey, blur.int(), 3 - blur.int())
+        _, both, last, _ = arranged.sort(keys, kinds=4)
+        colour.grey_(arranged.images[: both.stop])
+        if how.blur:
+            blurred = slice(both.start, last.stop)
+            part, sigmas = arranged.images[blurred], sigmas.cpu()[arranged.who[blurred]]
+            filters.blur_(part, sigmas, filters.blur_taps(part.shape[3]))
+    if how.solarise:
+        chosen = draw_chosen(n, how.solarise, generator).cpu()
+        rows = arranged.sort(chosen.int(), kinds=2)[1]
+        thresholds = torch.full((rows.stop - rows.start,), SOLARISE_THRESHOLD)
+        filters.solarise_(arranged.images[rows], thresholds)

@@ -1,0 +1,134 @@
+"""Crops, flips and turns against torchvision's and torch's own."""
+
+import pytest
+import torch
+from torchvision.transforms import RandomResizedCrop
+from torchvision.transforms import functional as TF
+
+from furlkit.data.augment import rotate90
+from furlkit.data.augment.geometry import draw_crops, flip, resized_crop
+
+# Both sides interpolate in float32, in another order of operations.
+TOLERANCE = 2e-6
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def noise(*shape):
+    return torch.rand(*shape, generator=generator(1))
+
+
+def torchvision_crops(images, boxes, flips, size, antialias):
+    crops = []
+    for image, box, mirror in zip(images, boxes, flips, strict=True):
+        place = box.tolist()
+        crop = TF.resized_crop(image, *place, [size, size], antialias=antialias)
+        crops.append(crop.flip(2) if mirror else crop)
+    return torch.stack(crops)
+
+
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize("sides", [(32, 32), (20, 28)])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_enlarged_crops_equal_torchvision_with_and_without_antialiasing(
+    antialias, sides, channels
+):
+    images = noise(24, channels, *sides)
+    boxes = draw_crops(24, sides, (0.1, 1.0), (3 / 4, 4 / 3), generator())
+    flips = torch.arange(24) % 2 == 0
+    wanted = torchvision_crops(images, boxes, flips, 32, antialias)
+    got = resized_crop(images, boxes, flips, 32)
+    torch.testing.assert_close(got, wanted, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("sides", [(64, 64), (33, 90), (16, 50)])
+def test_reduced_crops_equal_torchvision_with_antialiasing(sides):
+    images = noise(24, 3, *sides)
+    boxes = draw_crops(24, sides, (0.05, 1.0), (3 / 4, 4 / 3), generator())
+    flips = torch.arange(24) % 3 == 0
+    wanted = torchvision_crops(images, boxes, flips, 24, antialias=True)
+    got = resized_crop(images, boxes, flips, 24)
+    # Places are counted from the image's edge: near pixel 90 they are exact to 4e-6.
+    torch.testing.assert_close(got, wanted, atol=1e-5, rtol=0)
+
+
+def test_a_crop_sees_nothing_outside_its_box():
+    images = torch.ones(1, 1, 8, 8)
+    images[:, :, 2:6, 2:6] = 0.5
+    crop = resized_crop(images, torch.tensor([[2, 2, 4, 4]]), torch.tensor([False]), 16)
+    torch.testing.assert_close(crop, torch.full_like(crop, 0.5))
+
+
+def test_crops_of_two_views_come_view_after_view():
+    images = noise(5, 3, 16, 16)
+    boxes = draw_crops(10, (16, 16), (0.2, 1.0), (1.0, 1.0), generator())
+    flips = torch.arange(10) % 2 == 0
+    both = resized_crop(images, boxes, flips, 16)
+    for view in (slice(0, 5), slice(5, 10)):
+        alone = resized_crop(images, boxes[view], flips[view], 16)
+        torch.testing.assert_close(both[view], alone)
+
+
+@pytest.mark.parametrize(
+    ("sides", "scale"),
+    [((32, 32), (0.2, 1.0)), ((32, 32), (0.9, 1.0)), ((20, 60), (0.5, 1.0))],
+)
+def test_boxes_are_distributed_as_torchvisions(sides, scale):
+    n, ratio = 3000, (3 / 4, 4 / 3)
+    ours = draw_crops(n, sides, scale, ratio, generator()).double()
+    torch.manual_seed(0)  # get_params draws from the global generator
+    blank = torch.zeros(3, *sides)
+    theirs = [RandomResizedCrop.get_params(blank, scale, ratio) for _ in range(n)]
+    theirs = torch.tensor(theirs, dtype=torch.double)
+    for column in range(4):
+        assert largest_gap(ours[:, column], theirs[:, column]) < 0.05
+    areas = [boxes[:, 2] * boxes[:, 3] for boxes in (ours, theirs)]
+    assert largest_gap(*areas) < 0.05
+    assert (ours[:, :2] >= 0).all()
+    assert (ours[:, :2] + ours[:, 2:] <= torch.tensor(sides)).all()
+
+
+def largest_gap(a, b):
+    """Kolmogorov-Smirnov distance; above 0.05 for 3,000 and 3,000 has p < 0.002."""
+    values = torch.cat([a, b]).unique()
+    below = [torch.searchsorted(x.sort().values, values, right=True) for x in (a, b)]
+    return (below[0] - below[1]).abs().max().item() / len(a)
+
+
+def test_box_that_cannot_fit_falls_back_to_the_centre():
+    boxes = draw_crops(4, (10, 40), (1.0, 1.0), (1.0, 1.0), generator())
+    blank = torch.zeros(3, 10, 40)
+    wanted = RandomResizedCrop.get_params(blank, (1.0, 1.0), (1.0, 1.0))
+    assert boxes.tolist() == [list(wanted)] * 4 == [[0, 15, 10, 10]] * 4
+
+
+def test_boxes_scale_with_the_image_for_the_same_generator():
+    small, large = generator(), generator()
+    # At most half the area: then every first shape fits, however it is rounded.
+    few = draw_crops(500, (32, 32), (0.2, 0.5), (3 / 4, 4 / 3), small)
+    many = draw_crops(500, (320, 320), (0.2, 0.5), (3 / 4, 4 / 3), large)
+    assert small.get_state().equal(large.get_state())
+    difference = (many / 10 - few).abs().amax(dim=0)
+    assert (difference[:2] < 2.5).all()  # The rest of a side is rounded twice.
+    assert (difference[2:] <= 0.55).all()
+
+
+def test_flip_mirrors_the_chosen_images():
+    images = noise(3, 3, 4, 5)
+    got = flip(images, torch.tensor([True, False, True]))
+    wanted = torch.stack([images[0].flip(2), images[1], images[2].flip(2)])
+    assert got.equal(wanted)
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_rotate90_equals_rot90(channels_last):
+    images = noise(6, 3, 5, 5)
+    if channels_last:
+        images = images.contiguous(memory_format=torch.channels_last)
+    turns = torch.tensor([0, 1, 2, 3, -1, 5])
+    wanted = [
+        torch.rot90(x, int(k), (1, 2)) for x, k in zip(images, turns, strict=True)
+    ]
+    assert rotate90(images, turns).equal(torch.stack(wanted))
