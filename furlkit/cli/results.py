@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from furlkit.cli import options as shared
-from furlkit.cli.options import FilePath, Numbers
+from furlkit.cli.options import FilePath, Numbers, Real
 from furlkit.errors import UsageError
 
 
@@ -103,21 +103,21 @@ def _options(model, data, test_data, data_root, download, device, threads, **res
 )
 @click.option(
     "--lr",
-    type=click.FloatRange(0, min_open=True),
+    type=Real(0, min_open=True),
     default=1e-3,
     show_default=True,
     help="Learning rate.",
 )
 @click.option(
     "--weight-decay",
-    type=click.FloatRange(0),
+    type=Real(0),
     default=1e-6,
     show_default=True,
     help="L2 penalty.",
 )
 @click.option(
     "--momentum",
-    type=click.FloatRange(0, 1),
+    type=Real(0, 1),
     default=0.0,
     show_default=True,
     help="SGD's momentum.",
@@ -172,7 +172,7 @@ def linear(
 )
 @click.option(
     "--temperature",
-    type=click.FloatRange(0, min_open=True),
+    type=Real(0, min_open=True),
     default=0.1,
     show_default=True,
     help="Of the vote's weights exp(cosine / t).",
@@ -195,8 +195,9 @@ def knn(k, temperature, **rest) -> None:
 @click.option(
     "--verify", is_flag=True, help="Check every byte against the content hash."
 )
+@click.option("--tensors", is_flag=True, help="List every tensor of a large file.")
 @shared.speech
-def inspect(paths, verify) -> None:
+def inspect(paths, verify, tensors) -> None:
     """Explain any file of furlkit's.
 
     \b
@@ -205,7 +206,7 @@ def inspect(paths, verify) -> None:
     """
     from furlkit.stages.inspect import Options, run
 
-    shared.tell(run(Options(paths, verify)))
+    shared.tell(run(Options(paths, verify, tensors)))
 
 
 @click.group()
@@ -221,9 +222,17 @@ def plot() -> None:
     metavar="LABEL=FILE,FILE,...",
     help="A labelled line of its own; may be repeated.",
 )
+@click.option(
+    "--value",
+    default="accuracy",
+    show_default=True,
+    help="What to draw: the name of a number in the files.",
+)
+@click.option("--title", default="", help="Stands above the picture.")
 @shared.output
+@shared.dry_run
 @shared.speech
-def curve(files, series, output) -> None:
+def curve(files, series, output, **rest) -> None:
     """Draw accuracy through the rounds from metrics files.
 
     Several files of one round (several seeds) give a mean and a band.
@@ -242,7 +251,7 @@ def curve(files, series, output) -> None:
         lines.append((label, tuple(map(Path, names.split(",")))))
     if not lines:
         raise UsageError("plot curve: give metrics files, or --series LABEL=FILE,...")
-    shared.tell(run_curve(CurveOptions(series=tuple(lines), output=output)))
+    shared.tell(run_curve(CurveOptions(tuple(lines), output, **rest)))
 
 
 @plot.command("partition")
@@ -254,9 +263,11 @@ def curve(files, series, output) -> None:
     show_default=True,
     help="A heat map, or bubbles by size.",
 )
+@click.option("--title", help="Stands above the picture.")
 @shared.output
+@shared.dry_run
 @shared.speech
-def plot_partition(partition, style, output) -> None:
+def plot_partition(**options) -> None:
     """Draw which client holds how many images of which class.
 
     \b
@@ -265,7 +276,7 @@ def plot_partition(partition, style, output) -> None:
     """
     from furlkit.stages.plot import PartitionOptions, run_partition
 
-    shared.tell(run_partition(PartitionOptions(partition, output, style)))
+    shared.tell(run_partition(PartitionOptions(**options)))
 
 
 COMMANDS = (embed, evaluate, inspect, plot)

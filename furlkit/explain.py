@@ -1,0 +1,135 @@
+"""What a furlkit file is, in one sentence made of its header."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from furlkit.files.header import Header
+from furlkit.files.layout import Entry
+from furlkit.tables import count, plain, word
+
+Facts = dict[str, Any]
+
+
+def sentence(header: Header, entries: Sequence[Entry]) -> str:
+    """Say what the file is for somebody who has never seen one."""
+    shapes = {entry.name: entry.shape for entry in entries}
+    facts = header.facts
+    if header.kind == "checkpoint":
+        return model_words(facts, len(header.inputs))
+    if header.kind == "partition":
+        return _partition_words(facts, shapes)
+    if header.kind == "dataset":
+        return _dataset_words(facts, shapes)
+    if header.kind == "features":
+        return _features_words(facts, shapes.get("rows", ()))
+    if header.kind == "similarity":
+        return _similarity_words(facts, shapes.get("matrix", ()))
+    if header.kind == "private":
+        return _private_words(facts)
+    return _progress_words(header)
+
+
+def model_words(facts: Facts, parents: int = 0) -> str:
+    """Which model a checkpoint holds; `parents` is how many files it was made of."""
+    round_ = count(facts.get("round"))
+    examples = facts.get("examples")
+    if facts.get("role") == "client":
+        words = f"the model of client {count(facts.get('client'))} after round {round_}"
+        words += f", trained on {count(examples)} images" if examples else ""
+    elif facts.get("role") == "align":
+        words = "the alignment model"
+        words += f", trained on {count(examples)} public images" if examples else ""
+    elif facts.get("round") == 0:
+        words = "the global model that everyone starts from (round 0)"
+    else:
+        words = f"the {word(facts.get('role'))} model after round {round_}"
+        if examples and parents:
+            made_of = "client" if parents == 1 else "clients"
+            words += f", made of {parents:,} {made_of} with {count(examples)} images"
+    left_out = facts.get("left_out")
+    return f"{words}, without {word(left_out)}" if left_out else words
+
+
+def score_words(metrics: Facts) -> str:
+    """What an evaluation measured, and of which model."""
+    scored = metrics.get("checkpoint")
+    facts = scored.get("facts") if isinstance(scored, dict) else None
+    model = model_words(facts) if isinstance(facts, dict) else "an unknown model"
+    accuracy = metrics.get("accuracy")
+    protocol = word(metrics.get("protocol"))
+    if isinstance(accuracy, int | float) and not isinstance(accuracy, bool):
+        return f"{protocol} accuracy {100 * accuracy:.2f} % of {model}"
+    return f"{protocol} evaluation of {model}"
+
+
+def _partition_words(facts: Facts, shapes: dict[str, tuple[int, ...]]) -> str:
+    dataset = facts.get("dataset")
+    total = dataset.get("examples") if isinstance(dataset, dict) else None
+    dealt = count(_length(shapes.get("indices", ())))
+    return (
+        f"{dealt} of {count(total)} images dealt to {count(facts.get('clients'))} "
+        f"clients (scheme {word(facts.get('scheme'))}), "
+        f"{count(_length(shapes.get('public', ())))} public"
+    )
+
+
+def _dataset_words(facts: Facts, shapes: dict[str, tuple[int, ...]]) -> str:
+    shape = shapes.get("images", ())
+    words = f"packed images of shape {shape}"
+    if len(shape) == 4:
+        channels = "channel" if shape[3] == 1 else "channels"
+        words = (
+            f"{shape[0]:,} packed images of {shape[1]} x {shape[2]} pixels, "
+            f"{shape[3]} {channels}"
+        )
+    labels, domains = "no labels", "no domains"
+    if "labels" in shapes:
+        labels = _names(facts.get("class_names"), "class", "classes")
+    if "domains" in shapes:
+        domains = _names(facts.get("domain_names"), "domain", "domains")
+    return f"{words}; {labels}; {domains}"
+
+
+def _names(names: Any, one: str, many: str) -> str:
+    number = len(names) if isinstance(names, list) else 0
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _features_words(facts: Facts, shape: tuple[int, ...]) -> str:
+    return f"{_by(shape)} values, {_origin(facts)}"
+
+
+def _similarity_words(facts: Facts, shape: tuple[int, ...]) -> str:
+    return f"{_by(shape)} values, every image with every other, {_origin(facts)}"
+
+
+def _origin(facts: Facts) -> str:
+    words = f"{word(facts.get('layer'))} of the {word(facts.get('part'))} part"
+    if facts.get("client") is not None:
+        words += f", by the model of client {count(facts['client'])}"
+    if facts.get("round") is not None:
+        words += f" after round {count(facts['round'])}"
+    return words
+
+
+def _private_words(facts: Facts) -> str:
+    return (
+        f"what client {count(facts.get('client'))} keeps after round "
+        f"{count(facts.get('round'))}: {word(facts.get('holds'))}; "
+        "it must not leave the client"
+    )
+
+
+def _progress_words(header: Header) -> str:
+    return (
+        f"an unfinished {plain(header.stage)}, {count(header.facts.get('step'))} steps "
+        "done; the same command carries on from here"
+    )
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return " x ".join(f"{length:,}" for length in shape) or "no"
+
+
+def _length(shape: tuple[int, ...]) -> int:
+    return shape[0] if shape else 0

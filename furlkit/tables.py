@@ -1,0 +1,114 @@
+"""Plain text for people: aligned columns, shortened values, nothing unprintable."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+WIDTH = 100
+VALUE_WIDTH = 60
+DEEPEST = 6
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def plain(text: str) -> str:
+    """Escape what could move a terminal's cursor; file headers are not to be trusted."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
+    )
+
+
+def shorten(text: str, width: int) -> str:
+    """Cut the middle out of a text that is too long."""
+    if len(text) <= width:
+        return text
+    head = (width - 3) // 2
+    return f"{text[:head]}...{text[len(text) - (width - 3 - head) :]}"
+
+
+def short_hash(content: str) -> str:
+    """The first digits of a content hash: enough to tell files apart by eye."""
+    return shorten(plain(content[:12]), 12)
+
+
+def count(value: Any) -> str:
+    """A number of things with its thousands apart; anything else as it stands."""
+    return f"{value:,}" if type(value) is int else shorten(word(value), 40)
+
+
+def byte_size(size: int) -> str:
+    """Bytes in the unit that suits them."""
+    amount, units = float(size), ["bytes", "kB", "MB", "GB", "TB"]
+    while amount >= 1000 and len(units) > 1:
+        amount /= 1000
+        units.pop(0)
+    return f"{size:,} bytes" if units[0] == "bytes" else f"{amount:.1f} {units[0]}"
+
+
+def word(value: Any) -> str:
+    """One value in a few words."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        return _list_words(value)
+    if isinstance(value, dict):
+        return f"({len(value)} entries)"
+    text = str(value)
+    return text[:12] if _HASH.fullmatch(text) else shorten(plain(text), VALUE_WIDTH)
+
+
+def _list_words(values: list[Any]) -> str:
+    if not values:
+        return "(empty)"
+    if all(isinstance(value, list) for value in values):
+        lengths = {len(value) for value in values}
+        inner = f" x {lengths.pop()} values" if len(lengths) == 1 else " lists"
+        return f"({len(values):,}{inner})"
+    shown: list[str] = []
+    for value in values:
+        if len(", ".join(shown)) > VALUE_WIDTH - 24:
+            return f"{', '.join(shown)}, ... ({len(values):,} values)"
+        shown.append(shorten(word(value), 24))
+    return ", ".join(shown)
+
+
+def flatten(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested dicts as pairs like ("plan.lr", "0.001"), by sorted name."""
+    for key, value in sorted(values.items()):
+        name = f"{prefix}{plain(key)}"
+        if isinstance(value, dict) and value and name.count(".") < DEEPEST:
+            yield from flatten(value, f"{name}.")
+        else:
+            yield shorten(name, 40), word(value)
+
+
+def columns(rows: Sequence[Sequence[str]], right: str = "") -> list[str]:
+    """Rows of cells as aligned lines; `right` has an r for each column to push right.
+
+    >>> columns([("a", "1"), ("bb", "10")], right=".r")
+    ['a    1', 'bb  10']
+    """
+    if not rows:
+        return []
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    pushed = right.ljust(len(widths), ".")
+    return ["  ".join(map(_padded, row, widths, pushed)).rstrip() for row in rows]
+
+
+def _padded(cell: str, width: int, push: str) -> str:
+    return cell.rjust(width) if push == "r" else cell.ljust(width)
+
+
+def section(title: str, lines: Sequence[str], most: int = 200) -> list[str]:
+    """A title, and its lines set in under it; nothing at all where there are none."""
+    if not lines:
+        return []
+    shown = [f"    {line}" for line in lines[:most]]
+    if len(lines) > most:
+        shown.append(f"    ... and {len(lines) - most:,} more")
+    return ["", f"  {title}", *shown]
