@@ -19,19 +19,20 @@ def is_batchnorm_statistic(name: str) -> bool:
 
 def weighted_sum(arrays: Iterable[np.ndarray], shares: Sequence[float]) -> np.ndarray:
     """sum_k shares[k] * arrays[k], in the order given and in the arrays' own type."""
-    total = product = None
-    dtype = None
+    total = dtype = None
     for array, share in zip(arrays, shares, strict=True):
         if array.dtype.kind != "f":
             total = array.copy() if total is None else np.maximum(total, array)
             continue
         if total is None:
             dtype = array.dtype
-            total = np.multiply(array, share, dtype=np.float64)
-            product = np.empty_like(total)
-        else:
-            np.multiply(array, share, out=product, dtype=np.float64)
-            total += product
+            # -0.0 leaves every number as it is; 0.0 would make 0.0 of -0.0.
+            total = np.full(array.shape, -0.0)
+            product = np.empty(array.shape)
+        # Three plain passes are faster than one that converts as it multiplies.
+        np.copyto(product, array)
+        product *= share
+        total += product
     if total is None:
         raise ValueError("no arrays to sum")
     return total if dtype is None else total.astype(dtype)

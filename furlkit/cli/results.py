@@ -82,7 +82,7 @@ def _options(model, data, test_data, data_root, download, device, threads, **res
     from furlkit.runtime import Runtime
     from furlkit.stages.evaluate import Options
 
-    if test_data is None and data not in names():
+    if test_data is None and data not in names() and Path(data).exists():
         raise UsageError(
             f"--data {data}: has no test split of its own; give --test-data"
         )

@@ -24,6 +24,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     path = Path(path)
     part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
     try:
+        _check_place(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         stream, named = _open_part(part)
     except OSError as error:
@@ -48,6 +49,13 @@ def write_bytes(path: Path, content: bytes) -> None:
     """Write a small file whole."""
     with replacing(path) as stream:
         stream.write(content)
+
+
+def _check_place(path: Path) -> None:
+    # A rename would take the place of a device too: as root, of /dev/null itself.
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "no regular file"
+        raise DiskError(f"{path}: cannot write: it is {what}; choose another -o")
 
 
 def _open_part(part: Path) -> tuple[BinaryIO, bool]:

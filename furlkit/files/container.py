@@ -5,8 +5,9 @@ not fsync; its reader maps the file, which makes memory hard to bound, and accep
 headers that furlkit does not. The format is simple enough to do both here: 8 bytes of
 length, a JSON header, the tensors. Files written here open in the safetensors library.
 
-The content hash in the header is the sha256 of the whole file with its own 64 digits
-read as zeros: one pass over the bytes both checks a file and names it.
+Two hashes in the header seal a file. `content` names it: the sha256 of the whole file
+with the digits of both hashes read as zeros. `check` (see `checksum`), made with its own
+digits as zeros, is what every reader compares, because it costs next to nothing.
 """
 
 import hashlib
@@ -15,18 +16,24 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
-from furlkit.errors import DiskError, InputError
+from furlkit.errors import DiskError, FurlkitError, InputError
 from furlkit.files.atomic import replacing
-from furlkit.files.header import Header, canonical, parse_header, parse_strict
+from furlkit.files.checksum import Checksum, regrouped
+from furlkit.files.header import (
+    UNSEALED,
+    Header,
+    canonical,
+    parse_header,
+    parse_strict,
+)
 from furlkit.files.layout import Entry, describe, place, understand
 
 # A ResNet-50's header takes 40 kB. The cap keeps a hostile header cheap to refuse.
 HEADER_LIMIT = 4 * 2**20
-_SEAL = b'\\"content\\":\\"'
+_SEALS = {"content": b'\\"content\\":\\"', "check": b'\\"check\\":\\"'}
 _CHUNK = 4 * 2**20
 
 Pieces = Callable[[Entry], Iterable[np.ndarray]]
@@ -36,7 +43,10 @@ def write(path: Path, tensors: dict[str, np.ndarray], header: Header) -> Header:
     """Write tensors and header; give back the header with its content hash."""
     entries = [entry_of(name, array) for name, array in tensors.items()]
     return write_stream(
-        path, entries, lambda e: [np.ascontiguousarray(tensors[e.name])], header
+        path,
+        entries,
+        lambda e: [np.ascontiguousarray(tensors[e.name], e.dtype)],
+        header,
     )
 
 
@@ -54,41 +64,51 @@ def write_stream(
     called once for each entry, in the order of the file.
     """
     placed = place(entries)
-    head = _head(placed, header.unsealed())
+    head = _head(path, placed, header.unsealed())
     with replacing(path) as stream:
-        digest = hashlib.sha256(head)
+        digest, checksum, count = hashlib.sha256(head), Checksum(), 0
         stream.write(head)
         for entry in placed:
-            _write_entry(stream, digest, entry, pieces(entry))
-        sealed = replace(header, content=digest.hexdigest())
-        stream.seek(head.index(_SEAL) + len(_SEAL))
-        stream.write(sealed.content.encode())
-    return sealed
+            written = 0
+            for piece in regrouped(bytes_of(array) for array in pieces(entry)):
+                digest.update(piece.data)
+                checksum.add(piece, count)
+                written += stream.write(piece.data)
+                count += 1
+            if written != entry.size:
+                raise ValueError(
+                    f"{entry.name}: {written} bytes made, not {entry.size}"
+                )
+        content = digest.hexdigest()
+        named = _sealed(head, "content", UNSEALED, content)
+        check = checksum.digest(named)
+        stream.seek(0)
+        stream.write(_sealed(named, "check", UNSEALED, check))
+    return replace(header, content=content, check=check)
 
 
-def _write_entry(stream: BinaryIO, digest, entry: Entry, pieces) -> None:
-    written = 0
-    for piece in pieces:
-        data = _bytes_of(piece)
-        digest.update(data)
-        written += stream.write(data)
-    if written != entry.size:
-        raise ValueError(f"{entry.name}: {written} bytes made, {entry.size} announced")
-
-
-def _bytes_of(array: np.ndarray) -> memoryview:
+def bytes_of(array: np.ndarray) -> np.ndarray:
     """The bytes of a contiguous array, without a copy."""
-    return array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
+    return array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
 
 
-def _head(placed: list[Entry], header: Header) -> bytes:
+def _head(path: Path, placed: list[Entry], header: Header) -> bytes:
     words = {entry.name: describe(entry) for entry in placed}
     table = {"__metadata__": {"format": "pt", "furlkit": header.to_json()}, **words}
     text = canonical(table).encode()
     text += b" " * (-len(text) % 8)
     if len(text) > HEADER_LIMIT:
-        raise ValueError(f"a header of {len(text)} bytes is too large to be read again")
+        raise FurlkitError(
+            f"{path}: its header would take {len(text)} bytes, furlkit accepts "
+            f"{HEADER_LIMIT}; nothing was written"
+        )
     return len(text).to_bytes(8, "little") + text
+
+
+def _sealed(head: bytes, name: str, old: str, new: str) -> bytes:
+    """The head of a file with other digits for one of its hashes."""
+    seal = _SEALS[name]
+    return head.replace(seal + old.encode(), seal + new.encode(), 1)
 
 
 class Container:
@@ -121,16 +141,15 @@ class Container:
     def stream(self) -> Iterator[tuple[Entry, np.ndarray]]:
         """Every tensor in the file's order, one in memory at a time.
 
-        The content hash is checked when the last one has been taken. The file is
-        opened anew for each tensor, so any number of containers can be streamed
-        side by side.
+        The checksum is compared when the last one has been taken. The file is opened
+        anew for each tensor, so any number of containers can be streamed side by side.
         """
-        digest = self.digest()
+        checksum, count = Checksum(), 0
         for entry in self.entries:
             array = self.read(entry)
-            digest.update(_bytes_of(array))
+            count = checksum.add_tensor(bytes_of(array), count)
             yield entry, array
-        self.check(digest)
+        self.check(checksum)
 
     def read(self, entry: Entry) -> np.ndarray:
         """One tensor, unchecked; `stream` and `tensors` check."""
@@ -140,13 +159,13 @@ class Container:
         try:
             with open(self.path, "rb", buffering=0) as stream:
                 stream.seek(self.body_start + entry.start)
-                _read_fully(stream, _bytes_of(array), self.path)
+                _read_fully(stream, bytes_of(array).data, self.path)
         except OSError as error:
             raise unreadable(self.path, error) from error
         return array
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """All tensors, after the content hash has been checked."""
+        """All tensors, after the checksum has been compared."""
         return {entry.name: array for entry, array in self.stream()}
 
     def memmap(self, name: str) -> np.ndarray:
@@ -158,8 +177,9 @@ class Container:
         return np.memmap(self.path, entry.dtype, "r", offset, entry.shape)
 
     def verify(self) -> None:
-        """Check the content hash without keeping anything."""
-        digest = self.digest()
+        """Check the sha256 of the whole file without keeping anything."""
+        head = _sealed(self._unchecked_head(), "content", self.content, UNSEALED)
+        digest = hashlib.sha256(head)
         try:
             with open(self.path, "rb") as stream:
                 stream.seek(self.body_start)
@@ -167,21 +187,20 @@ class Container:
                     digest.update(chunk)
         except OSError as error:
             raise unreadable(self.path, error) from error
-        self.check(digest)
+        self._compare(digest.hexdigest(), self.header.content, "content hash")
 
-    def digest(self):
-        """A running sha256 that has taken in the head of the file."""
-        start = self._head.index(_SEAL) + len(_SEAL)
-        zeros = self.header.unsealed().content.encode()
-        return hashlib.sha256(
-            self._head[:start] + zeros + self._head[start + len(zeros) :]
-        )
+    def check(self, checksum: Checksum) -> None:
+        """Compare the checksum of the whole file with the one in its header."""
+        found = checksum.digest(self._unchecked_head())
+        self._compare(found, self.header.check, "checksum")
 
-    def check(self, digest) -> None:
-        """Compare the sha256 of the whole file with the one in its header."""
-        if digest.hexdigest() != self.header.content:
+    def _unchecked_head(self) -> bytes:
+        return _sealed(self._head, "check", self.header.check, UNSEALED)
+
+    def _compare(self, found: str, wanted: str, name: str) -> None:
+        if found != wanted:
             raise InputError(
-                f"{self.path}: its bytes do not match the content hash in its header; "
+                f"{self.path}: its bytes do not match the {name} in its header; "
                 "the file was damaged or edited; copy it again or make it anew"
             )
 
@@ -214,8 +233,12 @@ def _read_head(path: Path) -> tuple[Header, list[Entry], bytes]:
             "its metadata has no key 'furlkit'"
         )
     header = parse_header(path, metadata["furlkit"])
-    if text.count(_SEAL + header.content.encode()) != 1 or len(header.content) != 64:
-        raise InputError(f"{path}: its header has no readable content hash")
+    for name, seal in _SEALS.items():
+        if text.count(seal + getattr(header, name).encode()) != 1:
+            raise InputError(
+                f"{path}: its header has no readable {name}; was it rewritten by "
+                "another program? Make it anew"
+            )
     try:
         entries = understand(table, size - 8 - length)
     except ValueError as error:
@@ -224,13 +247,14 @@ def _read_head(path: Path) -> tuple[Header, list[Entry], bytes]:
 
 
 def _check_start(path: Path, head: bytes, length: int, size: int) -> None:
-    if head[:2] == b"PK" or head[:1] == b"\x80":
+    if size < 10:
+        raise InputError(f"{path}: has {size} bytes, too few for a safetensors file")
+    # A length may begin with these bytes as well, but then it fits the file.
+    if length > size - 8 and head.startswith((b"PK", b"\x80")):
         raise InputError(
             f"{path}: is a pickle or zip file; furlkit reads safetensors only and "
             "never unpickles; convert it with safetensors.torch.save_file first"
         )
-    if size < 10:
-        raise InputError(f"{path}: has {size} bytes, too few for a safetensors file")
     if length > size - 8:
         raise InputError(
             f"{path}: not a safetensors file, or truncated: its header should take "

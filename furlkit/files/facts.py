@@ -1,12 +1,11 @@
 """Facts: the part of a header that later stages read, as a frozen dataclass a kind."""
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from furlkit.errors import InputError
-from furlkit.files.header import Header
+from furlkit.files.header import Header, short
 
 T = TypeVar("T")
 
@@ -27,16 +26,38 @@ class Provenance:
 
 
 def understand(
-    path: Path, header: Header, make: Callable[..., T], counts: tuple[str, ...] = ()
+    path: Path, header: Header, make: type[T], counts: tuple[str, ...] = ()
 ) -> T:
     """Build the facts of one kind from a header; `counts` must be whole and >= 0."""
     for name in counts:
         value = header.facts.get(name, 0)
         if type(value) is not int or value < 0:
-            raise InputError(f"{path}: header fact {name!r} is {value!r}, not a count")
+            raise InputError(
+                f"{path}: header fact {name!r} is {short(value)}, not a count"
+            )
     try:
-        return make(**header.facts)
+        facts = make(**header.facts)
     except TypeError as error:
         raise InputError(
             f"{path}: its facts do not fit a {header.kind} file: {error}"
         ) from error
+    for name, kind in get_type_hints(make).items():
+        if not _fits(getattr(facts, name), kind):
+            wanted = kind.__name__ if type(kind) is type else str(kind)
+            raise InputError(
+                f"{path}: header fact {name!r} is {short(getattr(facts, name))}, "
+                f"{wanted} was wanted"
+            )
+    return facts
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value from JSON is of an annotated type: int, list[str], int | None."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is list:
+        return isinstance(value, list) and all(_fits(v, inner[0]) for v in value)
+    if origin is dict:
+        return isinstance(value, dict)
+    if inner:
+        return any(_fits(value, choice) for choice in inner)
+    return type(value) is kind or (kind is float and type(value) is int)

@@ -102,6 +102,11 @@ def read_similarity(path: Path) -> Similarity:
 
 def _checked(opened: container.Container, name: str) -> tuple[np.ndarray, np.ndarray]:
     main, index = opened.entry(name), opened.entry("index")
+    if main.dtype.kind != "f" or index.dtype != np.int64:
+        raise InputError(
+            f"{opened.path}: {name} is {main.dtype} and index is {index.dtype}; "
+            "floating numbers and int64 were wanted"
+        )
     if len(main.shape) != 2 or index.shape != main.shape[:1]:
         raise InputError(
             f"{opened.path}: {name} is {main.shape} and index is {index.shape}; "

@@ -1,6 +1,8 @@
 """The metadata every furlkit file carries: what it is and what it was made from."""
 
 import json
+import math
+import re
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -27,7 +29,8 @@ class Header:
     """What stands under the metadata key `furlkit`, as JSON with sorted keys.
 
     `inputs` maps a role to the content hash of the file that played it; `facts` is what
-    a later stage needs to know; `content` is the hash of the file itself.
+    a later stage needs to know. `content` is the sha256 of the file itself, by which
+    others name it; `check` is the quick checksum that every reader compares.
     """
 
     kind: str
@@ -38,14 +41,15 @@ class Header:
     facts: dict[str, Any] = field(default_factory=dict)
     version: int = VERSION
     content: str = UNSEALED
+    check: str = UNSEALED
 
     def to_json(self) -> str:
         """The canonical text: sorted keys, no spaces, no NaN."""
         return canonical(asdict(self))
 
     def unsealed(self) -> "Header":
-        """The same header before its content hash was known."""
-        return replace(self, content=UNSEALED)
+        """The same header before its content hash and checksum were known."""
+        return replace(self, content=UNSEALED, check=UNSEALED)
 
 
 def canonical(value: Any) -> str:
@@ -54,9 +58,12 @@ def canonical(value: Any) -> str:
 
 
 def parse_strict(text: str | bytes) -> Any:
-    """JSON without the liberties Python takes: duplicate keys and NaN are errors."""
+    """JSON without the liberties Python takes: duplicate keys, NaN, 1e999 are errors."""
     return json.loads(
-        text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant
+        text,
+        object_pairs_hook=_no_duplicates,
+        parse_constant=_no_constant,
+        parse_float=_finite,
     )
 
 
@@ -64,6 +71,8 @@ def parse_header(path: Path, text: str) -> Header:
     """Read and check the text under the metadata key `furlkit`."""
     try:
         value = parse_strict(text)
+        # First of all: a newer version may have entries that this one does not know.
+        _check_version(path, value)
         header = Header(**value)
     except (ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: its furlkit header is broken: {error}") from error
@@ -71,21 +80,35 @@ def parse_header(path: Path, text: str) -> Header:
     return header
 
 
-def _check_types(path: Path, header: Header) -> None:
-    if not isinstance(header.version, int) or header.version < 1:
-        raise InputError(f"{path}: its format version is {header.version!r}")
-    if header.version > VERSION:
+def _check_version(path: Path, value: Any) -> None:
+    version = value.get("version", VERSION) if isinstance(value, dict) else VERSION
+    if type(version) is not int or version < 1:
+        raise InputError(f"{path}: its format version is {short(version)}")
+    if version > VERSION:
         raise InputError(
-            f"{path}: written in format version {header.version}, this furlkit reads "
+            f"{path}: written in format version {short(version)}, this furlkit reads "
             f"up to {VERSION}; install a newer furlkit"
         )
+
+
+def _check_types(path: Path, header: Header) -> None:
     if header.kind not in KINDS:
-        raise InputError(f"{path}: is of the unknown kind {header.kind!r}")
+        raise InputError(f"{path}: is of the unknown kind {short(header.kind)}")
     wanted = {"stage": str, "options": dict, "inputs": dict, "facts": dict}
-    wanted["content"] = str
+    wanted |= {"content": str, "check": str}
     for name, kind in wanted.items():
         if not isinstance(getattr(header, name), kind):
             raise InputError(f"{path}: header entry {name!r} is not a {kind.__name__}")
+    if not re.fullmatch("[0-9a-f]{64}", header.content):
+        raise InputError(f"{path}: its header has no readable content hash")
+    if not re.fullmatch("[0-9a-f]{64}", header.check):
+        raise InputError(f"{path}: its header has no readable checksum")
+
+
+def short(value: Any) -> str:
+    """A value from a file as a message shows it, however long it is."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -93,9 +116,16 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) != len(pairs):
         counts = Counter(key for key, _ in pairs)
         twice = counts.most_common(1)[0][0]
-        raise ValueError(f"the key {twice!r} stands twice")
+        raise ValueError(f"the key {short(twice)} stands twice")
     return result
 
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{short(digits)} is too large a number")
+    return number

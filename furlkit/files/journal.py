@@ -15,7 +15,8 @@ class Journal:
     """The journal beside an output: `client_0.safetensors` has `client_0.log.jsonl`."""
 
     def __init__(self, output: Path):
-        self.path = output.with_suffix(".log.jsonl")
+        name = output.name.removesuffix(".safetensors")
+        self.path = output.with_name(name + ".log.jsonl")
 
     def rewind(self, step: int) -> None:
         """Forget what was written after `step`, which is about to be done again."""
@@ -39,8 +40,16 @@ class Journal:
             return []
         lines = []
         for text in self.path.read_text(errors="replace").splitlines():
-            try:
-                lines.append(json.loads(text))
-            except ValueError:
+            line = _parsed(text)
+            if line is None:
                 break  # A line that was cut short by a kill ends the usable part.
+            lines.append(line)
         return lines
+
+
+def _parsed(text: str) -> dict[str, Any] | None:
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return line if isinstance(line, dict) else None

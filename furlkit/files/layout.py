@@ -58,12 +58,14 @@ def place(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def describe(entry: Entry) -> dict[str, Any]:
-    """The header's words for one tensor."""
-    return {
+    """The header's words for one tensor; never any that could not be read again."""
+    words = {
         "dtype": NAMES[entry.dtype],
         "shape": list(entry.shape),
         "data_offsets": [entry.start, entry.end],
     }
+    _entry(entry.name, words)
+    return words
 
 
 def understand(table: dict[str, Any], body_size: int) -> list[Entry]:
@@ -90,9 +92,11 @@ def _entry(name: str, words: Any) -> Entry:
     if not isinstance(words, dict) or set(words) != {"dtype", "shape", "data_offsets"}:
         raise ValueError(f"{name}: the header does not give dtype, shape, data_offsets")
     dtype, shape, offsets = words["dtype"], words["shape"], words["data_offsets"]
-    if dtype not in DTYPES:
-        raise ValueError(f"{name}: has the type {dtype!r}; furlkit knows {_known()}")
-    if not _naturals(shape) or len(shape) > 8:
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise ValueError(
+            f"{name}: has the type {str(dtype)[:60]}; furlkit knows {_known()}"
+        )
+    if not _naturals(shape) or len(shape) > 8 or not _countable(shape):
         raise ValueError(f"{name}: has the shape {str(shape)[:60]}")
     if not _naturals(offsets) or len(offsets) != 2:
         raise ValueError(f"{name}: has the offsets {str(offsets)[:60]}")
@@ -118,6 +122,11 @@ def _naturals(values: Any) -> bool:
     return isinstance(values, list) and all(
         type(value) is int and 0 <= value < 2**63 for value in values
     )
+
+
+def _countable(shape: list[int]) -> bool:
+    # numpy refuses what it could not count even where another dimension is 0.
+    return math.prod(max(size, 1) for size in shape) < 2**60
 
 
 def _known() -> str:

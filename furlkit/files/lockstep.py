@@ -1,99 +1,99 @@
 """Reading many checkpoints of one shape side by side, in one pass and little memory."""
 
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 
 import numpy as np
 
 from furlkit.errors import DiskError, InputError
+from furlkit.files.checksum import PIECE, Checksum, cut, pieces_in
 from furlkit.files.container import Container
 from furlkit.files.layout import Entry
 
-# A piece stays in the cache between reading it, hashing it and adding it up.
-PIECE = 256 * 1024
-_BUFFERS = 8
+Combine = Callable[[Iterator[np.ndarray]], np.ndarray]
 
 
 class Lockstep:
-    """Streams tensor after tensor, piece after piece, each from every file in turn.
+    """Takes tensor after tensor, piece after piece, each from every file in turn.
 
-    Content hashes are made along the way, in a thread beside, and checked by `finish`.
+    Pieces are combined by a few threads. Checksums are made along the way; `finish`
+    compares them, when every tensor has been combined or skipped.
     """
 
     def __init__(self, containers: Sequence[Container]):
         self._containers = containers
-        self._digests = [c.digest() for c in containers]
-        self._hashed = 0
-        self._buffers = [np.empty(PIECE, np.uint8) for _ in range(_BUFFERS)]
-        self._busy: list[Future | None] = [None] * _BUFFERS
-        self._turn = 0
-        self._pool = ThreadPoolExecutor(1)
+        self._checksums = [Checksum() for _ in containers]
+        entries = containers[0].entries
+        counts = [pieces_in(entry.size) for entry in entries]
+        starts = accumulate(counts, initial=0)
+        self._places = dict(zip((e.name for e in entries), starts, strict=False))
+        self._pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1))
         self._handles: list[int] = []
 
     def __enter__(self) -> "Lockstep":
         _allow_files(len(self._containers) + 64)
-        try:
-            for opened in self._containers:
+        for opened in self._containers:
+            try:
                 self._handles.append(os.open(opened.path, os.O_RDONLY))
-        except OSError as error:
-            self.__exit__()
-            raise DiskError(f"{opened.path}: cannot open: {error.strerror}") from error
+            except OSError as error:
+                self.__exit__()
+                reason = f"cannot open: {error.strerror}"
+                raise DiskError(f"{opened.path}: {reason}") from error
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.shutdown()
+        self._pool.shutdown(cancel_futures=True)
         while self._handles:
             os.close(self._handles.pop())
 
-    def pieces(self, entry: Entry) -> Iterator[Iterator[np.ndarray]]:
-        """For each piece of a tensor, that piece of every file, in the files' order.
+    def combine(self, entry: Entry, combine: Combine) -> Iterator[np.ndarray]:
+        """For each piece of a tensor, what `combine` makes of it over all files.
 
-        An array is good until a few more have been taken. Tensors are asked for in the
-        order of the file.
+        `combine` is given that piece of every file, in the files' order; an array is
+        good until the next one is taken.
         """
-        self._hash_up_to(entry.start)
-        step = PIECE - PIECE % entry.dtype.itemsize
-        for start in range(entry.start, entry.end, step):
-            size = min(step, entry.end - start)
-            yield self._columns(start, size, entry.dtype)
-            self._hashed = start + size
+        first = self._places[entry.name]
+
+        def one(piece: tuple[int, tuple[int, int]]) -> np.ndarray:
+            place, (start, size) = piece
+            return combine(self._columns(entry, first + place, start, size))
+
+        yield from self._pool.map(one, enumerate(cut(entry.size)))
+
+    def skip(self, entry: Entry) -> None:
+        """A tensor that nobody asks for counts in the checksum all the same."""
+        for _ in self.combine(entry, lambda columns: np.empty(sum(1 for _ in columns))):
+            pass
 
     def finish(self) -> None:
-        """Check the content hash of every file."""
-        last = self._containers[0].entries[-1].end if self._containers[0].entries else 0
-        self._hash_up_to(last)
-        self._pool.submit(int).result()
-        for opened, digest in zip(self._containers, self._digests, strict=True):
-            opened.check(digest)
+        """Check every file against its checksum."""
+        for opened, checksum in zip(self._containers, self._checksums, strict=True):
+            opened.check(checksum)
 
-    def _columns(self, start: int, size: int, dtype: np.dtype) -> Iterator[np.ndarray]:
-        for k in range(len(self._containers)):
-            yield self._read(k, start, size).view(dtype)
+    def _columns(
+        self, entry: Entry, place: int, start: int, size: int
+    ) -> Iterator[np.ndarray]:
+        buffer = np.empty(PIECE, np.uint8)[:size]
+        for k, opened in enumerate(self._containers):
+            offset = opened.body_start + entry.start + start
+            _read_at(self._handles[k], buffer, offset, opened)
+            self._checksums[k].add(buffer, place)
+            yield buffer.view(entry.dtype)
 
-    def _hash_up_to(self, end: int) -> None:
-        """Tensors that nobody asked for count in the hash all the same."""
-        while self._hashed < end:
-            size = min(PIECE, end - self._hashed)
-            for k in range(len(self._containers)):
-                self._read(k, self._hashed, size)
-            self._hashed += size
 
-    def _read(self, k: int, start: int, size: int) -> np.ndarray:
-        slot = self._turn = (self._turn + 1) % _BUFFERS
-        pending = self._busy[slot]
-        if pending is not None:
-            pending.result()
-        piece, opened = self._buffers[slot][:size], self._containers[k]
-        done = 0
-        while done < size:
-            offset = opened.body_start + start + done
-            count = os.preadv(self._handles[k], [piece[done:].data], offset)
-            if not count:
-                raise InputError(f"{opened.path}: became shorter while it was read")
-            done += count
-        self._busy[slot] = self._pool.submit(self._digests[k].update, piece)
-        return piece
+def _read_at(handle: int, buffer: np.ndarray, offset: int, opened: Container) -> None:
+    done = 0
+    while done < len(buffer):
+        try:
+            count = os.preadv(handle, [buffer[done:].data], offset + done)
+        except OSError as error:
+            reason = f"cannot read: {error.strerror}"
+            raise DiskError(f"{opened.path}: {reason}") from error
+        if not count:
+            raise InputError(f"{opened.path}: became shorter while it was read")
+        done += count
 
 
 def _allow_files(count: int) -> None:

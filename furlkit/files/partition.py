@@ -11,6 +11,8 @@ from furlkit.files import container
 from furlkit.files.facts import Provenance, understand
 from furlkit.files.header import Header
 
+_TENSORS = {"indices": 1, "offsets": 1, "public": 1, "histogram": 2}
+
 
 @dataclass(frozen=True)
 class PartitionFacts:
@@ -75,13 +77,18 @@ def read_partition(path: Path) -> Partition:
     """Read a partition and check that its indices make sense."""
     opened = container.open_kind(path, "partition")
     facts = understand(path, opened.header, PartitionFacts, ("clients",))
-    for name in ("indices", "offsets", "public", "histogram"):
-        if opened.entry(name).dtype != np.int64:
-            raise InputError(f"{path}: {name} is not int64")
+    for name, dimensions in _TENSORS.items():
+        entry = opened.entry(name)
+        if entry.dtype != np.int64 or len(entry.shape) != dimensions:
+            raise InputError(
+                f"{path}: {name} is {entry.dtype} {entry.shape}, int64 with "
+                f"{dimensions} dimensions was wanted"
+            )
+    tensors = opened.tensors()
+    known = {name: tensors[name] for name in _TENSORS}
     partition = Partition(
-        Path(path), facts, **opened.tensors(), content=opened.content,
-        header=opened.header,
-    )  # fmt: skip
+        Path(path), facts, **known, content=opened.content, header=opened.header
+    )
     _check(partition)
     return partition
 
@@ -92,7 +99,7 @@ def _check(partition: Partition) -> None:
     used = np.concatenate([indices, partition.public])
     fits = (
         offsets.shape == (partition.facts.clients + 1,)
-        and indices.ndim == 1
+        and len(partition.histogram) == partition.facts.clients
         and offsets[0] == 0
         and offsets[-1] == len(indices)
         and bool(np.all(np.diff(offsets) >= 0))

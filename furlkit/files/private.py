@@ -48,4 +48,7 @@ def read_private(path: Path, client: int) -> Private:
         raise InputError(
             f"{path}: is private to client {facts.client}, client {client} asked for it"
         )
-    return Private(Path(path), facts, opened.tensors(), opened.content)
+    tensors = opened.tensors()
+    for name, array in tensors.items():
+        check_finite(path, name, array)
+    return Private(Path(path), facts, tensors, opened.content)

@@ -1,7 +1,9 @@
 """aggregate: one model of many clients' models."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,9 +67,18 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     )
     shares = dict(zip(names, shares_of(weights), strict=True))
     data: dict[str, Any] = {"round": facts.round, "shares": shares}
-    if not options.dry_run:
+    if options.dry_run:
+        _check_bodies(clients)
+    else:
         data["content"] = _write(options, clients, list(shares.values()), facts)
     return line, data
+
+
+def _check_bodies(clients: list[Client]) -> None:
+    """What `_write` checks along the way, without writing."""
+    for client in clients:
+        for entry, array in client.opened.stream():
+            check_finite(client.path, entry.name, array)
 
 
 def _write(
@@ -87,13 +98,17 @@ def _write(
         "checkpoint", facts
     )
     last, places = entries[-1].name, {e.name: e for e in clients[0].opened.entries}
+    rule = RULES[options.rule]
     with Lockstep([client.opened for client in clients]) as files:
 
+        def combine(entry: Entry, columns: Iterator[np.ndarray]) -> np.ndarray:
+            return rule(_finite(columns, clients, entry), shares)
+
         def pieces(entry: Entry) -> Iterator[np.ndarray]:
-            for columns in files.pieces(places[entry.name]):
-                checked = _finite(columns, clients, entry)
-                yield RULES[options.rule](checked, shares)
+            yield from files.combine(places[entry.name], partial(combine, entry))
             if entry.name == last:
+                for name in places.keys() - {e.name for e in entries}:
+                    files.skip(places[name])
                 files.finish()
 
         return write_stream(options.output, entries, pieces, header).content
@@ -135,10 +150,12 @@ def _check_upload(client: Client) -> None:
         raise InputError(
             f"{client.path}: says it was trained on {facts.examples} examples"
         )
+    if all(is_batchnorm_statistic(entry.name) for entry in client.opened.entries):
+        raise InputError(f"{client.path}: has no weights at all")
 
 
 def _check_together(clients: list[Client]) -> None:
-    # The majority is right about round and parent: one stale client is the odd one.
+    # The majority is right: one stale client, or one of another net, is the odd one.
     for what in ("round", "parent"):
         values = [getattr(client.facts, what) for client in clients]
         common = max(values, key=values.count)
@@ -148,12 +165,21 @@ def _check_together(clients: list[Client]) -> None:
                     f"{client.path}: its {what} is {value}, the others have {common}; "
                     "train that client again from the current global model"
                 )
-    for client in clients[1:]:
-        _check_alike(client, clients[0])
+    makes = [_make(client) for client in clients]
+    usual = clients[makes.index(Counter(makes).most_common(1)[0][0])]
+    for client in clients:
+        _check_alike(client, usual)
 
 
-def _check_alike(client: Client, first: Client) -> None:
-    theirs = {e.name: e for e in first.opened.entries}
+def _make(client: Client) -> tuple:
+    """What all uploads must share, in a form that can be counted."""
+    facts = client.facts
+    words = canonical([facts.architecture, facts.mean, facts.std])
+    return words, *((e.name, e.shape, e.dtype.str) for e in client.opened.entries)
+
+
+def _check_alike(client: Client, usual: Client) -> None:
+    theirs = {e.name: e for e in usual.opened.entries}
     ours = {e.name: e for e in client.opened.entries}
     if odd := sorted(theirs.keys() ^ ours.keys()):
         state = "has" if odd[0] in ours else "lacks"
@@ -170,10 +196,10 @@ def _check_alike(client: Client, first: Client) -> None:
                 f"{client.path}: {name} is {entry.dtype}, the others have "
                 f"{theirs[name].dtype}"
             )
-        if entry.start != theirs[name].start:
-            raise InputError(f"{client.path}: its tensors lie in another order")
+    if any(entry.start != theirs[name].start for name, entry in ours.items()):
+        raise InputError(f"{client.path}: its tensors lie in another order")
     for fact in ("architecture", "mean", "std"):
-        mine, others = getattr(client.facts, fact), getattr(first.facts, fact)
+        mine, others = getattr(client.facts, fact), getattr(usual.facts, fact)
         if canonical(mine) != canonical(others):
             raise InputError(
                 f"{client.path}: its {fact} is {mine}, the others have {others}"
@@ -199,8 +225,9 @@ def _read_weights(path: Path) -> dict[str, float]:
         raise unreadable(path, error) from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: is not JSON: {error}") from error
+    # A whole number of 400 digits is JSON, but no float.
     numbers = isinstance(given, dict) and all(
-        isinstance(v, int | float) and not isinstance(v, bool) for v in given.values()
+        type(v) in (int, float) and -1e300 < v < 1e300 for v in given.values()
     )
     if not numbers:
         raise InputError(f'{path}: wanted an object like {{"0": 0.5, "1": 2}}')

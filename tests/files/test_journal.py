@@ -1,0 +1,48 @@
+import json
+
+import pytest
+
+from furlkit.errors import DiskError
+from furlkit.files.journal import Journal
+
+
+def lines(journal: Journal) -> list:
+    return [json.loads(line) for line in journal.path.read_text().splitlines()]
+
+
+def test_lines_are_appended(tmp_path):
+    journal = Journal(tmp_path / "client_0.safetensors")
+    journal.rewind(0)
+    journal.write({"step": 1, "loss": 0.5})
+    journal.write({"step": 2, "loss": 0.25})
+    assert journal.path == tmp_path / "client_0.log.jsonl"
+    assert lines(journal) == [{"loss": 0.5, "step": 1}, {"loss": 0.25, "step": 2}]
+
+
+def test_what_is_done_again_is_forgotten(tmp_path):
+    journal = Journal(tmp_path / "c.safetensors")
+    for step in range(1, 6):
+        journal.write({"step": step})
+    journal.rewind(3)
+    assert lines(journal) == [{"step": 1}, {"step": 2}, {"step": 3}]
+
+
+@pytest.mark.parametrize("rest", [b'{"step": 2', b"5\n", b"\xff\xfe\n", b"[[\n"])
+def test_a_line_that_was_cut_short_ends_the_usable_part(tmp_path, rest):
+    journal = Journal(tmp_path / "c.safetensors")
+    journal.path.write_bytes(b'{"step": 1}\n' + rest)
+    journal.rewind(9)
+    journal.write({"step": 2})
+    assert lines(journal) == [{"step": 1}, {"step": 2}]
+
+
+def test_two_outputs_never_share_a_journal(tmp_path):
+    names = ("client.0", "client.1", "client", "client.0.safetensors.1")
+    assert len({Journal(tmp_path / name).path for name in names}) == len(names)
+
+
+def test_journal_that_cannot_be_written(tmp_path):
+    journal = Journal(tmp_path / "c.safetensors")
+    journal.path.mkdir()
+    with pytest.raises(DiskError, match="c.log.jsonl: cannot write: Is a directory"):
+        journal.write({"step": 1})

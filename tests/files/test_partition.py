@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+
+from furlkit.errors import InputError, UsageError
+from furlkit.files.facts import Provenance
+from furlkit.files.partition import PartitionFacts, read_partition, write_partition
+
+FACTS = PartitionFacts("iid", 3, {"examples": 10, "labels": "x"}, ["cat", "dog"])
+PARTS = [np.array([4, 2]), np.array([], int), np.array([9, 0, 1])]
+PUBLIC, HISTOGRAM = np.array([7]), np.array([[1, 1], [0, 0], [3, 0]])
+
+
+@pytest.fixture
+def path(tmp_path):
+    place = tmp_path / "p"
+    made = Provenance("partition", {"clients": 3}, 5)
+    write_partition(place, PARTS, PUBLIC, HISTOGRAM, FACTS, made)
+    return place
+
+
+def test_partition_is_read_as_it_was_written(path):
+    read = read_partition(path)
+    assert read.facts == FACTS
+    assert [read.of(k).tolist() for k in range(3)] == [[4, 2], [], [9, 0, 1]]
+    assert read.public.tolist() == [7]
+    assert read.sizes.tolist() == [2, 0, 3]
+    assert read.histogram.tolist() == HISTOGRAM.tolist()
+
+
+@pytest.mark.parametrize("client", [-1, 3, 10**9])
+def test_a_client_that_is_not_there(path, client):
+    with pytest.raises(
+        UsageError, match=f"--client {client}: .*p has the clients 0 to"
+    ):
+        read_partition(path).of(client)
+
+
+@pytest.mark.parametrize(
+    "tensors, facts",
+    [
+        ({"indices": np.array([4, 2, 9, 0, 10])}, {}),
+        ({"indices": np.array([4, 2, 9, 0, -1])}, {}),
+        ({"public": np.array([10])}, {}),
+        ({"offsets": np.array([0, 2, 2, 4])}, {}),
+        ({"offsets": np.array([1, 2, 2, 5])}, {}),
+        ({"offsets": np.array([0, 3, 2, 5])}, {}),
+        ({"offsets": np.array([0, 2, 5])}, {}),
+        ({"histogram": np.ones((2, 2), int)}, {}),
+        ({}, {"clients": 4}),
+        ({}, {"dataset": {"examples": 9}}),
+        ({}, {"dataset": {}}),
+        ({}, {"dataset": {"examples": "10"}}),
+    ],
+)
+def test_indices_that_do_not_fit(path, forge, tensors, facts):
+    forge(path, tensors, facts)
+    with pytest.raises(InputError, match="p: its indices do not fit . clients over"):
+        read_partition(path)
+
+
+@pytest.mark.parametrize(
+    "tensors, message",
+    [
+        ({"indices": np.zeros(5, np.int32)}, r"indices is int32 \(5,\), int64 with 1"),
+        (
+            {"indices": np.zeros((5, 1), int)},
+            r"indices is int64 \(5, 1\), int64 with 1",
+        ),
+        ({"public": np.array(7)}, r"public is int64 \(\), int64 with 1"),
+        ({"histogram": np.zeros(3, int)}, r"histogram is int64 \(3,\), int64 with 2"),
+        ({"offsets": None}, "has no tensor offsets"),
+    ],
+)
+def test_tensors_of_another_make(path, forge, tensors, message):
+    forge(path, tensors)
+    with pytest.raises(InputError, match=f"p: {message}"):
+        read_partition(path)
+
+
+def test_further_tensors_are_ignored(path, forge):
+    forge(path, {"later": np.ones(2)})
+    assert read_partition(path).of(0).tolist() == [4, 2]
+
+
+@pytest.mark.parametrize("facts", [{"dataset": []}, {"class_names": "ab"}])
+def test_facts_of_another_make(path, forge, facts):
+    forge(path, facts=facts)
+    with pytest.raises(InputError, match="p: header fact .* was wanted"):
+        read_partition(path)

@@ -1,0 +1,71 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from furlkit.files.facts import Provenance
+from furlkit.files.progress import ProgressFile
+
+MADE = Provenance("local-train", {"lr": 0.1}, 3, {"global": "a" * 64})
+TENSORS, VALUES = {"w": np.array([1.5, np.inf])}, {"seconds": 0.5, "last": None}
+
+
+def test_progress_is_taken_up(tmp_path):
+    ProgressFile(tmp_path / "c", MADE).save(7, TENSORS, VALUES)
+    found, reason = ProgressFile(tmp_path / "c", MADE).load()
+    assert reason is None
+    assert found.step == 7 and found.values == VALUES
+    assert found.tensors["w"].tolist() == [1.5, np.inf]
+    assert [p.name for p in tmp_path.iterdir()] == ["c.progress"]
+
+
+def test_no_progress_yet(tmp_path):
+    assert ProgressFile(tmp_path / "c", MADE).load() == (None, None)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(MADE, options={"lr": 0.2}),
+        replace(MADE, seed=4),
+        replace(MADE, inputs={"global": "b" * 64}),
+        replace(MADE, stage="distill"),
+    ],
+)
+def test_progress_of_other_work_is_not_taken_up(tmp_path, other):
+    ProgressFile(tmp_path / "c", MADE).save(7, TENSORS, VALUES)
+    found, reason = ProgressFile(tmp_path / "c", other).load()
+    assert found is None
+    assert "c.progress: it belongs to other options or inputs; starting over" in reason
+
+
+def test_progress_of_another_output_is_not_taken_up(tmp_path):
+    ProgressFile(tmp_path / "a", MADE).save(7, TENSORS, VALUES)
+    (tmp_path / "a.progress").rename(tmp_path / "b.progress")
+    assert ProgressFile(tmp_path / "b", MADE).load()[0] is None
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "foreign"])
+def test_damaged_progress_is_no_obstacle(tmp_path, damage):
+    file = ProgressFile(tmp_path / "c", MADE)
+    file.save(7, TENSORS, VALUES)
+    raw = bytearray(file.path.read_bytes())
+    raw[-1] ^= 1
+    contents = {
+        "truncated": raw[:-1],
+        "flipped": raw,
+        "empty": b"",
+        "foreign": b"x" * 99,
+    }
+    file.path.write_bytes(contents[damage])
+    found, reason = file.load()
+    assert found is None
+    assert reason.startswith(f"{file.path}: ") and reason.endswith("; starting over")
+
+
+def test_work_that_is_done_leaves_nothing(tmp_path):
+    file = ProgressFile(tmp_path / "c", MADE)
+    file.save(1, TENSORS, VALUES)
+    file.discard()
+    file.discard()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,167 @@
+"""Who may import whom, read from the syntax tree."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import furlkit
+
+PACKAGE = Path(furlkit.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+HEAVY = (
+    "torch",
+    "torchvision",
+    "sklearn",
+    "scipy",
+    "matplotlib",
+    "rich",
+    "safetensors",
+)
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
+def imports(path: Path) -> set[str]:
+    """Every module a file imports, at its top or anywhere below."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def ours(path: Path) -> set[str]:
+    """The parts of furlkit a file imports: files, stages, errors, ..."""
+    names = (name.split(".") for name in imports(path))
+    return {parts[1] for parts in names if parts[0] == "furlkit" and len(parts) > 1}
+
+
+def below(folder: str) -> list[Path]:
+    found = sorted((PACKAGE / folder).rglob("*.py"))
+    assert found, folder
+    return found
+
+
+def importers(module: str) -> set[str]:
+    """The modules that import `module` or something below it."""
+    return {
+        module_name(path)
+        for path in MODULES
+        if any(
+            name == module or name.startswith(module + ".") for name in imports(path)
+        )
+    }
+
+
+@pytest.mark.parametrize(
+    "folder, allowed",
+    [
+        ("objectives", set()),
+        ("updates", {"weights", "errors"}),
+        ("aggregators", {"weights", "errors"}),
+        ("files", {"files", "errors"}),
+        ("evaluation", {"evaluation", "errors"}),
+    ],
+)
+def test_a_family_imports_only_what_it_may(folder, allowed):
+    for path in below(folder):
+        assert ours(path) <= allowed, path
+
+
+def test_stages_never_import_each_other_nor_the_command_line():
+    for path in below("stages"):
+        assert not ours(path) & {"stages", "cli"}, path
+
+
+def test_nobody_but_the_command_line_imports_stages():
+    outside = {name for name in importers("furlkit.stages") if ".cli." not in name}
+    assert outside == set()
+    doors = {"furlkit.cli", "furlkit.__main__"}
+    inside = importers("furlkit.cli")
+    assert all(name in doors or name.startswith("furlkit.cli.") for name in inside)
+
+
+def test_click_only_in_the_command_line():
+    assert all(name.startswith("furlkit.cli.") for name in importers("click"))
+
+
+def test_rich_only_in_console():
+    assert importers("rich") == {"furlkit.console"}
+
+
+@pytest.mark.parametrize("module", ["safetensors", "importlib.import_module", "dill"])
+def test_modules_that_nobody_imports(module):
+    assert importers(module) == set()
+
+
+def test_no_pickle_is_read_or_written():
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute):
+                assert ast.unparse(node) not in ("torch.load", "torch.save"), path
+                # torchvision's CIFAR raises this error; nobody else touches pickle.
+                if ast.unparse(node.value) == "pickle":
+                    assert node.attr == "UnpicklingError", path
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "np.load":
+                words = {word.arg: ast.unparse(word.value) for word in node.keywords}
+                assert words.get("allow_pickle") == "False", path
+
+
+def test_nothing_touches_a_global_seed():
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                assert called not in ("torch.manual_seed", "np.random.seed"), path
+                assert not called.startswith("random."), path
+
+
+def test_nothing_is_asserted_outside_tests():
+    for path in MODULES:
+        nodes = ast.walk(ast.parse(path.read_text()))
+        assert not any(isinstance(node, ast.Assert) for node in nodes), path
+
+
+LOADED = """
+import sys
+from furlkit.cli.program import _outcome
+code = _outcome(sys.argv[1:])
+print([code, *(m for m in {heavy} if m in sys.modules)], file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    "command, allowed",
+    [
+        (["--help"], []),
+        (["--version"], []),
+        (["local-train", "--help"], []),
+        (["inspect", "{client}"], []),
+        (["inspect", "--verify", "--json", "{partition}"], []),
+        (["aggregate", "{client}", "-o", "{output}"], []),
+        (["aggregate", "{client}", "{client}", "--bn", "keep", "-o", "{output}"], []),
+        (["sample", "--clients", "0-9", "--fraction", "0.5"], []),
+        (["partition", "--data", "digits", "-o", "{output}"], ["sklearn", "scipy"]),
+    ],
+)
+def test_light_commands_load_nothing_heavy(world, environment, command, allowed):
+    places = {"client": world.clients[0], "partition": world.partition}
+    words = [word.format(output=world.output, **places) for word in command]
+    code = LOADED.format(heavy=HEAVY)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        capture_output=True, text=True, env=environment, check=True,
+    )  # fmt: skip
+    code, *loaded = ast.literal_eval(done.stderr.splitlines()[-1])
+    assert code == 0, done.stderr
+    assert set(loaded) <= set(allowed)
