@@ -20,6 +20,10 @@ class _Settings:
     verbosity: int = 0
     json: bool = False
 
+    def reset(self) -> None:
+        """Back to what holds without -q, -v and --json."""
+        self.verbosity, self.json = 0, False
+
 
 settings = _Settings()
 
@@ -27,7 +31,12 @@ settings = _Settings()
 def result(line: str, data: dict[str, Any]) -> None:
     """The result of a stage: a line for people, or JSON with --json."""
     text = json.dumps(data, sort_keys=True) if settings.json else line
-    print(text, flush=True)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Whoever read our output has gone, as `head` does; that is no failure, and
+        # Python's own flush at the end must not make one of it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def info(message: str) -> None:

@@ -24,14 +24,18 @@ def architecture_of(path: Path, facts: CheckpointFacts) -> Architecture:
         raise InputError(f"{path}: {error}") from error
 
 
-def load_net(
-    checkpoint: Checkpoint, device: torch.device, own: Tensors | None = None
-) -> Net:
-    """Build the net of a checkpoint and fill it; `own` adds to its tensors."""
+def fitting_net(checkpoint: Checkpoint) -> Net:
+    """The net that a checkpoint's tensors fit, still empty and on no device."""
     net = build(architecture_of(checkpoint.path, checkpoint.facts), None)
-    tensors = {**(own or {}), **checkpoint.tensors}
-    _check_fit(checkpoint.path, net, tensors)
-    state = {name: torch.from_numpy(array.copy()) for name, array in tensors.items()}
+    _check_complete(checkpoint.path, net, checkpoint.tensors)
+    check_tensors(checkpoint.path, net, checkpoint.tensors)
+    return net
+
+
+def load_net(checkpoint: Checkpoint, device: torch.device) -> Net:
+    """Build the net of a checkpoint and fill it."""
+    net = fitting_net(checkpoint)
+    state = {k: torch.from_numpy(v.copy()) for k, v in checkpoint.tensors.items()}
     net.load_state_dict(state, assign=True)
     for parameter in net.parameters():
         parameter.requires_grad_()
@@ -50,9 +54,10 @@ def fresh_statistics(architecture: Architecture) -> Tensors:
     statistics = {}
     for name, tensor in build(architecture, None).state_dict().items():
         if is_batchnorm_statistic(name):
-            empty = torch.zeros_like(tensor, device="cpu").numpy()
-            statistics[name] = empty + 1 if name.endswith("running_var") else empty
-    return {name: array.astype(array.dtype) for name, array in statistics.items()}
+            start = float(name.endswith("running_var"))
+            array = torch.full_like(tensor, start, device="cpu").numpy()
+            statistics[name] = array
+    return statistics
 
 
 def tensors_of(module: nn.Module) -> Tensors:
@@ -63,20 +68,26 @@ def tensors_of(module: nn.Module) -> Tensors:
     }
 
 
-def _check_fit(path: Path, net: Net, tensors: Tensors) -> None:
-    wanted = {name: tuple(t.shape) for name, t in net.state_dict().items()}
-    missing, foreign = wanted.keys() - tensors.keys(), tensors.keys() - wanted.keys()
+def check_tensors(path: Path, net: Net, tensors: Tensors) -> None:
+    """Tensors must be ones that the net has, of the same shape and type."""
+    wanted = net.state_dict()
+    for name, array in tensors.items():
+        if name not in wanted:
+            raise InputError(f"{path}: has {name}, which its architecture has not")
+        shape, dtype = tuple(wanted[name].shape), str(wanted[name].dtype)[6:]
+        if array.shape != shape or array.dtype.name != dtype:
+            raise InputError(
+                f"{path}: {name} is {array.dtype} {array.shape}, its architecture has "
+                f"{dtype} {shape}"
+            )
+
+
+def _check_complete(path: Path, net: Net, tensors: Tensors) -> None:
+    missing = sorted(net.state_dict().keys() - tensors.keys())
     if missing and all(map(is_batchnorm_statistic, missing)):
         raise InputError(
             f"{path}: has no BatchNorm statistics (aggregated with --bn keep, each "
             "client has its own); use a client's checkpoint instead"
         )
-    if missing or foreign:
-        odd = sorted(missing or foreign)
-        state = "lacks" if missing else "has the unexpected"
-        raise InputError(f"{path}: {state} {', '.join(odd[:3])} of its architecture")
-    for name, shape in wanted.items():
-        if tensors[name].shape != shape:
-            raise InputError(
-                f"{path}: {name} is {tensors[name].shape}, its architecture has {shape}"
-            )
+    if missing:
+        raise InputError(f"{path}: lacks {', '.join(missing[:3])} of its architecture")

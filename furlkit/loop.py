@@ -55,6 +55,15 @@ class Plan:
         return self.lr / 2 * (1 + math.cos(math.pi * min((now - warm) / span, 1)))
 
 
+class DivergedError(FurlkitError):
+    """The numbers left what floats can hold; going on would be of no use."""
+
+    def __init__(self, what: str):
+        super().__init__(
+            f"{what}; nothing was written; lower --lr, or train with --precision float32"
+        )
+
+
 class Keeper(Protocol):
     """Keeps the progress of a training: `files.progress` behind a clock."""
 
@@ -91,7 +100,9 @@ class _State:
 
     def add(self, terms: dict[str, Tensor]) -> None:
         for name, term in terms.items():
-            value = term.detach().double()
+            # MPS has no float64.
+            wide = torch.float32 if term.device.type == "mps" else torch.float64
+            value = term.detach().to(wide)
             self.sums[name] = self.sums[name] + value if name in self.sums else value
 
 
@@ -128,6 +139,7 @@ def train(
             if state.step % steps == 0:
                 yield _finish_epoch(state, z, lr, steps, len(batch.index))
             _keep(trainer, keeper, state, state.step == plan.epochs * steps)
+    _check_finite(module)
 
 
 def steps_per_epoch(examples: int, batch_size: int) -> int:
@@ -222,14 +234,21 @@ def _keep(trainer: _Trainer, keeper: Keeper, state: _State, finished: bool) -> N
 def _finish_epoch(
     state: _State, z: Tensor, lr: float, steps: int, batch_size: int
 ) -> Epoch:
+    began = time.perf_counter()
     losses = {name: float(value) / steps for name, value in state.sums.items()}
+    state.seconds += time.perf_counter() - began  # A GPU gets here before its work.
     epoch = state.step // steps
-    if not all(map(math.isfinite, losses.values())):
-        raise FurlkitError(
-            f"the loss became {losses} in epoch {epoch}; nothing was written; "
-            "lower --lr, or train with --precision float32"
-        )
+    for name, value in losses.items():
+        if not math.isfinite(value):
+            raise DivergedError(f"the loss {name} became {value} in epoch {epoch}")
     z = z.detach().float()
     rate = steps * batch_size / max(state.seconds, 1e-9)
     state.sums, state.seconds = {}, 0.0
     return Epoch(epoch, state.step, losses, lr, spread(z), effective_rank(z), rate)
+
+
+def _check_finite(module: nn.Module) -> None:
+    """The last step's loss was made before its update, which may have been too far."""
+    for name, tensor in module.state_dict().items():
+        if not torch.isfinite(tensor).all():
+            raise DivergedError(f"{name} became NaN or infinite in the last steps")

@@ -6,8 +6,11 @@ from furlkit import console
 from furlkit.data.datasets import ImageSet
 from furlkit.data.fingerprint import comparable, same_dataset
 from furlkit.errors import InputError
+from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.partition import Partition
-from furlkit.nets import Architecture
+from furlkit.files.private import Private
+from furlkit.loading import architecture_of, check_tensors
+from furlkit.nets import Architecture, build
 
 
 def check_dataset(partition: Partition, images: ImageSet) -> None:
@@ -36,3 +39,61 @@ def check_channels(images: ImageSet, architecture: Architecture, model: Path) ->
             f"{model}: takes grey images, {images.name} has colour; make the model "
             "with init --channels 3"
         )
+
+
+def check_global(model: Checkpoint, partition: Partition) -> None:
+    """Clients start from a global model, whose own clients had the same partition."""
+    if model.facts.role != "global":
+        raise InputError(
+            f"{model.path}: is a checkpoint of role {model.facts.role}, "
+            "the global model of the last round was wanted"
+        )
+    if model.facts.partition not in (None, partition.content):
+        raise InputError(
+            f"{model.path}: its clients were trained under another partition than "
+            f"{partition.path}; use that one, or start anew with init --from"
+        )
+
+
+def check_labels(images: ImageSet, classes: int, model: Path) -> None:
+    """Supervised training needs labels, and a classifier that has their classes."""
+    if images.labels is None:
+        raise InputError(
+            f"{images.name}: has no labels, which supervised training needs"
+        )
+    if images.classes > classes:
+        raise InputError(
+            f"{images.name}: has {images.classes} classes, {model} has a classifier "
+            f"of {classes}; make it with init --classes {images.classes}"
+        )
+
+
+def check_head(model: Checkpoint, head: str, objective: str) -> None:
+    """The model must have the head that the objective trains."""
+    if not model.facts.architecture.get(head):
+        raise InputError(
+            f"{model.path}: has no {head}, which --objective {objective} trains; "
+            f"make it with init --objective {objective}"
+        )
+
+
+def check_size(partition: Partition, client: int) -> None:
+    """BatchNorm and contrast need two images."""
+    examples = len(partition.of(client))
+    if examples < 2:
+        raise InputError(
+            f"{partition.path}: client {client} has {examples} images, training "
+            "needs 2 at least"
+        )
+
+
+def check_private(private: Private, model: Checkpoint) -> None:
+    """What a client kept must be from before this round, and of the same net."""
+    this_round = model.facts.round + 1
+    if private.facts.round >= this_round:
+        raise InputError(
+            f"{private.path}: is of round {private.facts.round}, and this is round "
+            f"{this_round}; give the client's private file of an earlier round"
+        )
+    net = build(architecture_of(model.path, model.facts), None)
+    check_tensors(private.path, net, private.tensors)

@@ -121,7 +121,8 @@ class LossScale:
         if not self.enabled:
             return True
         torch._foreach_mul_(gradients, 1 / self.scale)
-        finite = all(bool(torch.isfinite(g).all()) for g in gradients)
+        # One answer for all of them, because each one asked of a GPU is a wait.
+        finite = bool(torch.stack([g.isfinite().all() for g in gradients]).all())
         self.good_steps = self.good_steps + 1 if finite else 0
         if not finite:
             self.scale /= 2

@@ -1,7 +1,8 @@
 """SIGTERM and SIGUSR1 (what clusters send before time runs out), and Ctrl-C.
 
 Outside a training they end the program at once. Inside one they are noted, and the
-loop saves its progress after the step it is in.
+loop saves its progress after the step it is in. One that comes too late for a loop to
+look at it stops the next one, after its first step.
 """
 
 import signal
@@ -47,7 +48,7 @@ def _raise(number: int) -> None:
 @contextmanager
 def deferring() -> Iterator[None]:
     """Signals inside the block are noted; `requested` tells, `stop` acts on them."""
-    _requests.deferred, _requests.received = True, None
+    _requests.deferred = True
     try:
         yield
     finally:
@@ -61,5 +62,6 @@ def requested() -> bool:
 
 def stop() -> None:
     """Raise what the signal that came asks for."""
-    if _requests.received is not None:
-        _raise(_requests.received)
+    number, _requests.received = _requests.received, None
+    if number is not None:
+        _raise(number)

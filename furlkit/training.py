@@ -61,22 +61,27 @@ def run(
     files = ProgressFile(output, made), Journal(output)
     keeper = _Keeper(*files, job.title, handling.save_every, save_last)
     with console.bar(job.title, job.plan.epochs * steps) as bar:
-        last = keeper.last
-        events = loop.train(
-            job.module, job.loss_of, job.images, job.plan, job.purpose, keeper
-        )
-        for event in events:
-            if isinstance(event, int):
-                bar.reach(event, f"loss {_total(last)}" if last else "")
-                continue
-            last = keeper.last = event
-            keeper.journal.write({"event": "epoch", **_rounded(event)})
-            _tell(job, event)
-    last = keeper.last
-    if last is None:
+        try:
+            _train(job, keeper, bar)
+        except loop.DivergedError as error:
+            raise FurlkitError(f"{job.title}: {error}") from error
+    if keeper.last is None:
         raise FurlkitError(f"{job.title}: was asked to train for no epoch at all")
-    _warn_of_collapse(job.title, last)
-    return last
+    _warn_of_collapse(job.title, keeper.last)
+    return keeper.last
+
+
+def _train(job: Job, keeper: "_Keeper", bar: console.Bar) -> None:
+    events = loop.train(
+        job.module, job.loss_of, job.images, job.plan, job.purpose, keeper
+    )
+    for event in events:
+        if isinstance(event, int):
+            bar.reach(event, f"loss {_total(keeper.last)}" if keeper.last else "")
+            continue
+        keeper.last = event
+        keeper.journal.write({"event": "epoch", **_rounded(event)})
+        _tell(job, event)
 
 
 class _Keeper:

@@ -4,26 +4,26 @@ from typing import Any
 
 import click
 
-from furlkit.cli.options import Numbers, stacked
+from furlkit.cli.options import Numbers, Real, stacked
 
 augmentation = stacked(
     click.option("--crop-scale", type=Numbers(float, 2), default="0.2,1",
                  show_default=True, help="Random resized crop: range of the area."),
     click.option("--crop-ratio", type=Numbers(float, 2), default="0.75,1.3333",
                  show_default=True, help="Random resized crop: range of width / height."),
-    click.option("--flip", type=click.FloatRange(0, 1), default=0.5, show_default=True,
+    click.option("--flip", type=Real(0, 1), default=0.5, show_default=True,
                  help="Probability of a horizontal flip."),
     click.option("--jitter", type=Numbers(float, 4), default="0.4,0.4,0.4,0.1",
                  show_default=True, help="Brightness, contrast, saturation, hue."),
-    click.option("--jitter-probability", type=click.FloatRange(0, 1), default=0.8,
+    click.option("--jitter-probability", type=Real(0, 1), default=0.8,
                  show_default=True, help="Probability of colour jitter."),
-    click.option("--grey", type=click.FloatRange(0, 1), default=0.2, show_default=True,
+    click.option("--grey", type=Real(0, 1), default=0.2, show_default=True,
                  help="Probability of greyscale."),
-    click.option("--blur", type=click.FloatRange(0, 1), default=0.0, show_default=True,
+    click.option("--blur", type=Real(0, 1), default=0.0, show_default=True,
                  help="Probability of Gaussian blur."),
     click.option("--blur-sigma", type=Numbers(float, 2), default="0.1,2",
                  show_default=True, help="Range of the blur's sigma, in pixels."),
-    click.option("--solarise", type=click.FloatRange(0, 1), default=0.0,
+    click.option("--solarise", type=Real(0, 1), default=0.0,
                  show_default=True, help="Probability of solarising."),
     click.option("--cutout", type=click.IntRange(0), default=0, show_default=True,
                  help="Side of a square that is cut out, in pixels; 0 is off."),

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from furlkit.cli import options as shared
-from furlkit.cli.options import Clients, FilePath
+from furlkit.cli.options import Clients, FilePath, Real
 
 SCHEMES = (
     "iid", "classes", "dirichlet", "dirichlet-client", "volume", "shards", "domains",
@@ -41,7 +41,7 @@ SCHEMES = (
 )
 @click.option(
     "--concentration",
-    type=float,
+    type=Real(),
     help="dirichlet: alpha; dirichlet-client, domains: beta. Small is skewed.",
 )
 @click.option(
@@ -51,14 +51,14 @@ SCHEMES = (
 )
 @click.option(
     "--even-share",
-    type=float,
+    type=Real(),
     default=0.1,
     show_default=True,
     help="volume: delta, the share that is dealt evenly.",
 )
 @click.option(
     "--decay",
-    type=float,
+    type=Real(),
     default=0.9,
     show_default=True,
     help="volume: gamma, the ratio between one client and the next.",
@@ -86,7 +86,7 @@ SCHEMES = (
     show_default=True,
     help="How often to draw again before giving up.",
 )
-@click.option("--public-fraction", type=float, help="Hold out this share as public.")
+@click.option("--public-fraction", type=Real(), help="Hold out this share as public.")
 @click.option("--public-count", type=int, help="Hold out this many images as public.")
 @click.option(
     "--public-client",
@@ -131,7 +131,7 @@ def partition(data, data_root, download, seed, output, dry_run, **scheme) -> Non
 )
 @click.option(
     "--fraction",
-    type=float,
+    type=Real(),
     default=1.0,
     show_default=True,
     help="Share of the clients that takes part, one client at least.",

@@ -8,10 +8,29 @@ import click
 
 from furlkit import console
 from furlkit.cli import presets
-from furlkit.errors import UsageError
 
 Decorator = Callable[[Callable], Callable]
 FilePath = click.Path(path_type=Path)
+MOST_CLIENTS = 10**6
+LARGEST = 1e30
+# The head each objective trains; the stage's own table says the same.
+OBJECTIVES = {
+    "simclr": "projector",
+    "rotation": "rotation",
+    "autoencoder": "decoder",
+    "supervised": "classifier",
+}
+
+
+class Real(click.FloatRange):
+    """A number within a range, which NaN never is, and that float32 can hold."""
+
+    def convert(self, value, param, ctx):
+        """Text to a number."""
+        number = super().convert(value, param, ctx)
+        if not abs(number) <= LARGEST:
+            self.fail(f"{value!r}: wanted a number up to {LARGEST:g}", param, ctx)
+        return number
 
 
 class Numbers(click.ParamType):
@@ -31,6 +50,8 @@ class Numbers(click.ParamType):
             self.fail(f"{value!r}: wanted numbers with commas between", param, ctx)
         if self._count is not None and len(numbers) != self._count:
             self.fail(f"{value!r}: wanted {self._count} numbers", param, ctx)
+        if not all(abs(number) <= LARGEST for number in numbers):
+            self.fail(f"{value!r}: wanted numbers up to {LARGEST:g}", param, ctx)
         return numbers
 
 
@@ -46,10 +67,12 @@ class Clients(click.ParamType):
         chosen: set[int] = set()
         for part in str(value).split(","):
             first, dash, last = part.partition("-")
-            if not first.isdigit() or (dash and not last.isdigit()):
+            if not first.isdecimal() or (dash and not last.isdecimal()):
                 self.fail(
                     f"{value!r}: wanted numbers like 3, 0-4 or 0,2,5-7", param, ctx
                 )
+            if int(last or first) - int(first) >= MOST_CLIENTS:
+                self.fail(f"{value!r}: is more than {MOST_CLIENTS:,}", param, ctx)
             chosen.update(range(int(first), int(last or first) + 1))
         if not chosen:
             self.fail(f"{value!r}: names no client", param, ctx)
@@ -91,8 +114,9 @@ preset = click.option(
     help="Take defaults from this command's table of a preset; flags win.",
 )  # fmt: skip
 output = click.option(
-    "-o", "--output", type=FilePath, required=True, help="The file to write."
-)
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True,
+    help="The file to write.",
+)  # fmt: skip
 seed = click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True,
     help="What every random draw is derived from.",
@@ -128,9 +152,3 @@ def tell(results: Iterable[tuple[str, dict]] | tuple[str, dict]) -> None:
     """Print what a stage gave: one result, or one after the other."""
     for line, values in [results] if isinstance(results, tuple) else results:
         console.result(line, values)
-
-
-def check_folder(path: Path) -> None:
-    """A folder where a file is to be written is a mistake worth an early word."""
-    if path.is_dir():
-        raise UsageError(f"-o {path}: is a folder, a file was wanted")

@@ -6,7 +6,7 @@ from typing import NoReturn
 import click
 
 from furlkit import __version__, console, stopping
-from furlkit.cli import data, models, results
+from furlkit.cli import data, models, results, training
 from furlkit.errors import FurlkitError
 
 INTERRUPTED = 130
@@ -31,8 +31,9 @@ def furlkit() -> None:
     """
 
 
-for command in (*data.COMMANDS, *models.COMMANDS, *results.COMMANDS):
-    furlkit.add_command(command)
+for room in (data, models, training, results):
+    for command in room.COMMANDS:
+        furlkit.add_command(command)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -42,6 +43,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _outcome(arguments: list[str] | None) -> int:
+    console.settings.reset()
     try:
         furlkit.main(arguments, prog_name="furlkit", standalone_mode=False)
     except FurlkitError as error:
@@ -53,10 +55,6 @@ def _outcome(arguments: list[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         console.error("interrupted; run the same command again to carry on")
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has gone, as `head` does; that is no failure.
-        sys.stderr.close()
-        return 0
     except OSError as error:
         console.error(f"{error.filename or 'input or output'}: {error.strerror}")
         return DISK

@@ -71,9 +71,7 @@ _scored = shared.stacked(
     click.option("--test-data", metavar="NAME|PATH",
                  help="Labelled images to test on  [default: the test split of --data]"),
 )  # fmt: skip
-_ending = shared.stacked(
-    shared.device, shared.seed, shared.output, shared.dry_run, shared.speech
-)
+_ending = shared.stacked(shared.device, shared.output, shared.dry_run, shared.speech)
 
 
 def _options(model, data, test_data, data_root, download, device, threads, **rest):
@@ -141,6 +139,7 @@ def _options(model, data, test_data, data_root, download, device, threads, **res
     type=Numbers(int),
     help="Epochs after which the rate is divided by 10: 60,80.",
 )
+@shared.seed
 @_ending
 def linear(
     optimiser, lr, weight_decay, momentum, epochs, batch_size, milestones, **rest

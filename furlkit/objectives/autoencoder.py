@@ -23,4 +23,4 @@ def step(net, batch) -> tuple[dict[str, Tensor], Tensor]:
     """One view is encoded and decoded again; gives h."""
     x = batch.one_view()
     h = net.encoder(x)
-    return {"autoencoder": reconstruction_loss(net.decoder(h), x)}, h
+    return {"autoencoder": reconstruction_loss(net.decoder(h).float(), x)}, h

@@ -25,4 +25,4 @@ def step(net, batch) -> tuple[dict[str, Tensor], Tensor]:
     turned = torch.cat([torch.rot90(x, k, (2, 3)) for k in range(4)])  # (4N, C, S, S)
     turns = torch.arange(4, device=x.device).repeat_interleave(len(x))
     h = net.encoder(turned)
-    return {"rotation": rotation_loss(net.rotation(h), turns)}, h
+    return {"rotation": rotation_loss(net.rotation(h).float(), turns)}, h

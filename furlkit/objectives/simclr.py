@@ -64,5 +64,8 @@ def contrastive_loss(logits: Tensor, tau: float) -> Tensor:
 def step(net, batch, temperature: float, form: str) -> tuple[dict[str, Tensor], Tensor]:
     """Both views in one forward pass, then NT-Xent; gives z as the representation."""
     z = net.projector(net.encoder(batch.two_views()))  # (2N, d)
-    z_1, z_2 = z.chunk(2)
-    return {"simclr": nt_xent(z_1, z_2, temperature, form)}, z
+    # Cosines over a small tau need more digits than mixed precision gives products.
+    with torch.autocast(z.device.type, enabled=False):
+        z_1, z_2 = z.float().chunk(2)
+        loss = nt_xent(z_1, z_2, temperature, form)
+    return {"simclr": loss}, z

@@ -21,4 +21,5 @@ def supervised_loss(logits: Tensor, y: Tensor) -> Tensor:
 def step(net, batch) -> tuple[dict[str, Tensor], Tensor]:
     """One view is classified; gives h."""
     h = net.encoder(batch.one_view())
-    return {"supervised": supervised_loss(net.classifier(h), batch.labels)}, h
+    logits = net.classifier(h).float()
+    return {"supervised": supervised_loss(logits, batch.labels)}, h

@@ -50,6 +50,8 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     images = options.data.images()
     check_channels(images, architecture, model.path)
     index, inputs = _chosen(options, images)
+    device = runtime.start(options.runtime)
+    net = load_net(model, device)
     inputs["model"] = model.content
     facts = FeatureFacts(
         options.layer, images.fingerprint, options.part, model.facts.client,
@@ -59,8 +61,6 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     line = f"{options.output}: {kind} of {len(index):,} images by {model.path}"
     data: dict[str, Any] = {"images": len(index), "layer": options.layer}
     if not options.dry_run:
-        device = runtime.start(options.runtime)
-        net = load_net(model, device)
         view = view_of(model, Augmentation())
         rows = embed(net, images.images, index, view, options.layer)
         made = Provenance("embed", _words(options, device), None, inputs)
@@ -97,7 +97,7 @@ def _chosen(options: Options, images: ImageSet) -> tuple[np.ndarray, dict[str, s
         index = np.arange(len(images.images))
     elif options.part == "public":
         index = partition.public
-    elif options.part.isdigit():
+    elif options.part.isdecimal():
         index = partition.of(int(options.part))
     else:
         raise UsageError(f"--part {options.part}: wanted all, public or a client")

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from furlkit import runtime
 from furlkit.data.augment import Augmentation
+from furlkit.data.batches import View
 from furlkit.data.datasets import ImageSet
 from furlkit.data.source import Source
 from furlkit.embedding import embed
@@ -21,6 +22,7 @@ from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.metrics import write_metrics
 from furlkit.loading import architecture_of, load_net, view_of
 from furlkit.matching import check_channels
+from furlkit.nets import Net
 from furlkit.randomness import torch_generator
 from furlkit.runtime import Runtime
 
@@ -35,13 +37,16 @@ class KnnSettings:
 
 @dataclass(frozen=True)
 class Options:
-    """What all protocols share: a model, labelled images to learn and to test on."""
+    """What all protocols share: a model, labelled images to learn and to test on.
+
+    `seed` is None for a protocol that draws nothing.
+    """
 
     model: Path
     train: Source
     test: Source
     output: Path
-    seed: int = 0
+    seed: int | None = None
     runtime: Runtime = Runtime()
     dry_run: bool = False
 
@@ -66,15 +71,16 @@ def run(
         check_channels(images, architecture_of(model.path, model.facts), model.path)
         if images.labels is None:
             raise InputError(f"{images.name}: has no labels to evaluate with")
+    net = load_net(model, runtime.start(options.runtime))
     protocol = "linear" if isinstance(settings, LinearSettings) else "knn"
     if options.dry_run:
         line = (
             f"would score {options.model} by {protocol} on {len(test.images):,} images"
         )
         return line, {"protocol": protocol, "images": len(test.images)}
-    features = _features(options, model, train, test)
+    features = _features(net, view_of(model, Augmentation()), train, test)
     if isinstance(settings, LinearSettings):
-        predictions = _linear(features, settings, options.seed)
+        predictions = _linear(features, settings, options.seed or 0)
     else:
         predictions = predict_knn(
             features.train, features.train_labels, features.test, features.classes,
@@ -99,12 +105,7 @@ def run(
     return _line(options, model, document), document
 
 
-def _features(
-    options: Options, model: Checkpoint, train: ImageSet, test: ImageSet
-) -> Features:
-    net = load_net(model, runtime.start(options.runtime))
-    view = view_of(model, Augmentation())
-
+def _features(net: Net, view: View, train: ImageSet, test: ImageSet) -> Features:
     def of(images: ImageSet) -> tuple[Tensor, Tensor]:
         index = np.arange(len(images.images))
         labels = torch.from_numpy(np.asarray(images.labels))

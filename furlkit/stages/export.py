@@ -11,7 +11,7 @@ from furlkit.files.atomic import write_bytes
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.header import Header
-from furlkit.loading import architecture_of
+from furlkit.loading import architecture_of, fitting_net
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
             f"{model.path}: has no {model.facts.left_out}, without which an encoder "
             "is of no use; export a client's checkpoint"
         )
+    fitting_net(model)
     prefix = "encoder."
     tensors = {
         name.removeprefix(prefix): array
@@ -40,15 +41,15 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     config = _config(model)
     weights = options.output / "model.safetensors"
     if not options.dry_run:
-        text = json.dumps(config, indent=2, sort_keys=True) + "\n"
+        document = {**config, "how_to_load": _how_to_load(model)}
+        text = json.dumps(document, indent=2, sort_keys=True) + "\n"
         write_bytes(options.output / "config.json", text.encode())
         made = Provenance("export", inputs={"model": model.content})
         header = Header("encoder", made.stage, {}, None, made.inputs, config)
-        config = {
-            **config,
-            "content": container.write(weights, tensors, header).content,
-        }
+        config["content"] = container.write(weights, tensors, header).content
     line = f"{weights}: {config['architecture']}, h has {config['num_features']}"
+    if config["stem"] == "small":
+        line += "; its stem is 3x3 without pooling, config.json says how to load it"
     return line, config
 
 
@@ -65,3 +66,26 @@ def _config(model: Checkpoint) -> dict[str, Any]:
         "std": model.facts.std,
         "round": model.facts.round,
     }
+
+
+def _how_to_load(model: Checkpoint) -> list[str]:
+    """Lines of Python after which `net` is the encoder, ready for images."""
+    a = architecture_of(model.path, model.facts)
+    load = 'net.load_state_dict(load_file("model.safetensors"))'
+    first = "from safetensors.torch import load_file"
+    if a.encoder == "cnn5":
+        build = f"net = Cnn5(channels={a.channels}, width={a.width})"
+        return [first, "from furlkit.nets import Cnn5", build, load, "net.eval()"]
+    lines = [
+        first,
+        "from torch import nn",
+        f"from torchvision.models import {a.encoder}",
+    ]
+    lines += [f"net = {a.encoder}()", "net.fc = nn.Identity()"]
+    if a.stem == "small":
+        conv = f"nn.Conv2d({a.channels}, 64, 3, padding=1, bias=False)"
+        lines += [f"net.conv1 = {conv}", "net.maxpool = nn.Identity()"]
+    elif a.channels != 3:
+        conv = f"nn.Conv2d({a.channels}, 64, 7, stride=2, padding=3, bias=False)"
+        lines += [f"net.conv1 = {conv}"]
+    return [*lines, load, "net.eval()"]

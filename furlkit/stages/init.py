@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from furlkit.data.datasets import open_labels, usual_numbers
+from furlkit.data.datasets import names, open_labels, usual_numbers
 from furlkit.data.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, read_checkpoint, write_checkpoint
@@ -115,7 +115,7 @@ def _architecture(
 
 
 def _known(source: Source) -> Known:
-    if Path(source.name).is_dir():
+    if source.name not in names() and Path(source.name).is_dir():
         # A folder's images may have any size; decoding them would tell nothing.
         return Known(source.image_size, 3, open_labels(source.name).classes)
     images = source.images()

@@ -1,7 +1,7 @@
 """local-train: what a client does in a round."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Batch, Images
 from furlkit.data.datasets import ImageSet
 from furlkit.data.source import Source
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import UsageError
 from furlkit.files.checkpoint import (
     Checkpoint,
     CheckpointFacts,
@@ -22,24 +22,34 @@ from furlkit.files.checkpoint import (
 )
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import Partition, read_partition
-from furlkit.files.private import PrivateFacts, read_private, write_private
+from furlkit.files.private import Private, PrivateFacts, read_private, write_private
 from furlkit.files.progress import ProgressFile
 from furlkit.loading import (
     Tensors,
     architecture_of,
+    fitting_net,
     fresh_statistics,
     load_net,
     tensors_of,
     view_of,
 )
 from furlkit.loop import Epoch, LossOf, Plan
-from furlkit.matching import check_channels, check_dataset
+from furlkit.matching import (
+    check_channels,
+    check_dataset,
+    check_global,
+    check_head,
+    check_labels,
+    check_private,
+    check_size,
+)
 from furlkit.nets import Net
 from furlkit.objectives import autoencoder, rotation, simclr, supervised
 from furlkit.objectives.proximal import proximal_term
+from furlkit.patterns import check_patterns, fill
 from furlkit.runtime import Runtime
 from furlkit.training import Handling
-from furlkit.updates.replace import replace as replace_update
+from furlkit.updates import replace as replacing
 from furlkit.weights import is_batchnorm_statistic
 
 
@@ -59,7 +69,7 @@ OBJECTIVES = {
     "autoencoder": Objective(autoencoder.step, "decoder"),
     "supervised": Objective(supervised.step, "classifier", labels=True),
 }
-UPDATES = {"replace": replace_update}
+UPDATES = {"replace": replacing.replace}
 
 
 @dataclass(frozen=True)
@@ -103,6 +113,12 @@ class Doors:
         """The round that is being trained."""
         return self.model.facts.round + 1
 
+    @property
+    def plan(self) -> Plan:
+        """A schedule of several rounds is taken up where the last round left it."""
+        plan = self.options.plan
+        return replace(plan, first_round=self.round - 1) if plan.rounds > 1 else plan
+
 
 def run(options: Options) -> list[tuple[str, dict[str, Any]]]:
     """Train one client after the other from the global model."""
@@ -112,83 +128,60 @@ def run(options: Options) -> list[tuple[str, dict[str, Any]]]:
     results = [_train(doors, client) for client in options.clients]
     # Only now: a restart must not train again the clients that were done already.
     for client in options.clients:
-        ProgressFile(_fill(options.output, client), _made(doors, client)).discard()
+        ProgressFile(fill(options.output, client), _made(doors, client)).discard()
     return results
 
 
 def _open(options: Options) -> Doors:
     objective = OBJECTIVES[options.objective]
     settings = _settings(options, objective)
+    check_patterns(
+        options.clients,
+        reads={"--private": options.private},
+        writes={"-o": options.output, "--private-out": options.private_out},
+        inputs=(options.model, options.partition),
+    )
     partition = read_partition(options.partition)
     model = read_checkpoint(options.model)
-    _check_model(options, objective, partition, model)
+    check_global(model, partition)
+    check_head(model, objective.head, options.objective)
     images = options.data.images()
     check_dataset(partition, images)
     architecture = architecture_of(model.path, model.facts)
     check_channels(images, architecture, model.path)
     if objective.labels:
-        _check_labels(options, images, architecture.classifier or 0)
+        check_labels(images, architecture.classifier or 0, model.path)
+    doors = Doors(options, partition, model, images, settings)
+    _check_round(doors)
     for client in options.clients:
-        if len(partition.of(client)) < 2:
-            raise InputError(
-                f"{options.partition}: client {client} has "
-                f"{len(partition.of(client))} images, training needs 2 at least"
-            )
-        if options.private:
-            read_private(_fill(options.private, client), client)
-    return Doors(options, partition, model, images, settings)
+        check_size(partition, client)
+        if private := _private(doors, client):
+            check_private(private, model)
+    fitting_net(_start(doors, options.clients[0]))
+    return doors
 
 
 def _settings(options: Options, objective: Objective) -> dict[str, Any]:
     given = {k: v for k, v in options.settings.items() if v is not None}
     for name in given.keys() - objective.options.keys():
         raise UsageError(f"--{name} means nothing to --objective {options.objective}")
-    if len(options.clients) > 1 and "{client}" not in options.output:
-        raise UsageError(
-            f"-o {options.output}: {len(options.clients)} clients need a pattern, "
-            "like -o 'exp/r001/client_{client}.safetensors'"
-        )
     return {**objective.options, **given}
 
 
-def _check_model(
-    options: Options, objective: Objective, partition: Partition, model: Checkpoint
-) -> None:
-    if model.facts.role != "global":
-        raise InputError(
-            f"{model.path}: is a checkpoint of role {model.facts.role}, "
-            "the global model of the last round was wanted"
-        )
-    if model.facts.partition not in (None, partition.content):
-        raise InputError(
-            f"{model.path}: its clients were trained under another partition than "
-            f"{partition.path}; use that one, or start anew with init --from"
-        )
-    if not model.facts.architecture.get(objective.head):
-        raise InputError(
-            f"{model.path}: has no {objective.head}, which --objective "
-            f"{options.objective} trains; make it with init --objective "
-            f"{options.objective}"
-        )
-
-
-def _check_labels(options: Options, images: ImageSet, classes: int) -> None:
-    if images.labels is None:
-        raise InputError(
-            f"{images.name}: has no labels, which supervised training needs"
-        )
-    if images.classes > classes:
-        raise InputError(
-            f"{images.name}: has {images.classes} classes, {options.model} has a "
-            f"classifier of {classes}; make it with init --classes {images.classes}"
+def _check_round(doors: Doors) -> None:
+    plan = doors.plan
+    if plan.schedule == "cosine" and plan.first_round >= plan.rounds:
+        raise UsageError(
+            f"--schedule-rounds {plan.rounds}: this is round {doors.round}, and a "
+            "cosine schedule has come down to 0 by then; give the number of all rounds"
         )
 
 
 def _train(doors: Doors, client: int) -> tuple[str, dict[str, Any]]:
-    options, output = doors.options, _fill(doors.options.output, client)
+    options, output = doors.options, fill(doors.options.output, client)
     made = _made(doors, client)
     device = runtime.start(options.runtime)
-    net = load_net(doors.model, device, _own(doors, client))
+    net = load_net(_start(doors, client), device)
     training.prepare(net, options.handling)
     index = doors.partition.of(client)
     view = view_of(doors.model, options.augmentation)
@@ -199,7 +192,7 @@ def _train(doors: Doors, client: int) -> tuple[str, dict[str, Any]]:
         module=net,
         loss_of=_loss_of(doors, net),
         images=Images(doors.images.images, labels, index, view, device),
-        plan=options.plan,
+        plan=doors.plan,
         purpose=(options.seed, "local-train", doors.round, client),
     )
     last = training.run(job, output, made, options.handling, len(options.clients) > 1)
@@ -222,15 +215,20 @@ def _loss_of(doors: Doors, net: Net) -> LossOf:
     return loss_of
 
 
-def _own(doors: Doors, client: int) -> Tensors:
-    """What the client adds to a global model that has no BatchNorm statistics."""
-    if not doors.model.facts.left_out:
-        return {}
-    fresh = fresh_statistics(architecture_of(doors.model.path, doors.model.facts))
-    if not doors.options.private:
-        return fresh
-    own = read_private(_fill(doors.options.private, client), client).tensors
-    return UPDATES[doors.options.update](own, fresh)
+def _start(doors: Doors, client: int) -> Checkpoint:
+    """What the client starts the round from."""
+    model, private = doors.model, _private(doors, client)
+    own: Tensors = {}
+    if model.facts.left_out:
+        own = fresh_statistics(architecture_of(model.path, model.facts))
+    if private:
+        own = {**own, **private.tensors}
+    return replace(model, tensors=UPDATES[doors.options.update](model.tensors, own))
+
+
+def _private(doors: Doors, client: int) -> Private | None:
+    pattern = doors.options.private
+    return read_private(fill(pattern, client), client) if pattern else None
 
 
 def _write(
@@ -242,7 +240,7 @@ def _write(
     if options.private_out:
         own = {k: v for k, v in tensors.items() if is_batchnorm_statistic(k)}
         holds = PrivateFacts(client, doors.round, ["BatchNorm statistics"])
-        path = _fill(options.private_out, client)
+        path = fill(options.private_out, client)
         data["private"] = write_private(path, own, holds, made).content
     model = doors.model
     facts = CheckpointFacts(
@@ -257,7 +255,7 @@ def _write(
         partition=doors.partition.content,
         loss=sum(last.losses.values()),
     )
-    output = _fill(options.output, client)
+    output = fill(options.output, client)
     data["content"] = write_checkpoint(output, tensors, facts, made).content
     data.update(examples=examples, **asdict(last))
     line = (
@@ -273,7 +271,7 @@ def _made(doors: Doors, client: int) -> Provenance:
         "objective": o.objective,
         "settings": doors.settings,
         "augmentation": asdict(o.augmentation),
-        "plan": asdict(o.plan),
+        "plan": asdict(doors.plan),
         "update": o.update,
         "proximal": o.proximal,
         "channels_last": o.handling.channels_last,
@@ -282,20 +280,16 @@ def _made(doors: Doors, client: int) -> Provenance:
         "threads": o.runtime.threads,
     }
     inputs = {"global": doors.model.content, "partition": doors.partition.content}
-    if o.private:
-        inputs["private"] = read_private(_fill(o.private, client), client).content
+    if private := _private(doors, client):
+        inputs["private"] = private.content
     return Provenance("local-train", words, o.seed, inputs)
 
 
 def _plan(doors: Doors, client: int) -> tuple[str, dict[str, Any]]:
     examples, plan = len(doors.partition.of(client)), doors.options.plan
-    output = str(_fill(doors.options.output, client))
+    output = str(fill(doors.options.output, client))
     line = (
         f"would write {output}: client {client}, round {doors.round}, {examples:,} "
         f"images, {plan.epochs} epochs of {doors.options.objective}"
     )
     return line, {"client": client, "examples": examples, "output": output}
-
-
-def _fill(pattern: str, client: int) -> Path:
-    return Path(pattern.replace("{client}", str(client)))

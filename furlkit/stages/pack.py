@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from furlkit import console
-from furlkit.data.datasets import ImageSet, open_labels, usual_numbers
+from furlkit.data.datasets import ImageSet, names, open_labels, usual_numbers
 from furlkit.data.fingerprint import fingerprint, hash_sample, sample_positions
 from furlkit.data.folder import FolderIndex, folder_shape, index_folder, read_images
 from furlkit.data.labels import LabelSet
@@ -124,7 +124,7 @@ class _Folder:
 
 
 def _part(source: Source, channels: int | None) -> Part:
-    if Path(source.name).is_dir():
+    if source.name not in names() and Path(source.name).is_dir():
         index = index_folder(Path(source.name))
         known = open_labels(source.name)
         return _Folder(index, source.image_size, channels or 3, known)
@@ -150,7 +150,10 @@ def _columns(
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     columns: dict[str, np.ndarray] = {}
     names: list[str] = []
-    if options.labels and all(part.known.labels is not None for part in parts):
+    bare = [part.known.name for part in parts if part.known.labels is None]
+    if options.labels and 0 < len(bare) < len(parts):
+        console.warn(f"{bare[0]}: has no labels, so none are packed")
+    if options.labels and not bare:
         columns["labels"], names = _joined_labels([part.known for part in parts])
     if len(parts) > 1:
         sizes = [part.shape[0] for part in parts]

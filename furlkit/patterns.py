@@ -1,0 +1,40 @@
+"""File names in which {client} stands for a client's number."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from furlkit.errors import UsageError
+
+Given = dict[str, str | None]
+
+
+def fill(pattern: str, client: int) -> Path:
+    """The file of one client."""
+    return Path(pattern.replace("{client}", str(client)))
+
+
+def check_patterns(
+    clients: Sequence[int], reads: Given, writes: Given, inputs: Sequence[Path]
+) -> None:
+    """No file may be written twice, or both read and written; keys are flags.
+
+    A restart reads its inputs again, so a command that changed them could not carry on.
+    """
+    read = {flag: pattern for flag, pattern in reads.items() if pattern}
+    written = {flag: pattern for flag, pattern in writes.items() if pattern}
+    for flag, pattern in {**read, **written}.items():
+        if len(clients) > 1 and "{client}" not in pattern:
+            raise UsageError(
+                f"{flag} {pattern}: {len(clients)} clients need a pattern, "
+                f"like {flag} 'exp/r001/client_{{client}}.safetensors'"
+            )
+    for client in clients:
+        used = {path.absolute() for path in inputs}
+        used |= {fill(pattern, client).absolute() for pattern in read.values()}
+        for flag, pattern in written.items():
+            path = fill(pattern, client)
+            if path.is_dir():
+                raise UsageError(f"{flag} {path}: is a folder, a file was wanted")
+            if path.absolute() in used:
+                raise UsageError(f"{flag} {path}: this command uses that file already")
+            used.add(path.absolute())

@@ -1,0 +1,131 @@
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from furlkit.cli.program import _outcome
+from furlkit.data.datasets import open_images
+from furlkit.files.checkpoint import read_checkpoint
+from furlkit.files.features import read_features, read_similarity
+from furlkit.files.partition import read_partition
+from furlkit.loading import load_net
+
+
+def furlkit(*arguments):
+    return _outcome([str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("world")
+    split = ("--data", "digits", "--public-count", 50)
+    net = ("--data", "digits", "--width", 0.02, "--projector", "16,8")
+    assert furlkit("partition", *split, "-o", folder / "p.st") == 0
+    assert furlkit("init", *net, "-o", folder / "g.st") == 0
+    return folder
+
+
+@pytest.fixture
+def embed(world, tmp_path):
+    def run(name, *more, model=world / "g.st"):
+        output = tmp_path / f"{name}.st"
+        return furlkit("embed", model, "--data", "digits", *more, "-o", output), output
+
+    return run
+
+
+@torch.no_grad()
+def by_hand(world, split="train"):
+    """h and z of all images in one forward pass."""
+    model = read_checkpoint(world / "g.st")
+    net = load_net(model, torch.device("cpu")).eval()
+    pixels = torch.from_numpy(open_images("digits", split).images).float() / 255
+    x = (pixels.permute(0, 3, 1, 2) - model.facts.mean[0]) / model.facts.std[0]
+    h = net.encoder(x)
+    return h, net.projector(h)
+
+
+def test_h_and_z_are_what_a_forward_pass_gives(world, embed):
+    h, z = by_hand(world)
+    for layer, wanted in (("h", h), ("z", z)):
+        code, path = embed(layer, "--layer", layer)
+        found = read_features(path)
+        assert code == 0 and found.facts.layer == layer and found.facts.part == "all"
+        assert found.rows.shape == wanted.shape and found.rows.dtype == np.float32
+        np.testing.assert_allclose(found.rows, wanted.numpy(), rtol=1e-4, atol=1e-5)
+        assert np.array_equal(found.index, np.arange(1438))
+
+
+def test_the_test_split_is_another_set_of_images(world, embed):
+    h, _ = by_hand(world, "test")
+    found = read_features(embed("t", "--split", "test")[1])
+    np.testing.assert_allclose(found.rows, h.numpy(), rtol=1e-4, atol=1e-5)
+    assert found.facts.examples == 359
+
+
+@pytest.mark.parametrize("part", ["public", "0", "3"])
+def test_a_part_is_the_rows_of_the_whole(world, embed, part):
+    whole = read_features(embed("whole")[1])
+    partition = read_partition(world / "p.st")
+    wanted = partition.public if part == "public" else partition.of(int(part))
+    code, path = embed("part", "--partition", world / "p.st", "--part", part)
+    found = read_features(path)
+    assert code == 0 and found.facts.part == part
+    assert np.array_equal(found.index, wanted)
+    np.testing.assert_allclose(found.rows, whole.rows[wanted], rtol=1e-4, atol=1e-5)
+
+
+def test_similarities_are_cosines(world, embed):
+    public = ("--partition", world / "p.st", "--part", "public", "--layer", "z")
+    rows = torch.from_numpy(read_features(embed("rows", *public)[1]).rows)
+    code, path = embed("cosines", *public, "--similarity")
+    found = read_similarity(path)
+    assert code == 0 and found.matrix.shape == (50, 50)
+    wanted = F.cosine_similarity(rows[:, None], rows[None], dim=2)
+    np.testing.assert_allclose(found.matrix, wanted.numpy(), atol=1e-5)
+    assert np.array_equal(found.index, read_partition(world / "p.st").public)
+
+
+def test_similarities_of_many_images_are_written_in_blocks(embed, world, monkeypatch):
+    from furlkit.stages import embed as stage
+
+    public = ("--partition", world / "p.st", "--part", "public", "--similarity")
+    whole = read_similarity(embed("whole", *public)[1]).matrix
+    monkeypatch.setattr(stage, "BLOCK", 7)
+    blocks = read_similarity(embed("blocks", *public)[1]).matrix
+    np.testing.assert_allclose(whole, blocks, atol=1e-6)
+
+
+def test_the_same_command_gives_the_same_bytes(embed, tmp_path):
+    assert embed("a")[1].read_bytes() == embed("b")[1].read_bytes()
+
+
+def test_a_dry_run_checks_and_writes_nothing(world, embed, tmp_path, capsys):
+    code, path = embed("x", "--dry-run")
+    assert code == 0 and list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().out == (
+        f"{path}: h of 1,438 images by {world / 'g.st'}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "more, code, message",
+    [
+        (("--part", "public"), 2, "--part public: needs the --partition"),
+        (("--partition", "P", "--part", "²"), 2, "wanted all, public or a client"),
+        (("--partition", "P", "--part", "9"), 2, "has the clients 0 to 4"),
+        (("--partition", "P", "--split", "test"), 65, "made for another dataset"),
+        (("--device", "cuda:99", "--dry-run"), 2, "--device cuda:99"),
+    ],
+)
+def test_what_does_not_fit(world, embed, tmp_path, capsys, more, code, message):
+    more = [str(world / "p.st") if word == "P" else word for word in more]
+    assert embed("x", *more)[0] == code
+    assert message in capsys.readouterr().err and list(tmp_path.iterdir()) == []
+
+
+def test_no_z_without_a_projector(embed, tmp_path, capsys):
+    net = ("--data", "digits", "--width", 0.02, "--objective", "rotation")
+    assert furlkit("init", *net, "-o", tmp_path / "g.st") == 0
+    assert embed("x", "--layer", "z", model=tmp_path / "g.st")[0] == 65
+    assert "has no projector, so no z; use --layer h" in capsys.readouterr().err

@@ -1,0 +1,148 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from furlkit.cli.program import _outcome
+from furlkit.files.checkpoint import read_checkpoint
+from furlkit.loading import load_net, tensors_of
+
+
+def furlkit(*arguments):
+    return _outcome([str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def init(tmp_path):
+    def run(name, *more):
+        path = tmp_path / f"{name}.st"
+        return furlkit("init", "--width", 0.02, *more, "-o", path), path
+
+    return run
+
+
+def test_round_0_is_a_global_model_of_the_datas_size(init, capsys):
+    code, path = init("g", "--data", "digits", "--json")
+    assert code == 0
+    model = read_checkpoint(path)
+    facts = model.facts
+    assert (facts.role, facts.round, facts.client) == ("global", 0, None)
+    assert facts.architecture["image_size"] == 8 and facts.architecture["channels"] == 1
+    assert facts.architecture["projector"] == [512, 128]
+    assert facts.mean == [0.3053] and facts.std == [0.3759]
+    data = json.loads(capsys.readouterr().out)
+    net = load_net(model, torch.device("cpu"))
+    assert data["parameters"] == sum(p.numel() for p in net.parameters())
+    assert data["content"] == model.content
+
+
+def test_options_given_by_hand_win_over_the_data(init):
+    by_hand = ("--image-size", 16, "--channels", 3, "--mean", "0.1,0.2,0.3")
+    code, path = init("g", "--data", "digits", *by_hand)
+    facts = read_checkpoint(path).facts
+    assert code == 0 and facts.mean == [0.1, 0.2, 0.3]
+    assert (
+        facts.architecture["image_size"] == 16 and facts.architecture["channels"] == 3
+    )
+
+
+def test_no_data_is_needed_where_size_and_channels_are_given(init):
+    code, path = init("g", "--image-size", 32, "--channels", 3)
+    assert code == 0
+    assert read_checkpoint(path).facts.mean == [0.485, 0.456, 0.406]
+
+
+def test_a_folder_tells_its_classes_and_not_its_size(init, tmp_path):
+    from PIL import Image
+
+    for name in ("cat", "dog", "eel"):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        Image.new("RGB", (9, 9)).save(tmp_path / "pictures" / name / "1.png")
+    folder = ("--data", tmp_path / "pictures", "--objective", "supervised")
+    assert init("g", *folder)[0] == 2
+    code, path = init("g", *folder, "--image-size", 8)
+    assert code == 0
+    assert read_checkpoint(path).facts.architecture["classifier"] == 3
+
+
+def test_a_folder_called_digits_does_not_hide_the_dataset(init, tmp_path, monkeypatch):
+    (tmp_path / "digits").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert init("g", "--data", "digits")[0] == 0
+
+
+def test_the_seed_draws_the_weights(init):
+    paths = {
+        name: init(name, "--data", "digits", "--seed", seed)[1]
+        for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    }
+    one, same, _ = (path.read_bytes() for path in paths.values())
+    assert one == same
+    tensors = [read_checkpoint(paths[name]).tensors for name in "ac"]
+    name = "encoder.conv3.weight"
+    assert not np.array_equal(tensors[0][name], tensors[1][name])
+
+
+def test_the_encoder_does_not_depend_on_the_heads(init):
+    one = read_checkpoint(init("a", "--data", "digits")[1]).tensors
+    other = read_checkpoint(init("b", "--data", "digits", "--objective", "rotation")[1])
+    shared = [name for name in one if name.startswith("encoder.")]
+    assert all(np.array_equal(one[name], other.tensors[name]) for name in shared)
+    assert not any(name.startswith("projector.") for name in other.tensors)
+
+
+def test_from_takes_over_the_encoder_and_heads_of_the_same_name(init):
+    heads = ("--objective", "rotation", "--head", "classifier")
+    source = read_checkpoint(init("a", "--data", "digits", *heads, "--seed", 1)[1])
+    taken = ("--from", source.path, "--objective", "rotation", "--head", "decoder")
+    code, path = init("b", "--data", "digits", *taken, "--seed", 2)
+    assert code == 0
+    model = read_checkpoint(path)
+    for name, array in model.tensors.items():
+        same = name in source.tensors and np.array_equal(array, source.tensors[name])
+        # Fresh heads are the seed's; BatchNorm starts the same everywhere.
+        assert same or name.startswith("decoder.")
+    assert model.header.inputs == {"source": source.content}
+    assert model.facts.round == 0 and model.facts.partition is None
+
+
+def test_from_another_width_is_refused(init, tmp_path, capsys):
+    source = init("a", "--data", "digits")[1]
+    command = ("init", "--data", "digits", "--width", 0.1, "--from", source)
+    assert furlkit(*command, "-o", tmp_path / "b.st") == 65
+    assert "give init the same --encoder, --width" in capsys.readouterr().err
+    assert not (tmp_path / "b.st").exists()
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ((), "give --data, or both --image-size and --channels"),
+        (("--data", "digits", "--mean", "1,2"), "wanted 1 numbers each"),
+        (("--data", "digits", "--std", "0"), "no spread of 0"),
+        (
+            ("--image-size", 8, "--channels", 1, "--objective", "supervised"),
+            "--classes",
+        ),
+        (("--data", "digits", "--width", "nan"), "wanted a number"),
+        (("--data", "digits", "--stem", "small"), "cnn5 has no stem"),
+        (("--data", "digitz"), "did you mean digits?"),
+    ],
+)
+def test_what_makes_no_sense_is_wrong_usage(init, tmp_path, capsys, wrong, message):
+    assert init("g", *wrong)[0] == 2
+    assert message in capsys.readouterr().err and list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_writes_nothing(init, tmp_path, capsys):
+    assert init("g", "--data", "digits", "--dry-run")[0] == 0
+    assert list(tmp_path.iterdir()) == []
+    assert "cnn5 for 8 x 8 x 1" in capsys.readouterr().out
+
+
+def test_a_net_goes_through_a_file_unchanged(init):
+    model = read_checkpoint(init("g", "--data", "digits")[1])
+    again = tensors_of(load_net(model, torch.device("cpu")))
+    assert again.keys() == model.tensors.keys()
+    assert all(np.array_equal(again[name], model.tensors[name]) for name in again)

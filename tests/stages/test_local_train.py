@@ -1,0 +1,283 @@
+import json
+import shutil
+from hashlib import sha256
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from furlkit.cli import options as words
+from furlkit.cli.program import _outcome
+from furlkit.data import batches
+from furlkit.files.checkpoint import read_checkpoint, write_checkpoint
+from furlkit.files.facts import Provenance
+from furlkit.files.partition import read_partition
+from furlkit.objectives import simclr
+from furlkit.stages.local_train import OBJECTIVES
+
+HEADS = ("projector", "decoder", "classifier", "rotation")
+FAST = ("--data", "digits", "--batch-size", 32, "--epochs", 1)
+
+
+def furlkit(*arguments):
+    return _outcome([str(argument) for argument in arguments])
+
+
+def digest(path):
+    return sha256(path.read_bytes()).hexdigest()
+
+
+def journal(path):
+    text = path.with_suffix(".log.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Five clients and a model that has every head."""
+    folder = tmp_path_factory.mktemp("world")
+    heads = [word for head in HEADS for word in ("--head", head)]
+    net = ("--width", 0.02, "--projector", "16,8", *heads)
+    assert furlkit("partition", "--data", "digits", "-o", folder / "p.st") == 0
+    assert furlkit("init", "--data", "digits", *net, "-o", folder / "g.st") == 0
+    return folder
+
+
+@pytest.fixture
+def train(world, tmp_path):
+    """Train client 0 into a file of the test's own folder."""
+
+    def run(name, *more, partition=world / "p.st", model=world / "g.st"):
+        output = tmp_path / f"{name}.safetensors"
+        command = ("local-train", partition, model, "--client", 0, *FAST, *more)
+        return furlkit(*command, "-o", output), output
+
+    return run
+
+
+def moved(before, after):
+    return {
+        name.partition(".")[0]
+        for name, array in after.tensors.items()
+        if not np.array_equal(array, before.tensors[name])
+    }
+
+
+@pytest.mark.parametrize(
+    "objective, more",
+    [
+        ("simclr", ("--form", "oneway")),
+        ("simclr", ("--form", "symmetric")),
+        ("simclr", ("--form", "full", "--temperature", 0.3)),
+        ("rotation", ()),
+        ("autoencoder", ()),
+        ("supervised", ("--crop-scale", "1,1", "--flip", 0)),
+    ],
+)
+def test_every_objective_learns_and_moves_only_its_own_head(
+    world, train, objective, more
+):
+    options = ("--objective", objective, "--epochs", 5, "--lr", 0.005, *more)
+    code, output = train("c", *options)
+    assert code == 0
+    losses = [line["losses"][objective] for line in journal(output)]
+    assert len(losses) == 5 and losses[-1] < losses[0]
+    before, after = read_checkpoint(world / "g.st"), read_checkpoint(output)
+    assert moved(before, after) == {"encoder", OBJECTIVES[objective].head}
+
+
+def test_the_command_line_knows_the_heads_of_the_stage():
+    assert {name: o.head for name, o in OBJECTIVES.items()} == words.OBJECTIVES
+
+
+def test_a_checkpoint_says_where_it_comes_from(world, train, capsys):
+    code, output = train("c", "--seed", 3, "--temperature", 0.2)
+    assert code == 0
+    made, model = read_checkpoint(output), read_checkpoint(world / "g.st")
+    partition = read_partition(world / "p.st")
+    facts = made.facts
+    assert (facts.role, facts.round, facts.client) == ("client", 1, 0)
+    assert facts.examples == len(partition.of(0)) == 288
+    assert facts.parent == model.content and facts.partition == partition.content
+    assert facts.architecture == model.facts.architecture
+    assert facts.loss == journal(output)[-1]["losses"]["simclr"]
+    assert made.header.seed == 3
+    assert made.header.inputs == {
+        "global": model.content,
+        "partition": partition.content,
+    }
+    assert made.header.options["settings"] == {"temperature": 0.2, "form": "full"}
+    out, err = capsys.readouterr()
+    assert out == (f"{output}: client 0, round 1, 288 images, loss {facts.loss:.4f}\n")
+    assert err.startswith("client 0 epoch 1/1 loss ") and "\033" not in err
+
+
+def test_the_journal_tells_of_every_epoch(train):
+    _, output = train("c", "--epochs", 2, "--schedule", "cosine", "--lr", 0.004)
+    first, second = journal(output)
+    assert (first["event"], first["epoch"], first["step"]) == ("epoch", 1, 9)
+    assert second["step"] == 18 and second["samples_per_second"] > 0
+    assert first["lr"] == pytest.approx(0.002 * (1 + np.cos(np.pi * 8 / 18)))
+    assert 0 < first["spread"] < 1.5 and 1 < first["effective_rank"] <= 8
+
+
+def test_labels_never_reach_an_unsupervised_training(train, tmp_path):
+    seen, unseen = tmp_path / "with.safetensors", tmp_path / "without.safetensors"
+    assert furlkit("pack", "digits", "-o", seen) == 0
+    assert furlkit("pack", "digits", "--no-labels", "-o", unseen) == 0
+    outputs = [
+        train(name, "--data", path)[1]
+        for name, path in (("a", seen), ("b", unseen), ("c", "digits"))
+    ]
+    assert len({digest(output) for output in outputs}) == 1
+
+
+def test_no_proximal_term_is_a_term_of_weight_0_and_a_heavy_one_holds_weights_back(
+    world, train
+):
+    sgd = ("--optimiser", "sgd", "--lr", 0.05, "--momentum", 0)
+    without, zero, heavy = (
+        train(name, *sgd, *more)[1]
+        for name, more in (
+            ("without", ()),
+            ("zero", ("--proximal", 0)),
+            ("heavy", ("--proximal", 10)),
+        )
+    )
+    assert digest(without) == digest(zero)
+    start = read_checkpoint(world / "g.st").tensors
+
+    def distance(path):
+        tensors = read_checkpoint(path).tensors
+        trained = [k for k in tensors if k.endswith(("weight", "bias"))]
+        return sum(np.square(tensors[k] - start[k]).sum() for k in trained) ** 0.5
+
+    assert 0 < distance(heavy) < 0.5 * distance(without)
+    (line,) = journal(heavy)
+    assert set(line["losses"]) == {"simclr", "proximal"}
+    assert line["losses"]["proximal"] > 0
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_mixed_precision_keeps_float32_weights_and_nearly_the_loss(train, precision):
+    exact, mixed = train("a")[1], train("b", "--precision", precision)[1]
+    one, other = read_checkpoint(exact), read_checkpoint(mixed)
+    assert {a.dtype.name for a in other.tensors.values()} == {"float32", "int64"}
+    assert other.facts.loss == pytest.approx(one.facts.loss, rel=0.02)
+    assert other.facts.loss != one.facts.loss
+
+
+def test_cosines_are_compared_in_float32_even_in_mixed_precision():
+    generator = torch.Generator().manual_seed(0)
+    x, w = (torch.randn(8, 8, generator=generator) for _ in range(2))
+    net = SimpleNamespace(encoder=lambda x: x @ w, projector=lambda h: h @ w)
+    batch = SimpleNamespace(two_views=lambda: x)
+    with torch.autocast("cpu", torch.bfloat16):
+        terms, z = simclr.step(net, batch, 0.1, "full")
+    assert z.dtype == torch.bfloat16
+    assert torch.equal(
+        terms["simclr"], simclr.nt_xent(*z.float().chunk(2), 0.1, "full")
+    )
+
+
+@pytest.mark.parametrize("objective", ["rotation", "autoencoder", "supervised"])
+def test_every_objective_takes_mixed_precision(train, objective):
+    objective = ("--objective", objective)
+    exact, mixed = (
+        train("a", *objective)[1],
+        train("b", *objective, "--precision", "bfloat16")[1],
+    )
+    losses = [read_checkpoint(path).facts.loss for path in (exact, mixed)]
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
+
+
+def test_channels_last_changes_the_speed_and_not_the_numbers(train):
+    sgd = ("--optimiser", "sgd", "--lr", 0.01)
+    one = read_checkpoint(train("a", *sgd)[1])
+    other = read_checkpoint(train("b", *sgd, "--no-channels-last")[1])
+    assert one.facts.loss == pytest.approx(other.facts.loss, rel=1e-4)
+    for name, array in one.tensors.items():
+        np.testing.assert_allclose(array, other.tensors[name], rtol=2e-2, atol=2e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    shutil.which("g++") is None, reason="torch.compile needs a compiler"
+)
+def test_a_compiled_net_has_the_same_names_and_nearly_the_same_loss(train):
+    one, other = (
+        read_checkpoint(train(n, *m)[1]) for n, m in (("a", ()), ("b", ("--compile",)))
+    )
+    assert one.tensors.keys() == other.tensors.keys()
+    assert one.facts.loss == pytest.approx(other.facts.loss, rel=1e-2)
+
+
+def test_a_net_that_gives_one_point_is_called_collapsed(world, train, tmp_path, capsys):
+    model = read_checkpoint(world / "g.st")
+    tensors = dict(model.tensors)
+    tensors["projector.fc2.weight"] = np.zeros_like(tensors["projector.fc2.weight"])
+    write_checkpoint(tmp_path / "flat.st", tensors, model.facts, Provenance("init"))
+    sgd = ("--optimiser", "sgd", "--lr", 1e-3, "--weight-decay", 0)
+    code, _ = train("c", "-q", *sgd, model=tmp_path / "flat.st")
+    assert code == 0
+    err = capsys.readouterr().err
+    assert "warning: client 0: the representation has collapsed (spread 0.000" in err
+    code, _ = train("d", "-q")
+    assert code == 0 and capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--optimiser", "sgd", "--lr", 1e30),  # within the epoch
+        (
+            "--optimiser",
+            "sgd",
+            "--lr",
+            1e30,
+            "--weight-decay",
+            1e10,
+            "--batch-size",
+            288,
+        ),  # in the very last step
+    ],
+)
+def test_a_training_that_diverges_writes_nothing(train, tmp_path, capsys, more):
+    (tmp_path / "c.safetensors").write_bytes(b"what was there before")
+    code, output = train("c", *more)
+    assert code == 1
+    err = capsys.readouterr().err
+    assert "error: client 0: " in err and "nothing was written; lower --lr" in err
+    assert output.read_bytes() == b"what was there before"
+
+
+def test_resident_and_mapped_images_train_the_same(train, tmp_path, monkeypatch):
+    assert furlkit("pack", "digits", "-o", tmp_path / "d.safetensors") == 0
+    resident = train("a")[1]
+    monkeypatch.setattr(batches, "RESIDENT_LIMIT", 0)
+    mapped = train("b", "--data", tmp_path / "d.safetensors")[1]
+    assert digest(resident) == digest(mapped)
+
+
+def test_grey_images_train_a_net_for_colour(train, tmp_path):
+    net = ("--width", 0.02, "--projector", "16,8", "--channels", 3)
+    assert furlkit("init", "--data", "digits", *net, "-o", tmp_path / "g.st") == 0
+    code, output = train("c", model=tmp_path / "g.st")
+    assert code == 0
+    assert read_checkpoint(output).tensors["encoder.conv1.weight"].shape[1] == 3
+
+
+def test_a_cosine_goes_on_through_the_rounds(world, train, tmp_path):
+    cosine = ("--schedule", "cosine", "--schedule-rounds", 2, "--lr", 0.01)
+    _, client = train("c1", *cosine)
+    assert furlkit("aggregate", client, "-o", tmp_path / "g1.st") == 0
+    _, second = train("c2", *cosine, model=tmp_path / "g1.st")
+    plans = [read_checkpoint(p).header.options["plan"] for p in (client, second)]
+    assert [plan["first_round"] for plan in plans] == [0, 1]
+    # 9 steps a round, 18 in all; the last rate of each round by hand.
+    rates = [journal(path)[-1]["lr"] for path in (client, second)]
+    by_hand = [0.005 * (1 + np.cos(np.pi * step / 18)) for step in (8, 17)]
+    assert rates == pytest.approx(by_hand)
+    _, anew = train("c3", "--schedule", "cosine", model=tmp_path / "g1.st")
+    assert read_checkpoint(anew).header.options["plan"]["first_round"] == 0

@@ -1,0 +1,92 @@
+import json
+
+import numpy as np
+import pytest
+
+from furlkit.cli.program import _outcome
+from furlkit.files.partition import read_partition
+
+
+def furlkit(*arguments):
+    return _outcome([str(argument) for argument in arguments])
+
+
+def test_a_partition_file_holds_every_image_once(tmp_path, capsys):
+    path = tmp_path / "p.st"
+    assert furlkit("partition", "--data", "digits", "--clients", 7, "-o", path) == 0
+    made = read_partition(path)
+    parts = [made.of(client) for client in range(7)]
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(1438))
+    assert made.histogram.sum(axis=1).tolist() == made.sizes.tolist()
+    assert made.facts.class_names == list("0123456789")
+    assert made.header.seed == 0 and made.header.options["scheme"] == "iid"
+    assert capsys.readouterr().out == (
+        f"{path}: 7 clients of 205 to 206 images by iid, 0 public, of 1,438\n"
+    )
+
+
+def test_public_images_belong_to_nobody(tmp_path):
+    path, public = tmp_path / "p.st", ("--public-count", 100)
+    assert furlkit("partition", "--data", "digits", *public, "-o", path) == 0
+    made = read_partition(path)
+    assert len(made.public) == 100
+    assert not set(made.public) & set(made.indices)
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        ("iid",),
+        ("classes", "--classes-per-client", 2),
+        ("dirichlet", "--concentration", 0.5),
+        ("dirichlet-client", "--concentration", 0.5),
+        ("volume",),
+        ("shards",),
+    ],
+)
+def test_same_seed_same_bytes_other_seed_other_clients(tmp_path, scheme):
+    draw = ("partition", "--data", "digits", "--scheme", *scheme)
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        folder = tmp_path / name
+        assert furlkit(*draw, "--seed", seed, "-o", folder / "p.st") == 0
+    a, b = ((tmp_path / name / "p.st").read_bytes() for name in "ab")
+    assert a == b
+    one, other = (read_partition(tmp_path / name / "p.st") for name in "ac")
+    assert not np.array_equal(one.indices, other.indices)
+
+
+def test_a_file_of_indices_is_taken_as_it_is_and_its_name_is_not_kept(tmp_path):
+    wanted = [[0, 5, 9], [1, 2]]
+    (tmp_path / "mine.json").write_text(json.dumps(wanted))
+    split = ("--scheme", "file", "--split-file", tmp_path / "mine.json")
+    path = tmp_path / "p.st"
+    code = furlkit("partition", "--data", "digits", *split, "--clients", 2, "-o", path)
+    assert code == 0
+    made = read_partition(path)
+    assert [made.of(client).tolist() for client in (0, 1)] == wanted
+    assert str(tmp_path).encode() not in path.read_bytes()
+
+
+def test_a_dry_run_says_what_would_come_and_writes_nothing(tmp_path, capsys):
+    path = tmp_path / "p.st"
+    draw = ("partition", "--data", "digits", "-o", path)
+    assert furlkit(*draw, "--dry-run") == 0 and list(tmp_path.iterdir()) == []
+    planned = capsys.readouterr().out
+    assert furlkit(*draw) == 0
+    assert capsys.readouterr().out == planned
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        (("--decay", 0.5), "--decay means nothing to --scheme iid"),
+        (("--scheme", "dirichlet", "--concentration", "nan"), "wanted a number"),
+        (("--clients", 0), "--clients 0 is below 1"),
+        (("-o", "."), "is a directory"),
+    ],
+)
+def test_what_makes_no_sense_is_wrong_usage(tmp_path, capsys, wrong, message):
+    command = ("partition", "--data", "digits", "-o", tmp_path / "p.st", *wrong)
+    assert furlkit(*command) == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

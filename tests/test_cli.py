@@ -1,0 +1,247 @@
+"""The command line: its help, its streams, its exit codes."""
+
+import json
+import re
+import shlex
+
+import click
+import pytest
+
+from furlkit import __version__, console
+from furlkit.cli import program as lobby
+from furlkit.errors import DiskError, FurlkitError, InputError, StoppedError, UsageError
+
+
+def commands(group=lobby.furlkit, path=()):
+    """Every command that does something, by its words."""
+    for name, command in sorted(group.commands.items()):
+        words = (*path, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, words)
+        else:
+            yield words, command
+
+
+COMMANDS = dict(commands())
+each = pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+
+
+def options(command) -> list[click.Option]:
+    return [p for p in command.params if isinstance(p, click.Option)]
+
+
+def examples(command) -> list[list[str]]:
+    """The command lines in a help text, continued lines joined."""
+    text = re.sub(r"\\\n\s*", " ", command.help or "")
+    lines = (line.strip() for line in text.splitlines())
+    return [shlex.split(line)[1:] for line in lines if line.startswith("furlkit ")]
+
+
+def test_all_stages_are_there():
+    names = {words[0] for words in COMMANDS}
+    assert names >= {
+        "partition", "init", "local-train", "aggregate", "embed", "evaluate", "inspect",
+        "pack", "export", "plot",
+    }  # fmt: skip
+
+
+@each
+def test_every_option_has_help(words):
+    for option in options(COMMANDS[words]):
+        assert option.help and option.help[0].strip(), option.name
+
+
+@each
+def test_every_command_says_what_it_does_and_shows_an_example(words):
+    command = COMMANDS[words]
+    first = command.help.splitlines()[0]
+    assert first.endswith(".") and len(first) < 80
+    assert re.search(r"^ *Examples?:$", command.help, re.MULTILINE)
+    assert any(tuple(line[: len(words)]) == words for line in examples(command))
+
+
+@each
+def test_help_is_shown_and_fits_a_terminal(run, words):
+    code, out, err = run(*words, "--help")
+    assert code == 0 and err == ""
+    assert out.startswith(f"Usage: furlkit {' '.join(words)}")
+    assert max(map(len, out.splitlines())) <= 90
+
+
+EXAMPLES = [line for c in (lobby.furlkit, *COMMANDS.values()) for line in examples(c)]
+
+
+@pytest.mark.parametrize("line", EXAMPLES, ids=" ".join)
+def test_examples_in_the_help_parse(run, monkeypatch, line):
+    called = []
+    for command in COMMANDS.values():
+        monkeypatch.setattr(command, "callback", lambda **given: called.append(given))
+    outcome = run(*line)
+    assert outcome.code == 0, outcome.err
+    assert len(called) == 1
+
+
+@each
+def test_inputs_outputs_and_speech_are_the_same_everywhere(words):
+    known = {name for option in options(COMMANDS[words]) for name in option.opts}
+    assert {"--json", "-q", "--quiet", "-v", "--verbose"} <= known
+    if words[0] not in ("inspect", "sample"):
+        assert {"-o", "--output"} <= known
+        assert "--dry-run" in known or words[0] == "plot"
+
+
+def test_version_and_bare_program(run):
+    assert run("--version") == (0, f"furlkit, version {__version__}\n", "")
+    outcome = run()
+    assert outcome.code in (0, 2) and "Usage: furlkit" in outcome.out + outcome.err
+
+
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        ("frobnicate", "No such command 'frobnicate'"),
+        ("aggregate x --nope -o y", "No such option"),
+        ("aggregate -o y", "Missing argument 'CHECKPOINT...'"),
+        ("aggregate x", "Missing option '-o'"),
+        ("aggregate x -o y --bn maybe", "Invalid value for '--bn'"),
+        ("aggregate x -o y --min-clients 0", "Invalid value for '--min-clients'"),
+        ("local-train p g --data digits --client x -o y", "wanted numbers like 3, 0-4"),
+        ("local-train p g --data digits --client -o y", "--client"),
+        ("local-train p g --data digits --client 0 -o y --lr 0", "'--lr'"),
+        ("local-train p g --data digits --client 0 -o y --lr nan", "'--lr'"),
+        ("local-train p g --data digits --client 0 -o y --crop-scale 1", "2 numbers"),
+        ("local-train p g --data digits --client 0 -o y --preset nope", "known are"),
+        ("local-train p g --data digits --client 0-1 -o y", "2 clients need a pattern"),
+        ("evaluate knn g -o y", "Missing option '--data'"),
+        ("inspect", "Missing argument 'FILE...'"),
+        ("sample --clients 0-9 --fraction 0", "--fraction 0"),
+        ("plot curve -o x.png", "plot curve: give metrics files"),
+    ],
+)
+def test_wrong_usage(run, tmp_path, monkeypatch, line, words):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(*line.split())
+    assert code == 2 and out == ""
+    assert words in err and "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("line", ["partition", "init", "embed {model}",
+                                  "local-train {partition} {model} --client 0"])  # fmt: skip
+def test_unknown_dataset_gives_a_hint(world, refused, line):
+    places = {"model": world.model, "partition": world.partition}
+    arguments = line.format(**places).split()
+    words = ("cifar1O", "neither a known dataset", "did you mean cifar10?")
+    rest = ("--data", "cifar1O", "-o", world.output)
+    refused(world.folder, 2, words, *arguments, *rest)
+
+
+def test_json_is_one_object_a_result(world, run):
+    code, out, _ = run("aggregate", *world.clients, "--json", "-o", world.output)
+    assert code == 0
+    assert json.loads(out)["shares"].keys() == {"0", "1", "2"}
+    code, out, _ = run("inspect", "--json", world.model, world.partition)
+    kinds = [json.loads(line)["kind"] for line in out.splitlines()]
+    assert code == 0 and kinds == ["checkpoint", "partition"]
+    code, out, _ = run("sample", "--clients", "0-9", "--json")
+    assert code == 0 and json.loads(out)
+
+
+def test_result_on_stdout_and_the_rest_on_stderr(world, run):
+    arguments = ("local-train", world.partition, world.model, "--data", "digits")
+    rest = ("--client", "0,1", "--epochs", 1, "--batch-size", 400)
+    pattern = ("-o", world.folder / "new_{client}.safetensors")
+    loud = run(*arguments, *rest, *pattern)
+    assert loud.code == 0
+    assert len(loud.out.splitlines()) == 2 and "client 0 epoch 1/1" in loud.err
+    quiet = run(*arguments, *rest, *pattern, "-q")
+    assert quiet == (0, loud.out, "")
+    dry = run(*arguments, *rest, *pattern, "--dry-run", "--json")
+    assert [json.loads(line)["client"] for line in dry.out.splitlines()] == [0, 1]
+
+
+def test_one_call_does_not_speak_for_the_next(world, run):
+    assert run("inspect", world.model, "--json", "-q").code == 0
+    assert not run("inspect", world.model).out.startswith("{")
+    assert (console.settings.verbosity, console.settings.json) == (0, False)
+
+
+@pytest.mark.parametrize("no_color", ["1", ""])
+def test_colour_only_on_a_terminal_that_wants_it(capsys, monkeypatch, no_color):
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    console.error("broken")
+    err = capsys.readouterr().err
+    assert "error: " in err and "broken" in err
+    assert ("\033[" in err) == (no_color == "")
+
+
+def test_no_escape_codes_in_redirected_output(world, program):
+    done = program("inspect", world.model, world.folder / "nowhere")
+    assert done.returncode == 65
+    assert "\033" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "error, code",
+    [
+        (FurlkitError("so it is"), 1),
+        (UsageError("so it is"), 2),
+        (InputError("so it is"), 65),
+        (DiskError("so it is"), 74),
+        (StoppedError("so it is"), 75),
+        (PermissionError(13, "so it is", "somewhere"), 74),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_exit_codes(run, monkeypatch, error, code):
+    def fail(**_):
+        raise error
+
+    monkeypatch.setattr(COMMANDS[("inspect",)], "callback", fail)
+    outcome = run("inspect", "x")
+    assert outcome.code == code and outcome.out == ""
+    assert "Traceback" not in outcome.err
+    assert ("so it is" in outcome.err) or code == 130
+
+
+# A value other than the default for every option of local-train.
+OTHER = {
+    "--objective": "rotation", "--temperature": "0.1", "--form": "oneway",
+    "--proximal": "0.5", "--epochs": "7", "--batch-size": "9", "--optimiser": "sgd",
+    "--lr": "0.5", "--weight-decay": "0.5", "--momentum": "0.5",
+    "--schedule": "cosine", "--warmup": "2", "--schedule-rounds": "3",
+    "--crop-scale": "0.5,1", "--crop-ratio": "1,1", "--flip": "0.1",
+    "--jitter": "0,0,0,0", "--jitter-probability": "0.1", "--grey": "0.9",
+    "--blur": "0.9", "--blur-sigma": "1,1", "--solarise": "0.9", "--cutout": "3",
+    "--randaugment": "2,3", "--precision": "bfloat16", "--no-channels-last": None,
+    "--compile": None, "--private": "x", "--private-out": "x", "--save-every": "1",
+    "--device": "cpu", "--threads": "2", "--seed": "4", "--dry-run": None,
+    "--data": "mnist", "--data-root": "x", "--download": None, "--client": "3",
+    "--output": "z",
+}  # fmt: skip
+ELSEWHERE = {"--json", "--quiet", "--verbose", "--preset", "--update"}
+
+
+def built(run, monkeypatch, *more):
+    """The options a command line of local-train makes."""
+    from furlkit.stages import local_train
+
+    seen = []
+    monkeypatch.setattr(local_train, "run", lambda given: seen.append(given) or [])
+    given = {"--data": "digits", "--client": "0", "--output": "o"}
+    words = [word for name, value in given.items() for word in (name, value)]
+    assert run("local-train", "p", "g", *words, *more).code == 0
+    return seen[0]
+
+
+def test_every_option_of_local_train_is_used(run, monkeypatch):
+    command = COMMANDS[("local-train",)]
+    names = {max(o.opts, key=len): o for o in options(command)}
+    negated = {n for o in names.values() for n in o.secondary_opts}
+    assert names.keys() - OTHER.keys() - ELSEWHERE <= {"--channels-last"}
+    assert OTHER.keys() <= names.keys() | negated
+    usual = built(run, monkeypatch)
+    for name, value in OTHER.items():
+        words = [name] if value is None else [name, value]
+        assert built(run, monkeypatch, *words) != usual, name
