@@ -17,7 +17,7 @@ from bench.world import BATCH, random_images
 
 SECONDS = 20
 IMAGES = 4096
-WIDTH = {"0.1M": "0.08", "1M": "0.3"}
+WIDTH = {"0.1M": "0.1", "1M": "0.3"}
 
 
 def run() -> Iterator[str]:

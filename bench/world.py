@@ -8,9 +8,9 @@ from furlkit.data.batches import Images, View
 from furlkit.nets import Architecture, Net, build
 
 BATCH = 128
-SIMCLR = Augmentation(blur=0.5)
+SIMCLR = Augmentation()
 NETS = {
-    "0.1M": Architecture("cnn5", 32, 3, width=0.08, projector=(128, 64)),
+    "0.1M": Architecture("cnn5", 32, 3, width=0.1, projector=(128, 64)),
     "1M": Architecture("cnn5", 32, 3, width=0.3, projector=(128, 64)),
 }
 
@@ -28,11 +28,11 @@ def random_images(count: int) -> np.ndarray:
 
 def client_images(count: int) -> Images:
     """What local-train makes of a client's images."""
-    view = View(SIMCLR, 32, 3, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
+    view = View(SIMCLR, 32, 3, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25), True)
     index = np.arange(count)
     return Images(random_images(count), None, index, view, torch.device("cpu"))
 
 
 def parameters(net: Net) -> int:
-    """How many numbers are trained."""
-    return sum(p.numel() for p in net.parameters())
+    """How many numbers the encoder has."""
+    return sum(p.numel() for p in net.encoder.parameters())

@@ -42,11 +42,13 @@ def load_net(checkpoint: Checkpoint, device: torch.device) -> Net:
     return net.to(device)
 
 
-def view_of(checkpoint: Checkpoint, how: Augmentation) -> View:
+def view_of(
+    checkpoint: Checkpoint, how: Augmentation, channels_last: bool = False
+) -> View:
     """How images become this model's input."""
     a = architecture_of(checkpoint.path, checkpoint.facts)
-    facts = checkpoint.facts
-    return View(how, a.image_size, a.channels, tuple(facts.mean), tuple(facts.std))
+    mean, std = tuple(checkpoint.facts.mean), tuple(checkpoint.facts.std)
+    return View(how, a.image_size, a.channels, mean, std, channels_last)
 
 
 def fresh_statistics(architecture: Architecture) -> Tensors:

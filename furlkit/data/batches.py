@@ -15,13 +15,17 @@ RESIDENT_LIMIT = 2 * 2**30
 
 @dataclass(frozen=True)
 class View:
-    """How images are made into network input: augmentation, size, normalisation."""
+    """How images are made into network input: augmentation, size, normalisation.
+
+    `channels_last` is the layout of the network they are for.
+    """
 
     how: Augmentation
     size: int
     channels: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    channels_last: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,21 +43,23 @@ class Batch:
 
     def two_views(self) -> Tensor:
         """Two augmentations of every image, first all of one, then all of the other."""
-        v = self.view
-        views = two_views(self.images, v.how, v.size, self.generator)
-        return normalise(views, v.mean, v.std)  # (2N, C, S, S)
+        how, size = self.view.how, self.view.size
+        return self._input(two_views(self.images, how, size, self.generator))
 
     def one_view(self) -> Tensor:
         """One augmentation of every image."""
-        v = self.view
-        return normalise(
-            augment(self.images, v.how, v.size, self.generator), v.mean, v.std
-        )
+        how, size = self.view.how, self.view.size
+        return self._input(augment(self.images, how, size, self.generator))
 
     def plain(self) -> Tensor:
         """The images as they are, resized to the network's input."""
+        return self._input(plain(self.images, self.view.size))
+
+    def _input(self, images: Tensor) -> Tensor:
         v = self.view
-        return normalise(plain(self.images, v.size), v.mean, v.std)
+        # The network would otherwise lay them out anew, forwards and backwards.
+        layout = torch.channels_last if v.channels_last else torch.contiguous_format
+        return normalise(images, v.mean, v.std, layout)
 
 
 class Images:
@@ -90,7 +96,7 @@ class Images:
     def batch(self, index: Tensor, generator: torch.Generator) -> Batch:
         """The images at some positions."""
         if self._resident is not None:
-            images = self._resident[index.to(self._device)]
+            images = self._resident.index_select(0, index.to(self._device))
         else:
             taken = self._mapped[self._index[index.numpy()]]
             images = torch.from_numpy(taken).to(self._device)

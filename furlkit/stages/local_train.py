@@ -184,7 +184,8 @@ def _train(doors: Doors, client: int) -> tuple[str, dict[str, Any]]:
     net = load_net(_start(doors, client), device)
     training.prepare(net, options.handling)
     index = doors.partition.of(client)
-    view = view_of(doors.model, options.augmentation)
+    layout = options.handling.channels_last
+    view = view_of(doors.model, options.augmentation, layout)
     labelled = OBJECTIVES[options.objective].labels
     labels = doors.images.labels if labelled else None
     job = training.Job(

@@ -61,16 +61,6 @@ def test_a_crop_sees_nothing_outside_its_box():
     torch.testing.assert_close(crop, torch.full_like(crop, 0.5))
 
 
-def test_crops_of_two_views_come_view_after_view():
-    images = noise(5, 3, 16, 16)
-    boxes = draw_crops(10, (16, 16), (0.2, 1.0), (1.0, 1.0), generator())
-    flips = torch.arange(10) % 2 == 0
-    both = resized_crop(images, boxes, flips, 16)
-    for view in (slice(0, 5), slice(5, 10)):
-        alone = resized_crop(images, boxes[view], flips[view], 16)
-        torch.testing.assert_close(both[view], alone)
-
-
 @pytest.mark.parametrize(
     ("sides", "scale"),
     [((32, 32), (0.2, 1.0)), ((32, 32), (0.9, 1.0)), ((20, 60), (0.5, 1.0))],

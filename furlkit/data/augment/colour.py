@@ -110,6 +110,13 @@ def draw_jitter(
     return Jitter(u[1].argsort(dim=1), low + (high - low) * u[0])
 
 
+def jitter_keys(params: Jitter, chosen: Tensor) -> Tensor:
+    """(n,) what `jitter_chosen` sorts by: 0 to 3 with 3 to 0 blends before the hue, 4
+    for an image that is not chosen."""
+    before = params.order.cpu().argmax(dim=1)  # HUE is the largest number.
+    return torch.where(chosen.cpu(), 3 - before, 4)
+
+
 def jitter(images: Tensor, params: Jitter) -> Tensor:
     """Each image's four operations in its own order; the images given are kept."""
     arranged = Arranged(images)
@@ -124,9 +131,8 @@ def jitter_chosen(arranged: Arranged, params: Jitter, chosen: Tensor) -> None:
     is one call for all of them, and the 1st, 2nd and 3rd blend are one call each for
     the images that have it before and for those that have it after.
     """
-    order, factors, chosen = (t.cpu() for t in (*params, chosen))
-    before = order.argmax(dim=1)  # HUE is the largest number.
-    rows = arranged.sort(torch.where(chosen, 3 - before, 4), kinds=5)
+    order, factors = params.order.cpu(), params.factors.cpu()
+    rows = arranged.sort(jitter_keys(params, chosen), kinds=5)
     end = rows[3].stop
     images, who = arranged.images[:end], arranged.who[:end]
     order, factors = order[who], factors[who]

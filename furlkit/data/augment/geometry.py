@@ -53,30 +53,49 @@ def _centred_box(
 def resized_crop(images: Tensor, boxes: Tensor, flips: Tensor, size: int) -> Tensor:
     """Cut a box out of each image, resize it to size x size, mirror it where asked.
 
-    images: float (B, C, H, W). boxes: (V * B, 4) and flips: (V * B,) bool, for V views
-    of the batch, view after view. Returns (V * B, C, size, size).
+    images: float (n, C, H, W); boxes: (n, 4); flips: (n,) bool.
+    """
+    return _resampled(images.permute(0, 3, 1, 2).contiguous(), boxes, flips, size)
+
+
+def crop_stored(
+    images: Tensor, who: Tensor, boxes: Tensor, flips: Tensor, size: int
+) -> Tensor:
+    """The same of stored images: uint8 (B, H, W, C) -> float (n, C, size, size).
+
+    Row i is made of image who[i]. Bytes are rearranged before they become floats, four
+    times as large, and the step from 255 to 1 is left to the weights.
+    """
+    source = images.permute(0, 2, 3, 1).contiguous()  # (B, W, C, H)
+    source = source.index_select(0, who.to(images.device)).float()
+    return _resampled(source, boxes, flips, size, scale=1 / 255)
+
+
+def _resampled(
+    source: Tensor, boxes: Tensor, flips: Tensor, size: int, scale: float = 1.0
+) -> Tensor:
+    """Resize (n, W, C, H) to (n, C, size, size), values times `scale`.
 
     Bilinear resizing is separable and linear, so each axis is a product with a matrix
-    of weights, which at small sizes is several times as fast as sampling pixels. The
-    source is laid out as (W, C, H): then the first product contracts its last axis, the
-    second its first, and the result comes out planar without another copy.
+    of weights, which at small sizes is several times as fast as sampling pixels. In this
+    layout the first product contracts the last axis of the source, the second its
+    first, and the result comes out planar without another copy.
     """
-    count, channels, height, width = images.shape
-    boxes, flips = boxes.to(images.device), flips.to(images.device)
-    source = images.permute(0, 3, 1, 2).reshape(count, width * channels, height)
-    down = resize_weights(boxes[:, 0::2], height, size)  # (V * B, H, S)
-    across = resize_weights(boxes[:, 1::2], width, size, flips)  # (V * B, W, S)
-    out = images.new_empty(len(boxes), channels * size, size)
-    for start in range(0, len(boxes), max(count, 1)):
-        view = slice(start, start + count)
-        columns = torch.bmm(source, down[view])  # (B, W * C, S)
-        rows = columns.view(count, width, channels * size).transpose(1, 2)
-        torch.bmm(rows, across[view], out=out[view])  # (B, C * S, S)
-    return out.view(-1, channels, size, size)
+    n, width, channels, height = source.shape
+    boxes, flips = boxes.to(source.device), flips.to(source.device)
+    down = resize_weights(boxes[:, 0::2], height, size, scale=scale)  # (n, H, S)
+    across = resize_weights(boxes[:, 1::2], width, size, flips)  # (n, W, S)
+    columns = torch.bmm(source.view(n, width * channels, height), down)  # (n, W * C, S)
+    rows = columns.view(n, width, channels * size).transpose(1, 2)
+    return torch.bmm(rows, across).view(n, channels, size, size)
 
 
 def resize_weights(
-    spans: Tensor, source: int, size: int, flips: Tensor | None = None
+    spans: Tensor,
+    source: int,
+    size: int,
+    flips: Tensor | None = None,
+    scale: float = 1.0,
 ) -> Tensor:
     """(n, source, size): how much each source pixel gives to each output pixel.
 
@@ -84,7 +103,7 @@ def resize_weights(
     tent around the output pixel's centre, one source pixel wide, or as wide as an
     output pixel where that is larger (antialiasing); nothing outside the span counts.
     This equals torchvision's antialiased resize, and where the span is not longer than
-    the output also the one without antialiasing.
+    the output also the one without antialiasing. Each column adds up to `scale`.
     """
     start, length = spans.float().split(1, dim=1)  # (n, 1)
     output = torch.arange(0.5, size, device=spans.device)  # (S,)
@@ -94,12 +113,13 @@ def resize_weights(
     centre = torch.addcmul(start, output, length, value=1 / size)
     if source <= size:  # The tent is one pixel wide: at an edge, only the edge counts.
         centre = torch.clamp(centre, start + 0.5, start + length - 0.5)
-        return (centre.unsqueeze(1) - pixel).abs_().clamp_max_(1).neg_().add_(1)
+        away = (centre.unsqueeze(1) - pixel).abs_()
+        return torch.rsub(away, scale, alpha=scale).clamp_min_(0)
     start, length = start.unsqueeze(2), length.unsqueeze(2)
     reach = (length / size).clamp_min(1)
     tent = 1 - ((centre.unsqueeze(1) - pixel) / reach).abs_().clamp_max_(1)
     tent *= (pixel > start) & (pixel < start + length)
-    return tent / tent.sum(dim=1, keepdim=True)
+    return tent * (scale / tent.sum(dim=1, keepdim=True))
 
 
 def flip(images: Tensor, flips: Tensor) -> Tensor:

@@ -97,18 +97,28 @@ def plain(images: Tensor, size: int) -> Tensor:
     return F.interpolate(batch, (size, size), mode="bilinear", antialias=True)
 
 
-def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """(images - mean) / std by channel, for float (B, C, H, W)."""
+def normalise(
+    images: Tensor,
+    mean: Sequence[float],
+    std: Sequence[float],
+    layout: torch.memory_format = torch.preserve_format,
+) -> Tensor:
+    """(images - mean) / std by channel, for float (B, C, H, W), laid out as asked."""
     shift, scale = images.new_tensor([mean, std]).view(2, -1, 1, 1)
-    return images.sub(shift).mul_(1 / scale)
+    out = torch.empty_like(images, memory_format=layout)
+    return torch.sub(images, shift, out=out).mul_(1 / scale)
 
 
 def _unit(images: Tensor) -> Tensor:
     """uint8 (B, H, W, C) -> float (B, C, H, W) in [0, 1], laid out as before."""
+    _check_stored(images)
+    return images.float().mul_(1 / 255).permute(0, 3, 1, 2)
+
+
+def _check_stored(images: Tensor) -> None:
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
         found = f"{images.dtype} {tuple(images.shape)}"
         raise InputError(f"images are {found}, wanted uint8 (B, H, W, C), C of 1 or 3")
-    return images.float().mul_(1 / 255).permute(0, 3, 1, 2)
 
 
 def _views(
@@ -118,11 +128,21 @@ def _views(
     generator: torch.Generator,
     count: int,
 ) -> Tensor:
+    n = count * len(images)
+    jitter = _draw_jitter(n, how, generator)
+    # Images are made in the order in which jitter wants them, which saves sorting them.
+    keys = colour.jitter_keys(*jitter) if jitter else torch.zeros(n, dtype=torch.int64)
+    who = keys.argsort(stable=True)
     # A caller's mixed precision must not reach the products that resize. Only the last
     # step runs outside inference mode, as a net could not learn from its tensors.
     with torch.inference_mode(), torch.autocast(images.device.type, enabled=False):
-        arranged = Arranged(_placed(images, how, size, generator, count))
-        _coloured(arranged, how, generator)
+        arranged = Arranged(_placed(images, how, size, generator, who), who)
+        operations, magnitude = how.randaugment
+        if operations:
+            draws = randaugment.draw_randaugment(n, operations, generator)
+            randaugment.randaugment_arranged(arranged, draws, magnitude)
+        if jitter:
+            colour.jitter_chosen(arranged, *jitter)
         _filtered(arranged, how, generator)
     batch = arranged.restored()
     if how.cutout:
@@ -131,37 +151,33 @@ def _views(
     return batch
 
 
+def _draw_jitter(
+    n: int, how: Augmentation, generator: torch.Generator
+) -> tuple[colour.Jitter, Tensor] | None:
+    if not how.jitter_probability or not any(how.jitter):
+        return None
+    params = colour.draw_jitter(n, how.jitter, generator)
+    return params, draw_chosen(n, how.jitter_probability, generator)
+
+
 def _placed(
     images: Tensor,
     how: Augmentation,
     size: int,
     generator: torch.Generator,
-    count: int,
+    who: Tensor,
 ) -> Tensor:
-    """Crop and flip: (count * B, C, size, size)."""
-    n, sides = count * len(images), (images.shape[1], images.shape[2])
+    """Crop and flip: (n, C, size, size), a view of image who % B in each row."""
+    n, sides = len(who), (images.shape[1], images.shape[2])
+    _check_stored(images)
+    who, rows = who % max(len(images), 1), who.to(generator.device)
     if how.crops:
         scale, ratio = how.crop_scale, how.crop_ratio
         boxes = geometry.draw_crops(n, sides, scale, ratio, generator)
         flips = draw_chosen(n, how.flip, generator)
-        return geometry.resized_crop(_unit(images), boxes, flips, size)
-    whole = plain(images, size).contiguous().repeat(count, 1, 1, 1)
-    return geometry.flip(whole, draw_chosen(n, how.flip, generator))
-
-
-def _coloured(
-    arranged: Arranged, how: Augmentation, generator: torch.Generator
-) -> None:
-    """RandAugment and jitter."""
-    n = len(arranged.images)
-    operations, magnitude = how.randaugment
-    if operations:
-        draws = randaugment.draw_randaugment(n, operations, generator)
-        randaugment.randaugment_arranged(arranged, draws, magnitude)
-    if how.jitter_probability and any(how.jitter):
-        params = colour.draw_jitter(n, how.jitter, generator)
-        chosen = draw_chosen(n, how.jitter_probability, generator)
-        colour.jitter_chosen(arranged, params, chosen)
+        return geometry.crop_stored(images, who, boxes[rows], flips[rows], size)
+    whole = plain(images, size).contiguous().index_select(0, who.to(images.device))
+    return geometry.flip(whole, draw_chosen(n, how.flip, generator)[rows])
 
 
 def _filtered(
@@ -169,20 +185,24 @@ def _filtered(
 ) -> None:
     """Grey, blur and solarisation."""
     n = len(arranged.images)
-    if how.grey or how.blur:
-        grey = draw_chosen(n, how.grey, generator).cpu()
+    grey = draw_chosen(n, how.grey, generator).cpu()
+    if how.blur:
         blur = draw_chosen(n, how.blur, generator).cpu()
         sigmas = filters.draw_sigmas(n, how.blur_sigma, generator)
         # Sorted as grey, grey and blurred, blurred, neither, both are one slice.
         keys = torch.where(grey, blur.int(), 3 - blur.int())
         _, both, last, _ = arranged.sort(keys, kinds=4)
         colour.grey_(arranged.images[: both.stop])
-        if how.blur:
-            blurred = slice(both.start, last.stop)
-            part, sigmas = arranged.images[blurred], sigmas.cpu()[arranged.who[blurred]]
-            filters.blur_(part, sigmas, filters.blur_taps(part.shape[3]))
+        blurred = slice(both.start, last.stop)
+        part, sigmas = arranged.images[blurred], sigmas.cpu()[arranged.who[blurred]]
+        filters.blur_(part, sigmas, filters.blur_taps(part.shape[3]))
+    elif how.grey:
+        # Few images: to take them out and put them back is less than to sort all.
+        rows = arranged.rows_of(grey)
+        part = colour.grey_(arranged.images.index_select(0, rows))
+        arranged.images.index_copy_(0, rows, part)
     if how.solarise:
         chosen = draw_chosen(n, how.solarise, generator).cpu()
         rows = arranged.sort(chosen.int(), kinds=2)[1]
-        thresholds = torch.full((rows.stop - rows.start,), SOLARISE_THRESHOLD)
-        filters.solarise_(arranged.images[rows], thresholds)
+        part = arranged.images[rows]
+        filters.solarise_(part, torch.full((len(part),), SOLARISE_THRESHOLD))

@@ -1,0 +1,181 @@
+# The round loop, shared by every system's Makefile: rooms are commands, doors are files.
+#
+#   OUT/partition ------+--------------------+
+#                       |                    |
+#   OUT/r000/global ----+--> r001/client_0 --+        knn.json, linear.json beside a
+#                       +--> r001/client_1 --+--> r001/global --> r002/client_0 ...
+#                       +--> ...             |
+#
+# `make -j2` trains clients, and scores models, side by side. Killed or stopped, the same
+# command carries on: a file is there whole or not at all, so the dates of the files tell
+# make what is left to do, and every byte comes out as if nothing had happened.
+#
+# Set by a system's Makefile or on the command line:
+
+here := $(dir $(lastword $(MAKEFILE_LIST)))
+
+OUT ?= exp
+# A dataset's name, or a path; a path needs TEST, the labelled images to test on.
+DATA ?= digits
+TEST ?=
+DATA_ROOT ?=
+# Anything here lets the first stage fetch a dataset that is missing.
+DOWNLOAD ?=
+
+CLIENTS ?= 5
+ROUNDS ?= 5
+# The share of the clients that takes part in a round.
+FRACTION ?= 1
+SEED ?= 0
+# Named on every stage, so it needs a table for each; see furlkit/presets.
+PRESET ?=
+# Further options of each stage; they win over the preset's.
+PARTITION ?=
+INIT ?=
+TRAIN ?=
+AGGREGATE ?=
+KNN ?=
+LINEAR ?=
+# Protocols, each with its rounds: `knn` in every round, `linear:last`, `linear:0,5,10`.
+EVALUATE ?= knn linear:last
+
+# None of the following changes a byte of any result, THREADS aside.
+# Clients that one start of the program trains one after the other. A start takes some
+# seconds, which counts where clients are small; see `make -n` for who goes with whom.
+# (Some shells export a GROUP of their own.)
+ifneq ($(filter undefined environment,$(origin GROUP)),)
+GROUP := 1
+endif
+THREADS ?= 1
+# Stands before every stage: empty on a laptop, `srun --gpus 1` on a cluster.
+LAUNCH ?=
+QUIET ?= -q
+FURLKIT ?= $(firstword $(wildcard $(here)../.venv/bin/furlkit) furlkit)
+
+# ---------------------------------------------------------------- names and numbers
+
+comma := ,
+empty :=
+space := $(empty) $(empty)
+
+# Round n lies in the n-th folder of `later`, which is the folder after the n-th of
+# `folders`, because make counts words from 1.
+folders := $(shell seq -f '$(OUT)/r%03g' 0 $(ROUNDS))
+later := $(wordlist 2,$(words $(folders)),$(folders))
+rounds := $(filter-out 0,$(shell seq 0 $(ROUNDS)))
+folder = $(if $(filter 0,$1),$(firstword $(folders)),$(word $1,$(later)))
+folder_before = $(word $1,$(folders))
+
+# Who takes part when, as ROUND/CLIENT.
+everyone := $(shell seq 0 $$(($(CLIENTS) - 1)))
+ifeq ($(FRACTION),1)
+drawn := $(foreach n,$(rounds),$(everyone:%=$n/%))
+else
+drawn := $(shell $(FURLKIT) sample --clients 0-$(lastword $(everyone)) \
+	--fraction $(FRACTION) --rounds 1-$(ROUNDS) --seed $(SEED))
+endif
+ifeq ($(strip $(drawn)),)
+$(error CLIENTS=$(CLIENTS) ROUNDS=$(ROUNDS) FRACTION=$(FRACTION): no client takes part)
+endif
+clients_of = $(patsubst $1/%,%,$(filter $1/%,$(drawn)))
+
+# Clients in groups, a word a group: 0,1,2 3,4. A make before 4.3 cannot be told that one
+# command makes several files; it trains every client on its own.
+size := $(if $(filter grouped-target,$(.FEATURES)),$(GROUP),1)
+after := $(shell echo $$(($(size) + 1)))
+joined = $(subst $(space),$(comma),$(strip $1))
+rest = $(wordlist $(after),$(words $1),$1)
+grouped = $(if $1,$(call joined,$(wordlist 1,$(size),$1)) $(call grouped,$(call rest,$1)))
+groups = $(if $(filter 1,$(size)),$1,$(call grouped,$1))
+
+# knn:0,5 to exp/r000/knn.json exp/r005/knn.json
+protocol = $(firstword $(subst :, ,$1))
+when = $(subst $(comma), ,$(word 2,$(subst :, ,$1)))
+places = $(if $(when),$(foreach n,$(when:last=$(ROUNDS)),$(call folder,$n)),$(folders))
+scores := $(foreach e,$(EVALUATE),$(addsuffix /$(call protocol,$e).json,$(call places,$e)))
+
+# ---------------------------------------------------------------- the stages
+
+preset := $(if $(PRESET),--preset $(PRESET))
+source := --data $(DATA) $(if $(DATA_ROOT),--data-root $(DATA_ROOT))
+test := $(if $(TEST),--test-data $(TEST))
+run := $(LAUNCH) $(FURLKIT)
+partition := $(OUT)/partition.safetensors
+globals := $(folders:%=%/global.safetensors)
+uploads := $(foreach n,$(rounds),$(patsubst %,$(call folder,$n)/client_%.safetensors,$(call clients_of,$n)))
+
+ifeq ($(.DEFAULT_GOAL),)
+.DEFAULT_GOAL := all
+endif
+.PHONY: all curve heat summary clean settings
+# What a stage has written stays, whatever happens to the stage afterwards.
+.PRECIOUS: $(partition) $(globals) $(uploads) $(scores)
+
+all: $(scores) $(lastword $(globals))
+
+$(partition): | settings
+	$(run) partition $(preset) $(source) $(if $(DOWNLOAD),--download) \
+		--clients $(CLIENTS) --seed $(SEED) $(PARTITION) $(QUIET) -o $@
+
+$(firstword $(globals)): | $(partition)
+	$(run) init $(preset) $(source) --seed $(SEED) $(INIT) $(QUIET) -o $@
+
+# Round $1, clients $2 with commas between.
+define train_rule
+$(patsubst %,$(call folder,$1)/client_%.safetensors,$(subst $(comma), ,$2)) \
+  $(if $(findstring $(comma),$2),&:,:) \
+  $(call folder_before,$1)/global.safetensors $(partition) | settings
+	$$(run) local-train $(partition) $$< $$(preset) $$(source) --client $2 \
+		--seed $$(SEED) --threads $$(THREADS) $$(TRAIN) $$(QUIET) \
+		-o '$(call folder,$1)/client_{client}.safetensors'
+endef
+
+# Round $1.
+define aggregate_rule
+$(call folder,$1)/global.safetensors: $(patsubst %,$(call folder,$1)/client_%.safetensors,$(call clients_of,$1))
+	$$(run) aggregate $$^ $$(preset) $$(AGGREGATE) $$(QUIET) -o $$@
+endef
+
+$(foreach n,$(rounds),$(eval $(call aggregate_rule,$n)))
+$(foreach n,$(rounds),$(foreach g,$(call groups,$(call clients_of,$n)),$(eval $(call train_rule,$n,$g))))
+
+evaluate = $(run) evaluate $1 $< $(preset) $(source) $(test) \
+	--threads $(THREADS) $2 $(QUIET) -o $@
+
+$(folders:%=%/knn.json): %/knn.json: %/global.safetensors
+	$(call evaluate,knn,$(KNN))
+
+$(folders:%=%/linear.json): %/linear.json: %/global.safetensors
+	$(call evaluate,linear,--seed $(SEED) $(LINEAR))
+
+# ---------------------------------------------------------------- what people look at
+
+curve: $(OUT)/curve.png
+heat: $(OUT)/partition.png
+
+$(OUT)/curve.png: $(scores)
+	$(run) plot curve $^ $(QUIET) -o $@
+
+$(OUT)/partition.png: $(partition)
+	$(run) plot partition $< $(QUIET) -o $@
+
+# The scores of all rounds as a table, made of the sentences that inspect says.
+summary: $(scores)
+	@$(FURLKIT) inspect $^ | awk -f $(here)table.awk
+
+# A folder holds one run: other settings need another folder, or make would mix the two.
+facts := data=$(DATA) clients=$(CLIENTS) fraction=$(FRACTION) seed=$(SEED) \
+	preset=$(PRESET) threads=$(THREADS) partition=$(PARTITION) init=$(INIT) \
+	train=$(TRAIN) aggregate=$(AGGREGATE)
+settings:
+	@mkdir -p $(OUT)
+	@test -e $(OUT)/settings || { echo '$(facts)' > $(OUT)/settings.part; \
+		mv $(OUT)/settings.part $(OUT)/settings; }
+	@echo '$(facts)' | cmp -s - $(OUT)/settings || { \
+		echo "error: $(OUT) was made with other settings, see $(OUT)/settings;" \
+		"make clean, or name another folder with OUT=" >&2; exit 2; }
+
+clean:
+	rm -rf $(OUT)/r[0-9][0-9][0-9]* $(OUT)/partition.safetensors $(OUT)/settings* \
+		$(OUT)/curve.png $(OUT)/partition.png
+	@rmdir $(OUT) 2> /dev/null || true

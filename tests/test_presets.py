@@ -1,0 +1,180 @@
+"""Presets: every value is one the program takes, and one whose origin is stated."""
+
+import re
+import tomllib
+from importlib import resources
+from typing import Any
+
+import click
+import pytest
+from click.core import ParameterSource
+
+from furlkit.cli import presets
+from furlkit.cli.program import furlkit
+
+SYSTEMS = ("fedsimclr", "fedae", "fedpr", "fedavg", "digits")
+SCORES = ("fedca", "moco", "flesd", "fedu")
+# What a stage cannot be called without.
+NEEDED = {
+    "partition": ("--data", "digits"),
+    "init": (),
+    "local-train": ("p.st", "g.st", "--data", "digits", "--client", "0"),
+    "aggregate": ("c.st",),
+    "evaluate.linear": ("g.st", "--data", "digits"),
+    "evaluate.knn": ("g.st", "--data", "digits"),
+}
+
+
+def text_of(name: str) -> str:
+    return (resources.files("furlkit.presets") / f"{name}.toml").read_text()
+
+
+def tables_of(name: str) -> dict[str, dict[str, Any]]:
+    tables = tomllib.loads(text_of(name))
+    scores = tables.pop("evaluate", {})
+    return {**tables, **{f"evaluate.{key}": scores[key] for key in scores}}
+
+
+ALL_TABLES = [(name, stage) for name in presets.names() for stage in tables_of(name)]
+
+
+def resolved(stage: str, *arguments: str) -> click.Context:
+    """The stage's context after its command line was read; nothing is run."""
+    context = click.Context(furlkit, info_name="furlkit")
+    command: click.Command = furlkit
+    for word in stage.split("."):
+        assert isinstance(command, click.Group)
+        command = command.commands[word]
+        if isinstance(command, click.Group):
+            context = click.Context(command, parent=context, info_name=word)
+    words = [*NEEDED[stage], *arguments, "-o", "out"]
+    return command.make_context(word, words, parent=context)
+
+
+def values_of(stage: str, *arguments: str) -> dict[str, Any]:
+    """What the options came to, by the names people type."""
+    context = resolved(stage, *arguments)
+    options = (p for p in context.command.params if isinstance(p, click.Option))
+    return {
+        max(p.opts, key=len).lstrip("-"): context.params.get(str(p.name))
+        for p in options
+    }
+
+
+def test_the_presets_are_those_the_documents_name():
+    assert set(presets.names()) == {*SYSTEMS, *SCORES}
+
+
+@pytest.mark.parametrize("name, stage", ALL_TABLES)
+def test_every_value_reaches_its_option(name, stage):
+    context = resolved(stage, "--preset", name)
+    values = values_of(stage, "--preset", name)
+    for key, wanted in tables_of(name)[stage].items():
+        found = values[key]
+        assert found == (tuple(wanted) if isinstance(wanted, list) else wanted)
+    sources = map(context.get_parameter_source, context.params)
+    from_preset = [
+        source for source in sources if source is ParameterSource.DEFAULT_MAP
+    ]
+    assert len(from_preset) == len(tables_of(name)[stage])
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_system_can_be_named_on_every_stage(name):
+    assert set(tables_of(name)) == set(NEEDED)
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_every_value_states_its_origin(name):
+    lines = re.findall(r"^[a-z-]+ = .*$", text_of(name), re.MULTILINE)
+    assert lines
+    assert [line for line in lines if not re.search(r"# \([PCO]\)", line)] == []
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_system_trains_the_head_it_makes(name):
+    tables = tables_of(name)
+    assert tables["init"]["objective"] == tables["local-train"]["objective"]
+
+
+@pytest.mark.parametrize("name", ["fedsimclr", "fedae", "fedpr", "fedavg"])
+def test_numbers_that_fedca_prints(name):
+    tables = tables_of(name)
+    training = {"epochs": 5, "batch-size": 128, "optimiser": "adam", "lr": 1e-3,
+                "weight-decay": 1e-6}  # fmt: skip
+    assert training.items() <= tables["local-train"].items()
+    assert tables["partition"]["clients"] == 5
+    assert tables["evaluate.linear"] == tables_of("fedca")["evaluate.linear"]
+
+
+def test_fedsimclr_is_simclr_as_its_paper_has_it():
+    training = tables_of("fedsimclr")["local-train"]
+    assert training["form"] == "full" and training["temperature"] == 0.5
+    assert training["jitter"] == [0.4, 0.4, 0.4, 0.1]
+    assert training["jitter-probability"] == 0.8 and training["grey"] == 0.2
+    assert training["blur"] == 0.5 and training["flip"] == 0.5
+    assert tables_of("fedsimclr")["init"]["projector"] == [512, 128]
+
+
+@pytest.mark.parametrize(
+    "name, wanted",
+    [
+        ("fedca", {"optimiser": "adam", "lr": 1e-3, "weight-decay": 1e-6,
+                   "epochs": 100, "batch-size": 512}),
+        ("moco", {"optimiser": "sgd", "lr": 30, "momentum": 0.9, "epochs": 100,
+                  "milestones": [60, 80], "batch-size": 256, "weight-decay": 0}),
+        ("flesd", {"optimiser": "sgd", "lr": 0.03, "epochs": 60,
+                   "milestones": [30, 50]}),
+        ("fedu", {"optimiser": "adam", "lr": 3e-3, "epochs": 200}),
+    ],
+)  # fmt: skip
+def test_numbers_of_linear_evaluation(name, wanted):
+    assert wanted.items() <= tables_of(name)["evaluate.linear"].items()
+
+
+def test_a_flag_wins_over_a_preset():
+    values = values_of("evaluate.linear", "--preset", "moco", "--lr", "3")
+    assert values["lr"] == 3 and values["epochs"] == 100
+    values = values_of("local-train", "--jitter", "0,0,0,0", "--preset", "fedsimclr")
+    assert values["jitter"] == (0, 0, 0, 0) and values["blur"] == 0.5
+
+
+def test_the_last_of_two_presets_counts_alone():
+    values = values_of("evaluate.linear", "--preset", "moco", "--preset", "fedu")
+    assert values["lr"] == 3e-3 and values["milestones"] is None
+
+
+def test_a_preset_from_a_file(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("[init]\nwidth = 0.5\nprojector = [64, 8]\n")
+    values = values_of("init", "--preset", str(path))
+    assert values["width"] == 0.5 and values["projector"] == (64, 8)
+
+
+@pytest.mark.parametrize(
+    "text, code, words",
+    [
+        ("[init]\nwidht = 1\n", 2, ("[init]", "'widht'", "furlkit init does not have")),
+        ("[init]\noutput = 'x'\n", 2, ("[init]", "'output'")),
+        ("[partition]\nclients = 3\n", 2, ("has no table [init]",)),
+        ("[init]\nencoder = 'cnn6'\n", 2, ("--encoder", "cnn6")),
+        ("[init]\nprojector = ['wide']\n", 2, ("--projector", "wide")),
+        ("[init\n", 65, ("is not TOML",)),
+    ],
+)
+def test_a_preset_that_does_not_fit_is_refused(run, tmp_path, text, code, words):
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    outcome = run("init", "--data", "digits", "--preset", path, "-o", tmp_path / "g.st")
+    assert outcome.code == code
+    for word in words:
+        assert word in outcome.err
+    assert sorted(tmp_path.iterdir()) == [path]
+
+
+def test_an_unknown_preset_is_refused_with_the_known_ones(run, tmp_path):
+    outcome = run("init", "--preset", "fedfoo", "-o", tmp_path / "g.st")
+    assert outcome.code == 2
+    assert "--preset fedfoo: known are digits, fedae, " in outcome.err
+    outcome = run("init", "--preset", tmp_path / "no.toml", "-o", tmp_path / "g.st")
+    assert outcome.code == 65 and "no.toml: no such file" in outcome.err
