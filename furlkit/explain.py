@@ -26,6 +26,8 @@ def sentence(header: Header, entries: Sequence[Entry]) -> str:
         return _similarity_words(facts, shapes.get("matrix", ()))
     if header.kind == "private":
         return _private_words(facts)
+    if header.kind == "encoder":
+        return _encoder_words(facts)
     return _progress_words(header)
 
 
@@ -104,7 +106,9 @@ def _similarity_words(facts: Facts, shape: tuple[int, ...]) -> str:
 
 
 def _origin(facts: Facts) -> str:
-    words = f"{word(facts.get('layer'))} of the {word(facts.get('part'))} part"
+    part = word(facts.get("part"))
+    whose = f"client {part}'s" if part.isdecimal() else f"the {part}"
+    words = f"{word(facts.get('layer'))} of {whose} part"
     if facts.get("client") is not None:
         words += f", by the model of client {count(facts['client'])}"
     if facts.get("round") is not None:
@@ -117,6 +121,14 @@ def _private_words(facts: Facts) -> str:
         f"what client {count(facts.get('client'))} keeps after round "
         f"{count(facts.get('round'))}: {word(facts.get('holds'))}; "
         "it must not leave the client"
+    )
+
+
+def _encoder_words(facts: Facts) -> str:
+    return (
+        f"the bare encoder {word(facts.get('architecture'))} after round "
+        f"{count(facts.get('round'))}, h has {count(facts.get('num_features'))} numbers; "
+        "config.json beside it says how to load it"
     )
 
 

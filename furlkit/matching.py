@@ -97,3 +97,9 @@ def check_private(private: Private, model: Checkpoint) -> None:
         )
     net = build(architecture_of(model.path, model.facts), None)
     check_tensors(private.path, net, private.tensors)
+    if not model.facts.left_out:
+        console.warn(
+            f"{private.path}: holds {', '.join(private.facts.holds)}, and so does "
+            f"{model.path}, which wins; aggregate with --bn keep to let clients keep "
+            "their own"
+        )

@@ -13,6 +13,12 @@ def fill(pattern: str, client: int) -> Path:
     return Path(pattern.replace("{client}", str(client)))
 
 
+def check_output(output: Path, inputs: Sequence[Path]) -> None:
+    """The file that is written may be none of those that are read."""
+    if output.resolve() in {path.resolve() for path in inputs}:
+        raise UsageError(f"-o {output}: this command uses that file already")
+
+
 def check_patterns(
     clients: Sequence[int], reads: Given, writes: Given, inputs: Sequence[Path]
 ) -> None:

@@ -33,7 +33,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Handling:
-    """How a module runs on the device; none of it changes what is computed."""
+    """How a module runs on the device: the mathematics stay, the rounding may not."""
 
     channels_last: bool = True
     compile: bool = False
@@ -60,11 +60,21 @@ def run(
     steps = loop.steps_per_epoch(len(job.images), job.plan.batch_size)
     files = ProgressFile(output, made), Journal(output)
     keeper = _Keeper(*files, job.title, handling.save_every, save_last)
+    console.detail(
+        f"{job.title}: {len(job.images):,} images, {steps:,} steps an epoch, progress in "
+        f"{files[0].path} every {handling.save_every:g} s, journal in {files[1].path}"
+    )
     with console.bar(job.title, job.plan.epochs * steps) as bar:
         try:
             _train(job, keeper, bar)
         except loop.DivergedError as error:
             raise FurlkitError(f"{job.title}: {error}") from error
+        except RuntimeError as error:
+            # torch has no class of its own for a CPU's memory that is used up.
+            if "out of memory" in str(error) or "allocate memory" in str(error):
+                cure = "lower --batch-size, or try --precision bfloat16"
+                raise FurlkitError(f"{job.title}: out of memory; {cure}") from error
+            raise
     if keeper.last is None:
         raise FurlkitError(f"{job.title}: was asked to train for no epoch at all")
     _warn_of_collapse(job.title, keeper.last)

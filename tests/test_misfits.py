@@ -229,3 +229,36 @@ def test_weights_that_lack_a_client(world, refused):
     ):
         weights.write_text(text)
         refused(world.folder, code, (weights, message), *arguments)
+
+
+def test_weights_that_are_neither_a_word_nor_a_file(world, refused):
+    arguments = (*aggregate(world, world.clients[0]), "--weights", "unifrom")
+    words = ("--weights unifrom: no such file; wanted examples, uniform",)
+    refused(world.folder, 65, words, *arguments)
+
+
+def test_an_output_that_is_an_input(world, refused):
+    client, data = world.clients[0], ("--data", "digits")
+    for command in (
+        ("aggregate", *world.clients, "-o", client),
+        ("embed", client, *data, "-o", client),
+        (
+            "embed",
+            client,
+            *data,
+            "--partition",
+            client,
+            "-o",
+            world.folder / "." / client,
+        ),
+        ("evaluate", "knn", client, *data, "-o", client),
+        ("init", *data, "--from", client, "-o", client),
+        ("pack", client, "-o", client),
+    ):
+        refused(world.folder, 2, (f"-o {client}: this command uses that",), *command)
+
+
+def test_a_device_is_looked_for_before_any_work(world, refused):
+    train = ("local-train", world.partition, world.model, "--data", "digits")
+    more = ("--client", 0, "--device", "cuda:99", "--dry-run", "-o", world.output)
+    refused(world.folder, 2, ("--device cuda:99",), *train, *more)

@@ -178,3 +178,20 @@ def test_an_unknown_preset_is_refused_with_the_known_ones(run, tmp_path):
     assert "--preset fedfoo: known are digits, fedae, " in outcome.err
     outcome = run("init", "--preset", tmp_path / "no.toml", "-o", tmp_path / "g.st")
     assert outcome.code == 65 and "no.toml: no such file" in outcome.err
+
+
+def test_a_repeated_option_takes_a_list(tmp_path):
+    path = tmp_path / "p.toml"
+    for text, heads in (
+        ('["predictor", "decoder"]', ("predictor", "decoder")),
+        ('"decoder"', ("decoder",)),
+    ):
+        path.write_text(f"[init]\nhead = {text}\n")
+        assert values_of("init", "--preset", str(path))["head"] == heads
+
+
+def test_a_table_is_no_value(tmp_path, run):
+    path = tmp_path / "p.toml"
+    path.write_text("[init]\nwidth = {a = 1}\n")
+    outcome = run("init", "--preset", path, "-o", tmp_path / "g")
+    assert outcome.code == 2 and f"--preset {path}: 'width' is" in outcome.err

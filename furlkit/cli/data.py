@@ -1,6 +1,5 @@
 """Commands about data: partition, sample, pack."""
 
-from pathlib import Path
 
 import click
 
@@ -177,6 +176,11 @@ def sample(clients, fraction, rounds, seed) -> None:
     help="Pack as grey or colour  [default: as the images are]",
 )
 @click.option("--no-labels", is_flag=True, help="Leave the labels out.")
+@click.option(
+    "--domain-folders",
+    is_flag=True,
+    help="A folder holds domains, which hold classes: art/cat/1.jpg.",
+)
 @shared.data_place
 @shared.output
 @shared.dry_run
@@ -187,6 +191,7 @@ def pack(
     image_size,
     channels,
     no_labels,
+    domain_folders,
     data_root,
     download,
     output,
@@ -200,6 +205,7 @@ def pack(
     \b
     Examples:
       furlkit pack imagenet/train --image-size 256 -o imagenet.safetensors
+      furlkit pack office-home --domain-folders --image-size 224 -o office.safetensors
       furlkit pack mnist svhn usps --image-size 32 --channels 3 -o digit.safetensors
     """
     from furlkit.data.source import Source
@@ -209,7 +215,9 @@ def pack(
         Source(name, data_root, download, image_size, split) for name in sources
     )
     wanted = int(channels) if channels else None
-    shared.tell(run(Options(chosen, Path(output), wanted, not no_labels, dry_run)))
+    shared.tell(
+        run(Options(chosen, output, wanted, not no_labels, domain_folders, dry_run))
+    )
 
 
 COMMANDS = (partition, sample, pack)

@@ -75,7 +75,9 @@ class Clients(click.ParamType):
                 self.fail(f"{value!r}: is more than {MOST_CLIENTS:,}", param, ctx)
             chosen.update(range(int(first), int(last or first) + 1))
         if not chosen:
-            self.fail(f"{value!r}: names no client", param, ctx)
+            self.fail(
+                f"{value!r}: is empty; the smaller number comes first", param, ctx
+            )
         return tuple(sorted(chosen))
 
 
@@ -150,5 +152,7 @@ data_place = stacked(
 
 def tell(results: Iterable[tuple[str, dict]] | tuple[str, dict]) -> None:
     """Print what a stage gave: one result, or one after the other."""
+    dry = click.get_current_context().params.get("dry_run")
     for line, values in [results] if isinstance(results, tuple) else results:
-        console.result(line, values)
+        planned = dry and not line.startswith("would")
+        console.result(f"would write {line}" if planned else line, values)

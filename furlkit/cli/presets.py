@@ -29,7 +29,10 @@ def apply(context: click.Context, _parameter: click.Parameter, name: str | None)
                 f"--preset {name}: [{'.'.join(_stage(context))}] sets {key!r}, "
                 f"which {context.command_path} does not have"
             )
-    context.default_map = {by_key[k].name: _typed(v) for k, v in table.items()}
+    context.default_map = {
+        by_key[key].name: _typed(name, by_key[key], value)
+        for key, value in table.items()
+    }
     return name
 
 
@@ -41,7 +44,14 @@ def _key(option: click.Option) -> str:
     return max(option.opts, key=len).lstrip("-")
 
 
-def _typed(value: Any) -> Any:
+def _typed(name: str, option: click.Option, value: Any) -> Any:
+    if not isinstance(value, str | int | float | list):
+        raise UsageError(
+            f"--preset {name}: {_key(option)!r} is {value!r}, wanted text, a number, "
+            "true, false or a list"
+        )
+    if option.multiple:
+        return value if isinstance(value, list) else [value]
     # Comma-separated options take text; click has its own view of lists.
     return ",".join(map(str, value)) if isinstance(value, list) else value
 

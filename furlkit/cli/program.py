@@ -55,6 +55,9 @@ def _outcome(arguments: list[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         console.error("interrupted; run the same command again to carry on")
         return INTERRUPTED
+    except MemoryError:
+        console.error("out of memory; smaller batches, images or parts would need less")
+        return FurlkitError.exit_code
     except OSError as error:
         console.error(f"{error.filename or 'input or output'}: {error.strerror}")
         return DISK

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from furlkit.data import digits
-from furlkit.data.fingerprint import fingerprint
+from furlkit.data.fingerprint import fingerprint, label_fingerprint
 from furlkit.data.folder import FolderIndex, folder_shape, index_folder, read_images
 from furlkit.data.labels import (
     LABEL_FILES,
@@ -65,13 +65,11 @@ def open_images(
     root: Path | None = None,
     download: bool = False,
     image_size: int | None = None,
-    domains: bool = False,
 ) -> ImageSet:
     """Open a dataset with its images.
 
     `root` is where torchvision's sets are (`data` in the working folder if not given).
-    `domains` reads a folder as domain/class/image. `image_size` resizes the shorter
-    side and cuts out the centre.
+    `image_size` resizes the shorter side and cuts out the centre.
     """
     name = str(name_or_path)
     if name in names():
@@ -79,7 +77,7 @@ def open_images(
     else:
         path = _existing(name)
         if path.is_dir():
-            return _folder_images(path, index_folder(path, domains=domains), image_size)
+            return _folder_images(path, index_folder(path), image_size)
         opened = _packed(path) if path.suffix == ".safetensors" else _npz(path)
     return _resized(opened, image_size)
 
@@ -94,7 +92,8 @@ def open_labels(
 ) -> LabelSet:
     """Open the labels of a dataset, decoding no image: all that a partition needs.
 
-    Also takes a plain file of labels: .npy, .json or .txt.
+    Also takes a plain file of labels: .npy, .json or .txt. `domains` reads a folder as
+    domain/class/image.
     """
     name = str(name_or_path)
     if name in names():
@@ -142,12 +141,25 @@ def _packed(path: Path) -> ImageSet:
 
     packed = read_dataset(path)
     facts = packed.facts
+    _check_packed_labels(path, packed.labels, facts.fingerprint)
     class_names = tuple(facts.class_names) or number_names(count_classes(packed.labels))
     return ImageSet(
         str(path), packed.images, packed.labels, packed.domains, len(class_names),
         class_names, tuple(facts.mean), tuple(facts.std), facts.fingerprint,
         tuple(facts.domain_names),
     )  # fmt: skip
+
+
+def _check_packed_labels(
+    path: Path, labels: np.ndarray | None, mark: dict[str, Any]
+) -> None:
+    """Images are mapped unread, labels are few: damage to them is found here."""
+    known = None if labels is None else label_fingerprint(labels)
+    if mark.get("labels") != known:
+        raise InputError(
+            f"{path}: its labels do not match the fingerprint in its header; the file "
+            "was damaged or edited; copy it again or pack it anew"
+        )
 
 
 def _npz(path: Path) -> ImageSet:
@@ -162,7 +174,7 @@ def _npz_labels(
 ) -> LabelSet:
     labels, domains = columns.get("labels"), columns.get("domains")
     examples = len(images) if images is not None else len(columns["labels"])
-    given = tuple(map(str, columns.get("class_names", ())))
+    given = tuple(map(str, np.ravel(columns.get("class_names", ()))))
     classes = max(count_classes(labels), len(given))
     class_names = given if len(given) == classes else number_names(classes)
     mark = fingerprint(examples, images=images, labels=labels)

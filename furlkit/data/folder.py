@@ -101,7 +101,7 @@ def _stacked(
         if image.shape != shape:
             raise InputError(
                 f"{path}: is {image.shape[1]} x {image.shape[0]} pixels, the first "
-                f"image of the folder {shape[1]} x {shape[0]}; give --image-size"
+                f"image of the folder {shape[1]} x {shape[0]}; give --image-size to pack"
             )
     return np.stack(pixels)
 

@@ -24,7 +24,7 @@ def read_npz(
     images = None
     if with_images or "labels" not in columns:
         images = _as_images(path, _load(path, ("images",)).get("images"))
-    examples = len(images) if images is not None else len(columns["labels"])
+    examples = len(images) if images is not None else columns["labels"].size
     for name in COLUMNS:
         if name in columns:
             check_labels(columns[name], examples, f"{path}: in {name}")

@@ -121,7 +121,7 @@ DRAWN_FIRST = ("public_fraction", "public_count")
 
 def split(data: LabelSet, options: SchemeOptions, rng: Rng) -> Split:
     """Deal the examples of a dataset to clients, and some to the public."""
-    _check_options(options)
+    check_options(options, options_read(options.scheme))
     if options.scheme == "file":
         return _give_away_client(_from_file(data, options), options)
     public = draw_public(
@@ -227,11 +227,10 @@ def _subset(data: LabelSet, pool: np.ndarray) -> LabelSet:
     return replace(data, examples=len(pool), labels=labels, domains=domains)
 
 
-def _check_options(options: SchemeOptions) -> None:
-    if options.scheme not in NAMES:
-        raise UsageError(f"--scheme {options.scheme}: known are {', '.join(NAMES)}")
-    if options.scheme == "file":
-        check_options(options, (*ALWAYS, "split_file", "with_replacement"))
-    else:
-        reads = SCHEMES[options.scheme].reads
-        check_options(options, (*ALWAYS, *DRAWN_FIRST, *reads))
+def options_read(scheme: str) -> tuple[str, ...]:
+    """The options a scheme reads."""
+    if scheme not in NAMES:
+        raise UsageError(f"--scheme {scheme}: known are {', '.join(NAMES)}")
+    if scheme == "file":
+        return (*ALWAYS, "split_file", "with_replacement")
+    return (*ALWAYS, *DRAWN_FIRST, *SCHEMES[scheme].reads)

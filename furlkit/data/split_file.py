@@ -24,6 +24,8 @@ def read_split(path: Path) -> tuple[list[np.ndarray], np.ndarray]:
     if not isinstance(content, dict):
         raise InputError(f"{path}: {SHAPE}")
     public = _indices(path, "public", content.pop("public", []))
+    if not content:
+        raise InputError(f"{path}: names no client; {SHAPE}")
     if set(content) != {str(client) for client in range(len(content))}:
         raise InputError(
             f"{path}: found the clients {_listed(content)}; number them 0, 1, 2, ..."

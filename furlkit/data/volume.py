@@ -10,7 +10,8 @@ def volume_shares(clients: int, delta: float, gamma: float) -> np.ndarray:
 
     delta = 1 or gamma = 1 makes all clients equal.
     """
-    powers = gamma ** np.arange(clients)
+    # From the largest down, so that a gamma above 1 cannot overflow.
+    powers = gamma ** (np.arange(clients) - (clients - 1 if gamma > 1 else 0))
     return delta / clients + (1 - delta) * powers / powers.sum()
 
 

@@ -40,7 +40,7 @@ class LinearSettings:
         if self.optimiser not in ("adam", "sgd"):
             raise UsageError(f"optimiser {self.optimiser}: wanted adam or sgd")
         if self.optimiser == "adam" and self.momentum:
-            raise UsageError(f"momentum {self.momentum}: only sgd takes a momentum")
+            raise UsageError(f"--momentum {self.momentum}: only sgd takes a momentum")
         if self.epochs < 0 or self.batch_size < 1:
             raise UsageError(
                 f"epochs {self.epochs}, batch size {self.batch_size}: "

@@ -255,6 +255,10 @@ def _check_start(path: Path, head: bytes, length: int, size: int) -> None:
             f"{path}: is a pickle or zip file; furlkit reads safetensors only and "
             "never unpickles; convert it with safetensors.torch.save_file first"
         )
+    if length > size - 8 and head.lstrip().startswith(b"{"):
+        raise InputError(
+            f"{path}: is JSON and not a safetensors file, which was wanted here"
+        )
     if length > size - 8:
         raise InputError(
             f"{path}: not a safetensors file, or truncated: its header should take "

@@ -62,6 +62,8 @@ def read_dataset(path: Path) -> Packed:
     images = opened.entry("images")
     if images.dtype != np.uint8 or len(images.shape) != 4:
         raise InputError(f"{path}: images are {images.dtype} {images.shape}")
+    if facts.fingerprint.get("examples") != images.shape[0]:
+        raise InputError(f"{path}: its fingerprint is not of {images.shape[0]} images")
     return Packed(
         opened.memmap("images"), _column(opened, "labels"), _column(opened, "domains"),
         facts,

@@ -18,6 +18,7 @@ from furlkit.files.facts import Provenance
 from furlkit.files.header import canonical, parse_strict
 from furlkit.files.layout import Entry
 from furlkit.files.lockstep import Lockstep
+from furlkit.patterns import check_output
 from furlkit.weights import is_batchnorm_statistic
 
 RULES = {"mean": mean}
@@ -51,6 +52,7 @@ class Client(NamedTuple):
 
 def run(options: Options) -> tuple[str, dict[str, Any]]:
     """Check the uploads against each other, then average them in one pass."""
+    check_output(options.output, options.inputs)
     clients = _open_all(options.inputs)
     _check_together(clients)
     if len(clients) < options.min_clients:
@@ -221,6 +223,10 @@ def _weights(clients: list[Client], how: str) -> list[float]:
 def _read_weights(path: Path) -> dict[str, float]:
     try:
         given = parse_strict(path.read_bytes())
+    except FileNotFoundError as error:
+        raise InputError(
+            f"--weights {path}: no such file; wanted examples, uniform or a JSON file"
+        ) from error
     except OSError as error:
         raise unreadable(path, error) from error
     except (ValueError, RecursionError) as error:

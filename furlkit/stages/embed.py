@@ -21,6 +21,7 @@ from furlkit.files.features import FeatureFacts, write_features, write_similarit
 from furlkit.files.partition import read_partition
 from furlkit.loading import architecture_of, load_net, view_of
 from furlkit.matching import check_channels, check_dataset
+from furlkit.patterns import check_output
 from furlkit.runtime import Runtime
 
 BLOCK = 1024
@@ -43,6 +44,8 @@ class Options:
 
 def run(options: Options) -> tuple[str, dict[str, Any]]:
     """Write features h or z of images, or the cosines between all of them."""
+    given = (options.model, options.partition, Path(options.data.name))
+    check_output(options.output, [path for path in given if path])
     model = read_checkpoint(options.model)
     architecture = architecture_of(model.path, model.facts)
     if options.layer == "z" and not architecture.projector:
@@ -98,6 +101,11 @@ def _chosen(options: Options, images: ImageSet) -> tuple[np.ndarray, dict[str, s
     elif options.part == "public":
         index = partition.public
     elif options.part.isdecimal():
+        if int(options.part) >= partition.facts.clients:
+            raise UsageError(
+                f"--part {options.part}: {options.partition} has the clients 0 to "
+                f"{partition.facts.clients - 1}"
+            )
         index = partition.of(int(options.part))
     else:
         raise UsageError(f"--part {options.part}: wanted all, public or a client")

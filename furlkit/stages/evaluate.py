@@ -23,6 +23,7 @@ from furlkit.files.metrics import write_metrics
 from furlkit.loading import architecture_of, load_net, view_of
 from furlkit.matching import check_channels
 from furlkit.nets import Net
+from furlkit.patterns import check_output
 from furlkit.randomness import torch_generator
 from furlkit.runtime import Runtime
 
@@ -65,6 +66,8 @@ def run(
     options: Options, settings: LinearSettings | KnnSettings
 ) -> tuple[str, dict[str, Any]]:
     """Score the frozen encoder of a model; every test image counts."""
+    sources = [Path(source.name) for source in (options.train, options.test)]
+    check_output(options.output, [options.model, *sources])
     model = read_checkpoint(options.model)
     train, test = options.train.images(), options.test.images()
     for images in (train, test):

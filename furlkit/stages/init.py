@@ -11,6 +11,7 @@ from furlkit.files.checkpoint import CheckpointFacts, read_checkpoint, write_che
 from furlkit.files.facts import Provenance
 from furlkit.loading import Tensors, architecture_of, tensors_of
 from furlkit.nets import Architecture, build
+from furlkit.patterns import check_output
 from furlkit.randomness import torch_generator
 
 
@@ -52,6 +53,8 @@ class Known(NamedTuple):
 
 def run(options: Options) -> tuple[str, dict[str, Any]]:
     """Draw the weights of a net and write them as the global model of round 0."""
+    if options.source is not None:
+        check_output(options.output, [options.source])
     architecture, mean, std = _resolve(options)
     net = build(architecture, torch_generator(options.seed, "init"))
     tensors, inputs = tensors_of(net), {}
@@ -68,7 +71,8 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     )
     data = {"parameters": total, "encoder_parameters": encoder, **asdict(facts)}
     if not options.dry_run:
-        made = Provenance("init", {}, options.seed, inputs)
+        words = {**architecture.to_dict(), "mean": list(mean), "std": list(std)}
+        made = Provenance("init", words, options.seed, inputs)
         data["content"] = write_checkpoint(options.output, tensors, facts, made).content
     return line, data
 
@@ -79,6 +83,11 @@ def _resolve(
     known = _known(options.data) if options.data else Known()
     size, channels = options.image_size or known.image_size, known.channels
     channels = options.channels or channels
+    if options.data and size is None:
+        raise UsageError(
+            f"--data {options.data.name}: a folder's images may have any size; give "
+            "init --image-size"
+        )
     if size is None or channels is None:
         raise UsageError("init: give --data, or both --image-size and --channels")
     usual = (known.mean, known.std)

@@ -141,6 +141,7 @@ def _open(options: Options) -> Doors:
         writes={"-o": options.output, "--private-out": options.private_out},
         inputs=(options.model, options.partition),
     )
+    runtime.start(options.runtime)
     partition = read_partition(options.partition)
     model = read_checkpoint(options.model)
     check_global(model, partition)

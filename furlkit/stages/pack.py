@@ -16,18 +16,23 @@ from furlkit.data.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.facts import Provenance
+from furlkit.patterns import check_output
 
 BLOCK = 1024
 
 
 @dataclass(frozen=True)
 class Options:
-    """Each source is a domain of its own where there are several."""
+    """Each source is a domain of its own where there are several.
+
+    `domain_folders` reads a folder as domain/class/image.
+    """
 
     sources: tuple[Source, ...]
     output: Path
     channels: int | None = None
     labels: bool = True
+    domain_folders: bool = False
     dry_run: bool = False
 
 
@@ -48,16 +53,20 @@ class Part(Protocol):
 
 def run(options: Options) -> tuple[str, dict[str, Any]]:
     """Write the images and labels of one source, or of several as domains."""
-    parts = [_part(source, options.channels) for source in options.sources]
+    check_output(options.output, [Path(source.name) for source in options.sources])
+    parts = [_part(source, options) for source in options.sources]
     shape = _common_shape(options, parts)
     columns, class_names = _columns(options, parts)
     mark = fingerprint(shape[0], labels=columns.get("labels"))
     mark["images"] = hash_sample(shape, _sample(parts, shape))
     if len(parts) == 1 and parts[0].known.fingerprint.get("files"):
         mark["files"] = parts[0].known.fingerprint["files"]
+    domain_names = list(parts[0].known.domain_names)
+    if len(parts) > 1:
+        domain_names = [part.known.name for part in parts]
     facts = DatasetFacts(
         class_names,
-        [part.known.name for part in parts] if len(parts) > 1 else [],
+        domain_names,
         mark,
         *map(list, _numbers(parts, shape[3])),
     )
@@ -66,11 +75,11 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     )
     if class_names:
         line += f", {len(class_names)} classes"
-    if len(parts) > 1:
-        line += f", {len(parts)} domains"
+    if domain_names:
+        line += f", {len(domain_names)} domains"
     data: dict[str, Any] = {"shape": list(shape), "fingerprint": mark}
     if not options.dry_run:
-        made = Provenance("pack", {"sources": len(parts), "labels": options.labels})
+        made = Provenance("pack", _words(options))
         blocks = _told(parts, shape)
         header = write_dataset(
             options.output, shape, lambda: blocks, columns, facts, made
@@ -123,11 +132,24 @@ class _Folder:
         yield from read_images(self._index, self._size, channels=self.shape[3])
 
 
-def _part(source: Source, channels: int | None) -> Part:
+def _words(options: Options) -> dict[str, Any]:
+    return {
+        "sources": len(options.sources),
+        "split": options.sources[0].split,
+        "image_size": options.sources[0].image_size,
+        "channels": options.channels,
+        "labels": options.labels,
+        "domain_folders": options.domain_folders,
+    }
+
+
+def _part(source: Source, options: Options) -> Part:
     if source.name not in names() and Path(source.name).is_dir():
-        index = index_folder(Path(source.name))
-        known = open_labels(source.name)
-        return _Folder(index, source.image_size, channels or 3, known)
+        index = index_folder(Path(source.name), domains=options.domain_folders)
+        known = open_labels(source.name, domains=options.domain_folders)
+        return _Folder(index, source.image_size, options.channels or 3, known)
+    if options.domain_folders:
+        raise UsageError(f"--domain-folders: {source.name} is not a folder of images")
     return _Loaded(source.images(), source.labels())
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from furlkit.data.scheme_options import SchemeOptions
-from furlkit.data.schemes import label_histogram, split
+from furlkit.data.schemes import label_histogram, options_read, split
 from furlkit.data.source import Source
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import PartitionFacts, write_partition
@@ -40,14 +40,16 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     )
     result = {"clients": len(parts), "sizes": sizes, "public": len(public)}
     if not options.dry_run:
-        made = Provenance("partition", _words(options.scheme), options.seed)
+        made = Provenance("partition", _words(options.scheme, len(parts)), options.seed)
         header = write_partition(options.output, parts, public, histogram, facts, made)
         result["content"] = header.content
     return line, result
 
 
-def _words(scheme: SchemeOptions) -> dict[str, Any]:
-    # A path means nothing on another machine; what the file said is in the indices.
-    given = replace(scheme, split_file=None)
+def _words(scheme: SchemeOptions, clients: int) -> dict[str, Any]:
+    # A path means nothing on another machine; what the file said is in the indices,
+    # and how many clients there are is the file's to say.
+    given = replace(scheme, split_file=None, clients=clients)
     words = asdict(given)
-    return {name: value for name, value in words.items() if value is not None}
+    read = options_read(scheme.scheme)
+    return {k: v for k, v in words.items() if k in read and v is not None}

@@ -250,3 +250,15 @@ def test_resizing_in_blocks_is_resizing_at_once():
     assert resize_images(many, 6) is many
     with pytest.raises(UsageError, match="--image-size 0"):
         resize_images(many, 0)
+
+
+@pytest.mark.parametrize("column", ["labels", "class_names"])
+def test_a_single_value_is_no_column(tmp_path, column):
+    columns = {"labels": np.array([0] * 12), column: np.array(0)}
+    np.savez(tmp_path / "a.npz", images=COLOUR, **columns)
+    if column == "class_names":
+        assert open_labels(tmp_path / "a.npz").class_names == ("0",)
+        return
+    for opener in (open_images, open_labels):
+        with pytest.raises(InputError, match="in labels: labels are int64"):
+            opener(tmp_path / "a.npz")

@@ -44,6 +44,8 @@ def test_split_from_json(tmp_path, content):
         ("[[[0], 1], [1]]", "client 0 is not a list of integers"),
         ('["abc"]', "client 0 is not a list of integers"),
         ("3", "wanted"),
+        ("[]", "names no client"),
+        ('{"public": [1]}', "names no client"),
         ("[[1", "cannot be read as JSON"),
     ],
 )

@@ -29,7 +29,9 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("delta, gamma", [(0.1, 0.9), (0.0, 0.5), (1.0, 0.5), (0.3, 1)])
+@pytest.mark.parametrize(
+    "delta, gamma", [(0.1, 0.9), (0.0, 0.5), (1.0, 0.5), (0.3, 1), (0.1, 1.5)]
+)
 def test_volume_shares_follow_the_formula_and_sum_to_one(delta, gamma):
     shares = volume_shares(10, delta, gamma)
     total = sum(gamma**j for j in range(10))
@@ -53,3 +55,7 @@ def test_volume_by_class_takes_m_classes_while_they_last():
     few = SchemeOptions("volume", 20, classes_per_client=2, decay=1.0)
     counts = table(split(data, few, rng()).indices, data)
     assert (counts[:3] > 0).sum(axis=1).tolist() == [2, 2, 2]
+
+
+def test_a_huge_gamma_leaves_all_to_the_last_client():
+    assert volume_shares(20, 0.0, 1e30).tolist() == pytest.approx([0] * 19 + [1])

@@ -104,7 +104,7 @@ def test_a_dry_run_checks_and_writes_nothing(world, embed, tmp_path, capsys):
     code, path = embed("x", "--dry-run")
     assert code == 0 and list(tmp_path.iterdir()) == []
     assert capsys.readouterr().out == (
-        f"{path}: h of 1,438 images by {world / 'g.st'}\n"
+        f"would write {path}: h of 1,438 images by {world / 'g.st'}\n"
     )
 
 
@@ -113,7 +113,7 @@ def test_a_dry_run_checks_and_writes_nothing(world, embed, tmp_path, capsys):
     [
         (("--part", "public"), 2, "--part public: needs the --partition"),
         (("--partition", "P", "--part", "²"), 2, "wanted all, public or a client"),
-        (("--partition", "P", "--part", "9"), 2, "has the clients 0 to 4"),
+        (("--partition", "P", "--part", "9"), 2, "--part 9: "),
         (("--partition", "P", "--split", "test"), 65, "made for another dataset"),
         (("--device", "cuda:99", "--dry-run"), 2, "--device cuda:99"),
     ],

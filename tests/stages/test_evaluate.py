@@ -92,9 +92,7 @@ def test_the_last_epoch_counts_and_not_the_best(evaluate):
     assert accuracies != sorted(accuracies)
 
 
-@pytest.mark.parametrize(
-    "protocol", [("linear", "--epochs", 2, "--seed", 3), ("knn",)]
-)
+@pytest.mark.parametrize("protocol", [("linear", "--epochs", 2, "--seed", 3), ("knn",)])
 def test_same_command_same_bytes(evaluate, protocol):
     paths = [evaluate(name, *protocol)[1] for name in "ab"]
     assert paths[0].read_bytes() == paths[1].read_bytes()

@@ -122,3 +122,10 @@ def test_a_model_whose_batchnorm_stayed_with_the_clients(tmp_path, capsys):
     assert f"{keep}: has no BatchNorm statistics" in err
     assert "export a client's checkpoint" in err
     assert not (tmp_path / "encoder").exists()
+
+
+def test_inspect_says_what_was_exported(export, capsys):
+    folder, _, _ = export(8, 1, "--width", 0.02)
+    capsys.readouterr()
+    assert furlkit("inspect", folder / "model.safetensors") == 0
+    assert "encoder: the bare encoder cnn5 after round 0" in capsys.readouterr().out

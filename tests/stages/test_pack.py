@@ -8,6 +8,7 @@ from furlkit.cli.program import _outcome
 from furlkit.data.datasets import open_images, open_labels
 from furlkit.data.fingerprint import same_dataset
 from furlkit.data.folder import read_images
+from furlkit.files.container import Container
 from furlkit.files.dataset import read_dataset
 from furlkit.stages import pack as stage
 
@@ -188,3 +189,38 @@ def test_a_dry_run_writes_nothing(tmp_path, capsys):
     assert furlkit("pack", "digits", "-o", path, "--dry-run") == 0
     assert list(tmp_path.iterdir()) == []
     assert "1,438 images of 8 x 8 x 1" in capsys.readouterr().out
+
+
+def test_a_folder_needs_a_size_that_the_message_asks_for(tmp_path, capsys):
+    pictures(tmp_path / "pictures")
+    init = ("init", "--data", tmp_path / "pictures", "-o", tmp_path / "g")
+    assert furlkit(*init) == 2
+    assert "give init --image-size" in capsys.readouterr().err
+    assert furlkit(*init, "--image-size", 10, "--width", 0.02) == 0
+
+
+@pytest.mark.parametrize("scheme", [("iid",), ("classes", "--classes-per-client", 2)])
+@pytest.mark.parametrize("place, value", [(0, 99), (7, 0x80)])
+def test_a_damaged_label_is_found(tmp_path, capsys, scheme, place, value):
+    path = tmp_path / "d.safetensors"
+    assert furlkit("pack", "digits", "-o", path) == 0
+    opened, content = Container(path), bytearray(path.read_bytes())
+    content[opened.body_start + opened.entry("labels").start + place] = value
+    path.write_bytes(content)
+    command = ("partition", "--data", path, "--scheme", *scheme)
+    assert furlkit(*command, "-o", tmp_path / "p") == 65
+    assert f"{path}: its labels do not match" in capsys.readouterr().err
+
+
+def test_folders_of_domains_are_packed_as_domains(tmp_path):
+    for number, name in enumerate(("art/cat", "art/dog", "photo/cat")):
+        (tmp_path / "home" / name).mkdir(parents=True)
+        picture = Image.new("RGB", (8, 8), (number, 0, 0))
+        picture.save(tmp_path / "home" / name / "1.png")
+    path = tmp_path / "home.st"
+    assert furlkit("pack", tmp_path / "home", "--domain-folders", "-o", path) == 0
+    packed = read_dataset(path)
+    assert packed.domains.tolist() == [0, 0, 1] and packed.labels.tolist() == [0, 1, 0]
+    assert packed.facts.domain_names == ["art", "photo"]
+    assert packed.images[:, 0, 0, 0].tolist() == [0, 1, 2]
+    assert furlkit("pack", "digits", "--domain-folders", "-o", path) == 2

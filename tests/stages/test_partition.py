@@ -90,3 +90,11 @@ def test_what_makes_no_sense_is_wrong_usage(tmp_path, capsys, wrong, message):
     assert furlkit(*command) == 2
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_split_file_says_how_many_clients_there_are(tmp_path):
+    (tmp_path / "s.json").write_text("[[0, 1, 2], [3, 4]]")
+    draw = ("partition", "--data", "digits", "--scheme", "file", "--split-file")
+    assert furlkit(*draw, tmp_path / "s.json", "-o", tmp_path / "p") == 0
+    made = read_partition(tmp_path / "p")
+    assert made.facts.clients == made.header.options["clients"] == 2

@@ -203,6 +203,6 @@ def _filtered(
         arranged.images.index_copy_(0, rows, part)
     if how.solarise:
         chosen = draw_chosen(n, how.solarise, generator).cpu()
-        rows = arranged.sort(chosen.int(), kinds=2)[1]
-        part = arranged.images[rows]
+        _, solarised = arranged.sort(chosen.int(), kinds=2)
+        part = arranged.images[solarised]
         filters.solarise_(part, torch.full((len(part),), SOLARISE_THRESHOLD))
