@@ -1,6 +1,5 @@
 """Commands about data: partition, sample, pack."""
 
-
 import click
 
 from furlkit.cli import options as shared
@@ -160,13 +159,7 @@ def sample(clients, fraction, rounds, seed) -> None:
 
 @click.command()
 @click.argument("sources", nargs=-1, required=True, metavar="NAME|PATH...")
-@click.option(
-    "--split",
-    type=click.Choice(["train", "test"]),
-    default="train",
-    show_default=True,
-    help="Which split of a dataset known by name.",
-)
+@shared.split
 @click.option(
     "--image-size", type=int, help="Resize: shorter side to this, then the centre."
 )

@@ -150,6 +150,26 @@ data_place = stacked(
 )  # fmt: skip
 
 
+split = click.option(
+    "--split", type=click.Choice(["train", "test"]), default="train", show_default=True,
+    help="Which split of a dataset known by name.",
+)  # fmt: skip
+
+
+def optimisation(momentum: float) -> Decorator:
+    """How weights are moved."""
+    return stacked(
+        click.option("--optimiser", type=click.Choice(["adam", "sgd"]), default="adam",
+                     show_default=True, help="How weights are moved."),
+        click.option("--lr", type=Real(0, min_open=True), default=1e-3,
+                     show_default=True, help="Learning rate."),
+        click.option("--weight-decay", type=Real(0), default=1e-6, show_default=True,
+                     help="L2 penalty, added to the gradient."),
+        click.option("--momentum", type=Real(0, 1), default=momentum, show_default=True,
+                     help="SGD's momentum."),
+    )  # fmt: skip
+
+
 def tell(results: Iterable[tuple[str, dict]] | tuple[str, dict]) -> None:
     """Print what a stage gave: one result, or one after the other."""
     dry = click.get_current_context().params.get("dry_run")

@@ -13,13 +13,7 @@ from furlkit.errors import UsageError
 @click.argument("model", metavar="CHECKPOINT", type=FilePath)
 @shared.preset
 @shared.data("The images to embed.")
-@click.option(
-    "--split",
-    type=click.Choice(["train", "test"]),
-    default="train",
-    show_default=True,
-    help="Which split of a dataset known by name.",
-)
+@shared.split
 @click.option(
     "--layer",
     type=click.Choice(["h", "z"]),
@@ -92,34 +86,7 @@ def _options(model, data, test_data, data_root, download, device, threads, **res
 
 @evaluate.command()
 @_scored
-@click.option(
-    "--optimiser",
-    type=click.Choice(["adam", "sgd"]),
-    default="adam",
-    show_default=True,
-    help="How the head is trained.",
-)
-@click.option(
-    "--lr",
-    type=Real(0, min_open=True),
-    default=1e-3,
-    show_default=True,
-    help="Learning rate.",
-)
-@click.option(
-    "--weight-decay",
-    type=Real(0),
-    default=1e-6,
-    show_default=True,
-    help="L2 penalty.",
-)
-@click.option(
-    "--momentum",
-    type=Real(0, 1),
-    default=0.0,
-    show_default=True,
-    help="SGD's momentum.",
-)
+@shared.optimisation(momentum=0.0)
 @click.option(
     "--epochs",
     type=click.IntRange(1),

@@ -70,34 +70,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Images in a batch; a last partial batch is left out.",
 )
-@click.option(
-    "--optimiser",
-    type=click.Choice(["adam", "sgd"]),
-    default="adam",
-    show_default=True,
-    help="How weights are moved.",
-)
-@click.option(
-    "--lr",
-    type=Real(0, min_open=True),
-    default=1e-3,
-    show_default=True,
-    help="Learning rate.",
-)
-@click.option(
-    "--weight-decay",
-    type=Real(0),
-    default=1e-6,
-    show_default=True,
-    help="L2 penalty, added to the gradient.",
-)
-@click.option(
-    "--momentum",
-    type=Real(0, 1),
-    default=0.9,
-    show_default=True,
-    help="SGD's momentum.",
-)
+@shared.optimisation(momentum=0.9)
 @click.option(
     "--schedule",
     type=click.Choice(["constant", "cosine"]),
