@@ -16,6 +16,7 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parent.parent
+MAKES_OWN = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
 
 
 class Outcome(NamedTuple):
@@ -48,8 +49,13 @@ def run(capsys) -> Callable[..., Outcome]:
 
 @pytest.fixture(scope="session")
 def environment() -> dict[str, str]:
-    """What a process needs to find this furlkit, and to keep to one core."""
-    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    """What a process needs to find this furlkit, and to keep to one core.
+
+    `make test` leaves its own flags and level behind, which a test's make must not see.
+    """
+    ours = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    theirs = {k: v for k, v in os.environ.items() if k not in MAKES_OWN}
+    return {**theirs, **ours}
 
 
 @pytest.fixture
