@@ -6,7 +6,16 @@ from typing import NoReturn
 import click
 
 from furlkit import __version__, console, stopping
-from furlkit.cli import data, models, results, training
+from furlkit.cli import (
+    comparing,
+    data,
+    evaluation,
+    finetuning,
+    models,
+    plots,
+    results,
+    training,
+)
 from furlkit.errors import FurlkitError
 
 INTERRUPTED = 130
@@ -31,9 +40,11 @@ def furlkit() -> None:
     """
 
 
-for room in (data, models, training, results):
+for room in (data, models, training, evaluation, results, plots):
     for command in room.COMMANDS:
         furlkit.add_command(command)
+for command in (*finetuning.COMMANDS, *comparing.COMMANDS):
+    evaluation.evaluate.add_command(command)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

@@ -1,0 +1,5 @@
+"""Commands of evaluate that compare models without labels: angles, drift."""
+
+import click
+
+COMMANDS: tuple[click.Command, ...] = ()
