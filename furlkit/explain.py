@@ -1,13 +1,14 @@
 """What a furlkit file is, in one sentence made of its header."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from furlkit.files.header import Header
 from furlkit.files.layout import Entry
 from furlkit.tables import count, plain, word
 
 Facts = dict[str, Any]
+LARGEST = 1e12
 
 
 def sentence(header: Header, entries: Sequence[Entry]) -> str:
@@ -24,6 +25,8 @@ def sentence(header: Header, entries: Sequence[Entry]) -> str:
         return _features_words(facts, shapes.get("rows", ()))
     if header.kind == "similarity":
         return _similarity_words(facts, shapes.get("matrix", ()))
+    if header.kind == "targets":
+        return _targets_words(facts, shapes)
     if header.kind == "private":
         return _private_words(facts)
     if header.kind == "encoder":
@@ -59,9 +62,39 @@ def score_words(metrics: Facts) -> str:
     model = model_words(facts) if isinstance(facts, dict) else "an unknown model"
     accuracy = metrics.get("accuracy")
     protocol = word(metrics.get("protocol"))
-    if isinstance(accuracy, int | float) and not isinstance(accuracy, bool):
+    if _is_number(accuracy):
         return f"{protocol} accuracy {100 * accuracy:.2f} % of {model}"
-    return f"{protocol} evaluation of {model}"
+    compared = metrics.get("models")
+    if isinstance(compared, list) and len(compared) > 1:
+        model = f"{len(compared):,} models"
+        if metrics.get("round") is not None:
+            model += f" of round {count(metrics['round'])}"
+    return _comparison_words(metrics, model) or f"{protocol} evaluation of {model}"
+
+
+def _comparison_words(metrics: Facts, models: str) -> str:
+    """What angles or drift found, or nothing where its numbers are missing."""
+    summary = metrics.get("angles")
+    box = summary.get("quartiles") if isinstance(summary, dict) else None
+    if metrics.get("protocol") == "angles" and isinstance(box, list) and len(box) == 3:
+        low, median, high = (f"{q:.1f}" if _is_number(q) else word(q) for q in box)
+        return (
+            f"a median angle of {median} degrees (quartiles {low} to {high}) between "
+            f"{models}"
+        )
+    if metrics.get("protocol") != "drift":
+        return ""
+    names = {"alignment": "alignment", "uniformity": "uniformity",
+             "effective_rank": "effective rank", "mean_cka": "CKA"}  # fmt: skip
+    known = {name: metrics.get(key) for key, name in names.items()}
+    told = [f"{name} {v:.4g}" for name, v in known.items() if _is_number(v)]
+    return f"{', '.join(told)} of {models}" if told else ""
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    """Whether a value is a number that can be told; JSON has some no float can hold."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and abs(value) < LARGEST
 
 
 def _partition_words(facts: Facts, shapes: dict[str, tuple[int, ...]]) -> str:
@@ -98,6 +131,12 @@ def _names(names: Any, one: str, many: str) -> str:
 
 
 def _features_words(facts: Facts, shape: tuple[int, ...]) -> str:
+    if isinstance(facts.get("owners"), list):
+        clients = "client" if len(facts["owners"]) == 1 else "clients"
+        return (
+            f"a dictionary of {_by(shape)} values, rows of {len(facts['owners']):,} "
+            f"{clients} after round {count(facts.get('round'))}"
+        )
     return f"{_by(shape)} values, {_origin(facts)}"
 
 
@@ -114,6 +153,13 @@ def _origin(facts: Facts) -> str:
     if facts.get("round") is not None:
         words += f" after round {count(facts['round'])}"
     return words
+
+
+def _targets_words(facts: Facts, shapes: dict[str, tuple[int, ...]]) -> str:
+    return (
+        f"what the alignment model makes of {count(facts.get('examples'))} public "
+        f"images: h {_by(shapes.get('h', ()))}, z {_by(shapes.get('z', ()))} values"
+    )
 
 
 def _private_words(facts: Facts) -> str:

@@ -10,17 +10,16 @@ import torch
 import torch.nn.functional as F
 
 from furlkit import runtime
+from furlkit.choosing import chosen_images
 from furlkit.data.augment import Augmentation
-from furlkit.data.datasets import ImageSet
 from furlkit.data.source import Source
 from furlkit.embedding import embed
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import InputError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features, write_similarity
-from furlkit.files.partition import read_partition
 from furlkit.loading import architecture_of, load_net, view_of
-from furlkit.matching import check_channels, check_dataset
+from furlkit.matching import check_channels
 from furlkit.patterns import check_output
 from furlkit.runtime import Runtime
 
@@ -52,7 +51,7 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
         raise InputError(f"{model.path}: has no projector, so no z; use --layer h")
     images = options.data.images()
     check_channels(images, architecture, model.path)
-    index, inputs = _chosen(options, images)
+    index, inputs = chosen_images(images, options.partition, options.part)
     device = runtime.start(options.runtime)
     net = load_net(model, device)
     inputs["model"] = model.content
@@ -87,31 +86,6 @@ def _write(
             yield (unit[start : start + BLOCK] @ unit.T).numpy()
 
     return write_similarity(options.output, blocks, index, facts, made).content
-
-
-def _chosen(options: Options, images: ImageSet) -> tuple[np.ndarray, dict[str, str]]:
-    if options.partition is None:
-        if options.part != "all":
-            raise UsageError(f"--part {options.part}: needs the --partition it is of")
-        return np.arange(len(images.images)), {}
-    partition = read_partition(options.partition)
-    check_dataset(partition, images)
-    if options.part == "all":
-        index = np.arange(len(images.images))
-    elif options.part == "public":
-        index = partition.public
-    elif options.part.isdecimal():
-        if int(options.part) >= partition.facts.clients:
-            raise UsageError(
-                f"--part {options.part}: {options.partition} has the clients 0 to "
-                f"{partition.facts.clients - 1}"
-            )
-        index = partition.of(int(options.part))
-    else:
-        raise UsageError(f"--part {options.part}: wanted all, public or a client")
-    if not len(index):
-        raise InputError(f"{options.partition}: its part {options.part} has no images")
-    return index, {"partition": partition.content}
 
 
 def _words(options: Options, device: torch.device) -> dict[str, Any]:

@@ -285,6 +285,40 @@ def test_metrics_of_an_unknown_model_are_explained_all_the_same(tmp_path, checkp
     assert "metrics: drift evaluation of an unknown model" in lines(path)
 
 
+def test_comparisons_of_models_say_what_they_found(tmp_path):
+    path, facts = tmp_path / "m", {"role": "client", "round": 3, "client": 1}
+    models = [{"facts": facts}] * 5
+    known = {"models": models, "checkpoint": models[0], "round": 3}
+    angles = {"angles": {"quartiles": [10.07, 14.2, 19.04]}, "protocol": "angles"}
+    write_metrics(path, {**known, **angles})
+    assert (
+        "metrics: a median angle of 14.2 degrees (quartiles 10.1 to 19.0) between 5 "
+        "models of round 3"
+    ) in " ".join(lines(path))
+    drift = {"alignment": 0.12345, "uniformity": -2.5, "effective_rank": 31.25}
+    drift["protocol"] = "drift"
+    write_metrics(path, {**known, **drift, "mean_cka": 0.9, "round": None})
+    assert (
+        "metrics: alignment 0.1235, uniformity -2.5, effective rank 31.25, CKA 0.9 of "
+        "5 models"
+    ) in " ".join(lines(path))
+    write_metrics(path, {**known, **drift, "mean_cka": None, "models": models[:1]})
+    assert ("effective rank 31.25 of the model of client 1 after round 3") in " ".join(
+        lines(path)
+    )
+
+
+@pytest.mark.parametrize(
+    "angles", [None, {}, {"quartiles": [1, 2]}, {"quartiles": [[], "x", 10**400]}]
+)
+def test_odd_comparisons_are_explained_without_failing(tmp_path, angles):
+    path = tmp_path / "m"
+    odd = {"models": [0, 1], "round": {}, "alignment": [], "angles": angles}
+    for protocol in ("angles", "drift"):
+        write_metrics(path, {"protocol": protocol, **odd})
+        assert " 2 models of round (0 entries)" in " ".join(lines(path))
+
+
 def test_journal_shows_its_last_whole_line(tmp_path):
     journal = Journal(tmp_path / "c.safetensors")
     for step in (5, 10):
