@@ -129,7 +129,7 @@ def train(
     with stopping.deferring():
         while state.step < plan.epochs * steps:
             began = time.perf_counter()
-            batch = _batch(images, plan, purpose, state.step, steps)
+            batch = _batch(images, plan, purpose, state.step)
             lr = plan.lr_at(state.step, steps)
             terms, z = trainer.step(loss_of, batch, lr)
             state.step += 1
@@ -204,13 +204,16 @@ def _optimiser(module: nn.Module, plan: Plan) -> Optimiser:
     return SGD(weights, plan.weight_decay, plan.momentum)
 
 
-def _batch(
-    images: Images, plan: Plan, purpose: Purpose, step: int, steps: int
-) -> Batch:
-    epoch, position = divmod(step, steps)
+def positions(images: Images, batch_size: int, purpose: Purpose, step: int) -> Tensor:
+    """Which images a step, counted from 0, takes: each epoch has an order of its own."""
+    epoch, place = divmod(step, steps_per_epoch(len(images), batch_size))
     order = images.order(derive(*purpose, "order", epoch))
-    index = order[position * plan.batch_size : (position + 1) * plan.batch_size]
-    return images.batch(index, torch_generator(*purpose, "augment", step))
+    return order[place * batch_size : (place + 1) * batch_size]
+
+
+def _batch(images: Images, plan: Plan, purpose: Purpose, step: int) -> Batch:
+    index = positions(images, plan.batch_size, purpose, step)
+    return images.batch(index, torch_generator(*purpose, "augment", step), step)
 
 
 def _resume(trainer: _Trainer, keeper: Keeper) -> _State:

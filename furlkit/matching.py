@@ -9,8 +9,11 @@ from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.partition import Partition
 from furlkit.files.private import Private
+from furlkit.files.targets import Targets
 from furlkit.loading import architecture_of, check_tensors
 from furlkit.nets import Architecture, build
+
+ALIKE = ("encoder", "width", "stem", "image_size", "channels", "projector")
 
 
 def check_dataset(partition: Partition, images: ImageSet) -> None:
@@ -96,10 +99,54 @@ def check_private(private: Private, model: Checkpoint) -> None:
             f"{this_round}; give the client's private file of an earlier round"
         )
     net = build(architecture_of(model.path, model.facts), None)
-    check_tensors(private.path, net, private.tensors)
-    if not model.facts.left_out:
+    check_tensors(private.path, net, private.weights)
+    if private.weights.keys() == private.tensors.keys() and not model.facts.left_out:
         console.warn(
             f"{private.path}: holds {', '.join(private.facts.holds)}, and so does "
             f"{model.path}, which wins; aggregate with --bn keep to let clients keep "
             "their own"
         )
+
+
+def check_targets(targets: Targets, images: ImageSet, model: Checkpoint) -> None:
+    """The targets must be of these images, and of a net like the model."""
+    _check_same_net(targets, model)
+    difference = same_dataset(targets.facts.dataset, images.fingerprint)
+    if difference:
+        raise InputError(
+            f"{targets.path}: was made of other images than {images.name}: {difference}; "
+            "give the --align-data that pretrain-align was given"
+        )
+    index = targets.index
+    if len(index) < 1 or index.min() < 0 or index.max() >= len(images.images):
+        raise InputError(
+            f"{targets.path}: names images {index.min(initial=0)} to "
+            f"{index.max(initial=0)}, {images.name} has {len(images.images)}"
+        )
+    check_channels(images, architecture_of(model.path, model.facts), model.path)
+
+
+def _check_same_net(targets: Targets, model: Checkpoint) -> None:
+    """h and z compare only between nets that are built alike and see alike."""
+    theirs, ours = targets.facts.architecture, model.facts.architecture
+    for part in ALIKE:
+        if theirs.get(part) != ours.get(part):
+            raise InputError(
+                f"{targets.path}: was made by a net with {part} {theirs.get(part)}, "
+                f"{model.path} has {ours.get(part)}; make the targets with "
+                f"pretrain-align {model.path}"
+            )
+    for name in ("mean", "std"):
+        if getattr(targets.facts, name) != getattr(model.facts, name):
+            raise InputError(
+                f"{targets.path}: its net normalises images by {name} "
+                f"{getattr(targets.facts, name)}, {model.path} by "
+                f"{getattr(model.facts, name)}"
+            )
+    a = architecture_of(model.path, model.facts)
+    for name, width in (("h", a.feature_dim), ("z", (a.projector or (0,))[-1])):
+        found = getattr(targets, name).shape[1]
+        if found != width:
+            raise InputError(
+                f"{targets.path}: {name} has {found} numbers, the model's has {width}"
+            )

@@ -101,7 +101,7 @@ def test_version_and_bare_program(run):
     [
         ("frobnicate", "No such command 'frobnicate'"),
         ("aggregate x --nope -o y", "No such option"),
-        ("aggregate -o y", "Missing argument 'CHECKPOINT...'"),
+        ("aggregate -o y", "Missing argument 'UPLOAD...'"),
         ("aggregate x", "Missing option '-o'"),
         ("aggregate x -o y --bn maybe", "Invalid value for '--bn'"),
         ("aggregate x -o y --min-clients 0", "Invalid value for '--min-clients'"),
@@ -218,7 +218,17 @@ OTHER = {
     "--compile": None, "--private": "x", "--private-out": "x", "--save-every": "1",
     "--device": "cpu", "--threads": "2", "--seed": "4", "--dry-run": None,
     "--data": "mnist", "--data-root": "x", "--download": None, "--client": "3",
-    "--output": "z",
+    "--output": "z", "--dictionary": "d", "--leave-own-out": None,
+    "--features-out": "f", "--alpha": "0.1", "--dictionary-size": "3",
+    "--participants": "2", "--align": "t", "--align-data": "mnist", "--beta": "0.5",
+    "--align-reduction": "mean", "--align-batch-size": "7",
+}  # fmt: skip
+# Options that say nothing alone, and what they are given with.
+SHARING, ALIGNING = ("--features-out", "w"), ("--align", "u", "--align-data", "usps")
+WITH = {
+    "--alpha": SHARING, "--dictionary-size": SHARING, "--participants": SHARING,
+    "--align": ALIGNING, "--align-data": ALIGNING, "--beta": ALIGNING,
+    "--align-reduction": ALIGNING, "--align-batch-size": ALIGNING,
 }  # fmt: skip
 ELSEWHERE = {"--json", "--quiet", "--verbose", "--preset", "--update"}
 
@@ -241,7 +251,7 @@ def test_every_option_of_local_train_is_used(run, monkeypatch):
     negated = {n for o in names.values() for n in o.secondary_opts}
     assert names.keys() - OTHER.keys() - ELSEWHERE <= {"--channels-last"}
     assert OTHER.keys() <= names.keys() | negated
-    usual = built(run, monkeypatch)
     for name, value in OTHER.items():
-        words = [name] if value is None else [name, value]
-        assert built(run, monkeypatch, *words) != usual, name
+        words, company = [name] if value is None else [name, value], WITH.get(name, ())
+        usual = built(run, monkeypatch, *company)
+        assert built(run, monkeypatch, *company, *words) != usual, name

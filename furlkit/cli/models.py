@@ -6,7 +6,10 @@ import click
 
 from furlkit.cli import options as shared
 from furlkit.cli.options import OBJECTIVES, FilePath, Numbers, Real
+from furlkit.errors import UsageError
 
+# The rule each option of aggregate belongs to; the others belong to all.
+RULE_OPTIONS = {"weights": "mean", "bn": "mean", "dictionary_size": "dictionary"}
 HEADS = ("projector", "predictor", "decoder", "classifier", "rotation")
 
 
@@ -102,30 +105,31 @@ def init(data, data_root, download, objective, more_heads, channels, **rest) -> 
 
 
 @click.command()
-@click.argument(
-    "inputs", nargs=-1, required=True, type=FilePath, metavar="CHECKPOINT..."
-)
+@click.argument("inputs", nargs=-1, required=True, type=FilePath, metavar="UPLOAD...")
 @shared.preset
 @click.option(
     "--rule",
-    type=click.Choice(["mean"]),
+    type=click.Choice(["mean", "dictionary"]),
     default="mean",
     show_default=True,
-    help="What the server makes of the uploads.",
+    help="mean of models, or a dictionary of the rows clients share.",
 )
 @click.option(
     "--weights",
-    default="examples",
-    show_default=True,
     metavar="examples|uniform|FILE.json",
-    help='By number of images, equal, or given as {"CLIENT": WEIGHT}.',
+    help="mean: by number of images, equal, or given as "
+    '{"CLIENT": WEIGHT}  [default: examples]',
 )
 @click.option(
     "--bn",
     type=click.Choice(["average", "keep"]),
-    default="average",
-    show_default=True,
-    help="BatchNorm statistics: averaged, or left out for clients to keep.",
+    help="mean: BatchNorm statistics averaged, or left out for clients to keep  "
+    "[default: average]",
+)
+@click.option(
+    "--dictionary-size",
+    type=click.IntRange(1),
+    help="dictionary: K, the rows it has at most  [default: 1024]",
 )
 @click.option(
     "--min-clients",
@@ -137,8 +141,8 @@ def init(data, data_root, download, objective, more_heads, channels, **rest) -> 
 @shared.output
 @shared.dry_run
 @shared.speech
-def aggregate(inputs, rule, weights, bn, min_clients, output, dry_run) -> None:
-    """Make one global model of the clients' models.
+def aggregate(rule, **values) -> None:
+    """Make one global model of the clients' models, or one dictionary of their rows.
 
     Checked first: architecture, shapes, types, finite values, round, parent model, and
     that no client counts twice. The order of the files does not matter.
@@ -146,10 +150,23 @@ def aggregate(inputs, rule, weights, bn, min_clients, output, dry_run) -> None:
     \b
     Example:
       furlkit aggregate exp/r001/client_*.safetensors -o exp/r001/global.safetensors
+      furlkit aggregate --rule dictionary exp/r001/features_*.safetensors \\
+          -o exp/r001/dictionary.safetensors
     """
-    from furlkit.stages.aggregate import Options, run
+    given = {name: value for name, value in values.items() if value is not None}
+    for name in RULE_OPTIONS.keys() & given.keys():
+        if RULE_OPTIONS[name] != rule:
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{flag} means nothing to --rule {rule}")
+    if rule == "dictionary":
+        from furlkit.stages import aggregate_dictionary as of_rows
 
-    shared.tell(run(Options(inputs, output, rule, weights, bn, min_clients, dry_run)))
+        size = given.pop("dictionary_size", 1024)
+        shared.tell(of_rows.run(of_rows.Options(size=size, **given)))
+    else:
+        from furlkit.stages import aggregate as of_models
+
+        shared.tell(of_models.run(of_models.Options(rule=rule, **given)))
 
 
 @click.command()

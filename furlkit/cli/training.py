@@ -1,4 +1,4 @@
-"""The command that trains: local-train."""
+"""Commands that train: pretrain-align, local-train."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -7,10 +7,109 @@ import click
 
 from furlkit.cli import options as shared
 from furlkit.cli.augmentation import augmentation, build_augmentation
+from furlkit.cli.fedca import aligning, build_aligning, build_sharing, sharing
 from furlkit.cli.options import OBJECTIVES, Clients, FilePath, Real
 
 if TYPE_CHECKING:
-    from furlkit.stages.local_train import Options
+    from furlkit.client_doors import Options
+    from furlkit.loop import Plan
+    from furlkit.training import Handling
+
+# What is minimised, with the options of each objective.
+_objective = shared.stacked(
+    click.option("--objective", type=click.Choice(list(OBJECTIVES)), default="simclr",
+                 show_default=True, help="What a batch minimises."),
+    click.option("--temperature", type=Real(0, min_open=True),
+                 help="simclr: tau  [default: 0.5]"),
+    click.option("--form", type=click.Choice(["oneway", "symmetric", "full"]),
+                 help="simclr: view 1 against view 2, both ways, or all 2N views  "
+                 "[default: full]"),
+)  # fmt: skip
+
+# How it runs on the device.
+_handling = shared.stacked(
+    click.option("--precision", default="float32", show_default=True,
+                 type=click.Choice(["float32", "bfloat16", "float16"]),
+                 help="Of the forward pass; weights stay float32."),
+    click.option("--channels-last/--no-channels-last", default=True, show_default=True,
+                 help="Memory layout of the network."),
+    click.option("--compile/--no-compile", "compiled", default=False, show_default=True,
+                 help="Compile the network with torch.compile."),
+    click.option("--save-every", type=Real(0), default=60.0, show_default=True,
+                 help="Seconds between progress files."),
+)  # fmt: skip
+
+
+def _length(epochs: int, epochs_help: str):
+    return shared.stacked(
+        click.option("--epochs", type=click.IntRange(1), default=epochs,
+                     show_default=True, help=epochs_help),
+        click.option("--batch-size", type=click.IntRange(2), default=128,
+                     show_default=True,
+                     help="Images in a batch; a last partial batch is left out."),
+        shared.optimisation(momentum=0.9),
+        click.option("--schedule", type=click.Choice(["constant", "cosine"]),
+                     default="constant", show_default=True,
+                     help="Of the learning rate."),
+        click.option("--warmup", type=Real(0), default=0.0, show_default=True,
+                     help="Epochs of linear warm-up at the schedule's start."),
+    )  # fmt: skip
+
+
+@click.command("pretrain-align")
+@click.argument("model", metavar="GLOBAL", type=FilePath)
+@shared.preset
+@shared.data("Public images.")
+@shared.split
+@click.option("--images", type=click.IntRange(0), default=0, show_default=True,
+              help="Draw so many of them at random; 0 takes all.")  # fmt: skip
+@click.option("--partition", type=FilePath, help="Where --part is looked up.")
+@click.option("--part", default="all", show_default=True, metavar="all|public|CLIENT",
+              help="Which images.")  # fmt: skip
+@_objective
+@_length(100, "Epochs.")
+@augmentation
+@_handling
+@shared.device
+@shared.seed
+@click.option("--targets-out", type=click.Path(dir_okay=False, path_type=Path),
+              required=True, help="Where to write h and z of the images.")  # fmt: skip
+@shared.output
+@shared.dry_run
+@shared.speech
+def pretrain_align(model, output, targets_out, dry_run, **rest) -> None:
+    """Train FedCA's alignment model on public images, and write its targets.
+
+    It starts from GLOBAL, has its architecture, and is trained without labels (all
+    three our choice). Its h and z of every public image are computed once, so that a
+    step of local-train --align costs one more pass of the client's own net.
+
+    \b
+    Example:
+      furlkit pretrain-align exp/r000/global.safetensors --data digits --images 300 \\
+          --targets-out exp/targets.safetensors -o exp/align.safetensors
+    """
+    from furlkit.data.source import Source
+    from furlkit.runtime import Runtime
+    from furlkit.stages.pretrain_align import Options, run
+
+    take = rest.pop
+    options = Options(
+        model=model,
+        data=Source(
+            take("data"), take("data_root"), take("download"), split=take("split")
+        ),
+        output=output,
+        targets_out=targets_out,
+        augmentation=build_augmentation(rest),
+        settings={"temperature": take("temperature"), "form": take("form")},
+        plan=_build_plan(rest),
+        handling=_build_handling(rest),
+        runtime=Runtime(take("device"), take("threads")),
+        dry_run=dry_run,
+        **rest,
+    )
+    shared.tell(run(options))
 
 
 @click.command("local-train")
@@ -25,23 +124,7 @@ if TYPE_CHECKING:
     help="One client or several: 3, 0-4, 0,2,5-7.",
 )
 @shared.data("The dataset the partition was made for.")
-@click.option(
-    "--objective",
-    type=click.Choice(list(OBJECTIVES)),
-    default="simclr",
-    show_default=True,
-    help="What a batch minimises.",
-)
-@click.option(
-    "--temperature",
-    type=Real(0, min_open=True),
-    help="simclr: tau  [default: 0.5]",
-)
-@click.option(
-    "--form",
-    type=click.Choice(["oneway", "symmetric", "full"]),
-    help="simclr: view 1 against view 2, both ways, or all 2N views  [default: full]",
-)
+@_objective
 @click.option(
     "--proximal",
     type=Real(0),
@@ -49,6 +132,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="FedProx: mu of (mu/2) ||w - w_global||^2.",
 )
+@sharing
+@aligning
 @click.option(
     "--update",
     type=click.Choice(["replace"]),
@@ -56,35 +141,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="What the client starts the round from.",
 )
-@click.option(
-    "--epochs",
-    type=click.IntRange(1),
-    default=5,
-    show_default=True,
-    help="Local epochs E.",
-)
-@click.option(
-    "--batch-size",
-    type=click.IntRange(2),
-    default=128,
-    show_default=True,
-    help="Images in a batch; a last partial batch is left out.",
-)
-@shared.optimisation(momentum=0.9)
-@click.option(
-    "--schedule",
-    type=click.Choice(["constant", "cosine"]),
-    default="constant",
-    show_default=True,
-    help="Of the learning rate.",
-)
-@click.option(
-    "--warmup",
-    type=Real(0),
-    default=0.0,
-    show_default=True,
-    help="Epochs of linear warm-up at the schedule's start.",
-)
+@_length(5, "Local epochs E.")
 @click.option(
     "--schedule-rounds",
     type=click.IntRange(1),
@@ -94,38 +151,12 @@ if TYPE_CHECKING:
 )
 @augmentation
 @click.option(
-    "--precision",
-    type=click.Choice(["float32", "bfloat16", "float16"]),
-    default="float32",
-    show_default=True,
-    help="Of the forward pass; weights stay float32.",
-)
-@click.option(
-    "--channels-last/--no-channels-last",
-    default=True,
-    show_default=True,
-    help="Memory layout of the network.",
-)
-@click.option(
-    "--compile/--no-compile",
-    "compiled",
-    default=False,
-    show_default=True,
-    help="Compile the network with torch.compile.",
-)
-@click.option(
     "--private", help="The client's private file of its last round; may hold {client}."
 )
 @click.option(
     "--private-out", help="Where to write the client's private file; may hold {client}."
 )
-@click.option(
-    "--save-every",
-    type=Real(0),
-    default=60.0,
-    show_default=True,
-    help="Seconds between progress files.",
-)
+@_handling
 @shared.device
 @shared.seed
 @click.option(
@@ -160,34 +191,42 @@ def build_options(
     values: dict[str, Any],
 ) -> "Options":
     """Group what belongs together; every value is taken exactly once."""
+    from furlkit.client_doors import Options
     from furlkit.data.source import Source
-    from furlkit.loop import Plan
     from furlkit.runtime import Runtime
-    from furlkit.stages.local_train import Options
-    from furlkit.training import Handling
 
     take = values.pop
-    augmentation = build_augmentation(values)
-    source = Source(take("data"), take("data_root"), take("download"))
+    data, place = take("data"), (take("data_root"), take("download"))
     settings = {"temperature": take("temperature"), "form": take("form")}
-    plan = Plan(
-        epochs=take("epochs"),
-        batch_size=take("batch_size"),
-        optimiser=take("optimiser"),
-        lr=take("lr"),
-        weight_decay=take("weight_decay"),
-        momentum=take("momentum"),
-        schedule=take("schedule"),
-        warmup=take("warmup"),
-        rounds=take("schedule_rounds"),
-        precision=take("precision"),
-    )
-    handling = Handling(take("channels_last"), take("compiled"), take("save_every"))
-    runtime = Runtime(take("device"), take("threads"))
     return Options(
-        partition, model, clients, output, source, augmentation=augmentation,
-        settings=settings, plan=plan, handling=handling, runtime=runtime, **values,
+        partition, model, clients, output, Source(data, *place),
+        augmentation=build_augmentation(values),
+        settings=settings,
+        sharing=build_sharing(values),
+        aligning=build_aligning(values, place),
+        plan=_build_plan(values),
+        handling=_build_handling(values),
+        runtime=Runtime(take("device"), take("threads")),
+        **values,
     )  # fmt: skip
 
 
-COMMANDS = (local_train,)
+def _build_plan(values: dict[str, Any]) -> "Plan":
+    from furlkit.loop import Plan
+
+    rounds = values.pop("schedule_rounds", 1)
+    names = (
+        "epochs", "batch_size", "optimiser", "lr", "weight_decay", "momentum",
+        "schedule", "warmup", "precision",
+    )  # fmt: skip
+    return Plan(rounds=rounds, **{name: values.pop(name) for name in names})
+
+
+def _build_handling(values: dict[str, Any]) -> "Handling":
+    from furlkit.training import Handling
+
+    names = ("channels_last", "compiled", "save_every")
+    return Handling(*(values.pop(name) for name in names))
+
+
+COMMANDS = (pretrain_align, local_train)

@@ -33,6 +33,7 @@ class Batch:
     """Some images of a client, with the only generator a step may draw from.
 
     `index` are positions among the client's images; `images` is uint8 (N, H, W, C).
+    Steps are counted from 0, through all epochs of a training.
     """
 
     index: Tensor
@@ -40,6 +41,7 @@ class Batch:
     labels: Tensor | None
     generator: torch.Generator
     view: View
+    step: int = 0
 
     def two_views(self) -> Tensor:
         """Two augmentations of every image, first all of one, then all of the other."""
@@ -93,7 +95,7 @@ class Images:
             self._order = seed, torch.randperm(self._count, generator=generator)
         return self._order[1]
 
-    def batch(self, index: Tensor, generator: torch.Generator) -> Batch:
+    def batch(self, index: Tensor, generator: torch.Generator, step: int = 0) -> Batch:
         """The images at some positions."""
         if self._resident is not None:
             images = self._resident.index_select(0, index.to(self._device))
@@ -103,4 +105,4 @@ class Images:
         # Grey images feed a net for colour with three equal channels.
         images = images.expand(-1, -1, -1, self._view.channels)
         labels = None if self._labels is None else self._labels[index.to(self._device)]
-        return Batch(index, images, labels, generator, self._view)
+        return Batch(index, images, labels, generator, self._view, step)

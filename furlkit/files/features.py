@@ -17,7 +17,11 @@ from furlkit.files.layout import Entry
 
 @dataclass(frozen=True)
 class FeatureFacts:
-    """Which layer (h or z), of which images, by which client's model of which round."""
+    """Which layer (h or z), of which images, by which client's model of which round.
+
+    `parent` is the content hash of the global model the client started from, and
+    `owners` says of a dictionary whose rows follow each other: [client, rows].
+    """
 
     layer: str
     dataset: dict[str, Any]
@@ -25,11 +29,17 @@ class FeatureFacts:
     client: int | None = None
     round: int | None = None
     examples: int | None = None
+    parent: str | None = None
+    owners: list[list[int]] | None = None
 
 
 @dataclass(frozen=True)
 class Features:
-    """Rows of features; `index` gives each row's place in the dataset."""
+    """Rows of features; `index` gives each row's place in the dataset.
+
+    Rows that a client shares, and a dictionary made of them, are only numbered: of
+    which images they are stays with the client.
+    """
 
     path: Path
     facts: FeatureFacts

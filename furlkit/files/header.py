@@ -21,6 +21,7 @@ KINDS = (
     "private",
     "progress",
     "similarity",
+    "targets",
 )
 
 

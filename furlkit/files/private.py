@@ -11,6 +11,8 @@ from furlkit.files.checkpoint import check_finite
 from furlkit.files.facts import Provenance, understand
 from furlkit.files.header import Header
 
+ENSEMBLE = "ensemble."
+
 
 @dataclass(frozen=True)
 class PrivateFacts:
@@ -23,12 +25,17 @@ class PrivateFacts:
 
 @dataclass(frozen=True)
 class Private:
-    """A client's own state: tensors named by their role."""
+    """A client's own state: tensors of its model by name, its ensemble Z and others."""
 
     path: Path
     facts: PrivateFacts
     tensors: dict[str, np.ndarray]
     content: str
+
+    @property
+    def weights(self) -> dict[str, np.ndarray]:
+        """Those that belong to the model."""
+        return {k: v for k, v in self.tensors.items() if not k.startswith(ENSEMBLE)}
 
 
 def write_private(

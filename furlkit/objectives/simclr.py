@@ -5,8 +5,9 @@ ICML 2020, Eq. 1; Zhang et al., "Federated Unsupervised Representation Learning"
 Eq. 3 (over both views) and Eq. 4-8 (one view against the other).
 
     z_1, z_2    projections of the two views of the same N images, rows in one order
+    z_dict      further negatives, the same for every image: FedCA's dictionary
     tau         temperature
-    N, d        images in the batch, length of z
+    N, K, d     images in the batch, rows of the dictionary, length of z
 
 Every form is cross-entropy over rows of cosines in which column n of row n is the
 positive. Whoever has more negatives (a dictionary, a queue) appends columns.
@@ -19,23 +20,36 @@ from torch import Tensor
 FORMS = ("oneway", "symmetric", "full")
 
 
-def nt_xent(z_1: Tensor, z_2: Tensor, tau: float, form: str = "oneway") -> Tensor:
+def nt_xent(
+    z_1: Tensor,
+    z_2: Tensor,
+    tau: float,
+    form: str = "oneway",
+    z_dict: Tensor | None = None,
+) -> Tensor:
     """NT-Xent of two batches of projections, which need not be normalised.
 
-    oneway     FedCA Eq. 4-8 with K = 0: rows of z_1 against all rows of z_2
+    oneway     FedCA Eq. 4-8: rows of z_1 against all rows of z_2, and of z_dict
     symmetric  mean of that and of z_2 against z_1
     full       FedCA Eq. 3, SimCLR Eq. 1: each of 2N views against the 2N - 1 others
+
+    A dictionary, (K, d) and normalised like the rest, adds K columns to every row of
+    every form (FedCA Eq. 5-6); it takes no gradient.
     """
     if form not in FORMS:
         raise ValueError(f"form {form!r}: wanted one of {', '.join(FORMS)}")
     z_1, z_2 = normalise(z_1), normalise(z_2)
-    logits = oneway_logits(z_1, z_2)  # (N, N)
-    if form == "oneway":
-        return contrastive_loss(logits, tau)
-    logits_1, logits_2 = logits, logits.T
+    logits_1 = oneway_logits(z_1, z_2)  # (N, N)
+    logits_2 = logits_1.T
     if form == "full":
         logits_1 = torch.cat([logits_1, same_view_logits(z_1)], dim=1)  # (N, 2N)
         logits_2 = torch.cat([logits_2, same_view_logits(z_2)], dim=1)  # (N, 2N)
+    if z_dict is not None:
+        logits_1 = torch.cat([logits_1, dictionary_logits(z_1, z_dict)], dim=1)
+    if form == "oneway":
+        return contrastive_loss(logits_1, tau)
+    if z_dict is not None:
+        logits_2 = torch.cat([logits_2, dictionary_logits(z_2, z_dict)], dim=1)
     return (contrastive_loss(logits_1, tau) + contrastive_loss(logits_2, tau)) / 2
 
 
@@ -55,17 +69,24 @@ def same_view_logits(z: Tensor) -> Tensor:
     return (z @ z.T).masked_fill(itself, float("-inf"))  # (N, N)
 
 
+def dictionary_logits(z_i: Tensor, z_dict: Tensor) -> Tensor:
+    """FedCA Eq. 5: z_i z_dict^T for unit rows z_i; all of them are negatives."""
+    return z_i @ normalise(z_dict.detach()).T  # (N, K)
+
+
 def contrastive_loss(logits: Tensor, tau: float) -> Tensor:
     """FedCA Eq. 7-8: CE(logits / tau, [0, ..., N - 1]) for logits (N, N + any)."""
     labels = torch.arange(len(logits), device=logits.device)
     return F.cross_entropy(logits / tau, labels)
 
 
-def step(net, batch, temperature: float, form: str) -> tuple[dict[str, Tensor], Tensor]:
+def step(
+    net, batch, temperature: float, form: str, z_dict: Tensor | None = None
+) -> tuple[dict[str, Tensor], Tensor]:
     """Both views in one forward pass, then NT-Xent; gives z as the representation."""
     z = net.projector(net.encoder(batch.two_views()))  # (2N, d)
     # Cosines over a small tau need more digits than mixed precision gives products.
     with torch.autocast(z.device.type, enabled=False):
         z_1, z_2 = z.float().chunk(2)
-        loss = nt_xent(z_1, z_2, temperature, form)
+        loss = nt_xent(z_1, z_2, temperature, form, z_dict)
     return {"simclr": loss}, z

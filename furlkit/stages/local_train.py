@@ -1,251 +1,120 @@
 """local-train: what a client does in a round."""
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+import numpy as np
+import torch
 
 from furlkit import runtime, training
+from furlkit.client_doors import Doors, Options, open_doors
 from furlkit.data.augment import Augmentation
-from furlkit.data.batches import Batch, Images
-from furlkit.data.datasets import ImageSet
-from furlkit.data.source import Source
-from furlkit.errors import UsageError
-from furlkit.files.checkpoint import (
-    Checkpoint,
-    CheckpointFacts,
-    read_checkpoint,
-    write_checkpoint,
-)
-from furlkit.files.facts import Provenance
-from furlkit.files.partition import Partition, read_partition
-from furlkit.files.private import Private, PrivateFacts, read_private, write_private
+from furlkit.data.batches import Images
+from furlkit.embedding import embed
+from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
+from furlkit.files.features import write_features
+from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
-from furlkit.loading import (
-    Tensors,
-    architecture_of,
-    fitting_net,
-    fresh_statistics,
-    load_net,
-    tensors_of,
-    view_of,
-)
-from furlkit.loop import Epoch, LossOf, Plan
-from furlkit.matching import (
-    check_channels,
-    check_dataset,
-    check_global,
-    check_head,
-    check_labels,
-    check_private,
-    check_size,
-)
+from furlkit.loading import Tensors, load_net, tensors_of, view_of
+from furlkit.loop import Epoch, LossOf, Purpose
+from furlkit.methods import OBJECTIVES
 from furlkit.nets import Net
-from furlkit.objectives import autoencoder, rotation, simclr, supervised
-from furlkit.objectives.proximal import proximal_term
-from furlkit.patterns import check_patterns, fill
-from furlkit.runtime import Runtime
-from furlkit.training import Handling
-from furlkit.updates import replace as replacing
+from furlkit.patterns import fill
+from furlkit.randomness import numpy_generator
+from furlkit.sharing import INDEX, ROWS, ensemble_of, shared_rows, sharing_facts
+from furlkit.terms import PublicImages, Term, alignment, proximal, with_terms
 from furlkit.weights import is_batchnorm_statistic
 
-
-@dataclass(frozen=True)
-class Objective:
-    """A step, the head it trains, the options it reads, and whether it sees labels."""
-
-    step: Callable[..., tuple[dict[str, Tensor], Tensor]]
-    head: str
-    options: dict[str, Any] = field(default_factory=dict)
-    labels: bool = False
+Result = tuple[str, dict[str, Any]]
 
 
-OBJECTIVES = {
-    "simclr": Objective(simclr.step, "projector", {"temperature": 0.5, "form": "full"}),
-    "rotation": Objective(rotation.step, "rotation"),
-    "autoencoder": Objective(autoencoder.step, "decoder"),
-    "supervised": Objective(supervised.step, "classifier", labels=True),
-}
-UPDATES = {"replace": replacing.replace}
-
-
-@dataclass(frozen=True)
-class Options:
-    """`output`, `private` and `private_out` may hold `{client}`.
-
-    `settings` are the objective's own options; None stands for its default.
-    """
-
-    partition: Path
-    model: Path
-    clients: tuple[int, ...]
-    output: str
-    data: Source
-    objective: str
-    settings: dict[str, Any]
-    augmentation: Augmentation
-    plan: Plan
-    update: str = "replace"
-    proximal: float = 0.0
-    private: str | None = None
-    private_out: str | None = None
-    handling: Handling = Handling()
-    runtime: Runtime = Runtime()
-    seed: int = 0
-    dry_run: bool = False
-
-
-@dataclass(frozen=True)
-class Doors:
-    """Everything local-train was given, opened and checked."""
-
-    options: Options
-    partition: Partition
-    model: Checkpoint
-    images: ImageSet
-    settings: dict[str, Any]
-
-    @property
-    def round(self) -> int:
-        """The round that is being trained."""
-        return self.model.facts.round + 1
-
-    @property
-    def plan(self) -> Plan:
-        """A schedule of several rounds is taken up where the last round left it."""
-        plan = self.options.plan
-        return replace(plan, first_round=self.round - 1) if plan.rounds > 1 else plan
-
-
-def run(options: Options) -> list[tuple[str, dict[str, Any]]]:
+def run(options: Options) -> list[Result]:
     """Train one client after the other from the global model."""
-    doors = _open(options)
+    doors = open_doors(options)
     if options.dry_run:
         return [_plan(doors, client) for client in options.clients]
     results = [_train(doors, client) for client in options.clients]
     # Only now: a restart must not train again the clients that were done already.
     for client in options.clients:
-        ProgressFile(fill(options.output, client), _made(doors, client)).discard()
+        ProgressFile(fill(options.output, client), doors.made(client)).discard()
     return results
 
 
-def _open(options: Options) -> Doors:
-    objective = OBJECTIVES[options.objective]
-    settings = _settings(options, objective)
-    check_patterns(
-        options.clients,
-        reads={"--private": options.private},
-        writes={"-o": options.output, "--private-out": options.private_out},
-        inputs=(options.model, options.partition),
-    )
-    runtime.start(options.runtime)
-    partition = read_partition(options.partition)
-    model = read_checkpoint(options.model)
-    check_global(model, partition)
-    check_head(model, objective.head, options.objective)
-    images = options.data.images()
-    check_dataset(partition, images)
-    architecture = architecture_of(model.path, model.facts)
-    check_channels(images, architecture, model.path)
-    if objective.labels:
-        check_labels(images, architecture.classifier or 0, model.path)
-    doors = Doors(options, partition, model, images, settings)
-    _check_round(doors)
-    for client in options.clients:
-        check_size(partition, client)
-        if private := _private(doors, client):
-            check_private(private, model)
-    fitting_net(_start(doors, options.clients[0]))
-    return doors
-
-
-def _settings(options: Options, objective: Objective) -> dict[str, Any]:
-    given = {k: v for k, v in options.settings.items() if v is not None}
-    for name in given.keys() - objective.options.keys():
-        raise UsageError(f"--{name} means nothing to --objective {options.objective}")
-    return {**objective.options, **given}
-
-
-def _check_round(doors: Doors) -> None:
-    plan = doors.plan
-    if plan.schedule == "cosine" and plan.first_round >= plan.rounds:
-        raise UsageError(
-            f"--schedule-rounds {plan.rounds}: this is round {doors.round}, and a "
-            "cosine schedule has come down to 0 by then; give the number of all rounds"
-        )
-
-
-def _train(doors: Doors, client: int) -> tuple[str, dict[str, Any]]:
-    options, output = doors.options, fill(doors.options.output, client)
-    made = _made(doors, client)
+def _train(doors: Doors, client: int) -> Result:
+    options = doors.options
     device = runtime.start(options.runtime)
-    net = load_net(_start(doors, client), device)
+    net = load_net(doors.start(client), device)
     training.prepare(net, options.handling)
-    index = doors.partition.of(client)
-    layout = options.handling.channels_last
-    view = view_of(doors.model, options.augmentation, layout)
+    view = view_of(doors.model, options.augmentation, options.handling.channels_last)
     labelled = OBJECTIVES[options.objective].labels
     labels = doors.images.labels if labelled else None
+    purpose = (options.seed, "local-train", doors.round, client)
     job = training.Job(
         title=f"client {client}",
         module=net,
-        loss_of=_loss_of(doors, net),
-        images=Images(doors.images.images, labels, index, view, device),
+        loss_of=_loss_of(doors, client, net, purpose),
+        images=Images(
+            doors.images.images, labels, doors.partition.of(client), view, device
+        ),
         plan=doors.plan,
-        purpose=(options.seed, "local-train", doors.round, client),
+        purpose=purpose,
     )
-    last = training.run(job, output, made, options.handling, len(options.clients) > 1)
-    return _write(doors, client, tensors_of(net), last)
+    more_to_do = len(options.clients) > 1 or bool(options.sharing.features_out)
+    output, made = fill(options.output, client), doors.made(client)
+    last = training.run(job, output, made, options.handling, more_to_do)
+    return _write(doors, client, net, last)
 
 
-def _loss_of(doors: Doors, net: Net) -> LossOf:
-    """The objective's step, and the terms that are added to it."""
-    options = doors.options
-    step = partial(OBJECTIVES[options.objective].step, net, **doors.settings)
-    w_g = [p.detach().clone() for p in net.parameters()] if options.proximal else []
-
-    def loss_of(batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
-        terms, z = step(batch)
-        if options.proximal:
-            w = list(net.parameters())
-            terms["proximal"] = proximal_term(w, w_g, options.proximal)
-        return terms, z
-
-    return loss_of
-
-
-def _start(doors: Doors, client: int) -> Checkpoint:
-    """What the client starts the round from."""
-    model, private = doors.model, _private(doors, client)
-    own: Tensors = {}
-    if model.facts.left_out:
-        own = fresh_statistics(architecture_of(model.path, model.facts))
-    if private:
-        own = {**own, **private.tensors}
-    return replace(model, tensors=UPDATES[doors.options.update](model.tensors, own))
+def _loss_of(doors: Doors, client: int, net: Net, purpose: Purpose) -> LossOf:
+    """The objective's step with what it was given, and the terms added to it."""
+    options, settings = doors.options, dict(doors.settings)
+    rows = doors.negatives(client)
+    if rows is not None and len(rows):
+        device = next(net.parameters()).device
+        settings["z_dict"] = torch.from_numpy(rows).float().to(device)
+    step = partial(OBJECTIVES[options.objective].step, net, **settings)
+    terms: dict[str, Term] = {}
+    if options.proximal:
+        terms["proximal"] = proximal(net, options.proximal)
+    if (a := options.aligning) and a.beta:
+        public, order = _public(doors, net), (*purpose, "align")
+        terms["alignment"] = alignment(
+            net, public, a.beta, a.reduction, a.batch_size, order
+        )
+    return with_terms(step, terms)
 
 
-def _private(doors: Doors, client: int) -> Private | None:
-    pattern = doors.options.private
-    return read_private(fill(pattern, client), client) if pattern else None
+def _public(doors: Doors, net: Net) -> PublicImages:
+    targets, public = doors.targets, doors.public
+    if targets is None or public is None:
+        raise ValueError("alignment without targets")
+    device = next(net.parameters()).device
+    layout = doors.options.handling.channels_last
+    view = view_of(doors.model, Augmentation(), layout)
+    images = Images(public.images, None, targets.index, view, device)
+    h, z = (
+        torch.from_numpy(rows).float().to(device) for rows in (targets.h, targets.z)
+    )
+    return PublicImages(images, h, z)
 
 
-def _write(
-    doors: Doors, client: int, tensors: Tensors, last: Epoch
-) -> tuple[str, dict[str, Any]]:
-    options, made = doors.options, _made(doors, client)
-    examples = len(doors.partition.of(client))
+def _write(doors: Doors, client: int, net: Net, last: Epoch) -> Result:
+    """What the client keeps, what it shares, and at the end, for make, its model."""
+    options, made = doors.options, doors.made(client)
+    examples, tensors = len(doors.partition.of(client)), tensors_of(net)
     data: dict[str, Any] = {"client": client, "round": doors.round}
+    own: Tensors = {}
+    if options.sharing.features_out:
+        own = _share(doors, client, net, data)
     if options.private_out:
-        own = {k: v for k, v in tensors.items() if is_batchnorm_statistic(k)}
-        holds = PrivateFacts(client, doors.round, ["BatchNorm statistics"])
+        own |= {k: v for k, v in tensors.items() if is_batchnorm_statistic(k)}
+        holds = ["BatchNorm statistics", *(["ensemble Z"] if ROWS in own else [])]
+        facts = PrivateFacts(client, doors.round, holds)
         path = fill(options.private_out, client)
-        data["private"] = write_private(path, own, holds, made).content
+        data["private"] = write_private(path, own, facts, made).content
     model = doors.model
-    facts = CheckpointFacts(
+    about = CheckpointFacts(
         role="client",
         round=doors.round,
         architecture=model.facts.architecture,
@@ -258,36 +127,31 @@ def _write(
         loss=sum(last.losses.values()),
     )
     output = fill(options.output, client)
-    data["content"] = write_checkpoint(output, tensors, facts, made).content
+    data["content"] = write_checkpoint(output, tensors, about, made).content
     data.update(examples=examples, **asdict(last))
     line = (
         f"{output}: client {client}, round {doors.round}, {examples:,} images, "
-        f"loss {facts.loss:.4f}"
+        f"loss {about.loss:.4f}"
     )
     return line, data
 
 
-def _made(doors: Doors, client: int) -> Provenance:
-    o = doors.options
-    words = {
-        "objective": o.objective,
-        "settings": doors.settings,
-        "augmentation": asdict(o.augmentation),
-        "plan": asdict(doors.plan),
-        "update": o.update,
-        "proximal": o.proximal,
-        "channels_last": o.handling.channels_last,
-        "compile": o.handling.compile,
-        "device": runtime.start(o.runtime).type,
-        "threads": o.runtime.threads,
-    }
-    inputs = {"global": doors.model.content, "partition": doors.partition.content}
-    if private := _private(doors, client):
-        inputs["private"] = private.content
-    return Provenance("local-train", words, o.seed, inputs)
+def _share(doors: Doors, client: int, net: Net, data: dict[str, Any]) -> Tensors:
+    """Write the rows the client shares; gives the ensemble that it keeps."""
+    sharing, index = doors.options.sharing, doors.partition.of(client)
+    view = view_of(doors.model, Augmentation())
+    z = embed(net, doors.images.images, index, view, "z").numpy()
+    Z = ensemble_of(doors.private(client), z, index, sharing.keep)
+    rng = numpy_generator(doors.options.seed, "share", doors.round, client)
+    rows = shared_rows(Z, sharing.rows(doors.partition.facts.clients), rng)
+    facts = sharing_facts(client, doors.round, len(rows), doors.model.content)
+    path, made = fill(sharing.features_out or "", client), doors.made(client)
+    numbers = np.arange(len(rows))
+    data["features"] = write_features(path, rows, numbers, facts, made).content
+    return {ROWS: Z, INDEX: index} if sharing.keep else {}
 
 
-def _plan(doors: Doors, client: int) -> tuple[str, dict[str, Any]]:
+def _plan(doors: Doors, client: int) -> Result:
     examples, plan = len(doors.partition.of(client)), doors.options.plan
     output = str(fill(doors.options.output, client))
     line = (

@@ -1,0 +1,70 @@
+"""Target files: what the alignment model makes of the public images, h and z."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from furlkit.errors import InputError
+from furlkit.files import container
+from furlkit.files.checkpoint import check_finite
+from furlkit.files.facts import Provenance, understand
+from furlkit.files.header import Header
+
+
+@dataclass(frozen=True)
+class TargetFacts:
+    """Of which images, and by which net; `model` is the checkpoint's content hash."""
+
+    model: str
+    architecture: dict[str, Any]
+    mean: list[float]
+    std: list[float]
+    dataset: dict[str, Any]
+    examples: int
+
+
+@dataclass(frozen=True)
+class Targets:
+    """h (n, ...) and z (n, ...); `index` gives each row's place in the dataset."""
+
+    path: Path
+    facts: TargetFacts
+    h: np.ndarray
+    z: np.ndarray
+    index: np.ndarray
+    content: str
+
+
+def write_targets(
+    path: Path,
+    rows: dict[str, np.ndarray],
+    index: np.ndarray,
+    facts: TargetFacts,
+    made: Provenance,
+) -> Header:
+    """Write the rows named h and z, and the place of each in the dataset."""
+    for name in ("h", "z"):
+        check_finite(path, name, rows[name])
+    tensors = {"h": rows["h"], "z": rows["z"], "index": index.astype(np.int64)}
+    return container.write(path, tensors, made.header("targets", facts))
+
+
+def read_targets(path: Path) -> Targets:
+    """Read a target file whole: values finite, lengths equal."""
+    opened = container.open_kind(path, "targets")
+    facts = understand(path, opened.header, TargetFacts, ("examples",))
+    n = facts.examples
+    for name, kind, axes in (("h", "f", 2), ("z", "f", 2), ("index", "i", 1)):
+        entry = opened.entry(name)
+        if entry.dtype.kind != kind or len(entry.shape) != axes or entry.shape[0] != n:
+            raise InputError(
+                f"{path}: {name} is {entry.dtype} {entry.shape}; a row for each of its "
+                f"{n} images was wanted"
+            )
+    tensors = opened.tensors()
+    for name in ("h", "z"):
+        check_finite(path, name, tensors[name])
+    index = tensors["index"].astype(np.int64)
+    return Targets(Path(path), facts, tensors["h"], tensors["z"], index, opened.content)

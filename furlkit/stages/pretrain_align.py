@@ -1,0 +1,188 @@
+"""pretrain-align: the alignment model, and what it makes of the public images."""
+
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from furlkit import runtime, training
+from furlkit.choosing import chosen_images
+from furlkit.data.augment import Augmentation
+from furlkit.data.batches import Images
+from furlkit.data.datasets import ImageSet
+from furlkit.data.source import Source
+from furlkit.embedding import embed
+from furlkit.errors import InputError, UsageError
+from furlkit.files.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from furlkit.files.facts import Provenance
+from furlkit.files.progress import ProgressFile
+from furlkit.files.targets import TargetFacts, write_targets
+from furlkit.loading import architecture_of, load_net, tensors_of, view_of
+from furlkit.loop import Epoch, Plan
+from furlkit.matching import check_channels, check_head
+from furlkit.methods import OBJECTIVES, settings_of
+from furlkit.nets import Net
+from furlkit.patterns import check_output
+from furlkit.randomness import numpy_generator
+from furlkit.runtime import Runtime
+from furlkit.training import Handling
+
+
+@dataclass(frozen=True)
+class Options:
+    """`images` are drawn at random from the data, or from a part of a partition.
+
+    0 takes all of them. `settings` are the objective's own options.
+    """
+
+    model: Path
+    data: Source
+    output: Path
+    targets_out: Path
+    objective: str
+    settings: dict[str, Any]
+    augmentation: Augmentation
+    plan: Plan
+    images: int = 0
+    partition: Path | None = None
+    part: str = "all"
+    handling: Handling = Handling()
+    runtime: Runtime = Runtime()
+    seed: int = 0
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class Doors:
+    """What pretrain-align was given, opened and checked."""
+
+    options: Options
+    model: Checkpoint
+    images: ImageSet
+    index: np.ndarray
+    made: Provenance
+
+
+def run(options: Options) -> tuple[str, dict[str, Any]]:
+    """Train a model on public images, then write it and its targets h and z."""
+    doors = _open(options)
+    line = (
+        f"{options.output}: alignment model trained on {len(doors.index):,} images; "
+        f"their targets h, z in {options.targets_out}"
+    )
+    data: dict[str, Any] = {"images": len(doors.index)}
+    if not options.dry_run:
+        net, last = _train(doors)
+        data.update(_write(doors, net, last), **asdict(last))
+        ProgressFile(options.output, doors.made).discard()
+    return line, data
+
+
+def _open(options: Options) -> Doors:
+    objective = OBJECTIVES[options.objective]
+    settings = settings_of(options.objective, options.settings)
+    if objective.labels:
+        raise UsageError(
+            f"--objective {options.objective}: an alignment model is trained without "
+            "labels"
+        )
+    given = (options.model, options.partition, Path(options.data.name))
+    inputs = [path for path in given if path]
+    check_output(options.output, inputs)
+    check_output(options.targets_out, [*inputs, options.output])
+    device = runtime.start(options.runtime)
+    model = read_checkpoint(options.model)
+    for head in (objective.head, "projector"):
+        check_head(model, head, options.objective)
+    images = options.data.images()
+    check_channels(images, architecture_of(model.path, model.facts), model.path)
+    index, contents = chosen_images(images, options.partition, options.part)
+    index = _drawn(options, index)
+    words = _words(options, settings, device.type, images)
+    contents["model"] = model.content
+    made = Provenance("pretrain-align", words, options.seed, contents)
+    load_net(model, device)
+    return Doors(options, model, images, index, made)
+
+
+def _drawn(options: Options, index: np.ndarray) -> np.ndarray:
+    """`images` of them, in the order of the dataset."""
+    if options.images > len(index):
+        raise UsageError(
+            f"--images {options.images}: {options.data.name} has {len(index):,}"
+        )
+    if options.images:
+        rng = numpy_generator(options.seed, "pretrain-align", "images")
+        index = np.sort(rng.choice(index, options.images, replace=False))
+    if len(index) < 2:
+        raise InputError(
+            f"{options.data.name}: {len(index)} images; training needs 2 at least"
+        )
+    return index
+
+
+def _train(doors: Doors) -> tuple[Net, Epoch]:
+    options, device = doors.options, runtime.start(doors.options.runtime)
+    net = load_net(doors.model, device)
+    training.prepare(net, options.handling)
+    view = view_of(doors.model, options.augmentation, options.handling.channels_last)
+    settings = settings_of(options.objective, options.settings)
+    job = training.Job(
+        title="alignment model",
+        module=net,
+        loss_of=partial(OBJECTIVES[options.objective].step, net, **settings),
+        images=Images(doors.images.images, None, doors.index, view, device),
+        plan=options.plan,
+        purpose=(options.seed, "pretrain-align"),
+    )
+    return net, training.run(job, options.output, doors.made, options.handling, True)
+
+
+def _write(doors: Doors, net: Net, last: Epoch) -> dict[str, str]:
+    """The model first: the targets name it, and they are what make waits for."""
+    options, facts = doors.options, doors.model.facts
+    about = replace(
+        facts,
+        role="align",
+        round=0,
+        client=None,
+        examples=len(doors.index),
+        parent=doors.model.content,
+        partition=None,
+        loss=sum(last.losses.values()),
+        left_out=None,
+    )
+    model = write_checkpoint(options.output, tensors_of(net), about, doors.made)
+    view = view_of(doors.model, Augmentation())
+    rows = {
+        layer: embed(net, doors.images.images, doors.index, view, layer).numpy()
+        for layer in ("h", "z")
+    }
+    described = TargetFacts(
+        model.content, facts.architecture, facts.mean, facts.std,
+        doors.images.fingerprint, len(doors.index),
+    )  # fmt: skip
+    targets = write_targets(
+        options.targets_out, rows, doors.index, described, doors.made
+    )
+    return {"content": model.content, "targets": targets.content}
+
+
+def _words(
+    options: Options, settings: dict[str, Any], device: str, images: ImageSet
+) -> dict[str, Any]:
+    return {
+        "objective": options.objective,
+        "settings": settings,
+        "augmentation": asdict(options.augmentation),
+        "plan": asdict(options.plan),
+        "images": options.images,
+        "part": options.part,
+        "dataset": images.fingerprint,
+        "channels_last": options.handling.channels_last,
+        "compile": options.handling.compile,
+        "device": device,
+        "threads": options.runtime.threads,
+    }
