@@ -6,6 +6,9 @@
 #                       +--> r001/client_1 --+--> r001/global --> r002/client_0 ...
 #                       +--> ...             |
 #
+# FedCA's parts are further doors: ALIGN makes OUT/targets, which every client reads, and
+# DICTIONARY makes r001/dictionary of the clients' r001/features_*, for the next round.
+#
 # `make -j2` trains clients, and scores models, side by side. Killed or stopped, the same
 # command carries on: a file is there whole or not at all, so the dates of the files tell
 # make what is left to do, and every byte comes out as if nothing had happened.
@@ -34,9 +37,18 @@ PARTITION ?=
 INIT ?=
 TRAIN ?=
 AGGREGATE ?=
+PRETRAIN ?=
 KNN ?=
 LINEAR ?=
-# Protocols, each with its rounds: `knn` in every round, `linear:last`, `linear:0,5,10`.
+ANGLES ?=
+# Public images, a dataset's name or a path: clients are aligned on a model of them.
+ALIGN ?=
+# K: clients share rows with each other, in a dictionary of so many.
+DICTIONARY ?=
+# Anything here lets clients keep private files from round to round.
+PRIVATE ?=
+# Protocols, each with its rounds: `knn` in every round, `linear:last`, `linear:0,5,10`;
+# knn, linear, and angles (between the clients' models of a round).
 EVALUATE ?= knn linear:last
 
 # None of the following changes a byte of any result, THREADS aside.
@@ -62,7 +74,9 @@ space := $(empty) $(empty)
 # `folders`, because make counts words from 1.
 folders := $(shell seq -f '$(OUT)/r%03g' 0 $(ROUNDS))
 later := $(wordlist 2,$(words $(folders)),$(folders))
-rounds := $(filter-out 0,$(shell seq 0 $(ROUNDS)))
+numbers := $(shell seq 0 $(ROUNDS))
+rounds := $(filter-out 0,$(numbers))
+rounds_before = $(wordlist 1,$1,$(numbers))
 folder = $(if $(filter 0,$1),$(firstword $(folders)),$(word $1,$(later)))
 folder_before = $(word $1,$(folders))
 
@@ -78,10 +92,16 @@ ifeq ($(strip $(drawn)),)
 $(error CLIENTS=$(CLIENTS) ROUNDS=$(ROUNDS) FRACTION=$(FRACTION): no client takes part)
 endif
 clients_of = $(patsubst $1/%,%,$(filter $1/%,$(drawn)))
+# The last round before round $1 that client $2 took part in, if any.
+last_round_of = $(patsubst %/$2,%,$(lastword $(filter $(addsuffix /$2,$(call rounds_before,$1)),$(drawn))))
 
 # Clients in groups, a word a group: 0,1,2 3,4. A make before 4.3 cannot be told that one
-# command makes several files; it trains every client on its own.
+# command makes several files; it trains every client on its own. So do clients that sit
+# rounds out: their private files lie in different folders.
 size := $(if $(filter grouped-target,$(.FEATURES)),$(GROUP),1)
+ifneq ($(PRIVATE),)
+size := $(if $(filter 1,$(FRACTION)),$(size),1)
+endif
 after := $(shell echo $$(($(size) + 1)))
 joined = $(subst $(space),$(comma),$(strip $1))
 rest = $(wordlist $(after),$(words $1),$1)
@@ -92,7 +112,8 @@ groups = $(if $(filter 1,$(size)),$1,$(call grouped,$1))
 protocol = $(firstword $(subst :, ,$1))
 when = $(subst $(comma), ,$(word 2,$(subst :, ,$1)))
 places = $(if $(when),$(foreach n,$(when:last=$(ROUNDS)),$(call folder,$n)),$(folders))
-scores := $(foreach e,$(EVALUATE),$(addsuffix /$(call protocol,$e).json,$(call places,$e)))
+# Round 0 has no clients to compare.
+scores := $(filter-out $(OUT)/r000/angles.json,$(foreach e,$(EVALUATE),$(addsuffix /$(call protocol,$e).json,$(call places,$e))))
 
 # ---------------------------------------------------------------- the stages
 
@@ -102,6 +123,8 @@ test := $(if $(TEST),--test-data $(TEST))
 run := $(LAUNCH) $(FURLKIT)
 partition := $(OUT)/partition.safetensors
 globals := $(folders:%=%/global.safetensors)
+targets := $(if $(ALIGN),$(OUT)/targets.safetensors)
+dictionaries := $(if $(DICTIONARY),$(later:%=%/dictionary.safetensors))
 uploads := $(foreach n,$(rounds),$(patsubst %,$(call folder,$n)/client_%.safetensors,$(call clients_of,$n)))
 
 ifeq ($(.DEFAULT_GOAL),)
@@ -109,7 +132,7 @@ ifeq ($(.DEFAULT_GOAL),)
 endif
 .PHONY: all curve heat summary clean settings
 # What a stage has written stays, whatever happens to the stage afterwards.
-.PRECIOUS: $(partition) $(globals) $(uploads) $(scores)
+.PRECIOUS: $(partition) $(globals) $(uploads) $(scores) $(targets) $(dictionaries)
 
 all: $(scores) $(lastword $(globals))
 
@@ -120,12 +143,32 @@ $(partition): | settings
 $(firstword $(globals)): | $(partition)
 	$(run) init $(preset) $(source) --seed $(SEED) $(INIT) $(QUIET) -o $@
 
+ifneq ($(ALIGN),)
+$(targets): $(firstword $(globals))
+	$(run) pretrain-align $< $(preset) --data $(ALIGN) \
+		$(if $(DATA_ROOT),--data-root $(DATA_ROOT)) $(if $(DOWNLOAD),--download) \
+		--seed $(SEED) --threads $(THREADS) $(PRETRAIN) $(QUIET) \
+		--targets-out $@ -o $(OUT)/align.safetensors
+endif
+
+# What clients $2 of round $1 read and write beside the models.
+own_file = '$(call folder,$1)/$2_{client}.safetensors'
+private_in = $(foreach r,$(call last_round_of,$1,$(firstword $(subst $(comma), ,$2))),--private $(call own_file,$r,private))
+dictionary_in = $(if $(DICTIONARY),$(filter %/$(notdir $(call folder_before,$1))/dictionary.safetensors,$(dictionaries)))
+more = $(if $(ALIGN),--align $(targets) --align-data $(ALIGN)) \
+	$(if $(PRIVATE),$(call private_in,$1,$2) --private-out $(call own_file,$1,private)) \
+	$(addprefix --dictionary ,$(call dictionary_in,$1)) \
+	$(if $(DICTIONARY),--features-out $(call own_file,$1,features) \
+	--dictionary-size $(DICTIONARY) --participants $(words $(call clients_of,$1)))
+
 # Round $1, clients $2 with commas between.
 define train_rule
 $(patsubst %,$(call folder,$1)/client_%.safetensors,$(subst $(comma), ,$2)) \
   $(if $(findstring $(comma),$2),&:,:) \
-  $(call folder_before,$1)/global.safetensors $(partition) | settings
+  $(call folder_before,$1)/global.safetensors $(partition) $(targets) \
+  $(call dictionary_in,$1) | settings
 	$$(run) local-train $(partition) $$< $$(preset) $$(source) --client $2 \
+		$(call more,$1,$2) \
 		--seed $$(SEED) --threads $$(THREADS) $$(TRAIN) $$(QUIET) \
 		-o '$(call folder,$1)/client_{client}.safetensors'
 endef
@@ -136,7 +179,24 @@ $(call folder,$1)/global.safetensors: $(patsubst %,$(call folder,$1)/client_%.sa
 	$$(run) aggregate $$^ $$(preset) $$(AGGREGATE) $$(QUIET) -o $$@
 endef
 
+# Round $1: the models are written last, so the rows are there when they are.
+define dictionary_rule
+$(call folder,$1)/dictionary.safetensors: $(patsubst %,$(call folder,$1)/client_%.safetensors,$(call clients_of,$1))
+	$$(run) aggregate --rule dictionary --dictionary-size $$(DICTIONARY) $$(QUIET) \
+		$$(subst /client_,/features_,$$^) -o $$@
+endef
+
+# Round $1: the angles between the models of its clients.
+define angles_rule
+$(call folder,$1)/angles.json: $(patsubst %,$(call folder,$1)/client_%.safetensors,$(call clients_of,$1))
+	$$(run) evaluate angles $$^ --data $(or $(TEST),$(DATA)) --split test \
+		$(if $(DATA_ROOT),--data-root $(DATA_ROOT)) --threads $$(THREADS) \
+		$$(ANGLES) $$(QUIET) -o $$@
+endef
+
 $(foreach n,$(rounds),$(eval $(call aggregate_rule,$n)))
+$(foreach n,$(rounds),$(eval $(call dictionary_rule,$n)))
+$(foreach n,$(rounds),$(eval $(call angles_rule,$n)))
 $(foreach n,$(rounds),$(foreach g,$(call groups,$(call clients_of,$n)),$(eval $(call train_rule,$n,$g))))
 
 evaluate = $(run) evaluate $1 $< $(preset) $(source) $(test) \
@@ -166,7 +226,8 @@ summary: $(scores)
 # A folder holds one run: other settings need another folder, or make would mix the two.
 facts := data=$(DATA) clients=$(CLIENTS) fraction=$(FRACTION) seed=$(SEED) \
 	preset=$(PRESET) threads=$(THREADS) partition=$(PARTITION) init=$(INIT) \
-	train=$(TRAIN) aggregate=$(AGGREGATE)
+	train=$(TRAIN) aggregate=$(AGGREGATE) align=$(ALIGN) pretrain=$(PRETRAIN) \
+	dictionary=$(DICTIONARY) private=$(PRIVATE)
 settings:
 	@mkdir -p $(OUT)
 	@test -e $(OUT)/settings || { echo '$(facts)' > $(OUT)/settings.part; \
@@ -177,5 +238,5 @@ settings:
 
 clean:
 	rm -rf $(OUT)/r[0-9][0-9][0-9]* $(OUT)/partition.safetensors $(OUT)/settings* \
-		$(OUT)/curve.png $(OUT)/partition.png
+		$(OUT)/targets.safetensors $(OUT)/align.* $(OUT)/curve.png $(OUT)/partition.png
 	@rmdir $(OUT) 2> /dev/null || true

@@ -1,4 +1,8 @@
-"""Presets: TOML files whose tables hold what one could have typed."""
+"""Presets: TOML files whose tables hold what one could have typed.
+
+One that says `extends = "NAME"` at its top has that preset's values wherever it sets
+none of its own, so it shows what it changes and nothing else.
+"""
 
 import tomllib
 from importlib import resources
@@ -57,12 +61,33 @@ def _typed(name: str, option: click.Option, value: Any) -> Any:
 
 
 def _table(name: str, stage: list[str]) -> dict[str, Any]:
-    tables: Any = _read(name)
+    found: Any = tables(name)
     for part in stage:
-        tables = tables.get(part) if isinstance(tables, dict) else None
-    if not isinstance(tables, dict):
+        found = found.get(part) if isinstance(found, dict) else None
+    if not isinstance(found, dict):
         raise UsageError(f"--preset {name}: has no table [{'.'.join(stage)}]")
-    return tables
+    return found
+
+
+def tables(name: str) -> dict[str, Any]:
+    """All tables of a preset, with those of the presets it extends."""
+    chain = [name]
+    found = _read(name)
+    while base := found.pop("extends", None):
+        if not isinstance(base, str) or base in chain:
+            raise UsageError(f"--preset {name}: cannot extend {base!r}")
+        chain.append(base)
+        found = _merged(_read(base), found)
+    return found
+
+
+def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    both = {
+        key: _merged(base[key], own[key])
+        for key in base.keys() & own.keys()
+        if isinstance(base[key], dict) and isinstance(own[key], dict)
+    }
+    return {**base, **own, **both}
 
 
 def _read(name: str) -> dict[str, Any]:
