@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from furlkit.data.datasets import ImageSet
 from furlkit.errors import InputError, UsageError
@@ -43,16 +42,6 @@ def width_of(model: Checkpoint, layer: str) -> int:
     if not architecture.projector:
         raise InputError(f"{model.path}: has no projector, so no z; use --layer h")
     return architecture.projector[-1]
-
-
-def account(model: Checkpoint) -> dict[str, Any]:
-    """Which model was measured, for a metrics file."""
-    return {
-        "content": model.content,
-        "stage": model.header.stage,
-        "seed": model.header.seed,
-        "facts": model.header.facts,
-    }
 
 
 def common_round(models: Sequence[Checkpoint]) -> int | None:

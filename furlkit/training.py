@@ -1,6 +1,8 @@
 """Running the loop with everything around it: progress file, journal, bar, warnings."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -64,21 +66,27 @@ def run(
         f"{job.title}: {len(job.images):,} images, {steps:,} steps an epoch, progress in "
         f"{files[0].path} every {handling.save_every:g} s, journal in {files[1].path}"
     )
-    with console.bar(job.title, job.plan.epochs * steps) as bar:
-        try:
-            _train(job, keeper, bar)
-        except loop.DivergedError as error:
-            raise FurlkitError(f"{job.title}: {error}") from error
-        except RuntimeError as error:
-            # torch has no class of its own for a CPU's memory that is used up.
-            if "out of memory" in str(error) or "allocate memory" in str(error):
-                cure = "lower --batch-size, or try --precision bfloat16"
-                raise FurlkitError(f"{job.title}: out of memory; {cure}") from error
-            raise
+    with console.bar(job.title, job.plan.epochs * steps) as bar, naming(job.title):
+        _train(job, keeper, bar)
     if keeper.last is None:
         raise FurlkitError(f"{job.title}: was asked to train for no epoch at all")
     _warn_of_collapse(job.title, keeper.last)
     return keeper.last
+
+
+@contextmanager
+def naming(title: str) -> Iterator[None]:
+    """Say which training it was that failed, and what would help."""
+    try:
+        yield
+    except loop.DivergedError as error:
+        raise FurlkitError(f"{title}: {error}") from error
+    except RuntimeError as error:
+        # torch has no class of its own for a CPU's memory that is used up.
+        if "out of memory" in str(error) or "allocate memory" in str(error):
+            cure = "lower --batch-size, or try --precision bfloat16"
+            raise FurlkitError(f"{title}: out of memory; {cure}") from error
+        raise
 
 
 def _train(job: Job, keeper: "_Keeper", bar: console.Bar) -> None:

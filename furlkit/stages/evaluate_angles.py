@@ -12,7 +12,6 @@ from torch import Tensor
 
 from furlkit import runtime
 from furlkit.comparing import (
-    account,
     common_round,
     crowd_words,
     read_models,
@@ -29,6 +28,7 @@ from furlkit.files.metrics import write_metrics
 from furlkit.loading import load_net, view_of
 from furlkit.patterns import check_output
 from furlkit.runtime import Runtime
+from furlkit.scoring import account
 
 
 @dataclass(frozen=True)

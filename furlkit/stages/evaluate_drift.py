@@ -12,7 +12,6 @@ from torch import Tensor
 from furlkit import console, runtime
 from furlkit.choosing import chosen_images
 from furlkit.comparing import (
-    account,
     common_round,
     crowd_words,
     read_models,
@@ -38,6 +37,7 @@ from furlkit.nets import Net
 from furlkit.patterns import check_output
 from furlkit.randomness import numpy_generator, torch_generator
 from furlkit.runtime import Runtime
+from furlkit.scoring import account
 
 Numbers = dict[str, float | None]
 
