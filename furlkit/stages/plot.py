@@ -1,9 +1,8 @@
 """plot: pictures of scores through rounds, and of partitions."""
 
-import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +12,8 @@ from furlkit.files.header import canonical
 from furlkit.files.metrics import read_metrics
 from furlkit.files.partition import Partition, read_partition
 from furlkit.partition_figures import draw_bubbles, draw_heat, draw_sizes
-from furlkit.tables import plain, word
+from furlkit.score_files import Score, is_share, read_score
+from furlkit.tables import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,24 +46,12 @@ class PartitionOptions:
     dry_run: bool = False
 
 
-class Score(NamedTuple):
-    """One number of one metrics file."""
-
-    path: Path
-    label: str
-    protocol: str
-    role: str
-    round: int
-    value: float
-
-
 def run_curve(options: CurveOptions) -> tuple[str, dict[str, Any]]:
     """Draw a value through rounds, one line for each series and protocol."""
     check_output(options.output)
     scores = _scores(options)
     lines = _lines(scores)
-    # Shares of a whole are drawn in percent, everything else as it stands.
-    percent = options.value.endswith("accuracy")
+    percent = is_share(options.value)
     if not options.dry_run:
         value, title = plain(options.value), plain(options.title)
         save(draw_curve(lines, value, percent, title), options.output)
@@ -101,43 +89,11 @@ def _scores(options: CurveOptions) -> list[Score]:
     for label, paths in options.series:
         for path in paths:
             metrics = read_metrics(path)
-            score = _score(path, plain(label), metrics, options.value)
+            score = read_score(path, plain(label), metrics, options.value)
             found.setdefault((label, canonical(metrics)), score)
     if not found:
         raise UsageError("plot curve: give it metrics files, which evaluate writes")
     return list(found.values())
-
-
-def _score(path: Path, label: str, metrics: dict[str, Any], name: str) -> Score:
-    checkpoint = metrics.get("checkpoint")
-    facts = checkpoint.get("facts") if isinstance(checkpoint, dict) else None
-    facts = facts if isinstance(facts, dict) else {}
-    round_ = facts.get("round")
-    if type(round_) is not int or round_ < 0:
-        raise InputError(
-            f"{path}: says nothing of the round of the model it scored; "
-            "make it anew with furlkit evaluate"
-        )
-    protocol, role = word(metrics.get("protocol")), word(facts.get("role"))
-    return Score(path, label, protocol, role, round_, _number(path, metrics, name))
-
-
-def _number(path: Path, metrics: dict[str, Any], name: str) -> float:
-    value: Any = metrics
-    for key in name.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
-    if _is_number(value):
-        return float(value)
-    there = [key for key, value in sorted(metrics.items()) if _is_number(value)]
-    raise InputError(
-        f"{path}: has no number {name!r} to draw; it has {', '.join(there) or 'none'}"
-    )
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value)
 
 
 def _lines(scores: list[Score]) -> list[Line]:

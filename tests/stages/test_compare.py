@@ -1,0 +1,71 @@
+import json
+
+import pytest
+
+from furlkit.files.metrics import write_metrics
+
+
+@pytest.fixture
+def scores(tmp_path):
+    """Write the scores of a method, one a seed; gives its --series."""
+
+    def write(label, values, seeds=(0, 1, 2), scored=None, **more):
+        paths = []
+        for seed, value in zip(seeds, values, strict=True):
+            path = tmp_path / f"{label}{seed}.json"
+            checkpoint = {"seed": scored, "facts": {"round": 4, "role": "global"}}
+            document = {"protocol": "linear", "accuracy": value, "seed": seed}
+            write_metrics(path, {**document, "checkpoint": checkpoint, **more})
+            paths.append(str(path))
+        return "--series", f"{label}={','.join(paths)}"
+
+    return write
+
+
+def test_a_table_of_means_deviations_papers_and_paired_differences(run, scores):
+    plain = scores("plain", [0.5, 0.6, 0.7])
+    better = scores("better", [0.52, 0.62, 0.72001])
+    done = run(
+        "compare", *plain, *better, "--reference", "plain", "--published", "better=63.02"
+    )
+    assert done.code == 0 and done.err == ""
+    assert done.out.splitlines() == [
+        "        n  accuracy, %    std  published     against plain, 95 %",
+        "plain   3        60.00  10.00",
+        "better  3        62.00  10.00      63.02  +2.00 (+2.00 to +2.00)",
+    ]
+
+
+def test_pairs_are_made_by_the_seed_of_the_evaluation(run, scores):
+    one = scores("one", [0.1, 0.5, 0.9])
+    other = scores("other", [0.91, 0.12], seeds=(2, 0))
+    done = run("compare", *one, *other, "--reference", "one", "--json")
+    row = json.loads(done.out)["rows"][1]
+    assert row["n"] == 2 and row["difference"]["n"] == 2
+    assert row["difference"]["paired_by"] == "seed"
+    assert row["difference"]["mean"] == pytest.approx(0.015)
+
+
+def test_a_value_that_is_no_share_is_shown_as_it_stands(run, scores):
+    done = run("compare", *scores("a", [1, 1, 1], rank=2.5), "--value", "rank")
+    assert done.out.splitlines()[1].split() == ["a", "3", "2.5000", "0.0000"]
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (("--published", "b=3"), "--published b: is no label; there are a"),
+        (("--published", "a=x"), "wanted LABEL=NUMBER"),
+        (("--reference", "b"), "--reference b: is no label"),
+        (("--series", "a=x.json"), "--series a: is there twice"),
+    ],
+)
+def test_what_does_not_fit_is_refused(run, scores, words, message):
+    done = run("compare", *scores("a", [0.1, 0.2, 0.3]), *words)
+    assert done.code == 2 and message in done.err and done.out == ""
+
+
+def test_a_file_that_is_no_metrics_file(run, tmp_path):
+    (tmp_path / "x.json").write_text("{}")
+    done = run("compare", "--series", f"a={tmp_path / 'x.json'}")
+    assert done.code == 65 and "x.json" in done.err
