@@ -17,35 +17,35 @@ SMALLEST_CHROMA = 1e-12
 
 
 class Blends(NamedTuple):
-    """Operations x -> clamp(matrix x + pull mean(x), 0, 1) on pixels x of an image."""
+    """Operations x -> clamp(keep x + y, 0, 1) on the pixels x of an image, with y the
+    product of luma and x, or its mean over the image where flat is 1 and not 0."""
 
-    matrix: Tensor  # (..., n, C, C)
-    pull: Tensor  # (..., n, 1, C)
+    keep: Tensor  # (..., n, 1, 1)
+    luma: Tensor  # (..., n, 1, C)
+    flat: Tensor  # (..., n, 1, 1)
 
 
 def blends(kinds: Tensor, factors: Tensor, images: Tensor) -> Blends:
     """Brightness, contrast or saturation, as kinds (..., n) says, by factors (..., n).
 
-    All three blend the image with something: black, its mean luma, its luma. As each is
-    linear in the pixel, images with different operations go through one product.
+    All three blend the image with something: black, its mean luma, its luma. Written
+    alike, images with different operations go through the same few passes.
     """
-    channels = images.shape[1]
-    luma = images.new_tensor(LUMA if channels == 3 else (1.0,))
-    onto = images.new_zeros(3, channels, channels)  # what 1 - factor is given to
-    onto[SATURATION] = luma
-    f = factors.to(images.device, images.dtype)[..., None, None]
-    kinds = kinds.to(images.device)
-    identity = torch.eye(channels, device=images.device)
-    pull = (1 - f) * (kinds == CONTRAST)[..., None, None] * luma
-    return Blends(torch.lerp(onto[kinds], identity, f), pull)
+    luma = images.new_tensor(LUMA if images.shape[1] == 3 else (1.0,))
+    keep = factors.to(images.device, images.dtype)[..., None, None]
+    kinds = kinds.to(images.device)[..., None, None]
+    given = (1 - keep) * (kinds != BRIGHTNESS)
+    return Blends(keep, given * luma, (kinds == CONTRAST).to(images.dtype))
 
 
-def blend_(images: Tensor, matrix: Tensor, pull: Tensor) -> Tensor:
+def blend_(images: Tensor, keep: Tensor, luma: Tensor, flat: Tensor) -> Tensor:
     """Apply one operation to each image."""
     n, channels, height, width = images.shape
     pixels = images.view(n, channels, height * width)
-    shift = torch.bmm(pull, pixels.mean(dim=2, keepdim=True))  # (n, 1, 1)
-    torch.clamp(torch.baddbmm(shift, matrix, pixels), 0, 1, out=pixels)
+    y = torch.bmm(luma, pixels)  # (n, 1, H * W)
+    shift = y.mean(dim=2, keepdim=True) * flat
+    y.mul_(1 - flat).add_(shift)
+    torch.addcmul(y, pixels, keep, out=pixels).clamp_(0, 1)
     return images
 
 
@@ -64,25 +64,29 @@ def hue_(images: Tensor, shifts: Tensor) -> Tensor:
     With V the largest channel, c the chroma V - smallest, and h in [0, 1) the hue:
 
         h = sign(g - b) (1/3 + (g + b - r - V) / 6c)  mod 1
-        r = V - 2c + 6c clamp(|h - 1/2|, 1/6, 1/3)
-        g = V +  c - 6c clamp(|h - 1/3|, 1/6, 1/3)
-        b = V +  c - 6c clamp(|h - 2/3|, 1/6, 1/3)
+        r = V + c - 6c (1/2 - clamp(|h - 1/2|, 1/6, 1/3))
+        g = V + c - 6c clamp(|h - 1/3|, 1/6, 1/3)
+        b = V + c - 6c clamp(|h - 2/3|, 1/6, 1/3)
 
     which is the way to HSV and back without its six cases, that is, without masks.
+    Memory is what it waits for, so that results go where there was something before.
     """
     if images.shape[1] == 1:
         return images
     r, g, b = images.split(1, dim=1)  # (n, 1, H, W)
-    v = torch.maximum(torch.maximum(r, g), b)
-    c = torch.minimum(torch.minimum(r, g), b)
-    c = torch.sub(v, c, out=c).clamp_min_(SMALLEST_CHROMA)
+    v, c = torch.maximum(r, g), torch.minimum(r, g)
+    torch.maximum(v, b, out=v)
+    torch.sub(v, torch.minimum(c, b, out=c), out=c).clamp_min_(SMALLEST_CHROMA)
     h = (g - r).add_(b).sub_(v)
-    h = torch.addcdiv(h.new_tensor(1 / 3), h, c, value=1 / 6)
-    h = torch.copysign(h, g - b).add_(1 + per_image(shifts, images)).frac_()
-    centres = h.new_tensor([1 / 2, 1 / 3, 2 / 3]).view(3, 1, 1)
-    away = (h - centres).abs_().clamp_(1 / 6, 1 / 3)  # (n, 3, H, W)
-    torch.addcmul(torch.sub(v, c, alpha=2), away[:, :1], c, value=6, out=r)
-    torch.addcmul(v.add_(c), away[:, 1:], c, value=-6, out=images[:, 1:])
+    torch.addcdiv(h.new_tensor(1 / 3), h, c, value=1 / 6, out=h)
+    away = g - b
+    torch.copysign(h, away, out=h).add_(1 + per_image(shifts, images)).frac_()
+    v.add_(c)
+    for channel, centre in ((g, 1 / 3), (b, 2 / 3)):
+        torch.sub(h, centre, out=away).abs_().clamp_(1 / 6, 1 / 3)
+        torch.addcmul(v, away, c, value=-6, out=channel)
+    h.sub_(1 / 2).abs_().clamp_(1 / 6, 1 / 3).sub_(1 / 2)
+    torch.addcmul(v, h, c, value=6, out=r)
     return images
 
 
@@ -137,10 +141,10 @@ def jitter_chosen(arranged: Arranged, params: Jitter, chosen: Tensor) -> None:
     images, who = arranged.images[:end], arranged.who[:end]
     order, factors = order[who], factors[who]
     kinds = order[order != HUE].view(end, 3)
-    matrix, pull = blends(kinds.T, factors.gather(1, kinds).T, images)
+    steps = list(zip(*blends(kinds.T, factors.gather(1, kinds).T, images), strict=True))
     borders = [rows[2].stop, rows[1].stop, rows[0].stop]  # more than 0, 1, 2 before
-    for i, border in enumerate(borders):
-        blend_(images[:border], matrix[i, :border], pull[i, :border])
+    for border, step in zip(borders, steps, strict=True):
+        blend_(images[:border], *(x[:border] for x in step))
     hue_(images, factors[:, HUE])
-    for i, border in enumerate(borders):
-        blend_(images[border:], matrix[i, border:], pull[i, border:])
+    for border, step in zip(borders, steps, strict=True):
+        blend_(images[border:], *(x[border:] for x in step))

@@ -3,6 +3,7 @@
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 ATTEMPTS = 10
@@ -55,7 +56,7 @@ def resized_crop(images: Tensor, boxes: Tensor, flips: Tensor, size: int) -> Ten
 
     images: float (n, C, H, W); boxes: (n, 4); flips: (n,) bool.
     """
-    return _resampled(images.permute(0, 3, 1, 2).contiguous(), boxes, flips, size)
+    return _resampled(images, torch.arange(len(images)), boxes, flips, size)
 
 
 def crop_stored(
@@ -63,31 +64,66 @@ def crop_stored(
 ) -> Tensor:
     """The same of stored images: uint8 (B, H, W, C) -> float (n, C, size, size).
 
-    Row i is made of image who[i]. Bytes are rearranged before they become floats, four
-    times as large, and the step from 255 to 1 is left to the weights.
+    Row i is made of image who[i]. The step from 255 to 1 is left to the weights.
     """
-    source = images.permute(0, 2, 3, 1).contiguous()  # (B, W, C, H)
-    source = source.index_select(0, who.to(images.device)).float()
-    return _resampled(source, boxes, flips, size, scale=1 / 255)
+    planes = images.permute(0, 3, 1, 2)
+    return _resampled(planes, who, boxes, flips, size, scale=1 / 255)
 
 
 def _resampled(
-    source: Tensor, boxes: Tensor, flips: Tensor, size: int, scale: float = 1.0
+    images: Tensor,
+    who: Tensor,
+    boxes: Tensor,
+    flips: Tensor,
+    size: int,
+    scale: float = 1.0,
 ) -> Tensor:
-    """Resize (n, W, C, H) to (n, C, size, size), values times `scale`.
+    """Resize images (B, C, H, W) to (n, C, size, size), values times `scale`.
 
     Bilinear resizing is separable and linear, so each axis is a product with a matrix
-    of weights, which at small sizes is several times as fast as sampling pixels. In this
-    layout the first product contracts the last axis of the source, the second its
-    first, and the result comes out planar without another copy.
+    of weights, which at small sizes is several times as fast as sampling pixels.
     """
-    n, width, channels, height = source.shape
-    boxes, flips = boxes.to(source.device), flips.to(source.device)
-    down = resize_weights(boxes[:, 0::2], height, size, scale=scale)  # (n, H, S)
+    n, (_, channels, height, width) = len(who), images.shape
+    who, boxes, flips = (x.to(images.device) for x in (who, boxes, flips))
     across = resize_weights(boxes[:, 1::2], width, size, flips)  # (n, W, S)
-    columns = torch.bmm(source.view(n, width * channels, height), down)  # (n, W * C, S)
-    rows = columns.view(n, width, channels * size).transpose(1, 2)
+    if height <= size and images.device.type == "cpu":
+        rows = _mixed_rows(images, who, boxes[:, 0::2], size, scale)  # (n, C * S, W)
+    else:
+        # In this layout the product contracts the last axis of the source, and the
+        # next one its first. Bytes are rearranged before they become larger floats.
+        source = images.permute(0, 3, 1, 2).contiguous()  # (B, W, C, H)
+        source = source.index_select(0, who).float().view(n, width * channels, height)
+        down = resize_weights(boxes[:, 0::2], height, size, scale=scale)  # (n, H, S)
+        columns = torch.bmm(source, down).view(n, width, channels * size)
+        rows = columns.transpose(1, 2)  # (n, C * S, W)
     return torch.bmm(rows, across).view(n, channels, size, size)
+
+
+def _mixed_rows(
+    images: Tensor, who: Tensor, spans: Tensor, size: int, scale: float
+) -> Tensor:
+    """Resize the height of images (B, C, H, W) to (n, C * size, W), not reducing it.
+
+    Then a row of the output is a mix of two rows of the source. To look these up is
+    cheaper than a product, most of whose weights are 0.
+    """
+    _, channels, height, width = images.shape
+    start, length = spans.float().split(1, dim=1)  # (n, 1)
+    centre = torch.addcmul(start - 0.5, torch.arange(0.5, size), length, value=1 / size)
+    centre = torch.clamp(centre, start, start + length - 1)  # (n, S)
+    upper = centre.floor()
+    lower = (upper + 1).clamp_max_(height - 1)
+    share = centre - upper
+    plane = who.int().unsqueeze(1) * channels + torch.arange(channels).int()  # (n, C)
+    pairs = torch.stack([upper, lower], dim=2).int().unsqueeze(1)  # (n, 1, S, 2)
+    rows = (plane * height)[..., None, None] + pairs  # (n, C, S, 2)
+    weights = torch.stack([1 - share, share], dim=2).mul_(scale).unsqueeze(1)
+    return F.embedding_bag(
+        rows.view(-1, 2),
+        images.contiguous().float().view(-1, width),  # (B * C * H, W)
+        per_sample_weights=weights.expand(rows.shape).reshape(-1, 2),
+        mode="sum",
+    ).view(len(who), channels * size, width)
 
 
 def resize_weights(
