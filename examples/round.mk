@@ -183,7 +183,8 @@ endef
 define dictionary_rule
 $(call folder,$1)/dictionary.safetensors: $(patsubst %,$(call folder,$1)/client_%.safetensors,$(call clients_of,$1))
 	$$(run) aggregate --rule dictionary --dictionary-size $$(DICTIONARY) $$(QUIET) \
-		$$(subst /client_,/features_,$$^) -o $$@
+		$$(foreach f,$$^,$$(dir $$f)$$(patsubst client_%,features_%,$$(notdir $$f))) \
+		-o $$@
 endef
 
 # Round $1: the angles between the models of its clients.

@@ -10,12 +10,12 @@ from furlkit import runtime
 from furlkit.data.augment import Augmentation
 from furlkit.data.datasets import ImageSet
 from furlkit.data.source import Source
-from furlkit.errors import UsageError
+from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.features import Features
 from furlkit.files.partition import Partition, read_partition
-from furlkit.files.private import Private, read_private
+from furlkit.files.private import ENSEMBLE, Private, read_private
 from furlkit.files.targets import Targets, read_targets
 from furlkit.loading import architecture_of, fitting_net, fresh_statistics
 from furlkit.loop import Plan
@@ -104,6 +104,12 @@ class Doors:
         pattern = self.options.private
         return read_private(fill(pattern, client), client) if pattern else None
 
+    def ensemble(self, client: int) -> dict[str, np.ndarray]:
+        """The ensemble the client kept, which a round without sharing leaves as it is."""
+        private = self.private(client)
+        kept = private.tensors if private else {}
+        return {k: v for k, v in kept.items() if k.startswith(ENSEMBLE)}
+
     def start(self, client: int) -> Checkpoint:
         """What the client starts the round from."""
         model, private = self.model, self.private(client)
@@ -163,9 +169,9 @@ def open_doors(options: Options) -> Doors:
 
 def _check_files(options: Options) -> None:
     given = (options.model, options.partition, options.sharing.dictionary)
-    inputs = [path for path in given if path]
+    inputs = [Path(options.data.name), *(path for path in given if path)]
     if options.aligning:
-        inputs.append(options.aligning.targets)
+        inputs += [options.aligning.targets, Path(options.aligning.data.name)]
     writes = {
         "-o": options.output,
         "--private-out": options.private_out,
@@ -194,7 +200,11 @@ def _with_targets(doors: Doors) -> Doors:
     aligning = doors.options.aligning
     if aligning is None:
         return doors
-    check_head(doors.model, "projector", doors.options.objective)
+    if not doors.model.facts.architecture.get("projector"):
+        raise InputError(
+            f"{doors.model.path}: has no projector, so no z to align; make it with "
+            "init --head projector"
+        )
     targets, public = read_targets(aligning.targets), aligning.data.images()
     check_targets(targets, public, doors.model)
     return replace(doors, targets=targets, public=public)
@@ -204,7 +214,7 @@ def _with_dictionary(doors: Doors) -> Doors:
     path = doors.options.sharing.dictionary
     if path is None:
         return doors
-    found = open_dictionary(path, _width(doors), doors.model.facts.round)
+    found = open_dictionary(path, _width(doors), doors.model)
     return replace(doors, dictionary=found)
 
 

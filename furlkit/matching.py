@@ -118,10 +118,11 @@ def check_targets(targets: Targets, images: ImageSet, model: Checkpoint) -> None
             "give the --align-data that pretrain-align was given"
         )
     index = targets.index
-    if len(index) < 1 or index.min() < 0 or index.max() >= len(images.images):
+    low, high = (index.min(), index.max()) if len(index) else (0, -1)
+    if not 0 <= low <= high < len(images.images):
         raise InputError(
-            f"{targets.path}: names images {index.min(initial=0)} to "
-            f"{index.max(initial=0)}, {images.name} has {len(images.images)}"
+            f"{targets.path}: names images {low} to {high}, {images.name} has "
+            f"{len(images.images)}"
         )
     check_channels(images, architecture_of(model.path, model.facts), model.path)
 

@@ -13,10 +13,10 @@ def fill(pattern: str, client: int) -> Path:
     return Path(pattern.replace("{client}", str(client)))
 
 
-def check_output(output: Path, inputs: Sequence[Path]) -> None:
+def check_output(output: Path, inputs: Sequence[Path], flag: str = "-o") -> None:
     """The file that is written may be none of those that are read."""
     if output.resolve() in {path.resolve() for path in inputs}:
-        raise UsageError(f"-o {output}: this command uses that file already")
+        raise UsageError(f"{flag} {output}: this command uses that file already")
 
 
 def check_patterns(

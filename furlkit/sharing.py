@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from furlkit.errors import InputError, UsageError
+from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.features import FeatureFacts, Features, read_features
 from furlkit.files.private import ENSEMBLE, Private
 from furlkit.updates.ensemble import accumulate, rows_to_share, unit_rows
@@ -49,9 +50,9 @@ class Sharing:
         return rows_to_share(self.size or SIZE, self.participants or clients)
 
 
-def open_dictionary(path: Path, width: int, round_: int) -> Features:
-    """Read a dictionary for a model of `round_` whose z has `width` numbers."""
-    found = read_features(path)
+def open_dictionary(path: Path, width: int, model: Checkpoint) -> Features:
+    """Read a dictionary for a global model whose z has `width` numbers."""
+    found, round_ = read_features(path), model.facts.round
     if found.facts.layer != "z":
         raise InputError(
             f"{path}: holds {found.facts.layer}, a dictionary of z was wanted; make it "
@@ -66,6 +67,12 @@ def open_dictionary(path: Path, width: int, round_: int) -> Features:
         raise InputError(
             f"{path}: is of round {found.facts.round}, the model of round {round_}; "
             "use the dictionary of the model's own round"
+        )
+    parents = {found.facts.parent, model.facts.parent} - {None}
+    if found.facts.round == round_ and len(parents) > 1:
+        raise InputError(
+            f"{path}: was made by clients of another run than {model.path}; use the "
+            "dictionary and the model of one run"
         )
     check_owners(found)
     return found
@@ -126,9 +133,12 @@ def ensemble_of(
 
 
 def shared_rows(Z: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """FedCA Eq. 10 for `count` rows of the ensemble, drawn at random (all, if fewer)."""
-    chosen = rng.choice(len(Z), min(count, len(Z)), replace=False)
-    return unit_rows(Z[chosen])
+    """FedCA Eq. 10 for `count` rows of the ensemble, drawn at random (all, if fewer).
+
+    Rows of zeros, which a collapsed model makes, have no direction and are not shared.
+    """
+    chosen = Z[rng.choice(len(Z), min(count, len(Z)), replace=False)]
+    return unit_rows(chosen[np.abs(chosen).max(axis=1) > 0])
 
 
 def sharing_facts(client: int, round_: int, rows: int, parent: str) -> FeatureFacts:

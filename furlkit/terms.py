@@ -50,7 +50,8 @@ def alignment(
 ) -> Term:
     """FedCA Eq. 14, second summand: beta L_align on the next batch of public images.
 
-    The batches go through the whole set in a random order, then through the next one.
+    The batches go through the set in a random order (what does not fill a batch is left
+    out), then in another.
     """
 
     def term(batch: Batch) -> Tensor:

@@ -8,9 +8,31 @@ import pickle
 import numpy as np
 import pytest
 
+from furlkit.files.facts import Provenance
+from furlkit.files.features import FeatureFacts, write_features
 from furlkit.files.header import canonical
+from furlkit.files.private import PrivateFacts, write_private
+from furlkit.files.targets import TargetFacts, write_targets
 
 DIGITS = ("--data", "digits")
+
+
+@pytest.fixture
+def world(world):
+    """The tiny world, and files for each of FedCA's doors."""
+    made, index = Provenance("local-train", {}, 0), np.arange(3)
+    rows = np.eye(3, 4, dtype=np.float32)
+    place = "{}/{}.safetensors".format
+    facts = FeatureFacts("z", {}, "0", 0, 0, 3)
+    for name in ("features_0", "dictionary"):
+        write_features(place(world.folder, name), rows, index, facts, made)
+    private = PrivateFacts(0, 0, ["ensemble Z"])
+    tensors = {"ensemble.rows": rows, "ensemble.index": index}
+    write_private(place(world.folder, "private_0"), tensors, private, made)
+    described = TargetFacts("a" * 64, {}, [0.5], [0.5], {"examples": 3}, 3)
+    answers = {"h": rows, "z": rows}
+    write_targets(place(world.folder, "targets"), answers, index, described, made)
+    return world
 
 
 def aggregate(world, broken):
@@ -27,6 +49,28 @@ def local_train_partition(world, broken):
 def local_train_global(world, broken):
     rest = ("--client", 0, "--epochs", 1, "-o", world.output)
     return "local-train", world.partition, broken, *DIGITS, *rest
+
+
+def local_train_dictionary(world, broken):
+    return *local_train_global(world, world.model), "--dictionary", broken
+
+
+def local_train_align(world, broken):
+    more = ("--align", broken, "--align-data", "digits")
+    return *local_train_global(world, world.model), *more
+
+
+def local_train_private(world, broken):
+    return *local_train_global(world, world.model), "--private", broken
+
+
+def aggregate_dictionary(world, broken):
+    return "aggregate", "--rule", "dictionary", broken, "-o", world.output
+
+
+def pretrain_align(world, broken):
+    outputs = ("--targets-out", world.folder / "t", "-o", world.output)
+    return "pretrain-align", broken, *DIGITS, "--epochs", 1, *outputs
 
 
 def dry_run(world, broken):
@@ -73,6 +117,9 @@ DOORS = {
     local_train_global: "global", dry_run: "global", evaluate: "global",
     embed: "global", export: "global", init_from: "global", plot: "partition",
     inspect: "client_0", packed_data: "partition", split_file: "partition",
+    local_train_dictionary: "dictionary", local_train_align: "targets",
+    local_train_private: "private_0", aggregate_dictionary: "features_0",
+    pretrain_align: "global",
 }  # fmt: skip
 
 

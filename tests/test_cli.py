@@ -85,7 +85,7 @@ def test_examples_in_the_help_parse(run, monkeypatch, line):
 def test_inputs_outputs_and_speech_are_the_same_everywhere(words):
     known = {name for option in options(COMMANDS[words]) for name in option.opts}
     assert {"--json", "-q", "--quiet", "-v", "--verbose"} <= known
-    if words[0] not in ("inspect", "sample"):
+    if words[0] not in ("inspect", "sample", "compare"):
         assert {"-o", "--output"} <= known
         assert "--dry-run" in known or words[0] == "plot"
 
@@ -221,6 +221,7 @@ OTHER = {
     "--output": "z", "--dictionary": "d", "--leave-own-out": None,
     "--features-out": "f", "--alpha": "0.1", "--dictionary-size": "3",
     "--participants": "2", "--align": "t", "--align-data": "mnist", "--beta": "0.5",
+    "--align-split": "test",
     "--align-reduction": "mean", "--align-batch-size": "7",
 }  # fmt: skip
 # Options that say nothing alone, and what they are given with.
@@ -229,6 +230,7 @@ WITH = {
     "--alpha": SHARING, "--dictionary-size": SHARING, "--participants": SHARING,
     "--align": ALIGNING, "--align-data": ALIGNING, "--beta": ALIGNING,
     "--align-reduction": ALIGNING, "--align-batch-size": ALIGNING,
+    "--align-split": ALIGNING,
 }  # fmt: skip
 ELSEWHERE = {"--json", "--quiet", "--verbose", "--preset", "--update"}
 

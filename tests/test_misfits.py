@@ -29,6 +29,11 @@ def train_partition(world, path):
     return train(world, world.model, path)
 
 
+def pretrain(world, path):
+    outputs = ("--targets-out", world.folder / "targets", "-o", world.output)
+    return "pretrain-align", path, *DIGITS, "--epochs", 1, *outputs
+
+
 def evaluate(world, path):
     return "evaluate", "knn", path, *DIGITS, "-o", world.output
 
@@ -62,6 +67,7 @@ def packed(world, path):
         (train_partition, "global", "is a checkpoint file, a partition was wanted"),
         (train, "partition", "is a partition file, a checkpoint was wanted"),
         (train, "client_0", "role client, the global model of the last round was"),
+        (pretrain, "partition", "is a partition file, a checkpoint was wanted"),
         (evaluate, "partition", "is a partition file, a checkpoint was wanted"),
         (embed, "partition", "is a partition file, a checkpoint was wanted"),
         (export, "partition", "is a partition file, a checkpoint was wanted"),
@@ -122,7 +128,9 @@ def test_client_that_is_not_there(world, refused):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-@pytest.mark.parametrize("door", [aggregate, train, evaluate, export, embed, init_from])
+@pytest.mark.parametrize(
+    "door", [aggregate, train, pretrain, evaluate, export, embed, init_from]
+)
 def test_values_that_are_not_finite(world, forge, refused, door, value):
     path = world.clients[0] if door is aggregate else world.model
     weight = Container(path).tensors()[WEIGHT]
@@ -142,7 +150,7 @@ def test_values_that_are_not_finite(world, forge, refused, door, value):
         ("encoder.more", np.ones(1, np.float32), "has "),
     ],
 )
-@pytest.mark.parametrize("door", [aggregate, train, evaluate, embed])
+@pytest.mark.parametrize("door", [aggregate, train, pretrain, evaluate, embed])
 def test_tensors_of_another_net(world, forge, refused, door, name, array, found):
     """Above all, (1,) in place of (8,) is never stretched to fit."""
     path = world.clients[0] if door is aggregate else world.model
@@ -159,7 +167,7 @@ def test_upload_of_another_type(world, forge, refused, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f8", "i8"])
-@pytest.mark.parametrize("door", [train, evaluate])
+@pytest.mark.parametrize("door", [train, pretrain, evaluate])
 def test_global_model_of_another_type(world, forge, refused, door, dtype):
     weight = Container(world.model).tensors()[WEIGHT].astype(dtype)
     forge(world.model, {WEIGHT: weight})
@@ -184,7 +192,7 @@ def test_architecture_that_cannot_be(world, forge, refused, architecture):
     known = Container(world.model).header.facts["architecture"]
     words = {**known, **architecture} if architecture else {}
     forge(world.model, facts={"architecture": words})
-    for door in (train, evaluate):
+    for door in (train, pretrain, evaluate):
         refused(world.folder, 65, (world.model,), *door(world, world.model))
 
 

@@ -1,7 +1,6 @@
 """Presets: every value is one the program takes, and one whose origin is stated."""
 
 import re
-import tomllib
 from importlib import resources
 from typing import Any
 
@@ -12,12 +11,16 @@ from click.core import ParameterSource
 from furlkit.cli import presets
 from furlkit.cli.program import furlkit
 
-SYSTEMS = ("fedsimclr", "fedae", "fedpr", "fedavg", "digits")
-SCORES = ("fedca", "moco", "flesd", "fedu")
+FEDCA = ("fedca", "fedca-align", "fedca-dictionary", "fedca-ensemble")
+SYSTEMS = ("fedsimclr", "fedae", "fedpr", "fedavg", "digits", *FEDCA)
+SCORES = ("moco", "flesd", "fedu")
+# Stages that not every system has.
+OPTIONAL = {"pretrain-align"}
 # What a stage cannot be called without.
 NEEDED = {
     "partition": ("--data", "digits"),
     "init": (),
+    "pretrain-align": ("g.st", "--data", "digits", "--targets-out", "t.st"),
     "local-train": ("p.st", "g.st", "--data", "digits", "--client", "0"),
     "aggregate": ("c.st",),
     "evaluate.linear": ("g.st", "--data", "digits"),
@@ -30,7 +33,7 @@ def text_of(name: str) -> str:
 
 
 def tables_of(name: str) -> dict[str, dict[str, Any]]:
-    tables = tomllib.loads(text_of(name))
+    tables = presets.tables(name)
     scores = tables.pop("evaluate", {})
     return {**tables, **{f"evaluate.{key}": scores[key] for key in scores}}
 
@@ -81,12 +84,12 @@ def test_every_value_reaches_its_option(name, stage):
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_system_can_be_named_on_every_stage(name):
-    assert set(tables_of(name)) == set(NEEDED)
+    assert set(tables_of(name)) - OPTIONAL == set(NEEDED) - OPTIONAL
 
 
 @pytest.mark.parametrize("name", presets.names())
 def test_every_value_states_its_origin(name):
-    lines = re.findall(r"^[a-z-]+ = .*$", text_of(name), re.MULTILINE)
+    lines = re.findall(r"^(?!extends)[a-z-]+ = .*$", text_of(name), re.MULTILINE)
     assert lines
     assert [line for line in lines if not re.search(r"# \([PCO]\)", line)] == []
 
@@ -97,7 +100,7 @@ def test_a_system_trains_the_head_it_makes(name):
     assert tables["init"]["objective"] == tables["local-train"]["objective"]
 
 
-@pytest.mark.parametrize("name", ["fedsimclr", "fedae", "fedpr", "fedavg"])
+@pytest.mark.parametrize("name", ["fedsimclr", "fedae", "fedpr", "fedavg", *FEDCA])
 def test_numbers_that_fedca_prints(name):
     tables = tables_of(name)
     training = {"epochs": 5, "batch-size": 128, "optimiser": "adam", "lr": 1e-3,
@@ -105,6 +108,39 @@ def test_numbers_that_fedca_prints(name):
     assert training.items() <= tables["local-train"].items()
     assert tables["partition"]["clients"] == 5
     assert tables["evaluate.linear"] == tables_of("fedca")["evaluate.linear"]
+
+
+ALIGNMENT = {"beta": 0.01, "align-reduction": "sum", "align-batch-size": 128}
+DICTIONARY = {"form": "oneway", "dictionary-size": 1024, "alpha": 0.5}
+
+
+@pytest.mark.parametrize(
+    "name, own",
+    [
+        ("fedca-align", ALIGNMENT),
+        ("fedca-dictionary", {**DICTIONARY, "alpha": 0.0}),
+        ("fedca-ensemble", DICTIONARY),
+        ("fedca", {**ALIGNMENT, **DICTIONARY}),
+    ],
+)
+def test_a_row_of_the_ablation_is_fedsimclr_and_its_parts(name, own):
+    """A part that a row does not have leaves no option behind."""
+    tables, base = tables_of(name), tables_of("fedsimclr")
+    assert tables["local-train"] == {**base["local-train"], **own}
+    size = {"dictionary-size": 1024} if "alpha" in own else {}
+    assert tables["aggregate"] == {**base["aggregate"], **size}
+    for stage in base.keys() - {"local-train", "aggregate"}:
+        assert tables[stage] == base[stage]
+    aligned = {"pretrain-align"} if "beta" in own else set()
+    assert tables.keys() - base.keys() == aligned
+
+
+@pytest.mark.parametrize("name", ["fedca", "fedca-align"])
+def test_the_alignment_model_is_trained_as_simclr_on_3200_images(name):
+    training = dict(tables_of(name)["pretrain-align"])
+    assert training.pop("images") == 3200 and training.pop("epochs") == 100
+    clients = tables_of("fedsimclr")["local-train"]
+    assert training.items() <= clients.items() and training["batch-size"] == 128
 
 
 def test_fedsimclr_is_simclr_as_its_paper_has_it():
@@ -178,6 +214,47 @@ def test_an_unknown_preset_is_refused_with_the_known_ones(run, tmp_path):
     assert "--preset fedfoo: known are digits, fedae, " in outcome.err
     outcome = run("init", "--preset", tmp_path / "no.toml", "-o", tmp_path / "g.st")
     assert outcome.code == 65 and "no.toml: no such file" in outcome.err
+
+
+def test_a_file_extends_a_preset_and_changes_what_it_names(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('extends = "fedca"\n[local-train]\nalpha = 0.9\n')
+    values = values_of("local-train", "--preset", str(path))
+    assert values["alpha"] == 0.9 and values["beta"] == 0.01
+    assert values["jitter"] == (0.4, 0.4, 0.4, 0.1)
+    assert values_of("pretrain-align", "--preset", str(path))["images"] == 3200
+    assert values_of("evaluate.linear", "--preset", str(path))["batch-size"] == 512
+
+
+def test_a_file_extends_another_file(tmp_path):
+    base, path = tmp_path / "base.toml", tmp_path / "mine.toml"
+    base.write_text('extends = "digits"\n[init]\nwidth = 0.5\n')
+    path.write_text(f'extends = "{base}"\n[evaluate.knn]\nk = 7\n')
+    assert values_of("init", "--preset", str(path))["width"] == 0.5
+    scores = values_of("evaluate.knn", "--preset", str(path))
+    assert scores["k"] == 7 and scores["temperature"] == 0.1
+
+
+@pytest.mark.parametrize(
+    "base, code, words",
+    [
+        ('"fedfoo"', 2, ("fedfoo: known are digits, fedae, ",)),
+        ('"nowhere.toml"', 65, ("nowhere.toml: no such file",)),
+        ('"{own}"', 2, ("cannot extend", "mine.toml")),
+        ('"{other}"', 2, ("cannot extend", "mine.toml")),
+        ("7", 2, ("cannot extend 7",)),
+        ('["fedca"]', 2, ("cannot extend ['fedca']",)),
+    ],
+)
+def test_a_preset_that_extends_nothing_of_use(run, tmp_path, base, code, words):
+    path, other = tmp_path / "mine.toml", tmp_path / "other.toml"
+    other.write_text(f'extends = "{path}"\n')
+    path.write_text(f"extends = {base.format(own=path, other=other)}\n[init]\n")
+    outcome = run("init", *("--data", "digits"), "--preset", path, "-o", tmp_path / "g")
+    assert outcome.code == code
+    for word in words:
+        assert word in outcome.err
+    assert not (tmp_path / "g").exists()
 
 
 def test_a_repeated_option_takes_a_list(tmp_path):

@@ -15,6 +15,7 @@ import click
 import pytest
 
 from furlkit.cli.program import furlkit
+from furlkit.files.container import Container
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
@@ -176,15 +177,120 @@ def test_every_command_of_every_system_is_understood(make, tmp_path, name, scale
     assert {stage[0] for stage in stages} == {
         "partition", "init", "local-train", "aggregate", "evaluate", "plot"
     }  # fmt: skip
-    for command, *words in stages:
-        node, context = furlkit.commands[command], click.Context(furlkit)
-        context.info_name = "furlkit"
-        if isinstance(node, click.Group):
-            context = click.Context(node, parent=context, info_name=command)
-            command, *words = words
-            node = node.commands[command]
-        # A name, a value or a preset that the program does not know is raised here.
-        node.make_context(command, words, parent=context)
+    for stage in stages:
+        understand(*stage)
+
+
+def understand(command: str, *words: str) -> None:
+    """A name, a value or a preset that the program does not know is raised here."""
+    node, context = furlkit.commands[command], click.Context(furlkit)
+    context.info_name = "furlkit"
+    if isinstance(node, click.Group):
+        context = click.Context(node, parent=context, info_name=command)
+        command, *words = words
+        node = node.commands[command]
+    node.make_context(command, list(words), parent=context)
+
+
+# FedCA's parts: all of them together, and clients that sit rounds out.
+FEDCA = {
+    "ALIGN": "digits", "DICTIONARY": "64", "PRIVATE": "1", "FRACTION": "0.5",
+    "EVALUATE": "angles", "PRESET": "",
+}  # fmt: skip
+
+
+def maybe(stage: list[str], name: str) -> str | None:
+    return option(stage, name) if name in stage else None
+
+
+def test_fedca_s_files_pass_from_round_to_round(make, run, tmp_path):
+    plan = {**FEDCA, "CLIENTS": "4", "ROUNDS": "9"}
+    stages = planned(make, tmp_path, EXAMPLES / "round.mk", **plan)
+    for stage in stages:
+        understand(*stage)
+    trainings = {
+        (int(option(s, "-o").split("/")[1][1:]), option(s, "--client")): s
+        for s in stages if s[0] == "local-train"
+    }  # fmt: skip
+    words = "sample --clients 0-3 --fraction 0.5 --rounds 1-9 --seed 0"
+    tokens = [token.split("/") for token in run(*words.split()).out.split()]
+    drawn = [(int(number), client) for number, client in tokens]
+    assert trainings.keys() == set(drawn)
+    last: dict[str, int] = {}
+    returned = 0
+    for number, client in drawn:
+        stage, kept, here = (
+            trainings[number, client],
+            last.get(client),
+            f"exp/r00{number}",
+        )
+        own = f"exp/r00{kept}/private_{{client}}.safetensors" if kept else None
+        assert maybe(stage, "--private") == own
+        shared = f"exp/r00{number - 1}/dictionary.safetensors" if number > 1 else None
+        assert maybe(stage, "--dictionary") == shared
+        assert (
+            option(stage, "--private-out") == f"{here}/private_{{client}}.safetensors"
+        )
+        assert (
+            option(stage, "--features-out") == f"{here}/features_{{client}}.safetensors"
+        )
+        assert option(stage, "--participants") == "2"
+        assert option(stage, "--align") == "exp/targets.safetensors"
+        returned += kept is not None and kept < number - 1
+        last[client] = number
+    assert returned, "some client must come back after a round it sat out"
+
+
+def test_a_dictionary_is_made_of_the_rows_of_the_rounds_clients(make, run, tmp_path):
+    plan = {**FEDCA, "CLIENTS": "4", "ROUNDS": "3"}
+    stages = planned(make, tmp_path, EXAMPLES / "round.mk", **plan)
+    for number in (1, 2):
+        words = f"sample --clients 0-3 --fraction 0.5 --rounds {number} --seed 0"
+        clients = [token.split("/")[1] for token in run(*words.split()).out.split()]
+        output = f"exp/r00{number}/dictionary.safetensors"
+        (stage,) = (s for s in stages if s[0] == "aggregate" and s[-1] == output)
+        assert option(stage, "--rule") == "dictionary"
+        assert option(stage, "--dictionary-size") == "64"
+        assert [word for word in stage if "features_" in word] == [
+            f"exp/r00{number}/features_{client}.safetensors" for client in clients
+        ]
+    # The last round's would be for nobody.
+    assert not [s for s in stages if s[-1] == "exp/r003/dictionary.safetensors"]
+
+
+def test_parts_of_fedca_that_were_not_asked_for_leave_no_option(make, tmp_path):
+    plan = {**FEDCA, "ALIGN": "", "DICTIONARY": "", "PRIVATE": "", "FRACTION": "1"}
+    stages = planned(make, tmp_path, EXAMPLES / "round.mk", **plan)
+    words = {word for stage in stages for word in stage}
+    assert "pretrain-align" not in words
+    assert not words & {"--align", "--dictionary", "--features-out", "--private-out"}
+
+
+def test_a_run_of_fedca_in_which_a_client_comes_back(make, run, tmp_path):
+    """Clients 0, 1 and 0 again, each on its own in its round."""
+    settings = {
+        **TINY, **FEDCA, "CLIENTS": "2", "ROUNDS": "3", "SEED": "10",
+        "TRAIN": "--epochs 1 --batch-size 240", "EVALUATE": "",
+        "PRETRAIN": "--images 60 --epochs 1 --batch-size 30",
+    }  # fmt: skip
+    done = make(tmp_path, EXAMPLES / "round.mk", **settings)
+    assert done.returncode == 0, done.stderr
+    exp = tmp_path / "exp"
+
+    def header(name):
+        return Container(exp / f"{name}.safetensors").header
+
+    came_back, private = header("r003/client_0"), header("r003/private_0")
+    assert came_back.inputs["private"] == header("r001/private_0").content
+    assert came_back.inputs["dictionary"] == header("r002/dictionary").content
+    assert came_back.inputs["targets"] == header("targets").content
+    assert private.facts["holds"] == ["BatchNorm statistics", "ensemble Z"]
+    assert header("r003/features_0").facts["examples"] == 64
+    assert header("r002/dictionary").facts["owners"] == [[1, 64]]
+    again = make(tmp_path, EXAMPLES / "round.mk", **settings)
+    assert (again.returncode, again.stdout) == (0, "")
+    make(tmp_path, EXAMPLES / "round.mk", "clean", **settings)
+    assert not exp.exists()
 
 
 def test_an_unknown_scale_is_refused(make, tmp_path):

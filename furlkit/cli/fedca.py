@@ -39,6 +39,9 @@ aligning = shared.stacked(
                  "pretrain-align writes it."),
     click.option("--align-data", metavar="NAME|PATH",
                  help="FedCA: the public images the targets are of."),
+    click.option("--align-split", type=click.Choice(["train", "test"]),
+                 help="FedCA: their split, of a dataset known by name  "
+                 "[default: train]"),
     click.option("--beta", type=Real(0),
                  help="FedCA: weight of the alignment term  [default: 0.01]"),
     click.option("--align-reduction", type=click.Choice(["sum", "mean"]),
@@ -65,6 +68,7 @@ def build_aligning(
     from furlkit.data.source import Source
 
     targets, data = values.pop("align"), values.pop("align_data")
+    split = values.pop("align_split")
     names = {
         "beta": "beta",
         "align_reduction": "reduction",
@@ -73,8 +77,9 @@ def build_aligning(
     given = {names[flag]: values.pop(flag) for flag in names}
     given = {name: value for name, value in given.items() if value is not None}
     if targets and data:
-        return Aligning(targets, Source(data, *place), **given)
-    if targets or data or given:
+        source = Source(data, *place, split=split or "train")
+        return Aligning(targets, source, **given)
+    if targets or data or split or given:
         lacking = "--align-data" if targets else "--align"
         raise UsageError(
             f"alignment needs --align TARGETS, --align-data and a weight --beta; "

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from furlkit.cli import options as shared
 from furlkit.cli.options import OBJECTIVES, FilePath, Numbers, Real
@@ -154,10 +155,13 @@ def aggregate(rule, **values) -> None:
           -o exp/r001/dictionary.safetensors
     """
     given = {name: value for name, value in values.items() if value is not None}
-    for name in RULE_OPTIONS.keys() & given.keys():
-        if RULE_OPTIONS[name] != rule:
+    context = click.get_current_context()
+    for name in [n for n in given if RULE_OPTIONS.get(n, rule) != rule]:
+        # A preset has the options of all rules; by hand, one too many is a mistake.
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             flag = f"--{name.replace('_', '-')}"
             raise UsageError(f"{flag} means nothing to --rule {rule}")
+        del given[name]
     if rule == "dictionary":
         from furlkit.stages import aggregate_dictionary as of_rows
 

@@ -1,7 +1,7 @@
 """Presets: TOML files whose tables hold what one could have typed.
 
-One that says `extends = "NAME"` at its top has that preset's values wherever it sets
-none of its own, so it shows what it changes and nothing else.
+One that says `extends = "NAME"` (or a file beside it) at its top has that preset's
+values wherever it sets none of its own, so it shows what it changes and nothing else.
 """
 
 import tomllib
@@ -73,7 +73,9 @@ def tables(name: str) -> dict[str, Any]:
     """All tables of a preset, with those of the presets it extends."""
     chain = [name]
     found = _read(name)
-    while base := found.pop("extends", None):
+    while (base := found.pop("extends", None)) is not None:
+        if isinstance(base, str) and base.endswith(".toml"):
+            base = str(Path(chain[-1]).parent / base)
         if not isinstance(base, str) or base in chain:
             raise UsageError(f"--preset {name}: cannot extend {base!r}")
         chain.append(base)

@@ -56,6 +56,8 @@ def read_targets(path: Path) -> Targets:
     opened = container.open_kind(path, "targets")
     facts = understand(path, opened.header, TargetFacts, ("examples",))
     n = facts.examples
+    if type(facts.dataset.get("examples")) is not int:
+        raise InputError(f"{path}: does not say how many images its dataset has")
     for name, kind, axes in (("h", "f", 2), ("z", "f", 2), ("index", "i", 1)):
         entry = opened.entry(name)
         if entry.dtype.kind != kind or len(entry.shape) != axes or entry.shape[0] != n:

@@ -104,7 +104,7 @@ def _write(doors: Doors, client: int, net: Net, last: Epoch) -> Result:
     options, made = doors.options, doors.made(client)
     examples, tensors = len(doors.partition.of(client)), tensors_of(net)
     data: dict[str, Any] = {"client": client, "round": doors.round}
-    own: Tensors = {}
+    own = doors.ensemble(client)
     if options.sharing.features_out:
         own = _share(doors, client, net, data)
     if options.private_out:

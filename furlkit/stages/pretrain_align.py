@@ -91,7 +91,7 @@ def _open(options: Options) -> Doors:
     given = (options.model, options.partition, Path(options.data.name))
     inputs = [path for path in given if path]
     check_output(options.output, inputs)
-    check_output(options.targets_out, [*inputs, options.output])
+    check_output(options.targets_out, [*inputs, options.output], "--targets-out")
     device = runtime.start(options.runtime)
     model = read_checkpoint(options.model)
     for head in (objective.head, "projector"):

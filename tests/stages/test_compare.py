@@ -26,7 +26,13 @@ def test_a_table_of_means_deviations_papers_and_paired_differences(run, scores):
     plain = scores("plain", [0.5, 0.6, 0.7])
     better = scores("better", [0.52, 0.62, 0.72001])
     done = run(
-        "compare", *plain, *better, "--reference", "plain", "--published", "better=63.02"
+        "compare",
+        *plain,
+        *better,
+        "--reference",
+        "plain",
+        "--published",
+        "better=63.02",
     )
     assert done.code == 0 and done.err == ""
     assert done.out.splitlines() == [

@@ -1,0 +1,153 @@
+"""FedCA's dictionary: further negatives in every form of NT-Xent."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from furlkit.objectives.simclr import (
+    contrastive_loss,
+    dictionary_logits,
+    normalise,
+    nt_xent,
+    oneway_logits,
+    step,
+)
+
+FORMS = ("oneway", "symmetric", "full")
+N, K, D = 6, 4, 5
+
+
+def rows(*shape, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def cosine(a, b):
+    dot = sum(x * y for x, y in zip(a, b, strict=True))
+    return dot / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
+
+
+def in_loops(z_1, z_2, z_dict, tau, form):
+    """Each row's share of its positive among the candidates, and the dictionary."""
+
+    def against(mine, others, own):
+        total = 0.0
+        for n, row in enumerate(mine):
+            candidates = [*others, *z_dict]
+            if own:
+                candidates += [other for m, other in enumerate(mine) if m != n]
+            terms = [math.exp(cosine(row, c) / tau) for c in candidates]
+            total -= math.log(terms[n] / sum(terms))
+        return total / len(mine)
+
+    there, back = (against(*pair, form == "full") for pair in ((z_1, z_2), (z_2, z_1)))
+    return there if form == "oneway" else (there + back) / 2
+
+
+@pytest.mark.parametrize("tau", [0.1, 0.5, 2.0])
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_with_a_dictionary_matches_loops(form, tau):
+    (z_1, z_2), z_dict = rows(2, N, D), rows(K, D, seed=1)
+    wanted = in_loops(z_1.tolist(), z_2.tolist(), z_dict.tolist(), tau, form)
+    assert nt_xent(z_1, z_2, tau, form, z_dict).item() == pytest.approx(wanted)
+
+
+def test_logits_are_the_batch_and_then_the_dictionary():
+    """Eq. 4 to 6: N x (N + K), and Eq. 7 to 8 on them."""
+    (z_1, z_2), z_dict = rows(2, N, D), rows(K, D, seed=1)
+    shared = dictionary_logits(normalise(z_1), z_dict)
+    assert shared.shape == (N, K)
+    for n in range(N):
+        for k in range(K):
+            wanted = cosine(z_1[n].tolist(), z_dict[k].tolist())
+            assert shared[n, k].item() == pytest.approx(wanted)
+    batch = oneway_logits(normalise(z_1), normalise(z_2))
+    logits = torch.cat([batch, shared], dim=1)
+    assert logits.shape == (N, N + K)
+    torch.testing.assert_close(
+        contrastive_loss(logits, 0.5), nt_xent(z_1, z_2, 0.5, "oneway", z_dict)
+    )
+
+
+def test_two_orthogonal_pairs_and_three_more_rows_by_hand():
+    z, e = torch.eye(2), math.e
+    # An image's own row, the other image's, and one that is the opposite of both.
+    z_dict = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]])
+    far = math.exp(-1 / math.sqrt(2))
+    oneway, full = (math.log((e + more + e + 1 + far) / e) for more in (1, 2))
+    assert nt_xent(z, z, 1.0, "oneway", z_dict).item() == pytest.approx(oneway)
+    assert nt_xent(z, z, 1.0, "symmetric", z_dict).item() == pytest.approx(oneway)
+    assert nt_xent(z, z, 1.0, "full", z_dict).item() == pytest.approx(full)
+
+
+@pytest.mark.parametrize(
+    ("form", "candidates"), [("oneway", 10), ("symmetric", 10), ("full", 15)]
+)
+def test_collapsed_projections_cost_the_log_of_n_plus_k(form, candidates):
+    z, z_dict = torch.ones(N, D), torch.ones(K, D)
+    loss = nt_xent(z, z, 0.5, form, z_dict).item()
+    assert loss == pytest.approx(math.log(candidates))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_dictionary_is_an_empty_one(form):
+    z_1, z_2 = rows(2, N, D)
+    empty = torch.empty(0, D, dtype=torch.float64)
+    without = nt_xent(z_1, z_2, 0.5, form)
+    assert torch.equal(nt_xent(z_1, z_2, 0.5, form, empty), without)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_row_like_an_image_costs_more_than_one_that_is_far_from_all(form):
+    # Numbers above 0: the opposite of a row is far from every other.
+    (z_1, z_2), tau = rows(2, N, D).abs(), 0.2
+    without = nt_xent(z_1, z_2, tau, form)
+    own = nt_xent(z_1, z_2, tau, form, z_1[2:3])
+    opposite = nt_xent(z_1, z_2, tau, form, -z_1[2:3])
+    assert own > opposite > without
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_length_and_order_of_its_rows_change_nothing(form):
+    (z_1, z_2), z_dict = rows(2, N, D), rows(K, D, seed=1)
+    loss = nt_xent(z_1, z_2, 0.5, form, z_dict)
+    lengths = torch.tensor([[0.01], [7.0], [1.0], [300.0]])
+    changed = (normalise(z_dict), z_dict * lengths, z_dict[[2, 0, 3, 1]])
+    for other in changed:
+        torch.testing.assert_close(nt_xent(z_1, z_2, 0.5, form, other), loss)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_dictionary_takes_no_gradient_and_the_batch_the_right_one(form):
+    z_1, z_2 = (z.requires_grad_() for z in rows(2, 4, 3))
+    z_dict = rows(2, 3, seed=1).requires_grad_()
+    nt_xent(z_1, z_2, 0.5, form, z_dict).backward()
+    assert z_dict.grad is None and z_1.grad.abs().sum() > 0
+    fixed = z_dict.detach()
+    assert torch.autograd.gradcheck(
+        lambda a, b: nt_xent(a, b, 0.5, form, fixed), (z_1, z_2)
+    )
+
+
+def test_a_step_pushes_images_away_from_the_dictionary():
+    z_1, z_2 = rows(2, N, D)
+    z_dict = rows(1, D, seed=1)
+
+    def likeness_after_a_step(*more):
+        z = z_1.clone().requires_grad_()
+        nt_xent(z, z_2, 0.5, "oneway", *more).backward()
+        return dictionary_logits(normalise(z.detach() - 0.01 * z.grad), z_dict)
+
+    assert (likeness_after_a_step(z_dict) < likeness_after_a_step()).all()
+
+
+def test_the_step_hands_its_dictionary_on():
+    x, z_dict = rows(8, 4).float(), rows(3, 4, seed=1).float()
+    net = SimpleNamespace(encoder=lambda x: x, projector=lambda h: h)
+    batch = SimpleNamespace(two_views=lambda: x)
+    terms, _ = step(net, batch, 0.5, "oneway", z_dict)
+    wanted = nt_xent(*x.chunk(2), 0.5, "oneway", z_dict)
+    assert torch.equal(terms["simclr"], wanted)
+    assert terms["simclr"] > step(net, batch, 0.5, "oneway")[0]["simclr"]

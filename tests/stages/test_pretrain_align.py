@@ -1,0 +1,245 @@
+import json
+
+import numpy as np
+import pytest
+
+from furlkit import loop
+from furlkit.cli.program import _outcome
+from furlkit.data.digits import read_digits
+from furlkit.files.checkpoint import read_checkpoint
+from furlkit.files.container import Container
+from furlkit.files.features import read_features
+from furlkit.files.partition import read_partition
+from furlkit.files.targets import read_targets
+from furlkit.stages import pretrain_align
+
+DIGITS = ("--data", "digits")
+NET = ("--width", 0.02, "--projector", "8,4")
+
+
+def furlkit(*arguments):
+    return _outcome([str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A model with a head for every objective, and a partition with a public part."""
+    folder = tmp_path_factory.mktemp("world")
+    heads = ("--head", "rotation", "--head", "decoder", "--head", "classifier")
+    part = ("--clients", 3, "--public-count", 100)
+    assert furlkit("init", *DIGITS, *NET, *heads, "-o", folder / "g") == 0
+    assert furlkit("partition", *DIGITS, *part, "-o", folder / "p") == 0
+    return folder
+
+
+def command(world, folder, *more, model="g"):
+    words = ["pretrain-align", world / model, *DIGITS, "--images", 64, "--epochs", 2]
+    words += ["--batch-size", 32, "--save-every", 0, "-q"]
+    return [*words, "--targets-out", folder / "t", *more, "-o", folder / "a"]
+
+
+@pytest.fixture
+def pretrain(world, tmp_path):
+    """Train into a folder of the test's own; gives model and targets."""
+
+    def run(name, *more):
+        folder = tmp_path / name
+        assert furlkit(*command(world, folder, *more)) == 0
+        return folder / "a", folder / "t"
+
+    return run
+
+
+def tensors(path):
+    return {k: v.tobytes() for k, v in Container(path).tensors().items()}
+
+
+def test_the_targets_are_what_embed_says_of_the_model(pretrain, tmp_path):
+    model, targets = pretrain("x")
+    found = read_targets(targets)
+    for layer in ("h", "z"):
+        words = ("embed", model, *DIGITS, "--layer", layer)
+        assert furlkit(*words, "-o", tmp_path / layer) == 0
+        rows = read_features(tmp_path / layer).rows[found.index]
+        np.testing.assert_allclose(getattr(found, layer), rows, rtol=1e-4, atol=1e-5)
+
+
+def test_model_and_targets_say_where_they_come_from(world, pretrain):
+    model, targets = pretrain("x", "--seed", 5)
+    made, found = read_checkpoint(model), read_targets(targets)
+    start = read_checkpoint(world / "g")
+    assert (made.facts.role, made.facts.round) == ("align", 0)
+    assert made.facts.client is None and made.facts.examples == 64
+    assert made.facts.parent == start.content
+    assert made.facts.architecture == start.facts.architecture
+    assert made.tensors.keys() == start.tensors.keys()
+    assert found.facts.model == made.content
+    assert found.facts.architecture == start.facts.architecture
+    assert (found.facts.mean, found.facts.std) == (start.facts.mean, start.facts.std)
+    assert found.facts.dataset["examples"] == 1438 and found.facts.examples == 64
+    for header in (made.header, Container(targets).header):
+        assert header.stage == "pretrain-align" and header.seed == 5
+        assert header.inputs == {"model": start.content}
+        assert header.options["images"] == 64 and header.options["part"] == "all"
+
+
+def test_it_learns_and_moves_encoder_and_projector_alone(world, pretrain):
+    model, _ = pretrain("x", "--epochs", 6, "--lr", 0.01)
+    lines = model.with_name("a.log.jsonl").read_text().splitlines()
+    losses = [json.loads(line)["losses"] for line in lines]
+    assert [loss.keys() for loss in losses] == [{"simclr"}] * 6
+    assert losses[-1]["simclr"] < losses[0]["simclr"]
+    before, after = tensors(world / "g"), tensors(model)
+    moved = {name.partition(".")[0] for name in after if after[name] != before[name]}
+    assert moved == {"encoder", "projector"}
+
+
+@pytest.mark.parametrize("objective", ["rotation", "autoencoder"])
+def test_other_objectives_without_labels_will_do(pretrain, objective):
+    model, targets = pretrain("x", "--objective", objective)
+    assert read_checkpoint(model).header.options["objective"] == objective
+    assert read_targets(targets).z.shape == (64, 4)
+
+
+def test_twice_is_the_same_bytes_and_another_seed_is_not(pretrain):
+    first, again, other = (
+        pretrain(name, "--seed", seed) for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    )
+    for one, same, different in zip(first, again, other, strict=True):
+        assert one.read_bytes() == same.read_bytes()
+        assert tensors(one) != tensors(different)
+
+
+def test_images_are_drawn_from_the_seed(pretrain):
+    first, second = (
+        read_targets(pretrain(f"s{seed}", "--seed", seed)[1]).index for seed in (0, 1)
+    )
+    for index in (first, second):
+        assert len(index) == 64 and (np.diff(index) > 0).all() and index[-1] < 1438
+    assert first.tolist() != second.tolist()
+    # 64 of 1,438 by chance have about 3 in common.
+    assert len(np.intersect1d(first, second)) < 20
+
+
+def test_the_images_that_were_not_drawn_are_not_looked_at(pretrain, tmp_path):
+    pixels, _ = read_digits("train")
+    model, targets = pretrain("all")
+    index = read_targets(targets).index
+    others = np.setdiff1d(np.arange(len(pixels)), index)
+    for name, black in (("others", others), ("own", index[:1])):
+        changed = pixels.copy()
+        changed[black] = 0
+        np.savez(tmp_path / f"{name}.npz", images=changed)
+    found = {
+        name: pretrain(name, "--data", tmp_path / f"{name}.npz")
+        for name in ("others", "own")
+    }
+    assert tensors(found["others"][0]) == tensors(model)
+    assert tensors(found["others"][1]) == tensors(targets)
+    assert tensors(found["own"][0]) != tensors(model)
+
+
+def test_0_takes_all_images_of_the_split(pretrain):
+    more = ("--split", "test", "--images", 0, "--epochs", 1)
+    found = read_targets(pretrain("x", *more)[1])
+    assert found.index.tolist() == list(range(359))
+    assert found.facts.dataset["examples"] == 359
+
+
+def test_a_part_of_a_partition(world, pretrain):
+    partition = read_partition(world / "p")
+    of = ("--partition", world / "p", "--part")
+    everything = read_targets(pretrain("x", *of, "public", "--images", 0)[1])
+    assert everything.index.tolist() == partition.public.tolist()
+    some = read_targets(pretrain("y", *of, "public")[1])
+    assert len(some.index) == 64 and set(some.index) <= set(partition.public)
+    own = read_targets(pretrain("z", *of, 1)[1])
+    assert set(own.index) <= set(partition.of(1))
+    header = Container(some.path).header
+    assert header.inputs["partition"] == partition.content
+
+
+class Killed(BaseException):
+    """Ends a training in this process as a kill would: nothing is tidied up."""
+
+
+def killed(*_arguments):
+    raise Killed
+
+
+def test_killed_and_started_again_it_ends_with_the_same_bytes(
+    world, pretrain, tmp_path, monkeypatch, capsys
+):
+    wanted = [path.read_bytes() for path in pretrain("whole")]
+    folder, original = tmp_path / "parts", loop._Trainer.step
+    for dies, there in (
+        ((loop._Trainer, "step"), set()),
+        ((pretrain_align, "write_checkpoint"), set()),
+        ((pretrain_align, "write_targets"), {"a"}),
+        ((pretrain_align.ProgressFile, "discard"), {"a", "t"}),
+    ):
+        calls = []
+
+        def third_step(*arguments, calls=calls):
+            calls.append(1)
+            return killed() if len(calls) == 3 else original(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(*dies, third_step if dies[1] == "step" else killed)
+            with pytest.raises(Killed):
+                furlkit(*command(world, folder))
+        assert (folder / "a.progress").exists()
+        assert {name for name in "at" if (folder / name).exists()} == there
+    capsys.readouterr()
+    words = [word for word in command(world, folder) if word != "-q"]
+    assert furlkit(*words) == 0
+    assert "alignment model: carries on after step 4" in capsys.readouterr().err
+    assert [(folder / name).read_bytes() for name in "at"] == wanted
+    assert {path.name for path in folder.iterdir()} == {"a", "t", "a.log.jsonl"}
+
+
+def test_a_dry_run_checks_and_writes_nothing(world, tmp_path, run):
+    done = run(*command(world, tmp_path), "--dry-run")
+    assert done.code == 0 and "64 images" in done.out and done.err == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "more, code, message",
+    [
+        (("--objective", "supervised"), 2, "is trained without labels"),
+        (("--images", 1439), 2, "--images 1439: digits has 1,438"),
+        (("--images", 1), 65, "digits: 1 images; training needs 2 at least"),
+        (("--part", "public"), 2, "--part public: needs the --partition it is of"),
+        (("--objective", "rotation", "--form", "full"), 2, "--form means nothing to"),
+        (("--data", "nowhere"), 2, "nowhere: neither a known dataset"),
+        (("--data", "nowhere.npz"), 65, "nowhere.npz"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(world, tmp_path, refused, more, code, message):
+    words = (message,)
+    refused(tmp_path, code, words, *command(world, tmp_path, *more))
+    refused(tmp_path, code, words, *command(world, tmp_path, *more), "--dry-run")
+
+
+def test_a_part_that_has_too_few_images(world, tmp_path, refused):
+    more = ("--partition", world / "p", "--part", "public", "--images", 101)
+    refused(tmp_path, 2, ("--images 101",), *command(world, tmp_path, *more))
+
+
+def test_outputs_that_are_inputs_or_each_other(world, tmp_path, refused):
+    both = tmp_path / "t"
+    both.write_bytes(b"what was there before")
+    for more in (("--targets-out", tmp_path / "a"), ("--targets-out", world / "g")):
+        words = command(world, tmp_path, *more)
+        refused(tmp_path, 2, (more[1], "this command uses that file already"), *words)
+    words = [*command(world, tmp_path)[:-1], world / "g"]
+    refused(tmp_path, 2, (world / "g", "uses that file already"), *words)
+
+
+@pytest.mark.parametrize("objective", ["simclr", "rotation"])
+def test_a_model_without_a_projector(world, tmp_path, refused, objective):
+    net = ("--width", 0.02, "--objective", "rotation", "-o", tmp_path / "g")
+    assert furlkit("init", *DIGITS, *net) == 0
+    words = command(tmp_path, tmp_path, "--objective", objective)
+    refused(tmp_path, 65, (tmp_path / "g", "has no projector"), *words)

@@ -1,0 +1,231 @@
+"""FedCA's limit cases through the command line, and what its parts do to a training."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from furlkit.cli.program import _outcome
+from furlkit.files.features import read_features
+from furlkit.files.targets import read_targets
+from furlkit.weights import is_batchnorm_statistic
+
+DIGITS = ("--data", "digits")
+ALIGN = ("--align-data", "digits", "--align-batch-size", 60)
+
+
+def furlkit(*arguments):
+    return _outcome([str(argument) for argument in arguments])
+
+
+def aggregate(output, *files):
+    words = ("aggregate", "--rule", "dictionary", *files, "-o", output)
+    assert furlkit(*words) == 0
+    return output
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Three clients that have shared rows in round 1, and targets of 60 images."""
+    folder = tmp_path_factory.mktemp("fedca")
+    net = ("--width", 0.02, "--projector", "8,4")
+    clients = ("--client", "0-2", "--epochs", 1, "--batch-size", 240, "-q")
+    share = ("--features-out", folder / "f{client}", "--alpha", 0)
+    share += ("--dictionary-size", 20)
+    models, rows = ([folder / f"{k}{client}" for client in range(3)] for k in "cf")
+    commands = [
+        ("partition", *DIGITS, "--clients", 3, "-o", folder / "p"),
+        ("init", *DIGITS, *net, "-o", folder / "g0"),
+        ("pretrain-align", folder / "g0", *DIGITS, "--images", 60, "--epochs", 3,
+         "--batch-size", 30, "-q", "--targets-out", folder / "t", "-o", folder / "a"),
+        ("local-train", folder / "p", folder / "g0", *DIGITS, *clients, *share,
+         "-o", folder / "c{client}"),
+        ("aggregate", *models, "-o", folder / "g1"),
+        ("aggregate", "--rule", "dictionary", *rows, "-o", folder / "d"),
+    ]  # fmt: skip
+    assert [furlkit(*command) for command in commands] == [0] * 6
+    return folder
+
+
+@pytest.fixture
+def train(world, tmp_path):
+    """Train client 2 for round 2 with more options; gives the file."""
+
+    def run(name, *more, model="g1"):
+        words = ["local-train", world / "p", world / model, *DIGITS, "--client", 2]
+        words += ["--epochs", 1, "--batch-size", 240, "--form", "oneway", "-q", *more]
+        assert furlkit(*words, "-o", tmp_path / name) == 0
+        return tmp_path / name
+
+    return run
+
+
+def tensors(path):
+    return {name: array.tobytes() for name, array in load_file(path).items()}
+
+
+def losses(path):
+    lines = path.with_name(path.name + ".log.jsonl").read_text().splitlines()
+    return json.loads(lines[-1])["losses"]
+
+
+def test_no_dictionary_and_beta_0_is_one_way_nt_xent(world, train, tmp_path):
+    plain = tensors(train("plain"))
+    weightless = train("beta", "--align", world / "t", *ALIGN, "--beta", 0)
+    own = aggregate(tmp_path / "own", world / "f2")
+    more = ("--dictionary", own, "--leave-own-out")
+    without = train("k", *more)
+    both = train("both", *more, "--align", world / "t", *ALIGN, "--beta", 0)
+    assert tensors(weightless) == tensors(without) == tensors(both) == plain
+    assert losses(both).keys() == {"simclr"}
+
+
+def test_own_rows_left_out_are_as_if_they_had_never_been_shared(world, train, tmp_path):
+    others = aggregate(tmp_path / "others", world / "f0", world / "f1")
+    left = tensors(train("left", "--dictionary", world / "d", "--leave-own-out"))
+    assert left == tensors(train("never", "--dictionary", others))
+    assert left != tensors(train("all", "--dictionary", world / "d"))
+
+
+def test_more_negatives_cost_more(world, train):
+    """Every image has 2, 14 or 21 rows more to be told from."""
+    plain, left, everything = (
+        losses(train(name, *more))["simclr"]
+        for name, more in (
+            ("a", ()),
+            ("b", ("--dictionary", world / "d", "--leave-own-out")),
+            ("c", ("--dictionary", world / "d")),
+        )
+    )
+    assert plain < left < everything
+
+
+@pytest.mark.parametrize("form", ["oneway", "symmetric", "full"])
+def test_a_dictionary_goes_with_every_form(world, train, form):
+    plain = losses(train("a", "--form", form))
+    more = losses(train("b", "--form", form, "--dictionary", world / "d"))
+    assert more["simclr"] > plain["simclr"]
+
+
+def test_an_embedded_z_of_any_length_serves_as_a_dictionary(world, train, tmp_path):
+    path = tmp_path / "z"
+    words = ("embed", world / "g1", *DIGITS, "--split", "test", "--layer", "z")
+    assert furlkit(*words, "-o", path) == 0
+    assert np.linalg.norm(read_features(path).rows, axis=1).std() > 1e-3
+    assert losses(train("a", "--dictionary", path)) != losses(train("b"))
+
+
+def test_alignment_costs_next_to_nothing_at_the_alignment_models_own_weights(
+    world, train, tmp_path
+):
+    """test_terms has it to the last digit; here a batch has moved BatchNorm before."""
+    net = ("--width", 0.02, "--projector", "8,4", "--from", world / "a")
+    assert furlkit("init", *DIGITS, *net, "-o", tmp_path / "home") == 0
+    assert tensors(tmp_path / "home") == tensors(world / "a")
+    more = ("--align", world / "t", *ALIGN, "--batch-size", 479)
+    away = losses(train("away", *more, model="g0"))["alignment"]
+    home = losses(train("home_1", *more, model=tmp_path / "home"))["alignment"]
+    assert away > 0 and home < 0.1 * away
+
+
+def test_the_alignment_loss_is_beta_times_the_squared_distance(
+    world, train, forge, tmp_path
+):
+    """Eq. 14, from what embed says of the same 60 images in the first and only step.
+
+    Then the net has the global model's weights, and BatchNorm has seen the batch.
+    """
+    more = ("--align", world / "t", *ALIGN, "--batch-size", 479)
+    client = train("sum", *more)
+    mean = train("mean", *more, "--align-reduction", "mean", "--beta", 3)
+    seen = {k: v for k, v in load_file(client).items() if is_batchnorm_statistic(k)}
+    shutil.copy(world / "g1", tmp_path / "net")
+    forge(tmp_path / "net", seen)
+    targets, total = read_targets(world / "t"), 0.0
+    for layer in ("h", "z"):
+        words = ("embed", tmp_path / "net", *DIGITS, "--layer", layer)
+        assert furlkit(*words, "-o", tmp_path / layer) == 0
+        rows = read_features(tmp_path / layer).rows[targets.index]
+        total += np.square(rows - getattr(targets, layer)).sum()
+    assert losses(client)["alignment"] == pytest.approx(0.01 * total, rel=1e-4)
+    assert losses(mean)["alignment"] == pytest.approx(3 * total / 60, rel=1e-4)
+
+
+def test_alignment_brings_a_client_nearer_to_the_alignment_model(
+    world, train, tmp_path
+):
+    targets = read_targets(world / "t")
+
+    def distance(name, *more):
+        model = train(name, "--lr", 0.003, "--epochs", 3, *more)
+        assert furlkit("embed", model, *DIGITS, "-o", tmp_path / "h") == 0
+        rows = read_features(tmp_path / "h").rows[targets.index]
+        return np.square(rows - targets.h).sum()
+
+    align = ("--align", world / "t", *ALIGN, "--beta", 1)
+    assert distance("with", *align) < 0.8 * distance("without")
+
+
+def test_alignment_goes_with_other_objectives(world, train, tmp_path):
+    net = ("--width", 0.02, "--projector", "8,4", "--head", "rotation")
+    assert furlkit("init", *DIGITS, *net, "-o", tmp_path / "g") == 0
+    words = ["local-train", world / "p", tmp_path / "g", *DIGITS, "--client", 0]
+    words += ["--objective", "rotation", "--epochs", 1, "--batch-size", 240, "-q"]
+    words += ["--align", world / "t", *ALIGN, "-o", tmp_path / "c"]
+    assert furlkit(*words) == 0
+    assert losses(tmp_path / "c").keys() == {"rotation", "alignment"}
+
+
+def test_no_label_reaches_any_training(world, tmp_path):
+    """With labels, and from files that have none: the same numbers everywhere."""
+    found = []
+    for name, more in (("with", ()), ("without", ("--no-labels",))):
+        folder = tmp_path / name
+        data = folder / "d.safetensors"
+        train = ("--epochs", 1, "--batch-size", 240, "-q")
+        fedca = ("--align", folder / "t", "--align-data", data)
+        fedca += ("--dictionary", world / "d", "--dictionary-size", 20)
+        out = ("--features-out", folder / "f", "--private-out", folder / "k")
+        commands = [
+            ("pack", "digits", *more, "-o", data),
+            ("pretrain-align", world / "g0", "--data", data, "--images", 60, *train,
+             "--targets-out", folder / "t", "-o", folder / "a"),
+            ("local-train", world / "p", world / "g1", "--data", data, "--client", 0,
+             *train, *fedca, *out, "-o", folder / "c"),
+        ]  # fmt: skip
+        assert [furlkit(*command) for command in commands] == [0, 0, 0]
+        assert ("labels" in load_file(data)) == (name == "with")
+        found.append({file: tensors(folder / file) for file in "atcfk"})
+    assert found[0] == found[1]
+
+
+def test_a_round_without_sharing_leaves_the_ensemble_as_it_is(world, train, tmp_path):
+    first = ("--features-out", tmp_path / "f", "--private-out", tmp_path / "v1")
+    train("c1", *first, model="g0")
+    quiet = ("--private", tmp_path / "v1", "--private-out", tmp_path / "v2")
+    train("c2", *quiet)
+    before, after = tensors(tmp_path / "v1"), tensors(tmp_path / "v2")
+    kept = {name for name in before if name.startswith("ensemble.")}
+    assert kept and all(before[name] == after[name] for name in kept)
+
+
+def test_a_dictionary_is_made_under_a_preset_that_also_has_options_of_the_mean(
+    world, tmp_path, run
+):
+    words = ("aggregate", "--rule", "dictionary", world / "f0", world / "f1")
+    done = run(*words, "--preset", "fedca", "-o", tmp_path / "d")
+    assert done.code == 0 and done.err == ""
+    assert json.loads(run("inspect", tmp_path / "d", "--json").out)
+
+
+def test_public_images_may_be_a_test_split(world, train, tmp_path, run):
+    words = ("pretrain-align", world / "g0", *DIGITS, "--split", "test", "--epochs", 1)
+    words += ("--images", 60, "-q", "--targets-out", tmp_path / "t")
+    assert run(*words, "-o", tmp_path / "a").code == 0
+    aligned = ("--align", tmp_path / "t", *ALIGN)
+    assert "alignment" in losses(train("c", *aligned, "--align-split", "test"))
+    refused = ("local-train", world / "p", world / "g1", *DIGITS, "--client", 2)
+    done = run(*refused, *aligned, "-o", tmp_path / "d")
+    assert done.code == 65 and "was made of other images than digits" in done.err
