@@ -8,6 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 CLIENTS = 100
+# Each file as a whole, as one opens it, and piece after piece into the same buffer.
+_READ = "import sys; [open(path, 'rb').read() for path in sys.argv[1:]]"
+_COPIED = """
+import sys
+buffer = bytearray(1 << 20)
+for path in sys.argv[1:]:
+    with open(path, "rb", buffering=0) as file:
+        while file.readinto(buffer):
+            pass
+"""
 _MEASURED = """
 import sys
 from furlkit.cli.program import _outcome
@@ -19,35 +29,32 @@ sys.exit(code)
 
 
 def run() -> Iterator[str]:
-    """Files are in the page cache for both; the memory is that of the whole program."""
+    """Files are in the page cache; programs are measured whole, with their start."""
     with tempfile.TemporaryDirectory() as folder:
         paths = _uploads(Path(folder))
         size = paths[0].stat().st_size
         times, peaks = [], []
         for _ in range(3):
-            reading = _read(paths)
-            began = time.perf_counter()
-            command = ["aggregate", *map(str, paths), "-o", f"{folder}/g.safetensors"]
-            done = subprocess.run(
-                [sys.executable, "-c", _MEASURED, *command],
-                check=True, capture_output=True, text=True,
-            )  # fmt: skip
-            whole = time.perf_counter() - began
-            times.append((whole / reading, whole, reading))
-            peaks.append(int(done.stderr.split()[-1]) * 1024)
-        ratio, whole, reading = sorted(times)[1]
+            reading, copying = _timed(_READ, paths)[0], _timed(_COPIED, paths)[0]
+            command = ["aggregate", *paths, "-o", f"{folder}/g.safetensors"]
+            whole, said = _timed(_MEASURED, command)
+            times.append((whole / reading, whole, reading, copying))
+            peaks.append(int(said.split()[-1]) * 1024)
+        ratio, whole, reading, copying = sorted(times)[1]
         yield (
             f"{CLIENTS} x {size / 1e6:.0f} MB: {whole:.1f} s, reading once "
-            f"{reading:.1f} s, ratio {ratio:.2f} (bar: 2)"
+            f"{reading:.1f} s, ratio {ratio:.2f} (bar: 2); copying into one buffer "
+            f"{copying:.1f} s, ratio {whole / copying:.2f}"
         )
         yield f"peak memory {max(peaks) / size:.2f} models (bar: 2.5)"
 
 
-def _read(paths: list[Path]) -> float:
+def _timed(code: str, words: list) -> tuple[float, str]:
+    """Seconds of a program of its own, and what it said on stderr."""
     began = time.perf_counter()
-    for path in paths:
-        path.read_bytes()
-    return time.perf_counter() - began
+    command = [sys.executable, "-c", code, *map(str, words)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return time.perf_counter() - began, done.stderr
 
 
 def _uploads(folder: Path) -> list[Path]:
