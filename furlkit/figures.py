@@ -131,7 +131,8 @@ def draw_curve(
         axes.set_ylabel(f"{value} (%)" if percent else value)
         head(figure, title)
         if len(lines) > 1:
-            _legend(figure, handles, [line.label for line in lines])
+            labels = [line.label for line in lines]
+            _legend(figure, handles, labels, below=bool(title))
         figure.draw_without_rendering()  # Only then is it known where the lines end.
         _annotate_ends(axes, lines, scale, percent)
     return figure
@@ -167,11 +168,15 @@ def _runs_note(lines: Sequence[Line]) -> str:
     return f"\nmean of {number} scores, band: one standard deviation up and down"
 
 
-def _legend(figure: "Figure", handles: list[Any], labels: list[str]) -> None:
+def _legend(
+    figure: "Figure", handles: list[Any], labels: list[str], below: bool
+) -> None:
+    """Outside the axes, on the side that no title takes."""
     columns = max(1, min(len(labels), 84 // (max(map(len, labels)) + 8)))
-    figure.legend(
-        handles, labels, loc="outside upper left", ncols=columns, frameon=False
+    where: Literal["outside lower left", "outside upper left"] = (
+        "outside lower left" if below else "outside upper left"
     )
+    figure.legend(handles, labels, loc=where, ncols=columns, frameon=False)
 
 
 def _annotate_ends(

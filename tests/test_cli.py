@@ -112,6 +112,10 @@ def test_version_and_bare_program(run):
         ("local-train p g --data digits --client 0 -o y --crop-scale 1", "2 numbers"),
         ("local-train p g --data digits --client 0 -o y --preset nope", "known are"),
         ("local-train p g --data digits --client 0-1 -o y", "2 clients need a pattern"),
+        (
+            "local-train p g --data digits --client 0 -o y --momentum 0.5",
+            "only --optim",
+        ),
         ("evaluate knn g -o y", "Missing option '--data'"),
         ("inspect", "Missing argument 'FILE...'"),
         ("sample --clients 0-9 --fraction 0", "--fraction 0"),
@@ -230,7 +234,7 @@ WITH = {
     "--alpha": SHARING, "--dictionary-size": SHARING, "--participants": SHARING,
     "--align": ALIGNING, "--align-data": ALIGNING, "--beta": ALIGNING,
     "--align-reduction": ALIGNING, "--align-batch-size": ALIGNING,
-    "--align-split": ALIGNING,
+    "--align-split": ALIGNING, "--momentum": ("--optimiser", "sgd"),
 }  # fmt: skip
 ELSEWHERE = {"--json", "--quiet", "--verbose", "--preset", "--update"}
 

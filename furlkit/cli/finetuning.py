@@ -180,6 +180,7 @@ def _score(protocol: str, **values: Any) -> None:
     from furlkit.loop import Plan
     from furlkit.stages.evaluate_finetune import Settings, run
 
+    shared.check_momentum(values["optimiser"], values["momentum"])
     take = values.pop
     augmentation = build_augmentation(values)
     names = ("epochs", "batch_size", "optimiser", "lr", "weight_decay", "momentum")

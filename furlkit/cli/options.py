@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from furlkit import console
 from furlkit.cli import presets
+from furlkit.errors import UsageError
 
 Decorator = Callable[[Callable], Callable]
 FilePath = click.Path(path_type=Path)
@@ -168,6 +170,13 @@ def optimisation(momentum: float) -> Decorator:
         click.option("--momentum", type=Real(0, 1), default=momentum, show_default=True,
                      help="SGD's momentum."),
     )  # fmt: skip
+
+
+def check_momentum(optimiser: str, momentum: float) -> None:
+    """Adam has momenta of its own: one that is given by hand would not be read."""
+    source = click.get_current_context().get_parameter_source("momentum")
+    if optimiser == "adam" and source is ParameterSource.COMMANDLINE:
+        raise UsageError(f"--momentum {momentum:g}: only --optimiser sgd takes one")
 
 
 def tell(results: Iterable[tuple[str, dict]] | tuple[str, dict]) -> None:

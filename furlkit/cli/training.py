@@ -214,6 +214,7 @@ def build_options(
 def _build_plan(values: dict[str, Any]) -> "Plan":
     from furlkit.loop import Plan
 
+    shared.check_momentum(values["optimiser"], values["momentum"])
     rounds = values.pop("schedule_rounds", 1)
     names = (
         "epochs", "batch_size", "optimiser", "lr", "weight_decay", "momentum",
