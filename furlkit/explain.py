@@ -25,6 +25,8 @@ def sentence(header: Header, entries: Sequence[Entry]) -> str:
         return _features_words(facts, shapes.get("rows", ()))
     if header.kind == "similarity":
         return _similarity_words(facts, shapes.get("matrix", ()))
+    if header.kind == "ensemble":
+        return _ensemble_words(facts)
     if header.kind == "targets":
         return _targets_words(facts, shapes)
     if header.kind == "private":
@@ -153,6 +155,16 @@ def _origin(facts: Facts) -> str:
     if facts.get("round") is not None:
         words += f" after round {count(facts['round'])}"
     return words
+
+
+def _ensemble_words(facts: Facts) -> str:
+    clients = facts.get("clients")
+    number = len(clients) if isinstance(clients, list) else 0
+    return (
+        f"what the models of {number:,} clients find alike among "
+        f"{count(facts.get('examples'))} images after round {count(facts.get('round'))}, "
+        f"as {word(facts.get('form'))}"
+    )
 
 
 def _targets_words(facts: Facts, shapes: dict[str, tuple[int, ...]]) -> str:

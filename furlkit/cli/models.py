@@ -10,7 +10,13 @@ from furlkit.cli.options import OBJECTIVES, FilePath, Numbers, Real
 from furlkit.errors import UsageError
 
 # The rule each option of aggregate belongs to; the others belong to all.
-RULE_OPTIONS = {"weights": "mean", "bn": "mean", "dictionary_size": "dictionary"}
+RULE_OPTIONS = {
+    "weights": "mean",
+    "bn": "mean",
+    "dictionary_size": "dictionary",
+    "temperature": "ensemble",
+    "matrix": "ensemble",
+}
 HEADS = ("projector", "predictor", "decoder", "classifier", "rotation")
 
 
@@ -110,10 +116,11 @@ def init(data, data_root, download, objective, more_heads, channels, **rest) -> 
 @shared.preset
 @click.option(
     "--rule",
-    type=click.Choice(["mean", "dictionary"]),
+    type=click.Choice(["mean", "dictionary", "ensemble"]),
     default="mean",
     show_default=True,
-    help="mean of models, or a dictionary of the rows clients share.",
+    help="mean of models, dictionary of the rows clients share, or ensemble of what "
+    "their models find alike.",
 )
 @click.option(
     "--weights",
@@ -133,6 +140,17 @@ def init(data, data_root, download, objective, more_heads, channels, **rest) -> 
     help="dictionary: K, the rows it has at most  [default: 1024]",
 )
 @click.option(
+    "--temperature",
+    type=Real(0, min_open=True),
+    help="ensemble: tau_T of exp(cosine / tau_T)  [default: 0.1]",
+)
+@click.option(
+    "--matrix",
+    is_flag=True,
+    default=None,
+    help="ensemble: write the n x n matrix, and not what it is made of.",
+)
+@click.option(
     "--min-clients",
     type=click.IntRange(1),
     default=1,
@@ -143,7 +161,7 @@ def init(data, data_root, download, objective, more_heads, channels, **rest) -> 
 @shared.dry_run
 @shared.speech
 def aggregate(rule, **values) -> None:
-    """Make one global model of the clients' models, or one dictionary of their rows.
+    """Make one global model, dictionary or ensemble of what clients sent.
 
     Checked first: architecture, shapes, types, finite values, round, parent model, and
     that no client counts twice. The order of the files does not matter.
@@ -153,6 +171,8 @@ def aggregate(rule, **values) -> None:
       furlkit aggregate exp/r001/client_*.safetensors -o exp/r001/global.safetensors
       furlkit aggregate --rule dictionary exp/r001/features_*.safetensors \\
           -o exp/r001/dictionary.safetensors
+      furlkit aggregate --rule ensemble exp/r001/public_*.safetensors \\
+          -o exp/r001/ensemble.safetensors
     """
     given = {name: value for name, value in values.items() if value is not None}
     context = click.get_current_context()
@@ -167,6 +187,10 @@ def aggregate(rule, **values) -> None:
 
         size = given.pop("dictionary_size", 1024)
         shared.tell(of_rows.run(of_rows.Options(size=size, **given)))
+    elif rule == "ensemble":
+        from furlkit.stages import aggregate_ensemble as of_views
+
+        shared.tell(of_views.run(of_views.Options(**given)))
     else:
         from furlkit.stages import aggregate as of_models
 

@@ -3,7 +3,7 @@
 import click
 
 from furlkit.cli import options as shared
-from furlkit.cli.options import FilePath
+from furlkit.cli.options import FilePath, Real
 
 
 @click.command()
@@ -13,6 +13,8 @@ from furlkit.cli.options import FilePath
 @shared.split
 @click.option(
     "--layer",
+    "--share",
+    "layer",
     type=click.Choice(["h", "z"]),
     default="h",
     show_default=True,
@@ -20,6 +22,18 @@ from furlkit.cli.options import FilePath
 )
 @click.option(
     "--similarity", is_flag=True, help="Write the cosines between all images instead."
+)
+@click.option(
+    "--top",
+    type=Real(0, 100, min_open=True),
+    help="Of the similarities, so many percent of each row, the largest.",
+)
+@click.option(
+    "--encoding",
+    type=click.Choice(["float32", "float16", "int8"]),
+    default="float32",
+    show_default=True,
+    help="How numbers are written; int8 has a scale a row.",
 )
 @click.option("--partition", type=FilePath, help="Where --part is looked up.")
 @click.option(

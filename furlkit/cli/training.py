@@ -1,4 +1,4 @@
-"""Commands that train: pretrain-align, local-train."""
+"""Commands that train: pretrain-align, local-train, distill."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -230,4 +230,54 @@ def _build_handling(values: dict[str, Any]) -> "Handling":
     return Handling(*(values.pop(name) for name in names))
 
 
-COMMANDS = (pretrain_align, local_train)
+@click.command()
+@click.argument("ensemble", type=FilePath)
+@click.argument("model", metavar="START", type=FilePath)
+@shared.preset
+@shared.data("The dataset that embed was given.")
+@shared.split
+@click.option("--layer", type=click.Choice(["h", "z"]), default="z", show_default=True,
+              help="What of the student is held against the ensemble.")  # fmt: skip
+@click.option("--temperature", type=Real(0, min_open=True),
+              help="tau_S  [default: the ensemble's tau_T]")  # fmt: skip
+@click.option("--ema", "zeta", type=Real(0, 1), default=0.999, show_default=True,
+              help="zeta, the momentum of the student's slow copy.")  # fmt: skip
+@click.option("--anchors", type=click.IntRange(2), default=2048, show_default=True,
+              help="m, the length of the queue of anchors.")  # fmt: skip
+@_length(200, "Epochs over the public images.")
+@augmentation
+@_handling
+@shared.device
+@shared.seed
+@shared.output
+@shared.dry_run
+@shared.speech
+def distill(data, data_root, download, split, zeta, **rest) -> None:
+    """Distil what clients find alike into one model, on public images.
+
+    START is the global model of the last round, or a new one of any architecture.
+    Killed or stopped, the same command carries on and ends with the same bytes.
+
+    \b
+    Example:
+      furlkit distill exp/r001/ensemble.safetensors exp/r000/global.safetensors \\
+          --data digits --epochs 20 -o exp/r001/global.safetensors
+    """
+    from furlkit.data.source import Source
+    from furlkit.runtime import Runtime
+    from furlkit.stages.distill import Options, run
+
+    take = rest.pop
+    options = Options(
+        data=Source(data, data_root, download, split=split),
+        momentum=zeta,
+        augmentation=build_augmentation(rest),
+        plan=_build_plan(rest),
+        handling=_build_handling(rest),
+        runtime=Runtime(take("device"), take("threads")),
+        **rest,
+    )
+    shared.tell(run(options))
+
+
+COMMANDS = (pretrain_align, local_train, distill)

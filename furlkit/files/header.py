@@ -16,6 +16,7 @@ KINDS = (
     "checkpoint",
     "dataset",
     "encoder",
+    "ensemble",
     "features",
     "partition",
     "private",

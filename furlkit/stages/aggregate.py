@@ -1,16 +1,15 @@
 """aggregate: one model of many clients' models."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from furlkit.aggregators.mean import mean, shares_of
-from furlkit.errors import InputError, StoppedError, UsageError
+from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, check_finite, open_checkpoint
 from furlkit.files.container import Container, unreadable, write_stream
 from furlkit.files.facts import Provenance
@@ -18,6 +17,7 @@ from furlkit.files.header import canonical, parse_strict
 from furlkit.files.layout import Entry
 from furlkit.files.lockstep import Lockstep
 from furlkit.patterns import check_output
+from furlkit.uploads import TRAIN_AGAIN, check_enough, check_same, in_client_order
 from furlkit.weights import is_batchnorm_statistic
 
 RULES = {"mean": mean}
@@ -48,17 +48,18 @@ class Client(NamedTuple):
         """Where it lies."""
         return self.opened.path
 
+    @property
+    def content(self) -> str:
+        """Its content hash."""
+        return self.opened.content
+
 
 def run(options: Options) -> tuple[str, dict[str, Any]]:
     """Check the uploads against each other, then average them in one pass."""
     check_output(options.output, options.inputs)
-    clients = _open_all(options.inputs)
+    clients = in_client_order(map(_opened, options.inputs))
     _check_together(clients)
-    if len(clients) < options.min_clients:
-        raise StoppedError(
-            f"{len(clients)} clients have reported, --min-clients wants "
-            f"{options.min_clients}; run the same command again when more are there"
-        )
+    check_enough(len(clients), options.min_clients)
     weights = _weights(clients, options.weights)
     facts = _facts(clients, options.bn)
     names = [str(client.facts.client) for client in clients]
@@ -119,21 +120,10 @@ def _write(
         return write_stream(options.output, entries, pieces, header).content
 
 
-def _open_all(paths: Sequence[Path]) -> list[Client]:
-    """Open the uploads, in client order; the same file twice counts once."""
-    clients: dict[str, Client] = {}
-    for path in paths:
-        client = Client(*open_checkpoint(path))
-        _check_upload(client)
-        clients.setdefault(client.opened.content, client)
-    ordered = sorted(clients.values(), key=lambda c: c.facts.client or 0)
-    for one, other in pairwise(ordered):
-        if one.facts.client == other.facts.client:
-            raise InputError(
-                f"{one.path} and {other.path}: are both of client {one.facts.client} "
-                "and differ; leave one of them out"
-            )
-    return ordered
+def _opened(path: Path) -> Client:
+    client = Client(*open_checkpoint(path))
+    _check_upload(client)
+    return client
 
 
 def _check_upload(client: Client) -> None:
@@ -152,16 +142,9 @@ def _check_upload(client: Client) -> None:
 
 
 def _check_together(clients: list[Client]) -> None:
-    # The majority is right: one stale client, or one of another net, is the odd one.
     for what in ("round", "parent"):
         values = [getattr(client.facts, what) for client in clients]
-        common = max(values, key=values.count)
-        for client, value in zip(clients, values, strict=True):
-            if value != common:
-                raise InputError(
-                    f"{client.path}: its {what} is {value}, the others have {common}; "
-                    "train that client again from the current global model"
-                )
+        check_same(clients, what, values, TRAIN_AGAIN)
     makes = [_make(client) for client in clients]
     usual = clients[makes.index(Counter(makes).most_common(1)[0][0])]
     for client in clients:

@@ -1,15 +1,13 @@
 """aggregate --rule dictionary: one dictionary of the rows that clients share."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from furlkit.aggregators.dictionary import dictionary
-from furlkit.errors import InputError, StoppedError
+from furlkit.errors import InputError
 from furlkit.files.facts import Provenance
 from furlkit.files.features import (
     FeatureFacts,
@@ -18,6 +16,7 @@ from furlkit.files.features import (
     write_features,
 )
 from furlkit.patterns import check_output
+from furlkit.uploads import TRAIN_AGAIN, check_enough, check_same, in_client_order
 
 ROUNDING = 1e-3
 
@@ -36,13 +35,9 @@ class Options:
 def run(options: Options) -> tuple[str, dict[str, Any]]:
     """Check the uploads against each other, then write one after the other."""
     check_output(options.output, options.inputs)
-    clients = _open_all(options.inputs)
+    clients = in_client_order(map(_opened, options.inputs))
     _check_together(clients)
-    if len(clients) < options.min_clients:
-        raise StoppedError(
-            f"{len(clients)} clients have reported, --min-clients wants "
-            f"{options.min_clients}; run the same command again when more are there"
-        )
+    check_enough(len(clients), options.min_clients)
     kept = dictionary([client.rows for client in clients], options.size)
     rows = np.concatenate(kept)
     owners = [[c.facts.client or 0, len(k)] for c, k in zip(clients, kept, strict=True)]
@@ -67,21 +62,10 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     return line, data
 
 
-def _open_all(paths: Sequence[Path]) -> list[Features]:
-    """Open the uploads, in client order; the same file twice counts once."""
-    clients: dict[str, Features] = {}
-    for path in paths:
-        client = read_features(path)
-        _check_upload(client)
-        clients.setdefault(client.content, client)
-    ordered = sorted(clients.values(), key=lambda c: c.facts.client or 0)
-    for one, other in pairwise(ordered):
-        if one.facts.client == other.facts.client:
-            raise InputError(
-                f"{one.path} and {other.path}: are both of client {one.facts.client} "
-                "and differ; leave one of them out"
-            )
-    return ordered
+def _opened(path: Path) -> Features:
+    client = read_features(path)
+    _check_upload(client)
+    return client
 
 
 def _check_upload(client: Features) -> None:
@@ -90,10 +74,6 @@ def _check_upload(client: Features) -> None:
         raise InputError(
             f"{client.path}: is not what a client shares; the files that local-train "
             "--features-out writes were wanted"
-        )
-    if client.rows.dtype != np.float32:
-        raise InputError(
-            f"{client.path}: its rows are {client.rows.dtype}, not float32"
         )
     lengths = np.linalg.norm(client.rows.astype(np.float64), axis=1)
     if len(lengths) and np.abs(lengths - 1).max() > ROUNDING:
@@ -105,18 +85,8 @@ def _check_upload(client: Features) -> None:
 
 
 def _check_together(clients: list[Features]) -> None:
-    # The majority is right: one stale client, or one of another net, is the odd one.
     for what in ("round", "parent"):
         values = [getattr(client.facts, what) for client in clients]
-        _check_same(clients, what, values)
-    _check_same(clients, "length of a row", [c.rows.shape[1] for c in clients])
-
-
-def _check_same(clients: list[Features], what: str, values: list[Any]) -> None:
-    common = max(values, key=values.count)
-    for client, value in zip(clients, values, strict=True):
-        if value != common:
-            raise InputError(
-                f"{client.path}: its {what} is {value}, the others have {common}; "
-                "train that client again from the current global model"
-            )
+        check_same(clients, what, values, TRAIN_AGAIN)
+    lengths = [client.rows.shape[1] for client in clients]
+    check_same(clients, "length of a row", lengths, TRAIN_AGAIN)

@@ -1,5 +1,6 @@
 """embed: what a model makes of images, as a file."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,11 @@ from furlkit.choosing import chosen_images
 from furlkit.data.augment import Augmentation
 from furlkit.data.source import Source
 from furlkit.embedding import embed
-from furlkit.errors import InputError
+from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.facts import Provenance
-from furlkit.files.features import FeatureFacts, write_features, write_similarity
+from furlkit.files.features import FeatureFacts, write_features
+from furlkit.files.similarity import write_similarity, write_top
 from furlkit.loading import architecture_of, load_net, view_of
 from furlkit.matching import check_channels
 from furlkit.patterns import check_output
@@ -28,13 +30,18 @@ BLOCK = 1024
 
 @dataclass(frozen=True)
 class Options:
-    """`part` is all, public, or the number of a client of the partition."""
+    """`part` is all, public, or the number of a client of the partition.
+
+    `top` of a similarity keeps so many percent of each row, the largest ones.
+    """
 
     model: Path
     data: Source
     output: Path
     layer: str = "h"
     similarity: bool = False
+    top: float | None = None
+    encoding: str = "float32"
     partition: Path | None = None
     part: str = "all"
     runtime: Runtime = Runtime()
@@ -45,6 +52,8 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     """Write features h or z of images, or the cosines between all of them."""
     given = (options.model, options.partition, Path(options.data.name))
     check_output(options.output, [path for path in given if path])
+    if options.top is not None and not options.similarity:
+        raise UsageError(f"--top {options.top:g}: is of a --similarity; give that too")
     model = read_checkpoint(options.model)
     architecture = architecture_of(model.path, model.facts)
     if options.layer == "z" and not architecture.projector:
@@ -77,22 +86,36 @@ def _write(
     facts: FeatureFacts,
     made: Provenance,
 ) -> str:
+    more = (index, facts, made, options.encoding)
     if not options.similarity:
-        return write_features(options.output, rows.numpy(), index, facts, made).content
+        return write_features(options.output, rows.numpy(), *more).content
     unit = F.normalize(rows, dim=1)
 
-    def blocks() -> Iterator[np.ndarray]:
+    def blocks() -> Iterator[torch.Tensor]:
         for start in range(0, len(unit), BLOCK):
-            yield (unit[start : start + BLOCK] @ unit.T).numpy()
+            yield unit[start : start + BLOCK] @ unit.T
 
-    return write_similarity(options.output, blocks, index, facts, made).content
+    if options.top is None:
+        arrays = (block.numpy() for block in blocks())
+        return write_similarity(options.output, lambda: arrays, *more).content
+    kept = [block.topk(_count(options.top, len(unit)), dim=1) for block in blocks()]
+    values = torch.cat([block.values for block in kept]).numpy()
+    columns = torch.cat([block.indices for block in kept]).numpy()
+    return write_top(options.output, columns, values, *more).content
+
+
+def _count(percent: float, n: int) -> int:
+    """So many percent of n, one at least."""
+    return min(n, max(1, math.ceil(percent / 100 * n)))
 
 
 def _words(options: Options, device: torch.device) -> dict[str, Any]:
-    return {
+    words = {
         "layer": options.layer,
         "similarity": options.similarity,
+        "encoding": options.encoding,
         "part": options.part,
         "device": device.type,
         "threads": options.runtime.threads,
     }
+    return words if options.top is None else {**words, "top": options.top}

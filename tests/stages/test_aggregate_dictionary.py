@@ -140,7 +140,6 @@ def test_uploads_that_do_not_fit(uploads, forge, refused, tmp_path, facts, messa
          "its length of a row is 2, the others have 3"),
         (lambda rows: 2 * rows, "a row has length 2, rows of length 1 were wanted"),
         (lambda rows: 0 * rows, "a row has length 0, rows of length 1 were wanted"),
-        (lambda rows: rows.astype(np.float64), "its rows are float64, not float32"),
         (lambda rows: rows * np.nan, "rows has 12 values that are NaN or infinite"),
     ],
 )  # fmt: skip

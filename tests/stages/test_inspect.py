@@ -11,13 +11,14 @@ from furlkit.files import container
 from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
 from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.facts import Provenance
-from furlkit.files.features import FeatureFacts, write_features, write_similarity
+from furlkit.files.features import FeatureFacts, write_features
 from furlkit.files.header import Header
 from furlkit.files.journal import Journal
 from furlkit.files.metrics import write_metrics
 from furlkit.files.partition import PartitionFacts, write_partition
 from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
+from furlkit.files.similarity import write_similarity
 from furlkit.stages.inspect import Options, run
 from furlkit.tables import byte_size, flatten, shorten
 

@@ -1,0 +1,127 @@
+"""Similarity files: how alike a model finds every two of some images.
+
+Whole, as n x n cosines, or the largest of each row only: a row then has a list of
+columns, and what is not in it was not sent. int8 stands for cosines by steps of 1/127.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from furlkit.errors import InputError
+from furlkit.files import container
+from furlkit.files.checkpoint import check_finite
+from furlkit.files.facts import Provenance, understand
+from furlkit.files.features import FeatureFacts, check_index
+from furlkit.files.header import Header
+from furlkit.files.layout import Entry
+
+STEP = 127
+DTYPES = {"float32": "<f4", "float16": "<f2", "int8": "|i1"}
+
+
+@dataclass(frozen=True)
+class Similarity:
+    """Cosines; `index` names the image of row and column i.
+
+    `matrix` is (n, n). With `columns` (n, k) it is (n, k): row i has its value for
+    column columns[i, j] at j.
+    """
+
+    path: Path
+    facts: FeatureFacts
+    matrix: np.ndarray
+    index: np.ndarray
+    content: str
+    columns: np.ndarray | None = None
+
+
+def write_similarity(
+    path: Path,
+    blocks: Callable[[], Iterable[np.ndarray]],
+    index: np.ndarray,
+    facts: FeatureFacts,
+    made: Provenance,
+    encoding: str = "float32",
+) -> Header:
+    """Write an n x n matrix from blocks of rows, never whole in memory."""
+    n = len(index)
+    entries = [
+        Entry("matrix", np.dtype(DTYPES[encoding]), (n, n)),
+        Entry("index", np.dtype("<i8"), (n,)),
+    ]
+    places = [np.ascontiguousarray(index, dtype=np.int64)]
+
+    def pieces(entry: Entry) -> Iterable[np.ndarray]:
+        if entry.name == "index":
+            return places
+        return (_stored(block, encoding) for block in blocks())
+
+    return container.write_stream(
+        path, entries, pieces, made.header("similarity", facts)
+    )
+
+
+def write_top(
+    path: Path,
+    columns: np.ndarray,
+    values: np.ndarray,
+    index: np.ndarray,
+    facts: FeatureFacts,
+    made: Provenance,
+    encoding: str = "float32",
+) -> Header:
+    """Write the largest values of each row (n, k) and the columns they stand in."""
+    check_finite(path, "matrix", values)
+    tensors = {
+        "matrix": _stored(values, encoding),
+        "columns": columns.astype(np.int32),
+        "index": index.astype(np.int64),
+    }
+    return container.write(path, tensors, made.header("similarity", facts))
+
+
+def read_similarity(path: Path) -> Similarity:
+    """Read a similarity file whole, as float32: hash checked, finite, in shape."""
+    opened = container.open_kind(path, "similarity")
+    facts = understand(path, opened.header, FeatureFacts, ("client", "round"))
+    check_index(opened, "matrix")
+    shape = opened.entry("matrix").shape
+    if "columns" not in opened and shape[0] != shape[1]:
+        raise InputError(f"{path}: its matrix is {shape}, a square was wanted")
+    tensors = opened.tensors()
+    matrix, columns = tensors["matrix"], tensors.get("columns")
+    if matrix.dtype.kind == "f":
+        check_finite(path, "matrix", matrix)
+        matrix = matrix.astype(np.float32, copy=False)
+    else:
+        matrix = matrix.astype(np.float32) / STEP
+    _check_columns(path, columns, shape)
+    return Similarity(
+        Path(path), facts, matrix, tensors["index"], opened.content, columns
+    )  # fmt: skip
+
+
+def _stored(block: np.ndarray, encoding: str) -> np.ndarray:
+    if encoding == "int8":
+        block = np.rint(block.clip(-1, 1) * STEP)
+    return np.ascontiguousarray(block, dtype=DTYPES[encoding])
+
+
+def _check_columns(
+    path: Path, columns: np.ndarray | None, shape: tuple[int, ...]
+) -> None:
+    if columns is None:
+        return
+    if columns.dtype != np.int32 or columns.shape != shape:
+        raise InputError(
+            f"{path}: columns is {columns.dtype} {columns.shape}, int32 {shape} like its "
+            "matrix was wanted"
+        )
+    if columns.size and not 0 <= columns.min() <= columns.max() < shape[0]:
+        raise InputError(
+            f"{path}: columns go from {columns.min()} to {columns.max()}, it has "
+            f"{shape[0]} images"
+        )
