@@ -41,6 +41,14 @@ PRETRAIN ?=
 KNN ?=
 LINEAR ?=
 ANGLES ?=
+# Clients that do not train, whose images are the public ones: PARTITION has
+# --public-client for them.
+WITHOUT ?=
+# Options of distill, or `yes` for none: the global model is distilled from what clients'
+# models make of the public part of the partition, and weights do not leave the clients.
+DISTILL ?=
+EMBED ?=
+ENSEMBLE ?=
 # Public images, a dataset's name or a path: clients are aligned on a model of them.
 ALIGN ?=
 # K: clients share rows with each other, in a dictionary of so many.
@@ -81,11 +89,11 @@ folder = $(if $(filter 0,$1),$(firstword $(folders)),$(word $1,$(later)))
 folder_before = $(word $1,$(folders))
 
 # Who takes part when, as ROUND/CLIENT.
-everyone := $(shell seq 0 $$(($(CLIENTS) - 1)))
+everyone := $(filter-out $(WITHOUT),$(shell seq 0 $$(($(CLIENTS) - 1))))
 ifeq ($(FRACTION),1)
 drawn := $(foreach n,$(rounds),$(everyone:%=$n/%))
 else
-drawn := $(shell $(FURLKIT) sample --clients 0-$(lastword $(everyone)) \
+drawn := $(shell $(FURLKIT) sample --clients $(subst $(space),$(comma),$(everyone)) \
 	--fraction $(FRACTION) --rounds 1-$(ROUNDS) --seed $(SEED))
 endif
 ifeq ($(strip $(drawn)),)
@@ -173,11 +181,26 @@ $(patsubst %,$(call folder,$1)/client_%.safetensors,$(subst $(comma), ,$2)) \
 		-o '$(call folder,$1)/client_{client}.safetensors'
 endef
 
-# Round $1.
-define aggregate_rule
+# Round $1: the mean of its clients' models.
+define mean_rule
 $(call folder,$1)/global.safetensors: $(patsubst %,$(call folder,$1)/client_%.safetensors,$(call clients_of,$1))
 	$$(run) aggregate $$^ $$(preset) $$(AGGREGATE) $$(QUIET) -o $$@
 endef
+
+# Round $1: what its clients find alike, and the last global model distilled from it.
+define distill_rule
+$(call folder,$1)/public_%.safetensors: $(call folder,$1)/client_%.safetensors $(partition)
+	$$(run) embed $$< $$(preset) $$(source) --partition $(partition) --part public \
+		--threads $$(THREADS) $$(EMBED) $$(QUIET) -o $$@
+
+$(call folder,$1)/ensemble.safetensors: $(patsubst %,$(call folder,$1)/public_%.safetensors,$(call clients_of,$1))
+	$$(run) aggregate --rule ensemble $$^ $$(preset) $$(ENSEMBLE) $$(QUIET) -o $$@
+
+$(call folder,$1)/global.safetensors: $(call folder,$1)/ensemble.safetensors $(call folder_before,$1)/global.safetensors
+	$$(run) distill $$^ $$(preset) $$(source) --seed $$(SEED) --threads $$(THREADS) \
+		$$(filter-out yes,$$(DISTILL)) $$(QUIET) -o $$@
+endef
+aggregate_rule = $(if $(DISTILL),$(distill_rule),$(mean_rule))
 
 # Round $1: the models are written last, so the rows are there when they are.
 define dictionary_rule
@@ -228,7 +251,8 @@ summary: $(scores)
 facts := data=$(DATA) clients=$(CLIENTS) fraction=$(FRACTION) seed=$(SEED) \
 	preset=$(PRESET) threads=$(THREADS) partition=$(PARTITION) init=$(INIT) \
 	train=$(TRAIN) aggregate=$(AGGREGATE) align=$(ALIGN) pretrain=$(PRETRAIN) \
-	dictionary=$(DICTIONARY) private=$(PRIVATE)
+	dictionary=$(DICTIONARY) private=$(PRIVATE) distill=$(DISTILL) embed=$(EMBED) \
+	ensemble=$(ENSEMBLE)
 settings:
 	@mkdir -p $(OUT)
 	@test -e $(OUT)/settings || { echo '$(facts)' > $(OUT)/settings.part; \

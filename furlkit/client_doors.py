@@ -25,6 +25,7 @@ from furlkit.matching import (
     check_global,
     check_head,
     check_labels,
+    check_own,
     check_private,
     check_size,
     check_targets,
@@ -150,7 +151,10 @@ def open_doors(options: Options) -> Doors:
     runtime.start(options.runtime)
     partition = read_partition(options.partition)
     model = read_checkpoint(options.model)
-    check_global(model, partition)
+    if options.update == "keep":
+        check_own(model, partition, options.clients[0])
+    else:
+        check_global(model, partition)
     check_head(model, objective.head, options.objective)
     images = options.data.images()
     check_dataset(partition, images)
@@ -168,6 +172,11 @@ def open_doors(options: Options) -> Doors:
 
 
 def _check_files(options: Options) -> None:
+    if options.update == "keep" and len(options.clients) > 1:
+        raise UsageError(
+            f"--update keep: {len(options.clients)} clients have as many models to carry "
+            "on from; train one at a time"
+        )
     given = (options.model, options.partition, options.sharing.dictionary)
     inputs = [Path(options.data.name), *(path for path in given if path)]
     if options.aligning:

@@ -51,6 +51,25 @@ def check_global(model: Checkpoint, partition: Partition) -> None:
             f"{model.path}: is a checkpoint of role {model.facts.role}, "
             "the global model of the last round was wanted"
         )
+    _check_partition(model, partition)
+
+
+def check_own(model: Checkpoint, partition: Partition, client: int) -> None:
+    """A client that carries on has its own last model, or, at first, any global one."""
+    if model.facts.role == "client" and model.facts.client != client:
+        raise InputError(
+            f"{model.path}: is the model of client {model.facts.client}, client "
+            f"{client} carries on from its own"
+        )
+    if model.facts.role not in ("client", "global"):
+        raise InputError(
+            f"{model.path}: is a checkpoint of role {model.facts.role}, the client's "
+            "own model of its last round was wanted"
+        )
+    _check_partition(model, partition)
+
+
+def _check_partition(model: Checkpoint, partition: Partition) -> None:
     if model.facts.partition not in (None, partition.content):
         raise InputError(
             f"{model.path}: its clients were trained under another partition than "

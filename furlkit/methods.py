@@ -8,6 +8,7 @@ from torch import Tensor
 
 from furlkit.errors import UsageError
 from furlkit.objectives import autoencoder, rotation, simclr, supervised
+from furlkit.updates import keep as keeping
 from furlkit.updates import replace as replacing
 
 
@@ -33,7 +34,7 @@ OBJECTIVES = {
     "autoencoder": Objective(autoencoder.step, "decoder"),
     "supervised": Objective(supervised.step, "classifier", labels=True),
 }
-UPDATES = {"replace": replacing.replace}
+UPDATES = {"replace": replacing.replace, "keep": keeping.keep}
 
 
 def settings_of(name: str, given: dict[str, Any]) -> dict[str, Any]:

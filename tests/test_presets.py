@@ -12,17 +12,20 @@ from furlkit.cli import presets
 from furlkit.cli.program import furlkit
 
 FEDCA = ("fedca", "fedca-align", "fedca-dictionary", "fedca-ensemble")
-SYSTEMS = ("fedsimclr", "fedae", "fedpr", "fedavg", "digits", *FEDCA)
-SCORES = ("moco", "flesd", "fedu")
+FLESD = ("flesd", "flesd-cc", "flesd-fedavg", "flesd-fedprox")
+SYSTEMS = ("fedsimclr", "fedae", "fedpr", "fedavg", "digits", *FEDCA, *FLESD)
+SCORES = ("moco", "fedu")
 # Stages that not every system has.
-OPTIONAL = {"pretrain-align"}
+OPTIONAL = {"pretrain-align", "embed", "distill"}
 # What a stage cannot be called without.
 NEEDED = {
     "partition": ("--data", "digits"),
     "init": (),
     "pretrain-align": ("g.st", "--data", "digits", "--targets-out", "t.st"),
     "local-train": ("p.st", "g.st", "--data", "digits", "--client", "0"),
+    "embed": ("c.st", "--data", "digits"),
     "aggregate": ("c.st",),
+    "distill": ("e.st", "g.st", "--data", "digits"),
     "evaluate.linear": ("g.st", "--data", "digits"),
     "evaluate.knn": ("g.st", "--data", "digits"),
 }
@@ -166,6 +169,21 @@ def test_fedsimclr_is_simclr_as_its_paper_has_it():
 )  # fmt: skip
 def test_numbers_of_linear_evaluation(name, wanted):
     assert wanted.items() <= tables_of(name)["evaluate.linear"].items()
+
+
+def test_numbers_that_flesd_prints():
+    whole, once = tables_of("flesd"), tables_of("flesd-cc")
+    mean, near = tables_of("flesd-fedavg"), tables_of("flesd-fedprox")
+    assert whole["partition"]["clients"] == 6
+    assert whole["partition"]["public-client"] == 0
+    assert "public-client" not in mean["partition"]
+    epochs = [tables["local-train"]["epochs"] for tables in (once, whole, mean, near)]
+    assert [epochs[0], 2 * epochs[1], 10 * epochs[2], 10 * epochs[3]] == [200] * 4
+    wanted = {"epochs": 200, "batch-size": 128, "optimiser": "adam", "lr": 1e-3,
+              "temperature": 0.1, "ema": 0.999, "anchors": 2048}  # fmt: skip
+    assert wanted.items() <= whole["distill"].items()
+    assert whole["aggregate"]["temperature"] == 0.1
+    assert near["local-train"]["proximal"] in (0.001, 0.01, 0.1, 1)
 
 
 def test_a_flag_wins_over_a_preset():

@@ -136,10 +136,11 @@ def pretrain_align(model, output, targets_out, dry_run, **rest) -> None:
 @aligning
 @click.option(
     "--update",
-    type=click.Choice(["replace"]),
+    type=click.Choice(["replace", "keep"]),
     default="replace",
     show_default=True,
-    help="What the client starts the round from.",
+    help="What the client starts the round from: the global model, or (keep) its own, "
+    "which then stands in GLOBAL's place.",
 )
 @_length(5, "Local epochs E.")
 @click.option(
