@@ -8,13 +8,23 @@ Machines differ and are noisy; a ratio of two things measured side by side is no
 
 import sys
 
-from bench import aggregate, fedca, lightly_loop, partition, probe, startup, step
+from bench import (
+    aggregate,
+    distill,
+    fedca,
+    lightly_loop,
+    partition,
+    probe,
+    startup,
+    step,
+)
 
 BENCHMARKS = {
     "startup": startup.run,
     "partition": partition.run,
     "step": step.run,
     "fedca": fedca.run,
+    "distill": distill.run,
     "lightly": lightly_loop.run,
     "aggregate": aggregate.run,
     "probe": probe.run,

@@ -44,9 +44,12 @@ class Distiller(nn.Module):
     def fill(self, images: Images, batch_size: int, purpose: Purpose) -> None:
         """Fill the queue once, with keys of random images, before the first step."""
         self.train()
-        for step in range(-(-len(self.queue) // batch_size)):
+        steps = -(-len(self.queue) // min(batch_size, len(images)))
+        for step in range(steps):
             index = positions(images, batch_size, (*purpose, "fill"), step)
-            batch = images.batch(index, torch_generator(*purpose, "fill", step), step)
+            generator = torch_generator(*purpose, "fill", step)
+            # Counted up to 0, the oldest keys are those that step 0 replaces.
+            batch = images.batch(index, generator, step - steps)
             self._enqueue(self.represent(self.slow, batch.one_view()), batch)
 
     def step(
@@ -58,8 +61,8 @@ class Distiller(nn.Module):
         with torch.no_grad():
             keys = self.represent(self.slow, batch.one_view())
         self._enqueue(keys, batch)
-        M = similarities.rows(batch.index, self.anchors)  # (B, m)
         with torch.autocast(q.device.type, enabled=False):
+            M = similarities.rows(batch.index, self.anchors)  # (B, m)
             loss = distillation_loss(q, self.queue, M, tau_S)
         return {"distillation": loss}, q
 

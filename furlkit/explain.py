@@ -64,6 +64,8 @@ def score_words(metrics: Facts) -> str:
     model = model_words(facts) if isinstance(facts, dict) else "an unknown model"
     accuracy = metrics.get("accuracy")
     protocol = word(metrics.get("protocol"))
+    if protocol == "ledger":
+        return _ledger_words(metrics.get("total"))
     if _is_number(accuracy):
         return f"{protocol} accuracy {100 * accuracy:.2f} % of {model}"
     compared = metrics.get("models")
@@ -72,6 +74,19 @@ def score_words(metrics: Facts) -> str:
         if metrics.get("round") is not None:
             model += f" of round {count(metrics['round'])}"
     return _comparison_words(metrics, model) or f"{protocol} evaluation of {model}"
+
+
+def _ledger_words(total: Any) -> str:
+    """How much went both ways, as far as a ledger says so."""
+    known = total if isinstance(total, dict) else {}
+    ways = [known.get(way) for way in ("sent", "received")]
+    sent, received = (
+        count(way.get("bytes")) if isinstance(way, dict) else "unknown" for way in ways
+    )
+    return (
+        f"{sent} bytes that {count(known.get('clients'))} clients sent and {received} "
+        f"that they received, in {count(known.get('rounds'))} rounds"
+    )
 
 
 def _comparison_words(metrics: Facts, models: str) -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -189,3 +191,51 @@ def forge() -> Callable[..., Path]:
         return path
 
     return change
+
+
+@pytest.fixture(scope="session")
+def make_in(environment) -> Callable[..., subprocess.CompletedProcess]:
+    """Call make in a folder: make_in(folder, makefile, "-n", "ROUNDS=2")."""
+
+    def call(folder: Path, makefile: Path, *words: str) -> subprocess.CompletedProcess:
+        program = f"FURLKIT={sys.executable} -m furlkit"
+        command = ["make", "-f", str(makefile), program, *words]
+        return subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, env=environment
+        )
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def planned(make_in) -> Callable[..., list[list[str]]]:
+    """The stages that make would run, each as words that the program understands.
+
+    A name, a value or a preset that it does not know is raised here.
+    """
+
+    def plan(folder: Path, makefile: Path, *words: str) -> list[list[str]]:
+        done = make_in(folder, makefile, "-n", *words)
+        assert done.returncode == 0, done.stderr
+        program = f"{sys.executable} -m furlkit"
+        lines = done.stdout.replace("\\\n", " ").splitlines()
+        stages = (line.partition(program)[2] for line in lines if program in line)
+        found = [shlex.split(stage.partition("|")[0]) for stage in stages]
+        for stage in found:
+            _understand(stage)
+        return found
+
+    return plan
+
+
+def _understand(words: list[str]) -> None:
+    from furlkit.cli.program import furlkit
+
+    node: Any = furlkit
+    context = click.Context(furlkit, info_name="furlkit")
+    while isinstance(node, click.Group):
+        name, *words = words
+        node = node.commands[name]
+        if isinstance(node, click.Group):
+            context = click.Context(node, parent=context, info_name=name)
+    node.make_context(name, list(words), parent=context)

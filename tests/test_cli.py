@@ -87,7 +87,7 @@ def test_inputs_outputs_and_speech_are_the_same_everywhere(words):
     assert {"--json", "-q", "--quiet", "-v", "--verbose"} <= known
     if words[0] not in ("inspect", "sample", "compare"):
         assert {"-o", "--output"} <= known
-        assert "--dry-run" in known or words[0] == "plot"
+        assert "--dry-run" in known or words[0] in ("plot", "ledger")
 
 
 def test_version_and_bare_program(run):

@@ -1,49 +1,16 @@
 """examples/fedca: every row at every scale is a plan the program understands."""
 
 import csv
-import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import click
 import pytest
 
-from furlkit.cli.program import furlkit
 from furlkit.files.metrics import write_metrics
 
 FEDCA = Path(__file__).resolve().parent.parent / "examples" / "fedca"
-FURLKIT = f"{sys.executable} -m furlkit"
 ROWS = ("fedae", "fedpr", "fedsimclr", "align", "dictionary", "ensemble", "fedca")
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
-
-
-def call(environment, folder, makefile, *words):
-    command = ["make", "-f", str(FEDCA / makefile), f"FURLKIT={FURLKIT}", *words]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, env=environment
-    )
-
-
-def planned(environment, folder, makefile, *words):
-    """The stages that make would run, each as a list of words."""
-    done = call(environment, folder, makefile, "-n", *words)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.replace("\\\n", " ").splitlines()
-    stages = (line.partition(FURLKIT)[2] for line in lines if FURLKIT in line)
-    return [shlex.split(stage.partition("|")[0]) for stage in stages]
-
-
-def understood(words):
-    """A name, a value or a preset that the program does not know is raised here."""
-    node, context = furlkit, click.Context(furlkit, info_name="furlkit")
-    while isinstance(node, click.Group):
-        name, *words = words
-        node = node.commands[name]
-        if isinstance(node, click.Group):
-            context = click.Context(node, parent=context, info_name=name)
-    node.make_context(name, list(words), parent=context)
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -55,12 +22,10 @@ def understood(words):
         ("SCALE=paper", "DATASET=cifar100", "ENCODER=resnet50", "TARGET=cifar10"),
     ],
 )
-def test_every_command_of_every_row_is_understood(environment, tmp_path, row, scale):
+def test_every_command_of_every_row_is_understood(planned, tmp_path, row, scale):
     goals = ("all", "semi", "transfer", "angles", "features", "ROUNDS=2")
     words = (f"ROW={row}", "SETTING=noniid", *scale, *goals)
-    stages = planned(environment, tmp_path, "row.mk", *words)
-    for stage in stages:
-        understood(stage)
+    stages = planned(tmp_path, FEDCA / "row.mk", *words)
     aligned = [stage for stage in stages if stage[0] == "pretrain-align"]
     assert len(aligned) == (row in ("align", "fedca"))
     trained = [stage for stage in stages if stage[0] == "local-train"]
@@ -73,9 +38,9 @@ def test_every_command_of_every_row_is_understood(environment, tmp_path, row, sc
 
 @pytest.mark.parametrize("goal", ["table1", "table2", "table3", "ablation", "figure3",
                                   "figure4"])  # fmt: skip
-def test_every_target_names_runs(environment, tmp_path, goal):
-    done = call(environment, tmp_path, "Makefile", "-n", goal, "SEEDS=4", "SCALE=paper",
-                "DATASET=cifar10", "SETTINGS=iid noniid")  # fmt: skip
+def test_every_target_names_runs(make_in, tmp_path, goal):
+    words = ("-n", goal, "SEEDS=4", "SCALE=paper", "DATASET=cifar10")
+    done = make_in(tmp_path, FEDCA / "Makefile", *words, "SETTINGS=iid noniid")
     assert done.returncode == 0, done.stderr
     assert "fedsimclr/seed4" in done.stdout and "fedca/seed4" in done.stdout
 
@@ -95,7 +60,7 @@ def test_the_paper_s_numbers_are_all_there():
     assert found["to_cifar100", "miniimagenet", "cnn5", "iid", "fedsimclr"] == "59.08"
 
 
-def test_the_summary_puts_the_paper_s_numbers_beside_ours(environment, tmp_path):
+def test_the_summary_puts_the_paper_s_numbers_beside_ours(make_in, tmp_path):
     for seed in (0, 1):
         for row, accuracy in (("fedsimclr", 0.5), ("fedca", 0.52 + seed / 100)):
             folder = (
@@ -107,7 +72,7 @@ def test_the_summary_puts_the_paper_s_numbers_beside_ours(environment, tmp_path)
             document.update(seed=seed, checkpoint={"seed": None, "facts": facts})
             write_metrics(folder / "linear.json", document)
     words = ("summary", "SCALE=paper", "DATASET=cifar10")
-    done = call(environment, tmp_path, "Makefile", *words)
+    done = make_in(tmp_path, FEDCA / "Makefile", *words)
     assert done.returncode == 0, done.stderr
     title, head, first, second = done.stdout.strip().splitlines()
     assert title.endswith("iid, cifar10-cnn5, round 20") and "published" in head

@@ -11,6 +11,7 @@ from furlkit.cli import (
     data,
     evaluation,
     finetuning,
+    ledger,
     models,
     plots,
     results,
@@ -40,11 +41,13 @@ def furlkit() -> None:
     """
 
 
-for room in (data, models, training, evaluation, results, plots):
+for room in (data, models, training, evaluation, results, plots, ledger):
     for command in room.COMMANDS:
         furlkit.add_command(command)
 for command in (*finetuning.COMMANDS, *comparing.COMMANDS):
     evaluation.evaluate.add_command(command)
+for command in ledger.PLOTS:
+    plots.plot.add_command(command)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

@@ -19,10 +19,12 @@ def encoded(name: str, rows: np.ndarray, encoding: str) -> dict[str, np.ndarray]
     """
     if encoding == "int8":
         largest = np.abs(rows).max(axis=1, initial=0)
-        scale = (np.where(largest > 0, largest, 1) / LARGEST).astype(np.float32)
+        tiny = np.finfo(np.float32).tiny * LARGEST
+        scale = (np.where(largest > tiny, largest, 1) / LARGEST).astype(np.float32)
         whole = np.rint(rows / scale[:, None]).clip(-LARGEST, LARGEST)
         return {name: whole.astype(np.int8), _scale(name): scale}
-    return {name: rows.astype(encoding)}
+    with np.errstate(over="ignore"):
+        return {name: rows.astype(encoding)}
 
 
 def decoded(path: Path, tensors: dict[str, np.ndarray], name: str) -> np.ndarray:

@@ -68,7 +68,10 @@ def read_ensemble(path: Path) -> Ensemble:
     """Read an ensemble: checked but for a matrix, whose values are checked in use."""
     opened = container.open_kind(path, "ensemble")
     facts = understand(path, opened.header, EnsembleFacts, ("round", "examples"))
-    n = opened.entry("index").shape[0]
+    entry = opened.entry("index")
+    if entry.dtype != np.int64 or len(entry.shape) != 1:
+        raise InputError(f"{path}: its index is {entry.dtype} {entry.shape}")
+    n = entry.shape[0]
     if facts.form not in FORMS or not facts.clients or n != facts.examples:
         raise InputError(
             f"{path}: is an ensemble of form {facts.form}, of {len(facts.clients)} "
@@ -77,8 +80,9 @@ def read_ensemble(path: Path) -> Ensemble:
     if not 0 < facts.temperature < float("inf"):
         raise InputError(f"{path}: its temperature is {facts.temperature}")
     if facts.form == "matrix":
-        if opened.entry("matrix").shape != (n, n):
-            raise InputError(f"{path}: its matrix is {opened.entry('matrix').shape}")
+        entry = opened.entry("matrix")
+        if entry.shape != (n, n) or entry.dtype != np.float32:
+            raise InputError(f"{path}: its matrix is {entry.dtype} {entry.shape}")
         index = opened.read(opened.entry("index"))
         matrix = opened.memmap("matrix")
         return Ensemble(Path(path), facts, index, opened.content, matrix=matrix)

@@ -58,6 +58,7 @@ def write_features(
     """Write rows (n, d) and the place of each in the dataset."""
     check_finite(path, "rows", rows)
     tensors = {**encoded("rows", rows, encoding), "index": index.astype(np.int64)}
+    check_finite(path, f"rows as {encoding}", tensors["rows"])
     return container.write(path, tensors, made.header("features", facts))
 
 

@@ -147,7 +147,12 @@ def _check_upload(client: Given) -> None:
             f"{client.path}: does not say of which images it is; make it with embed on "
             "the public part"
         )
-    if isinstance(client, Features) and not np.abs(client.rows).max(axis=1).all():
+    if isinstance(client, Similarity) and np.abs(client.matrix).max(initial=0) > 1.001:
+        raise InputError(f"{client.path}: has values beyond 1; cosines were wanted")
+    if (
+        isinstance(client, Features)
+        and not np.abs(client.rows).max(axis=1, initial=0).all()
+    ):
         raise InputError(
             f"{client.path}: has a row of zeros, which is like nothing; the model that "
             "made it has collapsed"
@@ -155,7 +160,7 @@ def _check_upload(client: Given) -> None:
 
 
 def _check_together(clients: list[Given]) -> None:
-    for what in ("round", "part"):
+    for what in ("round", "part", "layer"):
         check_same(clients, what, [getattr(c.facts, what) for c in clients])
     marks = [canonical(client.facts.dataset) for client in clients]
     check_same(clients, "dataset", marks)

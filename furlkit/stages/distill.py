@@ -14,7 +14,7 @@ from furlkit.data.fingerprint import same_dataset
 from furlkit.data.source import Source
 from furlkit.distillation import Distiller
 from furlkit.ensembles import Similarities
-from furlkit.errors import InputError
+from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from furlkit.files.ensemble import Ensemble, read_ensemble
 from furlkit.files.facts import Provenance
@@ -104,7 +104,8 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
 
 
 def _open(options: Options) -> Doors:
-    check_output(options.output, [options.ensemble, options.model])
+    given = [options.ensemble, options.model, Path(options.data.name)]
+    check_output(options.output, given)
     device = runtime.start(options.runtime)
     ensemble, model = read_ensemble(options.ensemble), read_checkpoint(options.model)
     images = options.data.images()
@@ -119,6 +120,9 @@ def _open(options: Options) -> Doors:
             f"{ensemble.path}: names {len(index)} images, {images.name} has "
             f"{len(images.images)}; 2 of them or more were wanted"
         )
+    if options.anchors < min(options.plan.batch_size, len(index)):
+        cure = "an image must find itself among them; lower --batch-size"
+        raise UsageError(f"--anchors {options.anchors}: fewer than a batch, but {cure}")
     architecture = architecture_of(model.path, model.facts)
     check_channels(images, architecture, model.path)
     if options.layer == "z" and not architecture.projector:

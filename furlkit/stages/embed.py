@@ -98,15 +98,18 @@ def _write(
     if options.top is None:
         arrays = (block.numpy() for block in blocks())
         return write_similarity(options.output, lambda: arrays, *more).content
-    kept = [block.topk(_count(options.top, len(unit)), dim=1) for block in blocks()]
-    values = torch.cat([block.values for block in kept]).numpy()
+    kept = []
+    for start, block in zip(range(0, len(unit), BLOCK), blocks(), strict=True):
+        block.diagonal(start).fill_(2)  # Rounded, a twin may be nearer than oneself.
+        kept.append(block.topk(_count(options.top, len(unit)), dim=1))
+    values = torch.cat([block.values for block in kept]).clamp(max=1).numpy()
     columns = torch.cat([block.indices for block in kept]).numpy()
     return write_top(options.output, columns, values, *more).content
 
 
 def _count(percent: float, n: int) -> int:
     """So many percent of n, one at least."""
-    return min(n, max(1, math.ceil(percent / 100 * n)))
+    return min(n, max(1, math.ceil(percent * n / 100)))
 
 
 def _words(options: Options, device: torch.device) -> dict[str, Any]:

@@ -117,6 +117,10 @@ def test_a_dry_run_checks_and_writes_nothing(world, embed, tmp_path, capsys):
         (("--partition", "P", "--part", "9"), 2, "--part 9: "),
         (("--partition", "P", "--split", "test"), 65, "made for another dataset"),
         (("--device", "cuda:99", "--dry-run"), 2, "--device cuda:99"),
+        (("--top", "5"), 2, "--top 5: is of a --similarity; give that too"),
+        (("--similarity", "--top", "0"), 2, "--top"),
+        (("--similarity", "--top", "101"), 2, "--top"),
+        (("--encoding", "int4"), 2, "--encoding"),
     ],
 )
 def test_what_does_not_fit(world, embed, tmp_path, capsys, more, code, message):
@@ -130,3 +134,61 @@ def test_no_z_without_a_projector(embed, tmp_path, capsys):
     assert furlkit("init", *net, "-o", tmp_path / "g.st") == 0
     assert embed("x", "--layer", "z", model=tmp_path / "g.st")[0] == 65
     assert "has no projector, so no z; use --layer h" in capsys.readouterr().err
+
+
+def public(world, *more):
+    return "--partition", world / "p.st", "--part", "public", "--layer", "z", *more
+
+
+def test_fewer_bytes_for_the_same_rows(world, embed):
+    exact = read_features(embed("x", *public(world))[1]).rows
+    sizes = {}
+    for encoding in ("float32", "float16", "int8"):
+        code, path = embed(encoding, *public(world, "--encoding", encoding))
+        found, sizes[encoding] = read_features(path).rows, path.stat().st_size
+        scale = np.abs(exact).max(axis=1, keepdims=True) / 127
+        assert code == 0 and found.dtype == np.float32
+        assert (np.abs(found - exact) <= 0.501 * scale).all()
+    # 8 numbers a row, and with int8 a scale of 4 bytes; the headers are alike.
+    assert sizes["float32"] - sizes["float16"] == pytest.approx(50 * 16, abs=64)
+    assert sizes["float16"] - sizes["int8"] == pytest.approx(50 * 4, abs=90)
+
+
+@pytest.mark.parametrize(
+    "percent, count", [(100, 50), (10, 5), (7, 4), (14, 7), (1, 1), (0.001, 1)]
+)
+def test_the_largest_of_each_row_are_kept(world, embed, percent, count):
+    """7 % of 50 is 3.5, and of 14 % no rounding makes 8 images."""
+    M = read_similarity(embed("whole", *public(world, "--similarity"))[1]).matrix
+    more = public(world, "--similarity", "--top", percent)
+    code, path = embed("top", *more)
+    found = read_similarity(path)
+    assert code == 0 and found.matrix.shape == found.columns.shape == (50, count)
+    np.testing.assert_allclose(
+        found.matrix, np.sort(M, axis=1)[:, ::-1][:, :count], atol=1e-6
+    )
+    there = np.take_along_axis(M, found.columns.astype(int), 1)
+    np.testing.assert_allclose(found.matrix, there, atol=1e-6)
+    assert all(len(set(row)) == count for row in found.columns.tolist())
+
+
+def test_an_image_is_nearest_to_itself_even_beside_its_twin(embed, tmp_path, world):
+    """Three different pictures, each four times: every cosine of a twin is 1 too."""
+    pixels = open_images("digits", "train").images[[0, 1, 2] * 4]
+    np.savez(tmp_path / "twins.npz", images=pixels)
+    words = ("--data", tmp_path / "twins.npz", "--similarity", "--top", 1)
+    code, path = embed("twins", *words)
+    found = read_similarity(path)
+    assert code == 0 and found.columns[:, 0].tolist() == list(range(12))
+    assert found.matrix.tolist() == [[1.0]] * 12
+
+
+def test_whole_and_largest_in_blocks(embed, world, monkeypatch):
+    from furlkit.stages import embed as stage
+
+    more = public(world, "--similarity", "--top", 20, "--encoding", "int8")
+    whole = read_similarity(embed("whole", *more)[1])
+    monkeypatch.setattr(stage, "BLOCK", 7)
+    blocks = read_similarity(embed("blocks", *more)[1])
+    np.testing.assert_allclose(whole.matrix, blocks.matrix, atol=1.01 / 127)
+    assert blocks.columns[:, 0].tolist() == list(range(50))

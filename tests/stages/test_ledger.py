@@ -1,0 +1,310 @@
+"""ledger on files of a few bytes: what it prints, writes, warns of and refuses."""
+
+import ast
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from furlkit.files import container
+from furlkit.files.facts import Provenance
+from furlkit.files.header import Header
+from furlkit.files.metrics import read_metrics
+from furlkit.files.progress import ProgressFile
+from furlkit.stages.ledger import Plan, run_plan, upload_bytes
+
+LOADED = """
+import sys
+from furlkit.cli.program import _outcome
+code = _outcome(sys.argv[1:])
+heavy = ("torch", "torchvision", "sklearn", "scipy", "matplotlib", "rich")
+print([code, *(m for m in heavy if m in sys.modules)], file=sys.stderr)
+"""
+
+
+def write(path, kind, stage, inputs=None, size=10, options=None, **facts):
+    """A file with `size` numbers; gives its content hash."""
+    header = Header(kind, stage, options or {}, None, inputs or {}, facts)
+    tensors = {"w": np.full(size, 0.5, "f4")}
+    return container.write(path, tensors, header).content
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """One round of two clients, which average their models."""
+    place = tmp_path / "run"
+    first = write(
+        place / "r0.safetensors", "checkpoint", "init", role="global", round=0
+    )
+    sent = {}
+    for k in (0, 1):
+        path, facts = place / f"c{k}.safetensors", {"client": k, "round": 1}
+        inputs = {"global": first, "partition": "f" * 64}
+        sent[f"client {k}"] = write(
+            path, "checkpoint", "local-train", inputs, 20, role="client", **facts
+        )
+    path = place / "r1.safetensors"
+    write(path, "checkpoint", "aggregate", sent, role="global", round=1)
+    return place
+
+
+def sizes(folder):
+    return {path.stem: path.stat().st_size for path in folder.glob("*.safetensors")}
+
+
+def test_the_tables_for_people(folder, run):
+    size = sizes(folder)
+    up, down = size["c0"] + size["c1"], 2 * size["r0"]
+    done = run("ledger", folder)
+    assert done.code == 0 and done.err == ""
+    lines = [line.split() for line in done.out.splitlines()]
+    heading = "round  clients  sent checkpoint  received checkpoint  total"
+    assert lines[0] == heading.split()
+    numbers = [f"{number:,}" for number in (2, up, down, up + down)]
+    assert lines[1:3] == [["1", *numbers], ["all", *numbers]]
+    assert lines[4] == ["client", "rounds", "sent", "received", "total"]
+    each = size["c1"], size["r0"], size["c1"] + size["r0"]
+    assert lines[6] == ["1", "1", *(f"{number:,}" for number in each)]
+    headers = up + down - 4 * (2 * 20 + 2 * 10)
+    assert done.out.splitlines()[-1] == (
+        f"2 clients, 1 round: {up:,} bytes sent, {down:,} received; {up + down:,} in all "
+        f"({(up + down) / 1000:.1f} kB), {headers:,} of them headers"
+    )
+
+
+def test_json_and_the_file_say_the_same_and_inspect_explains_it(folder, run, tmp_path):
+    output, size = tmp_path / "ledger.json", sizes(folder)
+    done = run("ledger", folder, "--json", "-o", output)
+    found = json.loads(done.out)
+    assert read_metrics(output) == {**found, "kind": "metrics", "version": 1}
+    assert str(folder) not in output.read_text()
+    files = {"files": 1, "bytes": size["c0"], "payload": 80}
+    assert found["cells"][0]["sent"] == {"kinds": {"checkpoint": files}, **files}
+    assert found["total"]["clients"] == 2 and found["total"]["rounds"] == 1
+    up, down = size["c0"] + size["c1"], 2 * size["r0"]
+    assert json.loads(run("inspect", output, "--json").out)["summary"] == (
+        f"{up:,} bytes that 2 clients sent and {down:,} that they received, in 1 rounds"
+    )
+
+
+@pytest.mark.parametrize(
+    "total", [None, 3, {}, {"sent": 1, "received": {"bytes": "x"}}]
+)
+def test_inspect_bears_with_a_ledger_that_says_nothing(run, tmp_path, total):
+    document = {"kind": "metrics", "version": 1, "protocol": "ledger", "total": total}
+    (tmp_path / "x.json").write_text(json.dumps(document))
+    assert run("inspect", tmp_path / "x.json").code == 0
+
+
+def test_broken_and_foreign_files_of_a_folder_are_named_and_left_out(folder, run):
+    before = run("ledger", folder).out
+    whole = (folder / "c0.safetensors").read_bytes()
+    (folder / "cut.safetensors").write_bytes(whole[:-1])
+    (folder / "alien.safetensors").write_bytes(b"PK not one of ours at all")
+    write(folder / "odd.safetensors", "checkpoint", "aggregate", round="one")
+    write(folder / "number.safetensors", "checkpoint", "init", {"global": 3}, round=0)
+    done = run("ledger", folder)
+    assert done.code == 0 and done.out == before
+    warnings = done.err.splitlines()
+    assert len(warnings) == 4
+    for name, line in zip(("alien", "cut", "number", "odd"), warnings, strict=True):
+        assert line.startswith(f"warning: {folder / name}.safetensors: ")
+        assert line.endswith("; left out")
+
+
+def test_hidden_and_unfinished_files_are_passed_by_in_silence(folder, run):
+    before = run("ledger", folder)
+    inputs = {"global": "a" * 64}
+    made = Provenance("local-train", {}, 0, inputs)
+    unfinished = ProgressFile(folder / "c2.safetensors", made)
+    unfinished.save(3, {"w": np.zeros(2, "f4")}, {})
+    unfinished.path.rename(folder / "progress.safetensors")
+    facts = {"client": 5, "round": 1}
+    for hidden in (".part.safetensors", ".trash/c.safetensors"):
+        write(folder / hidden, "checkpoint", "local-train", inputs, **facts)
+    (folder / "folder.safetensors").mkdir()
+    (folder / "notes.txt").write_text("nothing")
+    assert run("ledger", folder) == before
+
+
+def test_a_file_given_by_name_must_be_whole(folder, run, tmp_path):
+    path = folder / "c0.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    done = run("ledger", *folder.glob("*.safetensors"))
+    assert done.code == 65 and f"{path}: truncated" in done.err and done.out == ""
+    done = run("ledger", tmp_path / "nowhere")
+    assert done.code == 65 and "nowhere: no such file" in done.err
+
+
+def test_a_folder_without_traffic_is_refused(tmp_path, run):
+    write(tmp_path / "r0.safetensors", "checkpoint", "init", role="global", round=0)
+    done = run("ledger", tmp_path)
+    assert done.code == 65 and "no training of a client" in done.err
+
+
+def test_two_runs_in_one_are_warned_of(folder, run):
+    facts = {"client": 1, "round": 1, "role": "client"}
+    inputs = {"global": "a" * 64}
+    write(folder / "again.safetensors", "checkpoint", "local-train", inputs, **facts)
+    done = run("ledger", folder)
+    assert done.code == 0 and "are these files of several runs?" in done.err
+    assert "aaaaaaaaaaaa: is not among the files" in done.err
+    assert "1 transfer of unknown size" in done.out
+    assert done.out.splitlines()[0].endswith("total  unknown")
+
+
+def test_an_upload_that_two_server_files_are_made_of_was_sent_once(folder, run):
+    before = run("ledger", folder).out
+    inputs = container.Container(folder / "r1.safetensors").header.inputs
+    path = folder / "bn.safetensors"
+    write(path, "checkpoint", "aggregate", inputs, 3, role="global", round=1)
+    assert run("ledger", folder).out == before
+
+
+def test_private_files_and_partitions_are_nobodys_traffic(folder, run):
+    before = run("ledger", folder).out
+    kept = write(
+        folder / "kept.safetensors", "private", "local-train", client=0, round=1
+    )
+    inputs = {"private": kept, "partition": kept}
+    facts = {"client": 1, "round": 1}
+    write(folder / "more.safetensors", "private", "local-train", inputs, **facts)
+    assert run("ledger", folder).out == before
+
+
+def test_many_clients_are_not_all_listed(tmp_path, run):
+    first = write(tmp_path / "r0.safetensors", "checkpoint", "init", round=0)
+    for k in range(25):
+        path, facts = tmp_path / f"{k}.safetensors", {"client": k, "round": 1}
+        write(path, "checkpoint", "local-train", {"global": first}, **facts)
+    done = run("ledger", tmp_path)
+    assert "... and 5 more (--json lists all)" in done.out
+    assert len(json.loads(run("ledger", tmp_path, "--json").out)["clients"]) == 25
+
+
+def test_output_may_be_no_file_of_the_run(folder, refused):
+    path = folder / "r1.safetensors"
+    refused(folder, 2, ("uses that file already",), "ledger", folder, "-o", path)
+
+
+def test_a_plan_by_hand():
+    """Rows of float16: 2 bytes a number, 8 for the index of each image."""
+    settings = {"parameters": 1000, "clients": 5, "rounds": 2, "rounds_averaging": 10}
+    text, found = run_plan(Plan(30, 16, "float16", **settings))
+    assert found["flesd"] == {
+        "rounds": 2, "up": 1200, "down": 4000, "sent": 12_000, "received": 40_000,
+        "bytes": 52_000,
+    }  # fmt: skip
+    assert found["averaging"] == {
+        "rounds": 10, "up": 4000, "down": 4000, "sent": 200_000, "received": 200_000,
+        "bytes": 400_000,
+    }  # fmt: skip
+    assert found["equation_11"] == {"left": 960, "right": 10_000, "holds": True}
+    # 2 * 40 n <= 10 * 4000, and 2 * (40 n + 4000) <= 2 * 10 * 4000.
+    assert found["break_even"] == {"sent": 500, "both": 900}
+    assert "FLESD is cheaper: 0.13 times the bytes of weight averaging" in text
+    assert "Eq. 11 holds: 960 <= 10,000 numbers" in text
+    assert text.endswith(": 900 for all bytes, 500 for those that are sent")
+
+
+def test_the_papers_own_example_of_equation_11():
+    """10,000 images, d = 512 and ResNet-18's 11 million parameters, in equal rounds."""
+    found = run_plan(Plan(10_000, 512, parameters=11_000_000))[1]
+    assert found["equation_11"] == {
+        "left": 5_120_000, "right": 11_000_000, "holds": True
+    }  # fmt: skip
+    assert found["flesd"]["bytes"] < found["averaging"]["bytes"]
+
+
+@pytest.mark.parametrize(
+    "plan, wanted",
+    [
+        (Plan(100, 10), 100 * (40 + 8)),
+        (Plan(100, 10, "int8"), 100 * (10 + 8 + 4)),
+        (Plan(100, similarity=True), 100 * (400 + 8)),
+        (Plan(100, None, "int8", True), 100 * (100 + 8)),
+        (Plan(100, None, "float16", True, 2.5), 100 * (3 * (2 + 4) + 8)),
+        (Plan(100, None, "int8", True, 0.001), 100 * (1 * (1 + 4) + 8)),
+    ],
+)
+def test_bytes_of_an_upload_by_hand(plan, wanted):
+    assert upload_bytes(plan, 100) == wanted
+
+
+@pytest.mark.parametrize("more", [{"width": 7}, {"similarity": True},
+                                  {"similarity": True, "top": 3.0}])  # fmt: skip
+@pytest.mark.parametrize("rounds", [(1, 1), (2, 10), (3, 2)])
+def test_one_image_beyond_break_even_is_dearer(more, rounds):
+    T, T_averaging = rounds
+    settings = {
+        "parameters": 5001,
+        "rounds": T,
+        "rounds_averaging": T_averaging,
+        **more,
+    }
+    found = run_plan(Plan(1, **settings))[1]["break_even"]
+    for n, cheap in ((found["both"], True), (found["both"] + 1, False)):
+        sides = run_plan(Plan(n, **settings))[1]
+        assert (sides["flesd"]["bytes"] <= sides["averaging"]["bytes"]) == cheap
+    for n, cheap in ((found["sent"], True), (found["sent"] + 1, False)):
+        sides = run_plan(Plan(n, **settings))[1]
+        assert (sides["flesd"]["sent"] <= sides["averaging"]["sent"]) == cheap
+
+
+def test_no_number_of_images_makes_up_for_twice_the_rounds(run):
+    words = ("--images", 10, "--width", 2, "--parameters", 100)
+    done = run("ledger", "--plan", *words, "--rounds", 3, "--rounds-averaging", 1)
+    assert "FLESD is dearer: 2.1 times the bytes" in done.out
+    last = "Break-even in public images: none for all bytes, 8 for those that are sent"
+    assert done.out.splitlines()[-1] == last
+
+
+PLAN = ("--plan", "--images", 10, "--width", 4, "--parameters", 9)
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ((), "give the folder of a run, or --plan"),
+        (("x", *PLAN), "leave out x"),
+        ((*PLAN, "-o", "y"), "leave out y"),
+        (("x", "--images", 3), "--images: is an option of --plan"),
+        (("x", "--similarity"), "--similarity: is an option of --plan"),
+        (("x", "--rounds-averaging", 3), "--rounds-averaging: is an option of --plan"),
+        (("--plan", "--width", 3), "give --images"),
+        (PLAN[:-2], "one of them"),
+        ((*PLAN, "--model", "m"), "one of them"),
+        ((*PLAN, "--top", 3), "--top 3: is of a --similarity"),
+        ((*PLAN, "--similarity"), "--width 4: a --similarity has a column an image"),
+        (("--plan", "--images", 3, "--parameters", 9), "give --width"),
+        ((*PLAN, "--rounds", 0), "Invalid value for '--rounds'"),
+    ],
+)
+def test_wrong_usage(run, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    done = run("ledger", *words)
+    assert done.code == 2 and message in done.err and done.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_for_a_model_that_is_none(folder, run):
+    path = folder / "f.safetensors"
+    write(path, "features", "embed", client=0, round=1)
+    done = run("ledger", *PLAN[:-2], "--model", path)
+    assert done.code == 65 and "a checkpoint was wanted" in done.err
+    write(path, "checkpoint", "init", size=0, round=0)
+    done = run("ledger", *PLAN[:-2], "--model", path)
+    assert done.code == 65 and "has no weights at all" in done.err
+
+
+@pytest.mark.parametrize("words", [["{folder}"], [*PLAN[:-2], "--model", "{model}"]])
+def test_nothing_heavy_is_loaded(folder, environment, words):
+    places = {"folder": folder, "model": folder / "r0.safetensors"}
+    line = ["ledger", *(str(word).format(**places) for word in words)]
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *line],
+        capture_output=True, text=True, env=environment, check=True,
+    )  # fmt: skip
+    assert ast.literal_eval(done.stderr.splitlines()[-1]) == [0]
