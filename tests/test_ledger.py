@@ -265,3 +265,12 @@ def test_models_that_were_thrown_away_after_embed_are_missed(flesd, tmp_path):
         "client 1 in round 1 (and 2 more like it): sent something, but no file of its "
         "training is there; what it received is unknown",
     )
+
+
+def test_the_papers_own_example_of_equation_11():
+    """10,000 images, d = 512 and ResNet-18's 11 million parameters, in equal rounds."""
+    found = run_plan(Plan(10_000, 512, parameters=11_000_000))[1]
+    assert found["equation_11"] == {
+        "left": 5_120_000, "right": 11_000_000, "holds": True
+    }  # fmt: skip
+    assert found["flesd"]["bytes"] < found["averaging"]["bytes"]
