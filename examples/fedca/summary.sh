@@ -11,14 +11,7 @@ furlkit=$1 out=$2 what=$3 rounds=$4
 last=r$(printf %03d "$rounds")
 paper=$(dirname "$0")/paper.csv
 
-# joined FILE...: those that exist, with commas between
-joined() {
-    found=
-    for file in "$@"; do
-        if [ -e "$file" ]; then found=$found${found:+,}$file; fi
-    done
-    echo "$found"
-}
+. "$(dirname "$0")/../joined.sh"
 
 # add LABEL ROW SCORE FOLDER FILE: a line of the table, and what the paper has there
 add() {

@@ -11,14 +11,7 @@ set -eu
 furlkit=$1 out=$2 dataset=$3
 paper=$(dirname "$0")/paper.csv
 
-# joined FILE...: those that exist, with commas between
-joined() {
-    found=
-    for file in "$@"; do
-        if [ -e "$file" ]; then found=$found${found:+,}$file; fi
-    done
-    echo "$found"
-}
+. "$(dirname "$0")/../joined.sh"
 
 # add LABEL ROW FILE: a line of the table, and what the paper has there
 add() {
