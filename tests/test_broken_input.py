@@ -8,10 +8,12 @@ import pickle
 import numpy as np
 import pytest
 
+from furlkit.files.ensemble import EnsembleFacts, write_parts
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
 from furlkit.files.header import canonical
 from furlkit.files.private import PrivateFacts, write_private
+from furlkit.files.similarity import write_similarity
 from furlkit.files.targets import TargetFacts, write_targets
 
 DIGITS = ("--data", "digits")
@@ -19,7 +21,7 @@ DIGITS = ("--data", "digits")
 
 @pytest.fixture
 def world(world):
-    """The tiny world, and files for each of FedCA's doors."""
+    """The tiny world, and files for each of FedCA's and FLESD's doors."""
     made, index = Provenance("local-train", {}, 0), np.arange(3)
     rows = np.eye(3, 4, dtype=np.float32)
     place = "{}/{}.safetensors".format
@@ -32,6 +34,11 @@ def world(world):
     described = TargetFacts("a" * 64, {}, [0.5], [0.5], {"examples": 3}, 3)
     answers = {"h": rows, "z": rows}
     write_targets(place(world.folder, "targets"), answers, index, described, made)
+    blocks, path = [np.eye(3, dtype=np.float32)], place(world.folder, "similarity_0")
+    write_similarity(path, lambda: blocks, index, facts, made)
+    known = EnsembleFacts("rows", [0], 1, 0.1, {"examples": 3}, "all", 3)
+    path = place(world.folder, "ensemble")
+    write_parts(path, {0: rows}, {}, index, known, made)
     return world
 
 
@@ -66,6 +73,23 @@ def local_train_private(world, broken):
 
 def aggregate_dictionary(world, broken):
     return "aggregate", "--rule", "dictionary", broken, "-o", world.output
+
+
+def aggregate_ensemble(world, broken):
+    return "aggregate", "--rule", "ensemble", broken, "-o", world.output
+
+
+def aggregate_similarity(world, broken):
+    return aggregate_ensemble(world, broken)
+
+
+def distill_ensemble(world, broken):
+    return "distill", broken, world.model, *DIGITS, "--epochs", 1, "-o", world.output
+
+
+def distill_start(world, broken):
+    ensemble = world.folder / "ensemble.safetensors"
+    return "distill", ensemble, broken, *DIGITS, "--epochs", 1, "-o", world.output
 
 
 def pretrain_align(world, broken):
@@ -119,7 +143,9 @@ DOORS = {
     inspect: "client_0", packed_data: "partition", split_file: "partition",
     local_train_dictionary: "dictionary", local_train_align: "targets",
     local_train_private: "private_0", aggregate_dictionary: "features_0",
-    pretrain_align: "global",
+    pretrain_align: "global", aggregate_ensemble: "features_0",
+    aggregate_similarity: "similarity_0", distill_ensemble: "ensemble",
+    distill_start: "global",
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from furlkit.files.container import Container
+from furlkit.files.ensemble import EnsembleFacts, write_parts
 from furlkit.files.facts import Provenance
 from furlkit.files.metrics import write_metrics
 from furlkit.files.private import PrivateFacts, write_private
@@ -32,6 +33,25 @@ def train_partition(world, path):
 def pretrain(world, path):
     outputs = ("--targets-out", world.folder / "targets", "-o", world.output)
     return "pretrain-align", path, *DIGITS, "--epochs", 1, *outputs
+
+
+def aggregate_ensemble(world, path):
+    return "aggregate", "--rule", "ensemble", path, "-o", world.output
+
+
+def distill_ensemble(world, path):
+    return "distill", path, world.model, *DIGITS, "--epochs", 1, "-o", world.output
+
+
+def distill_start(world, path):
+    """From an ensemble that fits, of nine images."""
+    ensemble = world.folder / "ensemble.safetensors"
+    dataset = Container(world.partition).header.facts["dataset"]
+    facts = EnsembleFacts("rows", [0], 1, 0.1, dataset, "all", 9)
+    parts, made = {0: np.eye(9, dtype=np.float32)}, Provenance("aggregate")
+    write_parts(ensemble, parts, {}, np.arange(9), facts, made)
+    rest = ("--epochs", 1, "-o", world.output)
+    return "distill", ensemble, path, *DIGITS, *rest
 
 
 def evaluate(world, path):
@@ -68,6 +88,10 @@ def packed(world, path):
         (train, "partition", "is a partition file, a checkpoint was wanted"),
         (train, "client_0", "role client, the global model of the last round was"),
         (pretrain, "partition", "is a partition file, a checkpoint was wanted"),
+        (aggregate_ensemble, "partition", "is a partition file, a features was wanted"),
+        (aggregate_ensemble, "client_0", "is a checkpoint file, a features was wanted"),
+        (distill_ensemble, "global", "is a checkpoint file, "),
+        (distill_start, "partition", "is a partition file, a checkpoint was wanted"),
         (evaluate, "partition", "is a partition file, a checkpoint was wanted"),
         (embed, "partition", "is a partition file, a checkpoint was wanted"),
         (export, "partition", "is a partition file, a checkpoint was wanted"),
@@ -129,7 +153,8 @@ def test_client_that_is_not_there(world, refused):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize(
-    "door", [aggregate, train, pretrain, evaluate, export, embed, init_from]
+    "door",
+    [aggregate, train, pretrain, distill_start, evaluate, export, embed, init_from],
 )
 def test_values_that_are_not_finite(world, forge, refused, door, value):
     path = world.clients[0] if door is aggregate else world.model
@@ -150,7 +175,9 @@ def test_values_that_are_not_finite(world, forge, refused, door, value):
         ("encoder.more", np.ones(1, np.float32), "has "),
     ],
 )
-@pytest.mark.parametrize("door", [aggregate, train, pretrain, evaluate, embed])
+@pytest.mark.parametrize(
+    "door", [aggregate, train, pretrain, distill_start, evaluate, embed]
+)
 def test_tensors_of_another_net(world, forge, refused, door, name, array, found):
     """Above all, (1,) in place of (8,) is never stretched to fit."""
     path = world.clients[0] if door is aggregate else world.model
@@ -167,7 +194,7 @@ def test_upload_of_another_type(world, forge, refused, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f8", "i8"])
-@pytest.mark.parametrize("door", [train, pretrain, evaluate])
+@pytest.mark.parametrize("door", [train, pretrain, distill_start, evaluate])
 def test_global_model_of_another_type(world, forge, refused, door, dtype):
     weight = Container(world.model).tensors()[WEIGHT].astype(dtype)
     forge(world.model, {WEIGHT: weight})
@@ -192,7 +219,7 @@ def test_architecture_that_cannot_be(world, forge, refused, architecture):
     known = Container(world.model).header.facts["architecture"]
     words = {**known, **architecture} if architecture else {}
     forge(world.model, facts={"architecture": words})
-    for door in (train, pretrain, evaluate):
+    for door in (train, pretrain, distill_start, evaluate):
         refused(world.folder, 65, (world.model,), *door(world, world.model))
 
 

@@ -237,8 +237,9 @@ def _build_handling(values: dict[str, Any]) -> "Handling":
 @shared.preset
 @shared.data("The dataset that embed was given.")
 @shared.split
-@click.option("--layer", type=click.Choice(["h", "z"]), default="z", show_default=True,
-              help="What of the student is held against the ensemble.")  # fmt: skip
+@click.option("--layer", type=click.Choice(["h", "z"]),
+              help="What of the student is held against the ensemble  "
+              "[default: what the clients' models were asked for]")  # fmt: skip
 @click.option("--temperature", type=Real(0, min_open=True),
               help="tau_S  [default: the ensemble's tau_T]")  # fmt: skip
 @click.option("--ema", "zeta", type=Real(0, 1), default=0.999, show_default=True,

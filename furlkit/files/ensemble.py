@@ -22,7 +22,10 @@ FORMS = ("rows", "top", "matrix")
 
 @dataclass(frozen=True)
 class EnsembleFacts:
-    """Whose similarities of which images, after which round; `temperature` is tau_T."""
+    """Whose similarities of which images, after which round; `temperature` is tau_T.
+
+    `layer` is what the clients' models were asked for, h or z.
+    """
 
     form: str
     clients: list[int]
@@ -31,6 +34,7 @@ class EnsembleFacts:
     dataset: dict[str, Any]
     part: str
     examples: int
+    layer: str = "z"
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ def write_parts(
 
 
 def read_ensemble(path: Path) -> Ensemble:
-    """Read an ensemble: checked but for a matrix, whose values are checked in use."""
+    """Read an ensemble, checked; a matrix stays on disk and is mapped."""
     opened = container.open_kind(path, "ensemble")
     facts = understand(path, opened.header, EnsembleFacts, ("round", "examples"))
     entry = opened.entry("index")
@@ -84,6 +88,7 @@ def read_ensemble(path: Path) -> Ensemble:
         if entry.shape != (n, n) or entry.dtype != np.float32:
             raise InputError(f"{path}: its matrix is {entry.dtype} {entry.shape}")
         index = opened.read(opened.entry("index"))
+        opened.verify()
         matrix = opened.memmap("matrix")
         return Ensemble(Path(path), facts, index, opened.content, matrix=matrix)
     tensors = opened.tensors()

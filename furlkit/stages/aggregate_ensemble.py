@@ -51,6 +51,7 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
         dataset=first.facts.dataset,
         part=first.facts.part,
         examples=len(first.index),
+        layer=first.facts.layer,
     )
     line = (
         f"{options.output}: round {facts.round}, ensemble of {len(clients)} clients on "
@@ -147,15 +148,29 @@ def _check_upload(client: Given) -> None:
             f"{client.path}: does not say of which images it is; make it with embed on "
             "the public part"
         )
-    if isinstance(client, Similarity) and np.abs(client.matrix).max(initial=0) > 1.001:
-        raise InputError(f"{client.path}: has values beyond 1; cosines were wanted")
-    if (
-        isinstance(client, Features)
-        and not np.abs(client.rows).max(axis=1, initial=0).all()
-    ):
+    if isinstance(client, Similarity):
+        _check_cosines(client)
+    elif not np.abs(client.rows).max(axis=1, initial=0).all():
         raise InputError(
             f"{client.path}: has a row of zeros, which is like nothing; the model that "
             "made it has collapsed"
+        )
+
+
+def _check_cosines(client: Similarity) -> None:
+    """An image is like itself: without that, a row may have no target at all."""
+    if np.abs(client.matrix).max(initial=0) > 1.001:
+        raise InputError(f"{client.path}: has values beyond 1; cosines were wanted")
+    if client.columns is None:
+        itself = np.diagonal(client.matrix)
+    else:
+        own = client.columns == np.arange(len(client.columns))[:, None]
+        itself = np.where(own, client.matrix, -1).max(axis=1, initial=-1)
+    if (itself < 0.9).any():
+        image = int(np.argmin(itself))
+        raise InputError(
+            f"{client.path}: row {image} does not find its own image alike; make it "
+            "with embed --similarity from a model that has not collapsed"
         )
 
 

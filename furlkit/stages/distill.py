@@ -30,7 +30,7 @@ from furlkit.training import Handling
 
 @dataclass(frozen=True)
 class Options:
-    """`temperature` is tau_S; None takes the ensemble's tau_T.
+    """`temperature` is tau_S and `layer` h or z; None takes what the ensemble has.
 
     `momentum` is zeta, of the slow copy, and `anchors` is m, the length of its queue.
     """
@@ -41,7 +41,7 @@ class Options:
     output: Path
     augmentation: Augmentation
     plan: Plan
-    layer: str = "z"
+    layer: str | None = None
     temperature: float | None = None
     momentum: float = 0.999
     anchors: int = 2048
@@ -59,6 +59,7 @@ class Doors:
     ensemble: Ensemble
     model: Checkpoint
     images: ImageSet
+    layer: str
     width: int
 
     @property
@@ -71,7 +72,7 @@ class Doors:
         """How the global model comes to be."""
         o = self.options
         words = {
-            "layer": o.layer,
+            "layer": self.layer,
             "temperature": self.tau,
             "momentum": o.momentum,
             "anchors": o.anchors,
@@ -125,13 +126,14 @@ def _open(options: Options) -> Doors:
         raise UsageError(f"--anchors {options.anchors}: fewer than a batch, but {cure}")
     architecture = architecture_of(model.path, model.facts)
     check_channels(images, architecture, model.path)
-    if options.layer == "z" and not architecture.projector:
+    layer = options.layer or ensemble.facts.layer
+    if layer == "z" and not architecture.projector:
         raise InputError(f"{model.path}: has no projector, so no z; use --layer h")
     width = architecture.feature_dim
-    if options.layer == "z" and architecture.projector:
+    if layer == "z" and architecture.projector:
         width = architecture.projector[-1]
     load_net(model, device)
-    return Doors(options, ensemble, model, images, width)
+    return Doors(options, ensemble, model, images, layer, width)
 
 
 def _train(doors: Doors) -> tuple[Net, Epoch]:
@@ -140,7 +142,7 @@ def _train(doors: Doors) -> tuple[Net, Epoch]:
     training.prepare(student, options.handling)
     view = view_of(doors.model, options.augmentation, options.handling.channels_last)
     images = Images(doors.images.images, None, doors.ensemble.index, view, device)
-    distiller = Distiller(student, options.layer, doors.width, options.anchors)
+    distiller = Distiller(student, doors.layer, doors.width, options.anchors)
     purpose = (options.seed, "distill", doors.ensemble.facts.round)
     distiller.fill(images, options.plan.batch_size, purpose)
     similarities = Similarities(doors.ensemble, device)

@@ -60,10 +60,12 @@ def test_rows_of_zeros_and_no_rows_at_all(encoding):
     assert back(np.zeros((0, 3), "f4"), encoding).shape == (0, 3)
 
 
-@pytest.mark.parametrize("size", [1e-45, 1e-40, 1e-38, 1e-36, 1e38])
+@pytest.mark.parametrize("size", [1e-45, 1e-40, 1e-36, 1e38])
 def test_numbers_at_the_ends_of_float32(size):
-    given = np.array([[size, -size, size / 2]], "f4")
-    assert np.abs(back(given, "int8") - given).max() <= max(size / 127, 1.5e-36)
+    given = np.array([[size, -size, 0]], "f4")
+    with np.errstate(divide="raise", invalid="raise"):
+        found = back(given, "int8")
+    assert np.abs(found - given).max() <= max(size / 127, 1.5e-36)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_it_says_where_it_comes_from(tmp_path, aggregate):
     }
     assert header.facts == {
         "form": "rows", "clients": [0, 2, 10], "round": 2, "temperature": 0.2,
-        "dataset": DATASET, "part": "public", "examples": N,
+        "dataset": DATASET, "part": "public", "examples": N, "layer": "z",
     }  # fmt: skip
 
 

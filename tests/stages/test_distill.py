@@ -1,0 +1,271 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from furlkit import loop
+from furlkit.cli.program import _outcome
+from furlkit.files.container import Container, write
+from furlkit.files.ensemble import read_ensemble
+
+DIGITS = ("--data", "digits")
+CLIENTS, IMAGES = (1, 2, 3), 60
+FAST = ("--epochs", 2, "--batch-size", 20, "--anchors", 40, "-q")
+
+
+def furlkit(*arguments):
+    return _outcome([str(argument) for argument in arguments])
+
+
+def ensemble_of(folder, name, embedding=(), more=()):
+    """What the clients' models make of 60 public images, put together."""
+    part = ("--partition", folder / "p", "--part", "public", "--layer", "z")
+    files = [folder / f"{name}_{client}" for client in CLIENTS]
+    for client, path in zip(CLIENTS, files, strict=True):
+        words = ("embed", folder / f"c{client}", *DIGITS, *part, *embedding)
+        assert furlkit(*words, "-o", path) == 0
+    words = ("aggregate", "--rule", "ensemble", *files, *more)
+    assert furlkit(*words, "-o", folder / name) == 0
+    return folder / name
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory, forge):
+    """Three clients' models, which no training has made, and a start."""
+    folder = tmp_path_factory.mktemp("world")
+    split = ("--public-count", IMAGES, "-o", folder / "p")
+    assert furlkit("partition", *DIGITS, *split) == 0
+    for seed in (0, *CLIENTS):
+        net = ("--width", 0.02, "--projector", f"8,{4 + seed}", "--head", "rotation")
+        path = folder / f"c{seed}"
+        assert furlkit("init", *DIGITS, *net, "--seed", seed, "-o", path) == 0
+        if seed:
+            forge(path, facts={"role": "client", "client": seed, "round": 3})
+    (folder / "c0").rename(folder / "start")
+    ensemble_of(folder, "e")
+    return folder
+
+
+@pytest.fixture
+def distill(world, tmp_path):
+    """Distil in a folder of the test's own; gives exit code and output."""
+
+    def run(*more, name="g", ensemble="e", start="start"):
+        words = ["distill", world / ensemble, world / start, *DIGITS, *FAST, *more]
+        return furlkit(*words, "-o", tmp_path / name), tmp_path / name
+
+    return run
+
+
+def losses(path):
+    lines = path.with_name(path.name + ".log.jsonl").read_text().splitlines()
+    return [json.loads(line)["losses"]["distillation"] for line in lines]
+
+
+FORMS = {
+    "a matrix": ((), ("--matrix",), "matrix"),
+    "whole similarities": (("--similarity",), (), "matrix"),
+    "all of the largest": (("--similarity", "--top", 100), (), "top"),
+    "all of the largest, a matrix": (("--similarity", "--top", 100), ("--matrix",), "matrix"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_however_similarities_come_the_losses_are_the_same(world, distill, name):
+    """Rows computed on the fly against matrices: equal to rounding."""
+    embedding, more, form = FORMS[name]
+    path = ensemble_of(world, name, embedding, more)
+    assert read_ensemble(path).facts.form == form
+    for precision in ("float32", "bfloat16"):
+        how = ("--precision", precision)
+        wanted = losses(distill(*how, name="rows")[1])
+        found = losses(distill(*how, name="other", ensemble=name)[1])
+        assert found == pytest.approx(wanted, rel=1e-3) and len(found) == 2
+
+
+@pytest.mark.parametrize(
+    "embedding, apart",
+    [
+        (("--encoding", "float16"), 0.02),
+        (("--encoding", "int8"), 0.2),
+        (("--similarity", "--encoding", "float16"), 0.02),
+        (("--similarity", "--encoding", "int8"), 0.2),
+    ],
+)
+def test_fewer_bytes_teach_nearly_the_same(world, distill, embedding, apart):
+    ensemble_of(world, "few", embedding)
+    wanted = losses(distill(name="exact")[1])
+    found = losses(distill(name="few", ensemble="few")[1])
+    assert found != wanted and found == pytest.approx(wanted, rel=apart)
+
+
+@pytest.mark.parametrize("percent", [0.1, 5])
+@pytest.mark.parametrize("more", [(), ("--matrix",)])
+def test_of_the_largest_alone_every_image_still_has_a_target(
+    world, distill, percent, more
+):
+    """With 0.1 % of 60 an image has nothing but itself, which is in the queue."""
+    ensemble_of(world, "top", ("--similarity", "--top", percent), more)
+    code, path = distill(ensemble="top")
+    assert code == 0 and np.isfinite(losses(path)).all()
+
+
+def test_it_says_how_it_was_made(world, distill):
+    _, path = distill("--ema", 0.9, "--seed", 5)
+    header = Container(path).header
+    assert (header.stage, header.seed) == ("distill", 5)
+    contents = {k: Container(world / k).content for k in ("e", "start")}
+    assert header.inputs == {"ensemble": contents["e"], "start": contents["start"]}
+    wanted = {"layer": "z", "temperature": 0.1, "momentum": 0.9, "anchors": 40}
+    assert wanted.items() <= header.options.items()
+    assert header.facts["examples"] == IMAGES and header.facts["round"] == 3
+    assert header.facts["loss"] == pytest.approx(losses(path)[-1])
+
+
+def test_one_line_for_people_and_json_for_programs(world, run, tmp_path):
+    words = ("distill", world / "e", world / "start", *DIGITS, *FAST)
+    done = run(*words, "-o", tmp_path / "g")
+    line = "round 3, distilled from 3 clients on 60 public images\n"
+    assert done == (0, f"{tmp_path / 'g'}: {line}", "")
+    told = json.loads(run(*words, "--json", "-o", tmp_path / "g").out)
+    assert (told["round"], told["images"], told["epoch"]) == (3, IMAGES, 2)
+    assert told["content"] == Container(tmp_path / "g").content
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["g", "g.log.jsonl"]
+
+
+def test_a_dry_run_checks_and_writes_nothing(world, distill, tmp_path, capsys):
+    code, path = distill("--dry-run")
+    assert code == 0 and list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().out.startswith(f"would write {path}: round 3, ")
+
+
+def test_the_student_s_temperature_is_the_ensemble_s_unless_given(world, distill):
+    ensemble_of(world, "warm", more=("--temperature", 0.4))
+    silent, told, other = (
+        distill(*more, name=name, ensemble="warm")[1]
+        for name, more in (
+            ("a", ()),
+            ("b", ("--temperature", 0.4)),
+            ("c", ("--temperature", 0.1)),
+        )
+    )
+    assert silent.read_bytes() == told.read_bytes() != other.read_bytes()
+
+
+@pytest.mark.parametrize("layer", ["h", "z"])
+def test_heads_that_are_not_compared_stay(world, distill, layer):
+    _, path = distill("--layer", layer)
+    found, start = load_file(path), load_file(world / "start")
+    assert found.keys() == start.keys()
+    stay = {k for k in found if found[k].tobytes() == start[k].tobytes()}
+    heads = ("rotation.",) if layer == "z" else ("rotation.", "projector.")
+    assert stay == {k for k in found if k.startswith(heads)}
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [("--seed", 1), ("--ema", 0.5), ("--anchors", 60), ("--lr", 0.01), ("--flip", 0)],
+)
+def test_every_option_counts(distill, name, value):
+    assert distill()[1].read_bytes() != distill(name, value, name="o")[1].read_bytes()
+
+
+@pytest.mark.parametrize(
+    "batch, anchors", [(20, 20), (20, 33), (20, 60), (20, 150), (7, 40), (500, 60), (500, 130)]
+)  # fmt: skip
+def test_any_number_of_anchors_from_a_batch_on(distill, batch, anchors):
+    """Fewer and more than images; a batch that divides nothing, or is more than all."""
+    code, path = distill("--batch-size", batch, "--anchors", anchors)
+    assert code == 0 and np.isfinite(losses(path)).all() and min(losses(path)) > 0
+
+
+def test_any_model_can_be_the_start_even_a_client_s(distill):
+    code, path = distill(start="c2")
+    facts = Container(path).header.facts
+    assert code == 0 and facts["role"] == "global" and "client" not in facts
+
+
+class Killed(BaseException):
+    """Ends a training in this process as a kill would: nothing is tidied up."""
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--optimiser", "sgd", "--schedule", "cosine"),
+        ("--precision", "float16", "--anchors", 33),
+        ("--no-channels-last", "--layer", "h", "--warmup", 1),
+    ],
+)
+@pytest.mark.parametrize("form", ["e", "matrix"])
+def test_every_way_of_distilling_can_be_taken_up(
+    world, distill, monkeypatch, more, form
+):
+    if form == "matrix":
+        ensemble_of(world, "matrix", more=("--matrix",))
+    more = (*more, "--save-every", 0)
+    wanted = distill(*more, name="whole", ensemble=form)[1].read_bytes()
+    step = loop._Trainer.step
+    for last in (2, 1):
+        calls = iter(range(99))
+
+        def dying(*arguments, calls=calls, last=last):
+            if next(calls) == last:
+                raise Killed
+            return step(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(loop._Trainer, "step", dying)
+            with pytest.raises(Killed):
+                distill(*more, name="parts", ensemble=form)
+    code, path = distill(*more, name="parts", ensemble=form)
+    assert code == 0 and path.read_bytes() == wanted
+    assert not path.with_name("parts.progress").exists()
+
+
+def test_progress_of_another_command_is_not_taken_up(world, distill, capsys, tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("furlkit.stages.distill.write_checkpoint", None)
+        patch.setattr("furlkit.training._Keeper.due", lambda *_: True)
+        with pytest.raises(TypeError):
+            distill("--anchors", 50)
+    assert (tmp_path / "g.progress").exists()
+    capsys.readouterr()
+    wanted = distill(name="other")[1].read_bytes()
+    shutil.move(tmp_path / "g.progress", tmp_path / "h.progress")
+    assert distill(name="h")[1].read_bytes() == wanted
+    assert "h.progress" in capsys.readouterr().err
+
+
+def test_the_layer_is_the_one_the_clients_were_asked_for(world, distill, run):
+    ensemble_of(world, "of_h", ("--layer", "h"))
+    usual, asked = distill(ensemble="of_h")[1], distill("--layer", "h", name="h",
+                                                        ensemble="of_h")[1]  # fmt: skip
+    assert read_ensemble(world / "of_h").facts.layer == "h"
+    assert Container(usual).header.options["layer"] == "h"
+    assert load_file(usual).keys() == load_file(asked).keys()
+    assert losses(usual) == losses(asked)
+
+
+def test_a_matrix_with_a_flipped_bit_is_refused(world, tmp_path, run):
+    path = ensemble_of(world, "flipped", more=("--matrix",))
+    content = path.read_bytes()
+    path.write_bytes(content[:-9000] + bytes([content[-9000] ^ 1]) + content[-8999:])
+    done = run("distill", path, world / "start", *DIGITS, *FAST, "-o", tmp_path / "g")
+    assert done.code == 65 and "its bytes do not match" in done.err
+    assert not (tmp_path / "g").exists()
+
+
+def test_a_row_that_does_not_hold_its_own_image_is_refused(world, tmp_path, run):
+    folder = tmp_path / "own"
+    shutil.copytree(world, folder)
+    ensemble_of(folder, "t", ("--similarity", "--top", 10))
+    opened = Container(folder / "t_1")
+    tensors = opened.tensors()
+    tensors["columns"] = (tensors["columns"] + 1) % IMAGES
+    write(folder / "t_1", tensors, opened.header.unsealed())
+    words = ("aggregate", "--rule", "ensemble", folder / "t_1", folder / "t_2")
+    done = run(*words, "-o", tmp_path / "e")
+    assert done.code == 65 and "does not find its own image alike" in done.err
