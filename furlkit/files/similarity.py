@@ -5,7 +5,7 @@ columns, and what is not in it was not sent. int8 stands for cosines by steps of
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -95,13 +95,23 @@ def read_similarity(path: Path) -> Similarity:
     matrix, columns = tensors["matrix"], tensors.get("columns")
     if matrix.dtype.kind == "f":
         check_finite(path, "matrix", matrix)
-        matrix = matrix.astype(np.float32, copy=False)
-    else:
-        matrix = matrix.astype(np.float32) / STEP
+    matrix = cosines(matrix)
     _check_columns(path, columns, shape)
     return Similarity(
         Path(path), facts, matrix, tensors["index"], opened.content, columns
     )  # fmt: skip
+
+
+def mapped(similarity: Similarity) -> Similarity:
+    """The same with a matrix that stays on disk, in the type it is stored in."""
+    matrix = container.Container(similarity.path).memmap("matrix")
+    return replace(similarity, matrix=matrix)
+
+
+def cosines(block: np.ndarray) -> np.ndarray:
+    """Stored values, of whatever type, as float32."""
+    numbers = block.astype(np.float32, copy=False)
+    return numbers / STEP if block.dtype == np.int8 else numbers
 
 
 def _stored(block: np.ndarray, encoding: str) -> np.ndarray:

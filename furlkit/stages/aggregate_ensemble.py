@@ -15,7 +15,7 @@ from furlkit.files.facts import Provenance
 from furlkit.files.features import Features, read_features
 from furlkit.files.header import canonical
 from furlkit.files.layout import Entry
-from furlkit.files.similarity import Similarity, read_similarity
+from furlkit.files.similarity import Similarity, cosines, mapped, read_similarity
 from furlkit.patterns import check_output
 from furlkit.updates.ensemble import unit_rows
 from furlkit.uploads import check_enough, check_same, in_client_order
@@ -103,10 +103,10 @@ def _write(
         if entry.name == "index":
             yield np.ascontiguousarray(index, dtype=np.int64)
             return
-        cosines = [_cosines(client) for client in clients]
+        parts = [_cosines(client) for client in clients]
         for start in range(0, n, BLOCK):
             rows = slice(start, start + BLOCK)
-            block = mean_of(sharpened(of(rows), facts.temperature) for of in cosines)
+            block = mean_of(sharpened(of(rows), facts.temperature) for of in parts)
             yield np.ascontiguousarray(block, dtype="<f4")
 
     header = made.header("ensemble", facts)
@@ -120,7 +120,7 @@ def _cosines(client: Given):
         return lambda rows: unit[rows] @ unit.T
     matrix, columns = client.matrix, client.columns
     if columns is None:
-        return lambda rows: matrix[rows]
+        return lambda rows: cosines(matrix[rows])
 
     def dense(rows: slice) -> np.ndarray:
         block = np.full((len(matrix[rows]), len(matrix)), -np.inf, np.float32)
@@ -134,6 +134,9 @@ def _opened(path: Path) -> Given:
     similar = Container(path).header.kind == "similarity"
     client = read_similarity(path) if similar else read_features(path)
     _check_upload(client)
+    # Checked whole, but not kept: memory is one matrix, however many clients.
+    if isinstance(client, Similarity) and client.columns is None:
+        return mapped(client)
     return client
 
 
