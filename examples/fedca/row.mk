@@ -62,8 +62,8 @@ views := --batch-size 64 --crop-scale 0.4,1 --flip 0 --jitter 0.4,0.4,0,0 --grey
 contrast := $(if $(filter fedae fedpr,$(ROW)),,--temperature 0.2)
 TRAIN ?= --epochs 2 --lr 3e-4 $(contrast) $(views)
 PRETRAIN ?= --images 0 --partition $(partition) --part public --epochs 20 --lr 3e-4 $(views)
-FINETUNE += --flip 0 --epochs 2 --batch-size 32
-SEMI ?= --rounds 5
+FINETUNE += --flip 0 --epochs 5 --batch-size 32
+SEMI ?= --rounds 20
 else
 # 32 x 32 colour pixels.
 ROUNDS ?= 8
