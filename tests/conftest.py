@@ -1,6 +1,7 @@
 """A tiny world for all tests, and ways to call the program."""
 
 import hashlib
+import itertools
 import os
 import shlex
 import shutil
@@ -132,6 +133,39 @@ def _world(tmp_path_factory) -> World:
 def world(_world, tmp_path) -> World:
     """The tiny world in a folder that the test may change."""
     return _world.copied_to(tmp_path / "world")
+
+
+class Killed(BaseException):
+    """Ends a stage in this process as a kill would: nothing is tidied up."""
+
+
+@pytest.fixture
+def until_done(monkeypatch) -> Callable[..., int]:
+    """Call the program until it is done, while it dies at a call of `where.name`.
+
+    It dies at the first such call, then at the second, and so on; gives how often.
+    """
+
+    def call(where: Any, name: str, *arguments: Any) -> int:
+        original = getattr(where, name)
+        for moment in itertools.count():
+            calls = itertools.count()
+
+            def dying(*given: Any, calls=calls, moment=moment, **more: Any) -> Any:
+                if next(calls) == moment:
+                    raise Killed
+                return original(*given, **more)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(where, name, dying)
+                try:
+                    assert _call(*arguments) == 0
+                except Killed:
+                    continue
+                return moment
+        raise AssertionError
+
+    return call
 
 
 @pytest.fixture(scope="session")

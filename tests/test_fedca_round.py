@@ -262,13 +262,9 @@ HAPPENS = [
 ]  # fmt: skip
 
 
-class Killed(BaseException):
-    """Ends a stage in this process as a kill would: nothing is tidied up."""
-
-
 @pytest.mark.parametrize("stage, kill", HAPPENS)
 def test_killed_at_every_such_moment_it_ends_with_the_same_bytes(
-    whole, tmp_path, monkeypatch, stage, kill
+    whole, tmp_path, until_done, stage, kill
 ):
     """It dies a moment later each time, until it is done.
 
@@ -279,22 +275,5 @@ def test_killed_at_every_such_moment_it_ends_with_the_same_bytes(
     command, outputs = STAGES[stage]
     for path in [path for pattern in outputs for path in folder.glob(pattern)]:
         path.unlink()
-    (where, name), deaths = KILLS[kill], 0
-    original = getattr(where, name)
-    for moment in itertools.count():
-        calls = itertools.count()
-
-        def dying(*arguments, calls=calls, moment=moment, **more):
-            if next(calls) == moment:
-                raise Killed
-            return original(*arguments, **more)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(where, name, dying)
-            try:
-                assert furlkit(*command(folder)) == 0
-                break
-            except Killed:
-                deaths += 1
-    assert deaths >= 1
+    assert until_done(*KILLS[kill], *command(folder)) >= 1
     assert contents(folder) == contents(whole)

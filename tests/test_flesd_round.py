@@ -226,31 +226,14 @@ HAPPENS = [(s, kill) for s in STAGES for kill in KILLS if s == "distill" or "fil
 
 @pytest.mark.parametrize("stage, kill", HAPPENS)
 def test_killed_at_every_such_moment_it_ends_with_the_same_bytes(
-    whole, tmp_path, monkeypatch, stage, kill
+    whole, tmp_path, until_done, stage, kill
 ):
     """It dies a moment later each time, until it is done."""
     folder = tmp_path / "flesd"
     shutil.copytree(whole, folder)
     command, output = STAGES[stage]
     (folder / "r2" / output).unlink()
-    (where, name), deaths = KILLS[kill], 0
-    original = getattr(where, name)
-    for moment in itertools.count():
-        calls = itertools.count()
-
-        def dying(*arguments, calls=calls, moment=moment, **more):
-            if next(calls) == moment:
-                raise Killed
-            return original(*arguments, **more)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(where, name, dying)
-            try:
-                assert furlkit(*command(folder)) == 0
-                break
-            except Killed:
-                deaths += 1
-    assert deaths >= 1
+    assert until_done(*KILLS[kill], *command(folder)) >= 1
     assert contents(folder) == contents(whole)
 
 
