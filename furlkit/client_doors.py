@@ -1,6 +1,7 @@
 """Everything local-train is given, opened and checked against each other."""
 
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ class Doors:
     def private(self, client: int) -> Private | None:
         """What the client kept of its last round."""
         pattern = self.options.private
-        return read_private(fill(pattern, client), client) if pattern else None
+        return _kept(fill(pattern, client), client) if pattern else None
 
     def ensemble(self, client: int) -> dict[str, np.ndarray]:
         """The ensemble the client kept, which a round without sharing leaves as it is."""
@@ -142,8 +143,13 @@ class Doors:
         return Provenance("local-train", _words(self), self.options.seed, inputs)
 
 
+# A client's file is asked for several times in a row, and may be large.
+_kept = lru_cache(maxsize=1)(read_private)
+
+
 def open_doors(options: Options) -> Doors:
     """Open and check everything; nothing is trained or written."""
+    _kept.cache_clear()
     objective = OBJECTIVES[options.objective]
     settings = settings_of(options.objective, options.settings)
     _check_sharing(options)
