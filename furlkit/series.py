@@ -15,11 +15,15 @@ from furlkit.tables import word
 
 
 class Series(NamedTuple):
-    """The files of one bar, one a seed; bars of one group stand together."""
+    """The files of one bar, one a seed; bars of one group stand together.
+
+    With `lowest` they are several a seed, as clients are, of which the worst counts.
+    """
 
     group: str
     label: str
     paths: tuple[Path, ...]
+    lowest: bool = False
 
     @property
     def name(self) -> str:
@@ -98,7 +102,24 @@ def read_results(series: Series, value: str) -> Results:
             f"--series {series.name}: {first} is {one} and {second} is {other}; "
             "a bar is of one kind, so make two --series of them"
         )
-    return Results(series, tuple(values), tuple(seeds))
+    results = Results(series, tuple(values), tuple(seeds))
+    return _lowest(results) if series.lowest else results
+
+
+def _lowest(results: Results) -> Results:
+    """The lowest value of each seed, by which FLESD's Min-Local is defined."""
+    worst: dict[int, float] = {}
+    for path, seed, value in zip(
+        results.series.paths, results.seeds, results.values, strict=True
+    ):
+        if type(seed) is not int:
+            raise UsageError(
+                f"--lowest {results.series.name}: {path} does not say its seed, so it is "
+                "not known which files belong together"
+            )
+        worst[seed] = min(worst.get(seed, value), value)
+    seeds = sorted(worst)
+    return Results(results.series, tuple(map(worst.__getitem__, seeds)), tuple(seeds))
 
 
 def _seed(metrics: dict[str, Any]) -> Any:

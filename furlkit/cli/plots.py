@@ -262,8 +262,15 @@ def bars(series, output, **rest) -> None:
     metavar="LABEL=NUMBER",
     help="What a paper prints for a line (percent for an accuracy); may be repeated.",
 )
+@click.option(
+    "--lowest",
+    multiple=True,
+    metavar="LABEL",
+    help="The files of this line are several a seed, of which only the lowest counts, "
+    "as of all clients the worst; may be repeated.",
+)
 @shared.speech
-def compare(series, value, reference, published) -> None:
+def compare(series, value, reference, published, lowest) -> None:
     """Print scores of several seeds side by side, with paired differences.
 
     \b
@@ -275,6 +282,9 @@ def compare(series, value, reference, published) -> None:
     from furlkit.stages.compare import Options, run
 
     lines = [Series("", *split_series(text)) for text in series]
+    for label in sorted(set(lowest) - {line.label for line in lines}):
+        raise UsageError(f"--lowest {label}: is no label of a --series")
+    lines = [line._replace(lowest=line.label in lowest) for line in lines]
     numbers = []
     for text in published:
         label, _, number = text.rpartition("=")

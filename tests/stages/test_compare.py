@@ -57,12 +57,33 @@ def test_a_value_that_is_no_share_is_shown_as_it_stands(run, scores):
     assert done.out.splitlines()[1].split() == ["a", "3", "2.5000", "0.0000"]
 
 
+def test_of_several_clients_a_seed_the_worst_counts(run, scores, tmp_path):
+    mean = scores("mean", [0.5, 0.6, 0.7])
+    paths = []
+    for client, values in enumerate(([0.4, 0.65, 0.3], [0.45, 0.2, 0.35])):
+        _, text = scores(f"c{client}_", values, checkpoint_client=client)
+        paths.append(text.partition("=")[2])
+    words = ("--series", f"worst={','.join(paths)}", "--lowest", "worst")
+    done = run("compare", *mean, *words, "--reference", "mean", "--json")
+    row = json.loads(done.out)["rows"][1]
+    assert row["values"] == [0.4, 0.2, 0.3] and row["n"] == 3
+    assert row["difference"]["paired_by"] == "seed"
+    assert row["difference"]["mean"] == pytest.approx(-0.3)
+
+
+def test_the_worst_of_a_seed_needs_seeds(run, scores):
+    done = run("compare", *scores("a", [0.5], seeds=(None,)), "--lowest", "a")
+    assert done.code == 2
+    assert "aNone.json does not say its seed" in done.err
+
+
 @pytest.mark.parametrize(
     "words, message",
     [
         (("--published", "b=3"), "--published b: is no label; there are a"),
         (("--published", "a=x"), "wanted LABEL=NUMBER"),
         (("--reference", "b"), "--reference b: is no label"),
+        (("--lowest", "b"), "--lowest b: is no label of a --series"),
         (("--series", "a=x.json"), "--series a: is there twice"),
     ],
 )
