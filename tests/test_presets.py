@@ -193,6 +193,38 @@ def test_a_flag_wins_over_a_preset():
     assert values["jitter"] == (0, 0, 0, 0) and values["blur"] == 0.5
 
 
+def test_a_choice_by_hand_takes_no_numbers_of_the_preset_s_own(run, tmp_path):
+    """The preset's alpha is of its --scheme; with another it is not the user's error."""
+    words = ("partition", "--preset", "flesd", "--data", "digits", "--scheme", "iid")
+    assert run(*words, "-o", tmp_path / "p.safetensors").code == 0
+    done = run(*words, "--concentration", "1", "-o", tmp_path / "q.safetensors")
+    assert done.code == 2
+    assert "--concentration means nothing to --scheme iid" in done.err
+
+
+def test_an_objective_by_hand_takes_no_settings_of_the_preset_s_own(run, tmp_path):
+    model, partition = tmp_path / "g.safetensors", tmp_path / "p.safetensors"
+    data = ("--data", "digits")
+    assert run("partition", *data, "-o", partition).code == 0
+    rotation = (*data, "--objective", "rotation")
+    assert run("init", *rotation, "--width", "0.1", "-o", model).code == 0
+    words = ("local-train", partition, model, "--preset", "flesd-fedavg", *rotation)
+    words = (*words, "--client", "0", "--dry-run", "-o", tmp_path / "c.safetensors")
+    assert run(*words).code == 0
+    done = run(*words, "--temperature", "1")
+    assert done.code == 2
+    assert "--temperature means nothing to --objective rotation" in done.err
+
+
+def test_a_preset_s_own_choice_and_number_must_fit_each_other(run, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("[partition]\nscheme = 'iid'\nconcentration = 1.0\n")
+    words = ("partition", "--preset", path, "--data", "digits")
+    done = run(*words, "-o", tmp_path / "p.safetensors")
+    assert done.code == 2
+    assert "--concentration means nothing to --scheme iid" in done.err
+
+
 def test_the_last_of_two_presets_counts_alone():
     values = values_of("evaluate.linear", "--preset", "moco", "--preset", "fedu")
     assert values["lr"] == 3e-3 and values["milestones"] is None

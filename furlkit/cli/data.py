@@ -116,9 +116,13 @@ def partition(data, data_root, download, seed, output, dry_run, **scheme) -> Non
           -o exp/partition.safetensors
     """
     from furlkit.data.scheme_options import SchemeOptions
+    from furlkit.data.schemes import options_read
     from furlkit.data.source import Source
     from furlkit.stages.partition import Options, run
 
+    unread = scheme.keys() - options_read(scheme["scheme"])
+    for name in shared.overruled("scheme", unread):
+        del scheme[name]
     source = Source(data, data_root, download)
     shared.tell(run(Options(source, SchemeOptions(**scheme), seed, output, dry_run)))
 

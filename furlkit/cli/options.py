@@ -179,6 +179,18 @@ def check_momentum(optimiser: str, momentum: float) -> None:
         raise UsageError(f"--momentum {momentum:g}: only --optimiser sgd takes one")
 
 
+def overruled(choice: str, names: Iterable[str]) -> list[str]:
+    """Those of the options that a preset sets, where `choice` is made anew by hand.
+
+    A preset's alpha belongs to its own --scheme: with another it is no mistake of the
+    user's that nothing reads it.
+    """
+    source = click.get_current_context().get_parameter_source
+    if source(choice) is not ParameterSource.COMMANDLINE:
+        return []
+    return [name for name in names if source(name) is ParameterSource.DEFAULT_MAP]
+
+
 def tell(results: Iterable[tuple[str, dict]] | tuple[str, dict]) -> None:
     """Print what a stage gave: one result, or one after the other."""
     dry = click.get_current_context().params.get("dry_run")

@@ -102,7 +102,7 @@ def pretrain_align(model, output, targets_out, dry_run, **rest) -> None:
         output=output,
         targets_out=targets_out,
         augmentation=build_augmentation(rest),
-        settings={"temperature": take("temperature"), "form": take("form")},
+        settings=_build_settings(rest),
         plan=_build_plan(rest),
         handling=_build_handling(rest),
         runtime=Runtime(take("device"), take("threads")),
@@ -198,11 +198,10 @@ def build_options(
 
     take = values.pop
     data, place = take("data"), (take("data_root"), take("download"))
-    settings = {"temperature": take("temperature"), "form": take("form")}
     return Options(
         partition, model, clients, output, Source(data, *place),
         augmentation=build_augmentation(values),
-        settings=settings,
+        settings=_build_settings(values),
         sharing=build_sharing(values),
         aligning=build_aligning(values, place),
         plan=_build_plan(values),
@@ -210,6 +209,17 @@ def build_options(
         runtime=Runtime(take("device"), take("threads")),
         **values,
     )  # fmt: skip
+
+
+def _build_settings(values: dict[str, Any]) -> dict[str, Any]:
+    """What the objective reads; a preset's values are those of its own objective."""
+    from furlkit import methods
+
+    settings = {name: values.pop(name) for name in ("temperature", "form")}
+    unread = settings.keys() - methods.OBJECTIVES[values["objective"]].options.keys()
+    for name in shared.overruled("objective", unread):
+        del settings[name]
+    return settings
 
 
 def _build_plan(values: dict[str, Any]) -> "Plan":
