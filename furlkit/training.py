@@ -1,7 +1,7 @@
 """Running the loop with everything around it: progress file, journal, bar, warnings."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +23,10 @@ COLLAPSED_SPREAD, COLLAPSED_RANK = 0.1, 1.5
 
 @dataclass(frozen=True)
 class Job:
-    """A training: what is trained, on what, how, and from which seeds."""
+    """A training: what is trained, on what, how, and from which seeds.
+
+    `begin` comes before the first step, and not where a training is taken up again.
+    """
 
     title: str
     module: nn.Module
@@ -31,6 +34,7 @@ class Job:
     images: Images
     plan: loop.Plan
     purpose: loop.Purpose
+    begin: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ def run(
     """
     steps = loop.steps_per_epoch(len(job.images), job.plan.batch_size)
     files = ProgressFile(output, made), Journal(output)
-    keeper = _Keeper(*files, job.title, handling.save_every, save_last)
+    keeper = _Keeper(*files, job, handling.save_every, save_last)
     console.detail(
         f"{job.title}: {len(job.images):,} images, {steps:,} steps an epoch, progress in "
         f"{files[0].path} every {handling.save_every:g} s, journal in {files[1].path}"
@@ -109,13 +113,13 @@ class _Keeper:
         self,
         file: ProgressFile,
         journal: Journal,
-        title: str,
+        job: Job,
         save_every: float,
         save_last: bool,
     ):
         self.journal = journal
         self.last: loop.Epoch | None = None
-        self._file, self._title = file, title
+        self._file, self._job = file, job
         self._every, self._save_last = save_every, save_last
         self._saved = time.monotonic()
 
@@ -125,8 +129,10 @@ class _Keeper:
             console.warn(reason)
         self.journal.rewind(found.step if found else 0)
         if found is None:
+            if self._job.begin:
+                self._job.begin()
             return None
-        console.info(f"{self._title}: carries on after step {found.step}")
+        console.info(f"{self._job.title}: carries on after step {found.step}")
         if found.values["last"]:
             self.last = loop.Epoch(**found.values["last"])
         tensors = {k: torch.from_numpy(v) for k, v in found.tensors.items()}

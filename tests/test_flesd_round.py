@@ -240,7 +240,6 @@ def test_killed_at_every_such_moment_it_ends_with_the_same_bytes(
 def test_taken_up_the_queue_is_the_one_of_before_and_not_filled_anew(
     whole, copied, monkeypatch
 ):
-    """What a second start would fill it with does not matter."""
     with monkeypatch.context() as patch:
         calls, step = itertools.count(), loop._Trainer.step
 
@@ -252,6 +251,10 @@ def test_taken_up_the_queue_is_the_one_of_before_and_not_filled_anew(
         patch.setattr(loop._Trainer, "step", dying)
         with pytest.raises(Killed):
             furlkit(*distill(copied, 2))
-    monkeypatch.setattr(Distiller, "fill", lambda self, *_: self.queue.fill_(7.0))
+
+    def filling(*_):
+        raise AssertionError("the queue is filled anew")
+
+    monkeypatch.setattr(Distiller, "fill", filling)
     assert furlkit(*distill(copied, 2)) == 0
     assert contents(copied) == contents(whole)

@@ -144,13 +144,16 @@ def _train(doors: Doors) -> tuple[Net, Epoch]:
     images = Images(doors.images.images, None, doors.ensemble.index, view, device)
     distiller = Distiller(student, doors.layer, doors.width, options.anchors)
     purpose = (options.seed, "distill", doors.ensemble.facts.round)
-    distiller.fill(images, options.plan.batch_size, purpose)
     similarities = Similarities(doors.ensemble, device)
 
     def loss_of(batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
         return distiller.step(batch, similarities, doors.tau, options.momentum)
 
-    job = training.Job("student", distiller, loss_of, images, options.plan, purpose)
+    def fill() -> None:
+        distiller.fill(images, options.plan.batch_size, purpose)
+
+    plan = options.plan
+    job = training.Job("student", distiller, loss_of, images, plan, purpose, fill)
     last = training.run(job, options.output, doors.made, options.handling, False)
     return student, last
 
