@@ -116,12 +116,16 @@ def head(figure: "Figure", title: str) -> None:
 
 
 def draw_curve(
-    lines: Sequence[Line], value: str, percent: bool, title: str = ""
+    lines: Sequence[Line],
+    value: str,
+    percent: bool,
+    title: str = "",
+    xscale: Literal["linear", "log"] = "linear",
 ) -> "Figure":
     """Values through rounds, one line each, with a band of one standard deviation."""
     with house_style():
         figure = new_figure(6, 3.8)
-        axes = figure.add_subplot()
+        axes = figure.add_subplot(xscale=xscale)
         scale = 100 if percent else 1
         handles = [_draw_line(axes, i, line, scale) for i, line in enumerate(lines)]
         axes.xaxis.set_major_locator(whole_ticks(10))
@@ -183,24 +187,28 @@ def _annotate_ends(
     axes: "Axes", lines: Sequence[Line], scale: float, percent: bool
 ) -> None:
     """Write the last value of each line beside it, pushed apart where they crowd."""
-    pixels = axes.transData.transform
+    pixels, point = axes.transData.transform, axes.figure.dpi / 72
     ends = [(line.rounds[-1], scale * line.mean[-1]) for line in lines]
-    gap = 9 * axes.figure.dpi / 72
-    heights = np.array([pixels(end)[1] for end in ends])
-    for last in {end[0] for end in ends}:
-        here = [i for i, end in enumerate(ends) if end[0] == last]
-        heights[here] = spread_apart(heights[here], gap, axes.bbox.y1)
+    texts = [f"{y:.1f}" if percent else f"{y:.4g}" for _, y in ends]
+    across, heights = np.array([pixels(end) for end in ends]).T
+    for here in neighbours(across, 6 * point * max(map(len, texts))):
+        heights[here] = spread_apart(heights[here], 9 * point, axes.bbox.y1)
     for i, (end, height) in enumerate(zip(ends, heights, strict=True)):
-        text = f"{end[1]:.1f}" if percent else f"{end[1]:.4g}"
-        up = (height - pixels(end)[1]) * 72 / axes.figure.dpi
+        up = (height - pixels(end)[1]) / point
         axes.annotate(
-            text,
+            texts[i],
             end,
             (7, up),
             textcoords="offset points",
             va="center",
             color=COLOURS[i % len(COLOURS)],
         )
+
+
+def neighbours(places: np.ndarray, width: float) -> list[np.ndarray]:
+    """Which places crowd: indices in groups, the next group at least `width` away."""
+    order = np.argsort(places, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(places[order]) >= width) + 1)
 
 
 def spread_apart(heights: np.ndarray, gap: float, top: float) -> np.ndarray:

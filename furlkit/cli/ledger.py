@@ -1,4 +1,4 @@
-"""Commands about communication: ledger, and plot's picture of scores over bytes."""
+"""Commands about communication: ledger, and plot's picture of what scores cost."""
 
 from pathlib import Path
 
@@ -96,8 +96,16 @@ def ledger(runs, plan, output, **settings) -> None:
     multiple=True,
     required=True,
     metavar="LABEL=RUN,RUN,...",
-    help="A line: the folder of a method's run, or one a seed; may be repeated.",
+    help="A line: the folders of a method's runs, one a seed or length; may be repeated.",
 )
+@click.option(
+    "--over",
+    type=click.Choice(["bytes", "rounds", "epochs"]),
+    default="bytes",
+    show_default=True,
+    help="What is on the x axis: bytes, rounds, or local epochs until then.",
+)
+@click.option("--last", is_flag=True, help="Of each run, only its last round counts.")
 @value
 @click.option(
     "--protocol",
@@ -110,16 +118,30 @@ def ledger(runs, plan, output, **settings) -> None:
 @shared.dry_run
 @shared.speech
 def cost(series, output, **rest) -> None:
-    """Draw accuracy over the bytes that clients sent and received until then.
+    """Draw accuracy over what it cost in bytes, rounds or local epochs.
 
     Scores are those of the metrics files in a run's folder that are of its global
-    models, a point a round; bytes are those of furlkit ledger. Several runs give a mean
-    and a band. A model that cost no bytes, as that of round 0, is not drawn.
+    models, a point a round. Points of several runs that have the same round and the same
+    epochs until then give a mean and a band. With --last each run is a point, so that a
+    line can be made of runs of different length.
+
+    Bytes are those of furlkit ledger. A model that cost none, as that of round 0, has no
+    place on their axis. Epochs are those of local-train, rounds added up; of clients that
+    trained for different numbers in a round the largest counts: the server waits for it.
 
     \b
-    Example:
+    Examples:
       furlkit plot cost --series FedAvg=exp/fedavg --series FLESD=exp/flesd \\
           -o exp/cost.png
+    \b
+    FLESD's Figure 4: more rounds with as many epochs in all, one long run, and two
+    rounds with more local epochs:
+      furlkit plot cost --over rounds --last --series FedAvg=exp/a1,exp/a2,exp/a10 \\
+          --series FLESD=exp/f1,exp/f2,exp/f10 -o exp/left.png
+      furlkit plot cost --over rounds --series FedAvg=exp/fedavg-long \\
+          --series FLESD=exp/flesd-long -o exp/middle.png
+      furlkit plot cost --over epochs --last --series FedAvg=exp/a20,exp/a50,exp/a100 \\
+          --series FLESD=exp/f20,exp/f50,exp/f100 -o exp/right.png
     """
     from furlkit.stages.plot_cost import Options, run
 
