@@ -12,6 +12,7 @@ from furlkit.cli import (
     evaluation,
     finetuning,
     ledger,
+    losses,
     models,
     plots,
     results,
@@ -46,7 +47,7 @@ for room in (data, models, training, evaluation, results, plots, ledger):
         furlkit.add_command(command)
 for command in (*finetuning.COMMANDS, *comparing.COMMANDS):
     evaluation.evaluate.add_command(command)
-for command in ledger.PLOTS:
+for command in (*ledger.PLOTS, *losses.PLOTS):
     plots.plot.add_command(command)
 
 

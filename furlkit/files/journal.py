@@ -20,7 +20,7 @@ class Journal:
 
     def rewind(self, step: int) -> None:
         """Forget what was written after `step`, which is about to be done again."""
-        kept = [line for line in self._lines() if line.get("step", 0) <= step]
+        kept = [line for line in self.read() if line.get("step", 0) <= step]
         text = "".join(json.dumps(line, sort_keys=True) + "\n" for line in kept)
         write_bytes(self.path, text.encode())
 
@@ -35,7 +35,8 @@ class Journal:
                 "the same command again"
             ) from error
 
-    def _lines(self) -> list[dict[str, Any]]:
+    def read(self) -> list[dict[str, Any]]:
+        """The lines that are whole; none where there is no journal."""
         if not self.path.exists():
             return []
         lines = []
