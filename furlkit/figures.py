@@ -136,9 +136,12 @@ def draw_curve(
         head(figure, title)
         if len(lines) > 1:
             labels = [line.label for line in lines]
-            _legend(figure, handles, labels, below=bool(title))
-        figure.draw_without_rendering()  # Only then is it known where the lines end.
-        _annotate_ends(axes, lines, scale, percent)
+            legend(figure, handles, labels, below=bool(title))
+        figure.draw_without_rendering()
+        ends = [(line.rounds[-1], scale * line.mean[-1]) for line in lines]
+        texts = [f"{y:.1f}" if percent else f"{y:.4g}" for _, y in ends]
+        colours = [COLOURS[i % len(COLOURS)] for i in range(len(lines))]
+        annotate_ends(axes, ends, texts, colours)
     return figure
 
 
@@ -172,7 +175,7 @@ def _runs_note(lines: Sequence[Line]) -> str:
     return f"\nmean of {number} scores, band: one standard deviation up and down"
 
 
-def _legend(
+def legend(
     figure: "Figure", handles: list[Any], labels: list[str], below: bool
 ) -> None:
     """Outside the axes, on the side that no title takes."""
@@ -183,25 +186,24 @@ def _legend(
     figure.legend(handles, labels, loc=where, ncols=columns, frameon=False)
 
 
-def _annotate_ends(
-    axes: "Axes", lines: Sequence[Line], scale: float, percent: bool
+def annotate_ends(
+    axes: "Axes",
+    ends: Sequence[tuple[float, float]],
+    texts: Sequence[str],
+    colours: Sequence[str],
 ) -> None:
-    """Write the last value of each line beside it, pushed apart where they crowd."""
+    """Write the last value of each line beside it, pushed apart where they crowd.
+
+    The figure must have been drawn: only then is it known where its lines end.
+    """
     pixels, point = axes.transData.transform, axes.figure.dpi / 72
-    ends = [(line.rounds[-1], scale * line.mean[-1]) for line in lines]
-    texts = [f"{y:.1f}" if percent else f"{y:.4g}" for _, y in ends]
     across, heights = np.array([pixels(end) for end in ends]).T
     for here in neighbours(across, 6 * point * max(map(len, texts))):
         heights[here] = spread_apart(heights[here], 9 * point, axes.bbox.y1)
-    for i, (end, height) in enumerate(zip(ends, heights, strict=True)):
+    for end, height, text, colour in zip(ends, heights, texts, colours, strict=True):
         up = (height - pixels(end)[1]) / point
         axes.annotate(
-            texts[i],
-            end,
-            (7, up),
-            textcoords="offset points",
-            va="center",
-            color=COLOURS[i % len(COLOURS)],
+            text, end, (7, up), textcoords="offset points", va="center", color=colour
         )
 
 

@@ -61,7 +61,7 @@ class Ledger:
     """All transfers by round and client, and what the user should look at."""
 
     transfers: tuple[Transfer, ...]
-    files: tuple[Path, ...]
+    files: tuple[File, ...]
     warnings: tuple[str, ...]
 
     def until(self, round_: int) -> int:
@@ -84,8 +84,8 @@ def read_ledger(runs: Sequence[Path]) -> Ledger:
             "was found; give the folder that local-train and aggregate wrote into"
         )
     warnings += [*_two_runs(files.values()), *_missing(transfers)]
-    paths = tuple(sorted(file.path for file in files.values()))
-    return Ledger(tuple(transfers), paths, tuple(warnings))
+    known = tuple(sorted(files.values(), key=lambda file: file.path))
+    return Ledger(tuple(transfers), known, tuple(warnings))
 
 
 def _read_files(runs: Sequence[Path]) -> tuple[dict[str, File], list[str]]:

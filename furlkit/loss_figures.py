@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,10 +10,11 @@ from furlkit.figures import (
     COLOURS,
     GREY,
     MARKERS,
+    annotate_ends,
     head,
     house_style,
+    legend,
     new_figure,
-    spread_apart,
     whole_ticks,
 )
 from furlkit.score_figures import rule
@@ -65,10 +66,14 @@ def draw_loss(losses: Sequence[Loss], value: str, title: str = "") -> "Figure":
         axes.set_xlabel("local epochs, of all rounds together")
         axes.set_ylabel(value)
         head(figure, title)
-        _legend(figure, handles, [loss.label for loss in losses], below=bool(title))
+        if any(loss.label for loss in losses):
+            labels = [loss.label for loss in losses]
+            legend(figure, handles, labels, below=bool(title))
         _explain(axes, losses)
-        figure.draw_without_rendering()  # Only then is it known where the lines end.
-        _annotate_ends(axes, losses)
+        figure.draw_without_rendering()
+        ends = [(loss.epochs[-1], loss.mean[-1]) for loss in losses]
+        texts = [f"{mean:.4g}" for _, mean in ends]
+        annotate_ends(axes, ends, texts, [_look(i)[0] for i in range(len(losses))])
     return figure
 
 
@@ -114,19 +119,6 @@ def _key(**style: Any) -> Any:
     return Line2D([], [], linewidth=1.5, markersize=4, **style)
 
 
-def _legend(
-    figure: "Figure", handles: list[Any], labels: list[str], below: bool
-) -> None:
-    """Outside the axes, on the side that no title takes."""
-    if not any(labels):
-        return
-    columns = max(1, min(len(labels), 84 // (max(map(len, labels)) + 8)))
-    where: Literal["outside lower left", "outside upper left"] = (
-        "outside lower left" if below else "outside upper left"
-    )
-    figure.legend(handles, labels, loc=where, ncols=columns, frameon=False)
-
-
 def _explain(axes: "Axes", losses: Sequence[Loss]) -> None:
     """What dashed, solid and band mean, once for all lines, as far as they are there."""
     from matplotlib.patches import Patch
@@ -139,19 +131,3 @@ def _explain(axes: "Axes", losses: Sequence[Loss]) -> None:
     if any(len(loss.ends) for loss in losses):
         keys["aggregation"] = _key(color=GREY, marker=MARKERS[0])
     axes.legend(list(keys.values()), list(keys), fontsize=8, framealpha=0.7)
-
-
-def _annotate_ends(axes: "Axes", losses: Sequence[Loss]) -> None:
-    """Write the last mean of each line beside it, pushed apart where they crowd."""
-    ends = [(loss.epochs[-1], loss.mean[-1]) for loss in losses]
-    true = np.array([axes.transData.transform(end)[1] for end in ends])
-    point = axes.figure.dpi / 72
-    heights = true.copy()
-    for last in {end[0] for end in ends}:
-        here = [i for i, end in enumerate(ends) if end[0] == last]
-        heights[here] = spread_apart(true[here], 9 * point, axes.bbox.y1)
-    for i, (end, up) in enumerate(zip(ends, (heights - true) / point, strict=True)):
-        axes.annotate(
-            f"{end[1]:.4g}", end, (7, up), textcoords="offset points", va="center",
-            color=_look(i)[0],
-        )  # fmt: skip

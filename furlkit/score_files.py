@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 from furlkit.errors import InputError
 from furlkit.tables import word
 
+# A number that nobody trains for cannot be drawn either.
+MOST_ROUNDS = 10**9
+
 
 class Score(NamedTuple):
     """One number of one metrics file."""
@@ -41,7 +44,7 @@ def facts_of(metrics: dict[str, Any]) -> dict[str, Any]:
 def round_of(path: Path, metrics: dict[str, Any]) -> int:
     """The round of the model that was scored."""
     round_ = facts_of(metrics).get("round")
-    if type(round_) is not int or round_ < 0:
+    if type(round_) is not int or not 0 <= round_ <= MOST_ROUNDS:
         raise InputError(
             f"{path}: says nothing of the round of the model it scored; "
             "make it anew with furlkit evaluate"

@@ -63,7 +63,8 @@ def run(options: Options) -> Result:
     lines = [*_round_table(found), "", *_client_table(found["clients"]), ""]
     lines.append(_total_words(found["total"]))
     if options.output:
-        check_output(options.output, (*options.runs, *ledger.files))
+        known = (file.path for file in ledger.files)
+        check_output(options.output, (*options.runs, *known))
         write_metrics(options.output, found)
         lines.append(f"written to {options.output}")
     return "\n".join(lines), found

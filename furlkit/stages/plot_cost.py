@@ -1,7 +1,7 @@
 """plot cost: what a score cost in bytes, rounds or local epochs, a line a method."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,10 +12,11 @@ from furlkit import console
 from furlkit.cost_figures import LABELS, Cost, draw_cost
 from furlkit.errors import InputError, UsageError
 from furlkit.figures import check_output, save
-from furlkit.files.container import Container, unreadable
+from furlkit.files.container import unreadable
 from furlkit.files.header import canonical, parse_strict
 from furlkit.files.metrics import read_metrics
-from furlkit.ledger import read_ledger
+from furlkit.ledger import File, read_ledger
+from furlkit.runs import check_runs, listed
 from furlkit.score_files import Score, is_share, read_score
 from furlkit.tables import byte_size, plain
 
@@ -58,7 +59,7 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     check_output(options.output)
     if options.over not in LABELS:
         raise UsageError(f"--over {options.over}: use one of {', '.join(LABELS)}")
-    _check_series(options.series)
+    check_runs(options.series)
     costs = [_cost(label, folders, options) for label, folders in options.series]
     percent = is_share(options.value)
     if not options.dry_run:
@@ -68,20 +69,8 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     ends = "; ".join(_end(cost, percent, options.over) for cost in costs)
     would = "would draw " if options.dry_run else ""
     line = f"{would}{options.output}: {options.protocol} {options.value} of {ends}"
-    data = [{k: _listed(v) for k, v in asdict(cost).items()} for cost in costs]
+    data = [listed(cost) for cost in costs]
     return line, {"output": str(options.output), "over": options.over, "lines": data}
-
-
-def _check_series(series: Sequence[tuple[str, tuple[Path, ...]]]) -> None:
-    labels = [label for label, _ in series]
-    for label, folders in series:
-        if labels.count(label) > 1:
-            raise UsageError(f"--series {label}: is there twice; give it another label")
-        for folder in folders:
-            if not folder.is_dir():
-                raise InputError(
-                    f"{folder}: is no folder; --series {label} wants the folder of a run"
-                )
 
 
 def _cost(label: str, folders: tuple[Path, ...], options: Options) -> Cost:
@@ -203,18 +192,17 @@ def _means(scores: Iterable[Score]) -> list[tuple[int, float]]:
     return [(k, float(np.sort(values).mean())) for k, values in sorted(rounds.items())]
 
 
-def _epochs(paths: Iterable[Path]) -> dict[int, int]:
+def _epochs(files: Iterable[File]) -> dict[int, int]:
     """The epochs of each round that tells them.
 
     Of clients that trained for different numbers the largest counts: a round takes as
     long as its slowest client, and nobody trained for the mean.
     """
     found: dict[int, list[int]] = {}
-    for path in paths:
-        header = Container(path).header
-        if header.stage == "local-train":
-            epochs = _planned(header.options)
-            found.setdefault(header.facts["round"], []).append(epochs)
+    for file in files:
+        if file.stage == "local-train":
+            epochs = _planned(file.options)
+            found.setdefault(file.facts["round"], []).append(epochs)
     return {round_: max(every) for round_, every in found.items() if all(every)}
 
 
@@ -266,7 +254,3 @@ def _end(cost: Cost, percent: bool, over: str) -> str:
         epochs = cost.epochs[-1]
         after += f" and {epochs} local epoch{'' if epochs == 1 else 's'}"
     return f"{cost.label} {value} after {after}".lstrip()
-
-
-def _listed(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value

@@ -1,19 +1,20 @@
 """plot loss: the training loss through the rounds, and what aggregation does to it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from furlkit import console
-from furlkit.errors import FurlkitError, InputError, UsageError
+from furlkit.errors import FurlkitError, InputError
 from furlkit.figures import check_output, save
 from furlkit.files.container import Container
 from furlkit.files.header import short
 from furlkit.files.journal import Journal
 from furlkit.loss_figures import Loss, draw_loss
+from furlkit.runs import check_runs, listed
 from furlkit.score_files import is_number
 from furlkit.tables import plain
 
@@ -45,7 +46,7 @@ class Trained(NamedTuple):
 def run(options: Options) -> tuple[str, dict[str, Any]]:
     """Draw losses over the local epochs of all rounds."""
     check_output(options.output)
-    _check_series(options.series)
+    check_runs(options.series)
     losses = [_loss(label, runs, options.term) for label, runs in options.series]
     if not options.dry_run:
         what = "sum of all terms" if options.term is None else plain(options.term)
@@ -55,18 +56,6 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     line = f"{would}{options.output}: {'; '.join(map(_words, losses))}"
     lines = [_listed(loss) for loss in losses]
     return line, {"output": str(options.output), "term": options.term, "lines": lines}
-
-
-def _check_series(series: Sequence[tuple[str, tuple[Path, ...]]]) -> None:
-    labels = [label for label, _ in series]
-    for label, folders in series:
-        if labels.count(label) > 1:
-            raise UsageError(f"--series {label}: is there twice; give it another label")
-        for folder in folders:
-            if not folder.is_dir():
-                raise InputError(
-                    f"{folder}: is no folder; --series {label} wants the folder of a run"
-                )
 
 
 def _loss(label: str, folders: tuple[Path, ...], term: str | None) -> Loss:
@@ -224,9 +213,4 @@ def _words(loss: Loss) -> str:
 
 def _listed(loss: Loss) -> dict[str, Any]:
     """A line as JSON has it, with the jump after each round but the last."""
-    values = {name: _plain_value(value) for name, value in asdict(loss).items()}
-    return {**values, "aggregation": loss.jumps.tolist()}
-
-
-def _plain_value(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value
+    return {**listed(loss), "aggregation": loss.jumps.tolist()}

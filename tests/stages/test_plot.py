@@ -174,6 +174,7 @@ def test_missing_matplotlib_says_how_to_get_it(tmp_path, monkeypatch):
         ({"checkpoint": {"facts": {"role": "global"}}}, "nothing of the round"),
         ({"checkpoint": None}, "nothing of the round"),
         ({"checkpoint": {"facts": {"round": 1.5}}}, "nothing of the round"),
+        ({"checkpoint": {"facts": {"round": 10**400}}}, "nothing of the round"),
     ],
 )
 def test_metrics_that_cannot_be_drawn_name_the_file(tmp_path, values, message):
