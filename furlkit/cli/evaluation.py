@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from furlkit.cli import options as shared
+from furlkit.cli import presets
 from furlkit.cli.options import FilePath, Numbers, Real
 from furlkit.errors import UsageError
 
@@ -24,16 +25,21 @@ scored = shared.stacked(
 ending = shared.stacked(shared.device, shared.output, shared.dry_run, shared.speech)
 
 
-def build_options(model, data, test_data, data_root, download, device, threads, **rest):
+def _check_split(data: str, test_data: str | None) -> None:
     from furlkit.data.datasets import names
-    from furlkit.data.source import Source
-    from furlkit.runtime import Runtime
-    from furlkit.stages.evaluate import Options
 
     if test_data is None and data not in names() and Path(data).exists():
         raise UsageError(
             f"--data {data}: has no test split of its own; give --test-data"
         )
+
+
+def build_options(model, data, test_data, data_root, download, device, threads, **rest):
+    from furlkit.data.source import Source
+    from furlkit.runtime import Runtime
+    from furlkit.stages.evaluate import Options
+
+    _check_split(data, test_data)
     train = Source(data, data_root, download)
     test = Source(test_data or data, data_root, download, split="test")
     runtime = Runtime(device, threads)
@@ -110,6 +116,69 @@ def knn(k, temperature, **rest) -> None:
     from furlkit.stages.evaluate import KnnSettings, run
 
     shared.tell(run(build_options(**rest), KnnSettings(k, temperature)))
+
+
+def _apply_if_there(
+    context: click.Context, parameter: click.Parameter, name: str | None
+) -> str | None:
+    """Recipes name their preset on every stage; here is little that one could set."""
+    tables = presets.tables(name).get("evaluate") if name else None
+    if isinstance(tables, dict) and "classifier" in tables:
+        return presets.apply(context, parameter, name)
+    return name
+
+
+@evaluate.command()
+@click.argument("model", metavar="CHECKPOINT", type=FilePath)
+@click.option(
+    "--preset",
+    is_eager=True,
+    expose_value=False,
+    callback=_apply_if_there,
+    metavar="NAME|FILE.toml",
+    help="Take defaults from this command's table of a preset, if it has one; flags win.",
+)
+@shared.data(
+    "Its test split is the test set; beside --test-data it only tells the classes.",
+    required=False,
+)
+@click.option(
+    "--test-data",
+    metavar="NAME|PATH",
+    help="Labelled images to test on  [default: the test split of --data]",
+)
+@ending
+def classifier(
+    model, data, test_data, data_root, download, device, threads, **rest
+) -> None:
+    """Score the classifier that a model has of its own; nothing is trained.
+
+    It is what local-train --objective supervised trains, and what aggregate makes of
+    the clients'. Models without one are scored by evaluate linear.
+
+    \b
+    Example:
+      furlkit evaluate classifier exp/r003/global.safetensors --data digits \\
+          -o exp/r003/classifier.json
+    """
+    from furlkit.data.source import Source
+    from furlkit.runtime import Runtime
+    from furlkit.stages.evaluate_classifier import Options, run
+
+    if data is None and test_data is None:
+        raise UsageError("evaluate classifier: give --data or --test-data")
+    if data is not None:
+        _check_split(data, test_data)
+    # A named set has the same classes in both its splits, and test splits are small.
+    sources = [
+        Source(name, data_root, download, split="test") for name in (test_data, data)
+        if name is not None
+    ]  # fmt: skip
+    options = Options(
+        model, sources[0], train=sources[1] if len(sources) > 1 else None,
+        runtime=Runtime(device, threads), **rest,
+    )  # fmt: skip
+    shared.tell(run(options))
 
 
 COMMANDS = (evaluate,)
