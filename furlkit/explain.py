@@ -24,7 +24,7 @@ def sentence(header: Header, entries: Sequence[Entry]) -> str:
     if header.kind == "features":
         return _features_words(facts, shapes.get("rows", ()))
     if header.kind == "similarity":
-        return _similarity_words(facts, shapes.get("matrix", ()))
+        return _similarity_words(header, shapes)
     if header.kind == "ensemble":
         return _ensemble_words(facts)
     if header.kind == "targets":
@@ -157,8 +157,14 @@ def _features_words(facts: Facts, shape: tuple[int, ...]) -> str:
     return f"{_by(shape)} values, {_origin(facts)}"
 
 
-def _similarity_words(facts: Facts, shape: tuple[int, ...]) -> str:
-    return f"{_by(shape)} values, every image with every other, {_origin(facts)}"
+def _similarity_words(header: Header, shapes: dict[str, tuple[int, ...]]) -> str:
+    shape = shapes.get("matrix", ())
+    which = "every image with every other"
+    if "columns" in shapes and len(shape) == 2:
+        top = header.options.get("top")
+        share = f" ({top:g} %)" if _is_number(top) else ""
+        which = f"every image with the {shape[1]:,}{share} most like it"
+    return f"{_by(shape)} values, {which}, {_origin(header.facts)}"
 
 
 def _origin(facts: Facts) -> str:
@@ -175,8 +181,13 @@ def _origin(facts: Facts) -> str:
 def _ensemble_words(facts: Facts) -> str:
     clients = facts.get("clients")
     number = len(clients) if isinstance(clients, list) else 0
+    models = (
+        "model of 1 client finds"
+        if number == 1
+        else f"models of {number:,} clients find"
+    )
     return (
-        f"what the models of {number:,} clients find alike among "
+        f"what the {models} alike among "
         f"{count(facts.get('examples'))} images after round {count(facts.get('round'))}, "
         f"as {word(facts.get('form'))}"
     )

@@ -33,7 +33,8 @@ from furlkit.cli.options import FilePath, Real
     type=click.Choice(["float32", "float16", "int8"]),
     default="float32",
     show_default=True,
-    help="How numbers are written; int8 has a scale a row.",
+    help="How numbers are written; int8 has a scale for each row of features, and "
+    "steps of 1/127 for similarities.",
 )
 @click.option("--partition", type=FilePath, help="Where --part is looked up.")
 @click.option(

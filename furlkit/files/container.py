@@ -28,6 +28,7 @@ from furlkit.files.header import (
     canonical,
     parse_header,
     parse_strict,
+    with_article,
 )
 from furlkit.files.layout import Entry, describe, place, understand
 
@@ -209,9 +210,8 @@ def open_kind(path: Path, kind: str) -> Container:
     """Open a file that must be of one kind."""
     container = Container(path)
     if container.header.kind != kind:
-        raise InputError(
-            f"{path}: is a {container.header.kind} file, a {kind} was wanted here"
-        )
+        found, wanted = with_article(container.header.kind), with_article(kind)
+        raise InputError(f"{path}: is {found} file, {wanted} was wanted here")
     return container
 
 

@@ -15,9 +15,10 @@ from furlkit.errors import InputError
 from furlkit.files import container
 from furlkit.files.checkpoint import check_finite
 from furlkit.files.facts import Provenance, understand
-from furlkit.files.header import Header
+from furlkit.files.header import Header, with_article
 
 FORMS = ("rows", "top", "matrix")
+ANEW = "make it anew with aggregate --rule ensemble"
 
 
 @dataclass(frozen=True)
@@ -70,23 +71,38 @@ def write_parts(
 
 def read_ensemble(path: Path) -> Ensemble:
     """Read an ensemble, checked; a matrix stays on disk and is mapped."""
-    opened = container.open_kind(path, "ensemble")
+    opened = container.Container(path)
+    kind = opened.header.kind
+    if kind != "ensemble":
+        raise InputError(
+            f"{path}: is {with_article(kind)} file, an ensemble was wanted here; make it "
+            "with aggregate --rule ensemble"
+        )
     facts = understand(path, opened.header, EnsembleFacts, ("round", "examples"))
     entry = opened.entry("index")
     if entry.dtype != np.int64 or len(entry.shape) != 1:
-        raise InputError(f"{path}: its index is {entry.dtype} {entry.shape}")
+        raise InputError(
+            f"{path}: its index is {entry.dtype} {entry.shape}, whole numbers, one an "
+            f"image, were wanted; {ANEW}"
+        )
     n = entry.shape[0]
     if facts.form not in FORMS or not facts.clients or n != facts.examples:
         raise InputError(
             f"{path}: is an ensemble of form {facts.form}, of {len(facts.clients)} "
-            f"clients and {n} images, which cannot be; make it anew with aggregate"
+            f"clients and {n} images, which cannot be; {ANEW}"
         )
     if not 0 < facts.temperature < float("inf"):
-        raise InputError(f"{path}: its temperature is {facts.temperature}")
+        raise InputError(
+            f"{path}: its temperature is {facts.temperature}, a number above 0 was "
+            f"wanted; {ANEW}"
+        )
     if facts.form == "matrix":
         entry = opened.entry("matrix")
         if entry.shape != (n, n) or entry.dtype != np.float32:
-            raise InputError(f"{path}: its matrix is {entry.dtype} {entry.shape}")
+            raise InputError(
+                f"{path}: its matrix is {entry.dtype} {entry.shape}, float32 {(n, n)} "
+                f"was wanted; {ANEW}"
+            )
         index = opened.read(opened.entry("index"))
         opened.verify()
         matrix = opened.memmap("matrix")
@@ -105,7 +121,9 @@ def _part(path: Path, tensors: dict[str, np.ndarray], name: str, n: int) -> np.n
     part = tensors.get(name)
     if part is None or part.dtype != np.float32 or part.ndim != 2 or len(part) != n:
         found = "missing" if part is None else f"{part.dtype} {part.shape}"
-        raise InputError(f"{path}: {name} is {found}, float32 ({n}, ...) was wanted")
+        raise InputError(
+            f"{path}: {name} is {found}, float32 ({n}, ...) was wanted; {ANEW}"
+        )
     check_finite(path, name, part)
     return part
 
@@ -116,7 +134,7 @@ def _columns(
     columns, shape = tensors.get(f"columns_{client}"), tensors[f"part_{client}"].shape
     fits = columns is not None and columns.dtype == np.int32 and columns.shape == shape
     if columns is None or not fits or not _within(columns, n):
-        raise InputError(f"{path}: columns_{client} do not fit its {n} images")
+        raise InputError(f"{path}: columns_{client} do not fit its {n} images; {ANEW}")
     return columns
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from furlkit.errors import InputError
-from furlkit.files.header import Header, short
+from furlkit.files.header import Header, short, with_article
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ def understand(
         facts = make(**header.facts)
     except TypeError as error:
         raise InputError(
-            f"{path}: its facts do not fit a {header.kind} file: {error}"
+            f"{path}: its facts do not fit {with_article(header.kind)} file: {error}"
         ) from error
     for name, kind in get_type_hints(make).items():
         if not _fits(getattr(facts, name), kind):

@@ -107,6 +107,11 @@ def _check_types(path: Path, header: Header) -> None:
         raise InputError(f"{path}: its header has no readable checksum")
 
 
+def with_article(kind: str) -> str:
+    """A kind of file as a sentence has it: a checkpoint, an ensemble."""
+    return f"{'an' if kind[:1] in tuple('aeiou') else 'a'} {kind}"
+
+
 def short(value: Any) -> str:
     """A value from a file as a message shows it, however long it is."""
     text = repr(value)

@@ -20,6 +20,10 @@ from furlkit.files.layout import Entry
 
 STEP = 127
 DTYPES = {"float32": "<f4", "float16": "<f2", "int8": "|i1"}
+# What a stored cosine may be away from the true one: sums of float32, and its type.
+SUMMING, ROUNDING = 1e-3, {"float16": 2**-11, "int8": 0.5 / STEP}
+BLOCK = 1024
+ANEW = "make it anew with embed --similarity"
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ def write_top(
 
 
 def read_similarity(path: Path) -> Similarity:
-    """Read a similarity file whole, as float32: hash checked, finite, in shape."""
+    """Read a similarity file whole, as float32: hash checked, in shape, cosines."""
     opened = container.open_kind(path, "similarity")
     facts = understand(path, opened.header, FeatureFacts, ("client", "round"))
     check_index(opened, "matrix")
@@ -93,10 +97,12 @@ def read_similarity(path: Path) -> Similarity:
         raise InputError(f"{path}: its matrix is {shape}, a square was wanted")
     tensors = opened.tensors()
     matrix, columns = tensors["matrix"], tensors.get("columns")
-    if matrix.dtype.kind == "f":
-        check_finite(path, "matrix", matrix)
-    matrix = cosines(matrix)
+    rounding, matrix = ROUNDING.get(matrix.dtype.name, 0), cosines(matrix)
     _check_columns(path, columns, shape)
+    _check_range(path, matrix, columns, rounding)
+    _check_own(path, matrix, columns, rounding)
+    if columns is None:
+        _check_symmetry(path, matrix, rounding)
     return Similarity(
         Path(path), facts, matrix, tensors["index"], opened.content, columns
     )  # fmt: skip
@@ -135,3 +141,53 @@ def _check_columns(
             f"{path}: columns go from {columns.min()} to {columns.max()}, it has "
             f"{shape[0]} images"
         )
+
+
+def _check_range(
+    path: Path, matrix: np.ndarray, columns: np.ndarray | None, rounding: float
+) -> None:
+    """From -1 to 1, which NaN is not."""
+    for start in range(0, len(matrix), BLOCK):
+        block = matrix[start : start + BLOCK]
+        wrong = ~(np.abs(block) <= 1 + SUMMING + rounding)
+        if wrong.any():
+            i, j = np.argwhere(wrong)[0] + (start, 0)
+            other = j if columns is None else columns[i, j]
+            raise InputError(
+                f"{path}: row {i} has {matrix[i, j]:.6g} for row {other}; a cosine, "
+                f"from -1 to 1, was wanted; {ANEW}"
+            )
+
+
+def _check_own(
+    path: Path, matrix: np.ndarray, columns: np.ndarray | None, rounding: float
+) -> None:
+    """An image is like itself: without that, a row may have no target at all."""
+    if columns is None:
+        own = np.diagonal(matrix)
+    else:
+        there = columns == np.arange(len(columns))[:, None]
+        own = np.where(there, matrix, -np.inf).max(axis=1, initial=-np.inf)
+    wrong = np.flatnonzero(np.abs(own - 1) > SUMMING + rounding)
+    if len(wrong):
+        value = own[wrong[0]]
+        found = f"{value:.6g}" if np.isfinite(value) else "nothing"
+        others = f" ({len(wrong):,} such rows)" if len(wrong) > 1 else ""
+        raise InputError(
+            f"{path}: row {wrong[0]} does not find its own image alike: it has {found} "
+            f"there, 1 was wanted{others}; {ANEW}, from a model that has not collapsed"
+        )
+
+
+def _check_symmetry(path: Path, matrix: np.ndarray, rounding: float) -> None:
+    """i is as like j as j is like i; both may have been rounded."""
+    for start in range(0, len(matrix), BLOCK):
+        end = start + BLOCK
+        difference = matrix[start:end, start:] - matrix[start:, start:end].T
+        wrong = np.abs(difference, out=difference) > SUMMING + 2 * rounding
+        if wrong.any():
+            i, j = np.argwhere(wrong)[0] + start
+            raise InputError(
+                f"{path}: row {i} has {matrix[i, j]:.6g} for row {j}, but row {j} has "
+                f"{matrix[j, i]:.6g} for row {i}; {ANEW}"
+            )

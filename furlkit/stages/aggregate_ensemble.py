@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from furlkit.aggregators.ensemble import mean_of, sharpened
+from furlkit.data.fingerprint import same_dataset
 from furlkit.errors import InputError
 from furlkit.files.container import Container, write_stream
 from furlkit.files.ensemble import EnsembleFacts, write_parts
 from furlkit.files.facts import Provenance
 from furlkit.files.features import Features, read_features
-from furlkit.files.header import canonical
+from furlkit.files.header import canonical, with_article
 from furlkit.files.layout import Entry
 from furlkit.files.similarity import Similarity, cosines, mapped, read_similarity
 from furlkit.patterns import check_output
@@ -21,7 +22,14 @@ from furlkit.updates.ensemble import unit_rows
 from furlkit.uploads import check_enough, check_same, in_client_order
 
 BLOCK = 1024
+SHORTEST = 1e-12  # Below it a row has no direction.
 Given = Features | Similarity
+# What must be the same, and what to do if it is not.
+ALIKE = {
+    "part": "embed the same --part, the public one, for every client",
+    "layer": "embed all with the same --layer",
+    "round": "embed that client's model of the same round, or leave it out",
+}
 
 
 @dataclass(frozen=True)
@@ -54,8 +62,8 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
         layer=first.facts.layer,
     )
     line = (
-        f"{options.output}: round {facts.round}, ensemble of {len(clients)} clients on "
-        f"{facts.examples:,} images, as {form}"
+        f"{options.output}: round {facts.round}, ensemble of {len(clients)} "
+        f"client{'s' if len(clients) > 1 else ''} on {facts.examples:,} images, as {form}"
     )
     data: dict[str, Any] = {
         "round": facts.round,
@@ -131,8 +139,13 @@ def _cosines(client: Given):
 
 
 def _opened(path: Path) -> Given:
-    similar = Container(path).header.kind == "similarity"
-    client = read_similarity(path) if similar else read_features(path)
+    kind = Container(path).header.kind
+    if kind not in ("features", "similarity"):
+        raise InputError(
+            f"{path}: is {with_article(kind)} file, a features was wanted here, or a "
+            "similarity; make it with embed, of a client's model and the public images"
+        )
+    client = read_similarity(path) if kind == "similarity" else read_features(path)
     _check_upload(client)
     # Checked whole, but not kept: memory is one matrix, however many clients.
     if isinstance(client, Similarity) and client.columns is None:
@@ -141,53 +154,77 @@ def _opened(path: Path) -> Given:
 
 
 def _check_upload(client: Given) -> None:
+    if client.facts.owners is not None:
+        raise InputError(
+            f"{client.path}: is a dictionary, whose rows are of no known images; what "
+            "embed makes of the public images was wanted"
+        )
     if client.facts.client is None or client.facts.round is None:
         raise InputError(
             f"{client.path}: is by no client's model; what embed makes of the models "
             "that local-train writes was wanted"
         )
-    if "examples" not in client.facts.dataset:
+    if type(client.facts.dataset.get("examples")) is not int:
         raise InputError(
             f"{client.path}: does not say of which images it is; make it with embed on "
             "the public part"
         )
-    if isinstance(client, Similarity):
-        _check_cosines(client)
-    elif not np.abs(client.rows).max(axis=1, initial=0).all():
-        raise InputError(
-            f"{client.path}: has a row of zeros, which is like nothing; the model that "
-            "made it has collapsed"
-        )
+    if isinstance(client, Features):
+        _check_rows(client)
 
 
-def _check_cosines(client: Similarity) -> None:
-    """An image is like itself: without that, a row may have no target at all."""
-    if np.abs(client.matrix).max(initial=0) > 1.001:
-        raise InputError(f"{client.path}: has values beyond 1; cosines were wanted")
-    if client.columns is None:
-        itself = np.diagonal(client.matrix)
-    else:
-        own = client.columns == np.arange(len(client.columns))[:, None]
-        itself = np.where(own, client.matrix, -1).max(axis=1, initial=-1)
-    if (itself < 0.9).any():
-        image = int(np.argmin(itself))
+def _check_rows(client: Features) -> None:
+    """Only what has a direction is like anything."""
+    length = np.linalg.norm(client.rows, axis=1)
+    zeros = np.flatnonzero(length < SHORTEST)
+    if len(zeros):
         raise InputError(
-            f"{client.path}: row {image} does not find its own image alike; make it "
-            "with embed --similarity from a model that has not collapsed"
+            f"{client.path}: has zeros in {len(zeros):,} of its {len(length):,} rows, row "
+            f"{zeros[0]} first, which are like nothing; the model of client "
+            f"{client.facts.client} is dead or has collapsed, train it again with a "
+            "lower --lr, or leave it out"
         )
 
 
 def _check_together(clients: list[Given]) -> None:
-    for what in ("round", "part", "layer"):
-        check_same(clients, what, [getattr(c.facts, what) for c in clients])
+    _check_datasets(clients)
+    kinds = [type(client).__name__.lower() for client in clients]
+    check_same(clients, "kind", kinds, "embed all with --similarity, or none")
+    for what, cure in ALIKE.items():
+        check_same(clients, what, [getattr(c.facts, what) for c in clients], cure)
+    _check_images(clients)
+
+
+def _check_datasets(clients: list[Given]) -> None:
+    """The majority is right, and what two fingerprints both know is compared."""
     marks = [canonical(client.facts.dataset) for client in clients]
-    check_same(clients, "dataset", marks)
-    check_same(clients, "kind", [type(c).__name__.lower() for c in clients])
-    orders = [client.index.tobytes() for client in clients]
-    common = max(orders, key=orders.count)
-    for client, order in zip(clients, orders, strict=True):
-        if order != common:
+    common = clients[marks.index(max(marks, key=marks.count))]
+    for client, mark in zip(clients, marks, strict=True):
+        difference = same_dataset(client.facts.dataset, common.facts.dataset)
+        if mark != canonical(common.facts.dataset) and difference:
             raise InputError(
-                f"{client.path}: has {len(client.index)} images, or another order of "
-                "them than the others; embed the same part of the same partition"
+                f"{client.path}: is of another dataset than {common.path}: {difference}; "
+                "embed the same public images for every client"
             )
+
+
+def _check_images(clients: list[Given]) -> None:
+    """Row i is of the same image everywhere."""
+    orders = [client.index.tobytes() for client in clients]
+    common = clients[orders.index(max(orders, key=orders.count))]
+    for client in clients:
+        difference = _difference(client.index, common.index)
+        if difference:
+            raise InputError(
+                f"{client.path}: {difference} {common.path}; embed the same part of the "
+                "same partition for every client"
+            )
+
+
+def _difference(index: np.ndarray, wanted: np.ndarray) -> str:
+    if len(index) != len(wanted):
+        return f"has {len(index):,} images, and there are {len(wanted):,} in"
+    if missing := np.count_nonzero(~np.isin(index, wanted)):
+        return f"has images, {missing:,} of {len(index):,}, that are not in"
+    places = np.flatnonzero(index != wanted)
+    return f"has, from row {places[0]} on, another order than" if len(places) else ""

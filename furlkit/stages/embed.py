@@ -26,6 +26,7 @@ from furlkit.patterns import check_output
 from furlkit.runtime import Runtime
 
 BLOCK = 1024
+SHORTEST = 1e-12  # What normalize does not bring to length 1.
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ def _write(
     more = (index, facts, made, options.encoding)
     if not options.similarity:
         return write_features(options.output, rows.numpy(), *more).content
+    _check_directions(options.model, rows)
     unit = F.normalize(rows, dim=1)
 
     def blocks() -> Iterator[torch.Tensor]:
@@ -105,6 +107,21 @@ def _write(
     values = torch.cat([block.values for block in kept]).clamp(max=1).numpy()
     columns = torch.cat([block.indices for block in kept]).numpy()
     return write_top(options.output, columns, values, *more).content
+
+
+def _check_directions(model: Path, rows: torch.Tensor) -> None:
+    """Only what has a direction has a cosine."""
+    length, n = torch.linalg.vector_norm(rows, dim=1), len(rows)
+    if broken := int((~torch.isfinite(length)).sum()):
+        raise InputError(
+            f"{model}: makes NaN or infinity of {broken:,} of {n:,} images; the model "
+            "has diverged, train it again with a lower --lr"
+        )
+    if zeros := int((length < SHORTEST).sum()):
+        raise InputError(
+            f"{model}: makes zeros of {zeros:,} of {n:,} images, which have no cosine; "
+            "the model is dead or has collapsed, train it again with a lower --lr"
+        )
 
 
 def _count(percent: float, n: int) -> int:

@@ -11,6 +11,7 @@ from furlkit.files.header import (
     parse_header,
     parse_strict,
     short,
+    with_article,
 )
 
 
@@ -87,3 +88,11 @@ def test_every_kind_is_known():
 def test_long_values_are_shown_short():
     assert short("x" * 100) == "'" + "x" * 56 + "..."
     assert short([1]) == "[1]"
+
+
+def test_kinds_have_their_article():
+    told = {kind: with_article(kind).split()[0] for kind in KINDS}
+    assert {kind for kind, article in told.items() if article == "an"} == {
+        "encoder", "ensemble",
+    }  # fmt: skip
+    assert with_article("checkpoint") == "a checkpoint"

@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 
 from furlkit.errors import InputError
+from furlkit.files import similarity
+from furlkit.files.container import Container
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts
 from furlkit.files.similarity import read_similarity, write_similarity, write_top
@@ -52,13 +54,11 @@ def test_it_comes_back_to_the_rounding_of_its_type(tmp_path, write, encoding, er
 
 
 def test_int8_by_hand(tmp_path):
-    M = np.array([[1, -1], [0.5, 1.0000001]], np.float32)
-    facts = FeatureFacts("z", {"examples": 2}, "all", 0, 1, 2)
-    write_similarity(tmp_path / "s", lambda: [M], np.arange(2), facts, MADE, "int8")
-    assert (read_similarity(tmp_path / "s").matrix * 127).tolist() == [
-        [127, -127],
-        [64, 127],
-    ]
+    M = np.array([[1, -1, 0.5], [-1, 1.0000001, 0], [0.5, 0, 1]], np.float32)
+    facts = FeatureFacts("z", {"examples": 3}, "all", 0, 1, 3)
+    write_similarity(tmp_path / "s", lambda: [M], np.arange(3), facts, MADE, "int8")
+    wanted = [[127, -127, 64], [-127, 127, 0], [64, 0, 127]]
+    assert (read_similarity(tmp_path / "s").matrix * 127).tolist() == wanted
 
 
 def test_bytes_are_fewer_by_the_factor_of_the_type(tmp_path):
@@ -82,7 +82,7 @@ def test_all_columns_hold_the_whole_matrix(tmp_path):
     [
         (whole, {"matrix": cosines()[:, :9]}, "its matrix is (30, 9), a square was"),
         (whole, {"matrix": cosines()[:9, :9]}, "matrix is (9, 9) and index is (30,)"),
-        (whole, {"matrix": cosines() * np.nan}, "matrix has 900 values that are NaN"),
+        (whole, {"matrix": cosines() * np.nan}, "row 0 has nan for row 0; a cosine"),
         (whole, {"matrix": cosines().astype("i4")}, "matrix is int32 and index is"),
         (whole, {"index": None}, "has no tensor index"),
         (whole, {"matrix": None}, "has no tensor matrix"),
@@ -91,7 +91,7 @@ def test_all_columns_hold_the_whole_matrix(tmp_path):
         (top, {"columns": np.zeros((30, 4), "i8")}, "columns is int64 (30, 4), int32"),
         (top, {"columns": np.full((30, 4), 30, "i4")}, "columns go from 30 to 30"),
         (top, {"columns": np.full((30, 4), -1, "i4")}, "columns go from -1 to -1"),
-        (top, {"matrix": np.full((30, 4), np.inf, "f2")}, "matrix has 120 values"),
+        (top, {"matrix": np.full((30, 4), np.inf, "f2")}, "row 0 has inf for row 0"),
     ],
 )
 def test_what_does_not_fit(tmp_path, forge, write, tensors, message):
@@ -99,6 +99,102 @@ def test_what_does_not_fit(tmp_path, forge, write, tensors, message):
     with pytest.raises(InputError) as caught:
         read_similarity(path)
     assert message in str(caught.value) and str(caught.value).startswith(f"{path}: ")
+
+
+STORED = {"float32": np.float32, "float16": np.float16, "int8": np.int8}
+ANEW = "make it anew with embed --similarity"
+
+
+def changed(forge, path, encoding, *cells):
+    """A file of that encoding with other values in some cells."""
+    matrix = Container(path).tensors()["matrix"]
+    for i, j, value in cells:
+        matrix[i, j] = np.rint(value * 127) if encoding == "int8" else value
+    return forge(path, {"matrix": matrix.astype(STORED[encoding])})
+
+
+@pytest.mark.parametrize(
+    "encoding, value",
+    [(e, v) for e in ("float32", "float16") for v in (1.02, -1.01, np.nan, -np.inf)]
+    + [("int8", -128 / 127)],
+)
+@pytest.mark.parametrize("write", [whole, top])
+def test_values_that_are_no_cosines(tmp_path, forge, write, encoding, value):
+    path = changed(forge, write(tmp_path / "s", encoding), encoding, (7, 2, value))
+    other = 2 if write is whole else int(largest()[0][7, 2])
+    with pytest.raises(InputError) as caught:
+        read_similarity(path)
+    assert str(caught.value) == (
+        f"{path}: row 7 has {read_value(path, 7, 2):.6g} for row {other}; a cosine, "
+        f"from -1 to 1, was wanted; {ANEW}"
+    )
+
+
+@pytest.mark.parametrize("encoding", STORED)
+@pytest.mark.parametrize("value", [0, 0.5, 0.99])
+def test_an_image_that_is_not_like_itself(tmp_path, forge, encoding, value):
+    """The largest of a row comes first, and is the image itself."""
+    for write, place in ((whole, 7), (top, 0)):
+        path = changed(
+            forge, write(tmp_path / "s", encoding), encoding, (7, place, value)
+        )
+        with pytest.raises(InputError) as caught:
+            read_similarity(path)
+        rounded = read_value(path, 7, place)
+        assert str(caught.value) == (
+            f"{path}: row 7 does not find its own image alike: it has {rounded:.6g} "
+            f"there, 1 was wanted; {ANEW}, from a model that has not collapsed"
+        )
+
+
+def read_value(path, i, j):
+    matrix = Container(path).tensors()["matrix"]
+    return np.float32(matrix[i, j]) / (127 if matrix.dtype == np.int8 else 1)
+
+
+def test_images_of_zeros_are_counted(tmp_path, forge):
+    path = whole(tmp_path / "s")
+    matrix = cosines()
+    matrix[[3, 9]] = matrix[:, [3, 9]] = 0
+    with pytest.raises(
+        InputError, match=r"row 3 .* it has 0 there, 1 was wanted \(2 such"
+    ):
+        read_similarity(forge(path, {"matrix": matrix}))
+
+
+def test_a_list_without_the_image_itself(tmp_path, forge):
+    columns, path = largest()[0].astype(np.int32), top(tmp_path / "s")
+    columns[7] = (columns[7] + 1) % N
+    columns[7][columns[7] == 7] = 8
+    with pytest.raises(
+        InputError, match="row 7 .* it has nothing there, 1 was wanted; make"
+    ):
+        read_similarity(forge(path, {"columns": columns}))
+
+
+@pytest.mark.parametrize("encoding", STORED)
+@pytest.mark.parametrize("block", [1024, 4])
+def test_a_matrix_that_is_not_symmetric(tmp_path, forge, monkeypatch, encoding, block):
+    monkeypatch.setattr(similarity, "BLOCK", block)
+    value = read_value(whole(tmp_path / "s", encoding), 21, 6)
+    cells = (21, 6, value + 0.02 if value < 0 else value - 0.02)
+    path = changed(forge, tmp_path / "s", encoding, cells)
+    a, b = read_value(path, 6, 21), read_value(path, 21, 6)
+    with pytest.raises(InputError) as caught:
+        read_similarity(path)
+    assert str(caught.value) == (
+        f"{path}: row 6 has {a:.6g} for row 21, but row 21 has {b:.6g} for row 6; {ANEW}"
+    )
+
+
+def test_rounding_is_no_reason_to_refuse(tmp_path, forge):
+    """Two roundings of nearly the same number may be a step of int8 apart."""
+    matrix = Container(whole(tmp_path / "s", "int8")).tensors()["matrix"]
+    matrix[21, 6] += 1 if matrix[21, 6] < 0 else -1
+    path = forge(tmp_path / "s", {"matrix": matrix})
+    assert read_similarity(path).matrix.shape == (N, N)
+    near = cosines() * np.float32(1.0005)
+    assert read_similarity(forge(whole(path), {"matrix": near})).matrix.max() > 1
 
 
 def test_values_that_are_not_finite_are_not_written(tmp_path):

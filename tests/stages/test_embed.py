@@ -1,3 +1,5 @@
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -6,6 +8,7 @@ import torch.nn.functional as F
 from furlkit.cli.program import _outcome
 from furlkit.data.datasets import open_images
 from furlkit.files.checkpoint import read_checkpoint
+from furlkit.files.container import Container
 from furlkit.files.features import read_features
 from furlkit.files.partition import read_partition
 from furlkit.files.similarity import read_similarity
@@ -134,6 +137,44 @@ def test_no_z_without_a_projector(embed, tmp_path, capsys):
     assert furlkit("init", *net, "-o", tmp_path / "g.st") == 0
     assert embed("x", "--layer", "z", model=tmp_path / "g.st")[0] == 65
     assert "has no projector, so no z; use --layer h" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [(), ("--top", 5), ("--encoding", "int8")])
+@pytest.mark.parametrize(
+    "weight, message",
+    [
+        (0, "makes zeros of 50 of 50 images, which have no cosine; the model is dead "
+         "or has collapsed, train it again with a lower --lr"),
+        (3e38, "makes NaN or infinity of 50 of 50 images; the model has diverged, train "
+         "it again with a lower --lr"),
+    ],
+)  # fmt: skip
+def test_no_cosines_without_a_direction(
+    world, embed, forge, tmp_path, capsys, more, weight, message
+):
+    model = shutil.copy(world / "g.st", tmp_path / "g.st")
+    last = {f"projector.fc2.{n}": np.full(s, weight, "f4") for n, s in
+            (("weight", (8, 16)), ("bias", 8))}  # fmt: skip
+    forge(model, last)
+    code, path = embed("x", *public(world, "--similarity", *more), model=model)
+    assert code == 65 and not path.exists()
+    assert capsys.readouterr().err == f"error: {model}: {message}\n"
+
+
+def test_one_image_without_a_direction(world, embed, forge, tmp_path, capsys):
+    """With BatchNorm made harmless, what is black has nothing but zeros for z."""
+    model, pixels = tmp_path / "g.st", open_images("digits", "train").images[:4].copy()
+    shutil.copy(world / "g.st", model)
+    biases = Container(model).tensors()
+    zeros = {k: v * 0 for k, v in biases.items() if k.endswith(".bias")}
+    forge(model, zeros, {"mean": [0.0], "std": [1.0]})
+    pixels[2] = 0
+    np.savez(tmp_path / "black.npz", images=pixels)
+    data = ("--data", tmp_path / "black.npz", "--layer", "z")
+    code, _ = embed("cosines", *data, "--similarity", model=model)
+    assert code == 65 and "makes zeros of 1 of 4 images" in capsys.readouterr().err
+    code, path = embed("rows", *data, model=model)
+    assert code == 0 and not read_features(path).rows[2].any()
 
 
 def public(world, *more):

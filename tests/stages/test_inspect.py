@@ -10,6 +10,7 @@ from furlkit.errors import InputError
 from furlkit.files import container
 from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
 from furlkit.files.dataset import DatasetFacts, write_dataset
+from furlkit.files.ensemble import EnsembleFacts, write_parts
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
 from furlkit.files.header import Header
@@ -18,7 +19,7 @@ from furlkit.files.metrics import write_metrics
 from furlkit.files.partition import PartitionFacts, write_partition
 from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
-from furlkit.files.similarity import write_similarity
+from furlkit.files.similarity import write_similarity, write_top
 from furlkit.stages.inspect import Options, run
 from furlkit.tables import byte_size, flatten, shorten
 
@@ -226,7 +227,35 @@ def test_features_and_similarity_say_n_and_d(tmp_path):
     assert f"features: 20 x 16 values, {origin}" in lines(tmp_path / "f")
     blocks = [np.zeros((20, 20), "f4")]
     write_similarity(tmp_path / "s", lambda: blocks, index, facts, MADE)
-    assert "similarity: 20 x 20 values, every image" in explain(tmp_path / "s")[0]
+    assert explain(tmp_path / "s")[1]["summary"] == (
+        f"20 x 20 values, every image with every other, {origin}"
+    )
+
+
+@pytest.mark.parametrize(
+    "options, share", [({"top": 10}, " (10 %)"), ({"top": 7.5}, " (7.5 %)"), ({}, ""),
+                       ({"top": "x"}, ""), ({"top": True}, "")],
+)  # fmt: skip
+def test_the_largest_similarities_say_how_many(tmp_path, options, share):
+    facts = FeatureFacts("z", {"examples": 50}, "public", client=3, round=2)
+    made, rows = Provenance("embed", options), np.ones((20, 2), "f4")
+    write_top(tmp_path / "t", rows.astype(int), rows, np.arange(20), facts, made)
+    assert explain(tmp_path / "t")[1]["summary"] == (
+        f"20 x 2 values, every image with the 2{share} most like it, z of the public "
+        "part, by the model of client 3 after round 2"
+    )
+
+
+@pytest.mark.parametrize(
+    "clients, who",
+    [([1], "model of 1 client finds"), ([1, 4], "models of 2 clients find")],
+)
+def test_an_ensemble_says_how_many_clients(tmp_path, clients, who):
+    facts = EnsembleFacts("rows", clients, 3, 0.1, {"examples": 9}, "public", 5)
+    parts = {k: np.ones((5, 2), "f4") for k in clients}
+    write_parts(tmp_path / "e", parts, {}, np.arange(5), facts, MADE)
+    words = f"what the {who} alike among 5 images after round 3, as rows"
+    assert explain(tmp_path / "e")[1]["summary"] == words
 
 
 def test_private_file_says_whose_it_is_and_that_it_stays(tmp_path):
