@@ -56,7 +56,8 @@ DICTIONARY ?=
 # Anything here lets clients keep private files from round to round.
 PRIVATE ?=
 # Protocols, each with its rounds: `knn` in every round, `linear:last`, `linear:0,5,10`;
-# knn, linear, and angles (between the clients' models of a round).
+# knn, linear, classifier (of supervised models), and angles (between the clients'
+# models of a round).
 EVALUATE ?= knn linear:last
 
 # None of the following changes a byte of any result, THREADS aside.
@@ -231,6 +232,9 @@ $(folders:%=%/knn.json): %/knn.json: %/global.safetensors
 
 $(folders:%=%/linear.json): %/linear.json: %/global.safetensors
 	$(call evaluate,linear,--seed $(SEED) $(LINEAR))
+
+$(folders:%=%/classifier.json): %/classifier.json: %/global.safetensors
+	$(call evaluate,classifier)
 
 # ---------------------------------------------------------------- what people look at
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from furlkit.errors import UsageError
-from furlkit.files.header import canonical
+from furlkit.files.header import canonical, with_article
 from furlkit.files.metrics import read_metrics
 from furlkit.paired import Difference, paired
 from furlkit.score_files import facts_of, number, scored
@@ -131,7 +131,9 @@ def _seed(metrics: dict[str, Any]) -> Any:
 def _kind(metrics: dict[str, Any]) -> str:
     facts = facts_of(metrics)
     protocol, role = word(metrics.get("protocol")), word(facts.get("role"))
-    return f"{protocol} of a {role} model of round {word(facts.get('round'))}"
+    return (
+        f"{protocol} of {with_article(role)} model of round {word(facts.get('round'))}"
+    )
 
 
 def compared(

@@ -107,9 +107,9 @@ def _check_types(path: Path, header: Header) -> None:
         raise InputError(f"{path}: its header has no readable checksum")
 
 
-def with_article(kind: str) -> str:
-    """A kind of file as a sentence has it: a checkpoint, an ensemble."""
-    return f"{'an' if kind[:1] in tuple('aeiou') else 'a'} {kind}"
+def with_article(noun: str) -> str:
+    """A kind of file or model as a sentence has it: a checkpoint, an ensemble."""
+    return f"{'an' if noun[:1] in tuple('aeiou') else 'a'} {noun}"
 
 
 def short(value: Any) -> str:

@@ -93,7 +93,7 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     facts = doors.ensemble.facts
     line = (
         f"{options.output}: round {facts.round}, distilled from {len(facts.clients)} "
-        f"clients on {facts.examples:,} public images"
+        f"client{'s' * (len(facts.clients) > 1)} on {facts.examples:,} public images"
     )
     data: dict[str, Any] = {"round": facts.round, "images": facts.examples}
     if not options.dry_run:

@@ -8,7 +8,7 @@ import numpy as np
 
 from furlkit.errors import InputError, UsageError
 from furlkit.figures import Line, check_output, draw_curve, save
-from furlkit.files.header import canonical
+from furlkit.files.header import canonical, with_article
 from furlkit.files.metrics import read_metrics
 from furlkit.files.partition import Partition, read_partition
 from furlkit.partition_figures import draw_bubbles, draw_heat, draw_sizes
@@ -116,8 +116,8 @@ def _check_roles(scores: list[Score]) -> None:
     for score in scores:
         if score.role != first.role:
             raise UsageError(
-                f"{score.path}: scores a {score.role} model, {first.path} a "
-                f"{first.role} model; give them to plot as two --series"
+                f"{score.path}: scores {with_article(score.role)} model, {first.path} "
+                f"{with_article(first.role)} model; give them to plot as two --series"
             )
 
 
