@@ -12,7 +12,10 @@ from furlkit.cli import presets
 from furlkit.cli.program import furlkit
 
 FEDCA = ("fedca", "fedca-align", "fedca-dictionary", "fedca-ensemble")
-FLESD = ("flesd", "flesd-cc", "flesd-fedavg", "flesd-fedprox")
+FLESD = (
+    "flesd", "flesd-cc", "flesd-fedavg", "flesd-fedprox", "flesd-nonfl",
+    "flesd-supervised",
+)  # fmt: skip
 SYSTEMS = ("fedsimclr", "fedae", "fedpr", "fedavg", "digits", *FEDCA, *FLESD)
 SCORES = ("moco", "fedu")
 # Stages that not every system has.
@@ -184,6 +187,10 @@ def test_numbers_that_flesd_prints():
     assert wanted.items() <= whole["distill"].items()
     assert whole["aggregate"]["temperature"] == 0.1
     assert near["local-train"]["proximal"] in (0.001, 0.01, 0.1, 1)
+    alone, labelled = tables_of("flesd-nonfl"), tables_of("flesd-supervised")
+    assert alone["partition"]["clients"] == 1 and alone["local-train"]["epochs"] == 200
+    wanted = {"objective": "supervised", "epochs": 100, "batch-size": 128, "lr": 1e-3}
+    assert wanted.items() <= labelled["local-train"].items()
 
 
 def test_a_flag_wins_over_a_preset():
