@@ -16,6 +16,9 @@ def sentence(header: Header, entries: Sequence[Entry]) -> str:
     shapes = {entry.name: entry.shape for entry in entries}
     facts = header.facts
     if header.kind == "checkpoint":
+        if header.stage == "distill":
+            public = count(facts.get("examples"))
+            return f"{model_words(facts)}, distilled on {public} public images"
         return model_words(facts, len(header.inputs))
     if header.kind == "partition":
         return _partition_words(facts, shapes)

@@ -143,6 +143,14 @@ def test_checkpoint_sentence_follows_its_role(tmp_path, facts, inputs, sentence)
     assert f"checkpoint: {sentence}" in explain(path)[0]
 
 
+def test_a_distilled_model_is_made_of_no_client_s_weights(tmp_path):
+    made = Provenance("distill", {}, 0, {"ensemble": PARENT, "start": PARTITION})
+    facts = {"role": "global", "client": None}
+    text, _ = explain(checkpoint(tmp_path / "c", made=made, **facts))
+    sentence = "the global model after round 2, distilled on 1,280 public images"
+    assert f"checkpoint: {sentence}\n" in text
+
+
 def test_many_tensors_are_grouped_and_listed_on_demand(tmp_path):
     names = [f"encoder.layer{k}.{n}.{w}" for k in range(6) for n in range(4)
              for w in ("weight", "bias")]  # fmt: skip
