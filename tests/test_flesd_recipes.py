@@ -225,7 +225,7 @@ def summary(make_in, tmp_path):
 
 def test_the_summary_puts_the_paper_s_numbers_beside_ours(make_in, tmp_path):
     with open(FLESD / "paper.csv", newline="") as file:
-        assert len(list(csv.DictReader(file))) == 2 * 3 * 6
+        assert len(list(csv.DictReader(file))) == 4 * 3 * 6
     runs = tmp_path / "exp" / "cifar10-0.01"
     score(tmp_path / "exp" / "cifar10-all/nonfl/seed0/r001/linear.json", 0.9)
     score(runs / "flesd" / "seed0" / "r002" / "linear.json", 0.5, round_=2)
