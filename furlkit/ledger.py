@@ -83,7 +83,7 @@ def read_ledger(runs: Sequence[Path]) -> Ledger:
             f"{', '.join(map(str, runs))}: no training of a client and no aggregation "
             "was found; give the folder that local-train and aggregate wrote into"
         )
-    warnings += [*_two_runs(files.values()), *_missing(transfers)]
+    warnings += [*_two_runs(files.values()), *_missing(transfers), *_lost(files)]
     known = tuple(sorted(files.values(), key=lambda file: file.path))
     return Ledger(tuple(transfers), known, tuple(warnings))
 
@@ -224,6 +224,17 @@ def _missing(transfers: Iterable[Transfer]) -> Iterator[str]:
             f"{short_hash(content)}: is not among the files; it was {what} by {who}"
             f"{others}; its bytes are unknown"
         )
+
+
+def _lost(files: dict[str, File]) -> Iterator[str]:
+    """A warning for each ensemble without which nobody knows who sent what for it."""
+    for file in sorted(files.values(), key=lambda file: file.path):
+        content = file.inputs.get("ensemble")
+        if file.stage == "distill" and content is not None and content not in files:
+            yield (
+                f"{short_hash(content)}: is not among the files; it is the ensemble that "
+                f"{file.path} was distilled from; what was sent for it is unknown"
+            )
 
 
 def document(ledger: Ledger) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from furlkit import console
 from furlkit.errors import UsageError
 from furlkit.files.header import canonical, with_article
 from furlkit.files.metrics import read_metrics
@@ -108,6 +109,12 @@ def read_results(series: Series, value: str) -> Results:
 
 def _lowest(results: Results) -> Results:
     """The lowest value of each seed, by which FLESD's Min-Local is defined."""
+    counts = {seed: results.seeds.count(seed) for seed in results.seeds}
+    if len(set(counts.values())) > 1:
+        console.warn(
+            f"--lowest {results.series.name}: its seeds have "
+            f"{', '.join(map(str, counts.values()))} files; the lowest of fewer is higher"
+        )
     worst: dict[int, float] = {}
     for path, seed, value in zip(
         results.series.paths, results.seeds, results.values, strict=True

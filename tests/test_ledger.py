@@ -200,6 +200,18 @@ def test_bytes_until_a_round_add_up(fedavg):
     ]  # fmt: skip
 
 
+def test_what_was_sent_for_an_ensemble_that_is_gone_is_unknown(flesd, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(flesd, folder)
+    named(folder, 1, "ensemble").unlink()
+    (warning,) = read_ledger([folder]).warnings
+    model = named(folder, 1, "global")
+    assert "is not among the files; it is the ensemble that" in warning
+    assert warning.endswith(
+        f"{model} was distilled from; what was sent for it is unknown"
+    )
+
+
 def test_a_missing_global_model_is_named_once_and_counted_as_unknown(fedavg, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(fedavg, folder)

@@ -88,8 +88,16 @@ def packed(world, path):
         (train, "partition", "is a partition file, a checkpoint was wanted"),
         (train, "client_0", "role client, the global model of the last round was"),
         (pretrain, "partition", "is a partition file, a checkpoint was wanted"),
-        (aggregate_ensemble, "partition", "is a partition file, a features was wanted"),
-        (aggregate_ensemble, "client_0", "is a checkpoint file, a features was wanted"),
+        (
+            aggregate_ensemble,
+            "partition",
+            "is a partition file, a features or similarity",
+        ),
+        (
+            aggregate_ensemble,
+            "client_0",
+            "is a checkpoint file, a features or similarity",
+        ),
         (distill_ensemble, "global", "is a checkpoint file, "),
         (distill_start, "partition", "is a partition file, a checkpoint was wanted"),
         (evaluate, "partition", "is a partition file, a checkpoint was wanted"),

@@ -110,4 +110,4 @@ alone: locals $(if $(labelled),classifiers)
 
 # What every client sent and received.
 ledger: $(lastword $(globals))
-	@$(FURLKIT) ledger $(OUT)
+	@echo $(OUT) && $(FURLKIT) ledger $(OUT)

@@ -142,8 +142,8 @@ def _opened(path: Path) -> Given:
     kind = Container(path).header.kind
     if kind not in ("features", "similarity"):
         raise InputError(
-            f"{path}: is {with_article(kind)} file, a features was wanted here, or a "
-            "similarity; make it with embed, of a client's model and the public images"
+            f"{path}: is {with_article(kind)} file, a features or similarity file was "
+            "wanted here; make it with embed, of a client's model and the public images"
         )
     client = read_similarity(path) if kind == "similarity" else read_features(path)
     _check_upload(client)
@@ -168,6 +168,11 @@ def _check_upload(client: Given) -> None:
         raise InputError(
             f"{client.path}: does not say of which images it is; make it with embed on "
             "the public part"
+        )
+    if client.facts.part.isdecimal():
+        raise InputError(
+            f"{client.path}: is of client {client.facts.part}'s own images, which the "
+            "server does not have; embed the public ones, with --part public"
         )
     if isinstance(client, Features):
         _check_rows(client)

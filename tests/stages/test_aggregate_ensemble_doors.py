@@ -104,8 +104,10 @@ def test_other_images_or_another_order(upload, said, index, difference):
 @pytest.mark.parametrize(
     "words, message",
     [
-        ({"part": "1"}, "its part is 1, the others have public; embed the same --part, "
-         "the public one, for every client"),
+        ({"part": "all"}, "its part is all, the others have public; embed the same "
+         "--part, the public one, for every client"),
+        ({"part": "1"}, "is of client 1's own images, which the server does not have; "
+         "embed the public ones, with --part public"),
         ({"layer": "h"},
          "its layer is h, the others have z; embed all with the same --layer"),
         ({"round": 1}, "its round is 1, the others have 2; embed that client's model of "

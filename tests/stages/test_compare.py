@@ -71,6 +71,14 @@ def test_of_several_clients_a_seed_the_worst_counts(run, scores, tmp_path):
     assert row["difference"]["mean"] == pytest.approx(-0.3)
 
 
+def test_the_worst_of_fewer_clients_is_told(run, scores):
+    one, other = scores("a", [0.5, 0.6], seeds=(0, 1)), scores("b", [0.4], seeds=(0,))
+    files = f"{one[1].partition('=')[2]},{other[1].partition('=')[2]}"
+    done = run("compare", "--series", f"c={files}", "--lowest", "c")
+    assert done.code == 0
+    assert "--lowest c: its seeds have 2, 1 files" in done.err
+
+
 def test_the_worst_of_a_seed_needs_seeds(run, scores):
     done = run("compare", *scores("a", [0.5], seeds=(None,)), "--lowest", "a")
     assert done.code == 2
