@@ -58,7 +58,8 @@ def ledger(runs, plan, output, **settings) -> None:
     FLESD's models, which stay with the clients, cost nothing. A client that trains
     receives the global model and the dictionary in every round, and targets once.
     Bytes are those of whole files. The public images are not counted, nor is what a
-    client knows by itself: its partition, private files, a model of its own.
+    client knows by itself: its partition, private files, a model of its own. (The first
+    model was given to it, and counts, whichever architecture it has.)
 
     --plan is the paper's Eq. 11, w |D_pub| d_k <= w' |f_k|, in bytes: representations
     up and the model down in every round of FLESD, against the model up and down in
