@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container import Container
 from furlkit.files.header import short
+from furlkit.runs import files_below
 from furlkit.tables import plain, short_hash
 
 SENT, RECEIVED = "sent", "received"
@@ -93,7 +94,7 @@ def _read_files(runs: Sequence[Path]) -> tuple[dict[str, File], list[str]]:
     found: dict[str, File] = {}
     warnings: dict[Path, str] = {}
     for run in runs:
-        for path in _below(run) if run.is_dir() else [run]:
+        for path in files_below(run) if run.is_dir() else [run]:
             try:
                 file = _read_file(path)
             except FurlkitError as error:
@@ -106,14 +107,6 @@ def _read_files(runs: Sequence[Path]) -> tuple[dict[str, File], list[str]]:
                 known = found.get(file.content, file)
                 found[file.content] = min(known, file, key=lambda f: f.path)
     return found, [warnings[path] for path in sorted(warnings)]
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    """Files by their suffix; hidden ones and what lies in hidden folders is not ours."""
-    for path in sorted(folder.rglob("*.safetensors")):
-        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if not hidden and path.is_file():
-            yield path
 
 
 def _read_file(path: Path) -> File:

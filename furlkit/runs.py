@@ -1,6 +1,6 @@
 """Folders of runs that pictures are made of, and the numbers they come to."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,9 @@ from furlkit.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+# More epochs than these in one round are no number that training wrote.
+MOST_EPOCHS = 10**9
 
 
 def check_runs(series: Sequence[tuple[str, tuple[Path, ...]]]) -> None:
@@ -24,6 +27,21 @@ def check_runs(series: Sequence[tuple[str, tuple[Path, ...]]]) -> None:
                 raise InputError(
                     f"{folder}: is no folder; --series {label} wants the folder of a run"
                 )
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Files by their suffix; hidden ones and what lies in hidden folders is not ours."""
+    for path in sorted(folder.rglob("*.safetensors")):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if not hidden and path.is_file():
+            yield path
+
+
+def planned_epochs(options: dict[str, Any]) -> int | None:
+    """The epochs that the options of a training name, if they are a number of them."""
+    plan = options.get("plan")
+    epochs = plan.get("epochs") if isinstance(plan, dict) else None
+    return epochs if type(epochs) is int and 0 < epochs <= MOST_EPOCHS else None
 
 
 def listed(record: "DataclassInstance") -> dict[str, Any]:

@@ -91,14 +91,17 @@ def ledger(runs, plan, output, **settings) -> None:
     shared.tell(run(Options(runs, output)))
 
 
-@click.command()
-@click.option(
+runs_by_label = click.option(
     "--series",
     multiple=True,
     required=True,
     metavar="LABEL=RUN,RUN,...",
     help="A line: the folders of a method's runs, one a seed or length; may be repeated.",
 )
+
+
+@click.command()
+@runs_by_label
 @click.option(
     "--over",
     type=click.Choice(["bytes", "rounds", "epochs"]),

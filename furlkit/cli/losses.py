@@ -3,17 +3,12 @@
 import click
 
 from furlkit.cli import options as shared
+from furlkit.cli.ledger import runs_by_label
 from furlkit.cli.plots import split_series, title
 
 
 @click.command()
-@click.option(
-    "--series",
-    multiple=True,
-    required=True,
-    metavar="LABEL=RUN,RUN,...",
-    help="A line: the folder of a method's run, or one a seed; may be repeated.",
-)
+@runs_by_label
 @click.option(
     "--term",
     metavar="NAME",

@@ -4,6 +4,7 @@ Whole, as n x n cosines, or the largest of each row only: a row then has a list 
 columns, and what is not in it was not sent. int8 stands for cosines by steps of 1/127.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -85,6 +86,11 @@ def write_top(
         "index": index.astype(np.int64),
     }
     return container.write(path, tensors, made.header("similarity", facts))
+
+
+def kept_of(percent: float, n: int) -> int:
+    """How many of a row's n cosines so many percent are, one at least."""
+    return min(n, max(1, math.ceil(percent * n / 100)))
 
 
 def read_similarity(path: Path) -> Similarity:

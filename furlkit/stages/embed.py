@@ -1,6 +1,5 @@
 """embed: what a model makes of images, as a file."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
-from furlkit.files.similarity import write_similarity, write_top
+from furlkit.files.similarity import kept_of, write_similarity, write_top
 from furlkit.loading import architecture_of, load_net, view_of
 from furlkit.matching import check_channels
 from furlkit.patterns import check_output
@@ -103,7 +102,7 @@ def _write(
     kept = []
     for start, block in zip(range(0, len(unit), BLOCK), blocks(), strict=True):
         block.diagonal(start).fill_(2)  # Rounded, a twin may be nearer than oneself.
-        kept.append(block.topk(_count(options.top, len(unit)), dim=1))
+        kept.append(block.topk(kept_of(options.top, len(unit)), dim=1))
     values = torch.cat([block.values for block in kept]).clamp(max=1).numpy()
     columns = torch.cat([block.indices for block in kept]).numpy()
     return write_top(options.output, columns, values, *more).content
@@ -122,11 +121,6 @@ def _check_directions(model: Path, rows: torch.Tensor) -> None:
             f"{model}: makes zeros of {zeros:,} of {n:,} images, which have no cosine; "
             "the model is dead or has collapsed, train it again with a lower --lr"
         )
-
-
-def _count(percent: float, n: int) -> int:
-    """So many percent of n, one at least."""
-    return min(n, max(1, math.ceil(percent * n / 100)))
 
 
 def _words(options: Options, device: torch.device) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from furlkit import console
 from furlkit.errors import InputError, UsageError
 from furlkit.files.container import open_kind
 from furlkit.files.metrics import write_metrics
+from furlkit.files.similarity import kept_of
 from furlkit.ledger import RECEIVED, SENT, document, read_ledger
 from furlkit.patterns import check_output
 from furlkit.tables import byte_size, columns
@@ -177,7 +178,7 @@ def _row_length(plan: Plan, n: int) -> int:
     """Numbers that are sent of an image, one of n."""
     if not plan.similarity:
         return plan.width or 0
-    return n if plan.top is None else min(n, max(1, math.ceil(plan.top * n / 100)))
+    return n if plan.top is None else kept_of(plan.top, n)
 
 
 def upload_bytes(plan: Plan, n: int) -> int:

@@ -16,12 +16,9 @@ from furlkit.files.container import unreadable
 from furlkit.files.header import canonical, parse_strict
 from furlkit.files.metrics import read_metrics
 from furlkit.ledger import File, read_ledger
-from furlkit.runs import check_runs, listed
+from furlkit.runs import check_runs, listed, planned_epochs
 from furlkit.score_files import Score, is_share, read_score
 from furlkit.tables import byte_size, plain
-
-# More epochs than these in one round are no number that training wrote.
-MOST_EPOCHS = 10**9
 
 
 @dataclass(frozen=True)
@@ -201,16 +198,9 @@ def _epochs(files: Iterable[File]) -> dict[int, int]:
     found: dict[int, list[int]] = {}
     for file in files:
         if file.stage == "local-train":
-            epochs = _planned(file.options)
+            epochs = planned_epochs(file.options) or 0
             found.setdefault(file.facts["round"], []).append(epochs)
     return {round_: max(every) for round_, every in found.items() if all(every)}
-
-
-def _planned(options: dict[str, Any]) -> int:
-    """The epochs that a training's options name, or 0."""
-    plan = options.get("plan")
-    epochs = plan.get("epochs") if isinstance(plan, dict) else None
-    return epochs if type(epochs) is int and 0 < epochs <= MOST_EPOCHS else 0
 
 
 def _epochs_until(round_: int, trained: dict[int, int]) -> int | None:

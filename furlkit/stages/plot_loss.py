@@ -14,7 +14,7 @@ from furlkit.files.container import Container
 from furlkit.files.header import short
 from furlkit.files.journal import Journal
 from furlkit.loss_figures import Loss, draw_loss
-from furlkit.runs import check_runs, listed
+from furlkit.runs import check_runs, files_below, listed, planned_epochs
 from furlkit.score_files import is_number
 from furlkit.tables import plain
 
@@ -40,7 +40,7 @@ class Trained(NamedTuple):
     client: int
     path: Path
     content: str
-    epochs: Any
+    epochs: int | None
 
 
 def run(options: Options) -> tuple[str, dict[str, Any]]:
@@ -118,10 +118,7 @@ def _models(folder: Path) -> list[Trained]:
 
 
 def _trained(folder: Path) -> Iterator[Trained]:
-    for path in sorted(folder.rglob("*.safetensors")):
-        # Hidden files and what lies in hidden folders is not ours.
-        if any(part.startswith(".") for part in path.relative_to(folder).parts):
-            continue
+    for path in files_below(folder):
         try:
             header = Container(path).header
         except FurlkitError as error:
@@ -129,8 +126,7 @@ def _trained(folder: Path) -> Iterator[Trained]:
             continue
         if header.stage == "local-train" and header.kind == "checkpoint":
             round_, client = (_fact(path, header.facts, n) for n in ("round", "client"))
-            plan = header.options.get("plan")
-            epochs = plan.get("epochs") if isinstance(plan, dict) else None
+            epochs = planned_epochs(header.options)
             yield Trained(round_, client, path, header.content, epochs)
 
 
@@ -172,7 +168,7 @@ def _journal(model: Trained, term: str | None) -> dict[int, float]:
     # Two jobs that did the same work at once have written the same epochs twice.
     losses = dict(_epoch(journal.path, entry, term) for entry in entries)
     last = max(losses)
-    if type(model.epochs) is int and last < model.epochs:
+    if model.epochs is not None and last < model.epochs:
         console.warn(
             f"{journal.path}: was cut short, it ends with epoch {last} of "
             f"{model.epochs}; only what is there is drawn"
