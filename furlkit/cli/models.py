@@ -164,7 +164,8 @@ def aggregate(rule, **values) -> None:
     """Make one global model, dictionary or ensemble of what clients sent.
 
     Checked first: architecture, shapes, types, finite values, round, parent model, and
-    that no client counts twice. The order of the files does not matter.
+    that no client counts twice; for an ensemble also that all are of the same images, in
+    the same order. The order of the files does not matter.
 
     \b
     Example:

@@ -13,7 +13,7 @@ value = click.option(
     "--value",
     default="accuracy",
     show_default=True,
-    help="What to draw: the name of a number in the files.",
+    help="What to show: the name of a number in the files.",
 )
 
 

@@ -55,6 +55,9 @@ def embed(model, data, data_root, download, split, device, threads, **rest) -> N
     Example:
       furlkit embed exp/r003/global.safetensors --data digits --split test \\
           -o exp/r003/features.safetensors
+      furlkit embed exp/r001/client_1.safetensors --data digits --share z \\
+          --partition exp/partition.safetensors --part public --encoding int8 \\
+          -o exp/r001/public_1.safetensors
     """
     from furlkit.data.source import Source
     from furlkit.runtime import Runtime
