@@ -169,16 +169,12 @@ def classifier(
         raise UsageError("evaluate classifier: give --data or --test-data")
     if data is not None:
         _check_split(data, test_data)
+    test = Source(test_data or data, data_root, download, split="test")
     # A named set has the same classes in both its splits, and test splits are small.
-    sources = [
-        Source(name, data_root, download, split="test") for name in (test_data, data)
-        if name is not None
-    ]  # fmt: skip
-    options = Options(
-        model, sources[0], train=sources[1] if len(sources) > 1 else None,
-        runtime=Runtime(device, threads), **rest,
-    )  # fmt: skip
-    shared.tell(run(options))
+    both = test_data is not None and data is not None
+    train = Source(data, data_root, download, split="test") if both else None
+    runtime = Runtime(device, threads)
+    shared.tell(run(Options(model, test, train=train, runtime=runtime, **rest)))
 
 
 COMMANDS = (evaluate,)

@@ -25,6 +25,8 @@ DTYPES = {"float32": "<f4", "float16": "<f2", "int8": "|i1"}
 SUMMING, ROUNDING = 1e-3, {"float16": 2**-11, "int8": 0.5 / STEP}
 BLOCK = 1024
 ANEW = "make it anew with embed --similarity"
+# A row that is shorter has no direction, and so no cosines.
+SHORTEST = 1e-12
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,18 @@ from furlkit.files.facts import Provenance
 from furlkit.files.features import Features, read_features
 from furlkit.files.header import canonical, with_article
 from furlkit.files.layout import Entry
-from furlkit.files.similarity import Similarity, cosines, mapped, read_similarity
+from furlkit.files.similarity import (
+    SHORTEST,
+    Similarity,
+    cosines,
+    mapped,
+    read_similarity,
+)
 from furlkit.patterns import check_output
 from furlkit.updates.ensemble import unit_rows
 from furlkit.uploads import check_enough, check_same, in_client_order
 
 BLOCK = 1024
-SHORTEST = 1e-12  # Below it a row has no direction.
 Given = Features | Similarity
 # What must be the same, and what to do if it is not.
 ALIKE = {

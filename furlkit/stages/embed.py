@@ -18,14 +18,18 @@ from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
-from furlkit.files.similarity import kept_of, write_similarity, write_top
+from furlkit.files.similarity import (
+    SHORTEST,
+    kept_of,
+    write_similarity,
+    write_top,
+)
 from furlkit.loading import architecture_of, load_net, view_of
 from furlkit.matching import check_channels
 from furlkit.patterns import check_output
 from furlkit.runtime import Runtime
 
 BLOCK = 1024
-SHORTEST = 1e-12  # What normalize does not bring to length 1.
 
 
 @dataclass(frozen=True)
