@@ -5,7 +5,7 @@ VENV ?= .venv
 # Clients that `make demo` trains side by side.
 JOBS ?= 2
 bin := $(VENV)/bin
-code := furlkit tests bench
+code := furlkit tests
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow lint bench clean
@@ -31,7 +31,7 @@ lint: $(VENV)/.test ## ruff and mypy
 	$(bin)/mypy
 
 bench: $(VENV)/.bench ## what furlkit costs, as ratios measured in one run
-	$(bin)/python -m bench
+	$(bin)/python -m tests.bench
 
 clean: ## remove caches, build products and what demo and examples made; .venv stays
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache exp/demo

@@ -214,7 +214,7 @@ def forge() -> Callable[..., Path]:
         facts: dict[str, Any] | None = None,
         **words: Any,
     ) -> Path:
-        from furlkit.files import container
+        from furlkit.files.container import read as container
 
         opened = container.Container(path)
         header = opened.header.unsealed()

@@ -66,7 +66,7 @@ def test_every_objective_and_preset_of_a_method_is_in_its_table():
 
 
 def test_every_kind_of_file_is_in_its_table():
-    from furlkit.files.header import KINDS
+    from furlkit.files.container.header import KINDS
 
     table = README.split("## Files")[1].split("## ")[0]
     for kind in (*KINDS, "metrics"):

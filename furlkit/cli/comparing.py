@@ -20,7 +20,7 @@ ending = shared.stacked(shared.device, shared.output, shared.dry_run, shared.spe
 
 
 def source_and_runtime(data, data_root, download, split, device, threads):
-    from furlkit.data.source import Source
+    from furlkit.data.sets.source import Source
     from furlkit.runtime import Runtime
 
     source = Source(data, data_root, download, split=split)
@@ -50,7 +50,7 @@ def angles(models, data, data_root, download, split, device, threads, **rest) ->
       furlkit evaluate angles exp/r003/client_*.safetensors --data digits \\
           -o exp/r003/angles.json
     """
-    from furlkit.stages.evaluate_angles import Options, run
+    from furlkit.stages.evaluate.angles import Options, run
 
     given = source_and_runtime(data, data_root, download, split, device, threads)
     shared.tell(run(Options(models=models, **given, **rest)))
@@ -99,7 +99,7 @@ def drift(models, data, data_root, download, split, device, threads, **rest) -> 
       furlkit evaluate drift exp/r003/client_*.safetensors --data digits \\
           -o exp/r003/drift.json
     """
-    from furlkit.stages.evaluate_drift import Options, run
+    from furlkit.stages.evaluate.drift import Options, run
 
     given = source_and_runtime(data, data_root, download, split, device, threads)
     how = build_augmentation(rest)

@@ -115,9 +115,9 @@ def partition(data, data_root, download, seed, output, dry_run, **scheme) -> Non
       furlkit partition --data digits --scheme classes --classes-per-client 2 \\
           -o exp/partition.safetensors
     """
-    from furlkit.data.scheme_options import SchemeOptions
-    from furlkit.data.schemes import options_read
-    from furlkit.data.source import Source
+    from furlkit.data.partitions.options import SchemeOptions
+    from furlkit.data.partitions.schemes import options_read
+    from furlkit.data.sets.source import Source
     from furlkit.stages.partition import Options, run
 
     unread = scheme.keys() - options_read(scheme["scheme"])
@@ -205,7 +205,7 @@ def pack(
       furlkit pack office-home --domain-folders --image-size 224 -o office.safetensors
       furlkit pack mnist svhn usps --image-size 32 --channels 3 -o digit.safetensors
     """
-    from furlkit.data.source import Source
+    from furlkit.data.sets.source import Source
     from furlkit.stages.pack import Options, run
 
     chosen = tuple(

@@ -26,7 +26,7 @@ ending = shared.stacked(shared.device, shared.output, shared.dry_run, shared.spe
 
 
 def _check_split(data: str, test_data: str | None) -> None:
-    from furlkit.data.datasets import names
+    from furlkit.data.sets.datasets import names
 
     if test_data is None and data not in names() and Path(data).exists():
         raise UsageError(
@@ -35,9 +35,9 @@ def _check_split(data: str, test_data: str | None) -> None:
 
 
 def build_options(model, data, test_data, data_root, download, device, threads, **rest):
-    from furlkit.data.source import Source
+    from furlkit.data.sets.source import Source
     from furlkit.runtime import Runtime
-    from furlkit.stages.evaluate import Options
+    from furlkit.stages.evaluate.frozen import Options
 
     _check_split(data, test_data)
     train = Source(data, data_root, download)
@@ -81,7 +81,7 @@ def linear(
           --preset fedca -o exp/r003/linear.json
     """
     from furlkit.evaluation.linear import LinearSettings
-    from furlkit.stages.evaluate import run
+    from furlkit.stages.evaluate.frozen import run
 
     settings = LinearSettings(
         optimiser, lr, weight_decay, momentum, epochs, batch_size, milestones or ()
@@ -113,7 +113,7 @@ def knn(k, temperature, **rest) -> None:
     Example:
       furlkit evaluate knn exp/r003/global.safetensors --data digits -o exp/r003/knn.json
     """
-    from furlkit.stages.evaluate import KnnSettings, run
+    from furlkit.stages.evaluate.frozen import KnnSettings, run
 
     shared.tell(run(build_options(**rest), KnnSettings(k, temperature)))
 
@@ -161,9 +161,9 @@ def classifier(
       furlkit evaluate classifier exp/r003/global.safetensors --data digits \\
           -o exp/r003/classifier.json
     """
-    from furlkit.data.source import Source
+    from furlkit.data.sets.source import Source
     from furlkit.runtime import Runtime
-    from furlkit.stages.evaluate_classifier import Options, run
+    from furlkit.stages.evaluate.classifier import Options, run
 
     if data is None and test_data is None:
         raise UsageError("evaluate classifier: give --data or --test-data")

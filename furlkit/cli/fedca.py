@@ -10,8 +10,8 @@ from furlkit.cli.options import FilePath, Real
 from furlkit.errors import UsageError
 
 if TYPE_CHECKING:
-    from furlkit.client_doors import Aligning
-    from furlkit.sharing import Sharing
+    from furlkit.inputs.client import Aligning
+    from furlkit.inputs.dictionary import Sharing
 
 # FedCA's dictionary and ensemble.
 sharing = shared.stacked(
@@ -53,7 +53,7 @@ aligning = shared.stacked(
 
 def build_sharing(values: dict[str, Any]) -> "Sharing":
     """Take the options of the dictionary."""
-    from furlkit.sharing import Sharing
+    from furlkit.inputs.dictionary import Sharing
 
     size = values.pop("dictionary_size")
     names = ("dictionary", "leave_own_out", "features_out", "alpha", "participants")
@@ -64,8 +64,8 @@ def build_aligning(
     values: dict[str, Any], place: tuple[Path | None, bool]
 ) -> "Aligning | None":
     """Take the options of the alignment; None if there are none."""
-    from furlkit.client_doors import Aligning
-    from furlkit.data.source import Source
+    from furlkit.data.sets.source import Source
+    from furlkit.inputs.client import Aligning
 
     targets, data = values.pop("align"), values.pop("align_data")
     split = values.pop("align_split")

@@ -177,8 +177,8 @@ def transfer(**rest) -> None:
 
 def _score(protocol: str, **values: Any) -> None:
     """Group what belongs together; every value is taken exactly once."""
-    from furlkit.loop import Plan
-    from furlkit.stages.evaluate_finetune import Settings, run
+    from furlkit.stages.evaluate.finetune import Settings, run
+    from furlkit.training.loop import Plan
 
     shared.check_momentum(values["optimiser"], values["momentum"])
     take = values.pop

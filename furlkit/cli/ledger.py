@@ -147,7 +147,7 @@ def cost(series, output, **rest) -> None:
       furlkit plot cost --over epochs --last --series FedAvg=exp/a20,exp/a50,exp/a100 \\
           --series FLESD=exp/f20,exp/f50,exp/f100 -o exp/right.png
     """
-    from furlkit.stages.plot_cost import Options, run
+    from furlkit.stages.plot.cost import Options, run
 
     lines = tuple(map(split_series, series))
     shared.tell(run(Options(lines, output, **rest)))

@@ -36,7 +36,7 @@ def loss(series, output, **rest) -> None:
       furlkit plot loss --series FedAvg=exp/fedavg --series FLESD=exp/flesd \\
           -o exp/loss.png
     """
-    from furlkit.stages.plot_loss import Options, run
+    from furlkit.stages.plot.loss import Options, run
 
     lines = tuple(map(split_series, series))
     shared.tell(run(Options(lines, output, **rest)))

@@ -102,7 +102,7 @@ def init(data, data_root, download, objective, more_heads, channels, **rest) -> 
     Example:
       furlkit init --data digits --encoder cnn5 --width 0.25 -o exp/r000/global.safetensors
     """
-    from furlkit.data.source import Source
+    from furlkit.data.sets.source import Source
     from furlkit.stages.init import Options, run
 
     source = Source(data, data_root, download, None) if data else None
@@ -184,16 +184,16 @@ def aggregate(rule, **values) -> None:
             raise UsageError(f"{flag} means nothing to --rule {rule}")
         del given[name]
     if rule == "dictionary":
-        from furlkit.stages import aggregate_dictionary as of_rows
+        from furlkit.stages.aggregate import dictionary as of_rows
 
         size = given.pop("dictionary_size", 1024)
         shared.tell(of_rows.run(of_rows.Options(size=size, **given)))
     elif rule == "ensemble":
-        from furlkit.stages import aggregate_ensemble as of_views
+        from furlkit.stages.aggregate import ensemble as of_views
 
         shared.tell(of_views.run(of_views.Options(**given)))
     else:
-        from furlkit.stages import aggregate as of_models
+        from furlkit.stages.aggregate import mean as of_models
 
         shared.tell(of_models.run(of_models.Options(rule=rule, **given)))
 

@@ -63,7 +63,7 @@ def curve(files, series, output, **rest) -> None:
     Example:
       furlkit plot curve exp/r*/knn.json -o exp/curve.png
     """
-    from furlkit.stages.plot import CurveOptions, run_curve
+    from furlkit.stages.plot.scores import CurveOptions, run_curve
 
     lines = labelled("curve", files, series)
     shared.tell(run_curve(CurveOptions(lines, output, **rest)))
@@ -89,7 +89,7 @@ def plot_partition(**options) -> None:
     Example:
       furlkit plot partition exp/partition.safetensors -o exp/partition.png
     """
-    from furlkit.stages.plot import PartitionOptions, run_partition
+    from furlkit.stages.plot.scores import PartitionOptions, run_partition
 
     shared.tell(run_partition(PartitionOptions(**options)))
 
@@ -148,8 +148,8 @@ def tsne(
       furlkit plot tsne exp/r020/h_0.safetensors --data cifar10 --classes 0,1 \\
           -o exp/tsne.png
     """
-    from furlkit.data.source import Source
-    from furlkit.stages.plot_tsne import Options, Settings, run
+    from furlkit.data.sets.source import Source
+    from furlkit.stages.plot.tsne import Options, Settings, run
 
     shown = [("", path) for path in files]
     for text in panels:
@@ -186,7 +186,7 @@ def angles(files, series, output, **rest) -> None:
       furlkit plot angles --series plain=a/r001/angles.json,a/r002/angles.json \\
           --series aligned=b/r001/angles.json,b/r002/angles.json -o angles.png
     """
-    from furlkit.stages.plot_angles import Options, run
+    from furlkit.stages.plot.angles import Options, run
 
     panels = labelled("angles", files, series)
     shared.tell(run(Options(panels, output, **rest)))
@@ -230,8 +230,8 @@ def bars(series, output, **rest) -> None:
       furlkit plot bars --series IID:FedSimCLR=a0.json,a1.json \\
           --series IID:FedCA=b0.json,b1.json --reference FedSimCLR -o bars.png
     """
-    from furlkit.series import Series
-    from furlkit.stages.plot_bars import Options, run
+    from furlkit.reports.series import Series
+    from furlkit.stages.plot.bars import Options, run
 
     found = []
     for text in series:
@@ -278,7 +278,7 @@ def compare(series, value, reference, published, lowest) -> None:
       furlkit compare --series FedSimCLR=a0.json,a1.json --series FedCA=b0.json,b1.json \\
           --reference FedSimCLR
     """
-    from furlkit.series import Series
+    from furlkit.reports.series import Series
     from furlkit.stages.compare import Options, run
 
     lines = [Series("", *split_series(text)) for text in series]

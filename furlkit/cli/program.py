@@ -5,7 +5,7 @@ from typing import NoReturn
 
 import click
 
-from furlkit import __version__, console, stopping
+from furlkit import __version__, console
 from furlkit.cli import (
     comparing,
     data,
@@ -19,6 +19,7 @@ from furlkit.cli import (
     training,
 )
 from furlkit.errors import FurlkitError
+from furlkit.training import signals as stopping
 
 INTERRUPTED = 130
 DISK = 74

@@ -59,7 +59,7 @@ def embed(model, data, data_root, download, split, device, threads, **rest) -> N
           --partition exp/partition.safetensors --part public --encoding int8 \\
           -o exp/r001/public_1.safetensors
     """
-    from furlkit.data.source import Source
+    from furlkit.data.sets.source import Source
     from furlkit.runtime import Runtime
     from furlkit.stages.embed import Options, run
 

@@ -11,9 +11,9 @@ from furlkit.cli.fedca import aligning, build_aligning, build_sharing, sharing
 from furlkit.cli.options import OBJECTIVES, Clients, FilePath, Real
 
 if TYPE_CHECKING:
-    from furlkit.client_doors import Options
-    from furlkit.loop import Plan
-    from furlkit.training import Handling
+    from furlkit.inputs.client import Options
+    from furlkit.training.loop import Plan
+    from furlkit.training.run import Handling
 
 # What is minimised, with the options of each objective.
 _objective = shared.stacked(
@@ -89,7 +89,7 @@ def pretrain_align(model, output, targets_out, dry_run, **rest) -> None:
       furlkit pretrain-align exp/r000/global.safetensors --data digits --images 300 \\
           --targets-out exp/targets.safetensors -o exp/align.safetensors
     """
-    from furlkit.data.source import Source
+    from furlkit.data.sets.source import Source
     from furlkit.runtime import Runtime
     from furlkit.stages.pretrain_align import Options, run
 
@@ -192,8 +192,8 @@ def build_options(
     values: dict[str, Any],
 ) -> "Options":
     """Group what belongs together; every value is taken exactly once."""
-    from furlkit.client_doors import Options
-    from furlkit.data.source import Source
+    from furlkit.data.sets.source import Source
+    from furlkit.inputs.client import Options
     from furlkit.runtime import Runtime
 
     take = values.pop
@@ -213,7 +213,7 @@ def build_options(
 
 def _build_settings(values: dict[str, Any]) -> dict[str, Any]:
     """What the objective reads; a preset's values are those of its own objective."""
-    from furlkit import methods
+    from furlkit.training import methods
 
     settings = {name: values.pop(name) for name in ("temperature", "form")}
     unread = settings.keys() - methods.OBJECTIVES[values["objective"]].options.keys()
@@ -223,7 +223,7 @@ def _build_settings(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _build_plan(values: dict[str, Any]) -> "Plan":
-    from furlkit.loop import Plan
+    from furlkit.training.loop import Plan
 
     shared.check_momentum(values["optimiser"], values["momentum"])
     rounds = values.pop("schedule_rounds", 1)
@@ -235,7 +235,7 @@ def _build_plan(values: dict[str, Any]) -> "Plan":
 
 
 def _build_handling(values: dict[str, Any]) -> "Handling":
-    from furlkit.training import Handling
+    from furlkit.training.run import Handling
 
     names = ("channels_last", "compiled", "save_every")
     return Handling(*(values.pop(name) for name in names))
@@ -275,7 +275,7 @@ def distill(data, data_root, download, split, zeta, **rest) -> None:
       furlkit distill exp/r001/ensemble.safetensors exp/r000/global.safetensors \\
           --data digits --epochs 20 -o exp/r001/global.safetensors
     """
-    from furlkit.data.source import Source
+    from furlkit.data.sets.source import Source
     from furlkit.runtime import Runtime
     from furlkit.stages.distill import Options, run
 

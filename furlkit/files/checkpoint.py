@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from furlkit.errors import InputError
-from furlkit.files import container
+from furlkit.files.container import read as container
+from furlkit.files.container.header import Header
 from furlkit.files.facts import Provenance, understand
-from furlkit.files.header import Header
 
 
 @dataclass(frozen=True)

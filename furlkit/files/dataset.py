@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from furlkit.errors import InputError
-from furlkit.files import container
+from furlkit.files.container import read as container
+from furlkit.files.container.header import Header
+from furlkit.files.container.layout import Entry
 from furlkit.files.facts import Provenance, understand
-from furlkit.files.header import Header
-from furlkit.files.layout import Entry
 
 
 @dataclass(frozen=True)

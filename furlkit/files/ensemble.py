@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from furlkit.errors import InputError
-from furlkit.files import container
 from furlkit.files.checkpoint import check_finite
+from furlkit.files.container import read as container
+from furlkit.files.container.header import Header, with_article
 from furlkit.files.facts import Provenance, understand
-from furlkit.files.header import Header, with_article
 
 FORMS = ("rows", "top", "matrix")
 ANEW = "make it anew with aggregate --rule ensemble"

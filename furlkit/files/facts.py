@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from furlkit.errors import InputError
-from furlkit.files.header import Header, short, with_article
+from furlkit.files.container.header import Header, short, with_article
 
 T = TypeVar("T")
 

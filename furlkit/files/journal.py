@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from furlkit.errors import DiskError
-from furlkit.files.atomic import write_bytes
+from furlkit.files.container.atomic import write_bytes
 
 
 class Journal:

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from furlkit.errors import InputError
-from furlkit.files.atomic import write_bytes
-from furlkit.files.container import unreadable
-from furlkit.files.header import VERSION, parse_strict
+from furlkit.files.container.atomic import write_bytes
+from furlkit.files.container.header import VERSION, parse_strict
+from furlkit.files.container.read import unreadable
 
 
 def write_metrics(path: Path, values: dict[str, Any]) -> None:

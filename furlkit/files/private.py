@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from furlkit.errors import InputError
-from furlkit.files import container
 from furlkit.files.checkpoint import check_finite
+from furlkit.files.container import read as container
+from furlkit.files.container.header import Header
 from furlkit.files.facts import Provenance, understand
-from furlkit.files.header import Header
 
 ENSEMBLE = "ensemble."
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from furlkit.errors import FurlkitError
-from furlkit.files import container
+from furlkit.files.container import read as container
+from furlkit.files.container.header import canonical
 from furlkit.files.facts import Provenance, understand
-from furlkit.files.header import canonical
 
 
 @dataclass(frozen=True)

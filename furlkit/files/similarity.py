@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from furlkit.errors import InputError
-from furlkit.files import container
 from furlkit.files.checkpoint import check_finite
+from furlkit.files.container import read as container
+from furlkit.files.container.header import Header
+from furlkit.files.container.layout import Entry
 from furlkit.files.facts import Provenance, understand
 from furlkit.files.features import FeatureFacts, check_index
-from furlkit.files.header import Header
-from furlkit.files.layout import Entry
 
 STEP = 127
 DTYPES = {"float32": "<f4", "float16": "<f2", "int8": "|i1"}

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from furlkit.errors import UsageError
-from furlkit.score_files import is_share
-from furlkit.series import (
+from furlkit.reports.metrics import is_share
+from furlkit.reports.series import (
     Comparison,
     Results,
     Series,
@@ -14,7 +14,7 @@ from furlkit.series import (
     compared,
     read_results,
 )
-from furlkit.tables import plain
+from furlkit.reports.text import plain
 
 
 @dataclass(frozen=True)

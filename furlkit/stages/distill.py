@@ -6,26 +6,27 @@ from typing import Any
 
 from torch import Tensor
 
-from furlkit import runtime, training
+from furlkit import runtime
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Batch, Images
-from furlkit.data.datasets import ImageSet
-from furlkit.data.fingerprint import same_dataset
-from furlkit.data.source import Source
-from furlkit.distillation import Distiller
-from furlkit.ensembles import Similarities
+from furlkit.data.sets.datasets import ImageSet
+from furlkit.data.sets.fingerprint import same_dataset
+from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from furlkit.files.ensemble import Ensemble, read_ensemble
 from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
-from furlkit.loading import architecture_of, load_net, tensors_of, view_of
-from furlkit.loop import Epoch, Plan
-from furlkit.matching import check_channels
-from furlkit.nets import Net
-from furlkit.patterns import check_output
+from furlkit.inputs.matching import check_channels
+from furlkit.inputs.paths import check_output
+from furlkit.models.architecture import Net
+from furlkit.models.ensembles import Similarities
+from furlkit.models.loading import architecture_of, load_net, tensors_of, view_of
 from furlkit.runtime import Runtime
-from furlkit.training import Handling
+from furlkit.training import run as training
+from furlkit.training.distillation import Distiller
+from furlkit.training.loop import Epoch, Plan
+from furlkit.training.run import Handling
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,8 @@ import torch
 import torch.nn.functional as F
 
 from furlkit import runtime
-from furlkit.choosing import chosen_images
 from furlkit.data.augment import Augmentation
-from furlkit.data.source import Source
-from furlkit.embedding import embed
+from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.facts import Provenance
@@ -24,9 +22,11 @@ from furlkit.files.similarity import (
     write_similarity,
     write_top,
 )
-from furlkit.loading import architecture_of, load_net, view_of
-from furlkit.matching import check_channels
-from furlkit.patterns import check_output
+from furlkit.inputs.matching import check_channels
+from furlkit.inputs.parts import chosen_images
+from furlkit.inputs.paths import check_output
+from furlkit.models.embedding import embed
+from furlkit.models.loading import architecture_of, load_net, view_of
 from furlkit.runtime import Runtime
 
 BLOCK = 1024

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from furlkit.errors import InputError
-from furlkit.files import container
-from furlkit.files.atomic import write_bytes
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.files.container import read as container
+from furlkit.files.container.atomic import write_bytes
+from furlkit.files.container.header import Header
 from furlkit.files.facts import Provenance
-from furlkit.files.header import Header
-from furlkit.loading import architecture_of, fitting_net
+from furlkit.models.loading import architecture_of, fitting_net
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from furlkit.data.datasets import names, open_labels, usual_numbers
-from furlkit.data.source import Source
+from furlkit.data.sets.datasets import names, open_labels, usual_numbers
+from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, read_checkpoint, write_checkpoint
 from furlkit.files.facts import Provenance
-from furlkit.loading import Tensors, architecture_of, tensors_of
-from furlkit.nets import Architecture, build
-from furlkit.patterns import check_output
+from furlkit.inputs.paths import check_output
+from furlkit.models.architecture import Architecture, build
+from furlkit.models.loading import Tensors, architecture_of, tensors_of
 from furlkit.randomness import torch_generator
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from furlkit.explain import score_words, sentence
-from furlkit.files.container import Container, unreadable
-from furlkit.files.layout import NAMES, Entry
+from furlkit.files.container.layout import NAMES, Entry
+from furlkit.files.container.read import Container, unreadable
 from furlkit.files.metrics import read_metrics
 from furlkit.files.partition import Partition, read_partition
-from furlkit.tables import (
+from furlkit.reports.explain import score_words, sentence
+from furlkit.reports.text import (
     WIDTH,
     byte_size,
     columns,

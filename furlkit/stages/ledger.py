@@ -9,12 +9,12 @@ from typing import Any
 
 from furlkit import console
 from furlkit.errors import InputError, UsageError
-from furlkit.files.container import open_kind
+from furlkit.files.container.read import open_kind
 from furlkit.files.metrics import write_metrics
 from furlkit.files.similarity import kept_of
-from furlkit.ledger import RECEIVED, SENT, document, read_ledger
-from furlkit.patterns import check_output
-from furlkit.tables import byte_size, columns
+from furlkit.inputs.paths import check_output
+from furlkit.reports.ledger import RECEIVED, SENT, document, read_ledger
+from furlkit.reports.text import byte_size, columns
 from furlkit.weights import is_batchnorm_statistic
 
 LISTED = 20

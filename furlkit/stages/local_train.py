@@ -7,23 +7,30 @@ from typing import Any
 import numpy as np
 import torch
 
-from furlkit import runtime, training
-from furlkit.client_doors import Doors, Options, open_doors
+from furlkit import runtime
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images
-from furlkit.embedding import embed
 from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
 from furlkit.files.features import write_features
 from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
-from furlkit.loading import Tensors, load_net, tensors_of, view_of
-from furlkit.loop import Epoch, LossOf, Purpose
-from furlkit.methods import OBJECTIVES
-from furlkit.nets import Net
-from furlkit.patterns import fill
+from furlkit.inputs.client import Doors, Options, open_doors
+from furlkit.inputs.dictionary import (
+    INDEX,
+    ROWS,
+    ensemble_of,
+    shared_rows,
+    sharing_facts,
+)
+from furlkit.inputs.paths import fill
+from furlkit.models.architecture import Net
+from furlkit.models.embedding import embed
+from furlkit.models.loading import Tensors, load_net, tensors_of, view_of
 from furlkit.randomness import numpy_generator
-from furlkit.sharing import INDEX, ROWS, ensemble_of, shared_rows, sharing_facts
-from furlkit.terms import PublicImages, Term, alignment, proximal, with_terms
+from furlkit.training import run as training
+from furlkit.training.loop import Epoch, LossOf, Purpose
+from furlkit.training.methods import OBJECTIVES
+from furlkit.training.terms import PublicImages, Term, alignment, proximal, with_terms
 from furlkit.weights import is_batchnorm_statistic
 
 Result = tuple[str, dict[str, Any]]

@@ -8,15 +8,20 @@ from typing import Any, Protocol
 import numpy as np
 
 from furlkit import console
-from furlkit.data.datasets import ImageSet, names, open_labels, usual_numbers
-from furlkit.data.fingerprint import fingerprint, hash_sample, sample_positions
-from furlkit.data.folder import FolderIndex, folder_shape, index_folder, read_images
-from furlkit.data.labels import LabelSet
-from furlkit.data.source import Source
+from furlkit.data.sets.datasets import ImageSet, names, open_labels, usual_numbers
+from furlkit.data.sets.fingerprint import fingerprint, hash_sample, sample_positions
+from furlkit.data.sets.folder import (
+    FolderIndex,
+    folder_shape,
+    index_folder,
+    read_images,
+)
+from furlkit.data.sets.labels import LabelSet
+from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.facts import Provenance
-from furlkit.patterns import check_output
+from furlkit.inputs.paths import check_output
 
 BLOCK = 1024
 

@@ -4,9 +4,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from furlkit.data.scheme_options import SchemeOptions
-from furlkit.data.schemes import label_histogram, options_read, split
-from furlkit.data.source import Source
+from furlkit.data.partitions.options import SchemeOptions
+from furlkit.data.partitions.schemes import label_histogram, options_read, split
+from furlkit.data.sets.source import Source
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import PartitionFacts, write_partition
 from furlkit.randomness import numpy_generator

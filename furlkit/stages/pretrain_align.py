@@ -7,27 +7,28 @@ from typing import Any
 
 import numpy as np
 
-from furlkit import runtime, training
-from furlkit.choosing import chosen_images
+from furlkit import runtime
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images
-from furlkit.data.datasets import ImageSet
-from furlkit.data.source import Source
-from furlkit.embedding import embed
+from furlkit.data.sets.datasets import ImageSet
+from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
 from furlkit.files.targets import TargetFacts, write_targets
-from furlkit.loading import architecture_of, load_net, tensors_of, view_of
-from furlkit.loop import Epoch, Plan
-from furlkit.matching import check_channels, check_head
-from furlkit.methods import OBJECTIVES, settings_of
-from furlkit.nets import Net
-from furlkit.patterns import check_output
+from furlkit.inputs.matching import check_channels, check_head
+from furlkit.inputs.parts import chosen_images
+from furlkit.inputs.paths import check_output
+from furlkit.models.architecture import Net
+from furlkit.models.embedding import embed
+from furlkit.models.loading import architecture_of, load_net, tensors_of, view_of
 from furlkit.randomness import numpy_generator
 from furlkit.runtime import Runtime
-from furlkit.training import Handling
+from furlkit.training import run as training
+from furlkit.training.loop import Epoch, Plan
+from furlkit.training.methods import OBJECTIVES, settings_of
+from furlkit.training.run import Handling
 
 
 @dataclass(frozen=True)

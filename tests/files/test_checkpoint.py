@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from furlkit.errors import InputError
-from furlkit.files import container
 from furlkit.files.checkpoint import (
     CheckpointFacts,
     check_finite,
@@ -10,6 +9,7 @@ from furlkit.files.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
+from furlkit.files.container import read as container
 from furlkit.files.facts import Provenance
 
 FACTS = CheckpointFacts(

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from furlkit.errors import InputError
-from furlkit.files import container
+from furlkit.files.container import read as container
 from furlkit.files.dataset import DatasetFacts, read_dataset, write_dataset
 from furlkit.files.facts import Provenance
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from furlkit.errors import InputError
-from furlkit.files.container import write
+from furlkit.files.container.read import write
 from furlkit.files.ensemble import EnsembleFacts, read_ensemble, write_parts
 from furlkit.files.facts import Provenance
 

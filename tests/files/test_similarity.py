@@ -3,7 +3,7 @@ import pytest
 
 from furlkit.errors import InputError
 from furlkit.files import similarity
-from furlkit.files.container import Container
+from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts
 from furlkit.files.similarity import read_similarity, write_similarity, write_top

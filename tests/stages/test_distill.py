@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from furlkit import loop
 from furlkit.cli.program import _outcome
-from furlkit.files.container import Container, write
+from furlkit.files.container.read import Container, write
 from furlkit.files.ensemble import read_ensemble
+from furlkit.training import loop
 
 DIGITS = ("--data", "digits")
 CLIENTS, IMAGES = (1, 2, 3), 60
@@ -228,7 +228,7 @@ def test_every_way_of_distilling_can_be_taken_up(
 def test_progress_of_another_command_is_not_taken_up(world, distill, capsys, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("furlkit.stages.distill.write_checkpoint", None)
-        patch.setattr("furlkit.training._Keeper.due", lambda *_: True)
+        patch.setattr("furlkit.training.run._Keeper.due", lambda *_: True)
         with pytest.raises(TypeError):
             distill("--anchors", 50)
     assert (tmp_path / "g.progress").exists()

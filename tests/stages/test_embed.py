@@ -6,13 +6,13 @@ import torch
 import torch.nn.functional as F
 
 from furlkit.cli.program import _outcome
-from furlkit.data.datasets import open_images
+from furlkit.data.sets.datasets import open_images
 from furlkit.files.checkpoint import read_checkpoint
-from furlkit.files.container import Container
+from furlkit.files.container.read import Container
 from furlkit.files.features import read_features
 from furlkit.files.partition import read_partition
 from furlkit.files.similarity import read_similarity
-from furlkit.loading import load_net
+from furlkit.models.loading import load_net
 
 
 def furlkit(*arguments):

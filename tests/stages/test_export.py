@@ -7,7 +7,7 @@ from torchvision import models
 
 from furlkit.cli.program import _outcome
 from furlkit.files.checkpoint import read_checkpoint
-from furlkit.loading import load_net
+from furlkit.models.loading import load_net
 
 
 def furlkit(*arguments):

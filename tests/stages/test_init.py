@@ -6,7 +6,7 @@ import torch
 
 from furlkit.cli.program import _outcome
 from furlkit.files.checkpoint import read_checkpoint
-from furlkit.loading import load_net, tensors_of
+from furlkit.models.loading import load_net, tensors_of
 
 
 def furlkit(*arguments):

@@ -7,21 +7,21 @@ import pytest
 from safetensors.numpy import save_file
 
 from furlkit.errors import InputError
-from furlkit.files import container
 from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
+from furlkit.files.container import read as container
+from furlkit.files.container.header import Header
 from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.ensemble import EnsembleFacts, write_parts
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
-from furlkit.files.header import Header
 from furlkit.files.journal import Journal
 from furlkit.files.metrics import write_metrics
 from furlkit.files.partition import PartitionFacts, write_partition
 from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
 from furlkit.files.similarity import write_similarity, write_top
+from furlkit.reports.text import byte_size, flatten, shorten
 from furlkit.stages.inspect import Options, run
-from furlkit.tables import byte_size, flatten, shorten
 
 PARENT, PARTITION = "ab" * 32, "cd" * 32
 PLAN = {"objective": "simclr", "plan": {"lr": 0.001, "epochs": 5}}

@@ -8,9 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from furlkit.files import container
+from furlkit.files.container import read as container
+from furlkit.files.container.header import Header
 from furlkit.files.facts import Provenance
-from furlkit.files.header import Header
 from furlkit.files.metrics import read_metrics
 from furlkit.files.progress import ProgressFile
 from furlkit.stages.ledger import Plan, run_plan, upload_bytes

@@ -5,10 +5,10 @@ import pytest
 from PIL import Image
 
 from furlkit.cli.program import _outcome
-from furlkit.data.datasets import open_images, open_labels
-from furlkit.data.fingerprint import same_dataset
-from furlkit.data.folder import read_images
-from furlkit.files.container import Container
+from furlkit.data.sets.datasets import open_images, open_labels
+from furlkit.data.sets.fingerprint import same_dataset
+from furlkit.data.sets.folder import read_images
+from furlkit.files.container.read import Container
 from furlkit.files.dataset import read_dataset
 from furlkit.stages import pack as stage
 

@@ -3,15 +3,15 @@ import json
 import numpy as np
 import pytest
 
-from furlkit import loop
 from furlkit.cli.program import _outcome
-from furlkit.data.digits import read_digits
+from furlkit.data.sets.digits import read_digits
 from furlkit.files.checkpoint import read_checkpoint
-from furlkit.files.container import Container
+from furlkit.files.container.read import Container
 from furlkit.files.features import read_features
 from furlkit.files.partition import read_partition
 from furlkit.files.targets import read_targets
 from furlkit.stages import pretrain_align
+from furlkit.training import loop
 
 DIGITS = ("--data", "digits")
 NET = ("--width", 0.02, "--projector", "8,4")

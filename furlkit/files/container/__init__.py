@@ -1,0 +1,1 @@
+"""Reading and writing safetensors, and what seals a file."""

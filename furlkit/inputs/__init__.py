@@ -1,0 +1,1 @@
+"""Opening what a stage was given, and checking that it fits together."""

@@ -1,0 +1,1 @@
+"""Tables, ledgers and figures of results."""

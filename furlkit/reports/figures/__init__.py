@@ -1,0 +1,1 @@
+"""Pictures, one module for each kind."""

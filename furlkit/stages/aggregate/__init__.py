@@ -1,0 +1,1 @@
+"""aggregate: one module for each kind of upload."""

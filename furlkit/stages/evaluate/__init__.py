@@ -1,0 +1,1 @@
+"""evaluate: one module for each protocol."""

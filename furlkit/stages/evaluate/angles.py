@@ -1,0 +1,113 @@
+"""evaluate angles: how far apart models see the same images."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from furlkit import runtime
+from furlkit.data.augment import Augmentation
+from furlkit.data.sets.datasets import ImageSet
+from furlkit.data.sets.source import Source
+from furlkit.errors import InputError, UsageError
+from furlkit.evaluation.angles import angles, box
+from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.files.metrics import write_metrics
+from furlkit.inputs.models import common_round, crowd_words, read_models, width_of
+from furlkit.inputs.paths import check_output
+from furlkit.models.embedding import embed
+from furlkit.models.loading import load_net, view_of
+from furlkit.reports.document import account
+from furlkit.runtime import Runtime
+
+
+@dataclass(frozen=True)
+class Options:
+    """`layer` is h or z, which all models must have in the same width."""
+
+    models: tuple[Path, ...]
+    data: Source
+    output: Path
+    layer: str = "h"
+    runtime: Runtime = Runtime()
+    dry_run: bool = False
+
+
+def run(options: Options) -> tuple[str, dict[str, Any]]:
+    """Measure the angle between every two models' representations of each image."""
+    check_output(options.output, [*options.models, Path(options.data.name)])
+    if len(options.models) < 2:
+        raise UsageError(
+            f"evaluate angles: found {len(options.models)} model, an angle is between "
+            "2 or more"
+        )
+    images = options.data.images()
+    models = read_models(options.models, options.layer, images)
+    _check_widths(models, options.layer)
+    device = runtime.start(options.runtime)
+    seen = f"{crowd_words(models)} on {len(images.images):,} images"
+    if options.dry_run:
+        plan = {"protocol": "angles", "images": len(images.images)}
+        return f"would measure angles between {seen}", plan
+    rows = [_rows(model, images, options.layer, device) for model in models]
+    document = {
+        "protocol": "angles",
+        "layer": options.layer,
+        "images": len(images.images),
+        "round": common_round(models),
+        **_measured(models, rows),
+        "models": [account(model) for model in models],
+        "checkpoint": account(models[0]),
+        "options": {"layer": options.layer, "threads": options.runtime.threads},
+        "seed": None,
+        "data": {"images": images.fingerprint},
+    }
+    write_metrics(options.output, document)
+    low, median, high = document["angles"]["quartiles"]
+    line = (
+        f"{options.output}: median angle {median:.1f} degrees (quartiles {low:.1f} to "
+        f"{high:.1f}) between {seen}"
+    )
+    return line, document
+
+
+def _rows(
+    model: Checkpoint, images: ImageSet, layer: str, device: torch.device
+) -> Tensor:
+    net = load_net(read_checkpoint(model.path), device)
+    index = np.arange(len(images.images))
+    return embed(net, images.images, index, view_of(model, Augmentation()), layer)
+
+
+def _measured(models: Sequence[Checkpoint], rows: Sequence[Tensor]) -> dict[str, Any]:
+    """The box of every pair, and that of all angles together."""
+    pairs, every = [], []
+    for i, j in combinations(range(len(models)), 2):
+        between = _between(models[i], models[j], rows[i], rows[j])
+        clients = [models[i].facts.client, models[j].facts.client]
+        pairs.append({"models": [i, j], "clients": clients, **box(between)})
+        every.append(between)
+    return {"pairs": pairs, "angles": box(np.concatenate(every))}
+
+
+def _between(one: Checkpoint, other: Checkpoint, a: Tensor, b: Tensor) -> np.ndarray:
+    try:
+        return angles(a, b).numpy()
+    except InputError as error:
+        raise InputError(f"{one.path} and {other.path}: {error}") from error
+
+
+def _check_widths(models: Sequence[Checkpoint], layer: str) -> None:
+    first = models[0]
+    for model in models[1:]:
+        if width_of(model, layer) != width_of(first, layer):
+            raise InputError(
+                f"{model.path}: its {layer} has {width_of(model, layer):,} dimensions, "
+                f"that of {first.path} has {width_of(first, layer):,}; an angle needs "
+                "models of one width"
+            )

@@ -1,0 +1,208 @@
+"""evaluate drift: how representations fare without labels, and how alike they are."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from furlkit import console, runtime
+from furlkit.data.augment import Augmentation
+from furlkit.data.batches import Images, View
+from furlkit.data.sets.datasets import ImageSet
+from furlkit.data.sets.source import Source
+from furlkit.errors import InputError, UsageError
+from furlkit.evaluation.collapse import effective_rank, spread
+from furlkit.evaluation.drift import (
+    alignment,
+    cka_matrix,
+    false_negative_ratio,
+    false_negative_weight,
+    uniformity,
+)
+from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.files.metrics import write_metrics
+from furlkit.inputs.models import common_round, crowd_words, read_models
+from furlkit.inputs.parts import chosen_images
+from furlkit.inputs.paths import check_output
+from furlkit.models.architecture import Net
+from furlkit.models.embedding import BATCH, embed
+from furlkit.models.loading import load_net, view_of
+from furlkit.randomness import numpy_generator, torch_generator
+from furlkit.reports.document import account
+from furlkit.runtime import Runtime
+
+Numbers = dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """`part` is all, public or a client's number; `images` is the most to take.
+
+    They are drawn from the seed, and 0 takes all: pairs of images cost their square.
+    `temperature` is the tau of the weights that false negatives get.
+    """
+
+    models: tuple[Path, ...]
+    data: Source
+    output: Path
+    layer: str = "h"
+    partition: Path | None = None
+    part: str = "all"
+    images: int = 2000
+    temperature: float = 0.5
+    augmentation: Augmentation = Augmentation()
+    seed: int = 0
+    runtime: Runtime = Runtime()
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class Looked:
+    """The images that are looked at: their places, and labels where they are known."""
+
+    images: np.ndarray
+    index: np.ndarray
+    labels: Tensor | None
+
+
+def run(options: Options) -> tuple[str, dict[str, Any]]:
+    """Measure each model on two views of images, and every two by linear CKA."""
+    given = (*options.models, options.partition, Path(options.data.name))
+    check_output(options.output, [path for path in given if path])
+    images = options.data.images()
+    models = read_models(options.models, options.layer, images)
+    index, inputs = chosen_images(images, options.partition, options.part)
+    looked = _looked(options, images, index)
+    device = runtime.start(options.runtime)
+    seen = f"{crowd_words(models)} on {len(looked.index):,} images"
+    if options.dry_run:
+        plan = {"protocol": "drift", "images": len(looked.index)}
+        return f"would measure drift of {seen}", plan
+    measured = [_measured(options, model, looked, device) for model in models]
+    numbers = [found for found, _ in measured]
+    document = {
+        "protocol": "drift",
+        **_numbers(numbers, cka_matrix([rows for _, rows in measured])),
+        "false_negative_ratio": _ratio(looked.labels),
+        "images": len(looked.index),
+        "round": common_round(models),
+        "models": [
+            {**account(m), **found} for m, found in zip(models, numbers, strict=True)
+        ],
+        "checkpoint": account(models[0]),
+        "options": _words(options),
+        "seed": options.seed,
+        "data": {"images": images.fingerprint, **inputs},
+    }
+    write_metrics(options.output, document)
+    return f"{options.output}: {_told(document)} of {seen}", document
+
+
+def _looked(options: Options, images: ImageSet, index: np.ndarray) -> Looked:
+    if options.images == 1:
+        raise UsageError("--images 1: drift looks at pairs of images; take 2 or more")
+    if 0 < options.images < len(index):
+        draw = numpy_generator(options.seed, "evaluate", "drift", "images")
+        index = np.sort(draw.choice(index, options.images, replace=False))
+    if len(index) < 2:
+        raise InputError(
+            f"{images.name}: found {len(index)} image in the part {options.part}, "
+            "drift looks at pairs; take a larger one"
+        )
+    labels = None
+    if images.labels is not None:
+        labels = torch.from_numpy(np.asarray(images.labels)[index])
+    return Looked(images.images, index, labels)
+
+
+def _measured(
+    options: Options, model: Checkpoint, looked: Looked, device: torch.device
+) -> tuple[Numbers, Tensor]:
+    """The numbers of one model, and its features of the plain images."""
+    net = load_net(read_checkpoint(model.path), device)
+    view = view_of(model, options.augmentation)
+    rows = embed(net, looked.images, looked.index, view, options.layer)
+    one, other = _views(net, looked, view, options)
+    try:
+        found: Numbers = {
+            "alignment": alignment(one, other),
+            "uniformity": (uniformity(one) + uniformity(other)) / 2,
+            "false_negative_weight": None,
+            "effective_rank": effective_rank(rows),
+            "spread": spread(rows),
+        }
+        if looked.labels is not None:
+            found["false_negative_weight"] = false_negative_weight(
+                rows, looked.labels, options.temperature
+            )
+    except InputError as error:
+        raise InputError(f"{model.path}: {error}") from error
+    return found, rows
+
+
+@torch.inference_mode()
+def _views(
+    net: Net, looked: Looked, view: View, options: Options
+) -> tuple[Tensor, ...]:
+    """Features of two augmentations of every image, twice (n, d) on the CPU.
+
+    The draws depend on the seed alone: models of one input size see the same views.
+    """
+    net.eval()
+    device = next(net.parameters()).device
+    images = Images(looked.images, None, looked.index, view, device)
+    parts: tuple[list[Tensor], list[Tensor]] = [], []
+    with console.bar(f"two views of {len(images):,} images", len(images)) as bar:
+        for index in torch.arange(len(images)).split(BATCH):
+            purpose = ("evaluate", "drift", "views", int(index[0]))
+            batch = images.batch(index, torch_generator(options.seed, *purpose))
+            h = net.encoder(batch.two_views())  # (2B, d)
+            if options.layer == "z" and net.projector is not None:
+                h = net.projector(h)
+            for part, rows in zip(parts, h.float().cpu().chunk(2), strict=True):
+                part.append(rows)
+            bar.reach(int(index[-1]) + 1)
+    return tuple(map(torch.cat, parts))
+
+
+def _numbers(
+    numbers: Sequence[Numbers], cka: list[list[float | None]]
+) -> dict[str, Any]:
+    """Means over the models; CKA's over pairs of different ones."""
+    means = {key: _mean(found[key] for found in numbers) for key in numbers[0]}
+    others = (cka[i][j] for i in range(len(cka)) for j in range(i))
+    return {**means, "mean_cka": _mean(others), "cka": cka}
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _ratio(labels: Tensor | None) -> float | None:
+    return None if labels is None else false_negative_ratio(labels)
+
+
+def _words(options: Options) -> dict[str, Any]:
+    return {
+        "layer": options.layer,
+        "part": options.part,
+        "images": options.images,
+        "temperature": options.temperature,
+        "augmentation": asdict(options.augmentation),
+        "threads": options.runtime.threads,
+    }
+
+
+def _told(document: dict[str, Any]) -> str:
+    words = (
+        f"alignment {document['alignment']:.3f}, uniformity "
+        f"{document['uniformity']:.2f}, effective rank "
+        f"{document['effective_rank']:.1f}"
+    )
+    cka = document["mean_cka"]
+    return words if cka is None else f"{words}, CKA {cka:.3f}"

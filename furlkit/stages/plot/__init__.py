@@ -1,0 +1,1 @@
+"""plot: one module for each picture."""

@@ -1,0 +1,1 @@
+"""The only training loop, what drives it, optimisers and signals."""

@@ -1,0 +1,1 @@
+"""Benchmarks; see `python -m tests.bench`."""

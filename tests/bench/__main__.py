@@ -1,0 +1,46 @@
+"""`make bench`: what furlkit costs, as ratios measured in one run.
+
+    python -m tests.bench                 everything
+    python -m tests.bench step aggregate  some of it
+
+Machines differ and are noisy; a ratio of two things measured side by side is not.
+"""
+
+import sys
+
+from tests.bench import (
+    aggregate,
+    distill,
+    fedca,
+    lightly_loop,
+    partition,
+    probe,
+    startup,
+    step,
+)
+
+BENCHMARKS = {
+    "startup": startup.run,
+    "partition": partition.run,
+    "step": step.run,
+    "fedca": fedca.run,
+    "distill": distill.run,
+    "lightly": lightly_loop.run,
+    "aggregate": aggregate.run,
+    "probe": probe.run,
+}
+
+
+def main() -> None:
+    """Run the benchmarks named on the command line, or all."""
+    chosen = sys.argv[1:] or list(BENCHMARKS)
+    unknown = [name for name in chosen if name not in BENCHMARKS]
+    if unknown:
+        sys.exit(f"bench: no {unknown[0]}; there are {', '.join(BENCHMARKS)}")
+    for name in chosen:
+        for line in BENCHMARKS[name]():
+            print(f"{name:10} {line}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""What FedCA's two parts add to a training step, in turns, on one thread.
+
+The dictionary of K = 1024 rows against the same step without one; the alignment term
+against a bare forward and backward pass of its own batch.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from statistics import median
+
+import torch
+
+from furlkit.models.architecture import Net
+from furlkit.objectives.simclr import step
+from furlkit.runtime import Runtime, start
+from furlkit.training.loop import Plan, train
+from furlkit.training.terms import PublicImages, Term, alignment, with_terms
+from tests.bench.step import _NoKeeper
+from tests.bench.world import BATCH, NETS, client_images, fresh_net, parameters
+
+TURNS, STEPS, K, PUBLIC = 15, 6, 1024, 3200
+
+
+def run() -> Iterator[str]:
+    """A line for each part and size of net."""
+    start(Runtime("cpu", 1))
+    for size in NETS:
+        plain, listed = _steps(size), _steps(size, dictionary=True)
+        aligned, bare = _steps(size, align=True), _bare_passes(size)
+        turns = [[_seconds(kind) for kind in (plain, listed, aligned, bare)]
+                 for _ in range(TURNS)]  # fmt: skip
+        name = f"cnn5 of {parameters(fresh_net(size)):,}"
+        share = median(with_rows / alone - 1 for alone, with_rows, _, _ in turns)
+        yield f"{name}: a dictionary of {K} adds {100 * share:.1f}% (bar: 5%)"
+        ratio = median((both - alone) / once for alone, _, both, once in turns)
+        whole = median(both / alone for alone, _, both, _ in turns)
+        yield (
+            f"{name}: alignment adds {ratio:.2f} bare passes of its {BATCH} images "
+            f"(bar: 1), a step takes {whole:.2f} times as long"
+        )
+
+
+def _seconds(steps: Iterator[object]) -> float:
+    began = time.perf_counter()
+    for _ in range(STEPS):
+        next(steps)
+    return (time.perf_counter() - began) / STEPS
+
+
+def _steps(size: str, dictionary: bool = False, align: bool = False):
+    net, images = fresh_net(size), client_images(10_000)
+    z_dict = torch.randn(K, 64) if dictionary else None
+    terms: dict[str, Term] = {}
+    if align:
+        h, z = torch.randn(PUBLIC, net.encoder.fc.out_features), torch.randn(PUBLIC, 64)  # type: ignore[union-attr]
+        public = PublicImages(client_images(PUBLIC), h, z)
+        terms["alignment"] = alignment(net, public, 0.01, "sum", BATCH, (0, "bench"))
+
+    def objective(batch):
+        return step(net, batch, 0.5, "oneway", z_dict)
+
+    plan = Plan(epochs=10**6, batch_size=BATCH)
+    loss_of = with_terms(objective, terms)
+    events = train(net, loss_of, images, plan, (0, "bench"), _NoKeeper())
+    return (event for event in events if isinstance(event, int))
+
+
+def _bare_passes(size: str) -> Iterator[object]:
+    """Forward and backward of one resident batch, in train mode, for ever."""
+    net: Net = fresh_net(size).train()
+    x = torch.randn(BATCH, 3, 32, 32).to(memory_format=torch.channels_last)
+    forward: Callable = net.projector  # type: ignore[assignment]
+    while True:
+        net.zero_grad()
+        forward(net.encoder(x)).square().sum().backward()
+        yield x

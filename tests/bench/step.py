@@ -1,0 +1,80 @@
+"""local-train against the bare training step, in turns, on one thread.
+
+The bare step has the same net, loss and optimiser and a resident random batch; it does
+not augment, shuffle, log or save. What is missing to 1 is what furlkit adds.
+"""
+
+import time
+from collections.abc import Iterator
+from statistics import median
+
+import torch
+
+from furlkit.objectives.simclr import nt_xent, step
+from furlkit.runtime import Runtime, start
+from furlkit.training.loop import Plan, train
+from furlkit.training.optimisers import Adam
+from tests.bench.world import BATCH, NETS, client_images, fresh_net, parameters
+
+TURNS = 15
+STEPS = 6
+
+
+def run() -> Iterator[str]:
+    """A line for each size of net."""
+    start(Runtime("cpu", 1))
+    for size in NETS:
+        bare, whole = bare_steps(size), whole_steps(size)
+        pairs = [(_rate(bare), _rate(whole)) for _ in range(TURNS)]
+        ratio = median(ours / theirs for theirs, ours in pairs)
+        yield (
+            f"cnn5 of {parameters(fresh_net(size)):,}: bare step "
+            f"{median(p[0] for p in pairs):.0f} images/s, local-train "
+            f"{median(p[1] for p in pairs):.0f}, ratio {ratio:.3f} (bar: 0.90)"
+        )
+
+
+def _rate(steps: Iterator[object]) -> float:
+    began = time.perf_counter()
+    for _ in range(STEPS):
+        next(steps)
+    return STEPS * BATCH / (time.perf_counter() - began)
+
+
+def bare_steps(size: str) -> Iterator[object]:
+    """The training step and nothing else, for ever."""
+    net = fresh_net(size).train()
+    optimiser = Adam(list(net.parameters()), 1e-6)
+    x = torch.randn(2 * BATCH, 3, 32, 32).to(memory_format=torch.channels_last)
+    while True:
+        z = net.projector(net.encoder(x))  # type: ignore[misc]
+        loss = nt_xent(*z.chunk(2), 0.5, "full")
+        optimiser.clear()
+        loss.backward()
+        optimiser.step(1e-3)
+        yield loss
+
+
+def whole_steps(size: str) -> Iterator[object]:
+    """The loop of local-train, with augmentation and everything."""
+    net, images = fresh_net(size), client_images(10_000)
+    plan = Plan(epochs=10**6, batch_size=BATCH)
+
+    def loss_of(batch):
+        return step(net, batch, 0.5, "full")
+
+    events = train(net, loss_of, images, plan, (0, "bench"), _NoKeeper())
+    return (event for event in events if isinstance(event, int))
+
+
+class _NoKeeper:
+    """Saves nothing."""
+
+    def restore(self):
+        return None
+
+    def due(self, finished):
+        return False
+
+    def save(self, step, tensors, values):
+        raise AssertionError

@@ -1,0 +1,38 @@
+"""The nets and images that several benchmarks train."""
+
+import numpy as np
+import torch
+
+from furlkit.data.augment import Augmentation
+from furlkit.data.batches import Images, View
+from furlkit.models.architecture import Architecture, Net, build
+
+BATCH = 128
+SIMCLR = Augmentation()
+NETS = {
+    "0.1M": Architecture("cnn5", 32, 3, width=0.1, projector=(128, 64)),
+    "1M": Architecture("cnn5", 32, 3, width=0.3, projector=(128, 64)),
+}
+
+
+def fresh_net(size: str) -> Net:
+    """A net, laid out as local-train lays it out."""
+    net = build(NETS[size], torch.Generator().manual_seed(0))
+    return net.to(memory_format=torch.channels_last)
+
+
+def random_images(count: int) -> np.ndarray:
+    """uint8 images of 32 x 32 x 3."""
+    return np.random.default_rng(0).integers(0, 256, (count, 32, 32, 3), np.uint8)
+
+
+def client_images(count: int) -> Images:
+    """What local-train makes of a client's images."""
+    view = View(SIMCLR, 32, 3, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25), True)
+    index = np.arange(count)
+    return Images(random_images(count), None, index, view, torch.device("cpu"))
+
+
+def parameters(net: Net) -> int:
+    """How many numbers the encoder has."""
+    return sum(p.numel() for p in net.encoder.parameters())

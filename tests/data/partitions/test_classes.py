@@ -1,0 +1,120 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from furlkit.data.partitions.options import SchemeOptions
+from furlkit.data.partitions.schemes import label_histogram, split
+from furlkit.data.sets.labels import LabelSet
+from furlkit.errors import UsageError
+
+
+def dataset(labels, domains=None):
+    labels = None if labels is None else np.asarray(labels, np.int64)
+    domains = None if domains is None else np.asarray(domains, np.int64)
+    examples = len(domains) if labels is None else len(labels)
+    return LabelSet("toy", examples, labels, domains, 10, (), {})
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def table(parts, data):
+    return label_histogram(parts, data.labels, data.classes)
+
+
+TOY = dataset(rng(7).integers(0, 10, 1003), rng(8).integers(0, 3, 1003))
+
+
+def test_iid_sizes_differ_by_one_at_most():
+    data = replace(TOY, labels=None)
+    sizes = [len(p) for p in split(data, SchemeOptions("iid", 4), rng()).indices]
+    assert sizes == [251, 251, 251, 250]
+
+
+def test_iid_with_replacement_draws_from_everything():
+    options = SchemeOptions("iid", 2, with_replacement=True)
+    parts = split(TOY, options, rng()).indices
+    assert [len(part) for part in parts] == [502, 501]
+    assert set(parts[0]) & set(parts[1])
+    assert len(np.unique(parts[0])) < len(parts[0])
+
+
+def test_classes_are_exclusive():
+    counts = table(
+        split(TOY, SchemeOptions("classes", 5, classes_per_client=2), rng()).indices,
+        TOY,
+    )
+    assert ((counts > 0).sum(axis=1) == 2).all()
+    assert ((counts > 0).sum(axis=0) == 1).all()
+    assert np.array_equal(counts.sum(axis=0), np.bincount(TOY.labels))
+
+
+def test_ordered_classes_go_by_number():
+    options = replace(
+        SchemeOptions("classes", 5, classes_per_client=2), ordered_classes=True
+    )
+    counts = table(split(TOY, options, rng()).indices, TOY)
+    assert [list(np.flatnonzero(row)) for row in counts] == [
+        [0, 1], [2, 3], [4, 5], [6, 7], [8, 9],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_class_is_split_evenly_over_its_copies(seed):
+    parts = split(
+        TOY,
+        SchemeOptions("classes", 10, classes_per_client=3, class_copies=3),
+        rng(seed),
+    ).indices
+    counts = table(parts, TOY)
+    assert ((counts > 0).sum(axis=1) == 3).all()
+    assert ((counts > 0).sum(axis=0) == 3).all()
+    held = [column[column > 0] for column in counts.T]
+    assert max(column.max() - column.min() for column in held) <= 1
+
+
+def test_classes_left_over_are_left_out():
+    options = SchemeOptions("classes", 3, classes_per_client=2)
+    counts = table(split(TOY, options, rng()).indices, TOY)
+    assert (counts.sum(axis=0) > 0).sum() == 6
+    assert counts.sum() < TOY.examples
+
+
+def test_too_many_classes_says_what_would_do():
+    options = SchemeOptions("classes", 5, classes_per_client=3)
+    with pytest.raises(UsageError) as caught:
+        split(TOY, options, rng())
+    assert str(caught.value) == (
+        "5 clients x 3 classes need 15 classes, there are 10 on one client each; "
+        "lower --classes-per-client or allow --class-copies 2"
+    )
+    split(TOY, replace(options, class_copies=2), rng())
+
+
+def test_more_classes_a_client_than_there_are():
+    options = SchemeOptions("classes", 1, classes_per_client=11, class_copies=9)
+    with pytest.raises(UsageError, match="only 10 classes"):
+        split(TOY, options, rng())
+
+
+def test_labels_with_gaps_are_dealt_by_the_classes_present():
+    data = dataset([3, 3, 3, 3, 8, 8])
+    options = SchemeOptions("classes", 2, classes_per_client=1, ordered_classes=True)
+    parts = split(data, options, rng()).indices
+    assert [list(part) for part in parts] == [[0, 1, 2, 3], [4, 5]]
+
+
+def test_shards_exact_in_a_tiny_world():
+    data = dataset([1, 0, 1, 0, 2, 2, 3, 3])
+    options = SchemeOptions("shards", 2, shards_per_client=2)
+    for seed in range(5):
+        counts = table(split(data, options, rng(seed)).indices, data)[:, :4]
+        assert sorted(counts.ravel()) == [0, 0, 0, 0, 2, 2, 2, 2]
+        assert (counts.sum(axis=1) == 4).all()
+
+
+def test_too_many_shards():
+    with pytest.raises(UsageError, match="4 clients x 2 shards need 8 examples"):
+        split(dataset([0, 1, 1, 0, 1]), SchemeOptions("shards", 4), rng())

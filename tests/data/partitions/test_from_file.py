@@ -1,0 +1,75 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from furlkit.data.partitions.options import SchemeOptions
+from furlkit.data.partitions.schemes import split
+from furlkit.data.sets.labels import LabelSet
+from furlkit.errors import InputError, UsageError
+
+
+def dataset(labels, domains=None):
+    labels = None if labels is None else np.asarray(labels, np.int64)
+    domains = None if domains is None else np.asarray(domains, np.int64)
+    examples = len(domains) if labels is None else len(labels)
+    return LabelSet("toy", examples, labels, domains, 10, (), {})
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize(
+    "content", [{"1": [4], "0": [2, 1], "public": [0]}, [[2, 1], [4]]]
+)
+def test_split_from_json(tmp_path, content):
+    path = tmp_path / "split.json"
+    path.write_text(json.dumps(content))
+    drawn = split(dataset([0] * 5), SchemeOptions("file", split_file=path), rng())
+    assert [list(part) for part in drawn.indices] == [[1, 2], [4]]
+    assert list(drawn.public) == ([0] if isinstance(content, dict) else [])
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("[[0, 1], [5]]", "found the index 5, the dataset has 0 to 4"),
+        ("[[0, 1], [-1]]", "found the index -1"),
+        ("[[0, 1], [1]]", "the index 1 occurs 2 times"),
+        ('{"0": [1], "2": [2]}', "found the clients '0', '2'; number them"),
+        ("[[0.5], [1]]", "client 0 is not a list of integers"),
+        ("[[[0]], [1]]", "client 0 is not a list of integers"),
+        ("[[[0], 1], [1]]", "client 0 is not a list of integers"),
+        ('["abc"]', "client 0 is not a list of integers"),
+        ("3", "wanted"),
+        ("[]", "names no client"),
+        ('{"public": [1]}', "names no client"),
+        ("[[1", "cannot be read as JSON"),
+    ],
+)
+def test_broken_split_files_are_named(tmp_path, content, message):
+    path = tmp_path / "split.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=message) as caught:
+        split(dataset([0] * 5), SchemeOptions("file", split_file=path), rng())
+    assert str(path) in str(caught.value)
+
+
+def test_split_file_with_an_empty_client(tmp_path):
+    path = tmp_path / "split.json"
+    path.write_text("[[], [1]]")
+    options = SchemeOptions("file", split_file=path)
+    with pytest.raises(UsageError, match="client 0 has 0 examples"):
+        split(dataset([0] * 5), options, rng())
+    drawn = split(dataset([0] * 5), replace(options, min_size=0), rng())
+    assert [len(part) for part in drawn.indices] == [0, 1]
+
+
+def test_split_file_may_repeat_with_replacement(tmp_path):
+    path = tmp_path / "split.json"
+    path.write_text("[[3, 3], [3]]")
+    options = SchemeOptions("file", split_file=path, with_replacement=True)
+    drawn = split(dataset([0] * 5), options, rng())
+    assert [list(part) for part in drawn.indices] == [[3, 3], [3]]

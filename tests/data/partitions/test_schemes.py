@@ -1,0 +1,179 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from furlkit.data.partitions.options import SchemeOptions
+from furlkit.data.partitions.schemes import NAMES, draw_public, label_histogram, split
+from furlkit.data.sets.labels import LabelSet
+from furlkit.errors import UsageError
+
+
+def dataset(labels, domains=None):
+    labels = None if labels is None else np.asarray(labels, np.int64)
+    domains = None if domains is None else np.asarray(domains, np.int64)
+    examples = len(domains) if labels is None else len(labels)
+    return LabelSet("toy", examples, labels, domains, 10, (), {})
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def table(parts, data):
+    return label_histogram(parts, data.labels, data.classes)
+
+
+TOY = dataset(rng(7).integers(0, 10, 1003), rng(8).integers(0, 3, 1003))
+DISJOINT = {
+    "iid": SchemeOptions("iid", 7),
+    "classes": SchemeOptions("classes", 5, classes_per_client=2),
+    "class copies": SchemeOptions("classes", 10, classes_per_client=3, class_copies=3),
+    "dirichlet": SchemeOptions("dirichlet", 6, concentration=0.5),
+    "capped": SchemeOptions("dirichlet", 6, concentration=0.1, cap_at_mean=True),
+    "dirichlet-client": SchemeOptions("dirichlet-client", 6, concentration=0.01),
+    "volume": SchemeOptions("volume", 10),
+    "volume by class": SchemeOptions("volume", 10, classes_per_client=2),
+    "shards": SchemeOptions("shards", 9),
+    "domains": SchemeOptions("domains", 6),
+    "domains by class": SchemeOptions("domains", 6, concentration=0.2),
+}
+COVERING = [name for name in DISJOINT if not name.startswith("domains")]
+
+
+@pytest.mark.parametrize("name", DISJOINT)
+def test_clients_share_no_example_and_indices_are_sorted(name):
+    parts = split(TOY, DISJOINT[name], rng()).indices
+    assert len(parts) == DISJOINT[name].clients
+    together = np.concatenate(parts)
+    assert len(np.unique(together)) == len(together)
+    assert together.min() >= 0 and together.max() < TOY.examples
+    for part in parts:
+        assert part.dtype == np.int64 and len(part) and (np.diff(part) > 0).all()
+
+
+@pytest.mark.parametrize("name", COVERING)
+def test_every_example_is_dealt(name):
+    parts = split(TOY, DISJOINT[name], rng()).indices
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(TOY.examples))
+
+
+@pytest.mark.parametrize("name", DISJOINT)
+def test_same_generator_same_split_and_another_another(name):
+    def drawn(seed):
+        return np.concatenate(split(TOY, DISJOINT[name], rng(seed)).indices)
+
+    assert np.array_equal(drawn(3), drawn(3))
+    assert not np.array_equal(drawn(3), drawn(4))
+
+
+@pytest.mark.parametrize("name", DISJOINT)
+def test_public_part_is_nobodys(name):
+    drawn = split(TOY, replace(DISJOINT[name], public_fraction=0.1), rng())
+    assert len(drawn.public) == 100
+    assert not set(drawn.public) & set(np.concatenate(drawn.indices))
+    if name in COVERING:
+        used = [*drawn.indices, drawn.public]
+        assert np.array_equal(np.sort(np.concatenate(used)), np.arange(TOY.examples))
+
+
+def test_min_size_draws_again_and_goes_on_with_the_generator():
+    options = SchemeOptions("dirichlet", 6, concentration=0.05, min_size=20)
+    sizes = [len(part) for part in split(TOY, options, rng()).indices]
+    assert min(sizes) >= 20
+    once = replace(options, min_size=0)
+    generator, wanted = rng(), None
+    while wanted is None or min(wanted) < 20:
+        wanted = [len(part) for part in split(TOY, once, generator).indices]
+    assert sizes == wanted
+
+
+def test_min_size_that_cannot_be_reached_says_why():
+    options = SchemeOptions("dirichlet", 6, concentration=0.001, min_size=160)
+    with pytest.raises(UsageError) as caught:
+        split(TOY, replace(options, redraws=4), rng())
+    assert str(caught.value).startswith(
+        "--min-size 160: the smallest of 6 clients had "
+    )
+    assert "at best in 5 draws" in str(caught.value)
+    assert "raise --concentration above 0.001" in str(caught.value)
+
+
+def test_min_size_beyond_the_dataset_is_refused_at_once():
+    with pytest.raises(UsageError) as caught:
+        split(TOY, SchemeOptions("iid", 100, min_size=11), rng())
+    assert str(caught.value) == (
+        "100 clients of at least 11 examples need 1,100, toy has 1,003 for them; "
+        "lower --clients or --min-size"
+    )
+
+
+def test_draw_public():
+    assert len(draw_public(50, 0.1, None, rng())) == 5
+    assert len(draw_public(50, None, 7, rng())) == 7
+    assert len(draw_public(50, None, None, rng())) == 0
+    for fraction, count in ((0.1, 3), (1.0, None), (-0.1, None), (None, 50)):
+        with pytest.raises(UsageError):
+            draw_public(50, fraction, count, rng())
+
+
+def test_public_client_gives_its_part_away_and_others_keep_their_numbers():
+    plain = split(TOY, DISJOINT["dirichlet"], rng())
+    given = split(TOY, replace(DISJOINT["dirichlet"], public_client=2), rng())
+    assert np.array_equal(given.public, plain.indices[2])
+    for client, (before, after) in enumerate(
+        zip(plain.indices, given.indices, strict=True)
+    ):
+        assert np.array_equal(after, before if client != 2 else [])
+
+
+def test_public_client_out_of_range_or_beside_a_public_part():
+    for wrong in ({"public_client": 7}, {"public_client": 0, "public_count": 3}):
+        with pytest.raises(UsageError, match="--public-client"):
+            split(TOY, replace(DISJOINT["iid"], **wrong), rng())
+
+
+@pytest.mark.parametrize("scheme", [n for n in NAMES if n not in ("file", "domains")])
+def test_schemes_by_class_need_labels(scheme):
+    data = replace(TOY, labels=None)
+    options = SchemeOptions(
+        scheme, 2, concentration=1.0 if "dirichlet" in scheme else None,
+        classes_per_client=1 if scheme == "classes" else None,
+    )  # fmt: skip
+    if scheme in ("iid", "volume"):
+        assert len(split(data, options, rng()).indices) == 2
+    else:
+        with pytest.raises(UsageError, match="needs labels"):
+            split(data, options, rng())
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (SchemeOptions("diriclet"), "--scheme diriclet: known are iid, classes"),
+        (SchemeOptions("dirichlet"), "--scheme dirichlet needs --concentration"),
+        (SchemeOptions("classes"), "--scheme classes needs --classes-per-client"),
+        (SchemeOptions("file"), "--scheme file needs --split-file"),
+        (SchemeOptions("iid", 0), "--clients 0 is below 1"),
+        (SchemeOptions("iid", class_copies=2), "--class-copies means nothing to"),
+        (
+            SchemeOptions("shards", with_replacement=True),
+            "--with-replacement means nothing to --scheme shards",
+        ),
+        (SchemeOptions("dirichlet", concentration=0.0), "is not a positive number"),
+        (SchemeOptions("dirichlet", concentration=np.nan), "is not a positive number"),
+        (SchemeOptions("volume", even_share=1.5), "--even-share 1.5 is not in"),
+    ],
+)
+def test_wrong_options_are_named(options, message):
+    with pytest.raises(UsageError, match=message):
+        split(TOY, options, rng())
+
+
+def test_label_histogram_matches_loops():
+    parts = split(TOY, DISJOINT["dirichlet"], rng()).indices
+    counts = label_histogram(parts, TOY.labels, 10)
+    for client, part in enumerate(parts):
+        for c in range(10):
+            assert counts[client, c] == sum(TOY.labels[i] == c for i in part)
+    assert label_histogram(parts, None, 10).shape == (6, 0)

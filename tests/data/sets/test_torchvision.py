@@ -1,0 +1,184 @@
+"""Tiny files in the real formats, with their own checksums in torchvision's tables."""
+
+import bz2
+import hashlib
+import pickle
+import struct
+
+import numpy as np
+import pytest
+import scipy.io
+import torchvision
+
+from furlkit.data.sets.datasets import open_images, open_labels
+from furlkit.data.sets.torchvision import KNOWN
+from furlkit.errors import InputError, UsageError
+
+RNG = np.random.default_rng(0)
+
+
+def write(path, content):
+    """Write bytes and give back [name, md5], as torchvision lists files."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return [path.name, hashlib.md5(content).hexdigest()]
+
+
+def cifar(root, monkeypatch, dataset, key, names):
+    images = RNG.integers(0, 256, (2, 4, 3, 32, 32), np.uint8)
+    labels = [[0, 1, 2, 1], [2, 0, 0, 1]]
+    folder, lists = root / dataset.base_folder, []
+    for part, name in enumerate(("train_part", "test_part")):
+        batch = {"data": images[part].reshape(4, -1), key: labels[part]}
+        lists.append([write(folder / name, pickle.dumps(batch))])
+    meta = write(folder / "meta_part", pickle.dumps({dataset.meta["key"]: names}))
+    monkeypatch.setattr(dataset, "train_list", lists[0])
+    monkeypatch.setattr(dataset, "test_list", lists[1])
+    table = {"filename": meta[0], "key": dataset.meta["key"], "md5": meta[1]}
+    monkeypatch.setattr(dataset, "meta", table)
+    return images.transpose(0, 1, 3, 4, 2), labels
+
+
+@pytest.mark.parametrize(
+    "name, kind, key",
+    [("cifar10", "CIFAR10", "labels"), ("cifar100", "CIFAR100", "fine_labels")],
+)
+def test_cifar(tmp_path, monkeypatch, name, kind, key):
+    dataset = getattr(torchvision.datasets, kind)
+    images, labels = cifar(tmp_path, monkeypatch, dataset, key, ["a", "b", "c"])
+    for part, split in enumerate(("train", "test")):
+        opened = open_images(name, split, root=tmp_path)
+        assert np.array_equal(opened.images, images[part])
+        assert opened.images.flags.c_contiguous
+        assert list(opened.labels) == labels[part]
+        assert opened.class_names == ("a", "b", "c") and opened.classes == 3
+        assert opened.mean == KNOWN[name].mean
+
+
+def test_changed_cifar_pickle_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    dataset = torchvision.datasets.CIFAR10
+    cifar(tmp_path, monkeypatch, dataset, "labels", ["a", "b", "c"])
+
+    class Trap:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "sprung"), "w"))
+
+    path = tmp_path / dataset.base_folder / "train_part"
+    path.write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(InputError, match="cifar10: not found, or broken"):
+        open_images("cifar10", root=tmp_path)
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.fixture
+def stl(tmp_path, monkeypatch):
+    dataset = torchvision.datasets.STL10
+    folder = tmp_path / dataset.base_folder
+    images = RNG.integers(0, 256, (2, 3, 96, 96), np.uint8)  # columns first on disk
+    files = [
+        write(folder / name, content)
+        for name, content in (
+            ("train_X.bin", images.tobytes()),
+            ("train_y.bin", bytes([10, 1])),
+            ("unlabeled_X.bin", images[::-1].tobytes()),
+            ("test_X.bin", images[:1].tobytes()),
+            ("test_y.bin", bytes([3])),
+        )
+    ]
+    write(folder / "class_names.txt", "\n".join("abcdefghij").encode())
+    monkeypatch.setattr(dataset, "train_list", files[:3])
+    monkeypatch.setattr(dataset, "test_list", files[3:])
+    return images.transpose(0, 3, 2, 1)
+
+
+def test_stl10(tmp_path, stl):
+    train = open_images("stl10", root=tmp_path)
+    assert np.array_equal(train.images, stl)
+    assert list(train.labels) == [9, 0] and train.class_names == tuple("abcdefghij")
+    assert list(open_images("stl10", "test", root=tmp_path).labels) == [2]
+
+
+def test_stl10_unlabelled_has_no_labels_and_no_test_split(tmp_path, stl):
+    opened = open_images("stl10-unlabelled", root=tmp_path)
+    assert np.array_equal(opened.images, stl[::-1])
+    assert opened.labels is None and opened.classes == 0
+    with pytest.raises(UsageError, match="stl10-unlabelled has no test split"):
+        open_images("stl10-unlabelled", "test", root=tmp_path)
+
+
+def test_svhn(tmp_path, monkeypatch):
+    images = RNG.integers(0, 256, (32, 32, 3, 4), np.uint8)
+    path = tmp_path / "train_32x32.mat"
+    scipy.io.savemat(
+        path, {"X": images, "y": np.array([[10], [1], [9], [5]], np.uint8)}
+    )
+    md5 = hashlib.md5(path.read_bytes()).hexdigest()
+    table = {"train": ["no url", path.name, md5]}
+    monkeypatch.setattr(torchvision.datasets.SVHN, "split_list", table)
+    opened = open_images("svhn", root=tmp_path)
+    assert np.array_equal(opened.images, images.transpose(3, 0, 1, 2))
+    assert list(opened.labels) == [0, 1, 9, 5] and opened.classes == 10
+
+
+@pytest.mark.parametrize(
+    "name, folder", [("mnist", "MNIST"), ("fashion-mnist", "FashionMNIST")]
+)
+def test_mnist_and_fashion(tmp_path, name, folder):
+    images = RNG.integers(0, 256, (3, 28, 28), np.uint8)
+    raw = tmp_path / folder / "raw"
+    for part in ("train", "t10k"):
+        head = struct.pack(">4i", 0x803, 3, 28, 28)
+        write(raw / f"{part}-images-idx3-ubyte", head + images.tobytes())
+        head = struct.pack(">2i", 0x801, 3)
+        write(raw / f"{part}-labels-idx1-ubyte", head + bytes([7, 0, 2]))
+    for split in ("train", "test"):
+        opened = open_images(name, split, root=tmp_path)
+        assert np.array_equal(opened.images, images[..., None])
+        assert list(opened.labels) == [7, 0, 2] and opened.classes == 10
+    assert len(opened.class_names) == 10
+
+
+def test_truncated_mnist_is_an_input_error(tmp_path):
+    raw = tmp_path / "MNIST" / "raw"
+    for part in ("train", "t10k"):
+        head = struct.pack(">4i", 0x803, 3, 28, 28)
+        write(raw / f"{part}-images-idx3-ubyte", head + bytes(100))
+        write(raw / f"{part}-labels-idx1-ubyte", struct.pack(">2i", 0x801, 3))
+    with pytest.raises(InputError, match="mnist: not found, or broken"):
+        open_images("mnist", root=tmp_path)
+
+
+def test_usps(tmp_path):
+    values = np.array([np.linspace(-1, 1, 256), np.zeros(256)])
+    lines = [
+        " ".join([str(label), *(f"{i + 1}:{v:.6f}" for i, v in enumerate(row))])
+        for label, row in zip((10, 1), values, strict=True)
+    ]
+    write(tmp_path / "usps.bz2", bz2.compress("\n".join(lines).encode()))
+    opened = open_images("usps", root=tmp_path)
+    assert opened.images.shape == (2, 16, 16, 1)
+    assert list(opened.labels) == [9, 0]
+    assert opened.images[0, 0, 0, 0] == 0 and opened.images[0, -1, -1, 0] == 255
+    assert (opened.images[1] == 127).all()
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_missing_files_say_where_and_what_to_do(tmp_path, name, capsys):
+    with pytest.raises(InputError) as caught:
+        open_labels(name, root=tmp_path)
+    message = str(caught.value)
+    assert message.startswith(f"{name}: not found, or broken, in {tmp_path}; ")
+    assert "--download" in message and "--data-root" in message
+    assert capsys.readouterr().out == ""
+
+
+def test_labels_by_name_are_those_of_the_images(tmp_path, stl):
+    labels, images = (f("stl10", root=tmp_path) for f in (open_labels, open_images))
+    assert np.array_equal(labels.labels, images.labels)
+    assert labels.fingerprint == images.fingerprint and labels.examples == 2
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_normalisation_has_a_number_a_channel(name):
+    grey = name in ("mnist", "usps", "fashion-mnist")
+    assert len(KNOWN[name].mean) == len(KNOWN[name].std) == (1 if grey else 3)

@@ -1,0 +1,274 @@
+"""Broken files at every door: exit code, message, and nothing on disk changed."""
+
+import builtins
+import io
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+from furlkit.files.container.header import canonical
+from furlkit.files.ensemble import EnsembleFacts, write_parts
+from furlkit.files.facts import Provenance
+from furlkit.files.features import FeatureFacts, write_features
+from furlkit.files.private import PrivateFacts, write_private
+from furlkit.files.similarity import write_similarity
+from furlkit.files.targets import TargetFacts, write_targets
+
+DIGITS = ("--data", "digits")
+
+
+@pytest.fixture
+def world(world):
+    """The tiny world, and files for each of FedCA's and FLESD's doors."""
+    made, index = Provenance("local-train", {}, 0), np.arange(3)
+    rows = np.eye(3, 4, dtype=np.float32)
+    place = "{}/{}.safetensors".format
+    facts = FeatureFacts("z", {}, "0", 0, 0, 3)
+    for name in ("features_0", "dictionary"):
+        write_features(place(world.folder, name), rows, index, facts, made)
+    private = PrivateFacts(0, 0, ["ensemble Z"])
+    tensors = {"ensemble.rows": rows, "ensemble.index": index}
+    write_private(place(world.folder, "private_0"), tensors, private, made)
+    described = TargetFacts("a" * 64, {}, [0.5], [0.5], {"examples": 3}, 3)
+    answers = {"h": rows, "z": rows}
+    write_targets(place(world.folder, "targets"), answers, index, described, made)
+    blocks, path = [np.eye(3, dtype=np.float32)], place(world.folder, "similarity_0")
+    write_similarity(path, lambda: blocks, index, facts, made)
+    known = EnsembleFacts("rows", [0], 1, 0.1, {"examples": 3}, "all", 3)
+    path = place(world.folder, "ensemble")
+    write_parts(path, {0: rows}, {}, index, known, made)
+    return world
+
+
+def aggregate(world, broken):
+    """The commands that open a file: how each is given the broken one."""
+    others = world.clients[1:]
+    return "aggregate", *others[:1], broken, *others[1:], "-o", world.output
+
+
+def local_train_partition(world, broken):
+    rest = ("--client", 0, "--epochs", 1, "-o", world.output)
+    return "local-train", broken, world.model, *DIGITS, *rest
+
+
+def local_train_global(world, broken):
+    rest = ("--client", 0, "--epochs", 1, "-o", world.output)
+    return "local-train", world.partition, broken, *DIGITS, *rest
+
+
+def local_train_dictionary(world, broken):
+    return *local_train_global(world, world.model), "--dictionary", broken
+
+
+def local_train_align(world, broken):
+    more = ("--align", broken, "--align-data", "digits")
+    return *local_train_global(world, world.model), *more
+
+
+def local_train_private(world, broken):
+    return *local_train_global(world, world.model), "--private", broken
+
+
+def aggregate_dictionary(world, broken):
+    return "aggregate", "--rule", "dictionary", broken, "-o", world.output
+
+
+def aggregate_ensemble(world, broken):
+    return "aggregate", "--rule", "ensemble", broken, "-o", world.output
+
+
+def aggregate_similarity(world, broken):
+    return aggregate_ensemble(world, broken)
+
+
+def distill_ensemble(world, broken):
+    return "distill", broken, world.model, *DIGITS, "--epochs", 1, "-o", world.output
+
+
+def distill_start(world, broken):
+    ensemble = world.folder / "ensemble.safetensors"
+    return "distill", ensemble, broken, *DIGITS, "--epochs", 1, "-o", world.output
+
+
+def pretrain_align(world, broken):
+    outputs = ("--targets-out", world.folder / "t", "-o", world.output)
+    return "pretrain-align", broken, *DIGITS, "--epochs", 1, *outputs
+
+
+def dry_run(world, broken):
+    return *local_train_global(world, broken), "--dry-run"
+
+
+def evaluate(world, broken):
+    return "evaluate", "knn", broken, *DIGITS, "-o", world.output
+
+
+def embed(world, broken):
+    return "embed", broken, *DIGITS, "-o", world.output
+
+
+def export(world, broken):
+    return "export", broken, "-o", world.folder / "exported"
+
+
+def init_from(world, broken):
+    rest = ("--width", 0.02, "--projector", "8,4", "-o", world.output)
+    return "init", *DIGITS, "--from", broken, *rest
+
+
+def plot(world, broken):
+    return "plot", "partition", broken, "-o", world.folder / "heat.png"
+
+
+def inspect(world, broken):
+    return "inspect", "--verify", broken
+
+
+def packed_data(world, broken):
+    return "partition", "--data", broken, "-o", world.output
+
+
+def split_file(world, broken):
+    rest = ("--scheme", "file", "--split-file", broken, "-o", world.output)
+    return "partition", *DIGITS, *rest
+
+
+# Each door, and the file of the world it takes.
+DOORS = {
+    aggregate: "client_0", local_train_partition: "partition",
+    local_train_global: "global", dry_run: "global", evaluate: "global",
+    embed: "global", export: "global", init_from: "global", plot: "partition",
+    inspect: "client_0", packed_data: "partition", split_file: "partition",
+    local_train_dictionary: "dictionary", local_train_align: "targets",
+    local_train_private: "private_0", aggregate_dictionary: "features_0",
+    pretrain_align: "global", aggregate_ensemble: "features_0",
+    aggregate_similarity: "similarity_0", distill_ensemble: "ensemble",
+    distill_start: "global",
+}  # fmt: skip
+
+
+def head_of(raw: bytes) -> tuple[dict, bytes]:
+    end = 8 + int.from_bytes(raw[:8], "little")
+    return json.loads(raw[8:end]), raw[end:]
+
+
+def joined(text: str, body: bytes = b"") -> bytes:
+    return len(text.encode()).to_bytes(8, "little") + text.encode() + body
+
+
+def flipped(raw: bytes, place: int) -> bytes:
+    broken = bytearray(raw)
+    broken[place] ^= 1
+    return bytes(broken)
+
+
+def renamed(raw: bytes, new: str) -> bytes:
+    table, body = head_of(raw)
+    first = next(name for name in table if name != "__metadata__")
+    table[new] = table.pop(first)
+    return joined(json.dumps(table), body)
+
+
+def with_header(raw: bytes, **words) -> bytes:
+    table, body = head_of(raw)
+    inner = json.loads(table["__metadata__"]["furlkit"])
+    table["__metadata__"]["furlkit"] = canonical({**inner, **words})
+    return joined(canonical(table), body)
+
+
+def with_nan(raw: bytes) -> bytes:
+    table, body = head_of(raw)
+    return joined(json.dumps({"extra": float("nan"), **table}), body)
+
+
+def twice(raw: bytes) -> bytes:
+    table, body = head_of(raw)
+    name = next(name for name in table if name != "__metadata__")
+    again = f'"{name}":{json.dumps(table[name])}'
+    return joined(json.dumps(table)[:-1] + "," + again + "}", body)
+
+
+def legacy_torch(raw: bytes) -> bytes:
+    return pickle.dumps({"weights": raw}, protocol=2)
+
+
+def zipped_torch(raw: bytes) -> bytes:
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save({"w": torch.ones(3)}, buffer)
+    return buffer.getvalue()
+
+
+def foreign(raw: bytes) -> bytes:
+    from safetensors.numpy import save
+
+    return save({"w": np.ones(3)}, {"format": "pt"})
+
+
+BREAKAGES = {
+    "truncated by one byte": (lambda raw: raw[:-1], "truncated: "),
+    "truncated in the header": (lambda raw: raw[:200], "truncated: its header should"),
+    "one byte more": (lambda raw: raw + b"\0", "1 bytes follow the last tensor"),
+    "flipped bit in the body": (lambda raw: flipped(raw, -1), "its bytes do not match"),
+    "flipped bit in the metadata": (
+        lambda raw: flipped(raw, raw.index(b'\\"seed\\":0') + len(b'\\"seed\\":')),
+        "its bytes do not match",
+    ),
+    "flipped bit in the hash": (
+        lambda raw: flipped(raw, raw.index(b'\\"content\\":\\"') + 20), ""
+    ),
+    "flipped bit in the length": (lambda raw: flipped(raw, 0), "its header is"),
+    "empty": (lambda raw: b"", "has 0 bytes, too few for a safetensors file"),
+    "text": (lambda raw: b"What is this?\n" * 9, "not a safetensors file, or truncated"),
+    "zeros": (lambda raw: bytes(len(raw)), "its header is not JSON"),
+    "key twice": (twice, "stands twice"),
+    "path in a name": (lambda raw: renamed(raw, "../../etc"), "looks like a path"),
+    "escape in a name": (lambda raw: renamed(raw, "\x1b[2J"), "unusable name '\\x1b"),
+    "NaN in the header": (with_nan, "its header is broken: NaN is not JSON"),
+    "newer version": (
+        lambda raw: with_header(raw, version=2, new=1), "version 2, this furlkit reads"
+    ),
+    "unknown kind": (lambda raw: with_header(raw, kind="x"), "the unknown kind 'x'"),
+    "header edited": (lambda raw: with_header(raw, seed=9), "its bytes do not match"),
+    "deep nesting": (lambda raw: joined('{"a":' + "[" * 10**6), "its header is broken"),
+    "pickle": (legacy_torch, "is a pickle or zip file; furlkit reads safetensors only"),
+    "torch.save": (zipped_torch, "is a pickle or zip file; furlkit reads safetensors"),
+    "foreign safetensors": (foreign, "is a safetensors file, but not one of furlkit's"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("breakage", BREAKAGES)
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+def test_broken_bytes(world, refused, door, breakage):
+    make, message = BREAKAGES[breakage]
+    path = world.folder / f"{DOORS[door]}.safetensors"
+    if door is packed_data and message == "its bytes do not match":
+        message = "is a partition file, a dataset was wanted here"
+    path.write_bytes(make(path.read_bytes()))
+    refused(world.folder, 65, (path, message), *door(world, path))
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+def test_missing_file_and_folder_in_its_place(world, refused, door):
+    missing = world.folder / "nowhere.safetensors"
+    refused(world.folder, 65, (missing, "no such file"), *door(world, missing))
+    missing.mkdir()
+    err = refused(world.folder, 65, (missing,), *door(world, missing))
+    assert "folder" in err or "image" in err
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+def test_file_that_may_not_be_read(world, refused, monkeypatch, door):
+    path, real = world.folder / f"{DOORS[door]}.safetensors", builtins.open
+
+    def locked(name, *rest, **more):
+        if name == path:
+            raise PermissionError(13, "Permission denied", str(name))
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "open", locked)
+    words = (path, "Permission denied")
+    refused(world.folder, 74, words, *door(world, path))

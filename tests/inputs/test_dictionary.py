@@ -1,0 +1,224 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from furlkit.errors import InputError, UsageError
+from furlkit.files.checkpoint import Checkpoint, CheckpointFacts
+from furlkit.files.facts import Provenance
+from furlkit.files.features import FeatureFacts, Features, write_features
+from furlkit.files.private import Private, PrivateFacts
+from furlkit.inputs.dictionary import (
+    INDEX,
+    ROWS,
+    Sharing,
+    ensemble_of,
+    last_ensemble,
+    open_dictionary,
+    rows_of_others,
+    shared_rows,
+    sharing_facts,
+)
+
+OWNERS = [[0, 2], [2, 1], [5, 0], [7, 3]]
+FACTS = FeatureFacts("z", {}, "dictionary", round=2, examples=6, owners=OWNERS)
+MADE = Provenance("aggregate")
+
+
+def numbered(n=6, d=2):
+    return np.arange(n * d, dtype=np.float32).reshape(n, d)
+
+
+def in_memory(facts=FACTS, rows=None):
+    rows = numbered() if rows is None else rows
+    return Features("d", facts, rows, np.arange(len(rows)), "a" * 64)
+
+
+def kept(rows, index, **more):
+    tensors = {ROWS: rows, INDEX: np.asarray(index, np.int64), **more}
+    return Private("p", PrivateFacts(0, 1, []), tensors, "a" * 64)
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a dictionary file, and give its path."""
+
+    def to(rows=None, **facts):
+        rows = numbered() if rows is None else rows
+        path = tmp_path / "d"
+        write_features(path, rows, np.arange(len(rows)), replace(FACTS, **facts), MADE)
+        return path
+
+    return to
+
+
+def test_defaults_are_those_of_the_paper():
+    assert Sharing(features_out="f").keep == 0.5
+    assert Sharing(features_out="f").rows(5) == 205
+    assert Sharing(features_out="f", alpha=0.0).keep == 0
+
+
+def test_rows_are_shared_among_those_who_take_part():
+    sharing = Sharing(features_out="f", size=100, participants=3)
+    assert sharing.rows(10) == 34
+    assert replace(sharing, participants=None).rows(10) == 10
+
+
+@pytest.mark.parametrize(
+    "given, flag",
+    [
+        ({"alpha": 0.5}, "--alpha 0.5"),
+        ({"alpha": 0.0}, "--alpha 0.0"),
+        ({"size": 8}, "--dictionary-size 8"),
+        ({"participants": 3}, "--participants 3"),
+    ],
+)
+def test_options_of_what_is_shared_need_a_place_to_write_it(given, flag):
+    with pytest.raises(UsageError, match=f"{flag}: .*give --features-out too"):
+        Sharing(**given)
+
+
+def model(round_, parent=None):
+    facts = CheckpointFacts("global", round_, {}, [], [], parent=parent)
+    return Checkpoint(Path("g"), facts, {}, "", None)
+
+
+def test_a_dictionary_is_read(write):
+    found = open_dictionary(write(), 2, model(2))
+    assert found.rows.tolist() == numbered().tolist() and found.facts == FACTS
+
+
+def test_an_older_one_and_one_of_no_round_will_do(write):
+    assert open_dictionary(write(), 2, model(9)).facts.round == 2
+    assert open_dictionary(write(round=None), 2, model(0)).facts.round is None
+
+
+def test_one_of_the_same_round_must_be_of_the_same_run(write):
+    assert open_dictionary(write(parent="a"), 2, model(2, "a")).facts.parent == "a"
+    with pytest.raises(InputError, match="was made by clients of another run than g"):
+        open_dictionary(write(parent="a"), 2, model(2, "b"))
+    assert open_dictionary(write(parent="a"), 2, model(3, "b")).facts.round == 2
+
+
+@pytest.mark.parametrize(
+    "facts, width, message",
+    [
+        ({"layer": "h"}, 2, "d: holds h, a dictionary of z was wanted"),
+        ({}, 3, "d: its rows have 2 numbers, the model's z has 3"),
+        ({"round": 3}, 2, "d: is of round 3, the model of round 2"),
+        ({"owners": [[0, 5]]}, 2, "d: has 6 rows, its owners have 5"),
+        ({"owners": [[0, 7], [1, -1]]}, 2, "d: its owners are no list of"),
+        ({"owners": [[-1, 6]]}, 2, "d: its owners are no list of"),
+        ({"owners": [[0, 6, 0]]}, 2, "d: its owners are no list of"),
+        ({"owners": [[]]}, 2, "d: its owners are no list of"),
+        ({"owners": [["0", 6]]}, 2, "d: header fact 'owners' is"),
+        ({"owners": [[0, 6.0]]}, 2, "d: header fact 'owners' is"),
+    ],
+)
+def test_dictionaries_that_do_not_fit(write, facts, width, message):
+    with pytest.raises(InputError, match=message):
+        open_dictionary(write(**facts), width, model(2))
+
+
+@pytest.mark.parametrize(
+    "client, left",
+    [(0, [2, 3, 4, 5]), (2, [0, 1, 3, 4, 5]), (7, [0, 1, 2]), (5, [*range(6)]), (1, [*range(6)])],
+)  # fmt: skip
+def test_exactly_the_own_rows_are_left_out(client, left):
+    found = rows_of_others(in_memory(), client)
+    assert found.tolist() == numbered()[left].tolist()
+
+
+def test_a_dictionary_of_one_client_leaves_it_nothing():
+    alone = in_memory(replace(FACTS, owners=[[4, 6]]))
+    assert rows_of_others(alone, 4).shape == (0, 2)
+    assert rows_of_others(alone, 0).shape == (6, 2)
+
+
+def test_an_empty_dictionary_has_no_rows_of_anyone():
+    empty = in_memory(replace(FACTS, owners=[]), numbered(0))
+    assert rows_of_others(empty, 0).shape == (0, 2)
+
+
+def test_own_rows_cannot_be_found_where_owners_are_unknown():
+    with pytest.raises(UsageError, match="--leave-own-out: d does not say whose"):
+        rows_of_others(in_memory(replace(FACTS, owners=None)), 0)
+
+
+def test_an_ensemble_starts_at_0():
+    index = np.array([4, 2])
+    assert last_ensemble(None, index, 3).tolist() == [[0, 0, 0], [0, 0, 0]]
+    statistics = Private("p", PrivateFacts(0, 1, []), {"bn.mean": numbered()}, "a" * 64)
+    assert last_ensemble(statistics, index, 3).tolist() == [[0, 0, 0], [0, 0, 0]]
+
+
+def test_an_ensemble_is_found_by_the_images_place_in_the_dataset():
+    private = kept(numbered(3), [40, 7, 12])
+    found = last_ensemble(private, np.array([12, 99, 40]), 2)
+    assert found.tolist() == [[4, 5], [0, 0], [0, 1]]
+
+
+def test_the_ensemble_of_a_round_is_made_by_image():
+    """Eq. 9 for known images, for a new one from 0; one that is gone is forgotten."""
+    private = kept(np.array([[8.0], [4.0]], np.float32), [3, 9])
+    z = np.array([[2.0], [6.0]], np.float32)
+    found = ensemble_of(private, z, np.array([9, 5]), 0.25)
+    assert found.tolist() == [[0.25 * 4 + 0.75 * 2], [0.75 * 6]]
+    assert ensemble_of(private, z, np.array([9, 5]), 0).tolist() == z.tolist()
+
+
+@pytest.mark.parametrize(
+    "rows, index",
+    [
+        (numbered(3, 4), [1, 2, 3]),  # another width
+        (numbered(3), [1, 2]),  # a row too many
+        (numbered(3).ravel(), [1, 2, 3]),
+        (numbered(3), [[1], [2], [3]]),
+    ],
+)
+def test_an_ensemble_of_another_model_is_refused(rows, index):
+    with pytest.raises(InputError, match="p: its ensemble is .*rows of 2 numbers"):
+        last_ensemble(kept(rows, index), np.array([1, 2]), 2)
+
+
+def test_an_ensemble_without_an_index_is_refused():
+    private = kept(numbered(3), [1, 2, 3])
+    del private.tensors[INDEX]
+    with pytest.raises(InputError, match="p: its ensemble is"):
+        last_ensemble(private, np.array([1]), 2)
+
+
+def test_shared_rows_are_different_rows_of_the_ensemble_made_unit():
+    Z = np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32) * 9
+    shared = shared_rows(Z, 8, np.random.default_rng(1))
+    unit = Z / np.linalg.norm(Z, axis=1, keepdims=True)
+    places = np.abs(unit[:, None] - shared).sum(axis=2).argmin(axis=0)
+    assert shared.shape == (8, 3) and len(set(places.tolist())) == 8
+    np.testing.assert_allclose(shared, unit[places], rtol=1e-6)
+
+
+def test_a_client_with_few_images_shares_all_of_them():
+    Z = numbered(3) + 1
+    shared = shared_rows(Z, 8, np.random.default_rng(1))
+    unit = Z / np.linalg.norm(Z, axis=1, keepdims=True)
+    np.testing.assert_allclose(sorted(shared.tolist()), sorted(unit.tolist()))
+
+
+def test_what_is_shared_depends_on_the_draw():
+    Z = numbered(200) + 1
+    first, again, other = (
+        shared_rows(Z, 5, np.random.default_rng(seed)).tolist() for seed in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+def test_the_header_of_shared_rows_says_nothing_of_the_images():
+    facts = sharing_facts(3, 2, 8, "a" * 64)
+    assert facts == FeatureFacts("z", {}, "3", 3, 2, 8, parent="a" * 64)
+
+
+def test_rows_of_zeros_are_not_shared():
+    Z = np.array([[0, 0], [3, 4], [0, 0]], np.float32)
+    rows = shared_rows(Z, 3, np.random.default_rng(0))
+    assert rows.tolist() == pytest.approx(np.array([[0.6, 0.8]]))

@@ -1,0 +1,302 @@
+"""What FLESD's doors refuse: code, words, and that nothing on disk has changed."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from furlkit.cli.program import _outcome
+from furlkit.data.sets.digits import read_digits
+from furlkit.files.container.read import Container
+
+DIGITS = ("--data", "digits")
+NET = ("--width", 0.02, "--projector", "8,4")
+FAST = ("--epochs", 1, "--batch-size", 240, "-q")
+
+
+def furlkit(*arguments):
+    return _outcome([str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def _world(tmp_path_factory):
+    """All files of a round of three clients, and some that belong elsewhere."""
+    folder = tmp_path_factory.mktemp("flesd")
+    share = ("--alpha", 0.5, "--dictionary-size", 9, "--features-out",
+             folder / "f{client}", "--private-out", folder / "k{client}")  # fmt: skip
+
+    def embed(model, name, *more, partition="p", part="public", layer="z"):
+        place = ("--partition", folder / partition, "--part", part, "--layer", layer)
+        words = ("embed", folder / model, *DIGITS, *place, *more)
+        return *words, "-o", folder / name
+
+    def ensemble(kind, name, *more):
+        files = [folder / f"{kind}{client}" for client in (1, 2, 3)]
+        return "aggregate", "--rule", "ensemble", *files, *more, "-o", folder / name
+
+    split = ("partition", *DIGITS, "--clients", 4)
+    commands = [
+        (*split, "--public-client", 0, "-o", folder / "p"),
+        (*split, "--public-client", 0, "--seed", 1, "-o", folder / "p2"),
+        ("init", *DIGITS, *NET, "-o", folder / "g"),
+        ("init", *DIGITS, *NET[:2], "--objective", "rotation", "-o", folder / "flat"),
+        ("local-train", folder / "p", folder / "g", *DIGITS, "--client", "1-3", *FAST,
+         *share, "-o", folder / "c{client}"),
+        *[embed(f"c{k}", f"r{k}") for k in (1, 2, 3)],
+        *[embed(f"c{k}", f"s{k}", "--similarity") for k in (1, 2, 3)],
+        embed("c1", "other set", partition="p2"),
+        embed("c1", "all", part="all"),
+        embed("c1", "h", layer="h"),
+        embed("g", "of the global"),
+        ensemble("r", "e"),
+        ensemble("r", "m", "--matrix"),
+        ("aggregate", "--rule", "dictionary", *[folder / f"f{k}" for k in (1, 2, 3)],
+         "-o", folder / "d"),
+        ("aggregate", *[folder / f"c{k}" for k in (1, 2, 3)], "--bn", "keep",
+         "-o", folder / "kept"),
+        ("init", "--image-size", 8, "--channels", 3, *NET, "-o", folder / "colour"),
+    ]  # fmt: skip
+    assert [furlkit(*command) for command in commands] == [0] * len(commands)
+    pixels, _ = read_digits("train")
+    np.savez(folder / "few.npz", images=pixels[:50])
+    np.savez(folder / "dark.npz", images=pixels // 2)
+    np.savez(folder / "same.npz", images=pixels)
+    return folder
+
+
+@pytest.fixture
+def world(_world, tmp_path):
+    folder = tmp_path / "flesd"
+    shutil.copytree(_world, folder)
+    (folder / "out").write_bytes(b"what an earlier command wrote")
+    return folder
+
+
+@pytest.fixture
+def no_ensemble(world, refused):
+    """The ensemble of a file and those of clients 2 and 3 is refused, dry or not."""
+
+    def check(code, words, given, *more, kind="r"):
+        files = [world / given, *(world / f"{kind}{k}" for k in (2, 3))]
+        command = ("aggregate", "--rule", "ensemble", *files, *more)
+        for dry in ((), ("--dry-run",)):
+            refused(world, code, words, *command, *dry, "-o", world / "out")
+
+    return check
+
+
+@pytest.fixture
+def no_distilling(world, refused):
+    """A distillation is refused, and so is its dry run."""
+
+    def check(code, words, *more, ensemble="e", start="g", output="out"):
+        command = ["distill", world / ensemble, world / start, *DIGITS, *FAST]
+        command += ["--anchors", 240, *more]
+        for dry in ((), ("--dry-run",)):
+            refused(world, code, words, *command, *dry, "-o", world / output)
+
+    return check
+
+
+def test_what_the_world_has_is_taken(world, run):
+    for ensemble in "em":
+        words = ("distill", world / ensemble, world / "g", *DIGITS, *FAST)
+        assert run(*words, "-o", world / "out").code == 0
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ("other set", "has images, 277 of 360, that are not in"),
+        ("all", "its part is all, the others have public; embed the same --part"),
+        ("h", "its layer is h, the others have z; embed all with the same --layer"),
+        ("of the global", "is by no client's model; what embed makes of the models"),
+        ("f1", "does not say of which images it is; make it with embed on the public"),
+        ("d", "is a dictionary, whose rows are of no known images; what embed makes"),
+        (
+            "k1",
+            "is a private file, a features or similarity file was wanted here; make",
+        ),
+        ("c1", "is a checkpoint file, a features or similarity file was wanted here"),
+        ("p", "is a partition file, a features or similarity"),
+        ("e", "is an ensemble file, a features or similarity"),
+        ("s1", "its kind is similarity, the others have features; embed all with"),
+        ("nowhere", "no such file"),
+    ],
+)
+def test_files_that_are_no_uploads(world, no_ensemble, given, message):
+    no_ensemble(65, (world / given, message), given)
+    no_ensemble(65, (world / given, message), given, "--matrix")
+
+
+def index_of(path):
+    return Container(path).tensors()["index"]
+
+
+@pytest.mark.parametrize("kind", ["r", "s"])
+@pytest.mark.parametrize(
+    "facts, message",
+    [
+        ({"round": 2}, "its round is 2, the others have 1; embed that client's model"),
+        ({"client": 2}, "are both of client 2 and differ; leave one of them out"),
+    ],
+)
+def test_two_rounds_or_a_client_twice(world, forge, no_ensemble, kind, facts, message):
+    path = forge(world / f"{kind}1", facts=facts)
+    no_ensemble(65, (path, message), path.name, kind=kind)
+
+
+@pytest.mark.parametrize("kind", ["r", "s"])
+def test_the_same_images_in_another_order(world, forge, no_ensemble, kind):
+    index = index_of(world / f"{kind}1")
+    index[[3, 4]] = index[[4, 3]]
+    path = forge(world / f"{kind}1", {"index": index})
+    no_ensemble(65, (path, "from row 3 on, another order than"), path.name, kind=kind)
+
+
+def test_a_missing_row(world, forge, no_ensemble):
+    found = Container(world / "r1").tensors()
+    path = forge(world / "r1", {name: array[1:] for name, array in found.items()})
+    no_ensemble(65, (path, "has 359 images, and there are 360 in"), "r1")
+    found = Container(world / "s1").tensors()
+    less = {"matrix": found["matrix"][1:, 1:].copy(), "index": found["index"][1:]}
+    path = forge(world / "s1", less)
+    no_ensemble(65, (path, "has 359 images, and there are 360"), "s1", kind="s")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_similarity_that_is_not_finite(world, forge, no_ensemble, value):
+    matrix = Container(world / "s1").tensors()["matrix"]
+    matrix[7, 9] = value
+    path = forge(world / "s1", {"matrix": matrix})
+    no_ensemble(65, (path, f"row 7 has {value} for row 9; a cos"), "s1", kind="s")
+
+
+def test_rows_of_zeros(world, forge, no_ensemble):
+    rows = Container(world / "r1").tensors()["rows"]
+    rows[5] = 0
+    path = forge(world / "r1", {"rows": rows})
+    no_ensemble(65, (path, "zeros in 1 of its 360 rows, row 5 first"), "r1")
+
+
+@pytest.mark.parametrize("kind", ["r", "s"])
+def test_a_file_cut_short(world, no_ensemble, kind):
+    path = world / f"{kind}1"
+    path.write_bytes(path.read_bytes()[:-1])
+    no_ensemble(65, (path, "truncated"), path.name, kind=kind)
+
+
+def test_too_few_clients(no_ensemble):
+    words = ("3 clients have reported, --min-clients wants 4", "run the same command")
+    no_ensemble(75, words, "r1", "--min-clients", 4)
+
+
+@pytest.mark.parametrize(
+    "more, message",
+    [
+        (("--anchors", 1), "--anchors"),
+        (("--anchors", 239), "--anchors 239: fewer than a batch"),
+        (("--ema", 1.1), "--ema"),
+        (("--ema", -0.1), "--ema"),
+        (("--ema", "nan"), "--ema"),
+        (("--temperature", 0), "--temperature"),
+        (("--epochs", 0), "--epochs"),
+        (("--batch-size", 1), "--batch-size"),
+        (("--client", 1), "No such option"),
+        (("--momentum", 0.5), "--momentum"),
+        (("--device", "cuda:99"), "--device cuda:99"),
+    ],
+)
+def test_options_that_make_no_sense(no_distilling, more, message):
+    no_distilling(2, (message,), *more)
+
+
+@pytest.mark.parametrize("output, more", [("e", ()), ("g", ()), ("same.npz", ("--data", "@"))])  # fmt: skip
+def test_an_output_that_is_an_input(world, no_distilling, output, more):
+    more = [world / "same.npz" if word == "@" else word for word in more]
+    words = (world / output, "this command uses that file already")
+    no_distilling(2, words, *more, output=output)
+
+
+@pytest.mark.parametrize("ensemble", ["e", "m"])
+@pytest.mark.parametrize(
+    "more, message",
+    [
+        (("--data", "@few.npz"), "one has 1,438 examples, the other 50"),
+        (("--data", "@dark.npz"), "they have the same number of examples but other"),
+        (("--split", "test"), "one has 1,438 examples, the other 359"),
+    ],
+)
+def test_other_images_than_the_ensemble_s(
+    world, no_distilling, ensemble, more, message
+):
+    more = [world / str(w)[1:] if str(w).startswith("@") else w for w in more]
+    words = (world / ensemble, "is of other images than", message, "--data that embed")
+    no_distilling(65, words, *more, ensemble=ensemble)
+
+
+@pytest.mark.parametrize(
+    "ensemble, start, wrong, message",
+    [
+        ("r1", "g", "r1", "is a features file, an ensemble was wanted here; make it"),
+        ("s1", "g", "s1", "is a similarity file, an ensemble was wanted"),
+        ("d", "g", "d", "is a features file, an ensemble was wanted"),
+        ("g", "g", "g", "is a checkpoint file, an ensemble was wanted"),
+        ("k1", "g", "k1", "is a private file, an ensemble was wanted"),
+        ("e", "e", "e", "ensemble file, a checkpoint was wanted"),
+        ("e", "p", "p", "is a partition file, a checkpoint was wanted"),
+        ("e", "k1", "k1", "is a private file, a checkpoint was wanted"),
+        ("e", "flat", "flat", "has no projector, so no z; use --layer h"),
+        ("e", "kept", "kept", "has no BatchNorm statistics"),
+        ("nowhere", "g", "nowhere", "no such file"),
+        ("e", "nowhere", "nowhere", "no such file"),
+    ],
+)
+def test_files_of_another_kind(world, no_distilling, ensemble, start, wrong, message):
+    no_distilling(65, (world / wrong, message), ensemble=ensemble, start=start)
+
+
+@pytest.mark.parametrize("start, more", [("flat", ("--layer", "h")), ("colour", ())])
+def test_other_nets_that_do_fit(world, run, start, more):
+    words = ("distill", world / "e", world / start, *DIGITS, *FAST, *more, "--dry-run")
+    assert run(*words, "-o", world / "out").code == 0
+
+
+@pytest.mark.parametrize(
+    "index, message",
+    [
+        (np.arange(1079, 1439), "names 360 images, digits has 1438; 2 of them or more"),
+        (np.arange(-1, 359), "names 360 images, digits has 1438"),
+    ],
+)
+@pytest.mark.parametrize("ensemble", ["e", "m"])
+def test_images_that_are_not_there(
+    world, forge, no_distilling, ensemble, index, message
+):
+    forge(world / ensemble, {"index": index})
+    no_distilling(65, (world / ensemble, message), ensemble=ensemble)
+
+
+def test_an_ensemble_of_one_image(world, forge, no_distilling):
+    parts = {f"part_{k}": np.ones((1, 4), "f4") for k in (1, 2, 3)}
+    forge(world / "e", {**parts, "index": np.zeros(1, int)}, {"examples": 1})
+    no_distilling(65, (world / "e", "names 1 images", "2 of them or more were wanted"))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1])
+def test_a_matrix_with_values_that_cannot_be(world, forge, run, value):
+    """It is read while it is used, so the training has begun: no model comes of it."""
+    matrix = np.full((360, 360), value, np.float32)
+    forge(world / "m", {"matrix": matrix})
+    done = run("distill", world / "m", world / "g", *DIGITS, *FAST, "-o", world / "out")
+    assert done.code == 65 and done.out == ""
+    assert f"{world / 'm'}: its matrix has values that are not finite" in done.err
+    assert (world / "out").read_bytes() == b"what an earlier command wrote"
+
+
+def test_a_global_model_of_flesd_is_one_of_the_next_round(world, run, refused):
+    words = ("distill", world / "e", world / "g", *DIGITS, *FAST, "-o", world / "g1")
+    assert run(*words).code == 0
+    files = [world / "g1", world / "c2", world / "c3"]
+    message = (world / "g1", "role global, the ones local-train writes (role client)")
+    refused(world, 65, message, "aggregate", *files, "-o", world / "out")

@@ -1,0 +1,282 @@
+"""A training that is stopped in any way and started again ends with the same bytes."""
+
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from hashlib import sha256
+
+import pytest
+
+from furlkit.cli import main
+from furlkit.cli.program import _outcome
+from furlkit.errors import FurlkitError
+from furlkit.files.container.read import Container
+from furlkit.stages import local_train
+from furlkit.training import loop
+
+EPOCHS = 15
+STEPS = EPOCHS * 9  # Each client has 287 or 288 images.
+
+
+class Killed(BaseException):
+    """Ends a training in this process as a kill would: nothing is tidied up."""
+
+
+def killed(*_arguments):
+    raise Killed
+
+
+def furlkit(*arguments):
+    return _outcome([str(argument) for argument in arguments])
+
+
+def digest(path):
+    return sha256(path.read_bytes()).hexdigest()
+
+
+def progress_of(output):
+    return output.with_name(output.name + ".progress")
+
+
+def step_of(output):
+    """How far a training has come, by its progress file."""
+    try:
+        return Container(progress_of(output)).header.facts["step"]
+    except FurlkitError:
+        return 0
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("world")
+    net = ("--data", "digits", "--width", 0.02, "--projector", "16,8")
+    assert furlkit("partition", "--data", "digits", "-o", folder / "p.st") == 0
+    assert furlkit("init", *net, "-o", folder / "g.st") == 0
+    return folder
+
+
+def command(world, output, *more, clients=0, epochs=EPOCHS, every=0.01):
+    words = ["local-train", world / "p.st", world / "g.st", "--data", "digits"]
+    words += ["--client", clients, "--epochs", epochs, "--batch-size", 32]
+    words += ["--save-every", every, "--schedule", "cosine", *more, "-o", output]
+    return [str(word) for word in words]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(world):
+    """Digests of clients 0 to 2, each trained in one go by a command of its own."""
+    digests = []
+    for client in range(3):
+        path = world / f"c{client}.safetensors"
+        assert furlkit(*command(world, path, clients=client, every=1000)) == 0
+        digests.append(digest(path))
+    return digests
+
+
+@pytest.fixture(scope="module")
+def start():
+    """Start the program in a new process; torch is loaded once for all of them."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["furlkit.stages.local_train"])
+
+    def run(arguments):
+        process = context.Process(target=main, args=(arguments,))
+        process.start()
+        return process
+
+    return run
+
+
+def signal_at(process, output, step, number):
+    """Wait for a training to reach a step, send a signal, give the exit code."""
+    while process.is_alive() and step_of(output) < step:
+        time.sleep(0.005)
+    if process.is_alive():
+        os.kill(process.pid, number)
+    process.join(60)
+    return process.exitcode
+
+
+def test_killed_at_ten_random_moments_it_ends_with_the_same_bytes(
+    world, start, undisturbed, tmp_path
+):
+    output, rng = tmp_path / "c0.safetensors", random.Random(0)
+    words = command(world, output)
+    for step in sorted(rng.sample(range(STEPS * 6 // 10), 10)):
+        code = signal_at(start(words), output, step, signal.SIGKILL)
+        assert code == -signal.SIGKILL and not output.exists()
+    last = start(words)
+    last.join(60)
+    assert last.exitcode == 0 and digest(output) == undisturbed[0]
+    # No progress file is left, no part file, nothing but output and journal.
+    assert {p.name for p in tmp_path.iterdir()} == {output.name, "c0.log.jsonl"}
+    lines = (tmp_path / "c0.log.jsonl").read_text().splitlines()
+    assert len(lines) == EPOCHS
+
+
+def test_signals_save_and_the_next_start_goes_on(world, start, undisturbed, tmp_path):
+    output = tmp_path / "c0.safetensors"
+    words = command(world, output, every=1000)
+    seen = 0
+    signals = ((signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGINT, 130))
+    for number, wanted in signals:
+        process = start(words)
+        journal = tmp_path / "c0.log.jsonl"
+        before = seen // 9 + 1  # The journal shows that this start trains.
+        while process.is_alive() and not (
+            journal.exists() and len(journal.read_text().splitlines()) > before
+        ):
+            time.sleep(0.005)
+        os.kill(process.pid, number)
+        process.join(60)
+        assert process.exitcode == wanted and not output.exists()
+        assert step_of(output) > seen
+        seen = step_of(output)
+    last = start(words)
+    last.join(60)
+    assert last.exitcode == 0 and digest(output) == undisturbed[0]
+    assert not progress_of(output).exists()
+
+
+def test_what_a_stopped_program_says(world, tmp_path, undisturbed):
+    output = tmp_path / "c0.safetensors"
+    words = [sys.executable, "-m", "furlkit", *command(world, output)]
+    first = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while first.poll() is None and step_of(output) < 12:
+        time.sleep(0.005)
+    first.terminate()
+    out, err = first.communicate(timeout=60)
+    assert first.returncode == 75 and out == b""
+    assert b"error: stopped by SIGTERM; run the same command again to carry on" in err
+    step = step_of(output)
+    again = subprocess.run(words, capture_output=True, timeout=60, check=False)
+    assert again.returncode == 0 and again.stdout.count(b"\n") == 1
+    assert again.stderr.startswith(b"client 0: carries on after step %d\n" % step)
+    assert digest(output) == undisturbed[0]
+
+
+def test_several_clients_killed_in_the_middle(world, start, undisturbed, tmp_path):
+    pattern = tmp_path / "c{client}.safetensors"
+    outputs = [tmp_path / f"c{client}.safetensors" for client in range(3)]
+    words = command(world, pattern, clients="0-2")
+    code = signal_at(start(words), outputs[1], STEPS // 2, signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    assert outputs[0].exists() and not outputs[1].exists()
+    journal = (tmp_path / "c0.log.jsonl").read_bytes()
+    last = start(words)
+    last.join(60)
+    assert last.exitcode == 0
+    assert [digest(path) for path in outputs] == undisturbed
+    # The journal holds throughput: were client 0 trained again, it would differ.
+    assert (tmp_path / "c0.log.jsonl").read_bytes() == journal
+    assert not list(tmp_path.glob("*.progress")) and not list(tmp_path.glob(".*"))
+
+
+@pytest.fixture
+def die_at(monkeypatch):
+    """Make the training in this process die before a step."""
+
+    def at(step):
+        original, done = loop._Trainer.step, iter(range(10**9))
+
+        def dying(self, *arguments):
+            if next(done) == step:
+                raise Killed
+            return original(self, *arguments)
+
+        monkeypatch.setattr(loop._Trainer, "step", dying)
+
+    yield at
+    monkeypatch.undo()
+
+
+SHORT = {"epochs": 2, "every": 0}
+
+
+@pytest.fixture(scope="module")
+def short(world):
+    path = world / "short.safetensors"
+    assert furlkit(*command(world, path, **SHORT)) == 0
+    return digest(path)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "text", "kind", "options", "empty"])
+def test_a_progress_file_of_no_use_is_named_and_started_over(
+    world, short, tmp_path, die_at, monkeypatch, capsys, damage
+):
+    output = tmp_path / "short.safetensors"
+    other = ["--seed", 1] if damage == "options" else []
+    die_at(7)
+    with pytest.raises(Killed):
+        furlkit(*command(world, output, *other, **SHORT))
+    monkeypatch.undo()
+    path = progress_of(output)
+    content = path.read_bytes()
+    changed = {
+        "cut": content[:-1],
+        "flip": content[:-1] + bytes([content[-1] ^ 1]),
+        "text": b"not a progress file at all",
+        "kind": (world / "g.st").read_bytes(),
+        "options": content,
+        "empty": b"",
+    }
+    path.write_bytes(changed[damage])
+    capsys.readouterr()
+    assert furlkit(*command(world, output, **SHORT)) == 0
+    err = capsys.readouterr().err
+    assert err.startswith(f"warning: {path}: ") and "starting over" in err
+    assert digest(output) == short and not path.exists()
+
+
+def test_killed_between_the_private_file_and_the_output(world, tmp_path, monkeypatch):
+    def once(folder, die):
+        files = folder / "c.safetensors", folder / "kept.safetensors"
+        words = command(world, files[0], "--private-out", files[1], **SHORT)
+        if die:
+            monkeypatch.setattr(local_train, "write_checkpoint", killed)
+            with pytest.raises(Killed):
+                furlkit(*words)
+            monkeypatch.undo()
+            assert files[1].exists() and not files[0].exists()
+        assert furlkit(*words) == 0
+        return [digest(path) for path in files]
+
+    assert once(tmp_path / "a", die=False) == once(tmp_path / "b", die=True)
+
+
+def test_killed_after_the_output_was_written(world, short, tmp_path, monkeypatch):
+    output = tmp_path / "short.safetensors"
+    monkeypatch.setattr(local_train.ProgressFile, "discard", killed)
+    with pytest.raises(Killed):
+        furlkit(*command(world, output, **SHORT))
+    monkeypatch.undo()
+    assert digest(output) == short and progress_of(output).exists()
+    assert furlkit(*command(world, output, **SHORT)) == 0
+    assert digest(output) == short and not progress_of(output).exists()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--optimiser", "sgd", "--proximal", 0.1),
+        ("--precision", "float16"),
+        ("--no-channels-last", "--warmup", 1),
+    ],
+)
+def test_every_way_of_training_can_be_taken_up(
+    world, tmp_path, die_at, monkeypatch, more
+):
+    whole, parts = tmp_path / "a" / "c.safetensors", tmp_path / "b" / "c.safetensors"
+    assert furlkit(*command(world, whole, *more, **SHORT)) == 0
+    for step in (3, 6, 5):
+        die_at(step)
+        with pytest.raises(Killed):
+            furlkit(*command(world, parts, *more, **SHORT))
+        monkeypatch.undo()
+    assert step_of(parts) == 14
+    assert furlkit(*command(world, parts, *more, **SHORT)) == 0
+    assert digest(whole) == digest(parts)

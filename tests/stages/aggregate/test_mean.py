@@ -1,0 +1,299 @@
+import json
+import os
+import resource
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from furlkit.errors import InputError, StoppedError, UsageError
+from furlkit.files.checkpoint import CheckpointFacts, read_checkpoint, write_checkpoint
+from furlkit.files.facts import Provenance
+from furlkit.stages.aggregate.mean import Options, run
+
+MANY = """
+import resource, sys
+from pathlib import Path
+from furlkit.stages.aggregate.mean import Options, run
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+paths = tuple(sorted(Path(sys.argv[1]).glob("c*")))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+run(Options(paths, Path(sys.argv[1]) / "out"))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def tensors(k: int) -> dict[str, np.ndarray]:
+    """A model of a few numbers, of every kind a checkpoint may have."""
+    rng = np.random.default_rng(k)
+    return {
+        "encoder.half": rng.normal(size=3).astype(np.float16),
+        "encoder.weight": rng.normal(size=(4, 2)).astype(np.float32),
+        "encoder.double": rng.normal(size=2),
+        "encoder.bn.running_mean": rng.normal(size=4).astype(np.float32),
+        "encoder.bn.running_var": rng.random(4).astype(np.float32),
+        "encoder.bn.num_batches_tracked": np.array(2**60 + k),
+        "encoder.scalar": np.float32(rng.normal()).reshape(()),
+        "encoder.empty": np.empty((0, 3), np.float32),
+    }
+
+
+def write(path: Path, k: int, model=None, **facts) -> Path:
+    words = {"client": k, "examples": 10 + k, "parent": "a" * 64, "round": 3}
+    known = {"role": "client", "architecture": {"encoder": "toy"}, "mean": [0.5]}
+    made = Provenance("local-train", {}, 0)
+    facts = CheckpointFacts(**{**known, "std": [0.5], **words, **facts})
+    write_checkpoint(path, model or tensors(k), facts, made)
+    return path
+
+
+@pytest.fixture
+def uploads(tmp_path) -> list[Path]:
+    return [write(tmp_path / f"c{k}", k) for k in range(4)]
+
+
+def mean_of(uploads, tmp_path, **options):
+    run(Options(tuple(uploads), tmp_path / "out", **options))
+    return read_checkpoint(tmp_path / "out")
+
+
+def test_aggregate_of_one_client_is_identity(tmp_path):
+    model = {"w": np.array([-0.0, 1 / 3, 1e-45, -3e38], np.float32), **tensors(1)}
+    write(tmp_path / "c", 1, model)
+    found = mean_of([tmp_path / "c"], tmp_path).tensors
+    assert found.keys() == model.keys()
+    for name, array in model.items():
+        assert found[name].dtype == array.dtype and found[name].shape == array.shape
+        assert found[name].tobytes() == array.tobytes()
+
+
+def transcribed(weights) -> dict[str, np.ndarray]:
+    """The weighted mean in plain float64, in client order, cast at the very end."""
+    found = {}
+    for name, first in tensors(0).items():
+        if first.dtype.kind != "f":
+            found[name] = np.max([tensors(k)[name] for k in range(4)], axis=0)
+            continue
+        total = np.zeros(first.shape)
+        for k, weight in enumerate(weights):
+            total = total + tensors(k)[name].astype(float) * (weight / sum(weights))
+        found[name] = total.astype(first.dtype)
+    return found
+
+
+@pytest.mark.parametrize(
+    "how, weights",
+    [
+        ("examples", [10.0, 11.0, 12.0, 13.0]),
+        ("uniform", [1.0, 1.0, 1.0, 1.0]),
+        ("given", [0.5, 0.0, 2.0, 7.25]),
+    ],
+)
+def test_mean_matches_transcription_to_the_last_bit(tmp_path, uploads, how, weights):
+    if how == "given":
+        how = str(tmp_path / "weights.json")
+        words = {str(k): weight for k, weight in enumerate(weights)}
+        Path(how).write_text(json.dumps({**words, "99": 1}))
+    found = mean_of(uploads, tmp_path, weights=how)
+    for name, array in transcribed(weights).items():
+        assert found.tensors[name].dtype == array.dtype
+        assert found.tensors[name].tobytes() == array.tobytes(), name
+    shares = [weight / sum(weights) for weight in weights]
+    assert found.header.options["shares"] == shares
+
+
+def test_mean_of_a_tensor_of_many_pieces(tmp_path):
+    rng = np.random.default_rng(0)
+    large = [rng.normal(size=200_001).astype(np.float32) for _ in range(3)]
+    paths = [write(tmp_path / f"c{k}", k, {"w": large[k]}) for k in range(3)]
+    total = sum(large[k].astype(float) * ((10 + k) / 33) for k in range(3))
+    found = mean_of(paths, tmp_path).tensors["w"]
+    assert found.tobytes() == total.astype(np.float32).tobytes()
+
+
+def test_header_of_the_global_model(tmp_path, uploads):
+    found = mean_of(uploads, tmp_path)
+    assert found.facts == CheckpointFacts(
+        "global", 3, {"encoder": "toy"}, [0.5], [0.5], examples=46, parent="a" * 64
+    )
+    contents = [read_checkpoint(path).content for path in uploads]
+    assert found.header.inputs == {f"client {k}": c for k, c in enumerate(contents)}
+
+
+def test_order_and_names_of_files_change_no_byte(tmp_path, uploads):
+    mean_of(uploads, tmp_path)
+    first = (tmp_path / "out").read_bytes()
+    moved = [p.rename(tmp_path / f"x{9 - k}") for k, p in enumerate(uploads)]
+    for order in ([3, 1, 0, 2], [0, 2, 3, 1, 0, 0]):
+        mean_of([moved[k] for k in order], tmp_path)
+        assert (tmp_path / "out").read_bytes() == first
+    assert str(tmp_path).encode() not in first
+
+
+def test_same_file_twice_is_one_vote(tmp_path, uploads):
+    mean_of(uploads, tmp_path)
+    first = (tmp_path / "out").read_bytes()
+    copy = tmp_path / "copy"
+    copy.write_bytes(uploads[1].read_bytes())
+    mean_of([*uploads, uploads[2], copy], tmp_path)
+    assert (tmp_path / "out").read_bytes() == first
+
+
+def test_keep_leaves_out_running_statistics(tmp_path, uploads):
+    kept = mean_of(uploads, tmp_path, bn="keep")
+    averaged = mean_of(uploads, tmp_path)
+    assert kept.facts.left_out == "BatchNorm statistics"
+    left_out = averaged.tensors.keys() - kept.tensors.keys()
+    assert {name.rpartition(".")[2] for name in left_out} == {
+        "running_mean", "running_var", "num_batches_tracked",
+    }  # fmt: skip
+    for name, array in kept.tensors.items():
+        assert array.tobytes() == averaged.tensors[name].tobytes()
+
+
+def test_every_byte_counts_in_the_check_even_of_tensors_left_out(tmp_path, uploads):
+    from furlkit.files.container.read import Container
+
+    opened = Container(uploads[2])
+    raw = uploads[2].read_bytes()
+    for entry in opened.entries:
+        for place in {entry.start, entry.end - 1} if entry.size else ():
+            broken = bytearray(raw)
+            broken[opened.body_start + place] ^= 1
+            uploads[2].write_bytes(broken)
+            for options in ({"bn": "keep"}, {"bn": "average"}, {"dry_run": True}):
+                with pytest.raises(InputError, match="c2: its bytes do not match"):
+                    mean_of(uploads, tmp_path, **options)
+                assert not (tmp_path / "out").exists()
+
+
+def test_dry_run_writes_nothing_and_says_the_same(tmp_path, uploads):
+    options = tuple(uploads), tmp_path / "out"
+    line, data = run(Options(*options, dry_run=True))
+    assert not (tmp_path / "out").exists()
+    real_line, real = run(Options(*options))
+    assert line == real_line
+    assert {**data, "content": real["content"]} == real
+
+
+def test_too_few_clients(tmp_path, uploads):
+    with pytest.raises(StoppedError, match="3 clients have reported, --min-clients w"):
+        mean_of([*uploads[:3], uploads[0]], tmp_path, min_clients=4)
+    assert mean_of(uploads, tmp_path, min_clients=4).facts.examples == 46
+
+
+@pytest.mark.parametrize(
+    "facts, message",
+    [
+        ({"role": "global", "client": None}, "is a checkpoint of role global"),
+        ({"client": None}, "is a checkpoint of role client"),
+        ({"examples": None}, "says it was trained on None examples"),
+        ({"examples": 0}, "says it was trained on 0 examples"),
+        ({"examples": 10**12 + 1}, "says it was trained on 1000000000001 examples"),
+        ({"round": 2}, "its round is 2, the others have 3; train that client again"),
+        ({"parent": "b" * 64}, f"its parent is {'b' * 64}, the others have {'a' * 64}"),
+        ({"client": 1}, "are both of client 1 and differ"),
+        ({"mean": [0.4]}, "its mean is [0.4], the others have [0.5]"),
+        (
+            {"architecture": {"encoder": "other"}},
+            "its architecture is {'encoder': 'oth",
+        ),
+    ],
+)
+def test_upload_whose_facts_do_not_fit(tmp_path, uploads, facts, message):
+    write(uploads[3], 3, **facts)
+    with pytest.raises(InputError) as caught:
+        mean_of(uploads, tmp_path)
+    assert str(uploads[3]) in str(caught.value) and message in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "name, array, message",
+    [
+        ("encoder.weight", np.ones((2, 4), "f4"), "is (2, 4), the others have (4, 2)"),
+        ("encoder.weight", np.ones((1,), "f4"), "is (1,), the others have (4, 2)"),
+        ("encoder.bn.running_mean", np.ones(1, "f4"), "is (1,), the others have (4,)"),
+        ("encoder.scalar", np.ones(1, "f4"), "is (1,), the others have ()"),
+        ("encoder.weight", np.ones((4, 2)), "is float64, the others have float32"),
+        (
+            "encoder.bn.num_batches_tracked",
+            np.array(1.0),
+            "float64, the others have int",
+        ),
+        ("encoder.more", np.ones(1), "has encoder.more, the others lack it"),
+        ("encoder.weight", None, "lacks encoder.weight, the others have it"),
+    ],
+)
+def test_upload_whose_tensors_do_not_fit(tmp_path, uploads, name, array, message):
+    model = {**tensors(3), name: array}
+    write(uploads[3], 3, {k: v for k, v in model.items() if v is not None})
+    for options in ({}, {"bn": "keep"}, {"dry_run": True}):
+        with pytest.raises(InputError) as caught:
+            mean_of(uploads, tmp_path, **options)
+        assert f"{uploads[3]}: " in str(caught.value) and message in str(caught.value)
+        assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "model", [{"n": np.array(1.5)}, {"bn.running_var": np.ones(2)}]
+)
+def test_upload_without_weights(tmp_path, forge, model):
+    path = write(tmp_path / "c", 0, model)
+    forge(path, {"n": None})
+    with pytest.raises(InputError, match="c: has no weights at all"):
+        mean_of([path], tmp_path, bn="keep")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_upload_that_diverged(tmp_path, uploads, forge, value):
+    broken = tensors(1)["encoder.weight"]
+    broken[2, 1] = value
+    forge(uploads[1], {"encoder.weight": broken})
+    for options in ({}, {"dry_run": True}):
+        with pytest.raises(
+            InputError, match="c1: encoder.weight has 1 values that are"
+        ):
+            mean_of(uploads, tmp_path, **options)
+        assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "text, error, message",
+    [
+        ('{"0": 1, "1": 1, "2": 1}', UsageError, "has no weight for client 3"),
+        ('{"0": 1, "0": 2}', InputError, "is not JSON: the key '0' stands twice"),
+        ('{"0": NaN}', InputError, "is not JSON: NaN is not JSON"),
+        ('{"0": 1e999}', InputError, "is not JSON"),
+        ('{"0": "1"}', InputError, "wanted an object like"),
+        ('{"0": true}', InputError, "wanted an object like"),
+        ('{"0": 1' + "0" * 400 + "}", InputError, "wanted an object like"),
+        ("[1, 1, 1, 1]", InputError, "wanted an object like"),
+        ("", InputError, "is not JSON"),
+        ("[" * 100_000, InputError, "is not JSON"),
+        (None, InputError, "weights.json: no such file"),
+        ('{"0": 0, "1": 0, "2": 0, "3": 0}', UsageError, "cannot be shares"),
+        ('{"0": -1, "1": 2, "2": 1, "3": 1}', UsageError, "cannot be shares"),
+    ],
+)
+def test_weights_that_cannot_be_used(tmp_path, uploads, text, error, message):
+    path = tmp_path / "weights.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(error) as caught:
+        mean_of(uploads, tmp_path, weights=str(path))
+    assert message in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_hundred_clients_stream_in_little_memory(tmp_path, python, monkeypatch):
+    """100 models of 1 MB, more files than may be open, in far less than 100 MB."""
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 200:
+        pytest.skip("this system allows too few open files")
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    weight = np.ones((512, 512), np.float32)
+    for k in range(100):
+        write(tmp_path / f"c{k:02}", k, {"w": weight * k}, examples=1)
+    kilobytes = int(python(MANY, tmp_path))
+    assert kilobytes < 30 * 1024
+    assert np.all(read_checkpoint(tmp_path / "out").tensors["w"] == np.float32(49.5))

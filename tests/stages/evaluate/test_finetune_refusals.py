@@ -1,0 +1,165 @@
+import json
+
+import numpy as np
+import pytest
+
+from furlkit.cli.program import _outcome
+from furlkit.data.sets.datasets import open_images
+from furlkit.files.facts import Provenance
+from furlkit.files.partition import read_partition, write_partition
+
+DIGITS = open_images("digits")
+
+
+def furlkit(*arguments):
+    return _outcome([str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A partition of digits for three clients, and a model."""
+    folder = tmp_path_factory.mktemp("world")
+    net = ("--data", "digits", "--width", 0.02, "--projector", "8,4")
+    deal = ("--data", "digits", "--clients", 3)
+    assert furlkit("partition", *deal, "-o", folder / "p3.st") == 0
+    assert furlkit("init", *net, "-o", folder / "g.st") == 0
+    return folder
+
+
+@pytest.fixture
+def evaluate(world, tmp_path):
+    def run(name, protocol, *more, model=world / "g.st", data="digits"):
+        output = tmp_path / f"{name}.json"
+        more = ("--data", data, "--batch-size", 64, *more, "-q", "-o", output)
+        return furlkit("evaluate", protocol, model, *more), output
+
+    return run
+
+
+def federated(world, fraction, *more):
+    return ("semi", "--partition", world / "p3.st", "--fraction", fraction, *more)
+
+
+def score(outcome):
+    """The document of a command that must have succeeded."""
+    code, output = outcome
+    assert code == 0
+    return json.loads(output.read_text())
+
+
+def test_a_dry_run_writes_nothing(world, evaluate, tmp_path, capsys):
+    part = ("--partition", world / "p3.st")
+    for words, said in (
+        (federated(world, 0.01), "after 20 x 5 epochs on 15 labelled images in 3 clients"),
+        (("semi", "--mode", "central", "--fraction", 0.01), "after 1 x 100 epochs on 14 labelled images in one place"),
+        (("finetune", *part), "after 20 x 5 epochs on 1,438 labelled"),
+        (("transfer",), "after 1 x 100 epochs on 1,438 labelled"),
+    ):  # fmt: skip
+        assert evaluate("x", *words, "--dry-run")[0] == 0
+        assert said in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+def deal(world, path, parts):
+    """A partition of digits by hand."""
+    facts = read_partition(world / "p3.st").facts
+    facts = type(facts)("by hand", len(parts), facts.dataset, facts.class_names)
+    histogram = np.zeros((len(parts), 10))
+    public = np.empty(0, np.int64)
+    write_partition(path, parts, public, histogram, facts, Provenance("partition"))
+    return path
+
+
+def test_clients_that_cannot_train_are_left_out(world, evaluate, tmp_path, capsys):
+    two = [np.arange(30), np.arange(30, 60)]
+    full = deal(world, tmp_path / "full.st", two)
+    gaps = [two[0], np.empty(0, np.int64), np.array([70]), two[1]]
+    holed = deal(world, tmp_path / "holed.st", gaps)
+    short = ("--rounds", 1, "--epochs", 1)
+    found = score(evaluate("h", "finetune", "--partition", holed, *short))
+    assert found["labelled"] == {"0": 30, "1": 0, "2": 0, "3": 30}
+    err = capsys.readouterr().err
+    for client, images in ((1, 0), (2, 1)):
+        assert f"warning: client {client} has {images} images, training needs 2" in err
+    assert found["train_examples"] == 60
+    assert (
+        score(evaluate("f", "finetune", "--partition", full, *short))["train_examples"]
+        == 60
+    )
+    none = deal(world, tmp_path / "none.st", [np.array([3]), np.array([4])])
+    assert evaluate("n", "finetune", "--partition", none)[0] == 65
+    assert f"{none}: has too few images to train on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words, code, said",
+    [
+        ("semi --fraction 0.1", 2, "--partition: says which images each client holds"),
+        ("semi --fraction 0.1 --mode central --rounds 3", 2, "--rounds 3: means nothing"),
+        ("semi --mode central", 2, "Missing option '--fraction'"),
+        ("semi --fraction 0 --mode central", 2, "Invalid value for '--fraction'"),
+        ("semi --fraction 1.1 --mode central", 2, "Invalid value for '--fraction'"),
+        ("semi --fraction nan --mode central", 2, "Invalid value for '--fraction'"),
+        ("finetune", 2, "Missing option '--partition'"),
+        ("finetune --mode central", 2, "No such option"),
+        ("transfer --image-size 7", 2, "Invalid value for '--image-size'"),
+        ("transfer --rounds 2", 2, "No such option"),
+        ("finetune --partition {bare}", 65, "is a checkpoint file"),
+        ("finetune --partition {other}", 65, "was made for another dataset than digits"),
+        ("transfer --test-data {bare_data}", 65, "has no labels to evaluate with"),
+        ("transfer --data {bare_data} --test-data digits", 65, "has no labels to"),
+        ("transfer --data {colour} --test-data digits", 65, "takes grey images"),
+        ("transfer --data {colour}", 2, "has no test split of its own"),
+    ],
+)  # fmt: skip
+def test_wrong_input(world, evaluate, tmp_path, capsys, words, code, said):
+    places = {
+        "bare": world / "g.st", "other": tmp_path / "other.st",
+        "bare_data": tmp_path / "bare.npz", "colour": tmp_path / "colour.npz",
+    }  # fmt: skip
+    np.savez(places["bare_data"], images=DIGITS.images)
+    np.savez(places["colour"], images=DIGITS.images.repeat(3, 3), labels=DIGITS.labels)
+    np.savez(
+        tmp_path / "small.npz", images=DIGITS.images[:50], labels=DIGITS.labels[:50]
+    )
+    small = ("--data", tmp_path / "small.npz", "--clients", 2)
+    assert furlkit("partition", *small, "-o", places["other"]) == 0
+    before = set(tmp_path.iterdir())
+    capsys.readouterr()
+    assert evaluate("x", *words.format(**places).split())[0] == code
+    out, err = capsys.readouterr()
+    assert said in err and out == "" and "Traceback" not in err
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_a_model_that_cannot_be_loaded(world, evaluate, forge, tmp_path, capsys):
+    model = tmp_path / "broken.st"
+    model.write_bytes((world / "g.st").read_bytes())
+    forge(model, tensors={"encoder.bn1.running_mean": None})
+    assert evaluate("x", "transfer", model=model)[0] == 65
+    assert f"{model}: has no BatchNorm statistics" in capsys.readouterr().err
+    assert evaluate("x", "transfer", model=world / "p3.st")[0] == 65
+    assert "p3.st: is a partition file" in capsys.readouterr().err
+    # Its architecture is all that new weights need.
+    assert (
+        evaluate("y", "transfer", "--random-init", "--epochs", 1, model=model)[0] == 0
+    )
+
+
+def test_an_input_is_never_written_over(world, capsys):
+    before = (world / "p3.st").read_bytes()
+    words = federated(world, 0.1)
+    more = ("--data", "digits", "-o", world / "p3.st")
+    assert furlkit("evaluate", words[0], world / "g.st", *words[1:], *more) == 2
+    assert "p3.st: this command uses that file already" in capsys.readouterr().err
+    assert (world / "p3.st").read_bytes() == before
+
+
+def test_classes_that_only_the_test_images_have(evaluate, tmp_path):
+    few = DIGITS.labels < 4
+    data = tmp_path / "few.npz"
+    np.savez(data, images=DIGITS.images[few], labels=DIGITS.labels[few])
+    words = ("transfer", "--epochs", 1, "--test-data", "digits")
+    found = score(evaluate("x", *words, data=data))
+    assert np.array(found["confusion"]).shape == (10, 10)
+    assert found["test_examples"] == 359

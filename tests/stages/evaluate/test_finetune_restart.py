@@ -1,0 +1,147 @@
+"""Finetuning that is stopped in any way and started again ends with the same bytes."""
+
+import multiprocessing
+import os
+import signal
+import time
+
+import pytest
+
+from furlkit.cli import main
+from furlkit.cli.program import _outcome
+from furlkit.files.container.read import Container
+from furlkit.stages.evaluate import finetune as evaluate_finetune
+
+# Six batches of 16 an epoch, of each of three clients.
+ROUNDS = 2
+EPOCHS = ROUNDS * 3 * 2
+STEPS = EPOCHS * 6
+
+
+def furlkit(*arguments):
+    return _outcome([str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A partition of digits for three clients, and a model."""
+    folder = tmp_path_factory.mktemp("world")
+    net = ("--data", "digits", "--width", 0.02, "--projector", "8,4")
+    deal = ("--data", "digits", "--clients", 3)
+    assert furlkit("partition", *deal, "-o", folder / "p3.st") == 0
+    assert furlkit("init", *net, "-o", folder / "g.st") == 0
+    return folder
+
+
+@pytest.fixture
+def evaluate(world, tmp_path):
+    def run(name, protocol, *more, model=world / "g.st", data="digits"):
+        output = tmp_path / f"{name}.json"
+        more = ("--data", data, "--batch-size", 64, *more, "-q", "-o", output)
+        return furlkit("evaluate", protocol, model, *more), output
+
+    return run
+
+
+def federated(world, fraction, *more):
+    return ("semi", "--partition", world / "p3.st", "--fraction", fraction, *more)
+
+
+def long_command(world, output, every):
+    words = ["evaluate", *federated(world, 0.2, "--rounds", ROUNDS, "--epochs", 2)]
+    words[2:2] = [world / "g.st"]
+    words += ["--data", "digits", "--batch-size", 16, "--hidden", 8]
+    words += ["--save-every", every, "-q", "-o", output]
+    return [str(word) for word in words]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(world):
+    path = world / "long.json"
+    assert furlkit(*long_command(world, path, 1000)) == 0
+    assert len((world / "long.json.log.jsonl").read_text().splitlines()) == EPOCHS
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def start():
+    """Start the program in a new process; torch is loaded once for all of them."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["furlkit.stages.evaluate.frozen.finetune"])
+
+    def run(arguments):
+        process = context.Process(target=main, args=(arguments,))
+        process.start()
+        return process
+
+    return run
+
+
+def test_killed_at_several_moments_it_ends_with_the_same_bytes(
+    world, start, undisturbed, tmp_path
+):
+    output = tmp_path / "long.json"
+    progress = output.with_name("long.json.progress")
+    words = long_command(world, output, 0)
+    for step in (1, 14, 30, 47):
+        process = start(words)
+        while process.is_alive() and step_of(progress) < step:
+            time.sleep(0.002)
+        os.kill(process.pid, signal.SIGKILL)
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL and not output.exists()
+        assert STEPS > step_of(progress) >= step
+    last = start(words)
+    last.join(60)
+    assert last.exitcode == 0 and output.read_bytes() == undisturbed
+    names = {p.name for p in tmp_path.iterdir()}
+    assert names == {"long.json", "long.json.log.jsonl"}
+    lines = (tmp_path / "long.json.log.jsonl").read_text().splitlines()
+    assert len(lines) == EPOCHS
+
+
+def step_of(progress):
+    return Container(progress).header.facts["step"] if progress.exists() else 0
+
+
+def test_sigterm_saves_and_the_next_start_goes_on(world, start, undisturbed, tmp_path):
+    output = tmp_path / "long.json"
+    progress = output.with_name("long.json.progress")
+    journal = tmp_path / "long.json.log.jsonl"
+    words = long_command(world, output, 1000)
+    process = start(words)
+    while process.is_alive() and not (
+        journal.exists() and len(journal.read_text().splitlines()) >= 3
+    ):
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGTERM)
+    process.join(60)
+    assert process.exitcode == 75 and not output.exists()
+    assert STEPS > step_of(progress) >= 3 * 6
+    assert furlkit(*words) == 0
+    assert output.read_bytes() == undisturbed and not progress.exists()
+
+
+def test_progress_of_another_command_is_started_over(world, evaluate, tmp_path, capsys):
+    words = federated(world, 0.1, "--rounds", 2, "--epochs", 1, "--save-every", 0)
+    wanted = evaluate("a", *words)[1].read_bytes()
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluate_finetune, "write_metrics", killed)
+        assert evaluate("b", *words, "--seed", 1)[0] == 130
+    assert (tmp_path / "b.json.progress").exists()
+    capsys.readouterr()
+    code, path = evaluate("b", *words)
+    assert code == 0 and path.read_bytes() == wanted
+    assert (
+        "it belongs to other options or inputs; starting over"
+        in capsys.readouterr().err
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluate_finetune, "write_metrics", killed)
+        assert evaluate("a", *words)[0] == 130
+    code, path = evaluate("a", *words)
+    assert code == 0 and path.read_bytes() == wanted

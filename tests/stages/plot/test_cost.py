@@ -1,0 +1,288 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from furlkit.files.container import read as container
+from furlkit.files.container.header import Header
+from furlkit.files.metrics import write_metrics
+from furlkit.reports.ledger import read_ledger
+
+
+def write(path, stage, inputs=None, size=10, epochs=None, **facts):
+    options = {} if epochs is None else {"plan": {"epochs": epochs}}
+    header = Header("checkpoint", stage, options, None, inputs or {}, facts)
+    return container.write(path, {"w": np.zeros(size, "f4")}, header).content
+
+
+def metrics(folder, name, round_, accuracy, protocol="linear", role="global", **more):
+    checkpoint = {"facts": {"round": round_, "role": role}}
+    values = {"protocol": protocol, "accuracy": accuracy, "checkpoint": checkpoint}
+    write_metrics(folder / f"r{round_}" / f"{name}.json", {**values, **more})
+
+
+@pytest.fixture
+def make(tmp_path):
+    """The folder of a run of one client, with a linear score after each round.
+
+    `epochs` are those of its training in each round; without them no file tells any.
+    """
+
+    def build(name, accuracies=(0.1, 0.5, 0.6), size=10, epochs=()):
+        folder = tmp_path / name
+        model = write(folder / "r0/g.safetensors", "init", None, size, round=0)
+        metrics(folder, "linear", 0, accuracies[0])
+        for number, accuracy in enumerate(accuracies[1:], start=1):
+            here, facts = folder / f"r{number}", {"client": 0, "round": number}
+            if epochs:
+                facts["epochs"] = epochs[number - 1]
+            sent = write(
+                here / "c.safetensors", "local-train", {"global": model}, size, **facts
+            )
+            inputs = {"client 0": sent}
+            model = write(
+                here / "g.safetensors", "aggregate", inputs, size, round=number
+            )
+            metrics(folder, "linear", number, accuracy)
+        return folder
+
+    return build
+
+
+@pytest.fixture
+def draw(run, tmp_path):
+    """The numbers of a picture, a line for each list of runs; or what went wrong."""
+
+    def call(*series, flags=()):
+        words = [f"--series=L{i}={','.join(map(str, s))}" for i, s in enumerate(series)]
+        words += [*flags, "--dry-run", "--json"]
+        done = run("plot", "cost", *words, "-o", tmp_path / "x.png")
+        return json.loads(done.out)["lines"] if done.code == 0 else done
+
+    return call
+
+
+def size(folder, *names):
+    return sum((folder / f"{name}.safetensors").stat().st_size for name in names)
+
+
+def test_scores_stand_over_the_bytes_until_then(make, run, tmp_path):
+    folder, output = make("a"), tmp_path / "cost.png"
+    done = run("plot", "cost", "--series", f"A={folder}", "-o", output, "--json")
+    assert done.code == 0 and done.err == ""
+    found = json.loads(done.out)
+    assert found["over"] == "bytes"
+    (line,) = found["lines"]
+    first = size(folder, "r0/g", "r1/c")
+    assert line == {
+        "label": "A", "rounds": [1, 2], "epochs": [None, None],
+        "bytes": [first, first + size(folder, "r1/g", "r2/c")],
+        "mean": [0.5, 0.6], "std": [0, 0], "runs": [1, 1],
+    }  # fmt: skip
+    assert output.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_a_line_a_method_and_what_is_told_of_it(make, run, tmp_path):
+    one, other = make("a"), make("b", (0.1, 0.7), size=3)
+    words = ("--series", f"B={other}", "--series", f"A={one}", "-o", tmp_path / "x.svg")
+    done = run("plot", "cost", *words)
+    few, many = (read_ledger([folder]).until(9) for folder in (other, one))
+    assert done.out == (
+        f"{tmp_path}/x.svg: linear accuracy of B 70.00 % after round 1 and {few} "
+        f"bytes; A 60.00 % after round 2 and {many / 1000:.1f} kB\n"
+    )
+    before = (tmp_path / "x.svg").read_bytes()
+    assert run("plot", "cost", *words).code == 0
+    assert (tmp_path / "x.svg").read_bytes() == before
+
+
+def test_several_runs_give_a_mean_and_a_deviation(make, run, tmp_path):
+    one, other = make("a", (0, 0.5)), make("b", (0, 0.7), size=30)
+    found = []
+    for runs in (f"{one},{other}", f"{other},{one}"):
+        words = ("--series", f"A={runs}", "-o", tmp_path / "x.png", "--json")
+        found.append(json.loads(run("plot", "cost", *words).out)["lines"])
+    assert found[0] == found[1]
+    (line,) = found[0]
+    assert line["mean"] == pytest.approx([0.6]) and line["runs"] == [2]
+    assert line["std"] == pytest.approx([0.02**0.5])
+    wanted = [(read_ledger([one]).until(1) + read_ledger([other]).until(1)) / 2]
+    assert line["bytes"] == wanted
+
+
+def test_only_global_models_of_the_protocol_count(make, run, tmp_path):
+    folder = make("a", (0, 0.5))
+    metrics(folder, "knn", 1, 0.25, protocol="knn", rank=3.5)
+    metrics(folder, "client", 1, 0.9, role="client")
+    metrics(folder, "copy", 1, 0.5)
+    (folder / "config.json").write_text("{}")
+    (folder / "broken.json").write_text('{"kind": "met')
+    words = ("--series", f"A={folder}", "-o", tmp_path / "x.png", "--json")
+    done = run("plot", "cost", *words)
+    assert json.loads(done.out)["lines"][0]["mean"] == [0.5]
+    assert len(done.err.splitlines()) == 1 and "broken.json: is not JSON" in done.err
+    more = ("--protocol", "knn", "--value", "rank")
+    found = json.loads(run("plot", "cost", *words, *more).out)
+    assert found["lines"][0]["mean"] == [3.5]
+
+
+def test_dry_run_draws_nothing(make, run, tmp_path):
+    output = tmp_path / "x.png"
+    done = run("plot", "cost", "--series", f"A={make('a')}", "-o", output, "--dry-run")
+    assert done.code == 0 and done.out.startswith(f"would draw {output}: linear")
+    assert not output.exists()
+
+
+def test_what_cannot_be_drawn(make, run, tmp_path):
+    folder, output = make("a"), tmp_path / "x.png"
+    for code, message, *words in (
+        (65, "no knn metrics of a global model", f"A={folder}", "--protocol", "knn"),
+        (65, "has no number 'rank'", f"A={folder}", "--value", "rank"),
+        (65, "is no folder; --series A wants", f"A={tmp_path / 'no'}"),
+        (2, "--series A: is there twice", f"A={folder}", "--series", f"A={folder}"),
+        (2, "wanted LABEL=FILE", "A"),
+        (2, "cannot draw '.txt'", f"A={folder}", "-o", "x.txt"),
+        (2, "'time' is not one of", f"A={folder}", "--over", "time"),
+    ):
+        done = run("plot", "cost", "-o", output, "--series", *words)
+        assert done.code == code and message in done.err, done
+        assert done.out == "" and not output.exists()
+
+
+def test_what_the_ledger_misses_is_told(make, run, tmp_path):
+    folder = make("a")
+    (folder / "r0/g.safetensors").unlink()
+    done = run("plot", "cost", "--series", f"A={folder}", "-o", tmp_path / "x.png")
+    assert done.code == 0 and "is not among the files" in done.err
+
+
+@pytest.mark.parametrize(
+    "over, place, end",
+    [("rounds", [0, 1, 2], "round 2"),
+     ("epochs", [0, 3, 8], "round 2 and 8 local epochs")],
+)  # fmt: skip
+def test_round_0_has_its_place_over_rounds_and_epochs(
+    make, run, draw, over, place, end
+):
+    folder = make("a", epochs=(3, 5))
+    (line,) = draw([folder], flags=("--over", over))
+    assert line[over] == place and line["mean"] == [0.1, 0.5, 0.6]
+    assert line["rounds"] == [0, 1, 2] and line["epochs"] == [0, 3, 8]
+    ledger = read_ledger([folder])
+    assert line["bytes"] == [0, ledger.until(1), ledger.until(2)]
+    words = ("--series", f"A={folder}", "--over", over, "-o", folder / "x.svg")
+    done = run("plot", "cost", *words)
+    wanted = f"{folder}/x.svg: linear accuracy of A 60.00 % after {end}\n"
+    assert (done.code, done.out, done.err) == (0, wanted, "")
+
+
+def test_the_last_rounds_of_runs_of_different_length_are_a_line(make, draw):
+    long = make("t4", (0, 0.1, 0.2, 0.3, 0.4), epochs=(1,) * 4)
+    short, middle = make("t1", (0, 0.7), epochs=(4,)), make("t2", epochs=(2, 2))
+    for over in ("rounds", "bytes"):
+        flags = ("--over", over, "--last")
+        (line,) = draw([long, short, middle], flags=flags)
+        assert line["rounds"] == [1, 2, 4] and line["mean"] == [0.7, 0.6, 0.4]
+        assert line["epochs"] == [4, 4, 4] and line["runs"] == [1, 1, 1]
+        amounts = [read_ledger([f]).until(9) for f in (short, middle, long)]
+        assert line["bytes"] == amounts
+
+
+def test_two_rounds_with_more_local_epochs_are_a_line_over_epochs(make, draw):
+    folders = [make(f"e{e}", (0, 0.5, e / 100), epochs=(e, e)) for e in (9, 4, 30)]
+    (line,) = draw(folders, flags=("--over", "epochs", "--last"))
+    assert line["epochs"] == [8, 18, 60] and line["mean"] == [0.04, 0.09, 0.3]
+    assert line["rounds"] == [2, 2, 2]
+
+
+def test_seeds_are_averaged_where_rounds_and_epochs_agree(make, draw):
+    same = [make(f"s{n}", (0, 0.5, n / 10), epochs=(2, 2)) for n in (6, 8)]
+    other = make("other", (0, 0.9), epochs=(6,))
+    for over in ("rounds", "bytes", "epochs"):
+        (line,) = draw([*same, other], flags=("--over", over, "--last"))
+        place = slice(None, None, 1 if over == "epochs" else -1)
+        assert line["rounds"] == [2, 1][place] and line["runs"] == [2, 1][place]
+        assert line["mean"] == pytest.approx([0.7, 0.9][place])
+        assert line["std"] == pytest.approx([0.02**0.5, 0][place])
+    (line,) = draw(same, flags=("--over", "epochs"))
+    assert line["epochs"] == [0, 2, 4] and line["runs"] == [2, 2, 2]
+
+
+def test_epochs_that_are_told_change_no_default_picture(make, draw):
+    silent = draw([make("a"), make("b", (0, 0.3, 0.9, 1), size=30)])
+    told = draw([make("c", epochs=(2, 2)), make("d", (0, 0.3, 0.9, 1), 30, (2, 2, 2))])
+    for line in (*silent, *told):
+        del line["epochs"], line["bytes"]  # A header that tells more is longer.
+    assert silent == told and told[0]["runs"] == [2, 2, 1]
+
+
+def test_a_run_that_tells_no_epochs_goes_with_the_others_of_its_round(make, draw):
+    folders = [make("a"), make("b", epochs=(2, 2)), make("c")]
+    (line,) = draw(folders, flags=("--over", "rounds"))
+    assert line["runs"] == [3, 3, 3] and line["epochs"] == [0, 2, 4]
+    done = draw([*folders, make("d", epochs=(3, 3))], flags=("--over", "rounds"))
+    found = f"{folders[0]} and {folders[1]} are both at round 1, after unknown and 2"
+    assert done.code == 2 and found in done.err
+
+
+def test_of_different_epochs_in_a_round_the_largest_counts(make, draw):
+    folder = make("a", epochs=(3, 5))
+    facts = {"client": 1, "round": 1}
+    write(folder / "r1/d.safetensors", "local-train", None, 10, 7, **facts)
+    (line,) = draw([folder], flags=("--over", "epochs"))
+    assert line["epochs"] == [0, 7, 12]
+
+
+def test_epochs_that_are_not_known_are_refused_over_epochs_only(make, draw):
+    gone, silent = make("gone", epochs=(2, 2)), make("silent", epochs=(2, True))
+    (gone / "r1/c.safetensors").unlink()
+    for folder, first in ((gone, 1), (silent, 2)):
+        done = draw([folder], flags=("--over", "epochs"))
+        assert done.code == 65 and done.out == ""
+        assert done.err.splitlines()[-1] == (
+            f"error: {folder}: no file of round {first} tells how many epochs its "
+            "clients trained for, and --over epochs adds them up; keep what local-train "
+            "writes in every round, or draw --over rounds"
+        )
+        (line,) = draw([folder], flags=("--over", "rounds"))
+        assert line["epochs"] == [0, *([None, None] if first == 1 else [2, None])]
+
+
+def test_runs_that_would_share_a_place_are_refused(make, draw):
+    one, two, single = (
+        make("e2", epochs=(2, 2)), make("e3", epochs=(3, 3)), make("t1", (0, 1), epochs=(4,))
+    )  # fmt: skip
+    own = "give each a --series of its own, or draw"
+    at_2 = f"{one} and {two} are both at round 2, after 4 and 6 local epochs; {own}"
+    at_1 = f"{one} and {two} are both at round 1, after 2 and 3 local epochs; {own}"
+    at_4 = f"{single} and {one} are both at 4 local epochs, after 1 and 2 rounds; {own}"
+    for message, folders, *flags in (
+        (f"{at_2} --over epochs --last", (one, two), "--over", "rounds", "--last"),
+        (f"{at_2} --over epochs --last", (one, two), "--last"),
+        (f"{at_1} --over epochs --last", (one, two)),
+        (f"{at_1} --over epochs --last", (one, two), "--over", "epochs"),
+        (f"{at_4} --over rounds", (one, single), "--over", "epochs", "--last"),
+    ):
+        done = draw(folders, flags=flags)
+        assert (done.code, done.err) == (2, f"error: --series L0: {message}\n")
+        assert len(draw(*([folder] for folder in folders), flags=flags)) == 2
+
+
+def test_without_a_score_of_its_last_round_a_run_has_no_last_point(make, draw):
+    folder = make("a", epochs=(1, 1))
+    (folder / "r2/linear.json").unlink()
+    done = draw([folder], flags=("--over", "rounds", "--last"))
+    assert done.code == 65 and done.err == (
+        f"error: {folder}: has no linear metrics of a global model after round 2, its "
+        "last; make them with furlkit evaluate linear\n"
+    )
+
+
+def test_the_stage_is_imported_without_matplotlib_and_torch():
+    code = (
+        "import sys, furlkit.stages.plot.cost; "
+        "sys.exit(bool({'matplotlib', 'torch'} & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

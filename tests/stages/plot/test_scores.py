@@ -1,0 +1,209 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from furlkit.errors import FurlkitError, InputError, UsageError
+from furlkit.files.facts import Provenance
+from furlkit.files.metrics import write_metrics
+from furlkit.files.partition import PartitionFacts, write_partition
+from furlkit.reports.figures import style as figures
+from furlkit.stages.plot.scores import (
+    CurveOptions,
+    PartitionOptions,
+    run_curve,
+    run_partition,
+)
+
+HISTOGRAM = np.array([[9, 4, 0], [0, 1, 16]])
+NAMES = ["cat", "dog", "automobile"]
+
+
+def metrics(
+    folder, name, round_=1, accuracy=0.5, protocol="knn", role="global", **more
+):
+    path = folder / f"{name}.json"
+    checkpoint = {"facts": {"round": round_, "role": role}}
+    values = {"protocol": protocol, "accuracy": accuracy, "checkpoint": checkpoint}
+    write_metrics(path, {**values, **more})
+    return path
+
+
+def partition(path, histogram=HISTOGRAM, labelled=True):
+    sizes = histogram.sum(axis=1)
+    parts = np.split(np.arange(sizes.sum()), np.cumsum(sizes)[:-1])
+    facts = PartitionFacts("classes", len(sizes), {"examples": int(sizes.sum())}, NAMES)
+    shown = histogram if labelled else histogram[:, :0]
+    public = np.arange(2)
+    write_partition(path, parts, public, shown, facts, Provenance("partition"))
+    return path
+
+
+def test_run_curve_averages_files_of_one_round(tmp_path):
+    values = [(0, 0.25, 1), (1, 0.5, 1), (1, 0.7, 2), (1, 0.6, 3)]
+    files = tuple(
+        metrics(tmp_path, f"{r}{seed}", r, accuracy, seed=seed)
+        for r, accuracy, seed in values
+    )
+    options = CurveOptions((("", files),), tmp_path / "curve.png")
+    text, data = run_curve(options)
+    (found,) = data["lines"]
+    assert text == f"{options.output}: accuracy of knn 60.00 % after round 1"
+    assert found["label"] == "knn" and found["rounds"] == [0, 1]
+    assert found["mean"] == pytest.approx([0.25, 0.6])
+    assert found["std"] == pytest.approx([0, 0.1])
+    assert found["runs"] == [1, 3]
+    assert options.output.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    json.dumps(data)
+
+
+def test_run_curve_makes_a_line_for_each_label_and_protocol(tmp_path):
+    knn = metrics(tmp_path, "a"), metrics(tmp_path, "b", accuracy=0.75)
+    linear = metrics(tmp_path, "c", protocol="linear")
+    series = (("two", (linear, knn[1])), ("one", (knn[0],)))
+    _, data = run_curve(CurveOptions(series, tmp_path / "x.svg"))
+    labels = [found["label"] for found in data["lines"]]
+    assert labels == ["two, knn", "two, linear", "one, knn"]
+    _, data = run_curve(CurveOptions((("one", knn),), tmp_path / "x.svg"))
+    assert [found["label"] for found in data["lines"]] == ["one"]
+
+
+def test_run_curve_counts_the_same_result_once(tmp_path):
+    same = metrics(tmp_path, "a"), metrics(tmp_path, "b")
+    _, data = run_curve(CurveOptions((("", same),), tmp_path / "x.png"))
+    assert data["lines"][0]["runs"] == [1]
+
+
+def test_run_curve_draws_another_value_by_its_dotted_name(tmp_path):
+    file = metrics(tmp_path, "a", round_=4, drift={"rank": 7.5})
+    options = CurveOptions((("", (file,)),), tmp_path / "x.png", value="drift.rank")
+    text, _ = run_curve(options)
+    assert text == f"{options.output}: drift.rank of knn 7.5 after round 4"
+
+
+def test_run_curve_gives_the_same_bytes_whatever_the_order_of_files(tmp_path):
+    files = [metrics(tmp_path, f"f{k}", k // 3, 0.1 * k + 0.1 / 3) for k in range(9)]
+    for name, order in (("a", files), ("b", files[::-1])):
+        run_curve(CurveOptions((("", tuple(order)),), tmp_path / f"{name}.png"))
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf", "PNG"])
+@pytest.mark.parametrize("style", ["heat", "bubbles"])
+def test_run_partition_gives_the_same_bytes_twice(tmp_path, suffix, style):
+    source = partition(tmp_path / "p")
+    one, two = tmp_path / f"1.{suffix}", tmp_path / f"2.{suffix}"
+    run_partition(PartitionOptions(source, one, style))
+    run_partition(PartitionOptions(source, two, style))
+    assert one.read_bytes() == two.read_bytes()
+    for word in (b"matplotlib.org", b"CreationDate", b"<dc:date>"):
+        assert word not in one.read_bytes()
+
+
+def test_pictures_do_not_depend_on_the_users_matplotlib_settings(tmp_path):
+    import matplotlib
+
+    source = partition(tmp_path / "p")
+    run_partition(PartitionOptions(source, tmp_path / "1.png"))
+    with matplotlib.rc_context({"font.size": 30, "figure.facecolor": "red"}):
+        run_partition(PartitionOptions(source, tmp_path / "2.png"))
+    assert (tmp_path / "1.png").read_bytes() == (tmp_path / "2.png").read_bytes()
+
+
+def test_partition_without_labels_is_drawn_as_sizes(tmp_path):
+    source = partition(tmp_path / "p", labelled=False)
+    options = PartitionOptions(source, tmp_path / "x.png")
+    text, data = run_partition(options)
+    assert text == f"{options.output}: sizes of 2 clients; it has no labels"
+    assert data["style"] == "sizes" and options.output.exists()
+
+
+def test_partition_without_a_single_image_can_be_drawn(tmp_path):
+    histogram = np.zeros((2, 3), int)
+    for style in ("heat", "bubbles"):
+        source = partition_of_nothing(tmp_path / "p", histogram)
+        run_partition(PartitionOptions(source, tmp_path / f"{style}.png", style))
+        assert (tmp_path / f"{style}.png").exists()
+
+
+def partition_of_nothing(path, histogram):
+    facts = PartitionFacts("file", len(histogram), {"examples": 2}, NAMES)
+    nothing = np.arange(0)
+    parts, made = [nothing] * len(histogram), Provenance("partition")
+    write_partition(path, parts, nothing, histogram, facts, made)
+    return path
+
+
+def test_dry_run_reads_and_draws_nothing(tmp_path):
+    source, file = partition(tmp_path / "p"), metrics(tmp_path, "m")
+    output = tmp_path / "x.png"
+    text, _ = run_partition(PartitionOptions(source, output, dry_run=True))
+    assert text == f"would draw {output}: 2 clients, 3 classes as heat"
+    run_curve(CurveOptions((("", (file,)),), output, dry_run=True))
+    assert not output.exists()
+
+
+def test_unknown_suffix_and_style_are_usage_errors(tmp_path):
+    source = partition(tmp_path / "p")
+    with pytest.raises(UsageError) as caught:
+        run_partition(PartitionOptions(source, tmp_path / "x.bmp"))
+    expected = f"-o {tmp_path}/x.bmp: cannot draw '.bmp'; use .png, .pdf, .svg"
+    assert str(caught.value) == expected
+    with pytest.raises(UsageError, match="use one of heat, bubbles"):
+        run_partition(PartitionOptions(source, tmp_path / "x.png", "pie"))
+    with pytest.raises(UsageError, match="metrics files"):
+        run_curve(CurveOptions((), tmp_path / "x.png"))
+
+
+def test_missing_matplotlib_says_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(FurlkitError, match=r"pip install 'furlkit\[plot\]'"):
+        run_partition(PartitionOptions(tmp_path / "p", tmp_path / "x.png"))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"accuracy": "high"},
+            "has no number 'accuracy' to draw; it has seed, version",
+        ),
+        ({"accuracy": True}, "has no number 'accuracy'"),
+        ({"checkpoint": {"facts": {"role": "global"}}}, "nothing of the round"),
+        ({"checkpoint": None}, "nothing of the round"),
+        ({"checkpoint": {"facts": {"round": 1.5}}}, "nothing of the round"),
+        ({"checkpoint": {"facts": {"round": 10**400}}}, "nothing of the round"),
+    ],
+)
+def test_metrics_that_cannot_be_drawn_name_the_file(tmp_path, values, message):
+    file = metrics(tmp_path, "m", seed=0)
+    write_metrics(file, {**json.loads(file.read_text()), **values})
+    with pytest.raises(InputError, match=message) as caught:
+        run_curve(CurveOptions((("", (file,)),), tmp_path / "x.png"))
+    assert str(caught.value).startswith(f"{file}: ")
+    assert not (tmp_path / "x.png").exists()
+
+
+def test_models_of_different_roles_do_not_share_a_line(tmp_path):
+    files = metrics(tmp_path, "g"), metrics(tmp_path, "c", role="client")
+    with pytest.raises(UsageError, match="give them to plot as two --series"):
+        run_curve(CurveOptions((("", files),), tmp_path / "x.png"))
+
+
+def test_partition_of_negative_counts_or_no_clients_is_an_input_error(tmp_path):
+    path = partition_of_nothing(tmp_path / "p", np.array([[3, -1]]))
+    with pytest.raises(InputError, match="1 clients and a least count of -1"):
+        run_partition(PartitionOptions(path, tmp_path / "x.png"))
+    path = partition_of_nothing(tmp_path / "p", np.zeros((0, 3), int))
+    with pytest.raises(InputError, match="has 0 clients"):
+        run_partition(PartitionOptions(path, tmp_path / "x.png"))
+
+
+def test_the_stage_is_imported_without_matplotlib_and_torch():
+    code = (
+        "import sys, furlkit.stages.plot; "
+        "sys.exit(bool({'matplotlib', 'torch'} & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,0 +1,297 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from furlkit.data import batches
+from furlkit.data.augment import Augmentation
+from furlkit.data.batches import Images, View
+from furlkit.training import loop
+from furlkit.training.loop import DivergedError, Epoch, Plan
+
+VIEW = View(Augmentation(), 8, 1, (0.5,), (0.5,))
+
+
+class Memory:
+    """Keeps progress in memory; `every` says after how many steps it is due."""
+
+    def __init__(self, every=0, found=None):
+        self.every, self.found, self.saved, self.asked = every, found, [], 0
+
+    def restore(self):
+        return self.found
+
+    def due(self, finished):
+        self.asked += 1
+        return bool(self.every) and self.asked % self.every == 0
+
+    def save(self, step, tensors, values):
+        copies = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+        self.saved.append((step, copies, dict(values)))
+
+
+class Killed(Exception):
+    pass
+
+
+def tiny(n=10, size=8, labels=False, seed=0, device="cpu"):
+    rng = np.random.default_rng(seed)
+    pixels = rng.integers(0, 256, (n, size, size, 1), dtype=np.uint8)
+    known = rng.integers(0, 3, n) if labels else None
+    return Images(pixels, known, np.arange(n), VIEW, torch.device(device))
+
+
+def module(seed=0):
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.BatchNorm1d(5))
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        net[1].weight.normal_(0, 0.1, generator=generator)
+        net[1].bias.zero_()
+    return net
+
+
+def loss_of(net):
+    def step(batch):
+        z = net(batch.one_view())
+        return {"square": (z - 0.5).square().mean()}, z
+
+    return step
+
+
+def run(plan, net=None, keeper=None, images=None, loss=None, purpose=(0, "test")):
+    net = net or module()
+    events = loop.train(
+        net, loss or loss_of(net), images or tiny(), plan, purpose, keeper or Memory()
+    )
+    return net, list(events)
+
+
+def test_a_constant_rate_is_constant():
+    plan = Plan(epochs=3, batch_size=4, lr=0.2)
+    assert [plan.lr_at(step, 2) for step in range(6)] == [0.2] * 6
+
+
+def test_a_cosine_over_one_round_by_hand():
+    plan = Plan(epochs=2, batch_size=4, lr=0.8, schedule="cosine")
+    half = 0.4 * (1 + math.cos(math.pi / 4))
+    wanted = [0.8, half, 0.4, 0.8 - half]
+    assert [plan.lr_at(step, 2) for step in range(4)] == pytest.approx(wanted)
+
+
+def test_a_cosine_over_three_rounds_goes_on_where_the_last_round_ended():
+    whole = Plan(epochs=6, batch_size=4, lr=0.3, schedule="cosine")
+    parts = [
+        Plan(2, 4, lr=0.3, schedule="cosine", rounds=3, first_round=r) for r in range(3)
+    ]
+    together = [part.lr_at(step, 5) for part in parts for step in range(10)]
+    assert together == pytest.approx([whole.lr_at(step, 5) for step in range(30)])
+    assert together == sorted(together, reverse=True) and together[-1] > 0
+
+
+def test_warm_up_climbs_in_equal_steps_then_the_schedule_begins():
+    plan = Plan(epochs=3, batch_size=4, lr=0.6, schedule="cosine", warmup=1)
+    rates = [plan.lr_at(step, 2) for step in range(6)]
+    # Two steps of warm-up, then a cosine over the four that are left.
+    down = [0.3 * (1 + math.cos(math.pi * i / 4)) for i in range(4)]
+    assert rates == pytest.approx([0.2, 0.4, *down])
+    constant = Plan(epochs=3, batch_size=4, lr=0.6, warmup=1.5)
+    assert [constant.lr_at(s, 2) for s in range(4)] == pytest.approx(
+        [0.15, 0.3, 0.45, 0.6]
+    )
+
+
+def test_warm_up_is_at_the_start_of_the_schedule_not_of_every_round():
+    plan = Plan(2, 4, lr=0.6, warmup=1, rounds=3, first_round=1)
+    assert plan.lr_at(0, 2) == 0.6
+    assert Plan(2, 4, lr=0.6, warmup=1).lr_at(0, 2) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    "examples, batch_size, steps", [(10, 4, 2), (8, 4, 2), (3, 4, 1), (4, 4, 1)]
+)
+def test_steps_are_full_batches_unless_there_is_none(examples, batch_size, steps):
+    assert loop.steps_per_epoch(examples, batch_size) == steps
+
+
+def test_an_epoch_shows_full_batches_of_different_images_in_a_new_order():
+    seen = []
+    net = module()
+
+    def loss(batch):
+        seen.append(batch.index.tolist())
+        return loss_of(net)(batch)
+
+    run(Plan(epochs=3, batch_size=4), net, loss=loss)
+    assert [len(index) for index in seen] == [4] * 6
+    epochs = [seen[i] + seen[i + 1] for i in (0, 2, 4)]
+    assert all(len(set(epoch)) == 8 for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+
+
+def test_events_are_steps_and_epochs_with_mean_losses():
+    losses = []
+    net = module()
+
+    def loss(batch):
+        terms, z = loss_of(net)(batch)
+        terms["more"] = 2 * terms["square"].detach() + z.sum() * 0
+        losses.append(terms["square"].item())
+        return terms, z
+
+    _, events = run(Plan(epochs=2, batch_size=4, schedule="cosine"), net, loss=loss)
+    assert [e if isinstance(e, int) else "epoch" for e in events] == [
+        1, 2, "epoch", 3, 4, "epoch",
+    ]  # fmt: skip
+    first, second = (e for e in events if isinstance(e, Epoch))
+    assert (first.epoch, first.step) == (1, 2) and (second.epoch, second.step) == (2, 4)
+    assert first.losses["square"] == pytest.approx((losses[0] + losses[1]) / 2)
+    assert second.losses["more"] == pytest.approx(losses[2] + losses[3])
+    assert second.lr == pytest.approx(5e-4 * (1 + math.cos(math.pi * 0.75)))
+    assert second.samples_per_second > 0 and 1 <= second.effective_rank <= 4
+
+
+def test_the_loop_is_this_loop():
+    plan = Plan(epochs=2, batch_size=4, optimiser="sgd", lr=0.1, momentum=0.9)
+    net, _ = run(plan)
+    other, images = module(), tiny()
+    reference = torch.optim.SGD(
+        other.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-6
+    )
+    step = 0
+    for epoch in range(2):
+        order = images.order(loop.derive(0, "test", "order", epoch))
+        for index in (order[:4], order[4:8]):
+            generator = loop.torch_generator(0, "test", "augment", step)
+            terms, _ = loss_of(other)(images.batch(index, generator))
+            reference.zero_grad()
+            terms["square"].backward()
+            reference.step()
+            step += 1
+    for a, b in zip(net.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "sgd"])
+def test_killed_at_ten_random_steps_it_ends_with_the_same_bits(optimiser):
+    plan = Plan(
+        epochs=10, batch_size=3, optimiser=optimiser, lr=0.01, schedule="cosine"
+    )
+    undisturbed, events = run(plan, images=tiny(30))
+    wanted = [e.losses for e in events if isinstance(e, Epoch)]
+    kills = sorted(np.random.default_rng(0).choice(99, 10, replace=False).tolist())
+    found, last, losses = None, {}, {}
+    for kill in [*kills, None]:
+        keeper, net = Memory(every=2, found=found), module(seed=5 if found else 0)
+        count = found[0] if found else 0
+        inner = loss_of(net)
+
+        def loss(batch, net=net, inner=inner, kill=kill):
+            nonlocal count
+            if count == kill:
+                raise Killed
+            count += 1
+            return inner(batch)
+
+        try:
+            events = loop.train(net, loss, tiny(30), plan, (0, "test"), keeper)
+            for event in events:
+                if isinstance(event, Epoch):
+                    losses[event.epoch] = event.losses
+        except Killed:
+            found = keeper.saved[-1] if keeper.saved else found
+        last = net
+    for a, b in zip(
+        undisturbed.state_dict().values(), last.state_dict().values(), strict=True
+    ):
+        assert torch.equal(a, b)
+    assert [losses[i + 1] for i in range(10)] == wanted
+
+
+def test_a_finished_training_that_is_taken_up_does_nothing():
+    keeper = Memory(every=1)
+    plan = Plan(epochs=2, batch_size=4)
+    net, _ = run(plan, keeper=keeper)
+    again, events = run(plan, module(seed=3), Memory(found=keeper.saved[-1]))
+    assert events == []
+    assert all(map(torch.equal, net.state_dict().values(), again.state_dict().values()))
+
+
+def test_a_loss_that_is_no_number_ends_the_training():
+    net = module()
+
+    def loss(batch):
+        terms, z = loss_of(net)(batch)
+        return {"good": terms["square"], "bad": terms["square"] * float("nan")}, z
+
+    with pytest.raises(DivergedError, match="the loss bad became nan in epoch 1"):
+        run(Plan(epochs=5, batch_size=10), net, loss=loss)
+
+
+def test_weights_that_overflow_in_the_last_step_end_the_training_too():
+    plan = Plan(epochs=1, batch_size=10, optimiser="sgd", lr=1e38, momentum=0)
+    net = module()
+
+    def loss(batch):
+        terms, z = loss_of(net)(batch)
+        return {"square": 1e6 * terms["square"]}, z
+
+    with pytest.raises(DivergedError, match="became NaN or infinite in the last steps"):
+        run(plan, net, loss=loss)
+
+
+def test_float16_leaves_out_a_step_that_overflows():
+    net = module()
+    before = net[1].weight.detach().clone()
+    calls = []
+
+    def loss(batch):
+        calls.append(1)
+        big = 1e38 if len(calls) == 1 else 1.0
+        z = net(batch.one_view().flatten(1).float())
+        return {"square": big * (z.float() - 0.5).square().mean()}, z
+
+    keeper = Memory(every=1)
+    plan = Plan(epochs=2, batch_size=10, precision="float16", lr=0.1)
+    run(plan, net, keeper, loss=loss)
+    _, tensors, values = keeper.saved[0]
+    assert values["scale"] == 2.0**15 and values["optimiser_steps"] == 0
+    assert torch.equal(tensors["module.1.weight"], before)
+    assert keeper.saved[1][2]["optimiser_steps"] == 1
+    assert not torch.equal(net[1].weight, before)
+
+
+def test_resident_and_mapped_images_give_the_same_batches(monkeypatch, tmp_path):
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (20, 8, 8, 1), dtype=np.uint8)
+    np.save(tmp_path / "pixels.npy", pixels)
+    mapped = np.load(tmp_path / "pixels.npy", mmap_mode="r")
+    index, labels = np.array([3, 19, 0, 7, 11, 12]), np.arange(20)
+    cpu = torch.device("cpu")
+    resident = Images(pixels, labels, index, VIEW, cpu)
+    monkeypatch.setattr(batches, "RESIDENT_LIMIT", 0)
+    streamed = Images(mapped, labels, index, VIEW, cpu)
+    assert resident._resident is not None and streamed._resident is None
+    chosen = torch.tensor([5, 0, 2])
+    one, other = (
+        images.batch(chosen, torch.Generator().manual_seed(4))
+        for images in (resident, streamed)
+    )
+    assert torch.equal(one.images, other.images)
+    assert one.labels.tolist() == other.labels.tolist() == [12, 3, 0]
+    assert torch.equal(one.images, torch.from_numpy(pixels[[12, 3, 0]]))
+    assert torch.equal(one.two_views(), other.two_views())
+
+
+def test_grey_images_feed_a_net_for_colour_with_three_equal_channels():
+    view = View(
+        Augmentation(grey=0, jitter_probability=0), 8, 3, (0.5,) * 3, (0.5,) * 3
+    )
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 1), dtype=np.uint8)
+    images = Images(pixels, None, np.arange(4), view, torch.device("cpu"))
+    batch = images.batch(torch.arange(4), torch.Generator().manual_seed(0))
+    x = batch.plain()
+    assert x.shape == (4, 3, 8, 8)
+    assert torch.equal(x[:, 0], x[:, 1]) and torch.equal(x[:, 0], x[:, 2])
+    assert batch.two_views().shape == (8, 3, 8, 8)

@@ -1,0 +1,135 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from furlkit.training.optimisers import SGD, Adam, LossScale
+
+
+def weights(seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    shapes = [(4, 3), (4,), (2, 4, 3, 3)]
+    return [nn.Parameter(torch.randn(s, generator=generator)) for s in shapes]
+
+
+def pull(parameters, step):
+    """Give every parameter a gradient that depends on it and on the step."""
+    loss = sum(((p - step / 7) ** 2 * (i + 1)).sum() for i, p in enumerate(parameters))
+    for p, g in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+        p.grad = g
+
+
+@pytest.mark.parametrize("decay", [0.0, 1e-2])
+def test_adam_is_torchs_adam(decay):
+    ours, theirs = weights(), weights()
+    optimiser = Adam(ours, decay)
+    reference = torch.optim.Adam(theirs, lr=0.1, weight_decay=decay)
+    for step in range(20):
+        lr = 0.1 / (step + 1)
+        reference.param_groups[0]["lr"] = lr
+        pull(ours, step)
+        pull(theirs, step)
+        optimiser.step(lr)
+        reference.step()
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("decay", [0.0, 1e-2])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_sgd_is_torchs_sgd(decay, momentum):
+    ours, theirs = weights(), weights()
+    optimiser = SGD(ours, decay, momentum)
+    reference = torch.optim.SGD(theirs, lr=1, momentum=momentum, weight_decay=decay)
+    for step in range(20):
+        lr = 0.01 / (step + 1)
+        reference.param_groups[0]["lr"] = lr
+        pull(ours, step)
+        pull(theirs, step)
+        optimiser.step(lr)
+        reference.step()
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("make", [lambda w: Adam(w, 0.1), lambda w: SGD(w, 0.1, 0.9)])
+def test_weights_that_took_no_part_do_not_move(make):
+    ours = weights()
+    before = [p.detach().clone() for p in ours]
+    optimiser = make(ours)
+    for step in range(3):
+        optimiser.clear()
+        pull(ours[:1], step)
+        optimiser.step(0.1)
+    assert not torch.equal(ours[0], before[0])
+    assert torch.equal(ours[1], before[1]) and torch.equal(ours[2], before[2])
+    assert all(key.endswith(".0") for key in optimiser.state())
+
+
+def test_adams_first_step_has_the_length_of_the_learning_rate():
+    w = nn.Parameter(torch.tensor([1.0, -2.0]))
+    w.grad = torch.tensor([1e-3, -50.0])
+    Adam([w], 0.0).step(0.1)
+    torch.testing.assert_close(w.detach(), torch.tensor([0.9, -1.9]))
+
+
+@pytest.mark.parametrize("make", [lambda w: Adam(w, 0.1), lambda w: SGD(w, 0.1, 0.9)])
+def test_a_state_taken_up_goes_on_with_the_same_bits(make):
+    through, stopped = weights(), weights()
+    optimiser, first = make(through), make(stopped)
+    for step in range(5):
+        pull(through, step)
+        pull(stopped, step)
+        optimiser.step(0.1)
+        first.step(0.1)
+    second = make(stopped)
+    second.load(copy.deepcopy(first.state()), first.steps)
+    for step in range(5, 10):
+        pull(through, step)
+        pull(stopped, step)
+        optimiser.step(0.1)
+        second.step(0.1)
+    assert all(map(torch.equal, through, stopped))
+    assert second.steps == optimiser.steps == 10
+
+
+def test_a_state_taken_up_keeps_the_layout_of_the_weights():
+    w = nn.Parameter(torch.zeros(2, 3, 4, 4).to(memory_format=torch.channels_last))
+    optimiser = SGD([w], 0.0, 0.9)
+    optimiser.load({"m.0": torch.arange(96.0).view(2, 3, 4, 4)}, 1)
+    m = optimiser.state()["m.0"]
+    assert m.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(m.contiguous(), torch.arange(96.0).view(2, 3, 4, 4))
+
+
+def test_loss_scale_is_undone_before_the_step():
+    scale = LossScale(enabled=True)
+    gradients = [torch.full((3,), 2.0**17), torch.full((2,), 2.0**15)]
+    assert scale.usable(gradients)
+    assert gradients[0].tolist() == [2.0] * 3 and gradients[1].tolist() == [0.5] * 2
+
+
+@pytest.mark.parametrize("bad", [float("inf"), float("nan")])
+def test_loss_scale_halves_and_leaves_the_step_out_on_overflow(bad):
+    scale = LossScale(enabled=True)
+    assert not scale.usable([torch.ones(3), torch.tensor([1.0, bad])])
+    assert scale.scale == 2.0**15 and scale.good_steps == 0
+
+
+def test_loss_scale_grows_after_enough_good_steps_in_a_row(monkeypatch):
+    monkeypatch.setattr(LossScale, "GROW_AFTER", 3)
+    scale = LossScale(enabled=True)
+    good, bad = (lambda: [torch.ones(1)]), (lambda: [torch.tensor([float("inf")])])
+    seen = []
+    for make in (good, good, bad, good, good, good, good):
+        scale.usable(make())
+        seen.append(scale.scale / 2.0**16)
+    assert seen == [1, 1, 0.5, 0.5, 0.5, 1, 1]
+
+
+def test_loss_scale_that_is_off_looks_at_nothing():
+    scale = LossScale(enabled=False)
+    gradients = [torch.tensor([float("inf"), 3.0])]
+    assert scale.usable(gradients) and scale.scale == 1.0
+    assert gradients[0].tolist() == [float("inf"), 3.0]

@@ -1,0 +1,268 @@
+"""Finetuning by rounds: what is averaged, what is saved, what is predicted."""
+
+import json
+import math
+import signal
+
+import numpy as np
+import pytest
+import torch
+
+from furlkit.aggregators.mean import mean
+from furlkit.data.augment import Augmentation
+from furlkit.data.batches import Images, View
+from furlkit.data.sets.datasets import open_images
+from furlkit.errors import FurlkitError, StoppedError
+from furlkit.files.container.read import Container
+from furlkit.files.facts import Provenance
+from furlkit.files.journal import Journal
+from furlkit.files.progress import ProgressFile
+from furlkit.models.architecture import Architecture, build
+from furlkit.models.loading import tensors_of
+from furlkit.objectives import supervised
+from furlkit.randomness import torch_generator
+from furlkit.training import loop
+from furlkit.training import rounds as finetuning
+from furlkit.training import signals as stopping
+from furlkit.training.loop import Plan
+from furlkit.training.rounds import Job, Part, State, after_turn, finetune, predict
+
+ARCHITECTURE = Architecture("cnn5", 8, 1, 0.02, projector=(8, 4), rotation=True)
+DIGITS = open_images("digits")
+PARTS = (Part(0, np.arange(40)), Part(3, np.arange(40, 60)), Part(4, np.arange(60, 63)))
+PLAN = Plan(epochs=2, batch_size=16)
+
+
+class Killed(BaseException):
+    """Ends a training as a kill would: nothing is tidied up."""
+
+
+class Nobody:
+    """A keeper that keeps nothing."""
+
+    def restore(self):
+        return None
+
+    def due(self, finished):
+        return False
+
+    def save(self, step, tensors, values):
+        raise NotImplementedError
+
+
+def net_of(hidden=6, seed=0):
+    net = build(ARCHITECTURE, torch_generator(seed, "encoder"))
+    generator = torch_generator(seed, "head")
+    return finetuning.put_classifier(
+        net, ARCHITECTURE.feature_dim, hidden, 10, generator
+    )
+
+
+def job_of(net=None, parts=PARTS, rounds=2, plan=PLAN):
+    view = View(Augmentation(), 8, 1, DIGITS.mean, DIGITS.std)
+    images, labels = DIGITS.images, DIGITS.labels
+    return Job(net or net_of(), images, labels, view, parts, plan, rounds, (7, "x"))
+
+
+def finetuned(folder, job, every=1000.0):
+    """The state after a finetuning, and its loss."""
+    folder.mkdir(exist_ok=True)
+    made = Provenance("evaluate", {}, 7, {})
+    files = ProgressFile(folder / "o.json", made), Journal(folder / "o.json")
+    loss = finetune(job, *files, every)
+    return {k: v.copy() for k, v in tensors_of(job.net).items()}, loss
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(
+        one[k].dtype == other[k].dtype and np.array_equal(one[k], other[k]) for k in one
+    )
+
+
+@pytest.mark.parametrize("hidden, widths", [(6, [(6, 41), (10, 6)]), (0, [(10, 41)])])
+def test_the_classifier_is_an_mlp_or_one_layer(hidden, widths):
+    net = net_of(hidden)
+    layers = [m for m in net.classifier if isinstance(m, torch.nn.Linear)]
+    assert [tuple(layer.weight.shape) for layer in layers] == widths
+    assert [type(m).__name__ for m in net.classifier if m not in layers] == (
+        ["ReLU"] if hidden else []
+    )
+    for layer in layers:
+        bound = 1 / math.sqrt(layer.in_features)
+        assert 0.5 * bound < layer.weight.abs().max() <= bound
+        assert layer.bias.abs().max() <= bound
+    # Heads that are not trained are not averaged either.
+    assert {name.split(".")[0] for name in net.state_dict()} == {
+        "encoder",
+        "classifier",
+    }
+
+
+def test_the_classifier_is_drawn_from_the_generator_alone():
+    before = torch.get_rng_state()
+    one, again, other = (net_of(seed=seed).classifier for seed in (0, 0, 1))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(one[0].weight, again[0].weight)
+    assert not torch.equal(one[0].weight, other[0].weight)
+
+
+def test_predictions_are_the_largest_logit_of_plain_images():
+    net, job = net_of().eval(), job_of()
+    x = torch.from_numpy(DIGITS.images[:300]).permute(0, 3, 1, 2) / 255
+    x = (x - DIGITS.mean[0]) / DIGITS.std[0]
+    first, _, second = net.classifier
+    with torch.no_grad():
+        first.weight *= 100  # A net that has learnt nothing gives all one class.
+        h = net.encoder(x)
+        logits = (h @ first.weight.T + first.bias).clamp(min=0) @ second.weight.T
+    wanted = (logits + second.bias).argmax(dim=1)
+    found = predict(net.train(), DIGITS.images[:300], job.view)
+    assert torch.equal(found, wanted) and len(set(found.tolist())) > 1
+
+
+def test_turns_go_through_the_clients_round_by_round():
+    job = job_of(rounds=2)
+    assert job.turns == 6
+    assert [job.at(turn) for turn in (0, 2, 3, 5)] == [(0, 0), (0, 2), (1, 0), (1, 2)]
+    # Two, one and one full batches an epoch, two epochs.
+    steps = [job.steps_before(turn) for turn in range(7)]
+    assert steps == [0, 4, 6, 8, 12, 14, 16]
+    assert job.shares == [40 / 63, 20 / 63, 3 / 63]
+
+
+def test_a_round_is_the_mean_that_aggregate_makes():
+    rng, job = np.random.default_rng(0), job_of(rounds=1)
+    models = [
+        {
+            "w": rng.normal(size=(3, 2)).astype(np.float32),
+            "z": np.float32([-0.0]),
+            "n": np.array(n),
+        }
+        for n in (4, 9, 2)
+    ]
+    state = State(0, {})
+    for k, model in enumerate(models):
+        state = after_turn(job, state, model, float(k))
+        assert state.turn == k + 1
+        assert (state.total == {}) == (k == 2)
+        if k < 2:
+            assert state.total["w"].dtype == np.float64
+    for name in ("w", "z"):
+        wanted = mean([model[name] for model in models], job.shares)
+        assert state.weights[name].dtype == np.float32
+        assert state.weights[name].tobytes() == wanted.tobytes()
+    assert state.weights["n"].dtype == np.int64 and state.weights["n"].shape == ()
+    assert state.weights["n"] == 9 and state.losses == (0, 1, 2)
+    # The next round forgets the losses of this one, and starts a new sum.
+    again = after_turn(job_of(rounds=2), state, models[0], 5.0)
+    assert again.losses == (5.0,) and np.allclose(
+        again.total["w"], models[0]["w"] * 40 / 63
+    )
+
+
+def test_two_rounds_written_out(tmp_path):
+    """Each client from the round's model, an optimiser of its own, then the mean."""
+    job = job_of()
+    weights = {k: v.copy() for k, v in tensors_of(job.net).items()}
+    for round_ in range(2):
+        trained, losses = [], []
+        for part in PARTS:
+            net = net_of()
+            net.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()})
+            device = torch.device("cpu")
+            images = Images(job.images, job.labels, part.index, job.view, device)
+            events = loop.train(
+                net, lambda batch, net=net: supervised.step(net, batch), images, PLAN,
+                (7, "x", round_, part.client), Nobody(),
+            )  # fmt: skip
+            epochs = [event for event in events if isinstance(event, loop.Epoch)]
+            losses.append(epochs[-1].losses["supervised"])
+            trained.append(tensors_of(net))
+        weights = {
+            k: np.asarray(mean([t[k] for t in trained], job.shares)) for k in weights
+        }
+    found, loss = finetuned(tmp_path, job)
+    assert same(found, weights)
+    assert loss == pytest.approx(np.dot(job.shares, losses), rel=1e-12)
+
+
+def test_one_client_and_one_round_is_its_training(tmp_path):
+    """What central mode is: nothing is lost in the average of one."""
+    job, net = job_of(parts=PARTS[:1], rounds=1), net_of()
+    device = torch.device("cpu")
+    images = Images(job.images, job.labels, PARTS[0].index, job.view, device)
+    for _ in loop.train(
+        net, lambda batch: supervised.step(net, batch), images, PLAN, (7, "x", 0, 0),
+        Nobody(),
+    ):  # fmt: skip
+        pass
+    assert same(finetuned(tmp_path, job)[0], tensors_of(net))
+
+
+def test_encoder_and_classifier_both_learn(tmp_path):
+    before = tensors_of(net_of())
+    after, _ = finetuned(tmp_path, job_of())
+    for name in (
+        "encoder.conv1.weight",
+        "encoder.bn5.running_mean",
+        "classifier.0.bias",
+    ):
+        assert not np.array_equal(before[name], after[name])
+
+
+def test_killed_before_any_step_it_ends_with_the_same_weights(tmp_path, monkeypatch):
+    wanted = finetuned(tmp_path / "a", job_of())
+    original = loop._Trainer.step
+    for done in range(1, 16):  # Each start does one of the 16 steps.
+        left = iter([True, False])
+
+        def dying(self, *arguments, left=left):
+            if not next(left):
+                raise Killed
+            return original(self, *arguments)
+
+        monkeypatch.setattr(loop._Trainer, "step", dying)
+        with pytest.raises(Killed):
+            finetuned(tmp_path / "b", job_of(), every=0)
+        monkeypatch.undo()
+        saved = Container(tmp_path / "b" / "o.json.progress")
+        assert saved.header.facts["step"] == done
+    found = finetuned(tmp_path / "b", job_of(), every=0)
+    assert same(found[0], wanted[0]) and found[1] == wanted[1]
+    lines = (tmp_path / "b" / "o.json.log.jsonl").read_text().splitlines()
+    entries = [json.loads(line) for line in lines]
+    assert [(e["round"], e["client"], e["epoch"]) for e in entries] == [
+        (r, c, e) for r in (1, 2) for c in (0, 3, 4) for e in (1, 2)
+    ]
+    assert [e["step"] for e in entries] == [2, 4, 5, 6, 7, 8, 10, 12, 13, 14, 15, 16]
+
+
+@pytest.mark.parametrize("turn", [0, 2, 5])
+def test_a_signal_between_two_clients_saves_before_it_stops(
+    tmp_path, monkeypatch, turn
+):
+    wanted = finetuned(tmp_path / "a", job_of())
+
+    def signalled(job, state, *rest):
+        if state.turn == turn:
+            stopping._handle(signal.SIGTERM, None)
+        return after_turn(job, state, *rest)
+
+    monkeypatch.setattr(finetuning, "after_turn", signalled)
+    with pytest.raises(StoppedError):
+        finetuned(tmp_path / "b", job_of())
+    monkeypatch.undo()
+    trained = []
+    original = loop.train
+    monkeypatch.setattr(
+        loop, "train", lambda *given: trained.append(given[4]) or original(*given)
+    )
+    found = finetuned(tmp_path / "b", job_of())
+    assert len(trained) == 5 - turn
+    assert same(found[0], wanted[0]) and found[1] == wanted[1]
+
+
+def test_a_training_that_diverges_is_named(tmp_path):
+    plan = Plan(epochs=3, batch_size=16, optimiser="sgd", lr=1e20)
+    with pytest.raises(FurlkitError, match="^round 1/2 client 0: .*lower --lr"):
+        finetuned(tmp_path, job_of(plan=plan))

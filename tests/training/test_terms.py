@@ -1,0 +1,173 @@
+"""Terms that are added to an objective, and the batches of the alignment set."""
+
+import numpy as np
+import pytest
+import torch
+
+from furlkit.data.augment import Augmentation, normalise, plain
+from furlkit.data.batches import Images, View
+from furlkit.models.architecture import Architecture, build
+from furlkit.models.embedding import embed
+from furlkit.training.loop import positions
+from furlkit.training.terms import PublicImages, alignment, proximal, with_terms
+
+VIEW = View(Augmentation(), 8, 1, (0.5,), (0.5,))
+CPU = torch.device("cpu")
+PURPOSE = (3, "local-train", 1, 0, "align")
+
+
+def pixels(n=10, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 256, (n, 8, 8, 1), dtype=np.uint8)
+
+
+def images(n=10, index=None):
+    index = np.arange(n) if index is None else index
+    return Images(pixels(n), None, index, VIEW, CPU)
+
+
+def net_of(seed=0):
+    architecture = Architecture("cnn5", 8, 1, 0.02, projector=(8, 4))
+    return build(architecture, torch.Generator().manual_seed(seed)).train()
+
+
+def batch_at(step, n=4):
+    chosen = torch.arange(n)
+    return images().batch(chosen, torch.Generator().manual_seed(step), step)
+
+
+def cycle(number, n=10, size=5):
+    """The batches of one pass through the set."""
+    steps = range(number * (n // size), (number + 1) * (n // size))
+    return [positions(images(n), size, PURPOSE, step).tolist() for step in steps]
+
+
+def test_batches_go_through_the_whole_set_once_in_each_cycle():
+    for number in range(4):
+        first, second = cycle(number)
+        assert sorted(first + second) == list(range(10))
+
+
+def test_every_cycle_has_an_order_of_its_own():
+    orders = {str(cycle(number)) for number in range(6)}
+    assert len(orders) == 6
+
+
+def test_positions_depend_on_step_and_purpose_alone():
+    steps = (5, 0, 3, 4, 1, 2)
+    shared = images()
+    by_step = {step: positions(shared, 3, PURPOSE, step).tolist() for step in steps}
+    fresh = {step: positions(images(), 3, PURPOSE, step).tolist() for step in range(6)}
+    assert by_step == fresh
+    others = [(4, *PURPOSE[1:]), (*PURPOSE[:3], 1, "align"), PURPOSE[:-1]]
+    for purpose in others:
+        there = [positions(images(), 3, purpose, step).tolist() for step in range(6)]
+        assert there != [fresh[step] for step in range(6)]
+
+
+def test_a_set_smaller_than_a_batch_is_a_batch():
+    for step in range(3):
+        found = positions(images(4), 128, PURPOSE, step).tolist()
+        assert sorted(found) == [0, 1, 2, 3]
+
+
+def test_terms_are_added_to_the_losses_under_their_names():
+    z = torch.ones(2, 3)
+    terms = {"a": lambda batch: 2 * batch, "b": lambda batch: batch + 1}
+    losses, same = with_terms(lambda batch: ({"own": batch}, z), terms)(5.0)
+    assert losses == {"own": 5, "a": 10, "b": 6} and same is z
+    assert with_terms(lambda batch: ({"own": batch}, z), {})(5.0) == ({"own": 5}, z)
+
+
+def test_the_proximal_term_starts_at_0_and_is_half_mu_by_hand():
+    net = net_of()
+    term = proximal(net, 3.0)
+    assert term(batch_at(0)).item() == 0
+    with torch.no_grad():
+        net.encoder.conv1.weight.add_(2.0)
+    wanted = 3 / 2 * 4 * net.encoder.conv1.weight.numel()
+    assert term(batch_at(0)).item() == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.fixture
+def public():
+    """Six of ten images, in another order, and what a net makes of them."""
+    index, net = np.array([7, 2, 9, 0, 4, 5]), net_of(seed=1)
+    h, z = (embed(net, pixels(), index, VIEW, layer) for layer in "hz")
+    return PublicImages(images(index=index), h, z)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_the_alignment_term_matches_loops_over_its_images(public, reduction):
+    """Eq. 11 to 14: the second summand, image by image."""
+    net, beta, index = net_of(seed=2), 0.25, np.array([7, 2, 9, 0, 4, 5])
+    term = alignment(net, public, beta, reduction, 3, PURPOSE)
+    for step in (0, 1, 2, 5):
+        found, total = term(batch_at(step)).item(), 0.0
+        net.eval()
+        for place in positions(public.images, 3, PURPOSE, step).tolist():
+            x = torch.from_numpy(pixels()[index[place : place + 1]])
+            x = normalise(plain(x, 8), (0.5,), (0.5,))
+            h = net.encoder(x)
+            total += (net.projector(h) - public.z[place]).square().sum().item()
+            total += (h - public.h[place]).square().sum().item()
+        net.train()
+        wanted = beta * (total / 3 if reduction == "mean" else total)
+        assert found == pytest.approx(wanted, rel=1e-4)
+
+
+def test_the_alignment_term_is_0_at_the_alignment_models_own_weights(public):
+    at_home = alignment(net_of(seed=1), public, 1.0, "sum", 4, PURPOSE)
+    elsewhere = alignment(net_of(seed=2), public, 1.0, "sum", 4, PURPOSE)
+    for step in range(3):
+        scale = elsewhere(batch_at(step)).item()
+        assert scale > 0 and at_home(batch_at(step)).item() < 1e-9 * scale
+
+
+def test_the_alignment_term_weighs_beta(public):
+    net = net_of(seed=2)
+    one, ten = (
+        alignment(net, public, beta, "sum", 4, PURPOSE)(batch_at(0)) for beta in (1, 10)
+    )
+    torch.testing.assert_close(ten, 10 * one)
+
+
+def test_the_alignment_pass_leaves_statistics_mode_and_generator_alone(public):
+    net, batch = net_of(seed=2), batch_at(0)
+    before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    state = batch.generator.get_state()
+    loss = alignment(net, public, 1.0, "sum", 4, PURPOSE)(batch)
+    assert all(torch.equal(net.state_dict()[k], v) for k, v in before.items())
+    assert all(module.training for module in net.modules())
+    assert torch.equal(batch.generator.get_state(), state)
+    loss.backward()
+    assert all(p.grad is not None for p in net.parameters())
+
+
+def test_its_gradient_is_right_beside_that_of_a_step_in_training_mode(public):
+    """BatchNorm's statistics move in the step, and the term's gradient reads them."""
+    together, apart = net_of(seed=2), net_of(seed=2)
+    x = torch.rand(4, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+
+    def step_of(net):
+        return lambda batch: ({"own": net.projector(net.encoder(x)).square().sum()}, x)
+
+    def term_of(net):
+        return {"align": alignment(net, public, 1.0, "sum", 4, PURPOSE)}
+
+    losses, _ = with_terms(step_of(together), term_of(together))(batch_at(0))
+    sum(losses.values()).backward()
+    step_of(apart)(batch_at(0))[0]["own"].backward()
+    term_of(apart)["align"](batch_at(0)).backward()
+    for one, other in zip(together.parameters(), apart.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+
+
+def test_the_alignment_term_is_float32_in_mixed_precision(public):
+    net = net_of(seed=2)
+    term = alignment(net, public, 1.0, "sum", 4, PURPOSE)
+    exact = term(batch_at(0))
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = term(batch_at(0))
+    assert mixed.dtype == torch.float32
+    torch.testing.assert_close(mixed, exact, rtol=0.05, atol=0)
