@@ -6,15 +6,79 @@ is no count, so the largest one is taken and integers stay integers.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
+T = TypeVar("T")
+
+Tensors = dict[str, np.ndarray]
+# Words before a name that hold a net of their own: target.encoder, own.projector.
+NESTED = ("target", "own", "last", "style", "generator")
 _BATCHNORM_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 def is_batchnorm_statistic(name: str) -> bool:
     """Whether a tensor is gathered by BatchNorm's forward pass rather than trained."""
     return name.rpartition(".")[2] in _BATCHNORM_STATISTICS
+
+
+def part_of(name: str) -> str:
+    """The part of a model that a tensor belongs to: encoder, projector, target.encoder."""
+    words = name.split(".")
+    return ".".join(words[:2] if words[0] in NESTED else words[:1])
+
+
+def parts_of(names: Iterable[str]) -> list[str]:
+    """The parts that tensors of these names make up, sorted."""
+    return sorted({part_of(name) for name in names})
+
+
+def within(part: str, parts: Iterable[str]) -> bool:
+    """Whether a part is one of `parts`; "target" stands for all that is target's."""
+    return any(part == one or part.startswith(f"{one}.") for one in parts)
+
+
+def divide(tensors: Tensors, sent: Iterable[str]) -> tuple[Tensors, Tensors]:
+    """The tensors of the parts that are sent, and all others, which are kept."""
+    chosen = tuple(sent)
+    out: Tensors = {}
+    rest: Tensors = {}
+    for name, array in tensors.items():
+        (out if within(part_of(name), chosen) else rest)[name] = array
+    return out, rest
+
+
+def select(tensors: Tensors, parts: Iterable[str]) -> Tensors:
+    """The tensors of some parts."""
+    return divide(tensors, parts)[0]
+
+
+def below(prefix: str, tensors: dict[str, T]) -> dict[str, T]:
+    """The tensors whose names start with `prefix`, without it."""
+    return {
+        k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)
+    }
+
+
+def add_weighted(total: Tensors, tensors: Tensors, share: float) -> Tensors:
+    """total + share * tensors in float64: the next step of a weighted mean.
+
+    An empty `total` starts the sum. `narrowed` ends it.
+    """
+    added = {}
+    for name, array in tensors.items():
+        wide = array.astype(np.float64) if array.dtype.kind == "f" else array
+        columns = [total[name], wide] if total else [wide]
+        shares = [1.0, share] if total else [share]
+        # numpy makes plain numbers of arrays that have no dimension.
+        added[name] = np.asarray(weighted_sum(columns, shares))
+    return added
+
+
+def narrowed(total: Tensors, like: Tensors) -> Tensors:
+    """A sum in the types that the tensors are stored in."""
+    return {name: array.astype(like[name].dtype) for name, array in total.items()}
 
 
 def weighted_sum(arrays: Iterable[np.ndarray], shares: Sequence[float]) -> np.ndarray:

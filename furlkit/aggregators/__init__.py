@@ -1,1 +1,1 @@
-"""What the server makes of the clients' models: ((w_k, n_k), ...) -> w."""
+"""What the server makes of the clients' uploads; see `uploads.Uploads` for models."""

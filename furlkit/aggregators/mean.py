@@ -1,20 +1,23 @@
 """The weighted mean of the clients' models (FedAvg)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-import numpy as np
-
+from furlkit.aggregators.uploads import Pieces, Uploads
 from furlkit.errors import UsageError
 from furlkit.weights import weighted_sum
 
 
-def mean(columns: Iterable[np.ndarray], shares: Sequence[float]) -> np.ndarray:
+def mean(uploads: Uploads) -> Pieces:
     """FedAvg, FedCA Eq. 2: theta = sum_u |D_u| / sum_i |D_i| * theta_u.
 
-    `columns` is one tensor, or a piece of it, of every client in turn; only one is in
-    memory at a time. `shares` are |D_u| / sum_i |D_i|, or any others that sum to 1.
+    The shares are |D_u| / sum_i |D_i|, or any others that sum to 1.
     """
-    return weighted_sum(columns, shares)
+
+    def pieces(name: str):
+        return uploads.combine(name, lambda column: weighted_sum(column, shares))
+
+    shares = list(uploads.shares)
+    return pieces
 
 
 def shares_of(weights: Sequence[float]) -> list[float]:

@@ -1,7 +1,11 @@
-"""The ensemble similarity: what many models together find alike.
+"""The ensemble similarity: what many models together find similar.
 
 Shi et al., "Towards Communication-Efficient and Privacy-Preserving Federated
 Representation Learning", FLESD, Eq. 4-6.
+
+    R_k      unit representations of n public images by client k's model    (n, d_k)
+    M_k      cosines between every two images, by client k                  (n, n)
+    tau_T    the teachers' temperature
 """
 
 from collections.abc import Iterable
@@ -20,7 +24,7 @@ def sharpened(cosines: Any, tau_T: float) -> Any:
     return np.exp(scaled) if isinstance(scaled, np.ndarray) else scaled.exp_()
 
 
-def mean_of(similarities: Iterable[Any]) -> Any:
+def ensemble(similarities: Iterable[Any]) -> Any:
     """FLESD Eq. 6: M = mean_k exp(M_k / tau_T), all clients alike."""
     total, count = None, 0
     for similarity in similarities:

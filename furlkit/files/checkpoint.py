@@ -1,6 +1,6 @@
 """Checkpoints: the weights of a model and the facts needed to use them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ from furlkit.files.facts import Provenance, understand
 class CheckpointFacts:
     """What a later stage must know of a checkpoint.
 
-    `parent` is the content hash of the global model training started from, `partition`
-    that of the partition the clients trained under, and `left_out` says that
-    BatchNorm statistics are not in the file because each client keeps its own.
+    `parent` is the content hash of the global model that training started from,
+    `partition` that of the partition its clients trained under. `parts` names what is in
+    the file, of an architecture that may have more; None stands for all of it. Without
+    `statistics` each client keeps its own BatchNorm statistics.
     """
 
     role: str
@@ -31,7 +32,8 @@ class CheckpointFacts:
     parent: str | None = None
     partition: str | None = None
     loss: float | None = None
-    left_out: str | None = None
+    parts: list[str] | None = None
+    statistics: bool = True
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,10 @@ def check_finite(path: Path, name: str, array: np.ndarray) -> None:
 
 
 def _facts(path: Path, header: Header) -> CheckpointFacts:
+    if header.version == 1:
+        known = dict(header.facts)
+        statistics = known.pop("left_out", None) is None
+        header = replace(header, facts={**known, "statistics": statistics})
     facts = understand(path, header, CheckpointFacts, ("round", "client", "examples"))
     if facts.role not in ("global", "client", "align"):
         raise InputError(f"{path}: is a checkpoint of the unknown role {facts.role!r}")

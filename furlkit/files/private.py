@@ -1,6 +1,10 @@
-"""Private files: what a client keeps from round to round and never sends."""
+"""Private files: what a client keeps from round to round and never sends.
 
-from dataclasses import dataclass
+Parts of its model stand under their own names; what methods remember stands behind
+`memory.`, as `memory.averaged_features.rows` of FedCA.
+"""
+
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,51 +15,69 @@ from furlkit.files.container import read as container
 from furlkit.files.container.header import Header
 from furlkit.files.facts import Provenance, understand
 
-ENSEMBLE = "ensemble."
+MEMORY = "memory."
+# What format version 1 called FedCA's averaged features.
+VERSION_1_MEMORY = "ensemble."
 
 
 @dataclass(frozen=True)
 class PrivateFacts:
-    """Whose state it is, after which round, and what it is made of, in words."""
+    """Whose state it is, after which round, and what it holds.
+
+    `parts` are those of the model, `memory` the names of what methods remember.
+    """
 
     client: int
     round: int
-    holds: list[str]
+    parts: list[str]
+    memory: list[str]
 
 
 @dataclass(frozen=True)
 class Private:
-    """A client's own state: tensors of its model by name, its ensemble Z and others."""
+    """A client's own state: tensors of its model, and memory of its methods, by name."""
 
     path: Path
     facts: PrivateFacts
     tensors: dict[str, np.ndarray]
+    memory: dict[str, np.ndarray]
     content: str
-
-    @property
-    def weights(self) -> dict[str, np.ndarray]:
-        """Those that belong to the model."""
-        return {k: v for k, v in self.tensors.items() if not k.startswith(ENSEMBLE)}
 
 
 def write_private(
-    path: Path, tensors: dict[str, np.ndarray], facts: PrivateFacts, made: Provenance
+    path: Path,
+    tensors: dict[str, np.ndarray],
+    memory: dict[str, np.ndarray],
+    facts: PrivateFacts,
+    provenance: Provenance,
 ) -> Header:
     """Write a client's own state. `aggregate` refuses such a file by its kind."""
-    for name, array in tensors.items():
+    everything = {**tensors, **{MEMORY + name: v for name, v in memory.items()}}
+    for name, array in everything.items():
         check_finite(path, name, array)
-    return container.write(path, tensors, made.header("private", facts))
+    return container.write(path, everything, provenance.header("private", facts))
 
 
 def read_private(path: Path, client: int) -> Private:
     """Read the state of one client; another client's file is refused."""
     opened = container.open_kind(path, "private")
-    facts = understand(path, opened.header, PrivateFacts, ("client", "round"))
+    header, prefix = opened.header, MEMORY
+    if header.version == 1:
+        known = {k: v for k, v in header.facts.items() if k != "holds"}
+        header = replace(header, facts={**known, "parts": [], "memory": []})
+        prefix = VERSION_1_MEMORY
+    facts = understand(path, header, PrivateFacts, ("client", "round"))
     if facts.client != client:
         raise InputError(
-            f"{path}: is private to client {facts.client}, client {client} asked for it"
+            f"{path}: is private to client {facts.client}; it was given to client {client}"
         )
-    tensors = opened.tensors()
-    for name, array in tensors.items():
+    everything = opened.tensors()
+    for name, array in everything.items():
         check_finite(path, name, array)
-    return Private(Path(path), facts, tensors, opened.content)
+    tensors = {k: v for k, v in everything.items() if not k.startswith(prefix)}
+    memory = {
+        k.removeprefix(prefix): v for k, v in everything.items() if k.startswith(prefix)
+    }
+    if header.version == 1:
+        memory = {f"averaged_features.{name}": v for name, v in memory.items()}
+    return Private(Path(path), facts, tensors, memory, opened.content)

@@ -1,53 +1,16 @@
-"""What a client shares with the others, and the ensemble Z it takes it from."""
+"""FedCA's dictionary as a client is given it, and the averaged features it kept."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from furlkit.aggregators.averaged import accumulate, rows_to_share, unit_rows
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint
-from furlkit.files.features import FeatureFacts, Features, read_features
-from furlkit.files.private import ENSEMBLE, Private
+from furlkit.files.features import Features, read_features
+from furlkit.files.private import Private
 
-ROWS, INDEX = f"{ENSEMBLE}rows", f"{ENSEMBLE}index"
-ALPHA, SIZE = 0.5, 1024
-
-
-@dataclass(frozen=True)
-class Sharing:
-    """FedCA's dictionary: the one that was made, and the client's part of the next.
-
-    None stands for a default: `alpha` 0.5, `size` K = 1024, and `participants` m, the
-    clients that share rows, all of the partition's. `features_out` may hold `{client}`.
-    """
-
-    dictionary: Path | None = None
-    leave_own_out: bool = False
-    features_out: str | None = None
-    alpha: float | None = None
-    size: int | None = None
-    participants: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.features_out is None:
-            for name in ("alpha", "size", "participants"):
-                if getattr(self, name) is not None:
-                    flag = "dictionary-size" if name == "size" else name
-                    raise UsageError(
-                        f"--{flag} {getattr(self, name)}: is about the rows a client "
-                        "shares; give --features-out too, where they are written"
-                    )
-
-    @property
-    def keep(self) -> float:
-        """alpha: how much of the past the ensemble keeps."""
-        return ALPHA if self.alpha is None else self.alpha
-
-    def rows(self, clients: int) -> int:
-        """How many rows a client shares, ceil(K / m), where there are so many clients."""
-        return rows_to_share(self.size or SIZE, self.participants or clients)
+# Where a private file keeps Z, and of which images its rows are.
+ROWS, INDEX = "averaged_features.rows", "averaged_features.index"
 
 
 def open_dictionary(path: Path, width: int, model: Checkpoint) -> Features:
@@ -55,7 +18,7 @@ def open_dictionary(path: Path, width: int, model: Checkpoint) -> Features:
     found, round_ = read_features(path), model.facts.round
     if found.facts.layer != "z":
         raise InputError(
-            f"{path}: holds {found.facts.layer}, a dictionary of z was wanted; make it "
+            f"{path}: holds {found.facts.layer}, expected a dictionary of z; create it "
             "with aggregate --rule dictionary, or embed --layer z"
         )
     if found.rows.shape[1] != width:
@@ -85,7 +48,7 @@ def check_owners(dictionary: Features) -> None:
         return
     if not all(len(pair) == 2 and min(pair) >= 0 for pair in owners):
         raise InputError(
-            f"{dictionary.path}: its owners are no list of [client, rows]; make it anew "
+            f"{dictionary.path}: its owners are no list of [client, rows]; re-create it "
             "with aggregate --rule dictionary"
         )
     if sum(rows for _, rows in owners) != len(dictionary.rows):
@@ -100,49 +63,28 @@ def rows_of_others(dictionary: Features, client: int) -> np.ndarray:
     owners = dictionary.facts.owners
     if owners is None:
         raise UsageError(
-            f"--leave-own-out: {dictionary.path} does not say whose rows it has; make "
+            f"--leave-own-out: {dictionary.path} does not say whose rows it has; create "
             "it with aggregate --rule dictionary"
         )
     clients = np.repeat([c for c, _ in owners], [rows for _, rows in owners])
     return dictionary.rows[clients != client]
 
 
-def last_ensemble(private: Private | None, index: np.ndarray, width: int) -> np.ndarray:
-    """Z of the images at `index` as the client kept it: 0 for those it never met."""
+def averaged_features(
+    private: Private | None, index: np.ndarray, width: int
+) -> np.ndarray:
+    """Z of the images at `index` as the client kept it: 0 for images it never met."""
     Z = np.zeros((len(index), width), np.float32)
-    if private is None or ROWS not in private.tensors:
+    if private is None or ROWS not in private.memory:
         return Z
-    rows, kept = private.tensors[ROWS], private.tensors.get(INDEX)
+    rows, kept = private.memory[ROWS], private.memory.get(INDEX)
     fits = kept is not None and kept.dtype == np.int64 and kept.ndim == 1
     if kept is None or not fits or rows.shape != (len(kept), width):
         raise InputError(
-            f"{private.path}: its ensemble is {rows.shape}, rows of {width} numbers, "
-            "one an image, were wanted; was it kept for another model?"
+            f"{private.path}: its averaged features are {rows.shape}, expected a row of "
+            f"{width} numbers for each image; was it kept for another model?"
         )
     place = {image: row for row, image in enumerate(kept.tolist())}
     known = np.array([place.get(image, -1) for image in index.tolist()], np.int64)
     Z[known >= 0] = rows[known[known >= 0]]
     return Z
-
-
-def ensemble_of(
-    private: Private | None, z: np.ndarray, index: np.ndarray, alpha: float
-) -> np.ndarray:
-    """FedCA Eq. 9 on what the client kept."""
-    return accumulate(last_ensemble(private, index, z.shape[1]), z, alpha)
-
-
-def shared_rows(Z: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """FedCA Eq. 10 for `count` rows of the ensemble, drawn at random (all, if fewer).
-
-    Rows of zeros, which a collapsed model makes, have no direction and are not shared.
-    """
-    chosen = Z[rng.choice(len(Z), min(count, len(Z)), replace=False)]
-    return unit_rows(chosen[np.abs(chosen).max(axis=1) > 0])
-
-
-def sharing_facts(client: int, round_: int, rows: int, parent: str) -> FeatureFacts:
-    """The header of the rows a client shares; of its images it says nothing."""
-    return FeatureFacts(
-        "z", {}, str(client), client, round_, rows, parent=parent
-    )  # fmt: skip

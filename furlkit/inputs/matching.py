@@ -1,8 +1,10 @@
 """Whether images, partition and model belong together."""
 
 from pathlib import Path
+from typing import Any
 
 from furlkit import console
+from furlkit.catalogue import Objective
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.fingerprint import comparable, same_dataset
 from furlkit.errors import InputError
@@ -10,10 +12,10 @@ from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.partition import Partition
 from furlkit.files.private import Private
 from furlkit.files.targets import Targets
-from furlkit.models.architecture import Architecture, build
-from furlkit.models.loading import architecture_of, check_tensors
+from furlkit.models.architecture import Architecture
+from furlkit.models.loading import architecture_of
 
-ALIKE = ("encoder", "width", "stem", "image_size", "channels", "projector")
+SAME_NET = ("encoder", "width", "stem", "image_size", "channels")
 
 
 def check_dataset(partition: Partition, images: ImageSet) -> None:
@@ -30,7 +32,7 @@ def check_dataset(partition: Partition, images: ImageSet) -> None:
     if difference:
         raise InputError(
             f"{partition.path}: was made for another dataset than {images.name}: "
-            f"{difference}; make the partition anew, or give the --data it was made for"
+            f"{difference}; re-create the partition, or give the --data it was made for"
         )
 
 
@@ -39,7 +41,7 @@ def check_channels(images: ImageSet, architecture: Architecture, model: Path) ->
     channels = images.images.shape[3]
     if channels > architecture.channels:
         raise InputError(
-            f"{model}: takes grey images, {images.name} has colour; make the model "
+            f"{model}: takes grey images, {images.name} has colour; create the model "
             "with init --channels 3"
         )
 
@@ -49,22 +51,22 @@ def check_global(model: Checkpoint, partition: Partition) -> None:
     if model.facts.role != "global":
         raise InputError(
             f"{model.path}: is a checkpoint of role {model.facts.role}, "
-            "the global model of the last round was wanted"
+            "expected the global model of the last round"
         )
     _check_partition(model, partition)
 
 
 def check_own(model: Checkpoint, partition: Partition, client: int) -> None:
-    """A client that carries on has its own last model, or, at first, any global one."""
+    """A client that continues has its own last model, or, at first, any global one."""
     if model.facts.role == "client" and model.facts.client != client:
         raise InputError(
-            f"{model.path}: is the model of client {model.facts.client}, client "
-            f"{client} carries on from its own"
+            f"{model.path}: is the model of client {model.facts.client}; client "
+            f"{client} continues from its own"
         )
     if model.facts.role not in ("client", "global"):
         raise InputError(
-            f"{model.path}: is a checkpoint of role {model.facts.role}, the client's "
-            "own model of its last round was wanted"
+            f"{model.path}: is a checkpoint of role {model.facts.role}, expected "
+            "the client's own model of its last round"
         )
     _check_partition(model, partition)
 
@@ -73,7 +75,7 @@ def _check_partition(model: Checkpoint, partition: Partition) -> None:
     if model.facts.partition not in (None, partition.content):
         raise InputError(
             f"{model.path}: its clients were trained under another partition than "
-            f"{partition.path}; use that one, or start anew with init --from"
+            f"{partition.path}; use that one, or start over with init --from"
         )
 
 
@@ -86,17 +88,20 @@ def check_labels(images: ImageSet, classes: int, model: Path) -> None:
     if images.classes > classes:
         raise InputError(
             f"{images.name}: has {images.classes} classes, {model} has a classifier "
-            f"of {classes}; make it with init --classes {images.classes}"
+            f"of {classes}; create it with init --classes {images.classes}"
         )
 
 
-def check_head(model: Checkpoint, head: str, objective: str) -> None:
-    """The model must have the head that the objective trains."""
-    if not model.facts.architecture.get(head):
-        raise InputError(
-            f"{model.path}: has no {head}, which --objective {objective} trains; "
-            f"make it with init --objective {objective}"
-        )
+def check_heads(
+    model: Checkpoint, architecture: Architecture, objective: Objective
+) -> None:
+    """The model must have every head that the objective trains."""
+    for head in objective.head_names:
+        if head not in architecture.heads:
+            raise InputError(
+                f"{model.path}: has no {head}, which --objective {objective.name} "
+                f"trains; create it with init --objective {objective.name}"
+            )
 
 
 def check_size(partition: Partition, client: int) -> None:
@@ -104,8 +109,8 @@ def check_size(partition: Partition, client: int) -> None:
     examples = len(partition.of(client))
     if examples < 2:
         raise InputError(
-            f"{partition.path}: client {client} has {examples} images, training "
-            "needs 2 at least"
+            f"{partition.path}: client {client} has {examples} images; training "
+            "needs at least 2"
         )
 
 
@@ -117,13 +122,12 @@ def check_private(private: Private, model: Checkpoint) -> None:
             f"{private.path}: is of round {private.facts.round}, and this is round "
             f"{this_round}; give the client's private file of an earlier round"
         )
-    net = build(architecture_of(model.path, model.facts), None)
-    check_tensors(private.path, net, private.weights)
-    if private.weights.keys() == private.tensors.keys() and not model.facts.left_out:
+    both = private.tensors.keys() & model.tensors.keys()
+    if private.tensors and both == private.tensors.keys() and not private.memory:
         console.warn(
-            f"{private.path}: holds {', '.join(private.facts.holds)}, and so does "
-            f"{model.path}, which wins; aggregate with --bn keep to let clients keep "
-            "their own"
+            f"{private.path}: holds BatchNorm statistics or parts that {model.path} has "
+            "too; the global model's are used; aggregate with --bn keep, or train with "
+            "--send, to let clients keep their own"
         )
 
 
@@ -148,13 +152,15 @@ def check_targets(targets: Targets, images: ImageSet, model: Checkpoint) -> None
 
 def _check_same_net(targets: Targets, model: Checkpoint) -> None:
     """h and z compare only between nets that are built alike and see alike."""
-    theirs, ours = targets.facts.architecture, model.facts.architecture
-    for part in ALIKE:
-        if theirs.get(part) != ours.get(part):
+    theirs = _net_of(targets.path, targets.facts.architecture)
+    ours = architecture_of(model.path, model.facts)
+    pairs = {key: (getattr(theirs, key), getattr(ours, key)) for key in SAME_NET}
+    pairs["projector"] = theirs.heads.get("projector"), ours.heads.get("projector")
+    for part, (found, expected) in pairs.items():
+        if found != expected:
             raise InputError(
-                f"{targets.path}: was made by a net with {part} {theirs.get(part)}, "
-                f"{model.path} has {ours.get(part)}; make the targets with "
-                f"pretrain-align {model.path}"
+                f"{targets.path}: was made by a net with {part} {found}, {model.path} has "
+                f"{expected}; create the targets with pretrain-align {model.path}"
             )
     for name in ("mean", "std"):
         if getattr(targets.facts, name) != getattr(model.facts, name):
@@ -163,10 +169,16 @@ def _check_same_net(targets: Targets, model: Checkpoint) -> None:
                 f"{getattr(targets.facts, name)}, {model.path} by "
                 f"{getattr(model.facts, name)}"
             )
-    a = architecture_of(model.path, model.facts)
-    for name, width in (("h", a.feature_dim), ("z", (a.projector or (0,))[-1])):
+    for name, width in (("h", ours.feature_dim), ("z", ours.z_dim)):
         found = getattr(targets, name).shape[1]
         if found != width:
             raise InputError(
                 f"{targets.path}: {name} has {found} numbers, the model's has {width}"
             )
+
+
+def _net_of(path: Path, values: dict[str, Any]) -> Architecture:
+    try:
+        return Architecture.from_dict(values)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error

@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from furlkit.data.sets.datasets import ImageSet
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.matching import check_channels
-from furlkit.models.loading import architecture_of, fitting_net
+from furlkit.models.loading import architecture_of, fitting_net, z_width
 
 
 def read_models(
@@ -36,12 +36,9 @@ def read_models(
 
 def width_of(model: Checkpoint, layer: str) -> int:
     """How many numbers the layer h or z of a model has."""
-    architecture = architecture_of(model.path, model.facts)
-    if layer == "h":
-        return architecture.feature_dim
-    if not architecture.projector:
-        raise InputError(f"{model.path}: has no projector, so no z; use --layer h")
-    return architecture.projector[-1]
+    if layer == "z":
+        return z_width(model)
+    return architecture_of(model.path, model.facts).feature_dim
 
 
 def common_round(models: Sequence[Checkpoint]) -> int | None:

@@ -1,38 +1,36 @@
-"""Encoders and heads: a description that fits in a header, and the net it describes.
+"""A net, described so that it fits in a header, and built from that description.
 
-h = net.encoder(x)        what is kept and evaluated        (B, feature_dim)
-z = net.projector(h)      what a contrastive loss sees
+h = net.encoder(x)        the representation, kept and evaluated        (B, feature_dim)
+z = net.projector(h)      what a contrastive loss sees                  (B, z_dim)
 """
 
-import dataclasses
 import math
-from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from furlkit import catalogue
 from furlkit.errors import InputError, UsageError
+from furlkit.models.heads import build_head
 
-FEATURE_DIMS = {"cnn5": 2048, "resnet18": 512, "resnet34": 512, "resnet50": 2048}
 STEMS = ("auto", "small", "standard")
 SMALLEST_IMAGE = 8  # Three max-pools of cnn5 leave one pixel of it.
 LARGEST = 2**16  # A broken header must not ask for a layer nobody can build.
 SMALL_STEM_BELOW = 64
-ROTATIONS = 4
-DECODER_CHANNELS = (64, 16)  # At the coarsest map; halved, but never below the second.
+KEYS = {"encoder", "image_size", "channels", "width", "stem", "heads"}
+# Heads that format version 1 had as fields of their own.
+VERSION_1_HEADS = ("projector", "predictor", "decoder", "classifier", "rotation")
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """Everything needed to build a net again; a checkpoint's header carries it.
+    """Everything needed to build a net; a checkpoint's header carries it.
 
     `stem` is stored resolved: "small" (3x3, stride 1, no max-pool) or "standard"
-    (torchvision's 7x7 and max-pool) for a ResNet, "" for cnn5, which has none.
-    `projector` and `predictor` list the widths of their layers, the last one being
-    the output; the predictor maps z to something of z's own width.
+    (torchvision's 7x7 and max-pool) for a ResNet, "" for an encoder without one.
+    `heads` gives the widths of each head's layers, the last one being its output.
     """
 
     encoder: str
@@ -40,59 +38,84 @@ class Architecture:
     channels: int
     width: float = 1.0
     stem: str = "auto"
-    projector: tuple[int, ...] | None = None
-    predictor: tuple[int, ...] | None = None
-    decoder: bool = False
-    classifier: int | None = None
-    rotation: bool = False
+    heads: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_encoder(self)
-        _check_heads(self)
         object.__setattr__(self, "width", float(self.width))
         object.__setattr__(self, "stem", _resolved_stem(self))
+        object.__setattr__(self, "heads", _checked_heads(self.heads))
 
     @property
     def feature_dim(self) -> int:
         """Length of h."""
-        return _scaled(FEATURE_DIMS[self.encoder], self.width)
+        return max(1, round(encoder_entry(self.encoder).features * self.width))
+
+    @property
+    def z_dim(self) -> int | None:
+        """Length of z; None without a projector."""
+        return self.heads["projector"][-1] if "projector" in self.heads else None
+
+    def only(self, parts: list[str]) -> "Architecture":
+        """The same with those heads alone that are among `parts`."""
+        heads = {name: widths for name, widths in self.heads.items() if name in parts}
+        if "projector" not in heads:
+            heads = {k: v for k, v in heads.items() if head_entry(k).reads != "z"}
+        return replace(self, heads=heads)
 
     def to_dict(self) -> dict[str, Any]:
         """The same facts in JSON's types."""
-        values = dataclasses.asdict(self)
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+        heads = {name: list(widths) for name, widths in self.heads.items()}
+        return {**{key: getattr(self, key) for key in KEYS}, "heads": heads}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Architecture":
-        """Back from `to_dict`; InputError if it cannot have written these values."""
-        names = {field.name for field in dataclasses.fields(cls)}
-        if not isinstance(values, dict) or set(values) != names:
+        """Back from `to_dict`; a missing key has its default."""
+        if isinstance(values, dict) and "heads" not in values:
+            values = _from_version_1(values)
+        lacks = not isinstance(values, dict) or not {
+            "encoder",
+            "image_size",
+            "channels",
+        } <= set(values)
+        if lacks or not set(values) <= KEYS:
             found = sorted(values) if isinstance(values, dict) else values
             raise InputError(
-                f"architecture: found {found}, wanted exactly the keys "
-                f"{sorted(names)}; was it written by another version of furlkit?"
+                f"architecture: found {str(found)[:200]}, expected the keys "
+                f"{', '.join(sorted(KEYS))}; was it written by a newer furlkit?"
             )
-        lists = {k: tuple(v) for k, v in values.items() if isinstance(v, list)}
         try:
-            return cls(**{**values, **lists})
+            return cls(**values)
         except UsageError as error:
             raise InputError(f"architecture: {error}") from error
 
 
+def _from_version_1(values: dict[str, Any]) -> dict[str, Any]:
+    """Heads were fields: widths, a number of classes, or true and false."""
+    heads: dict[str, Any] = {}
+    for name in VERSION_1_HEADS:
+        found = values.get(name)
+        if found is True and name in ("decoder", "rotation"):
+            heads[name] = catalogue.HEADS[name].widths
+        elif found not in (None, False):
+            heads[name] = [found] if type(found) is int else found
+    rest = {k: v for k, v in values.items() if k not in VERSION_1_HEADS}
+    return {**rest, "heads": heads}
+
+
 class Net(nn.Module):
-    """An encoder and the heads it was asked to have; the others are None."""
+    """An encoder, and its heads as attributes under their names."""
 
     def __init__(self, architecture: Architecture) -> None:
         super().__init__()
-        a, h = architecture, architecture.feature_dim
-        self.encoder: nn.Module = _encoder(a)
-        self.projector = _mlp(h, a.projector) if a.projector else None
-        self.predictor = (
-            _mlp(a.projector[-1], a.predictor) if a.projector and a.predictor else None
-        )
-        self.decoder = Decoder(h, a.image_size, a.channels) if a.decoder else None
-        self.classifier = nn.Linear(h, a.classifier) if a.classifier else None
-        self.rotation = nn.Linear(h, ROTATIONS) if a.rotation else None
+        entry = encoder_entry(architecture.encoder)
+        self.encoder: nn.Module = catalogue.load(entry.function)(architecture)
+        for name, widths in architecture.heads.items():
+            self.add_module(name, build_head(head_entry(name), widths, architecture))
+
+    def head(self, name: str) -> nn.Module | None:
+        """A head, or None where the net has no such head."""
+        return self._modules.get(name)
 
     def forward(self, x: Tensor) -> Tensor:
         """The representation h: (B, channels, H, W) -> (B, feature_dim)."""
@@ -134,151 +157,74 @@ def _initialise(module: nn.Module, generator: torch.Generator) -> None:
             nn.init.uniform_(module.bias, -bound, bound, generator=generator)
 
 
-class Cnn5(nn.Module):
-    """Five 3x3 convolutions and a linear layer; pools after 1, 2 and 5."""
-
-    def __init__(self, channels: int, width: float) -> None:
-        super().__init__()
-        c1, c2, c3, c4, c5 = (_scaled(c, width) for c in (64, 192, 384, 256, 256))
-        self.conv1, self.bn1 = _conv3x3(channels, c1), nn.BatchNorm2d(c1)
-        self.conv2, self.bn2 = _conv3x3(c1, c2), nn.BatchNorm2d(c2)
-        self.conv3, self.bn3 = _conv3x3(c2, c3), nn.BatchNorm2d(c3)
-        self.conv4, self.bn4 = _conv3x3(c3, c4), nn.BatchNorm2d(c4)
-        self.conv5, self.bn5 = _conv3x3(c4, c5), nn.BatchNorm2d(c5)
-        self.fc = nn.Linear(c5 * 4 * 4, _scaled(FEATURE_DIMS["cnn5"], width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        # Pooling before the ReLU gives the same numbers and leaves it a quarter to do.
-        x = F.relu_(F.max_pool2d(self.bn1(self.conv1(x)), 2))  # (B, c1, H/2, W/2)
-        x = F.relu_(F.max_pool2d(self.bn2(self.conv2(x)), 2))  # (B, c2, H/4, W/4)
-        x = F.relu_(self.bn3(self.conv3(x)))
-        x = F.relu_(self.bn4(self.conv4(x)))
-        x = F.relu_(F.max_pool2d(self.bn5(self.conv5(x)), 2))  # (B, c5, H/8, W/8)
-        return self.fc(_average_pool_4x4(x).flatten(1))
+def encoder_entry(name: str) -> catalogue.Encoder:
+    """The catalogue's entry of an encoder; other packages are asked only if need be."""
+    found = catalogue.ENCODERS.get(name) or catalogue.encoders().get(name)
+    if found is None:
+        raise UsageError(
+            f"--encoder {name}: expected one of {', '.join(catalogue.encoders())}; is the "
+            "package that adds it installed?"
+        )
+    return found
 
 
-class Decoder(nn.Module):
-    """h -> image: a linear layer to a map of at most 4x4, then doubled to full size."""
-
-    def __init__(self, feature_dim: int, image_size: int, channels: int) -> None:
-        super().__init__()
-        *finer, start = _halved_until(image_size, 4)
-        most, least = DECODER_CHANNELS
-        self.sizes = finer[::-1]
-        self.shape = (most, start, start)
-        self.fc = nn.Linear(feature_dim, most * start * start)
-        widths = [max(most >> i, least) for i in range(len(self.sizes) + 1)]
-        self.convs = nn.ModuleList(map(_conv3x3, widths, widths[1:]))
-        self.bns = nn.ModuleList(map(nn.BatchNorm2d, widths[1:]))
-        self.out = nn.Conv2d(widths[-1], channels, 3, padding=1)
-
-    def forward(self, h: Tensor) -> Tensor:
-        x = F.relu(self.fc(h)).unflatten(1, self.shape)  # (B, most, start, start)
-        for size, conv, bn in zip(self.sizes, self.convs, self.bns, strict=True):
-            x = F.interpolate(x, size=(size, size), mode="nearest")
-            x = F.relu_(bn(conv(x)))  # (B, width, size, size)
-        return self.out(x)  # (B, channels, image_size, image_size)
-
-
-def _encoder(a: Architecture) -> nn.Module:
-    return Cnn5(a.channels, a.width) if a.encoder == "cnn5" else _resnet(a)
-
-
-def _resnet(a: Architecture) -> nn.Module:
-    """torchvision's ResNet without its classifier, tensors under their own names."""
-    from torchvision import models
-
-    net = getattr(models, a.encoder)(weights=None)
-    net.fc = nn.Identity()
-    if a.stem == "small":
-        net.conv1 = _conv3x3(a.channels, 64)
-        net.maxpool = nn.Identity()
-    elif a.channels != 3:
-        net.conv1 = nn.Conv2d(a.channels, 64, 7, stride=2, padding=3, bias=False)
-    return net
-
-
-def _mlp(inputs: int, widths: tuple[int, ...]) -> nn.Sequential:
-    """Linear layers, BatchNorm and ReLU between; no bias where BatchNorm follows."""
-    layers: OrderedDict[str, nn.Module] = OrderedDict()
-    for i, width in enumerate(widths[:-1], start=1):
-        layers[f"fc{i}"] = nn.Linear(inputs, width, bias=False)
-        layers[f"bn{i}"] = nn.BatchNorm1d(width)
-        layers[f"relu{i}"] = nn.ReLU(inplace=True)
-        inputs = width
-    layers[f"fc{len(widths)}"] = nn.Linear(inputs, widths[-1])
-    return nn.Sequential(layers)
-
-
-def _conv3x3(inputs: int, outputs: int) -> nn.Conv2d:
-    return nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
-
-
-def _average_pool_4x4(x: Tensor) -> Tensor:
-    """Adaptive average pooling to 4x4, as two matrix products.
-
-    PyTorch's own has no deterministic gradient on CUDA, and equal runs give equal
-    bytes here; on the 4x4 maps of 32x32 images there is nothing to do at all.
-    """
-    rows, columns = x.shape[2:]
-    if (rows, columns) == (4, 4):
-        return x
-    eye_rows = torch.eye(rows, dtype=x.dtype, device=x.device)
-    eye_columns = torch.eye(columns, dtype=x.dtype, device=x.device)
-    down = F.adaptive_avg_pool1d(eye_rows, 4).T  # (4, rows)
-    across = F.adaptive_avg_pool1d(eye_columns, 4)  # (columns, 4)
-    return down @ (x @ across)  # (B, C, 4, 4)
-
-
-def _halved_until(size: int, limit: int) -> list[int]:
-    """`size`, its half rounded up, and so on to the first that is not above `limit`."""
-    sizes = [size]
-    while sizes[-1] > limit:
-        sizes.append((sizes[-1] + 1) // 2)
-    return sizes
-
-
-def _scaled(count: int, width: float) -> int:
-    return max(1, round(count * width))
+def head_entry(name: str) -> catalogue.Head:
+    """The catalogue's entry of a head; other packages are asked only if need be."""
+    found = catalogue.HEADS.get(name) or catalogue.heads().get(name)
+    if found is None:
+        raise UsageError(
+            f"head {name}: expected one of {', '.join(catalogue.heads())}; is the package "
+            "that adds it installed?"
+        )
+    return found
 
 
 def _check_encoder(a: Architecture) -> None:
-    if not isinstance(a.encoder, str) or a.encoder not in FEATURE_DIMS:
-        raise UsageError(
-            f"--encoder {a.encoder}: wanted one of {', '.join(FEATURE_DIMS)}"
-        )
+    entry = encoder_entry(str(a.encoder))
     if not _is_count(a.image_size) or a.image_size < SMALLEST_IMAGE:
         raise UsageError(
-            f"image size {a.image_size}: wanted {SMALLEST_IMAGE} to {LARGEST} pixels; "
+            f"image size {a.image_size}: expected {SMALLEST_IMAGE} to {LARGEST} pixels; "
             "resize smaller images"
         )
     if not _is_count(a.channels) or a.channels not in (1, 3):
-        raise UsageError(f"{a.channels} channels: wanted 1 (grey) or 3 (colour)")
+        raise UsageError(f"{a.channels} channels: expected 1 (grey) or 3 (colour)")
     number = isinstance(a.width, int | float) and not isinstance(a.width, bool)
     if not number or not 0 < a.width <= 16:
-        raise UsageError(f"--width {a.width}: wanted a number above 0 and at most 16")
-    if a.width != 1 and a.encoder != "cnn5":
-        raise UsageError(
-            f"--width {a.width}: {a.encoder} has one width; only cnn5 scales"
-        )
+        raise UsageError(f"--width {a.width}: expected a number above 0 and at most 16")
+    if a.width != 1 and not entry.scales:
+        raise UsageError(f"--width {a.width}: {a.encoder} has one width only")
 
 
-def _check_heads(a: Architecture) -> None:
-    for name, widths in (("projector", a.projector), ("predictor", a.predictor)):
-        tuple_of_counts = isinstance(widths, tuple) and all(map(_is_count, widths))
-        if widths is not None and not (widths and tuple_of_counts):
-            raise UsageError(f"--{name} {widths}: wanted widths of layers, as 512,128")
-    if a.predictor and not a.projector:
-        raise UsageError("--predictor: works on z; give the net a --projector too")
-    if a.predictor and a.projector and a.predictor[-1] != a.projector[-1]:
+def _checked_heads(heads: Any) -> dict[str, tuple[int, ...]]:
+    """Heads in the catalogue's order, which is the order their weights are drawn in."""
+    if not isinstance(heads, dict) or not all(isinstance(k, str) for k in heads):
+        raise UsageError(f"heads {str(heads)[:60]}: expected widths by name")
+    order = [*catalogue.HEADS, *sorted(heads.keys() - catalogue.HEADS.keys())]
+    checked = {k: _checked_widths(k, heads[k]) for k in order if k in heads}
+    for name, widths in checked.items():
+        if head_entry(name).reads != "z":
+            continue
+        if "projector" not in checked:
+            raise UsageError(f"--{name}: reads z; give the net a --projector too")
+        if widths[-1] != checked["projector"][-1]:
+            raise UsageError(
+                f"--{name} {widths}: its last width must be z's, "
+                f"{checked['projector'][-1]}"
+            )
+    return checked
+
+
+def _checked_widths(name: str, widths: Any) -> tuple[int, ...]:
+    form = head_entry(name).form
+    counts = isinstance(widths, list | tuple) and all(map(_is_count, widths))
+    lengths = {"decoder": (0,), "linear": (1,), "mlp": range(1, 65)}[form]
+    if not counts or len(widths) not in lengths:
         raise UsageError(
-            f"--predictor {a.predictor}: its last width must be z's, {a.projector[-1]}"
+            f"--{name} {str(widths)[:60]}: expected the widths of its layers, as 512,128"
+            if form == "mlp"
+            else f"{name} {str(widths)[:60]}: expected the number of its outputs"
         )
-    if a.classifier is not None and not _is_count(a.classifier):
-        raise UsageError(f"classifier {a.classifier}: wanted the number of classes")
-    for name in ("decoder", "rotation"):
-        if not isinstance(getattr(a, name), bool):
-            raise UsageError(f"{name} {getattr(a, name)}: wanted true or false")
+    return tuple(widths)
 
 
 def _is_count(value: object) -> bool:
@@ -287,12 +233,14 @@ def _is_count(value: object) -> bool:
 
 
 def _resolved_stem(a: Architecture) -> str:
-    if a.encoder == "cnn5":
+    if not encoder_entry(a.encoder).stems:
         if a.stem not in ("auto", ""):
-            raise UsageError(f"--stem {a.stem}: cnn5 has no stem; leave the option out")
+            raise UsageError(
+                f"--stem {a.stem}: {a.encoder} has no stem; leave the option out"
+            )
         return ""
     if a.stem not in STEMS:
-        raise UsageError(f"--stem {a.stem}: wanted one of {', '.join(STEMS)}")
+        raise UsageError(f"--stem {a.stem}: expected one of {', '.join(STEMS)}")
     if a.stem == "auto":
         return "small" if a.image_size < SMALL_STEM_BELOW else "standard"
     return a.stem

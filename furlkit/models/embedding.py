@@ -1,4 +1,4 @@
-"""What a frozen model makes of images: h or z, computed once."""
+"""What a frozen model computes from images: h or z, once."""
 
 import numpy as np
 import torch
@@ -12,14 +12,18 @@ from furlkit.models.architecture import Net
 BATCH = 256
 
 
+def represent(net: Net, x: Tensor, layer: str) -> Tensor:
+    """h, the encoder's output, or z, the projector's."""
+    h = net.encoder(x)
+    projector = net.head("projector")
+    return projector(h) if layer == "z" and projector is not None else h
+
+
 @torch.inference_mode()
 def embed(
     net: Net, images: np.ndarray, index: np.ndarray, view: View, layer: str
 ) -> Tensor:
-    """Features (n, d), float32 on the CPU, of un-augmented images in eval mode.
-
-    `layer` is h (what the encoder gives) or z (what the projector makes of it).
-    """
+    """Features (n, d), float32 on the CPU, of un-augmented images in eval mode."""
     net.eval()
     device = next(net.parameters()).device
     rows = []
@@ -29,9 +33,17 @@ def embed(
             x = torch.from_numpy(np.ascontiguousarray(taken)).to(device)
             x = x.expand(-1, -1, -1, view.channels)
             x = normalise(plain(x, view.size), view.mean, view.std)
-            h = net.encoder(x)
-            if layer == "z" and net.projector is not None:
-                h = net.projector(h)
-            rows.append(h.float().cpu())
+            rows.append(represent(net, x, layer).float().cpu())
             bar.reach(start + len(taken))
     return torch.cat(rows)
+
+
+def predict(net: Net, images: np.ndarray, view: View) -> Tensor:
+    """The class that the net's classifier gives each un-augmented image, (n)."""
+    h = embed(net, images, np.arange(len(images)), view, "h")  # (n, d)
+    classifier = net.head("classifier")
+    if classifier is None:
+        raise ValueError("the net has no classifier")
+    with torch.inference_mode():
+        device = next(net.parameters()).device
+        return classifier(h.to(device)).argmax(dim=1).cpu()

@@ -1,8 +1,8 @@
 """From checkpoint to net and back."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -11,13 +11,20 @@ from furlkit.data.batches import View
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint, CheckpointFacts
 from furlkit.models.architecture import Architecture, Net, build
-from furlkit.weights import is_batchnorm_statistic
-
-Tensors = dict[str, np.ndarray]
+from furlkit.weights import Tensors, divide, is_batchnorm_statistic
 
 
 def architecture_of(path: Path, facts: CheckpointFacts) -> Architecture:
-    """The architecture a checkpoint's header describes."""
+    """The architecture that a checkpoint's header describes.
+
+    A file that holds some parts only has those heads alone.
+    """
+    whole = full_architecture(path, facts)
+    return whole if facts.parts is None else whole.only(facts.parts)
+
+
+def full_architecture(path: Path, facts: CheckpointFacts) -> Architecture:
+    """The architecture with all heads, those that clients keep included."""
     try:
         return Architecture.from_dict(facts.architecture)
     except InputError as error:
@@ -26,16 +33,29 @@ def architecture_of(path: Path, facts: CheckpointFacts) -> Architecture:
 
 def fitting_net(checkpoint: Checkpoint) -> Net:
     """The net that a checkpoint's tensors fit, still empty and on no device."""
-    net = build(architecture_of(checkpoint.path, checkpoint.facts), None)
-    _check_complete(checkpoint.path, net, checkpoint.tensors)
-    check_tensors(checkpoint.path, net, checkpoint.tensors)
+    architecture = architecture_of(checkpoint.path, checkpoint.facts)
+    net = build(architecture, None)
+    own = _own_tensors(checkpoint, architecture)
+    check_complete(checkpoint.path, net, own)
+    check_tensors(checkpoint.path, net.state_dict(), own)
     return net
+
+
+def _own_tensors(checkpoint: Checkpoint, architecture: Architecture) -> Tensors:
+    """The tensors of the net; a file that declares more parts (a target) may have them."""
+    if checkpoint.facts.parts is None:
+        return checkpoint.tensors
+    own = ("encoder", *architecture.heads)
+    more = [part for part in checkpoint.facts.parts if part not in own]
+    return divide(checkpoint.tensors, more)[1]
 
 
 def load_net(checkpoint: Checkpoint, device: torch.device) -> Net:
     """Build the net of a checkpoint and fill it."""
     net = fitting_net(checkpoint)
-    state = {k: torch.from_numpy(v.copy()) for k, v in checkpoint.tensors.items()}
+    names = net.state_dict().keys()
+    tensors = {k: v for k, v in checkpoint.tensors.items() if k in names}
+    state = {k: torch.from_numpy(v.copy()) for k, v in tensors.items()}
     net.load_state_dict(state, assign=True)
     for parameter in net.parameters():
         parameter.requires_grad_()
@@ -70,13 +90,14 @@ def tensors_of(module: nn.Module) -> Tensors:
     }
 
 
-def check_tensors(path: Path, net: Net, tensors: Tensors) -> None:
-    """Tensors must be ones that the net has, of the same shape and type."""
-    wanted = net.state_dict()
+def check_tensors(
+    path: Path, expected: Mapping[str, torch.Tensor], tensors: Tensors
+) -> None:
+    """Tensors must be ones that the model has, of the same shape and type."""
     for name, array in tensors.items():
-        if name not in wanted:
-            raise InputError(f"{path}: has {name}, which its architecture has not")
-        shape, dtype = tuple(wanted[name].shape), str(wanted[name].dtype)[6:]
+        if name not in expected:
+            raise InputError(f"{path}: has {name}, which its architecture lacks")
+        shape, dtype = tuple(expected[name].shape), str(expected[name].dtype)[6:]
         if array.shape != shape or array.dtype.name != dtype:
             raise InputError(
                 f"{path}: {name} is {array.dtype} {array.shape}, its architecture has "
@@ -84,7 +105,8 @@ def check_tensors(path: Path, net: Net, tensors: Tensors) -> None:
             )
 
 
-def _check_complete(path: Path, net: Net, tensors: Tensors) -> None:
+def check_complete(path: Path, net: Net, tensors: Tensors) -> None:
+    """Every tensor of the net must be there."""
     missing = sorted(net.state_dict().keys() - tensors.keys())
     if missing and all(map(is_batchnorm_statistic, missing)):
         raise InputError(
@@ -93,3 +115,14 @@ def _check_complete(path: Path, net: Net, tensors: Tensors) -> None:
         )
     if missing:
         raise InputError(f"{path}: lacks {', '.join(missing[:3])} of its architecture")
+
+
+def z_width(checkpoint: Checkpoint) -> int:
+    """Length of a model's z, which it must have."""
+    z_dim = architecture_of(checkpoint.path, checkpoint.facts).z_dim
+    if z_dim is None:
+        raise InputError(
+            f"{checkpoint.path}: has no projector, so no z; use --layer h, or create "
+            "the model with init --head projector"
+        )
+    return z_dim

@@ -1,1 +1,1 @@
-"""What one batch minimises: pure functions from tensors to a scalar."""
+"""What one batch minimises: equations as pure functions, then a step or a learner."""

@@ -6,6 +6,8 @@ Science 2006 (no numbered equation); squared error, as the baseline of FedCA.
 
 from torch import Tensor
 
+from furlkit.objectives.learner import Forward
+
 
 def reconstruction_loss(x_hat: Tensor, x: Tensor) -> Tensor:
     """Mean over images, channels and pixels of (x_hat - x)^2.
@@ -19,8 +21,9 @@ def reconstruction_loss(x_hat: Tensor, x: Tensor) -> Tensor:
     return (x_hat - x).square().mean()
 
 
-def step(net, batch) -> tuple[dict[str, Tensor], Tensor]:
-    """One view is encoded and decoded again; gives h."""
+def step(net, batch) -> Forward:
+    """One view is encoded and decoded again."""
     x = batch.one_view()
     h = net.encoder(x)
-    return {"autoencoder": reconstruction_loss(net.decoder(h).float(), x)}, h
+    loss = reconstruction_loss(net.decoder(h).float(), x)
+    return Forward({"autoencoder": loss}, x, h)

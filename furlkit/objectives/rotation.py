@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from furlkit.objectives.learner import Forward
+
 
 def rotation_loss(logits: Tensor, turns: Tensor) -> Tensor:
     """Gidaris et al. Eq. 3: mean cross-entropy of the quarter turns.
@@ -19,10 +21,11 @@ def rotation_loss(logits: Tensor, turns: Tensor) -> Tensor:
     return F.cross_entropy(logits, turns)
 
 
-def step(net, batch) -> tuple[dict[str, Tensor], Tensor]:
-    """Gidaris et al. Eq. 2: every image in all four turns; gives h."""
+def step(net, batch) -> Forward:
+    """Gidaris et al. Eq. 2: every image in all four turns."""
     x = batch.one_view()  # (N, C, S, S)
     turned = torch.cat([torch.rot90(x, k, (2, 3)) for k in range(4)])  # (4N, C, S, S)
     turns = torch.arange(4, device=x.device).repeat_interleave(len(x))
     h = net.encoder(turned)
-    return {"rotation": rotation_loss(net.rotation(h).float(), turns)}, h
+    loss = rotation_loss(net.rotation(h).float(), turns)
+    return Forward({"rotation": loss}, turned, h)

@@ -17,6 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from furlkit.objectives.learner import Forward
+
 FORMS = ("oneway", "symmetric", "full")
 
 
@@ -82,11 +84,13 @@ def contrastive_loss(logits: Tensor, tau: float) -> Tensor:
 
 def step(
     net, batch, temperature: float, form: str, z_dict: Tensor | None = None
-) -> tuple[dict[str, Tensor], Tensor]:
-    """Both views in one forward pass, then NT-Xent; gives z as the representation."""
-    z = net.projector(net.encoder(batch.two_views()))  # (2N, d)
+) -> Forward:
+    """Both views in one forward pass, then NT-Xent."""
+    x = batch.two_views()  # (2N, C, S, S)
+    h = net.encoder(x)
+    z = net.projector(h)  # (2N, d)
     # Cosines over a small tau need more digits than mixed precision gives products.
     with torch.autocast(z.device.type, enabled=False):
         z_1, z_2 = z.float().chunk(2)
         loss = nt_xent(z_1, z_2, temperature, form, z_dict)
-    return {"simclr": loss}, z
+    return Forward({"simclr": loss}, x, h, z)

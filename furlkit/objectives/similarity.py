@@ -7,14 +7,19 @@ Representation Learning", FLESD, Eq. 7-10.
     anchors   unit representations of m images by the momentum encoder     (m, d)
     M         the ensemble's similarities of the B images to the anchors   (B, m)
     tau_S     the student's temperature
-    theta, mu, zeta    weights of the student, of its momentum copy, its momentum
+    zeta      momentum of the student's slow copy
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from copy import deepcopy
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+
+from furlkit.objectives.learner import Forward
+from furlkit.objectives.momentum import follow
+from furlkit.objectives.simclr import normalise
 
 
 def distillation_loss(q: Tensor, anchors: Tensor, M: Tensor, tau_S: float) -> Tensor:
@@ -34,8 +39,76 @@ def target(M: Tensor) -> Tensor:
     return M / M.sum(dim=1, keepdim=True)
 
 
-@torch.no_grad()
-def follow(mu: Iterable[Tensor], theta: Iterable[Tensor], zeta: float) -> None:
-    """FLESD Eq. 10, in place: mu <- zeta mu + (1 - zeta) theta."""
-    for slow, fast in zip(mu, theta, strict=True):
-        slow.lerp_(fast.detach(), 1 - zeta)
+class Distiller(nn.Module):
+    """The student, its slow copy and the queue of anchors; only the student is trained.
+
+    `queue` holds representations of m anchors and `anchors` their places in the public
+    set. The oldest are replaced by those of each step, so that with its own key in the
+    queue an image always finds itself among the anchors.
+
+    `similarities(images, anchors)` gives rows of M; `layer` is h or z.
+    """
+
+    queue: Tensor
+    anchors: Tensor
+
+    def __init__(
+        self,
+        net: nn.Module,
+        similarities: Callable[[Tensor, Tensor], Tensor],
+        *,
+        layer: str,
+        width: int,
+        anchors: int,
+        temperature: float,
+        ema: float,
+    ):
+        super().__init__()
+        self.net, self._similarities, self._layer = net, similarities, layer
+        self._tau_S, self._zeta = temperature, ema
+        self.slow = deepcopy(net).requires_grad_(False)
+        device = next(net.parameters()).device
+        self.register_buffer("queue", torch.zeros(anchors, width, device=device))
+        numbers = torch.zeros(anchors, dtype=torch.long, device=device)
+        self.register_buffer("anchors", numbers)
+
+    def represent(self, net, images: Tensor) -> tuple[Tensor, Tensor]:
+        """h, and unit rows of h or z."""
+        h = net.encoder(images)
+        rows = net.projector(h) if self._layer == "z" else h
+        return h, normalise(rows.float())
+
+    @torch.no_grad()
+    def fill(self, batches: Iterable) -> None:
+        """Fill the queue once, with keys of random images, before the first step.
+
+        The steps of `batches` count up to -1, so that step 0 replaces the oldest keys.
+        """
+        self.train()
+        for batch in batches:
+            self._enqueue(self.represent(self.slow, batch.one_view())[1], batch)
+
+    def step(self, batch) -> Forward:
+        """The student's view of a batch against the queue, compared with the ensemble.
+
+        The order matters: the copy follows before it makes the keys, and the keys enter
+        the queue before the query is compared with it.
+        """
+        x = batch.one_view()
+        h, q = self.represent(self.net, x)  # (B, d)
+        follow(self.slow.parameters(), self.net.parameters(), self._zeta)
+        with torch.no_grad():
+            keys = self.represent(self.slow, batch.one_view())[1]
+        self._enqueue(keys, batch)
+        with torch.autocast(q.device.type, enabled=False):
+            M = self._similarities(batch.index, self.anchors)  # (B, m)
+            loss = distillation_loss(q, self.queue, M, self._tau_S)
+        return Forward({"distillation": loss}, x, h, q)
+
+    def _enqueue(self, keys: Tensor, batch) -> None:
+        """First in, first out; the place in the queue follows from the step."""
+        size, count = len(self.queue), len(keys)
+        place = torch.arange(batch.step * count, (batch.step + 1) * count) % size
+        place = place[-size:].to(self.queue.device)
+        self.queue[place] = keys[-size:].to(self.queue.dtype)
+        self.anchors[place] = batch.index[-size:].to(self.anchors.device)

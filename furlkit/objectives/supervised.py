@@ -7,6 +7,8 @@ Data", AISTATS 2017, Eq. 1, with the log loss as f_i.
 import torch.nn.functional as F
 from torch import Tensor
 
+from furlkit.objectives.learner import Forward
+
 
 def supervised_loss(logits: Tensor, y: Tensor) -> Tensor:
     """Mean cross-entropy of labels y under the classifier's logits.
@@ -18,8 +20,9 @@ def supervised_loss(logits: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(logits, y)
 
 
-def step(net, batch) -> tuple[dict[str, Tensor], Tensor]:
-    """One view is classified; gives h."""
-    h = net.encoder(batch.one_view())
-    logits = net.classifier(h).float()
-    return {"supervised": supervised_loss(logits, batch.labels)}, h
+def step(net, batch) -> Forward:
+    """One view is classified."""
+    x = batch.one_view()
+    h = net.encoder(x)
+    loss = supervised_loss(net.classifier(h).float(), batch.labels)
+    return Forward({"supervised": loss}, x, h)

@@ -1,12 +1,14 @@
 """distill: the server's student learns to arrange public images as the clients do."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+import torch
 
 from furlkit import runtime
+from furlkit.aggregators.similarity_rows import Similarities
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Batch, Images
 from furlkit.data.sets.datasets import ImageSet
@@ -20,20 +22,26 @@ from furlkit.files.progress import ProgressFile
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.paths import check_output
 from furlkit.models.architecture import Net
-from furlkit.models.ensembles import Similarities
-from furlkit.models.loading import architecture_of, load_net, tensors_of, view_of
+from furlkit.models.loading import (
+    architecture_of,
+    load_net,
+    tensors_of,
+    view_of,
+    z_width,
+)
+from furlkit.objectives.similarity import Distiller
+from furlkit.randomness import torch_generator
 from furlkit.runtime import Runtime
 from furlkit.training import run as training
-from furlkit.training.distillation import Distiller
-from furlkit.training.loop import Epoch, Plan
-from furlkit.training.run import Handling
+from furlkit.training.loop import Epoch, Plan, Purpose, positions
+from furlkit.training.run import Execution
 
 
 @dataclass(frozen=True)
 class Options:
     """`temperature` is tau_S and `layer` h or z; None takes what the ensemble has.
 
-    `momentum` is zeta, of the slow copy, and `anchors` is m, the length of its queue.
+    `ema` is zeta, the momentum of the slow copy, and `anchors` is m, the length of its queue.
     """
 
     ensemble: Path
@@ -44,9 +52,9 @@ class Options:
     plan: Plan
     layer: str | None = None
     temperature: float | None = None
-    momentum: float = 0.999
+    ema: float = 0.999
     anchors: int = 2048
-    handling: Handling = Handling()
+    execution: Execution = Execution()
     runtime: Runtime = Runtime()
     seed: int = 0
     dry_run: bool = False
@@ -75,12 +83,12 @@ class Doors:
         words = {
             "layer": self.layer,
             "temperature": self.tau,
-            "momentum": o.momentum,
+            "ema": o.ema,
             "anchors": o.anchors,
             "augmentation": asdict(o.augmentation),
             "plan": asdict(o.plan),
-            "channels_last": o.handling.channels_last,
-            "compile": o.handling.compile,
+            "channels_last": o.execution.channels_last,
+            "compile": o.execution.compile,
             "device": runtime.start(o.runtime).type,
             "threads": o.runtime.threads,
         }
@@ -128,11 +136,7 @@ def _open(options: Options) -> Doors:
     architecture = architecture_of(model.path, model.facts)
     check_channels(images, architecture, model.path)
     layer = options.layer or ensemble.facts.layer
-    if layer == "z" and not architecture.projector:
-        raise InputError(f"{model.path}: has no projector, so no z; use --layer h")
-    width = architecture.feature_dim
-    if layer == "z" and architecture.projector:
-        width = architecture.projector[-1]
+    width = z_width(model) if layer == "z" else architecture.feature_dim
     load_net(model, device)
     return Doors(options, ensemble, model, images, layer, width)
 
@@ -140,23 +144,50 @@ def _open(options: Options) -> Doors:
 def _train(doors: Doors) -> tuple[Net, Epoch]:
     options, device = doors.options, runtime.start(doors.options.runtime)
     student = load_net(doors.model, device)
-    training.prepare(student, options.handling)
-    view = view_of(doors.model, options.augmentation, options.handling.channels_last)
+    training.prepare(student, options.execution)
+    view = view_of(doors.model, options.augmentation, options.execution.channels_last)
     images = Images(doors.images.images, None, doors.ensemble.index, view, device)
-    distiller = Distiller(student, doors.layer, doors.width, options.anchors)
     purpose = (options.seed, "distill", doors.ensemble.facts.round)
-    similarities = Similarities(doors.ensemble, device)
+    distiller = Distiller(
+        student,
+        _similarities(doors.ensemble, device),
+        layer=doors.layer,
+        width=doors.width,
+        anchors=options.anchors,
+        temperature=doors.tau,
+        ema=options.ema,
+    )
+    job = training.Job(
+        title="student",
+        learner=distiller,
+        images=images,
+        plan=options.plan,
+        purpose=purpose,
+        begin=lambda: distiller.fill(_first_keys(options, images, purpose)),
+    )
+    every = options.execution.save_every
+    return student, training.run(job, options.output, doors.made, every)
 
-    def loss_of(batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
-        return distiller.step(batch, similarities, doors.tau, options.momentum)
 
-    def fill() -> None:
-        distiller.fill(images, options.plan.batch_size, purpose)
+def _similarities(ensemble: Ensemble, device: torch.device) -> Similarities:
+    """The ensemble on the training device; a matrix stays on disk."""
+    parts = [torch.from_numpy(part).to(device) for part in ensemble.parts.values()]
+    columns = [
+        torch.from_numpy(places).long().to(device)
+        for places in ensemble.columns.values()
+    ]
+    tau_T, name = ensemble.facts.temperature, str(ensemble.path)
+    return Similarities(parts, columns, ensemble.matrix, tau_T=tau_T, name=name)
 
-    plan = options.plan
-    job = training.Job("student", distiller, loss_of, images, plan, purpose, fill)
-    last = training.run(job, options.output, doors.made, options.handling, False)
-    return student, last
+
+def _first_keys(options: Options, images: Images, purpose: Purpose) -> Iterator[Batch]:
+    """Random batches that fill the queue; their steps count up to -1."""
+    size = options.plan.batch_size
+    steps = -(-options.anchors // min(size, len(images)))
+    for step in range(steps):
+        index = positions(images, size, (*purpose, "fill"), step)
+        generator = torch_generator(*purpose, "fill", step)
+        yield images.batch(index, generator, step - steps)
 
 
 def _write(doors: Doors, student: Net, last: Epoch) -> str:
@@ -170,7 +201,8 @@ def _write(doors: Doors, student: Net, last: Epoch) -> str:
         parent=doors.model.content,
         partition=None,
         loss=sum(last.losses.values()),
-        left_out=None,
+        parts=None,
+        statistics=True,
     )
     output = doors.options.output
     return write_checkpoint(output, tensors_of(student), facts, doors.made).content

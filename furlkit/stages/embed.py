@@ -26,7 +26,7 @@ from furlkit.inputs.matching import check_channels
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
 from furlkit.models.embedding import embed
-from furlkit.models.loading import architecture_of, load_net, view_of
+from furlkit.models.loading import architecture_of, load_net, view_of, z_width
 from furlkit.runtime import Runtime
 
 BLOCK = 1024
@@ -60,8 +60,8 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
         raise UsageError(f"--top {options.top:g}: is of a --similarity; give that too")
     model = read_checkpoint(options.model)
     architecture = architecture_of(model.path, model.facts)
-    if options.layer == "z" and not architecture.projector:
-        raise InputError(f"{model.path}: has no projector, so no z; use --layer h")
+    if options.layer == "z":
+        z_width(model)
     images = options.data.images()
     check_channels(images, architecture, model.path)
     index, inputs = chosen_images(images, options.partition, options.part)

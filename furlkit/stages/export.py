@@ -26,10 +26,10 @@ class Options:
 def run(options: Options) -> tuple[str, dict[str, Any]]:
     """Write an encoder's tensors under torchvision's names, and what it takes."""
     model = read_checkpoint(options.model)
-    if model.facts.left_out:
+    if not model.facts.statistics:
         raise InputError(
-            f"{model.path}: has no {model.facts.left_out}, without which an encoder "
-            "is of no use; export a client's checkpoint"
+            f"{model.path}: has no BatchNorm statistics, without which an encoder cannot "
+            "be used; export a client's checkpoint"
         )
     fitting_net(model)
     prefix = "encoder."
@@ -75,7 +75,13 @@ def _how_to_load(model: Checkpoint) -> list[str]:
     first = "from safetensors.torch import load_file"
     if a.encoder == "cnn5":
         build = f"net = Cnn5(channels={a.channels}, width={a.width})"
-        return [first, "from furlkit.nets import Cnn5", build, load, "net.eval()"]
+        return [
+            first,
+            "from furlkit.models.encoders import Cnn5",
+            build,
+            load,
+            "net.eval()",
+        ]
     lines = [
         first,
         "from torch import nn",

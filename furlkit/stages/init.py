@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from furlkit import catalogue
 from furlkit.data.sets.datasets import names, open_labels, usual_numbers
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
@@ -109,17 +110,16 @@ def _architecture(
     classes = options.classes or known.classes
     if "classifier" in heads and not classes:
         raise UsageError("init: a classifier needs --classes, or labelled --data")
+    widths = {name: head.widths for name, head in catalogue.heads().items()}
+    widths |= {"projector": options.projector, "predictor": options.predictor}
+    widths["classifier"] = (classes or 0,)
     return Architecture(
         encoder=options.encoder,
         image_size=size,
         channels=channels,
         width=options.width,
         stem=options.stem,
-        projector=options.projector if "projector" in heads else None,
-        predictor=options.predictor if "predictor" in heads else None,
-        decoder="decoder" in heads,
-        classifier=classes if "classifier" in heads else None,
-        rotation="rotation" in heads,
+        heads={name: widths[name] for name in heads},
     )
 
 

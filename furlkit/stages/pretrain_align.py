@@ -1,13 +1,12 @@
 """pretrain-align: the alignment model, and what it makes of the public images."""
 
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from furlkit import runtime
+from furlkit import catalogue, runtime
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images
 from furlkit.data.sets.datasets import ImageSet
@@ -17,18 +16,24 @@ from furlkit.files.checkpoint import Checkpoint, read_checkpoint, write_checkpoi
 from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
 from furlkit.files.targets import TargetFacts, write_targets
-from furlkit.inputs.matching import check_channels, check_head
+from furlkit.inputs.matching import check_channels, check_heads
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
-from furlkit.models.loading import architecture_of, load_net, tensors_of, view_of
+from furlkit.models.loading import (
+    architecture_of,
+    load_net,
+    tensors_of,
+    view_of,
+    z_width,
+)
 from furlkit.randomness import numpy_generator
 from furlkit.runtime import Runtime
 from furlkit.training import run as training
+from furlkit.training.learners import learner_of
 from furlkit.training.loop import Epoch, Plan
-from furlkit.training.methods import OBJECTIVES, settings_of
-from furlkit.training.run import Handling
+from furlkit.training.run import Execution
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class Options:
     images: int = 0
     partition: Path | None = None
     part: str = "all"
-    handling: Handling = Handling()
+    execution: Execution = Execution()
     runtime: Runtime = Runtime()
     seed: int = 0
     dry_run: bool = False
@@ -63,6 +68,7 @@ class Doors:
     model: Checkpoint
     images: ImageSet
     index: np.ndarray
+    settings: dict[str, Any]
     made: Provenance
 
 
@@ -82,8 +88,10 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
 
 
 def _open(options: Options) -> Doors:
-    objective = OBJECTIVES[options.objective]
-    settings = settings_of(options.objective, options.settings)
+    objective = catalogue.objectives()[options.objective]
+    settings = catalogue.settings_of(
+        objective.options, options.settings, f"--objective {objective.name}"
+    )
     if objective.labels:
         raise UsageError(
             f"--objective {options.objective}: an alignment model is trained without "
@@ -95,17 +103,18 @@ def _open(options: Options) -> Doors:
     check_output(options.targets_out, [*inputs, options.output], "--targets-out")
     device = runtime.start(options.runtime)
     model = read_checkpoint(options.model)
-    for head in (objective.head, "projector"):
-        check_head(model, head, options.objective)
+    architecture = architecture_of(model.path, model.facts)
+    check_heads(model, architecture, objective)
+    z_width(model)
     images = options.data.images()
-    check_channels(images, architecture_of(model.path, model.facts), model.path)
+    check_channels(images, architecture, model.path)
     index, contents = chosen_images(images, options.partition, options.part)
     index = _drawn(options, index)
     words = _words(options, settings, device.type, images)
     contents["model"] = model.content
     made = Provenance("pretrain-align", words, options.seed, contents)
     load_net(model, device)
-    return Doors(options, model, images, index, made)
+    return Doors(options, model, images, index, settings, made)
 
 
 def _drawn(options: Options, index: np.ndarray) -> np.ndarray:
@@ -127,18 +136,18 @@ def _drawn(options: Options, index: np.ndarray) -> np.ndarray:
 def _train(doors: Doors) -> tuple[Net, Epoch]:
     options, device = doors.options, runtime.start(doors.options.runtime)
     net = load_net(doors.model, device)
-    training.prepare(net, options.handling)
-    view = view_of(doors.model, options.augmentation, options.handling.channels_last)
-    settings = settings_of(options.objective, options.settings)
+    training.prepare(net, options.execution)
+    view = view_of(doors.model, options.augmentation, options.execution.channels_last)
+    objective = catalogue.objectives()[options.objective]
     job = training.Job(
         title="alignment model",
-        module=net,
-        loss_of=partial(OBJECTIVES[options.objective].step, net, **settings),
+        learner=learner_of(objective, net, doors.settings),
         images=Images(doors.images.images, None, doors.index, view, device),
         plan=options.plan,
         purpose=(options.seed, "pretrain-align"),
     )
-    return net, training.run(job, options.output, doors.made, options.handling, True)
+    every = options.execution.save_every
+    return net, training.run(job, options.output, doors.made, every, save_last=True)
 
 
 def _write(doors: Doors, net: Net, last: Epoch) -> dict[str, str]:
@@ -153,7 +162,8 @@ def _write(doors: Doors, net: Net, last: Epoch) -> dict[str, str]:
         parent=doors.model.content,
         partition=None,
         loss=sum(last.losses.values()),
-        left_out=None,
+        parts=None,
+        statistics=True,
     )
     model = write_checkpoint(options.output, tensors_of(net), about, doors.made)
     view = view_of(doors.model, Augmentation())
@@ -182,8 +192,8 @@ def _words(
         "images": options.images,
         "part": options.part,
         "dataset": images.fingerprint,
-        "channels_last": options.handling.channels_last,
-        "compile": options.handling.compile,
+        "channels_last": options.execution.channels_last,
+        "compile": options.execution.compile,
         "device": device,
         "threads": options.runtime.threads,
     }

@@ -1,1 +1,9 @@
-"""What is added to any objective."""
+"""What is added to any objective.
+
+A module holds the equation as a pure function, and a maker
+
+    make(net, given, **options) -> term or None        term(batch, forward) -> Tensor
+
+`given` has what local-train opened for terms (see `training.learners.Given`), `forward`
+what the objective computed from the batch: its views, h and z.
+"""

@@ -1,12 +1,14 @@
-"""The alignment term: a client's net answers to public images as one common net does.
+"""The alignment term: a client represents public images as one common net does.
 
 Zhang et al., "Federated Unsupervised Representation Learning", FedCA, Eq. 11-13.
 
-    h_u, z_u            what the client's encoder and projector make of public images
-    h_align, z_align    what the alignment model makes of the same images
+    h_u, z_u            h and z of public images by the client's net
+    h_align, z_align    h and z of the same images by the alignment model
 
 Neither is normalised.
 """
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -23,7 +25,7 @@ def alignment_loss(
     mean   the same over n, which does not grow with the batch
     """
     if reduction not in REDUCTIONS:
-        raise ValueError(f"reduction {reduction!r}: wanted one of {REDUCTIONS}")
+        raise ValueError(f"reduction {reduction!r}: expected one of {REDUCTIONS}")
     total = _squared_distance(z_align, z_u) + _squared_distance(h_align, h_u)
     return total / len(h_u) if reduction == "mean" else total
 
@@ -34,17 +36,37 @@ def _squared_distance(a: Tensor, b: Tensor) -> Tensor:
     return (a.detach() - b).square().sum()
 
 
-def answers(net, images: Tensor) -> tuple[Tensor, Tensor]:
+def forward_eval(net, images: Tensor) -> tuple[Tensor, Tensor]:
     """h and z of public images in eval mode, with gradients.
 
     The targets were made in eval mode, so only there is the term 0 at the alignment
     model's own weights; BatchNorm's running statistics stay those of private images.
     """
-    training = net.training
+    # Modes are put back one by one: parts that are frozen are in eval mode already.
+    training = [module for module in net.modules() if module.training]
     net.eval()
     h = net.encoder(images)
     z = net.projector(h)
-    net.train(training)
+    for module in training:
+        module.training = True
     # Squares of differences need more digits than mixed precision gives products.
     with torch.autocast(h.device.type, enabled=False):
         return h.float(), z.float()
+
+
+def alignment(
+    net, given, *, beta: float, align_reduction: str, align_batch_size: int
+) -> Callable | None:
+    """FedCA Eq. 14, second summand: beta L_align on a batch of public images."""
+    if not beta:
+        return None
+
+    def term(batch, forward) -> Tensor:
+        public = given.public(batch.step, align_batch_size)
+        h, z = forward_eval(net, public.plain())
+        rows = public.index.to(h.device)
+        h_align, z_align = given.h_align[rows], given.z_align[rows]
+        with torch.autocast(h.device.type, enabled=False):
+            return beta * alignment_loss(h, z, h_align, z_align, align_reduction)
+
+    return term

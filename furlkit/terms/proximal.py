@@ -3,10 +3,11 @@
 Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, Eq. 2.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def proximal_term(w: Sequence[Tensor], w_g: Sequence[Tensor], mu: float) -> Tensor:
@@ -23,5 +24,13 @@ def proximal_term(w: Sequence[Tensor], w_g: Sequence[Tensor], mu: float) -> Tens
 
 def _squared_distance(a: Tensor, b: Tensor) -> Tensor:
     if a.shape != b.shape:
-        raise ValueError(f"parameters {tuple(a.shape)} and {tuple(b.shape)}: not alike")
+        raise ValueError(f"parameters {tuple(a.shape)} and {tuple(b.shape)}: differ")
     return (a - b.detach()).square().sum()
+
+
+def proximal(net: nn.Module, given: Any, *, proximal: float) -> Callable | None:
+    """The term for mu = `proximal`: the weights stay near those that the net has now."""
+    if not proximal:
+        return None
+    w_g = [p.detach().clone() for p in net.parameters()]
+    return lambda batch, forward: proximal_term([*net.parameters()], w_g, proximal)

@@ -1,16 +1,16 @@
 """The only training loop.
 
-A method hands in a module, which holds everything that is trained or carried along
-(weights, momentum copies, queues), and `loss_of`, which makes of a batch a loss. All
-randomness is derived from the step, so model, optimiser and step number are the whole
-state: a training that is killed and taken up again ends with the same bytes.
+A method hands in a learner: a module that holds everything that is trained or carried
+along (weights, momentum copies, queues) and whose `step` computes the losses of a batch.
+All randomness is derived from the step, so learner, optimiser and step number are the
+whole state: a training that is killed and resumed ends with the same bytes.
 """
 
 import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -18,9 +18,11 @@ from torch import Tensor, nn
 from furlkit.data.batches import Batch, Images
 from furlkit.errors import FurlkitError
 from furlkit.evaluation.collapse import effective_rank, spread
+from furlkit.objectives.learner import Forward
 from furlkit.randomness import derive, torch_generator
-from furlkit.training import signals as stopping
+from furlkit.training import signals
 from furlkit.training.optimisers import SGD, Adam, LossScale, Optimiser
+from furlkit.weights import below, part_of, within
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,9 @@ class Plan:
 
     A cosine schedule spans `rounds` rounds of `epochs` epochs and starts this training
     at round `first_round` (from 0) of them; warm-up is in epochs at its start.
+
+    `phases` divide the epochs: each trains some parts of the model and leaves all others
+    as they are, with an optimiser of its own. Without phases every part is trained.
     """
 
     epochs: int
@@ -42,6 +47,23 @@ class Plan:
     rounds: int = 1
     first_round: int = 0
     precision: str = "float32"
+    phases: tuple["Phase", ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.phases and sum(phase.epochs for phase in self.phases) != self.epochs:
+            raise ValueError(f"{self.phases} do not add up to {self.epochs} epochs")
+
+    def phase_at(self, epoch: int) -> int:
+        """The number of the phase that an epoch, counted from 0, belongs to."""
+        for number, phase in enumerate(self.phases):
+            epoch -= phase.epochs
+            if epoch < 0:
+                return number
+        return 0
+
+    def parts_in(self, phase: int) -> tuple[str, ...] | None:
+        """The parts that a phase trains; None stands for all."""
+        return self.phases[phase].parts if self.phases else None
 
     def lr_at(self, step: int, steps: int) -> float:
         """The learning rate of a step, counted from 0, with `steps` in an epoch."""
@@ -55,8 +77,15 @@ class Plan:
         return self.lr / 2 * (1 + math.cos(math.pi * min((now - warm) / span, 1)))
 
 
+class Phase(NamedTuple):
+    """The parts of a model that are trained for some epochs."""
+
+    parts: tuple[str, ...]
+    epochs: int
+
+
 class DivergedError(FurlkitError):
-    """The numbers left what floats can hold; going on would be of no use."""
+    """The numbers left what floats can hold."""
 
     def __init__(self, what: str):
         super().__init__(
@@ -79,7 +108,7 @@ class Keeper(Protocol):
 
 @dataclass
 class Epoch:
-    """What one epoch came to: means over its steps, and the collapse meter."""
+    """One epoch: mean losses over its steps, and the collapse meter at its end."""
 
     epoch: int
     step: int
@@ -90,56 +119,67 @@ class Epoch:
     samples_per_second: float
 
 
+class Step(NamedTuple):
+    """A step that is over, counted from 1, and the epoch that it ends, if it does."""
+
+    number: int
+    epoch: Epoch | None
+
+
 @dataclass
 class _State:
-    """What goes on being counted through an epoch, across interruptions."""
+    """What is counted through an epoch, across interruptions."""
 
     step: int = 0
     sums: dict[str, Tensor] = field(default_factory=dict)
     seconds: float = 0.0
 
-    def add(self, terms: dict[str, Tensor]) -> None:
-        for name, term in terms.items():
+    def add(self, losses: dict[str, Tensor]) -> None:
+        for name, loss in losses.items():
             # MPS has no float64.
-            wide = torch.float32 if term.device.type == "mps" else torch.float64
-            value = term.detach().to(wide)
+            wide = torch.float32 if loss.device.type == "mps" else torch.float64
+            value = loss.detach().to(wide)
             self.sums[name] = self.sums[name] + value if name in self.sums else value
 
 
 Purpose = tuple[int, *tuple[int | str, ...]]
-LossOf = Callable[[Batch], tuple[dict[str, Tensor], Tensor]]
+Term = Callable[[Batch, Forward], Tensor]
 
 
 def train(
-    module: nn.Module,
-    loss_of: LossOf,
+    learner: Any,
+    terms: dict[str, Term],
     images: Images,
     plan: Plan,
     purpose: Purpose,
     keeper: Keeper,
-) -> Iterator[Epoch | int]:
-    """Train, yielding the step number after each step and an `Epoch` after each epoch.
+) -> Iterator[Step]:
+    """Train a learner, yielding after each step.
 
-    `purpose` (seed, round, client, ...) is what all random draws are derived from.
+    `terms` are added to the learner's losses. `purpose` (seed, round, client, ...) is
+    what all random draws are derived from.
     """
-    trainer = _Trainer(module, plan)
-    state = _resume(trainer, keeper)
     steps = steps_per_epoch(len(images), plan.batch_size)
-    module.train()
-    with stopping.deferring():
+    trainer = _Trainer(learner, terms, plan)
+    state = _resume(trainer, keeper, steps)
+    with signals.deferring():
         while state.step < plan.epochs * steps:
             began = time.perf_counter()
+            epoch, place = divmod(state.step, steps)
+            if place == 0:
+                trainer.begin_epoch(images, epoch, purpose)
             batch = _batch(images, plan, purpose, state.step)
             lr = plan.lr_at(state.step, steps)
-            terms, z = trainer.step(loss_of, batch, lr)
+            losses, z = trainer.step(batch, lr)
             state.step += 1
-            state.add(terms)
+            state.add(losses)
             state.seconds += time.perf_counter() - began
-            yield state.step
+            ended = None
             if state.step % steps == 0:
-                yield _finish_epoch(state, z, lr, steps, len(batch.index))
+                ended = _finish_epoch(state, z, lr, steps, len(batch.index))
+            yield Step(state.step, ended)
             _keep(trainer, keeper, state, state.step == plan.epochs * steps)
-    _check_finite(module)
+    _check_finite(learner)
 
 
 def steps_per_epoch(examples: int, batch_size: int) -> int:
@@ -148,30 +188,57 @@ def steps_per_epoch(examples: int, batch_size: int) -> int:
 
 
 class _Trainer:
-    """A module, its optimiser, and mixed precision."""
+    """A learner, the terms added to it, its optimiser, and mixed precision."""
 
-    def __init__(self, module: nn.Module, plan: Plan):
-        self.module = module
-        self.device = next(module.parameters()).device
-        self.optimiser = _optimiser(module, plan)
+    def __init__(self, learner: Any, terms: dict[str, Term], plan: Plan):
+        self.learner, self._terms, self.plan = learner, terms, plan
+        self.device = next(learner.parameters()).device
+        self._trained = {k: p for k, p in learner.named_parameters() if p.requires_grad}
         self.dtype = getattr(torch, plan.precision)
         self.scale = LossScale(self.dtype is torch.float16)
+        self.enter(0)
 
-    def step(self, loss_of: LossOf, batch: Batch, lr: float):
-        """One step of the optimiser; gives the loss terms and the representation."""
+    def enter(self, phase: int) -> None:
+        """Train the parts of a phase from here on, with a new optimiser."""
+        self.phase, parts = phase, self.plan.parts_in(phase)
+        for name, parameter in self._trained.items():
+            parameter.requires_grad_(_trains(name, parts))
+        self.learner.train()
+        if parts is not None:
+            for name, module in self.learner.named_modules():
+                # In eval mode BatchNorm leaves the statistics of frozen parts alone.
+                if name and not _trains(name, parts):
+                    module.training = False
+        weights = [p for p in self._trained.values() if p.requires_grad]
+        self.optimiser = _optimiser(weights, self.plan)
+
+    def begin_epoch(self, images: Images, epoch: int, purpose: Purpose) -> None:
+        """Change the phase where one begins; let the learner prepare its epoch."""
+        if self.plan.phase_at(epoch) != self.phase:
+            self.enter(self.plan.phase_at(epoch))
+        if hasattr(self.learner, "begin_epoch"):
+            rng = torch_generator(*purpose, "epoch", epoch)
+            self.learner.begin_epoch(images, epoch, rng)
+
+    def step(self, batch: Batch, lr: float) -> tuple[dict[str, Tensor], Tensor]:
+        """One step of the optimiser; gives the losses and the representation."""
         mixed = self.dtype is not torch.float32
         with torch.autocast(self.device.type, self.dtype, enabled=mixed):
-            terms, z = loss_of(batch)
-        loss = torch.stack([term.float() for term in terms.values()]).sum()
+            forward = self.learner.step(batch)
+            more = {name: term(batch, forward) for name, term in self._terms.items()}
+        losses = {**forward.losses, **more}
+        loss = torch.stack([value.float() for value in losses.values()]).sum()
         self.optimiser.clear()
         (loss * self.scale.scale).backward()
         if self.scale.usable(self.optimiser.gradients()[1]):
             self.optimiser.step(lr)
-        return terms, z
+        if hasattr(self.learner, "after_step"):
+            self.learner.after_step()
+        return losses, forward.h if forward.z is None else forward.z
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that must be saved and is a tensor."""
-        state = {f"module.{k}": v for k, v in self.module.state_dict().items()}
+        state = {f"learner.{k}": v for k, v in self.learner.state_dict().items()}
         slots = {f"optimiser.{k}": v for k, v in self.optimiser.state().items()}
         return {**state, **slots}
 
@@ -184,21 +251,33 @@ class _Trainer:
         }
 
     def load(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Take up what `tensors` and `values` gave."""
-        self.module.load_state_dict(_below("module.", tensors))
-        slots = _below("optimiser.", tensors)
-        self.optimiser.load(slots, values["optimiser_steps"])
+        """Restore what `tensors` and `values` gave."""
+        state = below("learner.", tensors)
+        _make_buffers(self.learner, state)
+        self.learner.load_state_dict(state)
+        self.optimiser.load(below("optimiser.", tensors), values["optimiser_steps"])
         self.scale.scale, self.scale.good_steps = values["scale"], values["good_steps"]
 
 
-def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {
-        k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)
-    }
+def _trains(name: str, parts: tuple[str, ...] | None) -> bool:
+    """Whether a tensor or module of a learner is trained in a phase of these parts."""
+    if parts is None or name == "net":
+        return True
+    return within(part_of(name.removeprefix("net.")), parts)
 
 
-def _optimiser(module: nn.Module, plan: Plan) -> Optimiser:
-    weights = [p for p in module.parameters() if p.requires_grad]
+def _make_buffers(learner: nn.Module, state: dict[str, Tensor]) -> None:
+    """Make room for buffers that `begin_epoch` had made, in the shape they had."""
+    own = learner.state_dict()
+    for name, tensor in state.items():
+        if name not in own or own[name].shape != tensor.shape:
+            owner, _, buffer = name.rpartition(".")
+            device = next(learner.parameters()).device
+            empty = torch.empty_like(tensor, device=device)
+            learner.get_submodule(owner).register_buffer(buffer, empty)
+
+
+def _optimiser(weights: list[Tensor], plan: Plan) -> Optimiser:
     if plan.optimiser == "adam":
         return Adam(weights, plan.weight_decay)
     return SGD(weights, plan.weight_decay, plan.momentum)
@@ -216,22 +295,24 @@ def _batch(images: Images, plan: Plan, purpose: Purpose, step: int) -> Batch:
     return images.batch(index, torch_generator(*purpose, "augment", step), step)
 
 
-def _resume(trainer: _Trainer, keeper: Keeper) -> _State:
+def _resume(trainer: _Trainer, keeper: Keeper, steps: int) -> _State:
     found = keeper.restore()
     if found is None:
         return _State()
     step, tensors, values = found
+    # The phase of the last step, whose optimiser was saved; the next may begin another.
+    trainer.enter(trainer.plan.phase_at(max(step - 1, 0) // steps))
     trainer.load(tensors, values)
-    sums = {k: v.to(trainer.device) for k, v in _below("sum.", tensors).items()}
+    sums = {k: v.to(trainer.device) for k, v in below("sum.", tensors).items()}
     return _State(step, sums, values["seconds"])
 
 
 def _keep(trainer: _Trainer, keeper: Keeper, state: _State, finished: bool) -> None:
-    if keeper.due(finished) or stopping.requested():
+    if keeper.due(finished) or signals.requested():
         sums = {f"sum.{name}": value for name, value in state.sums.items()}
         values = {**trainer.values(), "seconds": state.seconds}
         keeper.save(state.step, {**trainer.tensors(), **sums}, values)
-        stopping.stop()
+        signals.stop()
 
 
 def _finish_epoch(
@@ -251,7 +332,7 @@ def _finish_epoch(
 
 
 def _check_finite(module: nn.Module) -> None:
-    """The last step's loss was made before its update, which may have been too far."""
+    """The last step's loss was computed before its update, which may have diverged."""
     for name, tensor in module.state_dict().items():
         if not torch.isfinite(tensor).all():
             raise DivergedError(f"{name} became NaN or infinite in the last steps")

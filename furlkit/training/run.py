@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +15,9 @@ from furlkit.data.batches import Images
 from furlkit.errors import FurlkitError
 from furlkit.files.facts import Provenance
 from furlkit.files.journal import Journal
-from furlkit.files.progress import ProgressFile
-from furlkit.training import loop
+from furlkit.files.progress import Progress, ProgressFile
+from furlkit.training import loop, signals
+from furlkit.weights import Tensors, below
 
 # Below these the representation is as good as one point, or one line.
 COLLAPSED_SPREAD, COLLAPSED_RANK = 0.1, 1.5
@@ -24,59 +25,136 @@ COLLAPSED_SPREAD, COLLAPSED_RANK = 0.1, 1.5
 
 @dataclass(frozen=True)
 class Job:
-    """A training: what is trained, on what, how, and from which seeds.
+    """A training: of what, on which images, how, and from which seeds.
 
-    `begin` comes before the first step, and not where a training is taken up again.
+    `begin` is called before the first step, but not when a training is resumed. `where`
+    goes into every line of the journal, `steps_before` is added to its steps.
     """
 
     title: str
-    module: nn.Module
-    loss_of: loop.LossOf
+    learner: Any
     images: Images
     plan: loop.Plan
     purpose: loop.Purpose
+    terms: dict[str, loop.Term] = field(default_factory=dict)
     begin: Callable[[], None] | None = None
+    where: dict[str, int] = field(default_factory=dict)
+    steps_before: int = 0
+
+    @property
+    def steps(self) -> int:
+        """All steps of the training."""
+        each = loop.steps_per_epoch(len(self.images), self.plan.batch_size)
+        return each * self.plan.epochs
+
+
+class Jobs(Protocol):
+    """Trainings that follow each other, and what passes from one to the next.
+
+    `tensors` and `values` are saved with the progress of every training, and `load`
+    gets them back when it is resumed.
+    """
+
+    @property
+    def turns(self) -> int:
+        """How many trainings there are."""
+
+    def job(self, turn: int) -> Job:
+        """The training of a turn, counted from 0."""
+
+    def finish(self, turn: int, last: loop.Epoch) -> None:
+        """A training is over."""
+
+    def state(self) -> tuple[Tensors, dict[str, Any]]:
+        """What passes between the trainings."""
+
+    def load(self, tensors: Tensors, values: dict[str, Any]) -> None:
+        """Restore what `state` gave."""
+
+
+class _Single:
+    """One training, and nothing that passes between trainings."""
+
+    turns = 1
+
+    def __init__(self, job: Job):
+        self._job = job
+
+    def job(self, turn: int) -> Job:
+        return self._job
+
+    def finish(self, turn: int, last: loop.Epoch) -> None:
+        _warn_of_collapse(self._job.title, last)
+
+    def state(self) -> tuple[Tensors, dict[str, Any]]:
+        return {}, {}
+
+    def load(self, tensors: Tensors, values: dict[str, Any]) -> None:
+        pass
 
 
 @dataclass(frozen=True)
-class Handling:
-    """How a module runs on the device: the mathematics stay, the rounding may not."""
+class Execution:
+    """How a net runs on the device: the mathematics stay, the rounding may not."""
 
     channels_last: bool = True
     compile: bool = False
     save_every: float = 60.0
 
 
-def prepare(net: nn.Module, handling: Handling) -> None:
+def prepare(net: nn.Module, execution: Execution) -> None:
     """Lay out and compile a net in place; the names of its tensors stay."""
-    if handling.channels_last:
+    if execution.channels_last:
         net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    if handling.compile:
+    if execution.compile:
         for child in net.children():
             child.compile()
 
 
 def run(
-    job: Job, output: Path, made: Provenance, handling: Handling, save_last: bool
+    jobs: Job | Jobs,
+    output: Path,
+    provenance: Provenance,
+    save_every: float,
+    save_last: bool = False,
 ) -> loop.Epoch:
-    """Train to the end and give the last epoch; takes up an interrupted training.
+    """Train to the end and give the last epoch; an interrupted training is resumed.
 
     `save_last` saves the finished training too, for a command that has more to do
     before it is over. Whoever writes the output discards the progress file then.
     """
-    steps = loop.steps_per_epoch(len(job.images), job.plan.batch_size)
-    files = ProgressFile(output, made), Journal(output)
-    keeper = _Keeper(*files, job, handling.save_every, save_last)
-    console.detail(
-        f"{job.title}: {len(job.images):,} images, {steps:,} steps an epoch, progress in "
-        f"{files[0].path} every {handling.save_every:g} s, journal in {files[1].path}"
-    )
-    with console.bar(job.title, job.plan.epochs * steps) as bar, naming(job.title):
-        _train(job, keeper, bar)
+    sequence = _Single(jobs) if isinstance(jobs, Job) else jobs
+    keeper = _Keeper(output, provenance, sequence, save_every, save_last)
+    while keeper.turn < sequence.turns:
+        with signals.deferring():
+            job = sequence.job(keeper.turn)
+        _train(job, keeper)
+        if keeper.last is None:
+            raise FurlkitError(f"{job.title}: --epochs 0 trains nothing")
+        with signals.deferring():
+            sequence.finish(keeper.turn, keeper.last)
+            keeper.next_turn()
     if keeper.last is None:
-        raise FurlkitError(f"{job.title}: was asked to train for no epoch at all")
-    _warn_of_collapse(job.title, keeper.last)
+        raise FurlkitError("there is nothing to train")
     return keeper.last
+
+
+def _train(job: Job, keeper: "_Keeper") -> None:
+    console.detail(
+        f"{job.title}: {len(job.images):,} images, {job.steps:,} steps, progress in "
+        f"{keeper.file.path} every {keeper.save_every:g} s, journal in "
+        f"{keeper.journal.path}"
+    )
+    keeper.job = job
+    events = loop.train(
+        job.learner, job.terms, job.images, job.plan, job.purpose, keeper
+    )
+    with console.bar(job.title, job.steps) as bar, naming(job.title):
+        for step in events:
+            if step.epoch is not None:
+                keeper.note(step.epoch)
+                _print_epoch(job, step.epoch)
+            bar.reach(step.number, f"loss {_total(keeper.last)}" if keeper.last else "")
 
 
 @contextmanager
@@ -94,69 +172,90 @@ def naming(title: str) -> Iterator[None]:
         raise
 
 
-def _train(job: Job, keeper: "_Keeper", bar: console.Bar) -> None:
-    events = loop.train(
-        job.module, job.loss_of, job.images, job.plan, job.purpose, keeper
-    )
-    for event in events:
-        if isinstance(event, int):
-            bar.reach(event, f"loss {_total(keeper.last)}" if keeper.last else "")
-            continue
-        keeper.last = event
-        keeper.journal.write({"event": "epoch", **_rounded(event)})
-        _tell(job, event)
-
-
 class _Keeper:
-    """Saves progress when the clock says so; see `loop.Keeper`."""
+    """Saves progress when the clock says so; see `loop.Keeper`.
+
+    One file holds the training that is under way and what passes between trainings.
+    """
+
+    job: Job
 
     def __init__(
         self,
-        file: ProgressFile,
-        journal: Journal,
-        job: Job,
+        output: Path,
+        provenance: Provenance,
+        jobs: Jobs,
         save_every: float,
         save_last: bool,
     ):
-        self.journal = journal
-        self.last: loop.Epoch | None = None
-        self._file, self._job = file, job
-        self._every, self._save_last = save_every, save_last
+        self.file, self.journal = ProgressFile(output, provenance), Journal(output)
+        self.save_every, self._save_last, self._jobs = save_every, save_last, jobs
         self._saved = time.monotonic()
-
-    def restore(self) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
-        found, reason = self._file.load()
+        self._inner: tuple[int, dict[str, Tensor], dict[str, Any]] | None = None
+        self.turn, self.last = 0, None  # type: int, loop.Epoch | None
+        found, reason = self.file.load()
         if reason:
             console.warn(reason)
         self.journal.rewind(found.step if found else 0)
-        if found is None:
-            if self._job.begin:
-                self._job.begin()
-            return None
-        console.info(f"{self._job.title}: carries on after step {found.step}")
-        if found.values["last"]:
-            self.last = loop.Epoch(**found.values["last"])
-        tensors = {k: torch.from_numpy(v) for k, v in found.tensors.items()}
-        return found.step, tensors, found.values
+        if found is not None:
+            self._load(found)
+
+    def _load(self, found: Progress) -> None:
+        console.info(f"{self.file.path}: resuming after step {found.step}")
+        values = found.values
+        self.turn = values["turn"]
+        self.last = loop.Epoch(**values["last"]) if values["last"] else None
+        self._jobs.load(below("jobs.", found.tensors), values["jobs"])
+        if values["inner"] is not None:
+            inner = below("inner.", found.tensors)
+            tensors = {k: torch.from_numpy(v) for k, v in inner.items()}
+            self._inner = values["step"], tensors, values["inner"]
+
+    def restore(self) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
+        """The training that was interrupted, asked for once; None starts a new one."""
+        inner, self._inner = self._inner, None
+        if inner is None and self.job.begin is not None:
+            self.job.begin()
+        return inner
 
     def due(self, finished: bool) -> bool:
+        """Whether it is time to save."""
         if finished:
             return self._save_last
-        return time.monotonic() - self._saved >= self._every
+        return time.monotonic() - self._saved >= self.save_every
 
     def save(
-        self, step: int, tensors: dict[str, Tensor], values: dict[str, Any]
+        self, step: int, tensors: dict[str, Tensor], values: dict[str, Any] | None
     ) -> None:
-        arrays = {
-            name: tensor.detach().cpu().contiguous().numpy()
-            for name, tensor in tensors.items()
-        }
+        """Save the training that is under way, and what passes between trainings."""
+        shared, numbers = self._jobs.state()
+        arrays = {f"jobs.{name}": array for name, array in shared.items()}
+        for name, tensor in tensors.items():
+            arrays[f"inner.{name}"] = tensor.detach().cpu().contiguous().numpy()
         last = asdict(self.last) if self.last else None
-        self._file.save(step, arrays, {**values, "last": last})
+        state = {"turn": self.turn, "step": step, "inner": values}
+        before = self.job.steps_before + (self.job.steps if values is None else step)
+        self.file.save(before, arrays, {**state, "last": last, "jobs": numbers})
         self._saved = time.monotonic()
 
+    def note(self, epoch: loop.Epoch) -> None:
+        """An epoch is over; the journal counts the steps of all trainings."""
+        self.last = epoch
+        step = self.job.steps_before + epoch.step
+        speed = round(epoch.samples_per_second, 1)
+        counted = {**asdict(epoch), "step": step, "samples_per_second": speed}
+        self.journal.write({"event": "epoch", **self.job.where, **counted})
 
-def _tell(job: Job, epoch: loop.Epoch) -> None:
+    def next_turn(self) -> None:
+        """Between two trainings: as the loop does after a step."""
+        self.turn += 1
+        # After the last one there is nothing to save: the stage writes its output next.
+        if self.turn < self._jobs.turns and (self.due(False) or signals.requested()):
+            self.save(0, {}, None)
+            signals.stop()
+
+
+def _print_epoch(job: Job, epoch: loop.Epoch) -> None:
     terms = ""
     if len(epoch.losses) > 1:
         parts = [f"{name} {value:.4f}" for name, value in epoch.losses.items()]
@@ -172,16 +271,10 @@ def _total(epoch: loop.Epoch) -> str:
     return f"{sum(epoch.losses.values()):.4f}"
 
 
-def _rounded(epoch: loop.Epoch) -> dict[str, Any]:
-    values = asdict(epoch)
-    values["samples_per_second"] = round(epoch.samples_per_second, 1)
-    return values
-
-
 def _warn_of_collapse(title: str, epoch: loop.Epoch) -> None:
     if epoch.spread < COLLAPSED_SPREAD or epoch.effective_rank < COLLAPSED_RANK:
         console.warn(
             f"{title}: the representation has collapsed (spread {epoch.spread:.3f}, "
-            f"effective rank {epoch.effective_rank:.2f}): all images look alike to it; "
-            "lower --lr, raise --temperature or --batch-size, or look at the data"
+            f"effective rank {epoch.effective_rank:.2f}): it is nearly the same for all "
+            "images; lower --lr, raise --temperature or --batch-size, or check the data"
         )

@@ -48,11 +48,11 @@ def _raise(number: int) -> None:
 @contextmanager
 def deferring() -> Iterator[None]:
     """Signals inside the block are noted; `requested` tells, `stop` acts on them."""
-    _requests.deferred = True
+    before, _requests.deferred = _requests.deferred, True
     try:
         yield
     finally:
-        _requests.deferred = False
+        _requests.deferred = before
 
 
 def requested() -> bool:

@@ -1,14 +1,13 @@
-"""The update of a client that carries on from its own model."""
+"""The update of a client that continues from its own model."""
 
-import numpy as np
-
-Tensors = dict[str, np.ndarray]
+from furlkit.weights import Tensors
 
 
-def keep(w_own: Tensors, w_kept: Tensors) -> Tensors:
-    """w <- w_own: the model the client trained last, whatever the server made since.
+def keep(
+    w_own: Tensors, w_k: Tensors | None, memory: Tensors
+) -> tuple[Tensors, Tensors]:
+    """w <- w_own: the model that the client trained last, given in the global one's place.
 
-    FLESD's clients may differ in architecture, so that no global model fits them. What
-    the client kept in a private file fills in what its model lacks.
+    FLESD's clients may differ in architecture, so that no global model fits them.
     """
-    return {**w_kept, **w_own}
+    return w_own, memory

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from furlkit.aggregators.averaged import unit_rows
-from furlkit.aggregators.similarity import mean_of, sharpened
+from furlkit.aggregators.dictionary import unit_rows
+from furlkit.aggregators.similarity import ensemble, sharpened
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.errors import InputError
 from furlkit.files.container.header import canonical, with_article
@@ -119,7 +119,7 @@ def _write(
         parts = [_cosines(client) for client in clients]
         for start in range(0, n, BLOCK):
             rows = slice(start, start + BLOCK)
-            block = mean_of(sharpened(of(rows), facts.temperature) for of in parts)
+            block = ensemble(sharpened(of(rows), facts.temperature) for of in parts)
             yield np.ascontiguousarray(block, dtype="<f4")
 
     header = made.header("ensemble", facts)

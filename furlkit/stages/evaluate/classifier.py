@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from furlkit import runtime
 from furlkit.data.augment import Augmentation
@@ -72,8 +72,8 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
 
 
 def _predictions(net: Net, model: Checkpoint, test: ImageSet) -> Tensor:
-    head, index = net.classifier, np.arange(len(test.images))
-    if head is None:
+    head, index = net.head("classifier"), np.arange(len(test.images))
+    if not isinstance(head, nn.Linear):
         raise ValueError("the net has no classifier")
     h = embed(net, test.images, index, view_of(model, Augmentation()), "h")  # (n, d)
     weight, bias = (tensor.detach().cpu() for tensor in (head.weight, head.bias))
@@ -84,13 +84,13 @@ def _predictions(net: Net, model: Checkpoint, test: ImageSet) -> Tensor:
 
 
 def _classes_of(model: Checkpoint) -> int:
-    classes = architecture_of(model.path, model.facts).classifier
-    if classes is None:
+    heads = architecture_of(model.path, model.facts).heads
+    if "classifier" not in heads:
         raise InputError(
             f"{model.path}: has no classifier, which init and local-train give a model "
             "with --objective supervised; score this one with evaluate linear"
         )
-    return classes
+    return heads["classifier"][0]
 
 
 def _checked_names(

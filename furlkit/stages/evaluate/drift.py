@@ -29,7 +29,7 @@ from furlkit.inputs.models import common_round, crowd_words, read_models
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
 from furlkit.models.architecture import Net
-from furlkit.models.embedding import BATCH, embed
+from furlkit.models.embedding import BATCH, embed, represent
 from furlkit.models.loading import load_net, view_of
 from furlkit.randomness import numpy_generator, torch_generator
 from furlkit.reports.document import account
@@ -160,10 +160,8 @@ def _views(
         for index in torch.arange(len(images)).split(BATCH):
             purpose = ("evaluate", "drift", "views", int(index[0]))
             batch = images.batch(index, torch_generator(options.seed, *purpose))
-            h = net.encoder(batch.two_views())  # (2B, d)
-            if options.layer == "z" and net.projector is not None:
-                h = net.projector(h)
-            for part, rows in zip(parts, h.float().cpu().chunk(2), strict=True):
+            both = represent(net, batch.two_views(), options.layer)  # (2B, d)
+            for part, rows in zip(parts, both.float().cpu().chunk(2), strict=True):
                 part.append(rows)
             bar.reach(int(index[-1]) + 1)
     return tuple(map(torch.cat, parts))

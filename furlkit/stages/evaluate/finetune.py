@@ -14,21 +14,22 @@ from furlkit.data.sets.datasets import ImageSet
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.facts import Provenance
-from furlkit.files.journal import Journal
 from furlkit.files.metrics import write_metrics
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.progress import ProgressFile
 from furlkit.inputs.matching import check_dataset
 from furlkit.inputs.paths import check_output
 from furlkit.models.architecture import Architecture, Net, build
+from furlkit.models.embedding import predict
+from furlkit.models.heads import give_classifier
 from furlkit.models.loading import architecture_of, load_net, view_of
 from furlkit.randomness import numpy_generator, torch_generator
 from furlkit.reports import document as scoring
 from furlkit.reports.document import Options
 from furlkit.training import run as training
 from furlkit.training.loop import Plan
-from furlkit.training.rounds import Job, Part, finetune, predict, put_classifier
-from furlkit.training.run import Handling
+from furlkit.training.rounds import Finetuning, Part, fill
+from furlkit.training.run import Execution
 
 LEAST = 2  # BatchNorm needs two images.
 SHOWN = ("batch_size", "optimiser", "lr", "weight_decay", "momentum", "precision")
@@ -100,18 +101,19 @@ def run(options: Options, settings: Settings) -> tuple[str, dict[str, Any]]:
     net = _net(doors, device)
     if options.dry_run:
         return _plan(doors)
-    handling = Handling()
-    training.prepare(net, handling)
+    execution = Execution()
+    training.prepare(net, execution)
     view = replace(
-        view_of(doors.model, settings.augmentation, handling.channels_last),
+        view_of(doors.model, settings.augmentation, execution.channels_last),
         size=doors.architecture.image_size,
     )
-    files = ProgressFile(options.output, _made(doors)), Journal(options.output)
-    loss = finetune(_job(doors, net, view), *files, settings.save_every)
+    jobs, made = _jobs(doors, net, view), _made(doors)
+    training.run(jobs, options.output, made, settings.save_every)
+    fill(net, jobs.weights)
     predictions = predict(net, doors.test.images, view)
-    document = _document(doors, predictions, loss)
+    document = _document(doors, predictions, jobs.loss)
     write_metrics(options.output, document)
-    files[0].discard()
+    ProgressFile(options.output, made).discard()
     return scoring.line_of(options.output, document, _scored(doors)), document
 
 
@@ -204,17 +206,17 @@ def _net(doors: Doors, device: torch.device) -> Net:
         net = build(doors.architecture, drawn).to(device)
     else:
         net = load_net(doors.model, device)
-    return put_classifier(
+    return give_classifier(
         net, doors.architecture.feature_dim, doors.settings.hidden, doors.classes,
         torch_generator(doors.seed, "finetune", "classifier"),
     )  # fmt: skip
 
 
-def _job(doors: Doors, net: Net, view: View) -> Job:
+def _jobs(doors: Doors, net: Net, view: View) -> Finetuning:
     s, train = doors.settings, doors.train
     labels = np.asarray(train.labels)
     purpose = (doors.seed, "finetune")
-    return Job(
+    return Finetuning(
         net, train.images, labels, view, doors.parts, s.plan, s.rounds, purpose
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""aggregate: one model of many clients' models."""
+"""aggregate: one model from many clients' models, by any rule for checkpoints."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from furlkit.aggregators.mean import mean, shares_of
+from furlkit import catalogue
+from furlkit.aggregators.mean import shares_of
+from furlkit.aggregators.uploads import Combine
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, check_finite, open_checkpoint
 from furlkit.files.container.header import canonical, parse_strict
@@ -25,7 +27,6 @@ from furlkit.inputs.uploads import (
 )
 from furlkit.weights import is_batchnorm_statistic
 
-RULES = {"mean": mean}
 MOST_EXAMPLES = 10**12
 
 
@@ -88,6 +89,32 @@ def _check_bodies(clients: list[Client]) -> None:
             check_finite(client.path, entry.name, array)
 
 
+class _Uploads:
+    """What a rule sees of the clients; see `aggregators.uploads.Uploads`."""
+
+    def __init__(self, files: Lockstep, clients: list[Client], shares: list[float]):
+        self.clients = [client.facts.client or 0 for client in clients]
+        self.shares, self._files = shares, files
+        self._entries = {entry.name: entry for entry in clients[0].opened.entries}
+        self._read: set[str] = set()
+
+    @property
+    def names(self) -> list[str]:
+        """The tensors that every upload has."""
+        return list(self._entries)
+
+    def combine(self, name: str, function: Combine) -> Iterator[np.ndarray]:
+        """For each piece of a tensor, `function` of that piece of every upload."""
+        self._read.add(name)
+        return self._files.combine(self._entries[name], function)
+
+    def check(self) -> None:
+        """Compare every file with its seal; tensors that no rule read count as well."""
+        for name in self._entries.keys() - self._read:
+            self._files.skip(self._entries[name])
+        self._files.finish()
+
+
 def _write(
     options: Options,
     clients: list[Client],
@@ -104,23 +131,20 @@ def _write(
     header = Provenance("aggregate", {**words, "shares": shares}, None, inputs).header(
         "checkpoint", facts
     )
-    last, places = entries[-1].name, {e.name: e for e in clients[0].opened.entries}
-    rule = RULES[options.rule]
+    last = entries[-1].name
     with Lockstep([client.opened for client in clients]) as files:
-
-        def combine(columns: Iterator[np.ndarray]) -> np.ndarray:
-            piece = rule(columns, shares)
-            # A sum is finite only if every summand is: one look instead of many.
-            if piece.dtype.kind == "f" and not np.isfinite(piece).all():
-                _check_bodies(clients)
-            return piece
+        uploads = _Uploads(files, clients, shares)
+        result = catalogue.load(catalogue.RULES[options.rule].function)(uploads)
 
         def pieces(entry: Entry) -> Iterator[np.ndarray]:
-            yield from files.combine(places[entry.name], combine)
+            for piece in result(entry.name):
+                # A sum is finite only if every summand is: one look instead of many.
+                if piece.dtype.kind == "f" and not np.isfinite(piece).all():
+                    _check_bodies(clients)
+                yield piece
             if entry.name == last:
-                for name in places.keys() - {e.name for e in entries}:
-                    files.skip(places[name])
-                files.finish()
+                # Before the output takes its place, so that damage leaves no file.
+                uploads.check()
 
         return write_stream(options.output, entries, pieces, header).content
 
@@ -136,7 +160,7 @@ def _check_upload(client: Client) -> None:
     if facts.role != "client" or facts.client is None:
         raise InputError(
             f"{client.path}: is a checkpoint of role {facts.role}, "
-            "the ones local-train writes (role client) were wanted"
+            "expected the ones that local-train writes (role client)"
         )
     if facts.examples is None or not 0 < facts.examples <= MOST_EXAMPLES:
         raise InputError(
@@ -208,7 +232,7 @@ def _read_weights(path: Path) -> dict[str, float]:
         given = parse_strict(path.read_bytes())
     except FileNotFoundError as error:
         raise InputError(
-            f"--weights {path}: no such file; wanted examples, uniform or a JSON file"
+            f"--weights {path}: no such file; expected examples, uniform or a JSON file"
         ) from error
     except OSError as error:
         raise unreadable(path, error) from error
@@ -219,7 +243,7 @@ def _read_weights(path: Path) -> dict[str, float]:
         type(v) in (int, float) and -1e300 < v < 1e300 for v in given.values()
     )
     if not numbers:
-        raise InputError(f'{path}: wanted an object like {{"0": 0.5, "1": 2}}')
+        raise InputError(f'{path}: expected an object like {{"0": 0.5, "1": 2}}')
     return given
 
 
@@ -235,5 +259,6 @@ def _facts(clients: list[Client], bn: str) -> CheckpointFacts:
         examples=sum(client.facts.examples or 0 for client in clients),
         parent=first.parent,
         partition=partitions.pop() if len(partitions) == 1 else None,
-        left_out="BatchNorm statistics" if bn == "keep" else None,
+        parts=first.parts,
+        statistics=first.statistics and bn == "average",
     )

@@ -1,0 +1,63 @@
+"""Any rows of the ensemble similarity, computed on the training device: FLESD Eq. 4."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from furlkit.aggregators.similarity import ensemble, sharpened
+from furlkit.errors import InputError
+
+
+class Similarities:
+    """M of FLESD Eq. 6 for some images against others, computed when it is asked for.
+
+    `parts` has each client's R_k, or with `columns` its largest cosines and the images
+    they belong to; `matrix` is M itself. Memory is what these take, never n x n unless
+    the matrix was given. Images are named by their place in the public set.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Tensor],
+        columns: Sequence[Tensor] = (),
+        matrix: np.ndarray | None = None,
+        *,
+        tau_T: float,
+        name: str = "the ensemble",
+    ):
+        self._parts, self._columns, self._matrix = parts, columns, matrix
+        self._tau, self._name = tau_T, name
+
+    def __call__(self, images: Tensor, anchors: Tensor) -> Tensor:
+        """M[images][:, anchors], (B, m), up to a factor that Eq. 8 divides out."""
+        if self._matrix is not None:
+            return self._from_matrix(self._matrix, images, anchors)
+        device = self._parts[0].device
+        images, anchors = images.to(device), anchors.to(device)
+        cosines = self._sparse if self._columns else self._products
+        return ensemble(sharpened(c, self._tau) for c in cosines(images, anchors))
+
+    def _products(self, images: Tensor, anchors: Tensor) -> Iterator[Tensor]:
+        """FLESD Eq. 4 for these images alone: M_k = R_k^T R_k."""
+        for rows in self._parts:
+            yield rows[images] @ rows[anchors].T  # (B, m)
+
+    def _sparse(self, images: Tensor, anchors: Tensor) -> Iterator[Tensor]:
+        """Cosines that were not sent are -inf."""
+        for values, columns in zip(self._parts, self._columns, strict=True):
+            row = values.new_full((len(images), len(values)), -torch.inf)  # (B, n)
+            yield row.scatter_(1, columns[images], values[images])[:, anchors]
+
+    def _from_matrix(
+        self, matrix: np.ndarray, images: Tensor, anchors: Tensor
+    ) -> Tensor:
+        found = torch.from_numpy(matrix[images.cpu().numpy()])[:, anchors.cpu()]
+        # A mapped matrix is checked where it is read, which is the only place.
+        if not torch.isfinite(found).all() or bool((found < 0).any()):
+            raise InputError(
+                f"{self._name}: its matrix has values that are not finite or below 0; "
+                "re-create it with aggregate --rule ensemble"
+            )
+        return found.to(anchors.device)

@@ -1,0 +1,29 @@
+"""What a rule for models is given: all uploads, of which nothing is in memory yet.
+
+A rule is a function `rule(uploads, **options)` that gives a function from the name of a
+tensor to the pieces of the result. It may go through all tensors of all uploads first,
+as often as it needs (distances between clients, angles, weights found by iteration).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+
+Combine = Callable[[Iterator[np.ndarray]], np.ndarray]
+Pieces = Callable[[str], Iterator[np.ndarray]]
+
+
+class Uploads(Protocol):
+    """Checkpoints of the same tensors, in client order."""
+
+    names: Sequence[str]
+    clients: Sequence[int]
+    shares: Sequence[float]  # What each client counts; they sum to 1.
+
+    def combine(self, name: str, function: Combine) -> Iterator[np.ndarray]:
+        """For each piece of a tensor, `function` of that piece of every upload in turn.
+
+        An array is good until the next one is taken, so memory is one piece. Pieces are
+        combined by several threads: `function` must not depend on their order.
+        """

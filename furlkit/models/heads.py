@@ -1,0 +1,98 @@
+"""What sits on the representation: projectors, predictors, decoders, classifiers."""
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from furlkit.catalogue import Head
+from furlkit.models.encoders import conv3x3
+
+if TYPE_CHECKING:
+    from furlkit.models.architecture import Architecture, Net
+
+DECODER_CHANNELS = (64, 16)  # At the coarsest map; halved, but never below the second.
+
+
+def build_head(head: Head, widths: tuple[int, ...], a: "Architecture") -> nn.Module:
+    """A head of an architecture, by its form; it reads h, or z if its entry says so."""
+    if head.form == "decoder":
+        return Decoder(a.feature_dim, a.image_size, a.channels)
+    inputs = a.z_dim if head.reads == "z" and a.z_dim else a.feature_dim
+    if head.form == "linear":
+        return nn.Linear(inputs, widths[0])
+    return mlp(inputs, widths)
+
+
+def mlp(inputs: int, widths: tuple[int, ...]) -> nn.Sequential:
+    """Linear layers, BatchNorm and ReLU between; no bias where BatchNorm follows."""
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    for i, width in enumerate(widths[:-1], start=1):
+        layers[f"fc{i}"] = nn.Linear(inputs, width, bias=False)
+        layers[f"bn{i}"] = nn.BatchNorm1d(width)
+        layers[f"relu{i}"] = nn.ReLU(inplace=True)
+        inputs = width
+    layers[f"fc{len(widths)}"] = nn.Linear(inputs, widths[-1])
+    return nn.Sequential(layers)
+
+
+class Decoder(nn.Module):
+    """h -> image: a linear layer to a map of at most 4x4, then doubled to full size."""
+
+    def __init__(self, feature_dim: int, image_size: int, channels: int) -> None:
+        super().__init__()
+        *finer, start = _halved_until(image_size, 4)
+        most, least = DECODER_CHANNELS
+        self.sizes = finer[::-1]
+        self.shape = (most, start, start)
+        self.fc = nn.Linear(feature_dim, most * start * start)
+        widths = [max(most >> i, least) for i in range(len(self.sizes) + 1)]
+        self.convs = nn.ModuleList(map(conv3x3, widths, widths[1:]))
+        self.bns = nn.ModuleList(map(nn.BatchNorm2d, widths[1:]))
+        self.out = nn.Conv2d(widths[-1], channels, 3, padding=1)
+
+    def forward(self, h: Tensor) -> Tensor:
+        x = F.relu(self.fc(h)).unflatten(1, self.shape)  # (B, most, start, start)
+        for size, conv, bn in zip(self.sizes, self.convs, self.bns, strict=True):
+            x = F.interpolate(x, size=(size, size), mode="nearest")
+            x = F.relu_(bn(conv(x)))  # (B, width, size, size)
+        return self.out(x)  # (B, channels, image_size, image_size)
+
+
+def give_classifier(
+    net: "Net", inputs: int, hidden: int, classes: int, generator: torch.Generator
+) -> "Net":
+    """Take the heads off a net and give it a new classifier of h.
+
+    Linear, ReLU, Linear; `hidden` of 0 makes it one linear layer. Drawn as PyTorch's
+    layers are, but from `generator`.
+    """
+    # The last layer is drawn first: an order that earlier results rest on.
+    last = _drawn_linear(hidden or inputs, classes, generator)
+    layers: list[nn.Module] = [last]
+    if hidden:
+        first = _drawn_linear(inputs, hidden, generator)
+        layers = [first, nn.ReLU(inplace=True), last]
+    for name in [name for name, _ in net.named_children() if name != "encoder"]:
+        delattr(net, name)
+    device = next(net.parameters()).device
+    net.add_module("classifier", nn.Sequential(*layers).to(device))
+    return net
+
+
+def _drawn_linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
+    layer = nn.utils.skip_init(nn.Linear, inputs, outputs)
+    bound = inputs**-0.5
+    for tensor in (layer.weight, layer.bias):
+        nn.init.uniform_(tensor, -bound, bound, generator=generator)
+    return layer
+
+
+def _halved_until(size: int, limit: int) -> list[int]:
+    """`size`, its half rounded up, and so on to the first that is not above `limit`."""
+    sizes = [size]
+    while sizes[-1] > limit:
+        sizes.append((sizes[-1] + 1) // 2)
+    return sizes

@@ -1,0 +1,374 @@
+"""Everything local-train is given, opened and checked against each other."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from furlkit import catalogue, runtime
+from furlkit.aggregators.dictionary import rows_to_share
+from furlkit.data.augment import Augmentation
+from furlkit.data.sets.datasets import ImageSet
+from furlkit.data.sets.source import Source
+from furlkit.errors import InputError, UsageError
+from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.files.facts import Provenance
+from furlkit.files.features import Features
+from furlkit.files.partition import Partition, read_partition
+from furlkit.files.private import Private, read_private
+from furlkit.files.targets import Targets, read_targets
+from furlkit.inputs.dictionary import (
+    averaged_features,
+    open_dictionary,
+    rows_of_others,
+)
+from furlkit.inputs.matching import (
+    check_channels,
+    check_dataset,
+    check_global,
+    check_heads,
+    check_labels,
+    check_own,
+    check_private,
+    check_size,
+    check_targets,
+)
+from furlkit.inputs.paths import check_patterns, fill
+from furlkit.models.architecture import Architecture, build
+from furlkit.models.loading import (
+    check_tensors,
+    fresh_statistics,
+    full_architecture,
+    tensors_of,
+    z_width,
+)
+from furlkit.randomness import torch_generator
+from furlkit.runtime import Runtime
+from furlkit.training.learners import learner_of
+from furlkit.training.loop import Plan
+from furlkit.training.run import Execution
+from furlkit.weights import (
+    Tensors,
+    below,
+    is_batchnorm_statistic,
+    part_of,
+    parts_of,
+    within,
+)
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """FedCA's dictionary: the one that is given, and the client's part of the next.
+
+    `participants` m, the clients that share rows, are all of the partition's if None.
+    """
+
+    dictionary: Path | None
+    leave_own_out: bool
+    features_out: str | None
+    alpha: float
+    dictionary_size: int
+    participants: int | None
+
+    def rows(self, clients: int) -> int:
+        """How many rows a client shares, where there are so many clients."""
+        return rows_to_share(self.dictionary_size, self.participants or clients)
+
+
+@dataclass(frozen=True)
+class Options:
+    """`output`, `private` and `private_out` may hold `{client}`.
+
+    `settings` are the objective's own options, `update_settings` the update's, and
+    `terms` those of each term that is switched on. `send` names the parts of the model
+    that leave the client; None stands for the net and its heads.
+    """
+
+    partition: Path
+    model: Path
+    clients: tuple[int, ...]
+    output: str
+    data: Source
+    objective: catalogue.Objective
+    settings: dict[str, Any]
+    update: catalogue.Update
+    update_settings: dict[str, Any]
+    terms: dict[str, dict[str, Any]]
+    align: Path | None
+    align_data: Source | None
+    sharing: Sharing
+    send: tuple[str, ...] | None
+    augmentation: Augmentation
+    plan: Plan
+    private: str | None
+    private_out: str | None
+    execution: Execution
+    runtime: Runtime
+    seed: int
+    dry_run: bool
+    recorded: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything local-train was given, opened and checked; the same for all clients."""
+
+    options: Options
+    partition: Partition
+    model: Checkpoint
+    architecture: Architecture
+    images: ImageSet
+    expected: "Expected"
+    sent: tuple[str, ...]
+    dictionary: Features | None = None
+    targets: Targets | None = None
+    public: ImageSet | None = None
+
+    @property
+    def round(self) -> int:
+        """The round that is being trained."""
+        return self.model.facts.round + 1
+
+    @property
+    def plan(self) -> Plan:
+        """A schedule of several rounds continues where the last round left it."""
+        plan = self.options.plan
+        return replace(plan, first_round=self.round - 1) if plan.rounds > 1 else plan
+
+
+class Expected(NamedTuple):
+    """What a model must look like: tensors of the net, and others the learner carries.
+
+    `statistics` are BatchNorm's as they are before any image was seen.
+    """
+
+    net: dict[str, torch.Tensor]
+    more: dict[str, torch.Tensor]
+    statistics: Tensors
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client at the start of a round.
+
+    `tensors` is the model it starts from: the parts of the net, and whatever else the
+    learner carries and the client has kept. `memory` is what methods remember.
+    """
+
+    number: int
+    index: np.ndarray
+    private: Private | None
+    tensors: Tensors
+    memory: Tensors
+    negatives: np.ndarray | None
+    provenance: Provenance
+
+
+def open_inputs(options: Options) -> Inputs:
+    """Open and check everything; nothing is trained or written."""
+    _check_sharing(options)
+    _check_files(options)
+    runtime.start(options.runtime)
+    partition = read_partition(options.partition)
+    model = read_checkpoint(options.model)
+    if options.update.name == "keep":
+        check_own(model, partition, options.clients[0])
+    else:
+        check_global(model, partition)
+    architecture = full_architecture(model.path, model.facts)
+    check_heads(model, architecture, options.objective)
+    images = options.data.images()
+    check_dataset(partition, images)
+    check_channels(images, architecture, model.path)
+    if options.objective.labels:
+        check_labels(images, architecture.heads["classifier"][0], model.path)
+    expected = _expected(options, architecture)
+    _check_whole(model, expected)
+    sent = _sent_parts(options, architecture, expected)
+    inputs = Inputs(options, partition, model, architecture, images, expected, sent)
+    inputs = _with_dictionary(_with_targets(inputs))
+    _check_round(inputs)
+    for number in options.clients:
+        client = open_client(inputs, number)
+        if options.sharing.features_out:
+            averaged_features(client.private, client.index, z_width(model))
+    return inputs
+
+
+def open_client(inputs: Inputs, number: int) -> Client:
+    """What one client starts the round with; its private file is read here."""
+    options, model = inputs.options, inputs.model
+    check_size(inputs.partition, number)
+    private = None
+    if options.private:
+        private = read_private(fill(options.private, number), number)
+        check_private(private, model)
+    tensors = _start(inputs, number, private)
+    update = catalogue.load(options.update.function)
+    own = below("last.", private.tensors) if private else {}
+    memory = dict(private.memory) if private else {}
+    tensors, memory = update(tensors, own or None, memory, **options.update_settings)
+    return Client(
+        number=number,
+        index=inputs.partition.of(number),
+        private=private,
+        tensors=tensors,
+        memory=memory,
+        negatives=_negatives(inputs, number),
+        provenance=_provenance(inputs, private),
+    )
+
+
+def _start(inputs: Inputs, number: int, private: Private | None) -> Tensors:
+    """The global model, completed by what the client kept.
+
+    BatchNorm statistics that nobody has are new. A part of the net that nobody has (a
+    head that other clients kept to themselves) is drawn from the seed, for each client.
+    """
+    expected, kept = inputs.expected, {}
+    if private:
+        kept = {k: v for k, v in private.tensors.items() if not k.startswith("last.")}
+        check_tensors(private.path, {**expected.net, **expected.more}, kept)
+    start = {**expected.statistics, **kept, **inputs.model.tensors}
+    if lacking := [name for name in expected.net if name not in start]:
+        rng = torch_generator(inputs.options.seed, "new parts", number)
+        drawn = tensors_of(build(inputs.architecture, rng))
+        start |= {name: drawn[name] for name in lacking}
+    return start
+
+
+def _expected(options: Options, architecture: Architecture) -> Expected:
+    net = build(architecture, None)
+    own = net.state_dict()
+    state = learner_of(options.objective, net, options.settings).state_dict()
+    more = {k: v for k, v in state.items() if k.removeprefix("net.") not in own}
+    return Expected(own, more, fresh_statistics(architecture))
+
+
+def _check_whole(model: Checkpoint, expected: Expected) -> None:
+    """A part that the model says it has must be there whole."""
+    check_tensors(model.path, {**expected.net, **expected.more}, model.tensors)
+    facts = model.facts
+    for name in expected.net:
+        declared = facts.parts is None or part_of(name) in facts.parts
+        declared &= facts.statistics or not is_batchnorm_statistic(name)
+        if declared and name not in model.tensors:
+            raise InputError(f"{model.path}: lacks {name} of its architecture")
+    if facts.parts is not None and "encoder" not in facts.parts:
+        raise InputError(f"{model.path}: has no encoder, which every client needs")
+
+
+def _sent_parts(
+    options: Options, architecture: Architecture, expected: Expected
+) -> tuple[str, ...]:
+    """The parts that leave the client, checked against those that there are."""
+    net = ("encoder", *architecture.heads)
+    if options.send is None:
+        return net
+    parts = parts_of([*expected.net, *expected.more])
+    for part in options.send:
+        if not any(within(own, [part]) for own in parts):
+            raise UsageError(f"--send {part}: the model's parts are {', '.join(parts)}")
+    kept = [part for part in net if not within(part, options.send)]
+    if kept and not options.private_out:
+        raise UsageError(
+            f"--send {','.join(options.send)}: the {' and '.join(kept)} would be lost; "
+            "give --private-out, where the client keeps what it does not send"
+        )
+    return options.send
+
+
+def _check_files(options: Options) -> None:
+    if options.update.name == "keep" and len(options.clients) > 1:
+        raise UsageError(
+            f"--update keep: {len(options.clients)} clients have as many models to start "
+            "from; train one at a time"
+        )
+    if options.update.own and not options.private_out:
+        raise UsageError(
+            f"--update {options.update.name}: needs the client's weights of its last "
+            "round, which it keeps in a private file; give --private-out"
+        )
+    given: Iterable[Path | None] = (
+        options.model,
+        options.partition,
+        options.sharing.dictionary,
+        options.align,
+        Path(options.align_data.name) if options.align_data else None,
+    )
+    inputs = [Path(options.data.name), *(path for path in given if path)]
+    writes = {
+        "-o": options.output,
+        "--private-out": options.private_out,
+        "--features-out": options.sharing.features_out,
+    }
+    check_patterns(options.clients, {"--private": options.private}, writes, inputs)
+
+
+def _check_sharing(options: Options) -> None:
+    sharing = options.sharing
+    for flag, given in (
+        ("--dictionary", sharing.dictionary),
+        ("--features-out", sharing.features_out),
+    ):
+        if given and not options.objective.negatives:
+            name = options.objective.name
+            raise UsageError(f"{flag} does not apply to --objective {name}")
+    if sharing.features_out and sharing.alpha and not options.private_out:
+        raise UsageError(
+            f"--alpha {sharing.alpha:g}: features averaged over rounds are kept in a "
+            "private file; give --private-out, or --alpha 0 to share this round's alone"
+        )
+
+
+def _with_targets(inputs: Inputs) -> Inputs:
+    options = inputs.options
+    if options.align is None or options.align_data is None:
+        return inputs
+    z_width(inputs.model)
+    targets, public = read_targets(options.align), options.align_data.images()
+    check_targets(targets, public, inputs.model)
+    return replace(inputs, targets=targets, public=public)
+
+
+def _with_dictionary(inputs: Inputs) -> Inputs:
+    path = inputs.options.sharing.dictionary
+    if path is None:
+        return inputs
+    found = open_dictionary(path, z_width(inputs.model), inputs.model)
+    return replace(inputs, dictionary=found)
+
+
+def _negatives(inputs: Inputs, number: int) -> np.ndarray | None:
+    """The rows of the dictionary that are negatives for the client's images."""
+    if inputs.dictionary is None:
+        return None
+    if inputs.options.sharing.leave_own_out:
+        return rows_of_others(inputs.dictionary, number)
+    return inputs.dictionary.rows
+
+
+def _check_round(inputs: Inputs) -> None:
+    plan = inputs.plan
+    if plan.schedule == "cosine" and plan.first_round >= plan.rounds:
+        raise UsageError(
+            f"--schedule-rounds {plan.rounds}: this is round {inputs.round}, and a "
+            "cosine schedule has reached 0 by then; give the number of all rounds"
+        )
+
+
+def _provenance(inputs: Inputs, private: Private | None) -> Provenance:
+    contents = {"global": inputs.model.content, "partition": inputs.partition.content}
+    if private:
+        contents["private"] = private.content
+    if inputs.dictionary:
+        contents["dictionary"] = inputs.dictionary.content
+    if inputs.targets:
+        contents["targets"] = inputs.targets.content
+    return Provenance(
+        "local-train", inputs.options.recorded, inputs.options.seed, contents
+    )

@@ -1,0 +1,213 @@
+"""Training clients one after the other, and writing what each sends and keeps."""
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from furlkit import runtime
+from furlkit.aggregators.dictionary import average_features, shared_rows
+from furlkit.data.augment import Augmentation
+from furlkit.data.batches import Batch, Images
+from furlkit.files.checkpoint import Checkpoint, CheckpointFacts, write_checkpoint
+from furlkit.files.features import FeatureFacts, write_features
+from furlkit.files.private import PrivateFacts, write_private
+from furlkit.files.progress import ProgressFile
+from furlkit.inputs.dictionary import INDEX, ROWS, averaged_features
+from furlkit.inputs.paths import fill
+from furlkit.models.architecture import Net
+from furlkit.models.embedding import embed
+from furlkit.models.loading import load_net, view_of
+from furlkit.randomness import numpy_generator
+from furlkit.stages.local_train.inputs import (
+    Client,
+    Inputs,
+    Options,
+    open_client,
+    open_inputs,
+)
+from furlkit.training import run as training
+from furlkit.training.learners import (
+    Given,
+    learner_of,
+    load_parts,
+    parts_by_name,
+    terms_of,
+)
+from furlkit.training.loop import Epoch, Purpose, positions
+from furlkit.weights import Tensors, divide, is_batchnorm_statistic, parts_of
+
+Result = tuple[str, dict[str, Any]]
+
+
+def run(options: Options) -> list[Result]:
+    """Train one client after the other from the global model."""
+    inputs = open_inputs(options)
+    if options.dry_run:
+        return [_plan(inputs, number) for number in options.clients]
+    results, progress = [], []
+    for number in options.clients:
+        client = open_client(inputs, number)
+        results.append(_train(inputs, client))
+        output = fill(options.output, number)
+        progress.append(ProgressFile(output, client.provenance))
+    # Only now: a restart must not train again the clients that are done.
+    for file in progress:
+        file.discard()
+    return results
+
+
+def _train(inputs: Inputs, client: Client) -> Result:
+    options, device = inputs.options, runtime.start(inputs.options.runtime)
+    net, more = _net(inputs, client, device)
+    training.prepare(net, options.execution)
+    settings = dict(options.settings)
+    if client.negatives is not None and len(client.negatives):
+        settings["z_dict"] = torch.from_numpy(client.negatives).float().to(device)
+    learner = learner_of(options.objective, net, settings)
+    load_parts(learner, more)
+    view = view_of(inputs.model, options.augmentation, options.execution.channels_last)
+    labels = inputs.images.labels if options.objective.labels else None
+    purpose = (options.seed, "local-train", inputs.round, client.number)
+    given = _given(inputs, net, (*purpose, "align"))
+    job = training.Job(
+        title=f"client {client.number}",
+        learner=learner,
+        images=Images(inputs.images.images, labels, client.index, view, device),
+        plan=inputs.plan,
+        purpose=purpose,
+        terms=terms_of(net, given, options.terms),
+    )
+    more_to_do = len(options.clients) > 1 or bool(options.sharing.features_out)
+    output = fill(options.output, client.number)
+    every = options.execution.save_every
+    last = training.run(job, output, client.provenance, every, more_to_do)
+    return _write(inputs, client, learner, last)
+
+
+def _net(inputs: Inputs, client: Client, device: torch.device) -> tuple[Net, Tensors]:
+    """The net at the start of the round, and what its learner carries besides."""
+    parts = ("encoder", *inputs.architecture.heads)
+    tensors, more = divide(client.tensors, parts)
+    facts = replace(inputs.model.facts, parts=None)
+    start = Checkpoint(
+        inputs.model.path, facts, tensors, inputs.model.content, inputs.model.header
+    )
+    return load_net(start, device), more
+
+
+def _given(inputs: Inputs, net: Net, order: Purpose) -> Given:
+    """The public images and their targets, for terms that want them."""
+    targets, public = inputs.targets, inputs.public
+    if targets is None or public is None:
+        return Given()
+    device = next(net.parameters()).device
+    layout = inputs.options.execution.channels_last
+    view = view_of(inputs.model, Augmentation(), layout)
+    images = Images(public.images, None, targets.index, view, device)
+
+    def batch_of(step: int, size: int) -> Batch:
+        # Batches go through the set in a random order (what does not fill a batch is
+        # left out), then in another. Plain images draw nothing from the generator.
+        index = positions(images, size, order, step)
+        return images.batch(index, torch.Generator(), step)
+
+    h, z = (
+        torch.from_numpy(rows).float().to(device) for rows in (targets.h, targets.z)
+    )
+    return Given(batch_of, h, z)
+
+
+def _write(inputs: Inputs, client: Client, learner: Any, last: Epoch) -> Result:
+    """What the client keeps, what it shares, and last, for make, its model."""
+    options, number, examples = inputs.options, client.number, len(client.index)
+    data: dict[str, Any] = {"client": number, "round": inputs.round}
+    memory = dict(client.memory)
+    if options.sharing.features_out:
+        memory = {k: v for k, v in memory.items() if k not in (ROWS, INDEX)}
+        memory |= _share(inputs, client, learner.net, data)
+    upload, kept = divide(parts_by_name(learner), inputs.sent)
+    if options.private_out:
+        path = fill(options.private_out, number)
+        data["private"] = _keep(inputs, client, path, upload, kept, memory)
+    facts = CheckpointFacts(
+        role="client",
+        round=inputs.round,
+        architecture=inputs.model.facts.architecture,
+        mean=inputs.model.facts.mean,
+        std=inputs.model.facts.std,
+        client=number,
+        examples=examples,
+        parent=inputs.model.content,
+        partition=inputs.partition.content,
+        loss=sum(last.losses.values()),
+        parts=parts_of(upload),
+    )
+    output = fill(options.output, number)
+    written = write_checkpoint(output, upload, facts, client.provenance)
+    data.update(content=written.content, examples=examples, **asdict(last))
+    line = (
+        f"{output}: client {number}, round {inputs.round}, {examples:,} images, "
+        f"loss {facts.loss:.4f}"
+    )
+    return line, data
+
+
+def _keep(
+    inputs: Inputs,
+    client: Client,
+    path: Any,
+    upload: Tensors,
+    kept: Tensors,
+    memory: Tensors,
+) -> str:
+    """Write the client's private file.
+
+    Besides the parts that are not sent it has a copy of the BatchNorm statistics, which
+    the server may leave out of the mean (aggregate --bn keep), and where the update
+    needs them the weights that the client ends its round with.
+    """
+    own = {k: v for k, v in upload.items() if is_batchnorm_statistic(k)} | kept
+    if inputs.options.update.own:
+        own |= {f"last.{name}": array for name, array in {**upload, **kept}.items()}
+    names = sorted({name.split(".")[0] for name in memory})
+    facts = PrivateFacts(client.number, inputs.round, parts_of(own), names)
+    return write_private(path, own, memory, facts, client.provenance).content
+
+
+def _share(
+    inputs: Inputs, client: Client, net: Net, data: dict[str, Any]
+) -> dict[str, np.ndarray]:
+    """Write the rows that the client shares; gives the averaged features it keeps."""
+    sharing, index = inputs.options.sharing, client.index
+    view = view_of(inputs.model, Augmentation())
+    z = embed(net, inputs.images.images, index, view, "z").numpy()
+    Z = averaged_features(client.private, index, z.shape[1])
+    Z = average_features(Z, z, sharing.alpha)
+    rng = numpy_generator(inputs.options.seed, "share", inputs.round, client.number)
+    rows = shared_rows(Z, sharing.rows(inputs.partition.facts.clients), rng)
+    # Of the images that the rows belong to the header says nothing.
+    facts = FeatureFacts(
+        layer="z",
+        dataset={},
+        part=str(client.number),
+        client=client.number,
+        round=inputs.round,
+        examples=len(rows),
+        parent=inputs.model.content,
+    )
+    path = fill(sharing.features_out or "", client.number)
+    written = write_features(path, rows, np.arange(len(rows)), facts, client.provenance)
+    data["features"] = written.content
+    return {ROWS: Z, INDEX: index} if sharing.alpha else {}
+
+
+def _plan(inputs: Inputs, number: int) -> Result:
+    examples, options = len(inputs.partition.of(number)), inputs.options
+    output = str(fill(options.output, number))
+    line = (
+        f"would write {output}: client {number}, round {inputs.round}, {examples:,} "
+        f"images, {options.plan.epochs} epochs of {options.objective.name}"
+    )
+    return line, {"client": number, "examples": examples, "output": output}

@@ -1,0 +1,64 @@
+"""From an entry of the catalogue to a learner and the terms that are added to it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from furlkit import catalogue
+from furlkit.data.batches import Batch
+from furlkit.models.loading import tensors_of
+from furlkit.objectives.learner import Stateless
+from furlkit.training.loop import Term
+from furlkit.weights import Tensors
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a stage opened for terms.
+
+    `public(step, size)` gives the public images of a step; their `index` are rows of
+    `h_align` and `z_align`.
+    """
+
+    public: Callable[[int, int], Batch] | None = None
+    h_align: Tensor | None = None
+    z_align: Tensor | None = None
+
+
+def learner_of(
+    objective: catalogue.Objective, net: nn.Module, settings: dict[str, Any]
+) -> Any:
+    """The learner of an objective with its settings."""
+    function = catalogue.load(objective.function)
+    if objective.learner:
+        return function(net, **settings)
+    return Stateless(net, partial(function, **settings))
+
+
+def terms_of(
+    net: nn.Module, given: Given, settings: dict[str, dict[str, Any]]
+) -> dict[str, Term]:
+    """The terms that are switched on, by name; `settings` are those of each."""
+    terms = {}
+    for name, values in settings.items():
+        term = catalogue.load(catalogue.TERMS[name].function)(net, given, **values)
+        if term is not None:
+            terms[name] = term
+    return terms
+
+
+def parts_by_name(learner: nn.Module) -> Tensors:
+    """A learner's tensors: the net's under their own names, then all that it carries."""
+    return {k.removeprefix("net."): v for k, v in tensors_of(learner).items()}
+
+
+def load_parts(learner: nn.Module, tensors: Tensors) -> None:
+    """Give a learner tensors that it carries besides its net: a target, a queue."""
+    own = learner.state_dict()
+    with torch.no_grad():
+        for name, array in tensors.items():
+            own[name].copy_(torch.from_numpy(array))
