@@ -127,7 +127,10 @@ def _write(inputs: Inputs, client: Client, learner: Any, last: Epoch) -> Result:
     if options.sharing.features_out:
         memory = {k: v for k, v in memory.items() if k not in (ROWS, INDEX)}
         memory |= _share(inputs, client, learner.net, data)
-    upload, kept = divide(parts_by_name(learner), inputs.sent)
+    # Buffers that begin_epoch made belong to the epoch; they are not carried further.
+    names = {*inputs.expected.net, *inputs.expected.more}
+    tensors = {k: v for k, v in parts_by_name(learner).items() if k in names}
+    upload, kept = divide(tensors, inputs.sent)
     if options.private_out:
         path = fill(options.private_out, number)
         data["private"] = _keep(inputs, client, path, upload, kept, memory)
@@ -170,7 +173,8 @@ def _keep(
     """
     own = {k: v for k, v in upload.items() if is_batchnorm_statistic(k)} | kept
     if inputs.options.update.own:
-        own |= {f"last.{name}": array for name, array in {**upload, **kept}.items()}
+        last = {**upload, **kept}
+        own |= {f"last.{name}": last[name] for name in inputs.expected.net}
     names = sorted({name.split(".")[0] for name in memory})
     facts = PrivateFacts(client.number, inputs.round, parts_of(own), names)
     return write_private(path, own, memory, facts, client.provenance).content

@@ -1,0 +1,182 @@
+"""A method of one file and one entry: two heads, kept state, an epoch hook, an option.
+
+The package is written into a temporary folder and found through its entry point.
+"""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+ENTRY = """
+from furlkit.catalogue import Head, Number, Objective, Option
+
+TOY = Objective(
+    "toy",
+    "guess the group that an image was put into",
+    heads=("projector", Head("guesser", widths=(8, 3), help="Widths of the guesser.")),
+    learner="toy_method:learner",
+    options=(Option("shrink", Number(low=0), 0.1, "Weight of ||z||^2."),),
+)
+"""
+METHOD = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from furlkit.objectives.learner import Forward
+
+
+class Toy(nn.Module):
+    def __init__(self, net, shrink):
+        super().__init__()
+        self.net, self.shrink = net, shrink
+        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+
+    def begin_epoch(self, images, epoch, rng):
+        groups = torch.randint(3, (len(images),), generator=rng)
+        self.register_buffer("groups", groups)
+
+    def step(self, batch):
+        x = batch.one_view()
+        h = self.net.encoder(x)
+        z = self.net.projector(h)
+        guess = F.cross_entropy(self.net.guesser(h), self.groups[batch.index])
+        shrink = self.shrink * z.square().mean()
+        return Forward({"guess": guess, "shrink": shrink}, x, h, z)
+
+    def after_step(self):
+        self.steps += 1
+
+
+def learner(net, *, shrink):
+    return Toy(net, shrink)
+"""
+FAST = ("--data", "digits", "--batch-size", 64, "--epochs", 2)
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """A folder as pip would leave it: two modules and the metadata of a distribution."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "toy_entry.py").write_text(ENTRY)
+    (folder / "toy_method.py").write_text(METHOD)
+    info = folder / "toy-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[furlkit.objectives]\ntoy = toy_entry:TOY\n"
+    )
+    return folder
+
+
+@pytest.fixture
+def furlkit(package, environment, tmp_path):
+    """Call the program with the package installed; it must succeed unless told."""
+    path = f"{environment['PYTHONPATH']}:{package}"
+
+    def call(*arguments, code=0, extra=None):
+        command = [sys.executable, *(extra or ["-m", "furlkit"]), *map(str, arguments)]
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env={**environment, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == code, done.stderr
+        return done
+
+    return call
+
+
+@pytest.fixture
+def start(furlkit):
+    furlkit("partition", "--data", "digits", "--clients", 3, "-o", "p.st")
+    sizes = ("--width", 0.02, "--projector", "8,4", "--guesser", "5,3")
+    furlkit("init", "--data", "digits", "--objective", "toy", *sizes, "-o", "g.st")
+
+
+def train(furlkit, model, name, *more, **how):
+    out = ("--private-out", f"{name}_private.st", "-o", f"{name}.st")
+    command = ("local-train", "p.st", model, "--client", 0, "--objective", "toy")
+    return furlkit(*command, *FAST, *more, *out, **how)
+
+
+def test_its_option_and_heads_are_in_the_help(furlkit):
+    text = furlkit("local-train", "--help").stdout
+    assert "--shrink" in text
+    assert "toy" in text
+    assert "--guesser" in furlkit("init", "--help").stdout
+
+
+def test_a_round_with_state_that_the_client_keeps(furlkit, start, tmp_path):
+    train(furlkit, "g.st", "a", "--shrink", 0.5)
+    upload, private = (load_file(tmp_path / f"a{k}.st") for k in ("", "_private"))
+    assert {name.split(".")[0] for name in upload} == {
+        "encoder",
+        "projector",
+        "guesser",
+    }
+    assert upload["guesser.fc1.weight"].shape[0] == 5
+    steps = 2 * (len(load_file(tmp_path / "p.st")["indices"]) // 3 // 64)
+    assert int(private["steps"]) == steps
+    furlkit("aggregate", "a.st", "-o", "g1.st")
+    train(furlkit, "g1.st", "b", "--private", "a_private.st")
+    assert int(load_file(tmp_path / "b_private.st")["steps"]) == 2 * steps
+    furlkit("evaluate", "knn", "g1.st", "--data", "digits", "-o", "knn.json")
+
+
+def test_its_option_reaches_the_method_and_the_header(furlkit, start, tmp_path):
+    train(furlkit, "g.st", "a", "--shrink", 0)
+    train(furlkit, "g.st", "b", "--shrink", 3)
+    a, b = load_file(tmp_path / "a.st"), load_file(tmp_path / "b.st")
+    assert any(not np.array_equal(a[name], b[name]) for name in a)
+    assert '"shrink": 3' in furlkit("inspect", "--json", "b.st").stdout
+    simclr = ("--objective", "simclr", "--shrink", 1)
+    done = train(furlkit, "g.st", "c", *simclr, code=2)
+    assert "--shrink" in done.stderr
+
+
+DYING = """
+import sys
+from furlkit.files.progress import ProgressFile
+from furlkit.cli.program import main
+save, left = ProgressFile.save, [int(sys.argv.pop(1))]
+def dying(self, *given):
+    save(self, *given)
+    left[0] -= 1
+    if not left[0]:
+        import os
+        os._exit(9)
+ProgressFile.save = dying
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("moment", [1, 3, 4])
+def test_killed_within_an_epoch_it_ends_with_the_same_bytes(
+    furlkit, start, tmp_path, moment
+):
+    """The groups that begin_epoch drew are in the progress file, in their own shape."""
+    train(furlkit, "g.st", "whole")
+    often = ("--save-every", 0)
+    train(furlkit, "g.st", "cut", *often, code=9, extra=["-c", DYING, str(moment)])
+    assert (tmp_path / "cut.st.progress").exists()
+    done = train(furlkit, "g.st", "cut", *often)
+    assert "resum" in done.stderr
+    for kind in ("", "_private"):
+        whole, cut = (load_file(tmp_path / f"{n}{kind}.st") for n in ("whole", "cut"))
+        assert whole.keys() == cut.keys()
+        assert all(np.array_equal(whole[name], cut[name]) for name in whole)
+
+
+def test_without_its_package_a_model_is_refused_by_name(
+    furlkit, start, program, tmp_path
+):
+    done = program("evaluate", "knn", tmp_path / "g.st", "--data", "digits",
+                   "-o", tmp_path / "k.json")  # fmt: skip
+    assert done.returncode == 65
+    assert "guesser" in done.stderr
