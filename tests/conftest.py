@@ -1,7 +1,8 @@
-"""A tiny world for all tests, and ways to call the program."""
+"""Fixtures for all tests: a small world of files, and ways to call the program."""
 
 import hashlib
 import itertools
+import multiprocessing
 import os
 import shlex
 import shutil
@@ -11,11 +12,14 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from io import StringIO
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 import pytest
+
+from tests.helpers import Killed, furlkit
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,19 +27,11 @@ MAKES_OWN = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
 
 
 class Outcome(NamedTuple):
-    """What a call of the program came to."""
+    """Exit code and both streams of a call of the program."""
 
     code: int
     out: str
     err: str
-
-
-def _call(*arguments: Any) -> int:
-    from furlkit import console
-    from furlkit.cli.program import _outcome
-
-    console.settings.verbosity, console.settings.json = 0, False
-    return _outcome([str(argument) for argument in arguments])
 
 
 @pytest.fixture
@@ -44,7 +40,7 @@ def run(capsys) -> Callable[..., Outcome]:
 
     def call(*arguments: Any) -> Outcome:
         capsys.readouterr()
-        code = _call(*arguments)
+        code = furlkit(*arguments)
         return Outcome(code, *capsys.readouterr())
 
     return call
@@ -52,9 +48,9 @@ def run(capsys) -> Callable[..., Outcome]:
 
 @pytest.fixture(scope="session")
 def environment() -> dict[str, str]:
-    """What a process needs to find this furlkit, and to keep to one core.
+    """The environment in which a process finds this furlkit and uses one core.
 
-    `make test` leaves its own flags and level behind, which a test's make must not see.
+    `make test` sets its own flags and level, which a test's make must not see.
     """
     ours = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     theirs = {k: v for k, v in os.environ.items() if k not in MAKES_OWN}
@@ -76,7 +72,7 @@ def program(environment) -> Callable[..., subprocess.CompletedProcess]:
 
 @pytest.fixture
 def python(environment) -> Callable[..., str]:
-    """Run lines of Python in a process of its own; gives what they print."""
+    """Run lines of Python in a process of its own; returns what they print."""
 
     def call(code: str, *arguments: Any, **how: Any) -> str:
         done = subprocess.run(
@@ -87,6 +83,24 @@ def python(environment) -> Callable[..., str]:
         return done.stdout
 
     return call
+
+
+@pytest.fixture(scope="session")
+def start() -> Callable[..., BaseProcess]:
+    """Start the program in a new process; torch is loaded once for all of them."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["furlkit.stages.local_train", "furlkit.stages.evaluate.finetune"]
+    )
+
+    def run(arguments: list[str]) -> BaseProcess:
+        from furlkit.cli import main
+
+        process = context.Process(target=main, args=(arguments,))
+        process.start()
+        return process
+
+    return run
 
 
 @dataclass(frozen=True)
@@ -124,7 +138,7 @@ def _world(tmp_path_factory) -> World:
     )  # fmt: skip
     said = StringIO()
     with redirect_stdout(said), redirect_stderr(said):
-        codes = [_call(*command) for command in commands]
+        codes = [furlkit(*command) for command in commands]
     assert codes == [0, 0, 0], said.getvalue()
     return World(folder, partition, model, clients, folder / "output.safetensors")
 
@@ -135,15 +149,11 @@ def world(_world, tmp_path) -> World:
     return _world.copied_to(tmp_path / "world")
 
 
-class Killed(BaseException):
-    """Ends a stage in this process as a kill would: nothing is tidied up."""
-
-
 @pytest.fixture
 def until_done(monkeypatch) -> Callable[..., int]:
     """Call the program until it is done, while it dies at a call of `where.name`.
 
-    It dies at the first such call, then at the second, and so on; gives how often.
+    It dies at the first such call, then at the second, and so on; returns how often.
     """
 
     def call(where: Any, name: str, *arguments: Any) -> int:
@@ -159,7 +169,7 @@ def until_done(monkeypatch) -> Callable[..., int]:
             with monkeypatch.context() as patch:
                 patch.setattr(where, name, dying)
                 try:
-                    assert _call(*arguments) == 0
+                    assert furlkit(*arguments) == 0
                 except Killed:
                     continue
                 return moment
@@ -206,7 +216,7 @@ def refused(run, snapshot) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def forge() -> Callable[..., Path]:
-    """Rewrite a file with other tensors, facts or header words, and a fitting hash."""
+    """Rewrite a file with other tensors, facts or header fields, and a matching hash."""
 
     def change(
         path: Path,
@@ -245,7 +255,7 @@ def make_in(environment) -> Callable[..., subprocess.CompletedProcess]:
 def planned(make_in) -> Callable[..., list[list[str]]]:
     """The stages that make would run, each as words that the program understands.
 
-    A name, a value or a preset that it does not know is raised here.
+    An unknown name, value or preset raises an error here.
     """
 
     def plan(folder: Path, makefile: Path, *words: str) -> list[list[str]]:
@@ -263,10 +273,10 @@ def planned(make_in) -> Callable[..., list[list[str]]]:
 
 
 def _understand(words: list[str]) -> None:
-    from furlkit.cli.program import furlkit
+    from furlkit.cli import program
 
-    node: Any = furlkit
-    context = click.Context(furlkit, info_name="furlkit")
+    node: Any = program.furlkit
+    context = click.Context(node, info_name="furlkit")
     while isinstance(node, click.Group):
         name, *words = words
         node = node.commands[name]

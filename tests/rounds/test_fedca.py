@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from furlkit.cli.program import _outcome
 from furlkit.files.container import atomic
 from furlkit.files.container.read import Container
 from furlkit.files.features import read_features
@@ -17,14 +16,11 @@ from furlkit.files.private import read_private
 from furlkit.files.progress import ProgressFile
 from furlkit.training import loop
 from furlkit.weights import is_batchnorm_statistic
+from tests.helpers import contents, furlkit, tensor_bytes
 
 DIGITS = ("--data", "digits")
 SHARE = ("--dictionary-size", 20, "--alpha", 0.5)
 ALPHA, EACH = 0.5, 7  # ceil(20 / 3) rows of each client
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
 
 
 def local_train(folder, number, *more, clients="0-2"):
@@ -81,20 +77,6 @@ def whole(tmp_path_factory):
     ]
     assert [furlkit(*command) for command in (*start, *rounds)] == [0] * 9
     return folder
-
-
-def tensors(path):
-    return {name: array.tobytes() for name, array in load_file(path).items()}
-
-
-def contents(folder):
-    """All files but the journals, which tell of throughput."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in paths
-        if path.suffix != ".jsonl"
-    }
 
 
 def embedded(whole, number, client, layer="z"):
@@ -210,7 +192,7 @@ def test_alpha_0_shares_what_the_trained_model_makes_of_the_images(whole, tmp_pa
     assert furlkit(*words) == 0
     z = unit(list(embedded(whole, 2, 0).values()))
     shared = read_features(tmp_path / "f0").rows
-    assert tensors(tmp_path / "c0") == tensors(whole / "r2" / "client_0")
+    assert tensor_bytes(tmp_path / "c0") == tensor_bytes(whole / "r2" / "client_0")
     assert len(shared) == len(z) == 480
     for one, other in ((shared, z), (z, shared)):
         assert distance_to_the_nearest(one, other).max() < 1e-5

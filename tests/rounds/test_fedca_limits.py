@@ -7,17 +7,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from furlkit.cli.program import _outcome
 from furlkit.files.features import read_features
 from furlkit.files.targets import read_targets
 from furlkit.weights import is_batchnorm_statistic
+from tests.helpers import epoch_losses, furlkit, tensor_bytes
 
 DIGITS = ("--data", "digits")
 ALIGN = ("--align-data", "digits", "--align-batch-size", 60)
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
 
 
 def aggregate(output, *files):
@@ -62,31 +58,28 @@ def train(world, tmp_path):
     return run
 
 
-def tensors(path):
-    return {name: array.tobytes() for name, array in load_file(path).items()}
-
-
 def losses(path):
-    lines = path.with_name(path.name + ".log.jsonl").read_text().splitlines()
-    return json.loads(lines[-1])["losses"]
+    return epoch_losses(path)[-1]
 
 
 def test_no_dictionary_and_beta_0_is_one_way_nt_xent(world, train, tmp_path):
-    plain = tensors(train("plain"))
+    plain = tensor_bytes(train("plain"))
     weightless = train("beta", "--align", world / "t", *ALIGN, "--beta", 0)
     own = aggregate(tmp_path / "own", world / "f2")
     more = ("--dictionary", own, "--leave-own-out")
     without = train("k", *more)
     both = train("both", *more, "--align", world / "t", *ALIGN, "--beta", 0)
-    assert tensors(weightless) == tensors(without) == tensors(both) == plain
+    assert (
+        tensor_bytes(weightless) == tensor_bytes(without) == tensor_bytes(both) == plain
+    )
     assert losses(both).keys() == {"simclr"}
 
 
 def test_own_rows_left_out_are_as_if_they_had_never_been_shared(world, train, tmp_path):
     others = aggregate(tmp_path / "others", world / "f0", world / "f1")
-    left = tensors(train("left", "--dictionary", world / "d", "--leave-own-out"))
-    assert left == tensors(train("never", "--dictionary", others))
-    assert left != tensors(train("all", "--dictionary", world / "d"))
+    left = tensor_bytes(train("left", "--dictionary", world / "d", "--leave-own-out"))
+    assert left == tensor_bytes(train("never", "--dictionary", others))
+    assert left != tensor_bytes(train("all", "--dictionary", world / "d"))
 
 
 def test_more_negatives_cost_more(world, train):
@@ -123,7 +116,7 @@ def test_alignment_costs_next_to_nothing_at_the_alignment_models_own_weights(
     """test_terms has it to the last digit; here a batch has moved BatchNorm before."""
     net = ("--width", 0.02, "--projector", "8,4", "--from", world / "a")
     assert furlkit("init", *DIGITS, *net, "-o", tmp_path / "home") == 0
-    assert tensors(tmp_path / "home") == tensors(world / "a")
+    assert tensor_bytes(tmp_path / "home") == tensor_bytes(world / "a")
     more = ("--align", world / "t", *ALIGN, "--batch-size", 479)
     away = losses(train("away", *more, model="g0"))["alignment"]
     home = losses(train("home_1", *more, model=tmp_path / "home"))["alignment"]
@@ -197,7 +190,7 @@ def test_no_label_reaches_any_training(world, tmp_path):
         ]  # fmt: skip
         assert [furlkit(*command) for command in commands] == [0, 0, 0]
         assert ("labels" in load_file(data)) == (name == "with")
-        found.append({file: tensors(folder / file) for file in "atcfk"})
+        found.append({file: tensor_bytes(folder / file) for file in "atcfk"})
     assert found[0] == found[1]
 
 
@@ -206,7 +199,7 @@ def test_a_round_without_sharing_leaves_the_ensemble_as_it_is(world, train, tmp_
     train("c1", *first, model="g0")
     quiet = ("--private", tmp_path / "v1", "--private-out", tmp_path / "v2")
     train("c2", *quiet)
-    before, after = tensors(tmp_path / "v1"), tensors(tmp_path / "v2")
+    before, after = tensor_bytes(tmp_path / "v1"), tensor_bytes(tmp_path / "v2")
     kept = {name for name in before if name.startswith("ensemble.")}
     assert kept and all(before[name] == after[name] for name in kept)
 

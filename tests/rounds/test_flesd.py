@@ -1,13 +1,11 @@
 """Two whole rounds of FLESD on digits: what passes through every door."""
 
 import itertools
-import json
 import shutil
 
 import pytest
 from safetensors.numpy import load_file
 
-from furlkit.cli.program import _outcome
 from furlkit.files.container import atomic
 from furlkit.files.container.read import Container
 from furlkit.files.ensemble import read_ensemble
@@ -16,13 +14,10 @@ from furlkit.files.partition import read_partition
 from furlkit.files.progress import ProgressFile
 from furlkit.training import loop
 from furlkit.training.distillation import Distiller
+from tests.helpers import Killed, contents, epoch_losses, furlkit
 
 DIGITS = ("--data", "digits")
 CLIENTS = (1, 2, 3)  # Client 0's images are public.
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
 
 
 def local_train(folder, number):
@@ -73,19 +68,8 @@ def whole(tmp_path_factory):
     return folder
 
 
-def contents(folder):
-    """All files but the journals, which tell of throughput."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in paths
-        if path.suffix != ".jsonl"
-    }
-
-
 def losses(path):
-    lines = path.with_name(path.name + ".log.jsonl").read_text().splitlines()
-    return [json.loads(line)["losses"]["distillation"] for line in lines]
+    return [epoch["distillation"] for epoch in epoch_losses(path)]
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -203,10 +187,6 @@ def test_clients_of_fedca_s_dictionary_distilled_as_flesd_does(whole, tmp_path):
     )
     assert one.keys() - other.keys() == {"dictionary"}
     assert Container(folder / "r2" / "global").header.facts["round"] == 2
-
-
-class Killed(BaseException):
-    """Ends a stage in this process as a kill would: nothing is tidied up."""
 
 
 KILLS = {

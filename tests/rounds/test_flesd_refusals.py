@@ -5,17 +5,13 @@ import shutil
 import numpy as np
 import pytest
 
-from furlkit.cli.program import _outcome
 from furlkit.data.sets.digits import read_digits
 from furlkit.files.container.read import Container
+from tests.helpers import furlkit
 
 DIGITS = ("--data", "digits")
 NET = ("--width", 0.02, "--projector", "8,4")
 FAST = ("--epochs", 1, "--batch-size", 240, "-q")
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")

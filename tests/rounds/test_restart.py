@@ -1,62 +1,25 @@
 """A training that is stopped in any way and started again ends with the same bytes."""
 
-import multiprocessing
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
-from hashlib import sha256
 
 import pytest
 
-from furlkit.cli import main
-from furlkit.cli.program import _outcome
-from furlkit.errors import FurlkitError
-from furlkit.files.container.read import Container
 from furlkit.stages import local_train
 from furlkit.training import loop
+from tests.helpers import Killed, digest, furlkit, killed, progress_of, round_0, step_of
 
 EPOCHS = 15
 STEPS = EPOCHS * 9  # Each client has 287 or 288 images.
 
 
-class Killed(BaseException):
-    """Ends a training in this process as a kill would: nothing is tidied up."""
-
-
-def killed(*_arguments):
-    raise Killed
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
-
-
-def digest(path):
-    return sha256(path.read_bytes()).hexdigest()
-
-
-def progress_of(output):
-    return output.with_name(output.name + ".progress")
-
-
-def step_of(output):
-    """How far a training has come, by its progress file."""
-    try:
-        return Container(progress_of(output)).header.facts["step"]
-    except FurlkitError:
-        return 0
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("world")
-    net = ("--data", "digits", "--width", 0.02, "--projector", "16,8")
-    assert furlkit("partition", "--data", "digits", "-o", folder / "p.st") == 0
-    assert furlkit("init", *net, "-o", folder / "g.st") == 0
-    return folder
+    return round_0(tmp_path_factory.mktemp("world"))
 
 
 def command(world, output, *more, clients=0, epochs=EPOCHS, every=0.01):
@@ -75,20 +38,6 @@ def undisturbed(world):
         assert furlkit(*command(world, path, clients=client, every=1000)) == 0
         digests.append(digest(path))
     return digests
-
-
-@pytest.fixture(scope="module")
-def start():
-    """Start the program in a new process; torch is loaded once for all of them."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["furlkit.stages.local_train"])
-
-    def run(arguments):
-        process = context.Process(target=main, args=(arguments,))
-        process.start()
-        return process
-
-    return run
 
 
 def signal_at(process, output, step, number):

@@ -5,18 +5,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from furlkit.cli.program import _outcome
 from furlkit.files.container.read import Container, write
 from furlkit.files.ensemble import read_ensemble
 from furlkit.training import loop
+from tests.helpers import Killed, epoch_losses, furlkit
 
 DIGITS = ("--data", "digits")
 CLIENTS, IMAGES = (1, 2, 3), 60
 FAST = ("--epochs", 2, "--batch-size", 20, "--anchors", 40, "-q")
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
 
 
 def ensemble_of(folder, name, embedding=(), more=()):
@@ -60,8 +56,7 @@ def distill(world, tmp_path):
 
 
 def losses(path):
-    lines = path.with_name(path.name + ".log.jsonl").read_text().splitlines()
-    return [json.loads(line)["losses"]["distillation"] for line in lines]
+    return [epoch["distillation"] for epoch in epoch_losses(path)]
 
 
 FORMS = {
@@ -185,10 +180,6 @@ def test_any_model_can_be_the_start_even_a_client_s(distill):
     code, path = distill(start="c2")
     facts = Container(path).header.facts
     assert code == 0 and facts["role"] == "global" and "client" not in facts
-
-
-class Killed(BaseException):
-    """Ends a training in this process as a kill would: nothing is tidied up."""
 
 
 @pytest.mark.parametrize(

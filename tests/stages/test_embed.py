@@ -5,7 +5,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from furlkit.cli.program import _outcome
 from furlkit.data.sets.datasets import open_images
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.container.read import Container
@@ -13,20 +12,12 @@ from furlkit.files.features import read_features
 from furlkit.files.partition import read_partition
 from furlkit.files.similarity import read_similarity
 from furlkit.models.loading import load_net
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
+from tests.helpers import furlkit, round_0
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("world")
-    split = ("--data", "digits", "--public-count", 50)
-    net = ("--data", "digits", "--width", 0.02, "--projector", "16,8")
-    assert furlkit("partition", *split, "-o", folder / "p.st") == 0
-    assert furlkit("init", *net, "-o", folder / "g.st") == 0
-    return folder
+    return round_0(tmp_path_factory.mktemp("world"), split=("--public-count", 50))
 
 
 @pytest.fixture

@@ -5,13 +5,9 @@ import torch
 from safetensors.torch import load_file
 from torchvision import models
 
-from furlkit.cli.program import _outcome
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.models.loading import load_net
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
+from tests.helpers import furlkit, round_0
 
 
 @pytest.fixture
@@ -110,11 +106,9 @@ def test_a_dry_run_writes_nothing(tmp_path):
 
 
 def test_a_model_whose_batchnorm_stayed_with_the_clients(tmp_path, capsys):
-    net = ("--data", "digits", "--width", 0.02, "--projector", "16,8")
+    round_0(tmp_path)
     fast = ("--data", "digits", "--epochs", 1, "--client", 0)
     p, g, c, keep = (tmp_path / f"{name}.st" for name in ("p", "g", "c", "keep"))
-    assert furlkit("partition", "--data", "digits", "-o", p) == 0
-    assert furlkit("init", *net, "-o", g) == 0
     assert furlkit("local-train", p, g, *fast, "-o", c) == 0
     assert furlkit("aggregate", c, "--bn", "keep", "-o", keep) == 0
     assert furlkit("export", keep, "-o", tmp_path / "encoder") == 65

@@ -4,13 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from furlkit.cli.program import _outcome
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.models.loading import load_net, tensors_of
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
+from tests.helpers import furlkit
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 import json
 import shutil
-from hashlib import sha256
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,24 +7,16 @@ import pytest
 import torch
 
 from furlkit.cli import options as words
-from furlkit.cli.program import _outcome
 from furlkit.data import batches
 from furlkit.files.checkpoint import read_checkpoint, write_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import read_partition
 from furlkit.objectives import simclr
 from furlkit.stages.local_train import OBJECTIVES
+from tests.helpers import NET, digest, furlkit, round_0
 
 HEADS = ("projector", "decoder", "classifier", "rotation")
 FAST = ("--data", "digits", "--batch-size", 32, "--epochs", 1)
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
-
-
-def digest(path):
-    return sha256(path.read_bytes()).hexdigest()
 
 
 def journal(path):
@@ -36,12 +27,8 @@ def journal(path):
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """Five clients and a model that has every head."""
-    folder = tmp_path_factory.mktemp("world")
     heads = [word for head in HEADS for word in ("--head", head)]
-    net = ("--width", 0.02, "--projector", "16,8", *heads)
-    assert furlkit("partition", "--data", "digits", "-o", folder / "p.st") == 0
-    assert furlkit("init", "--data", "digits", *net, "-o", folder / "g.st") == 0
-    return folder
+    return round_0(tmp_path_factory.mktemp("world"), net=(*NET, *heads))
 
 
 @pytest.fixture
@@ -261,8 +248,8 @@ def test_resident_and_mapped_images_train_the_same(train, tmp_path, monkeypatch)
 
 
 def test_grey_images_train_a_net_for_colour(train, tmp_path):
-    net = ("--width", 0.02, "--projector", "16,8", "--channels", 3)
-    assert furlkit("init", "--data", "digits", *net, "-o", tmp_path / "g.st") == 0
+    net = ("--data", "digits", *NET, "--channels", 3)
+    assert furlkit("init", *net, "-o", tmp_path / "g.st") == 0
     code, output = train("c", model=tmp_path / "g.st")
     assert code == 0
     assert read_checkpoint(output).tensors["encoder.conv1.weight"].shape[1] == 3

@@ -9,17 +9,13 @@ import sys
 import numpy as np
 import pytest
 
-from furlkit.cli.program import _outcome
 from furlkit.files.checkpoint import read_checkpoint, write_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.private import PrivateFacts, read_private, write_private
 from furlkit.weights import is_batchnorm_statistic
+from tests.helpers import furlkit, round_0
 
 FAST = ("--data", "digits", "--batch-size", 32, "--epochs", 1)
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
 
 
 def listing(folder):
@@ -28,11 +24,7 @@ def listing(folder):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("world")
-    net = ("--data", "digits", "--width", 0.02, "--projector", "16,8")
-    assert furlkit("partition", "--data", "digits", "-o", folder / "p.st") == 0
-    assert furlkit("init", *net, "-o", folder / "g.st") == 0
-    return folder
+    return round_0(tmp_path_factory.mktemp("world"))
 
 
 @pytest.fixture

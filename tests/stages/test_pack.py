@@ -4,17 +4,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from furlkit.cli.program import _outcome
 from furlkit.data.sets.datasets import open_images, open_labels
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.data.sets.folder import read_images
 from furlkit.files.container.read import Container
 from furlkit.files.dataset import read_dataset
 from furlkit.stages import pack as stage
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
+from tests.helpers import furlkit
 
 
 def pictures(folder, classes=("cat", "dog"), each=3, size=(12, 10), seed=0):

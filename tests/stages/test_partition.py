@@ -3,12 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from furlkit.cli.program import _outcome
 from furlkit.files.partition import read_partition
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
+from tests.helpers import furlkit
 
 
 def test_a_partition_file_holds_every_image_once(tmp_path, capsys):

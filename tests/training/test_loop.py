@@ -10,6 +10,7 @@ from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images, View
 from furlkit.training import loop
 from furlkit.training.loop import DivergedError, Epoch, Plan
+from tests.helpers import Killed
 
 VIEW = View(Augmentation(), 8, 1, (0.5,), (0.5,))
 
@@ -30,10 +31,6 @@ class Memory:
     def save(self, step, tensors, values):
         copies = {name: tensor.detach().clone() for name, tensor in tensors.items()}
         self.saved.append((step, copies, dict(values)))
-
-
-class Killed(Exception):
-    pass
 
 
 def tiny(n=10, size=8, labels=False, seed=0, device="cpu"):

@@ -26,15 +26,12 @@ from furlkit.training import rounds as finetuning
 from furlkit.training import signals as stopping
 from furlkit.training.loop import Plan
 from furlkit.training.rounds import Job, Part, State, after_turn, finetune, predict
+from tests.helpers import Killed
 
 ARCHITECTURE = Architecture("cnn5", 8, 1, 0.02, projector=(8, 4), rotation=True)
 DIGITS = open_images("digits")
 PARTS = (Part(0, np.arange(40)), Part(3, np.arange(40, 60)), Part(4, np.arange(60, 63)))
 PLAN = Plan(epochs=2, batch_size=16)
-
-
-class Killed(BaseException):
-    """Ends a training as a kill would: nothing is tidied up."""
 
 
 class Nobody:

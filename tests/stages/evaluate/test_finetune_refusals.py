@@ -3,27 +3,19 @@ import json
 import numpy as np
 import pytest
 
-from furlkit.cli.program import _outcome
 from furlkit.data.sets.datasets import open_images
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import read_partition, write_partition
+from tests.helpers import furlkit, round_0
 
 DIGITS = open_images("digits")
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """A partition of digits for three clients, and a model."""
-    folder = tmp_path_factory.mktemp("world")
-    net = ("--data", "digits", "--width", 0.02, "--projector", "8,4")
-    deal = ("--data", "digits", "--clients", 3)
-    assert furlkit("partition", *deal, "-o", folder / "p3.st") == 0
-    assert furlkit("init", *net, "-o", folder / "g.st") == 0
-    return folder
+    net = ("--width", 0.02, "--projector", "8,4")
+    return round_0(tmp_path_factory.mktemp("world"), ("--clients", 3), net)
 
 
 @pytest.fixture
@@ -37,7 +29,7 @@ def evaluate(world, tmp_path):
 
 
 def federated(world, fraction, *more):
-    return ("semi", "--partition", world / "p3.st", "--fraction", fraction, *more)
+    return ("semi", "--partition", world / "p.st", "--fraction", fraction, *more)
 
 
 def score(outcome):
@@ -48,7 +40,7 @@ def score(outcome):
 
 
 def test_a_dry_run_writes_nothing(world, evaluate, tmp_path, capsys):
-    part = ("--partition", world / "p3.st")
+    part = ("--partition", world / "p.st")
     for words, said in (
         (federated(world, 0.01), "after 20 x 5 epochs on 15 labelled images in 3 clients"),
         (("semi", "--mode", "central", "--fraction", 0.01), "after 1 x 100 epochs on 14 labelled images in one place"),
@@ -62,7 +54,7 @@ def test_a_dry_run_writes_nothing(world, evaluate, tmp_path, capsys):
 
 def deal(world, path, parts):
     """A partition of digits by hand."""
-    facts = read_partition(world / "p3.st").facts
+    facts = read_partition(world / "p.st").facts
     facts = type(facts)("by hand", len(parts), facts.dataset, facts.class_names)
     histogram = np.zeros((len(parts), 10))
     public = np.empty(0, np.int64)
@@ -138,8 +130,8 @@ def test_a_model_that_cannot_be_loaded(world, evaluate, forge, tmp_path, capsys)
     forge(model, tensors={"encoder.bn1.running_mean": None})
     assert evaluate("x", "transfer", model=model)[0] == 65
     assert f"{model}: has no BatchNorm statistics" in capsys.readouterr().err
-    assert evaluate("x", "transfer", model=world / "p3.st")[0] == 65
-    assert "p3.st: is a partition file" in capsys.readouterr().err
+    assert evaluate("x", "transfer", model=world / "p.st")[0] == 65
+    assert "p.st: is a partition file" in capsys.readouterr().err
     # Its architecture is all that new weights need.
     assert (
         evaluate("y", "transfer", "--random-init", "--epochs", 1, model=model)[0] == 0
@@ -147,12 +139,12 @@ def test_a_model_that_cannot_be_loaded(world, evaluate, forge, tmp_path, capsys)
 
 
 def test_an_input_is_never_written_over(world, capsys):
-    before = (world / "p3.st").read_bytes()
+    before = (world / "p.st").read_bytes()
     words = federated(world, 0.1)
-    more = ("--data", "digits", "-o", world / "p3.st")
+    more = ("--data", "digits", "-o", world / "p.st")
     assert furlkit("evaluate", words[0], world / "g.st", *words[1:], *more) == 2
-    assert "p3.st: this command uses that file already" in capsys.readouterr().err
-    assert (world / "p3.st").read_bytes() == before
+    assert "p.st: this command uses that file already" in capsys.readouterr().err
+    assert (world / "p.st").read_bytes() == before
 
 
 def test_classes_that_only_the_test_images_have(evaluate, tmp_path):

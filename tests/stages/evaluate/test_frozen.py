@@ -4,26 +4,19 @@ import numpy as np
 import pytest
 import torch
 
-from furlkit.cli.program import _outcome
 from furlkit.data.sets.datasets import open_images
 from furlkit.evaluation.knn import predict_knn
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.features import read_features
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
+from tests.helpers import furlkit, round_0
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """A client's model, and a global one whose BatchNorm stayed with the clients."""
-    folder = tmp_path_factory.mktemp("world")
-    net = ("--data", "digits", "--width", 0.02, "--projector", "16,8")
+    folder = round_0(tmp_path_factory.mktemp("world"))
     fast = ("--data", "digits", "--epochs", 1, "--client", 0, "--seed", 5)
     client = folder / "c.st"
-    assert furlkit("partition", "--data", "digits", "-o", folder / "p.st") == 0
-    assert furlkit("init", *net, "-o", folder / "g.st") == 0
     start = (folder / "p.st", folder / "g.st")
     assert furlkit("local-train", *start, *fast, "-o", client) == 0
     assert furlkit("aggregate", client, "--bn", "keep", "-o", folder / "keep.st") == 0
