@@ -4,11 +4,10 @@ import hashlib
 import itertools
 import multiprocessing
 import os
-import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from io import StringIO
@@ -16,7 +15,6 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
 import pytest
 
 from tests.helpers import Killed, furlkit
@@ -235,51 +233,3 @@ def forge() -> Callable[..., Path]:
         return path
 
     return change
-
-
-@pytest.fixture(scope="session")
-def make_in(environment) -> Callable[..., subprocess.CompletedProcess]:
-    """Call make in a folder: make_in(folder, makefile, "-n", "ROUNDS=2")."""
-
-    def call(folder: Path, makefile: Path, *words: str) -> subprocess.CompletedProcess:
-        program = f"FURLKIT={sys.executable} -m furlkit"
-        command = ["make", "-f", str(makefile), program, *words]
-        return subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, env=environment
-        )
-
-    return call
-
-
-@pytest.fixture(scope="session")
-def planned(make_in) -> Callable[..., list[list[str]]]:
-    """The stages that make would run, each as words that the program understands.
-
-    An unknown name, value or preset raises an error here.
-    """
-
-    def plan(folder: Path, makefile: Path, *words: str) -> list[list[str]]:
-        done = make_in(folder, makefile, "-n", *words)
-        assert done.returncode == 0, done.stderr
-        program = f"{sys.executable} -m furlkit"
-        lines = done.stdout.replace("\\\n", " ").splitlines()
-        stages = (line.partition(program)[2] for line in lines if program in line)
-        found = [shlex.split(stage.partition("|")[0]) for stage in stages]
-        for stage in found:
-            _understand(stage)
-        return found
-
-    return plan
-
-
-def _understand(words: list[str]) -> None:
-    from furlkit.cli import program
-
-    node: Any = program.furlkit
-    context = click.Context(node, info_name="furlkit")
-    while isinstance(node, click.Group):
-        name, *words = words
-        node = node.commands[name]
-        if isinstance(node, click.Group):
-            context = click.Context(node, parent=context, info_name=name)
-    node.make_context(name, list(words), parent=context)
