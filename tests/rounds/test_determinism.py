@@ -25,7 +25,7 @@ def world(tmp_path_factory):
 
 
 def train(world, folder, clients, *more):
-    """Train into a folder and give the bytes of each client's file."""
+    """Train into a folder and return the bytes of each client's file."""
     pattern = folder / "c{client}.safetensors"
     start = ("local-train", world / "p.st", world / "g.st", *FAST)
     assert furlkit(*start, "--client", clients, *more, "-o", pattern) == 0
@@ -63,7 +63,7 @@ def test_another_process_gives_the_same_bytes(world, tmp_path):
     assert done.stderr == b"" and output.read_bytes() == here
 
 
-def test_another_seed_draws_otherwise(world, tmp_path):
+def test_another_seed_gives_other_weights(world, tmp_path):
     for name, seed in (("a", 0), ("b", 1)):
         train(world, tmp_path / name, 0, "--seed", seed)
     one, other = (
@@ -173,7 +173,7 @@ def test_a_dry_run_of_every_stage_writes_nothing(world, tmp_path):
 
 
 def test_seeds_are_read_by_every_stage_that_has_one(world, tmp_path, capsys):
-    """Two seeds, two results; test_evaluate has the probe."""
+    """Two seeds, two results; stages/evaluate/test_frozen.py tests the probe."""
     stages = [
         ("partition", "--data", "digits", "-o"),
         ("init", "--data", "digits", *NET, "-o"),

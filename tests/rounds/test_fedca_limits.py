@@ -1,4 +1,4 @@
-"""FedCA's limit cases through the command line, and what its parts do to a training."""
+"""FedCA's limit cases on the command line, and the effect of its parts on training."""
 
 import json
 import shutil
@@ -47,7 +47,7 @@ def world(tmp_path_factory):
 
 @pytest.fixture
 def train(world, tmp_path):
-    """Train client 2 for round 2 with more options; gives the file."""
+    """Train client 2 for round 2 with more options; returns the file."""
 
     def run(name, *more, model="g1"):
         words = ["local-train", world / "p", world / model, *DIGITS, "--client", 2]
@@ -83,7 +83,7 @@ def test_own_rows_left_out_are_as_if_they_had_never_been_shared(world, train, tm
 
 
 def test_more_negatives_cost_more(world, train):
-    """Every image has 2, 14 or 21 rows more to be told from."""
+    """Every image has 2, 14 or 21 more negatives."""
     plain, left, everything = (
         losses(train(name, *more))["simclr"]
         for name, more in (
@@ -113,7 +113,7 @@ def test_an_embedded_z_of_any_length_serves_as_a_dictionary(world, train, tmp_pa
 def test_alignment_costs_next_to_nothing_at_the_alignment_models_own_weights(
     world, train, tmp_path
 ):
-    """test_terms has it to the last digit; here a batch has moved BatchNorm before."""
+    """test_terms.py compares exactly; here one batch has already changed BatchNorm."""
     net = ("--width", 0.02, "--projector", "8,4", "--from", world / "a")
     assert furlkit("init", *DIGITS, *net, "-o", tmp_path / "home") == 0
     assert tensor_bytes(tmp_path / "home") == tensor_bytes(world / "a")
@@ -126,7 +126,7 @@ def test_alignment_costs_next_to_nothing_at_the_alignment_models_own_weights(
 def test_the_alignment_loss_is_beta_times_the_squared_distance(
     world, train, forge, tmp_path
 ):
-    """Eq. 14, from what embed says of the same 60 images in the first and only step.
+    """Eq. 14, from the output of embed on the same 60 images in the only step.
 
     Then the net has the global model's weights, and BatchNorm has seen the batch.
     """
@@ -221,4 +221,4 @@ def test_public_images_may_be_a_test_split(world, train, tmp_path, run):
     assert "alignment" in losses(train("c", *aligned, "--align-split", "test"))
     refused = ("local-train", world / "p", world / "g1", *DIGITS, "--client", 2)
     done = run(*refused, *aligned, "-o", tmp_path / "d")
-    assert done.code == 65 and "was made of other images than digits" in done.err
+    assert done.code == 65 and f"{tmp_path / 't'}: " in done.err

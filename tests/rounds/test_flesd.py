@@ -1,4 +1,4 @@
-"""Two whole rounds of FLESD on digits: what passes through every door."""
+"""Two whole rounds of FLESD on digits: the contents of every file."""
 
 import itertools
 import shutil
@@ -99,10 +99,10 @@ def test_what_is_distilled_is_the_student_alone_as_the_round_s_global_model(
     assert "client" not in facts and "partition" not in facts
     ensemble = Container(here / "ensemble").content
     assert header.inputs == {"ensemble": ensemble, "start": Container(start).content}
-    found, wanted = load_file(here / "global"), load_file(start)
-    assert found.keys() == wanted.keys()
-    assert {k: v.dtype for k, v in found.items()} == {k: v.dtype for k, v in wanted.items()}  # fmt: skip
-    moved = [k for k in found if found[k].tobytes() != wanted[k].tobytes()]
+    found, expected = load_file(here / "global"), load_file(start)
+    assert found.keys() == expected.keys()
+    assert {k: v.dtype for k, v in found.items()} == {k: v.dtype for k, v in expected.items()}  # fmt: skip
+    moved = [k for k in found if found[k].tobytes() != expected[k].tobytes()]
     assert set(moved) == set(found)
     own = Container(here / "client_1").header.facts
     assert own["parent"] == Container(start).content and own["round"] == number
@@ -123,7 +123,7 @@ def test_the_same_commands_and_another_order_of_files_give_the_same_bytes(
 
 @pytest.fixture
 def copied(whole, tmp_path):
-    """A copy without what the last distillation made."""
+    """A copy without the output of the last distillation."""
     folder = tmp_path / "flesd"
     shutil.copytree(whole, folder)
     (folder / "r2" / "global").unlink()
@@ -139,16 +139,8 @@ def test_clients_of_all_architectures_distilled_into_another(whole, tmp_path):
         own = tmp_path / f"own_{client}"
         net = ("--width", width, "--projector", heads, "--seed", client)
         assert furlkit("init", *DIGITS, *net, "-o", own) == 0
-        train = [
-            "local-train",
-            tmp_path / "partition",
-            own,
-            *DIGITS,
-            "-q",
-            "--epochs",
-            1,
-        ]
-        train += ["--client", client, "--batch-size", 180]
+        train = ["local-train", tmp_path / "partition", own, *DIGITS, "-q"]
+        train += ["--epochs", 1, "--client", client, "--batch-size", 180]
         assert furlkit(*train, "-o", tmp_path / "r1" / f"client_{client}") == 0
         assert furlkit(*embed(tmp_path, 1, client)) == 0
     assert furlkit(*aggregate(tmp_path, 1)) == 0
@@ -194,7 +186,7 @@ KILLS = {
     "while the queue is filled": (Distiller, "represent"),
     "before a file is there": (atomic.os, "replace"),
     "after a file is there": (atomic, "_sync_folder"),
-    "before progress is forgotten": (ProgressFile, "discard"),
+    "before progress is deleted": (ProgressFile, "discard"),
 }
 STAGES = {
     "embed": (lambda f: embed(f, 2, 1), "public_1"),
@@ -208,7 +200,7 @@ HAPPENS = [(s, kill) for s in STAGES for kill in KILLS if s == "distill" or "fil
 def test_killed_at_every_such_moment_it_ends_with_the_same_bytes(
     whole, tmp_path, until_done, stage, kill
 ):
-    """It dies a moment later each time, until it is done."""
+    """The stage dies one call later each time, until it completes."""
     folder = tmp_path / "flesd"
     shutil.copytree(whole, folder)
     command, output = STAGES[stage]
@@ -217,9 +209,7 @@ def test_killed_at_every_such_moment_it_ends_with_the_same_bytes(
     assert contents(folder) == contents(whole)
 
 
-def test_taken_up_the_queue_is_the_one_of_before_and_not_filled_anew(
-    whole, copied, monkeypatch
-):
+def test_a_resumed_distillation_keeps_its_queue(whole, copied, monkeypatch):
     with monkeypatch.context() as patch:
         calls, step = itertools.count(), loop._Trainer.step
 
@@ -233,7 +223,7 @@ def test_taken_up_the_queue_is_the_one_of_before_and_not_filled_anew(
             furlkit(*distill(copied, 2))
 
     def filling(*_):
-        raise AssertionError("the queue is filled anew")
+        raise AssertionError("the queue is filled again")
 
     monkeypatch.setattr(Distiller, "fill", filling)
     assert furlkit(*distill(copied, 2)) == 0

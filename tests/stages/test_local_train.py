@@ -100,7 +100,7 @@ def test_a_checkpoint_says_where_it_comes_from(world, train, capsys):
     assert err.startswith("client 0 epoch 1/1 loss ") and "\033" not in err
 
 
-def test_the_journal_tells_of_every_epoch(train):
+def test_the_journal_has_a_line_for_every_epoch(train):
     _, output = train("c", "--epochs", 2, "--schedule", "cosine", "--lr", 0.004)
     first, second = journal(output)
     assert (first["event"], first["epoch"], first["step"]) == ("epoch", 1, 9)
@@ -209,7 +209,7 @@ def test_a_net_that_gives_one_point_is_called_collapsed(world, train, tmp_path, 
     code, _ = train("c", "-q", *sgd, model=tmp_path / "flat.st")
     assert code == 0
     err = capsys.readouterr().err
-    assert "warning: client 0: the representation has collapsed (spread 0.000" in err
+    assert "warning: client 0: " in err and "collapsed (spread 0.000" in err
     code, _ = train("d", "-q")
     assert code == 0 and capsys.readouterr().err == ""
 
@@ -235,7 +235,7 @@ def test_a_training_that_diverges_writes_nothing(train, tmp_path, capsys, more):
     code, output = train("c", *more)
     assert code == 1
     err = capsys.readouterr().err
-    assert "error: client 0: " in err and "nothing was written; lower --lr" in err
+    assert "error: client 0: " in err and "--lr" in err
     assert output.read_bytes() == b"what was there before"
 
 
@@ -262,9 +262,9 @@ def test_a_cosine_goes_on_through_the_rounds(world, train, tmp_path):
     _, second = train("c2", *cosine, model=tmp_path / "g1.st")
     plans = [read_checkpoint(p).header.options["plan"] for p in (client, second)]
     assert [plan["first_round"] for plan in plans] == [0, 1]
-    # 9 steps a round, 18 in all; the last rate of each round by hand.
+    # 9 steps in each round, 18 in all; the last rate of each round by hand.
     rates = [journal(path)[-1]["lr"] for path in (client, second)]
     by_hand = [0.005 * (1 + np.cos(np.pi * step / 18)) for step in (8, 17)]
     assert rates == pytest.approx(by_hand)
-    _, anew = train("c3", "--schedule", "cosine", model=tmp_path / "g1.st")
-    assert read_checkpoint(anew).header.options["plan"]["first_round"] == 0
+    _, single = train("c3", "--schedule", "cosine", model=tmp_path / "g1.st")
+    assert read_checkpoint(single).header.options["plan"]["first_round"] == 0

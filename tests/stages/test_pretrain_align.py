@@ -31,7 +31,7 @@ def command(world, folder, *more):
 
 @pytest.fixture
 def pretrain(world, tmp_path):
-    """Train into a folder of the test's own; gives model and targets."""
+    """Train into a folder of the test's own; returns model and targets."""
 
     def run(name, *more):
         folder = tmp_path / name
@@ -81,7 +81,7 @@ def test_it_learns_and_moves_encoder_and_projector_alone(world, pretrain):
 
 
 @pytest.mark.parametrize("objective", ["rotation", "autoencoder"])
-def test_other_objectives_without_labels_will_do(pretrain, objective):
+def test_other_objectives_without_labels_work(pretrain, objective):
     model, targets = pretrain("x", "--objective", objective)
     assert read_checkpoint(model).header.options["objective"] == objective
     assert read_targets(targets).z.shape == (64, 4)
@@ -148,7 +148,7 @@ def test_a_part_of_a_partition(world, pretrain):
 def test_killed_and_started_again_it_ends_with_the_same_bytes(
     world, pretrain, tmp_path, monkeypatch, capsys
 ):
-    wanted = [path.read_bytes() for path in pretrain("whole")]
+    expected = [path.read_bytes() for path in pretrain("whole")]
     folder, original = tmp_path / "parts", loop._Trainer.step
     for dies, there in (
         ((loop._Trainer, "step"), set()),
@@ -171,8 +171,8 @@ def test_killed_and_started_again_it_ends_with_the_same_bytes(
     capsys.readouterr()
     words = [word for word in command(world, folder) if word != "-q"]
     assert furlkit(*words) == 0
-    assert "alignment model: carries on after step 4" in capsys.readouterr().err
-    assert [(folder / name).read_bytes() for name in "at"] == wanted
+    assert "step 4" in capsys.readouterr().err
+    assert [(folder / name).read_bytes() for name in "at"] == expected
     assert {path.name for path in folder.iterdir()} == {"a", "t", "a.log.jsonl"}
 
 
@@ -185,12 +185,12 @@ def test_a_dry_run_checks_and_writes_nothing(world, tmp_path, run):
 @pytest.mark.parametrize(
     "more, code, message",
     [
-        (("--objective", "supervised"), 2, "is trained without labels"),
-        (("--images", 1439), 2, "--images 1439: digits has 1,438"),
-        (("--images", 1), 65, "digits: 1 images; training needs 2 at least"),
-        (("--part", "public"), 2, "--part public: needs the --partition it is of"),
-        (("--objective", "rotation", "--form", "full"), 2, "--form means nothing to"),
-        (("--data", "nowhere"), 2, "nowhere: neither a known dataset"),
+        (("--objective", "supervised"), 2, "--objective supervised"),
+        (("--images", 1439), 2, "--images 1439"),
+        (("--images", 1), 65, "digits: 1 image"),
+        (("--part", "public"), 2, "--part public"),
+        (("--objective", "rotation", "--form", "full"), 2, "--form"),
+        (("--data", "nowhere"), 2, "nowhere"),
         (("--data", "nowhere.npz"), 65, "nowhere.npz"),
     ],
 )
@@ -210,9 +210,9 @@ def test_outputs_that_are_inputs_or_each_other(world, tmp_path, refused):
     both.write_bytes(b"what was there before")
     for more in (("--targets-out", tmp_path / "a"), ("--targets-out", world / "g.st")):
         words = command(world, tmp_path, *more)
-        refused(tmp_path, 2, (more[1], "this command uses that file already"), *words)
+        refused(tmp_path, 2, (more[1], "--targets-out"), *words)
     words = [*command(world, tmp_path)[:-1], world / "g.st"]
-    refused(tmp_path, 2, (world / "g.st", "uses that file already"), *words)
+    refused(tmp_path, 2, (f"-o {world / 'g.st'}",), *words)
 
 
 @pytest.mark.parametrize("objective", ["simclr", "rotation"])
@@ -220,4 +220,4 @@ def test_a_model_without_a_projector(world, tmp_path, refused, objective):
     net = ("--width", 0.02, "--objective", "rotation", "-o", tmp_path / "g.st")
     assert furlkit("init", *DIGITS, *net) == 0
     words = command(tmp_path, tmp_path, "--objective", objective)
-    refused(tmp_path, 65, (tmp_path / "g.st", "has no projector"), *words)
+    refused(tmp_path, 65, (tmp_path / "g.st", "projector"), *words)

@@ -61,7 +61,7 @@ def federated(world, fraction, *more, partition="p.st"):
 
 
 def learnt(document):
-    """What training made, apart from what it was told."""
+    """The results of training, apart from its settings."""
     return [document[key] for key in ("confusion", "train_loss", "accuracy")]
 
 
@@ -236,9 +236,11 @@ def test_random_choice_is_a_fraction_and_grows():
     assert set(drawn[0]) < set(drawn[1]) and np.array_equal(drawn[2], np.sort(index))
     again = choose(np.sort(index), 0.01, None, np.random.default_rng(5))
     assert np.array_equal(again, drawn[0])
-    # BatchNorm needs two; who has fewer gives what there is.
-    for held, wanted in ((50, 2), (1, 1), (0, 0)):
-        assert len(choose(index[:held], 0.01, None, np.random.default_rng(5))) == wanted
+    # BatchNorm needs two; a client with fewer gives all it has.
+    for held, expected in ((50, 2), (1, 1), (0, 0)):
+        assert (
+            len(choose(index[:held], 0.01, None, np.random.default_rng(5))) == expected
+        )
 
 
 def test_stratified_choice_is_the_fraction_of_every_class():
@@ -258,7 +260,7 @@ def test_stratified_choice_is_the_fraction_of_every_class():
         3,
         1,
     ]
-    # Which of equal classes go without is drawn, and not always the last ones.
+    # Which of equal classes get no image is drawn, and not always the last ones.
     equal, seen = np.repeat(np.arange(10), 10), set()
     for _ in range(40):
         got = equal[choose(np.arange(100), 0.02, equal, rng)]
