@@ -1,21 +1,23 @@
-"""A tiny world for all tests, and ways to call the program."""
+"""Fixtures for all tests: a small world of files, and ways to call the program."""
 
 import hashlib
 import itertools
+import multiprocessing
 import os
-import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from io import StringIO
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
 import pytest
+
+from tests.helpers import Killed, furlkit
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,19 +25,11 @@ MAKES_OWN = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
 
 
 class Outcome(NamedTuple):
-    """What a call of the program came to."""
+    """Exit code and both streams of a call of the program."""
 
     code: int
     out: str
     err: str
-
-
-def _call(*arguments: Any) -> int:
-    from furlkit import console
-    from furlkit.cli.program import _outcome
-
-    console.settings.verbosity, console.settings.json = 0, False
-    return _outcome([str(argument) for argument in arguments])
 
 
 @pytest.fixture
@@ -44,7 +38,7 @@ def run(capsys) -> Callable[..., Outcome]:
 
     def call(*arguments: Any) -> Outcome:
         capsys.readouterr()
-        code = _call(*arguments)
+        code = furlkit(*arguments)
         return Outcome(code, *capsys.readouterr())
 
     return call
@@ -52,9 +46,9 @@ def run(capsys) -> Callable[..., Outcome]:
 
 @pytest.fixture(scope="session")
 def environment() -> dict[str, str]:
-    """What a process needs to find this furlkit, and to keep to one core.
+    """The environment in which a process finds this furlkit and uses one core.
 
-    `make test` leaves its own flags and level behind, which a test's make must not see.
+    `make test` sets its own flags and level, which a test's make must not see.
     """
     ours = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     theirs = {k: v for k, v in os.environ.items() if k not in MAKES_OWN}
@@ -76,7 +70,7 @@ def program(environment) -> Callable[..., subprocess.CompletedProcess]:
 
 @pytest.fixture
 def python(environment) -> Callable[..., str]:
-    """Run lines of Python in a process of its own; gives what they print."""
+    """Run lines of Python in a process of its own; returns what they print."""
 
     def call(code: str, *arguments: Any, **how: Any) -> str:
         done = subprocess.run(
@@ -87,6 +81,24 @@ def python(environment) -> Callable[..., str]:
         return done.stdout
 
     return call
+
+
+@pytest.fixture(scope="session")
+def start() -> Callable[..., BaseProcess]:
+    """Start the program in a new process; torch is loaded once for all of them."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["furlkit.stages.local_train", "furlkit.stages.evaluate.finetune"]
+    )
+
+    def run(arguments: list[str]) -> BaseProcess:
+        from furlkit.cli import main
+
+        process = context.Process(target=main, args=(arguments,))
+        process.start()
+        return process
+
+    return run
 
 
 @dataclass(frozen=True)
@@ -124,7 +136,7 @@ def _world(tmp_path_factory) -> World:
     )  # fmt: skip
     said = StringIO()
     with redirect_stdout(said), redirect_stderr(said):
-        codes = [_call(*command) for command in commands]
+        codes = [furlkit(*command) for command in commands]
     assert codes == [0, 0, 0], said.getvalue()
     return World(folder, partition, model, clients, folder / "output.safetensors")
 
@@ -135,15 +147,11 @@ def world(_world, tmp_path) -> World:
     return _world.copied_to(tmp_path / "world")
 
 
-class Killed(BaseException):
-    """Ends a stage in this process as a kill would: nothing is tidied up."""
-
-
 @pytest.fixture
 def until_done(monkeypatch) -> Callable[..., int]:
     """Call the program until it is done, while it dies at a call of `where.name`.
 
-    It dies at the first such call, then at the second, and so on; gives how often.
+    It dies at the first such call, then at the second, and so on; returns how often.
     """
 
     def call(where: Any, name: str, *arguments: Any) -> int:
@@ -159,7 +167,7 @@ def until_done(monkeypatch) -> Callable[..., int]:
             with monkeypatch.context() as patch:
                 patch.setattr(where, name, dying)
                 try:
-                    assert _call(*arguments) == 0
+                    assert furlkit(*arguments) == 0
                 except Killed:
                     continue
                 return moment
@@ -188,14 +196,23 @@ def snapshot() -> Callable[[Path], dict[str, Any]]:
 
 @pytest.fixture
 def refused(run, snapshot) -> Callable[..., str]:
-    """Assert exit code and words of the message, and that no file changed."""
+    """Assert exit code, paths and key words of the message, and that no file changed.
 
-    def check(folder: Path, code: int, words: tuple, *arguments: Any) -> str:
+    A key word must be in the message itself: the names of the folder and of the given
+    paths, which often hold the same word, do not count.
+    """
+
+    def check(folder: Path, code: int, words: Sequence, *arguments: Any) -> str:
         before = snapshot(folder)
         outcome = run(*arguments)
         assert outcome.code == code, outcome
-        for word in map(str, words):
-            assert word in outcome.err
+        message = outcome.err
+        for path in (word for word in words if isinstance(word, Path)):
+            assert str(path) in outcome.err
+            message = message.replace(str(path), "")
+        message = message.replace(str(folder), "")
+        for word in (str(word) for word in words if not isinstance(word, Path)):
+            assert word in (outcome.err if str(folder) in word else message)
         assert "Traceback" not in outcome.err
         assert outcome.out == ""
         assert snapshot(folder) == before
@@ -206,7 +223,7 @@ def refused(run, snapshot) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def forge() -> Callable[..., Path]:
-    """Rewrite a file with other tensors, facts or header words, and a fitting hash."""
+    """Rewrite a file with other tensors, facts or header fields, and a matching hash."""
 
     def change(
         path: Path,
@@ -225,51 +242,3 @@ def forge() -> Callable[..., Path]:
         return path
 
     return change
-
-
-@pytest.fixture(scope="session")
-def make_in(environment) -> Callable[..., subprocess.CompletedProcess]:
-    """Call make in a folder: make_in(folder, makefile, "-n", "ROUNDS=2")."""
-
-    def call(folder: Path, makefile: Path, *words: str) -> subprocess.CompletedProcess:
-        program = f"FURLKIT={sys.executable} -m furlkit"
-        command = ["make", "-f", str(makefile), program, *words]
-        return subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, env=environment
-        )
-
-    return call
-
-
-@pytest.fixture(scope="session")
-def planned(make_in) -> Callable[..., list[list[str]]]:
-    """The stages that make would run, each as words that the program understands.
-
-    A name, a value or a preset that it does not know is raised here.
-    """
-
-    def plan(folder: Path, makefile: Path, *words: str) -> list[list[str]]:
-        done = make_in(folder, makefile, "-n", *words)
-        assert done.returncode == 0, done.stderr
-        program = f"{sys.executable} -m furlkit"
-        lines = done.stdout.replace("\\\n", " ").splitlines()
-        stages = (line.partition(program)[2] for line in lines if program in line)
-        found = [shlex.split(stage.partition("|")[0]) for stage in stages]
-        for stage in found:
-            _understand(stage)
-        return found
-
-    return plan
-
-
-def _understand(words: list[str]) -> None:
-    from furlkit.cli.program import furlkit
-
-    node: Any = furlkit
-    context = click.Context(furlkit, info_name="furlkit")
-    while isinstance(node, click.Group):
-        name, *words = words
-        node = node.commands[name]
-        if isinstance(node, click.Group):
-            context = click.Context(node, parent=context, info_name=name)
-    node.make_context(name, list(words), parent=context)

@@ -5,7 +5,7 @@ from furlkit.aggregators.averaged import accumulate, rows_to_share, unit_rows
 
 
 def rounds(t=4, n=5, d=3):
-    """What a client's model makes of its images, round after round."""
+    """The outputs of a client's model for its images, round after round."""
     rng = np.random.default_rng(0)
     return rng.standard_normal((t, n, d)).astype(np.float32)
 
@@ -53,16 +53,16 @@ def test_a_model_that_does_not_change_keeps_the_direction_of_its_rows():
 
 def test_other_images_are_refused():
     z = rounds()[0]
-    with pytest.raises(ValueError, match=r"Z \(1, 3\) and z \(5, 3\): not the same"):
+    with pytest.raises(ValueError, match=r"\(1, 3\) .*\(5, 3\)"):
         accumulate(z[:1], z, 0.5)
 
 
 def test_unit_rows_match_loops_and_have_length_1():
     Z = rounds()[0]
     found = unit_rows(Z)
-    for row, wanted in zip(found.tolist(), Z.tolist(), strict=True):
-        length = sum(x * x for x in wanted) ** 0.5
-        assert row == pytest.approx([x / length for x in wanted], rel=1e-6)
+    for row, expected in zip(found.tolist(), Z.tolist(), strict=True):
+        length = sum(x * x for x in expected) ** 0.5
+        assert row == pytest.approx([x / length for x in expected], rel=1e-6)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-6)
     assert found.dtype == Z.dtype
 

@@ -32,11 +32,11 @@ def in_loops(parts, tau):
 @pytest.mark.parametrize("tau", [0.07, 0.1, 1.0])
 def test_equations_4_to_6_in_loops_up_to_a_factor(tau):
     parts = clients(3, 5, 4)
-    found, wanted = ensemble(parts, tau), in_loops(parts, tau)
-    np.testing.assert_allclose(found, wanted * math.exp(-1 / tau), rtol=1e-9)
+    found, expected = ensemble(parts, tau), in_loops(parts, tau)
+    np.testing.assert_allclose(found, expected * math.exp(-1 / tau), rtol=1e-9)
     rows = found / found.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(
-        rows, wanted / wanted.sum(axis=1, keepdims=True), rtol=1e-9
+        rows, expected / expected.sum(axis=1, keepdims=True), rtol=1e-9
     )
 
 
@@ -44,8 +44,8 @@ def test_two_images_and_two_clients_by_hand():
     """One finds them alike, one at right angles; tau_T = 0.5."""
     alike, apart = np.array([[1.0], [1.0]]), np.eye(2)
     across = (1 + math.exp(-2)) / 2
-    wanted = [[1, across], [across, 1]]
-    np.testing.assert_allclose(ensemble([alike, apart], 0.5), wanted, rtol=1e-12)
+    expected = [[1, across], [across, 1]]
+    np.testing.assert_allclose(ensemble([alike, apart], 0.5), expected, rtol=1e-12)
 
 
 def test_rotating_the_rows_of_a_client_changes_nothing():
@@ -102,5 +102,5 @@ def test_arrays_and_tensors_agree_and_what_is_given_stays():
 
 
 def test_an_ensemble_of_nobody():
-    with pytest.raises(ValueError, match="an ensemble of no models"):
+    with pytest.raises(ValueError, match="no models"):
         mean_of([])

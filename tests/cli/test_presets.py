@@ -1,4 +1,4 @@
-"""Presets: every value is one the program takes, and one whose origin is stated."""
+"""Presets: every value is one the program accepts, and its origin is stated."""
 
 import re
 from importlib import resources
@@ -61,7 +61,7 @@ def resolved(stage: str, *arguments: str) -> click.Context:
 
 
 def values_of(stage: str, *arguments: str) -> dict[str, Any]:
-    """What the options came to, by the names people type."""
+    """The resolved options, by the names people type."""
     context = resolved(stage, *arguments)
     options = (p for p in context.command.params if isinstance(p, click.Option))
     return {
@@ -78,9 +78,9 @@ def test_the_presets_are_those_the_documents_name():
 def test_every_value_reaches_its_option(name, stage):
     context = resolved(stage, "--preset", name)
     values = values_of(stage, "--preset", name)
-    for key, wanted in tables_of(name)[stage].items():
+    for key, expected in tables_of(name)[stage].items():
         found = values[key]
-        assert found == (tuple(wanted) if isinstance(wanted, list) else wanted)
+        assert found == (tuple(expected) if isinstance(expected, list) else expected)
     sources = map(context.get_parameter_source, context.params)
     from_preset = [
         source for source in sources if source is ParameterSource.DEFAULT_MAP
@@ -130,7 +130,7 @@ DICTIONARY = {"form": "oneway", "dictionary-size": 1024, "alpha": 0.5}
     ],
 )
 def test_a_row_of_the_ablation_is_fedsimclr_and_its_parts(name, own):
-    """A part that a row does not have leaves no option behind."""
+    """A row has no options of the parts that it lacks."""
     tables, base = tables_of(name), tables_of("fedsimclr")
     assert tables["local-train"] == {**base["local-train"], **own}
     size = {"dictionary-size": 1024} if "alpha" in own else {}
@@ -159,7 +159,7 @@ def test_fedsimclr_is_simclr_as_its_paper_has_it():
 
 
 @pytest.mark.parametrize(
-    "name, wanted",
+    "name, expected",
     [
         ("fedca", {"optimiser": "adam", "lr": 1e-3, "weight-decay": 1e-6,
                    "epochs": 100, "batch-size": 512}),
@@ -170,8 +170,8 @@ def test_fedsimclr_is_simclr_as_its_paper_has_it():
         ("fedu", {"optimiser": "adam", "lr": 3e-3, "epochs": 200}),
     ],
 )  # fmt: skip
-def test_numbers_of_linear_evaluation(name, wanted):
-    assert wanted.items() <= tables_of(name)["evaluate.linear"].items()
+def test_numbers_of_linear_evaluation(name, expected):
+    assert expected.items() <= tables_of(name)["evaluate.linear"].items()
 
 
 def test_numbers_that_flesd_prints():
@@ -182,15 +182,15 @@ def test_numbers_that_flesd_prints():
     assert "public-client" not in mean["partition"]
     epochs = [tables["local-train"]["epochs"] for tables in (once, whole, mean, near)]
     assert [epochs[0], 2 * epochs[1], 10 * epochs[2], 10 * epochs[3]] == [200] * 4
-    wanted = {"epochs": 200, "batch-size": 128, "optimiser": "adam", "lr": 1e-3,
+    expected = {"epochs": 200, "batch-size": 128, "optimiser": "adam", "lr": 1e-3,
               "temperature": 0.1, "ema": 0.999, "anchors": 2048}  # fmt: skip
-    assert wanted.items() <= whole["distill"].items()
+    assert expected.items() <= whole["distill"].items()
     assert whole["aggregate"]["temperature"] == 0.1
     assert near["local-train"]["proximal"] in (0.001, 0.01, 0.1, 1)
     alone, labelled = tables_of("flesd-nonfl"), tables_of("flesd-supervised")
     assert alone["partition"]["clients"] == 1 and alone["local-train"]["epochs"] == 200
-    wanted = {"objective": "supervised", "epochs": 100, "batch-size": 128, "lr": 1e-3}
-    assert wanted.items() <= labelled["local-train"].items()
+    expected = {"objective": "supervised", "epochs": 100, "batch-size": 128, "lr": 1e-3}
+    assert expected.items() <= labelled["local-train"].items()
 
 
 def test_a_flag_wins_over_a_preset():
@@ -201,12 +201,12 @@ def test_a_flag_wins_over_a_preset():
 
 
 def test_a_choice_by_hand_takes_no_numbers_of_the_preset_s_own(run, tmp_path):
-    """The preset's alpha is of its --scheme; with another it is not the user's error."""
+    """The preset's --concentration is for its own --scheme and is dropped with another."""
     words = ("partition", "--preset", "flesd", "--data", "digits", "--scheme", "iid")
     assert run(*words, "-o", tmp_path / "p.safetensors").code == 0
     done = run(*words, "--concentration", "1", "-o", tmp_path / "q.safetensors")
     assert done.code == 2
-    assert "--concentration means nothing to --scheme iid" in done.err
+    assert "--concentration" in done.err and "--scheme iid" in done.err
 
 
 def test_an_objective_by_hand_takes_no_settings_of_the_preset_s_own(run, tmp_path):
@@ -220,7 +220,7 @@ def test_an_objective_by_hand_takes_no_settings_of_the_preset_s_own(run, tmp_pat
     assert run(*words).code == 0
     done = run(*words, "--temperature", "1")
     assert done.code == 2
-    assert "--temperature means nothing to --objective rotation" in done.err
+    assert "--temperature" in done.err and "--objective rotation" in done.err
 
 
 def test_a_preset_s_own_choice_and_number_must_fit_each_other(run, tmp_path):
@@ -229,7 +229,7 @@ def test_a_preset_s_own_choice_and_number_must_fit_each_other(run, tmp_path):
     words = ("partition", "--preset", path, "--data", "digits")
     done = run(*words, "-o", tmp_path / "p.safetensors")
     assert done.code == 2
-    assert "--concentration means nothing to --scheme iid" in done.err
+    assert "--concentration" in done.err and "--scheme iid" in done.err
 
 
 def test_the_last_of_two_presets_counts_alone():
@@ -247,12 +247,12 @@ def test_a_preset_from_a_file(tmp_path):
 @pytest.mark.parametrize(
     "text, code, words",
     [
-        ("[init]\nwidht = 1\n", 2, ("[init]", "'widht'", "furlkit init does not have")),
+        ("[init]\nwidht = 1\n", 2, ("[init]", "'widht'")),
         ("[init]\noutput = 'x'\n", 2, ("[init]", "'output'")),
-        ("[partition]\nclients = 3\n", 2, ("has no table [init]",)),
+        ("[partition]\nclients = 3\n", 2, ("[init]",)),
         ("[init]\nencoder = 'cnn6'\n", 2, ("--encoder", "cnn6")),
         ("[init]\nprojector = ['wide']\n", 2, ("--projector", "wide")),
-        ("[init\n", 65, ("is not TOML",)),
+        ("[init\n", 65, ("TOML",)),
     ],
 )
 def test_a_preset_that_does_not_fit_is_refused(run, tmp_path, text, code, words):
@@ -268,7 +268,7 @@ def test_a_preset_that_does_not_fit_is_refused(run, tmp_path, text, code, words)
 def test_an_unknown_preset_is_refused_with_the_known_ones(run, tmp_path):
     outcome = run("init", "--preset", "fedfoo", "-o", tmp_path / "g.st")
     assert outcome.code == 2
-    assert "--preset fedfoo: known are digits, fedae, " in outcome.err
+    assert "--preset fedfoo" in outcome.err and "digits, fedae, " in outcome.err
     outcome = run("init", "--preset", tmp_path / "no.toml", "-o", tmp_path / "g.st")
     assert outcome.code == 65 and "no.toml: no such file" in outcome.err
 
@@ -295,12 +295,12 @@ def test_a_file_extends_another_file(tmp_path):
 @pytest.mark.parametrize(
     "base, code, words",
     [
-        ('"fedfoo"', 2, ("fedfoo: known are digits, fedae, ",)),
-        ('"nowhere.toml"', 65, ("nowhere.toml: no such file",)),
-        ('"{own}"', 2, ("cannot extend", "mine.toml")),
-        ('"{other}"', 2, ("cannot extend", "mine.toml")),
-        ("7", 2, ("cannot extend 7",)),
-        ('["fedca"]', 2, ("cannot extend ['fedca']",)),
+        ('"fedfoo"', 2, ("fedfoo", "digits, fedae, ")),
+        ('"nowhere.toml"', 65, ("nowhere.toml", "no such file")),
+        ('"{own}"', 2, ("extend", "mine.toml")),
+        ('"{other}"', 2, ("extend", "mine.toml")),
+        ("7", 2, ("extend", "7")),
+        ('["fedca"]', 2, ("extend", "['fedca']")),
     ],
 )
 def test_a_preset_that_extends_nothing_of_use(run, tmp_path, base, code, words):
@@ -328,4 +328,4 @@ def test_a_table_is_no_value(tmp_path, run):
     path = tmp_path / "p.toml"
     path.write_text("[init]\nwidth = {a = 1}\n")
     outcome = run("init", "--preset", path, "-o", tmp_path / "g")
-    assert outcome.code == 2 and f"--preset {path}: 'width' is" in outcome.err
+    assert outcome.code == 2 and f"--preset {path}: 'width'" in outcome.err

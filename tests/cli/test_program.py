@@ -8,11 +8,11 @@ import click
 import pytest
 
 from furlkit import __version__, console
-from furlkit.cli import program as lobby
+from furlkit.cli.program import furlkit
 from furlkit.errors import DiskError, FurlkitError, InputError, StoppedError, UsageError
 
 
-def commands(group=lobby.furlkit, path=()):
+def commands(group=furlkit, path=()):
     """Every command that does something, by its words."""
     for name, command in sorted(group.commands.items()):
         words = (*path, name)
@@ -68,7 +68,7 @@ def test_help_is_shown_and_fits_a_terminal(run, words):
     assert max(map(len, out.splitlines())) <= 90
 
 
-EXAMPLES = [line for c in (lobby.furlkit, *COMMANDS.values()) for line in examples(c)]
+EXAMPLES = [line for c in (furlkit, *COMMANDS.values()) for line in examples(c)]
 
 
 @pytest.mark.parametrize("line", EXAMPLES, ids=" ".join)
@@ -82,7 +82,7 @@ def test_examples_in_the_help_parse(run, monkeypatch, line):
 
 
 @each
-def test_inputs_outputs_and_speech_are_the_same_everywhere(words):
+def test_output_and_verbosity_options_are_the_same_everywhere(words):
     known = {name for option in options(COMMANDS[words]) for name in option.opts}
     assert {"--json", "-q", "--quiet", "-v", "--verbose"} <= known
     if words[0] not in ("inspect", "sample", "compare"):
@@ -105,21 +105,27 @@ def test_version_and_bare_program(run):
         ("aggregate x", "Missing option '-o'"),
         ("aggregate x -o y --bn maybe", "Invalid value for '--bn'"),
         ("aggregate x -o y --min-clients 0", "Invalid value for '--min-clients'"),
-        ("local-train p g --data digits --client x -o y", "wanted numbers like 3, 0-4"),
+        ("local-train p g --data digits --client x -o y", "--client"),
         ("local-train p g --data digits --client -o y", "--client"),
         ("local-train p g --data digits --client 0 -o y --lr 0", "'--lr'"),
         ("local-train p g --data digits --client 0 -o y --lr nan", "'--lr'"),
-        ("local-train p g --data digits --client 0 -o y --crop-scale 1", "2 numbers"),
-        ("local-train p g --data digits --client 0 -o y --preset nope", "known are"),
-        ("local-train p g --data digits --client 0-1 -o y", "2 clients need a pattern"),
+        (
+            "local-train p g --data digits --client 0 -o y --crop-scale 1",
+            "--crop-scale",
+        ),
+        (
+            "local-train p g --data digits --client 0 -o y --preset nope",
+            "--preset nope",
+        ),
+        ("local-train p g --data digits --client 0-1 -o y", "pattern"),
         (
             "local-train p g --data digits --client 0 -o y --momentum 0.5",
-            "only --optim",
+            "--momentum",
         ),
         ("evaluate knn g -o y", "Missing option '--data'"),
         ("inspect", "Missing argument 'FILE...'"),
         ("sample --clients 0-9 --fraction 0", "--fraction 0"),
-        ("plot curve -o x.png", "plot curve: give metrics files"),
+        ("plot curve -o x.png", "plot curve"),
     ],
 )
 def test_wrong_usage(run, tmp_path, monkeypatch, line, words):
@@ -135,12 +141,12 @@ def test_wrong_usage(run, tmp_path, monkeypatch, line, words):
 def test_unknown_dataset_gives_a_hint(world, refused, line):
     places = {"model": world.model, "partition": world.partition}
     arguments = line.format(**places).split()
-    words = ("cifar1O", "neither a known dataset", "did you mean cifar10?")
+    words = ("cifar1O", "cifar10")
     rest = ("--data", "cifar1O", "-o", world.output)
     refused(world.folder, 2, words, *arguments, *rest)
 
 
-def test_json_is_one_object_a_result(world, run):
+def test_json_is_one_object_for_each_result(world, run):
     code, out, _ = run("aggregate", *world.clients, "--json", "-o", world.output)
     assert code == 0
     assert json.loads(out)["shares"].keys() == {"0", "1", "2"}
@@ -164,7 +170,7 @@ def test_result_on_stdout_and_the_rest_on_stderr(world, run):
     assert [json.loads(line)["client"] for line in dry.out.splitlines()] == [0, 1]
 
 
-def test_one_call_does_not_speak_for_the_next(world, run):
+def test_one_call_does_not_set_the_verbosity_of_the_next(world, run):
     assert run("inspect", world.model, "--json", "-q").code == 0
     assert not run("inspect", world.model).out.startswith("{")
     assert (console.settings.verbosity, console.settings.json) == (0, False)
@@ -228,7 +234,7 @@ OTHER = {
     "--align-split": "test",
     "--align-reduction": "mean", "--align-batch-size": "7",
 }  # fmt: skip
-# Options that say nothing alone, and what they are given with.
+# Options that have no effect alone, and the options they are given with.
 SHARING, ALIGNING = ("--features-out", "w"), ("--align", "u", "--align-data", "usps")
 WITH = {
     "--alpha": SHARING, "--dictionary-size": SHARING, "--participants": SHARING,

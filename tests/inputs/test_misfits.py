@@ -17,7 +17,7 @@ WEIGHT, SCALE = "encoder.conv2.weight", "encoder.bn3.weight"
 
 
 def aggregate(world, path):
-    """The commands that open a file: how each is given the one that does not fit."""
+    """The first of the commands that open a file; each is given one that does not fit."""
     return "aggregate", path, *world.clients[1:], "-o", world.output
 
 
@@ -80,37 +80,29 @@ def packed(world, path):
 
 
 @pytest.mark.parametrize(
-    "door, given, message",
+    "command, given, found, expected",
     [
-        (aggregate, "partition", "is a partition file, a checkpoint was wanted"),
-        (aggregate, "global", "role global, the ones local-train writes (role client)"),
-        (train_partition, "global", "is a checkpoint file, a partition was wanted"),
-        (train, "partition", "is a partition file, a checkpoint was wanted"),
-        (train, "client_0", "role client, the global model of the last round was"),
-        (pretrain, "partition", "is a partition file, a checkpoint was wanted"),
-        (
-            aggregate_ensemble,
-            "partition",
-            "is a partition file, a features or similarity",
-        ),
-        (
-            aggregate_ensemble,
-            "client_0",
-            "is a checkpoint file, a features or similarity",
-        ),
-        (distill_ensemble, "global", "is a checkpoint file, "),
-        (distill_start, "partition", "is a partition file, a checkpoint was wanted"),
-        (evaluate, "partition", "is a partition file, a checkpoint was wanted"),
-        (embed, "partition", "is a partition file, a checkpoint was wanted"),
-        (export, "partition", "is a partition file, a checkpoint was wanted"),
-        (init_from, "partition", "is a partition file, a checkpoint was wanted"),
-        (plot, "global", "is a checkpoint file, a partition was wanted"),
-        (packed, "global", "is a checkpoint file, a dataset was wanted"),
+        (aggregate, "partition", "partition", "checkpoint"),
+        (aggregate, "global", "role global", "role client"),
+        (train_partition, "global", "checkpoint", "partition"),
+        (train, "partition", "partition", "checkpoint"),
+        (train, "client_0", "role client", "global"),
+        (pretrain, "partition", "partition", "checkpoint"),
+        (aggregate_ensemble, "partition", "partition", "similarity"),
+        (aggregate_ensemble, "client_0", "checkpoint", "similarity"),
+        (distill_ensemble, "global", "checkpoint", "ensemble"),
+        (distill_start, "partition", "partition", "checkpoint"),
+        (evaluate, "partition", "partition", "checkpoint"),
+        (embed, "partition", "partition", "checkpoint"),
+        (export, "partition", "partition", "checkpoint"),
+        (init_from, "partition", "partition", "checkpoint"),
+        (plot, "global", "checkpoint", "partition"),
+        (packed, "global", "checkpoint", "dataset"),
     ],
 )
-def test_wrong_kind(world, refused, door, given, message):
+def test_wrong_kind(world, refused, command, given, found, expected):
     path = world.folder / f"{given}.safetensors"
-    refused(world.folder, 65, (path, message), *door(world, path))
+    refused(world.folder, 65, (path, found, expected), *command(world, path))
 
 
 def test_private_progress_metrics_and_journal_are_no_uploads(world, refused):
@@ -121,26 +113,20 @@ def test_private_progress_metrics_and_journal_are_no_uploads(world, refused):
     progress.save(3, tensors, {})
     write_metrics(world.folder / "knn.json", {"accuracy": 1.0})
     for path, message in (
-        (private, "is a private file, a checkpoint was wanted here"),
-        (progress.path, "is a progress file, a checkpoint was wanted here"),
-        (world.folder / "knn.json", "not a safetensors file"),
-        (world.folder / "client_0.log.jsonl", "not a safetensors file"),
+        (private, "private file"),
+        (progress.path, "progress file"),
+        (world.folder / "knn.json", "safetensors file"),
+        (world.folder / "client_0.log.jsonl", "safetensors file"),
     ):
         refused(world.folder, 65, (path, message), *aggregate(world, path))
 
 
-@pytest.mark.parametrize(
-    "count, message",
-    [
-        (50, "one has 50 examples, the other 1,438"),
-        (1438, "they have the same number of examples but other labels"),
-    ],
-)
+@pytest.mark.parametrize("count, message", [(50, "50"), (1438, "labels")])
 def test_partition_of_another_dataset(world, run, refused, count, message):
     labels, other = world.folder / "labels.json", world.folder / "other.safetensors"
     labels.write_text(json.dumps([k % 10 for k in range(count)]))
     assert run("partition", "--data", labels, "-o", other).code == 0
-    words = (other, "was made for another dataset than digits", message)
+    words = (other, "digits", message)
     refused(world.folder, 65, words, *train_partition(world, other))
 
 
@@ -149,64 +135,64 @@ def test_global_model_of_another_partition(world, run, refused):
     trained = world.output.rename(world.folder / "r1.safetensors")
     other = world.folder / "other.safetensors"
     assert run("partition", *DIGITS, "--clients", 4, "-o", other).code == 0
-    words = (trained, "its clients were trained under another partition than", other)
+    words = (trained, other, "partition")
     refused(world.folder, 65, words, *train(world, trained, other))
 
 
 def test_client_that_is_not_there(world, refused):
     arguments = [3 if word == 0 else word for word in train(world, world.model)]
-    words = ("--client 3", world.partition, "has the clients 0 to 2")
+    words = ("--client 3", world.partition, "0 to 2")
     refused(world.folder, 2, words, *arguments)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize(
-    "door",
+    "command",
     [aggregate, train, pretrain, distill_start, evaluate, export, embed, init_from],
 )
-def test_values_that_are_not_finite(world, forge, refused, door, value):
-    path = world.clients[0] if door is aggregate else world.model
+def test_values_that_are_not_finite(world, forge, refused, command, value):
+    path = world.clients[0] if command is aggregate else world.model
     weight = Container(path).tensors()[WEIGHT]
     weight.reshape(-1)[3] = value
     forge(path, {WEIGHT: weight})
-    words = (path, f"{WEIGHT} has 1 values that are NaN or infinite")
-    refused(world.folder, 65, words, *door(world, path))
+    words = (path, WEIGHT, "NaN")
+    refused(world.folder, 65, words, *command(world, path))
 
 
 @pytest.mark.parametrize(
     "name, array, found",
     [
-        (SCALE, np.ones(1, np.float32), " (1,), "),
-        (SCALE, np.ones((8, 1), np.float32), " (8, 1), "),
-        (WEIGHT, np.ones((1, 1, 1, 1), np.float32), " (1, 1, 1, 1), "),
-        (WEIGHT, None, f"lacks {WEIGHT}"),
-        ("encoder.more", np.ones(1, np.float32), "has "),
+        (SCALE, np.ones(1, np.float32), "(1,)"),
+        (SCALE, np.ones((8, 1), np.float32), "(8, 1)"),
+        (WEIGHT, np.ones((1, 1, 1, 1), np.float32), "(1, 1, 1, 1)"),
+        (WEIGHT, None, WEIGHT),
+        ("encoder.more", np.ones(1, np.float32), "encoder.more"),
     ],
 )
 @pytest.mark.parametrize(
-    "door", [aggregate, train, pretrain, distill_start, evaluate, embed]
+    "command", [aggregate, train, pretrain, distill_start, evaluate, embed]
 )
-def test_tensors_of_another_net(world, forge, refused, door, name, array, found):
-    """Above all, (1,) in place of (8,) is never stretched to fit."""
-    path = world.clients[0] if door is aggregate else world.model
+def test_tensors_of_another_net(world, forge, refused, command, name, array, found):
+    """Above all, (1,) in place of (8,) is never broadcast."""
+    path = world.clients[0] if command is aggregate else world.model
     forge(path, {name: array})
-    refused(world.folder, 65, (path, name, found), *door(world, path))
+    refused(world.folder, 65, (path, name, found), *command(world, path))
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f8", "i8"])
 def test_upload_of_another_type(world, forge, refused, dtype):
     path = world.clients[2]
     forge(path, {WEIGHT: Container(path).tensors()[WEIGHT].astype(dtype)})
-    words = (path, f"{WEIGHT} is {np.dtype(dtype)}, the others have float32")
+    words = (path, WEIGHT, str(np.dtype(dtype)), "float32")
     refused(world.folder, 65, words, *aggregate(world, world.clients[0]))
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f8", "i8"])
-@pytest.mark.parametrize("door", [train, pretrain, distill_start, evaluate])
-def test_global_model_of_another_type(world, forge, refused, door, dtype):
+@pytest.mark.parametrize("command", [train, pretrain, distill_start, evaluate])
+def test_global_model_of_another_type(world, forge, refused, command, dtype):
     weight = Container(world.model).tensors()[WEIGHT].astype(dtype)
     forge(world.model, {WEIGHT: weight})
-    refused(world.folder, 65, (world.model, WEIGHT), *door(world, world.model))
+    refused(world.folder, 65, (world.model, WEIGHT), *command(world, world.model))
 
 
 @pytest.mark.parametrize(
@@ -227,19 +213,19 @@ def test_architecture_that_cannot_be(world, forge, refused, architecture):
     known = Container(world.model).header.facts["architecture"]
     words = {**known, **architecture} if architecture else {}
     forge(world.model, facts={"architecture": words})
-    for door in (train, pretrain, distill_start, evaluate):
-        refused(world.folder, 65, (world.model,), *door(world, world.model))
+    for command in (train, pretrain, distill_start, evaluate):
+        refused(world.folder, 65, (world.model,), *command(world, world.model))
 
 
 @pytest.mark.parametrize(
     "facts, message",
     [
-        ({"round": 0}, "its round is 0, the others have 1; train that client again"),
-        ({"parent": "b" * 64}, f"its parent is {'b' * 64}, the others have"),
-        ({"client": 2}, "are both of client 2 and differ; leave one of them out"),
-        ({"examples": 0}, "says it was trained on 0 examples"),
-        ({"std": [9.0]}, "the others have"),
-        ({"architecture": {"encoder": "x"}}, "the others have"),
+        ({"round": 0}, "round"),
+        ({"parent": "b" * 64}, "b" * 64),
+        ({"client": 2}, "client 2"),
+        ({"examples": 0}, "0 examples"),
+        ({"std": [9.0]}, "std"),
+        ({"architecture": {"encoder": "x"}}, "architecture"),
     ],
 )
 def test_upload_that_does_not_fit_the_others(world, forge, refused, facts, message):
@@ -256,7 +242,7 @@ def test_same_file_twice_is_one_vote(world, run):
 
 
 def test_too_few_clients(world, refused):
-    words = ("3 clients have reported, --min-clients wants 4", "run the same command")
+    words = ("3 clients", "--min-clients")
     arguments = aggregate(world, world.clients[0])
     refused(world.folder, 75, words, *arguments, "--min-clients", 4)
 
@@ -266,9 +252,9 @@ def test_weights_that_lack_a_client(world, refused):
     arguments = (*aggregate(world, world.clients[0]), "--weights", weights)
     refused(world.folder, 65, (weights, "no such file"), *arguments)
     for text, code, message in (
-        ('{"0": 1, "1": 1}', 2, "has no weight for client 2"),
-        ('{"0": 1, "1": 1, "2": "x"}', 65, "wanted an object like"),
-        ('{"0": 1,', 65, "is not JSON"),
+        ('{"0": 1, "1": 1}', 2, "client 2"),
+        ('{"0": 1, "1": 1, "2": "x"}', 65, "object"),
+        ('{"0": 1,', 65, "JSON"),
     ):
         weights.write_text(text)
         refused(world.folder, code, (weights, message), *arguments)
@@ -276,7 +262,7 @@ def test_weights_that_lack_a_client(world, refused):
 
 def test_weights_that_are_neither_a_word_nor_a_file(world, refused):
     arguments = (*aggregate(world, world.clients[0]), "--weights", "unifrom")
-    words = ("--weights unifrom: no such file; wanted examples, uniform",)
+    words = ("--weights unifrom", "no such file")
     refused(world.folder, 65, words, *arguments)
 
 
@@ -298,7 +284,7 @@ def test_an_output_that_is_an_input(world, refused):
         ("init", *data, "--from", client, "-o", client),
         ("pack", client, "-o", client),
     ):
-        refused(world.folder, 2, (f"-o {client}: this command uses that",), *command)
+        refused(world.folder, 2, (f"-o {client}",), *command)
 
 
 def test_a_device_is_looked_for_before_any_work(world, refused):

@@ -53,10 +53,10 @@ IMAGES, ANCHORS = [3, 0, 39, 3], [5, 3, 3, 12, 0, 39, 20]
 
 def test_rows_on_the_fly_are_those_of_the_matrix():
     parts = clients(3, 8, 5)
-    wanted = whole(parts)[np.ix_(IMAGES, ANCHORS)]
+    expected = whole(parts)[np.ix_(IMAGES, ANCHORS)]
     found = rows(ensemble("rows", parts=parts), IMAGES, ANCHORS)
     assert found.shape == (4, 7) and found.dtype == np.float32
-    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
     matrix = whole(parts).astype(np.float32)
     stored = rows(ensemble("matrix", matrix=matrix), IMAGES, ANCHORS)
     assert stored.tolist() == matrix[np.ix_(IMAGES, ANCHORS)].tolist()
@@ -100,8 +100,8 @@ def test_the_temperature_is_the_ensemble_s():
     parts = clients(3)
     for tau in (0.05, 1.0):
         found = rows(ensemble("rows", tau=tau, parts=parts), IMAGES, ANCHORS)
-        wanted = whole(parts, tau)[np.ix_(IMAGES, ANCHORS)]
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-30)
+        expected = whole(parts, tau)[np.ix_(IMAGES, ANCHORS)]
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-30)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -0.1])
@@ -110,12 +110,12 @@ def test_a_matrix_is_checked_where_it_is_read(value):
     matrix[7, 9] = value
     given = ensemble("matrix", matrix=matrix)
     assert rows(given, [6], [9]).shape == (1, 1)
-    with pytest.raises(InputError, match="e: its matrix has values that are not"):
+    with pytest.raises(InputError, match="e: its matrix"):
         rows(given, [7], [9])
 
 
 class Largest(TorchFunctionMode):
-    """The most numbers that anything called of torch's has made."""
+    """The size of the largest tensor that any torch call has returned."""
 
     most = 0
 
@@ -129,7 +129,7 @@ class Largest(TorchFunctionMode):
 
 @pytest.mark.parametrize("form", ["rows", "top"])
 def test_nothing_is_n_by_n(form):
-    """What a call makes: for rows (B, m) and what it is of, for top (B, n)."""
+    """The largest tensor of a call: (B, m) and the rows for rows, (B, n) for top."""
     n, d, B, m = 20_000, 4, 4, 8
     parts = clients(d, d, n=n)
     columns = {k: np.tile(np.arange(d, dtype=np.int32), (n, 1)) for k in parts}

@@ -50,8 +50,8 @@ def in_loops(z_1, z_2, z_dict, tau, form):
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_with_a_dictionary_matches_loops(form, tau):
     (z_1, z_2), z_dict = rows(2, N, D), rows(K, D, seed=1)
-    wanted = in_loops(z_1.tolist(), z_2.tolist(), z_dict.tolist(), tau, form)
-    assert nt_xent(z_1, z_2, tau, form, z_dict).item() == pytest.approx(wanted)
+    expected = in_loops(z_1.tolist(), z_2.tolist(), z_dict.tolist(), tau, form)
+    assert nt_xent(z_1, z_2, tau, form, z_dict).item() == pytest.approx(expected)
 
 
 def test_logits_are_the_batch_and_then_the_dictionary():
@@ -61,8 +61,8 @@ def test_logits_are_the_batch_and_then_the_dictionary():
     assert shared.shape == (N, K)
     for n in range(N):
         for k in range(K):
-            wanted = cosine(z_1[n].tolist(), z_dict[k].tolist())
-            assert shared[n, k].item() == pytest.approx(wanted)
+            expected = cosine(z_1[n].tolist(), z_dict[k].tolist())
+            assert shared[n, k].item() == pytest.approx(expected)
     batch = oneway_logits(normalise(z_1), normalise(z_2))
     logits = torch.cat([batch, shared], dim=1)
     assert logits.shape == (N, N + K)
@@ -148,6 +148,6 @@ def test_the_step_hands_its_dictionary_on():
     net = SimpleNamespace(encoder=lambda x: x, projector=lambda h: h)
     batch = SimpleNamespace(two_views=lambda: x)
     terms, _ = step(net, batch, 0.5, "oneway", z_dict)
-    wanted = nt_xent(*x.chunk(2), 0.5, "oneway", z_dict)
-    assert torch.equal(terms["simclr"], wanted)
+    expected = nt_xent(*x.chunk(2), 0.5, "oneway", z_dict)
+    assert torch.equal(terms["simclr"], expected)
     assert terms["simclr"] > step(net, batch, 0.5, "oneway")[0]["simclr"]

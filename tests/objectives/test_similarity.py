@@ -46,8 +46,8 @@ def test_two_anchors_by_hand():
     found = distillation_loss(q, anchors, torch.tensor([[3.0, 0.0]]), 0.1)
     assert float(found) == pytest.approx(math.log(2))
     M = torch.tensor([[3.0, 1.0]])
-    wanted = 0.75 * math.log(1.5) + 0.25 * math.log(0.5)
-    assert float(distillation_loss(q, anchors, M, 0.1)) == pytest.approx(wanted)
+    expected = 0.75 * math.log(1.5) + 0.25 * math.log(0.5)
+    assert float(distillation_loss(q, anchors, M, 0.1)) == pytest.approx(expected)
 
 
 def test_one_client_and_a_student_that_sees_the_same_have_no_divergence():
@@ -118,10 +118,10 @@ def test_equation_10_in_loops(zeta):
     follow(mu, theta, zeta)
     for m, old, t in zip(mu, before, theta, strict=True):
         for index in range(m.numel()):
-            wanted = zeta * float(old.view(-1)[index]) + (1 - zeta) * float(
+            expected = zeta * float(old.view(-1)[index]) + (1 - zeta) * float(
                 t.detach().view(-1)[index]
             )
-            assert float(m.view(-1)[index]) == pytest.approx(wanted, abs=1e-15)
+            assert float(m.view(-1)[index]) == pytest.approx(expected, abs=1e-15)
         assert not m.requires_grad and t.grad is None
 
 

@@ -10,30 +10,22 @@ import numpy as np
 import pytest
 import torch
 
-from furlkit.cli.program import _outcome
 from furlkit.errors import FurlkitError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.randomness import derive
 from furlkit.training import run as training
+from tests.helpers import NET, furlkit, round_0
 
-NET = ("--data", "digits", "--width", 0.02, "--projector", "16,8")
 FAST = ("--data", "digits", "--epochs", 1, "--batch-size", 32)
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("world")
-    assert furlkit("partition", "--data", "digits", "-o", folder / "p.st") == 0
-    assert furlkit("init", *NET, "-o", folder / "g.st") == 0
-    return folder
+    return round_0(tmp_path_factory.mktemp("world"))
 
 
 def train(world, folder, clients, *more):
-    """Train into a folder and give the bytes of each client's file."""
+    """Train into a folder and return the bytes of each client's file."""
     pattern = folder / "c{client}.safetensors"
     start = ("local-train", world / "p.st", world / "g.st", *FAST)
     assert furlkit(*start, "--client", clients, *more, "-o", pattern) == 0
@@ -71,7 +63,7 @@ def test_another_process_gives_the_same_bytes(world, tmp_path):
     assert done.stderr == b"" and output.read_bytes() == here
 
 
-def test_another_seed_draws_otherwise(world, tmp_path):
+def test_another_seed_gives_other_weights(world, tmp_path):
     for name, seed in (("a", 0), ("b", 1)):
         train(world, tmp_path / name, 0, "--seed", seed)
     one, other = (
@@ -135,7 +127,7 @@ def test_a_round_by_hand_twice(tmp_path):
         seed = ("--seed", 4)
         stages = [
             ("partition", "--data", "digits", *seed, "-o", p),
-            ("init", *NET, *seed, "-o", g),
+            ("init", "--data", "digits", *NET, *seed, "-o", g),
             ("local-train", p, g, *FAST, "--client", "0-1", *seed, "-o", client),
             ("aggregate", *(folder / c for c in clients), "-o", g1),
             ("embed", g1, "--data", "digits", "-o", folder / "h.st"),
@@ -167,7 +159,7 @@ def test_a_dry_run_of_every_stage_writes_nothing(world, tmp_path):
     output = ("-o", tmp_path / "new", "--dry-run")
     stages = [
         ("partition", "--data", "digits", *output),
-        ("init", *NET, *output),
+        ("init", "--data", "digits", *NET, *output),
         (*start, *output),
         ("aggregate", client, *output),
         ("embed", g, "--data", "digits", *output),
@@ -181,10 +173,10 @@ def test_a_dry_run_of_every_stage_writes_nothing(world, tmp_path):
 
 
 def test_seeds_are_read_by_every_stage_that_has_one(world, tmp_path, capsys):
-    """Two seeds, two results; test_evaluate has the probe."""
+    """Two seeds, two results; stages/evaluate/test_frozen.py tests the probe."""
     stages = [
         ("partition", "--data", "digits", "-o"),
-        ("init", *NET, "-o"),
+        ("init", "--data", "digits", *NET, "-o"),
         ("local-train", world / "p.st", world / "g.st", *FAST, "--client", 0, "-o"),
     ]
     for number, stage in enumerate(stages):

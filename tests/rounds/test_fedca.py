@@ -1,4 +1,4 @@
-"""Two whole rounds of FedCA on digits: what passes through every door."""
+"""Two whole rounds of FedCA on digits: the contents of every file."""
 
 import itertools
 import json
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from furlkit.cli.program import _outcome
 from furlkit.files.container import atomic
 from furlkit.files.container.read import Container
 from furlkit.files.features import read_features
@@ -17,14 +16,11 @@ from furlkit.files.private import read_private
 from furlkit.files.progress import ProgressFile
 from furlkit.training import loop
 from furlkit.weights import is_batchnorm_statistic
+from tests.helpers import contents, furlkit, tensor_bytes
 
 DIGITS = ("--data", "digits")
 SHARE = ("--dictionary-size", 20, "--alpha", 0.5)
 ALPHA, EACH = 0.5, 7  # ceil(20 / 3) rows of each client
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
 
 
 def local_train(folder, number, *more, clients="0-2"):
@@ -83,22 +79,8 @@ def whole(tmp_path_factory):
     return folder
 
 
-def tensors(path):
-    return {name: array.tobytes() for name, array in load_file(path).items()}
-
-
-def contents(folder):
-    """All files but the journals, which tell of throughput."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in paths
-        if path.suffix != ".jsonl"
-    }
-
-
 def embedded(whole, number, client, layer="z"):
-    """What embed makes of a client's own images with its trained model, by image."""
+    """The output of embed on a client's own images and trained model, by image."""
     output = whole.parent / f"{layer}_{number}_{client}"
     model = whole / f"r{number}" / f"client_{client}"
     part = ("--partition", whole / "partition", "--part", client)
@@ -142,7 +124,7 @@ def test_what_leaves_a_client_is_its_model_and_unit_rows(whole, number):
             assert dataset["labels"].encode() not in raw
 
 
-def test_shared_rows_are_of_the_ensemble_and_drawn_anew_each_time(whole):
+def test_shared_rows_are_of_the_ensemble_and_drawn_again_each_time(whole):
     draws = set()
     for number, client in itertools.product((1, 2), range(3)):
         folder = whole / f"r{number}"
@@ -164,10 +146,10 @@ def test_the_dictionary_is_the_clients_rows_in_order_cut_to_k(whole):
 
 
 def test_the_ensemble_is_the_recursion_over_rounds_by_image(whole):
-    """Eq. 9 by hand, from what embed says of the models of both rounds."""
+    """Eq. 9 by hand, from the output of embed on the models of both rounds."""
     for client in range(3):
         first, second = (embedded(whole, number, client) for number in (1, 2))
-        for number, wanted in (
+        for number, expected in (
             (1, {i: (1 - ALPHA) * first[i] for i in first}),
             (2, {i: ALPHA * (1 - ALPHA) * first[i] + (1 - ALPHA) * second[i] for i in first}),
         ):  # fmt: skip
@@ -175,13 +157,13 @@ def test_the_ensemble_is_the_recursion_over_rounds_by_image(whole):
             index = private.tensors["ensemble.index"].tolist()
             assert set(index) == set(first) and len(index) == len(first)
             np.testing.assert_allclose(
-                private.tensors["ensemble.rows"], [wanted[i] for i in index],
+                private.tensors["ensemble.rows"], [expected[i] for i in index],
                 rtol=1e-4, atol=1e-6,
             )  # fmt: skip
             assert private.facts.holds == ["BatchNorm statistics", "ensemble Z"]
 
 
-def test_a_client_that_sat_a_round_out_goes_on_from_its_own_ensemble(whole, tmp_path):
+def test_a_client_that_missed_a_round_resumes_from_its_own_ensemble(whole, tmp_path):
     """Round 3 of client 1, which has taken part in round 1 only."""
     words = ["--private", whole / "r1" / "private_{client}"]
     words += ["--features-out", tmp_path / "f{client}"]
@@ -195,12 +177,12 @@ def test_a_client_that_sat_a_round_out_goes_on_from_its_own_ensemble(whole, tmp_
     )
     assert (Z_1.facts.round, Z_3.facts.round) == (1, 3)
     assert Z_3.tensors["ensemble.index"].tolist() == z.index.tolist()
-    wanted = ALPHA * Z_1.tensors["ensemble.rows"] + (1 - ALPHA) * z.rows
+    expected = ALPHA * Z_1.tensors["ensemble.rows"] + (1 - ALPHA) * z.rows
     np.testing.assert_allclose(
-        Z_3.tensors["ensemble.rows"], wanted, rtol=1e-4, atol=1e-6
+        Z_3.tensors["ensemble.rows"], expected, rtol=1e-4, atol=1e-6
     )
     shared = read_features(tmp_path / "f1").rows
-    assert distance_to_the_nearest(shared, unit(wanted)).max() < 1e-5
+    assert distance_to_the_nearest(shared, unit(expected)).max() < 1e-5
 
 
 def test_alpha_0_shares_what_the_trained_model_makes_of_the_images(whole, tmp_path):
@@ -210,7 +192,7 @@ def test_alpha_0_shares_what_the_trained_model_makes_of_the_images(whole, tmp_pa
     assert furlkit(*words) == 0
     z = unit(list(embedded(whole, 2, 0).values()))
     shared = read_features(tmp_path / "f0").rows
-    assert tensors(tmp_path / "c0") == tensors(whole / "r2" / "client_0")
+    assert tensor_bytes(tmp_path / "c0") == tensor_bytes(whole / "r2" / "client_0")
     assert len(shared) == len(z) == 480
     for one, other in ((shared, z), (z, shared)):
         assert distance_to_the_nearest(one, other).max() < 1e-5
@@ -231,21 +213,21 @@ def test_one_at_a_time_and_in_another_order_gives_the_same_bytes(whole, tmp_path
     assert contents(folder) == contents(whole)
 
 
-def test_a_command_says_what_it_wrote(whole, tmp_path, run):
+def test_a_command_reports_what_it_wrote(whole, tmp_path, run):
     places = {n: tmp_path / n for n in ("features", "private")}
     more = [word for n in places for word in (f"--{n}-out", places[n])]
     words = [*local_train(whole, 1, *more, clients=0)[:-1], tmp_path / "client"]
-    told = json.loads(run(*words, "--json").out)
-    told = told[0] if isinstance(told, list) else told
+    result = json.loads(run(*words, "--json").out)
+    result = result[0] if isinstance(result, list) else result
     for name, path in (*places.items(), ("content", tmp_path / "client")):
-        assert told[name] == Container(path).content
+        assert result[name] == Container(path).content
 
 
 KILLS = {
     "before a step": (loop._Trainer, "step"),
     "before a file is there": (atomic.os, "replace"),
     "after a file is there": (atomic, "_sync_folder"),
-    "before progress is forgotten": (ProgressFile, "discard"),
+    "before progress is deleted": (ProgressFile, "discard"),
 }
 STAGES = {
     "pretrain-align": (pretrain, ["targets", "align"]),
@@ -266,7 +248,7 @@ HAPPENS = [
 def test_killed_at_every_such_moment_it_ends_with_the_same_bytes(
     whole, tmp_path, until_done, stage, kill
 ):
-    """It dies a moment later each time, until it is done.
+    """The stage dies one call later each time, until it completes.
 
     A stage reads and leaves the bytes of an undisturbed run: so do several of them.
     """

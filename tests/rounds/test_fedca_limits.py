@@ -1,4 +1,4 @@
-"""FedCA's limit cases through the command line, and what its parts do to a training."""
+"""FedCA's limit cases on the command line, and the effect of its parts on training."""
 
 import json
 import shutil
@@ -7,17 +7,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from furlkit.cli.program import _outcome
 from furlkit.files.features import read_features
 from furlkit.files.targets import read_targets
 from furlkit.weights import is_batchnorm_statistic
+from tests.helpers import epoch_losses, furlkit, tensor_bytes
 
 DIGITS = ("--data", "digits")
 ALIGN = ("--align-data", "digits", "--align-batch-size", 60)
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
 
 
 def aggregate(output, *files):
@@ -51,7 +47,7 @@ def world(tmp_path_factory):
 
 @pytest.fixture
 def train(world, tmp_path):
-    """Train client 2 for round 2 with more options; gives the file."""
+    """Train client 2 for round 2 with more options; returns the file."""
 
     def run(name, *more, model="g1"):
         words = ["local-train", world / "p", world / model, *DIGITS, "--client", 2]
@@ -62,35 +58,32 @@ def train(world, tmp_path):
     return run
 
 
-def tensors(path):
-    return {name: array.tobytes() for name, array in load_file(path).items()}
-
-
 def losses(path):
-    lines = path.with_name(path.name + ".log.jsonl").read_text().splitlines()
-    return json.loads(lines[-1])["losses"]
+    return epoch_losses(path)[-1]
 
 
 def test_no_dictionary_and_beta_0_is_one_way_nt_xent(world, train, tmp_path):
-    plain = tensors(train("plain"))
+    plain = tensor_bytes(train("plain"))
     weightless = train("beta", "--align", world / "t", *ALIGN, "--beta", 0)
     own = aggregate(tmp_path / "own", world / "f2")
     more = ("--dictionary", own, "--leave-own-out")
     without = train("k", *more)
     both = train("both", *more, "--align", world / "t", *ALIGN, "--beta", 0)
-    assert tensors(weightless) == tensors(without) == tensors(both) == plain
+    assert (
+        tensor_bytes(weightless) == tensor_bytes(without) == tensor_bytes(both) == plain
+    )
     assert losses(both).keys() == {"simclr"}
 
 
 def test_own_rows_left_out_are_as_if_they_had_never_been_shared(world, train, tmp_path):
     others = aggregate(tmp_path / "others", world / "f0", world / "f1")
-    left = tensors(train("left", "--dictionary", world / "d", "--leave-own-out"))
-    assert left == tensors(train("never", "--dictionary", others))
-    assert left != tensors(train("all", "--dictionary", world / "d"))
+    left = tensor_bytes(train("left", "--dictionary", world / "d", "--leave-own-out"))
+    assert left == tensor_bytes(train("never", "--dictionary", others))
+    assert left != tensor_bytes(train("all", "--dictionary", world / "d"))
 
 
 def test_more_negatives_cost_more(world, train):
-    """Every image has 2, 14 or 21 rows more to be told from."""
+    """Every image has 2, 14 or 21 more negatives."""
     plain, left, everything = (
         losses(train(name, *more))["simclr"]
         for name, more in (
@@ -120,10 +113,10 @@ def test_an_embedded_z_of_any_length_serves_as_a_dictionary(world, train, tmp_pa
 def test_alignment_costs_next_to_nothing_at_the_alignment_models_own_weights(
     world, train, tmp_path
 ):
-    """test_terms has it to the last digit; here a batch has moved BatchNorm before."""
+    """test_terms.py compares exactly; here one batch has already changed BatchNorm."""
     net = ("--width", 0.02, "--projector", "8,4", "--from", world / "a")
     assert furlkit("init", *DIGITS, *net, "-o", tmp_path / "home") == 0
-    assert tensors(tmp_path / "home") == tensors(world / "a")
+    assert tensor_bytes(tmp_path / "home") == tensor_bytes(world / "a")
     more = ("--align", world / "t", *ALIGN, "--batch-size", 479)
     away = losses(train("away", *more, model="g0"))["alignment"]
     home = losses(train("home_1", *more, model=tmp_path / "home"))["alignment"]
@@ -133,7 +126,7 @@ def test_alignment_costs_next_to_nothing_at_the_alignment_models_own_weights(
 def test_the_alignment_loss_is_beta_times_the_squared_distance(
     world, train, forge, tmp_path
 ):
-    """Eq. 14, from what embed says of the same 60 images in the first and only step.
+    """Eq. 14, from the output of embed on the same 60 images in the only step.
 
     Then the net has the global model's weights, and BatchNorm has seen the batch.
     """
@@ -197,7 +190,7 @@ def test_no_label_reaches_any_training(world, tmp_path):
         ]  # fmt: skip
         assert [furlkit(*command) for command in commands] == [0, 0, 0]
         assert ("labels" in load_file(data)) == (name == "with")
-        found.append({file: tensors(folder / file) for file in "atcfk"})
+        found.append({file: tensor_bytes(folder / file) for file in "atcfk"})
     assert found[0] == found[1]
 
 
@@ -206,7 +199,7 @@ def test_a_round_without_sharing_leaves_the_ensemble_as_it_is(world, train, tmp_
     train("c1", *first, model="g0")
     quiet = ("--private", tmp_path / "v1", "--private-out", tmp_path / "v2")
     train("c2", *quiet)
-    before, after = tensors(tmp_path / "v1"), tensors(tmp_path / "v2")
+    before, after = tensor_bytes(tmp_path / "v1"), tensor_bytes(tmp_path / "v2")
     kept = {name for name in before if name.startswith("ensemble.")}
     assert kept and all(before[name] == after[name] for name in kept)
 
@@ -228,4 +221,4 @@ def test_public_images_may_be_a_test_split(world, train, tmp_path, run):
     assert "alignment" in losses(train("c", *aligned, "--align-split", "test"))
     refused = ("local-train", world / "p", world / "g1", *DIGITS, "--client", 2)
     done = run(*refused, *aligned, "-o", tmp_path / "d")
-    assert done.code == 65 and "was made of other images than digits" in done.err
+    assert done.code == 65 and f"{tmp_path / 't'}: " in done.err

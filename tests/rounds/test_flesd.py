@@ -1,13 +1,11 @@
-"""Two whole rounds of FLESD on digits: what passes through every door."""
+"""Two whole rounds of FLESD on digits: the contents of every file."""
 
 import itertools
-import json
 import shutil
 
 import pytest
 from safetensors.numpy import load_file
 
-from furlkit.cli.program import _outcome
 from furlkit.files.container import atomic
 from furlkit.files.container.read import Container
 from furlkit.files.ensemble import read_ensemble
@@ -16,13 +14,10 @@ from furlkit.files.partition import read_partition
 from furlkit.files.progress import ProgressFile
 from furlkit.training import loop
 from furlkit.training.distillation import Distiller
+from tests.helpers import Killed, contents, epoch_losses, furlkit
 
 DIGITS = ("--data", "digits")
 CLIENTS = (1, 2, 3)  # Client 0's images are public.
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
 
 
 def local_train(folder, number):
@@ -73,19 +68,8 @@ def whole(tmp_path_factory):
     return folder
 
 
-def contents(folder):
-    """All files but the journals, which tell of throughput."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in paths
-        if path.suffix != ".jsonl"
-    }
-
-
 def losses(path):
-    lines = path.with_name(path.name + ".log.jsonl").read_text().splitlines()
-    return [json.loads(line)["losses"]["distillation"] for line in lines]
+    return [epoch["distillation"] for epoch in epoch_losses(path)]
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -115,10 +99,10 @@ def test_what_is_distilled_is_the_student_alone_as_the_round_s_global_model(
     assert "client" not in facts and "partition" not in facts
     ensemble = Container(here / "ensemble").content
     assert header.inputs == {"ensemble": ensemble, "start": Container(start).content}
-    found, wanted = load_file(here / "global"), load_file(start)
-    assert found.keys() == wanted.keys()
-    assert {k: v.dtype for k, v in found.items()} == {k: v.dtype for k, v in wanted.items()}  # fmt: skip
-    moved = [k for k in found if found[k].tobytes() != wanted[k].tobytes()]
+    found, expected = load_file(here / "global"), load_file(start)
+    assert found.keys() == expected.keys()
+    assert {k: v.dtype for k, v in found.items()} == {k: v.dtype for k, v in expected.items()}  # fmt: skip
+    moved = [k for k in found if found[k].tobytes() != expected[k].tobytes()]
     assert set(moved) == set(found)
     own = Container(here / "client_1").header.facts
     assert own["parent"] == Container(start).content and own["round"] == number
@@ -139,7 +123,7 @@ def test_the_same_commands_and_another_order_of_files_give_the_same_bytes(
 
 @pytest.fixture
 def copied(whole, tmp_path):
-    """A copy without what the last distillation made."""
+    """A copy without the output of the last distillation."""
     folder = tmp_path / "flesd"
     shutil.copytree(whole, folder)
     (folder / "r2" / "global").unlink()
@@ -155,16 +139,8 @@ def test_clients_of_all_architectures_distilled_into_another(whole, tmp_path):
         own = tmp_path / f"own_{client}"
         net = ("--width", width, "--projector", heads, "--seed", client)
         assert furlkit("init", *DIGITS, *net, "-o", own) == 0
-        train = [
-            "local-train",
-            tmp_path / "partition",
-            own,
-            *DIGITS,
-            "-q",
-            "--epochs",
-            1,
-        ]
-        train += ["--client", client, "--batch-size", 180]
+        train = ["local-train", tmp_path / "partition", own, *DIGITS, "-q"]
+        train += ["--epochs", 1, "--client", client, "--batch-size", 180]
         assert furlkit(*train, "-o", tmp_path / "r1" / f"client_{client}") == 0
         assert furlkit(*embed(tmp_path, 1, client)) == 0
     assert furlkit(*aggregate(tmp_path, 1)) == 0
@@ -205,16 +181,12 @@ def test_clients_of_fedca_s_dictionary_distilled_as_flesd_does(whole, tmp_path):
     assert Container(folder / "r2" / "global").header.facts["round"] == 2
 
 
-class Killed(BaseException):
-    """Ends a stage in this process as a kill would: nothing is tidied up."""
-
-
 KILLS = {
     "before a step": (loop._Trainer, "step"),
     "while the queue is filled": (Distiller, "represent"),
     "before a file is there": (atomic.os, "replace"),
     "after a file is there": (atomic, "_sync_folder"),
-    "before progress is forgotten": (ProgressFile, "discard"),
+    "before progress is deleted": (ProgressFile, "discard"),
 }
 STAGES = {
     "embed": (lambda f: embed(f, 2, 1), "public_1"),
@@ -228,7 +200,7 @@ HAPPENS = [(s, kill) for s in STAGES for kill in KILLS if s == "distill" or "fil
 def test_killed_at_every_such_moment_it_ends_with_the_same_bytes(
     whole, tmp_path, until_done, stage, kill
 ):
-    """It dies a moment later each time, until it is done."""
+    """The stage dies one call later each time, until it completes."""
     folder = tmp_path / "flesd"
     shutil.copytree(whole, folder)
     command, output = STAGES[stage]
@@ -237,9 +209,7 @@ def test_killed_at_every_such_moment_it_ends_with_the_same_bytes(
     assert contents(folder) == contents(whole)
 
 
-def test_taken_up_the_queue_is_the_one_of_before_and_not_filled_anew(
-    whole, copied, monkeypatch
-):
+def test_a_resumed_distillation_keeps_its_queue(whole, copied, monkeypatch):
     with monkeypatch.context() as patch:
         calls, step = itertools.count(), loop._Trainer.step
 
@@ -253,7 +223,7 @@ def test_taken_up_the_queue_is_the_one_of_before_and_not_filled_anew(
             furlkit(*distill(copied, 2))
 
     def filling(*_):
-        raise AssertionError("the queue is filled anew")
+        raise AssertionError("the queue is filled again")
 
     monkeypatch.setattr(Distiller, "fill", filling)
     assert furlkit(*distill(copied, 2)) == 0

@@ -1,21 +1,17 @@
-"""What FLESD's doors refuse: code, words, and that nothing on disk has changed."""
+"""What FLESD's stages refuse: exit code, key words, and no file on disk changed."""
 
 import shutil
 
 import numpy as np
 import pytest
 
-from furlkit.cli.program import _outcome
 from furlkit.data.sets.digits import read_digits
 from furlkit.files.container.read import Container
+from tests.helpers import furlkit
 
 DIGITS = ("--data", "digits")
 NET = ("--width", 0.02, "--projector", "8,4")
 FAST = ("--epochs", 1, "--batch-size", 240, "-q")
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +70,7 @@ def world(_world, tmp_path):
 
 @pytest.fixture
 def no_ensemble(world, refused):
-    """The ensemble of a file and those of clients 2 and 3 is refused, dry or not."""
+    """An ensemble of a file with those of clients 2 and 3 is refused, also in a dry run."""
 
     def check(code, words, given, *more, kind="r"):
         files = [world / given, *(world / f"{kind}{k}" for k in (2, 3))]
@@ -98,7 +94,7 @@ def no_distilling(world, refused):
     return check
 
 
-def test_what_the_world_has_is_taken(world, run):
+def test_the_files_of_the_world_are_accepted(world, run):
     for ensemble in "em":
         words = ("distill", world / ensemble, world / "g", *DIGITS, *FAST)
         assert run(*words, "-o", world / "out").code == 0
@@ -107,20 +103,17 @@ def test_what_the_world_has_is_taken(world, run):
 @pytest.mark.parametrize(
     "given, message",
     [
-        ("other set", "has images, 277 of 360, that are not in"),
-        ("all", "its part is all, the others have public; embed the same --part"),
-        ("h", "its layer is h, the others have z; embed all with the same --layer"),
-        ("of the global", "is by no client's model; what embed makes of the models"),
-        ("f1", "does not say of which images it is; make it with embed on the public"),
-        ("d", "is a dictionary, whose rows are of no known images; what embed makes"),
-        (
-            "k1",
-            "is a private file, a features or similarity file was wanted here; make",
-        ),
-        ("c1", "is a checkpoint file, a features or similarity file was wanted here"),
-        ("p", "is a partition file, a features or similarity"),
-        ("e", "is an ensemble file, a features or similarity"),
-        ("s1", "its kind is similarity, the others have features; embed all with"),
+        ("other set", "277"),
+        ("all", "--part"),
+        ("h", "--layer"),
+        ("of the global", "client's model"),
+        ("f1", "embed"),
+        ("d", "dictionary"),
+        ("k1", "private file"),
+        ("c1", "checkpoint file"),
+        ("p", "partition file"),
+        ("e", "ensemble file"),
+        ("s1", "similarity"),
         ("nowhere", "no such file"),
     ],
 )
@@ -137,8 +130,8 @@ def index_of(path):
 @pytest.mark.parametrize(
     "facts, message",
     [
-        ({"round": 2}, "its round is 2, the others have 1; embed that client's model"),
-        ({"client": 2}, "are both of client 2 and differ; leave one of them out"),
+        ({"round": 2}, "round"),
+        ({"client": 2}, "client 2"),
     ],
 )
 def test_two_rounds_or_a_client_twice(world, forge, no_ensemble, kind, facts, message):
@@ -151,17 +144,17 @@ def test_the_same_images_in_another_order(world, forge, no_ensemble, kind):
     index = index_of(world / f"{kind}1")
     index[[3, 4]] = index[[4, 3]]
     path = forge(world / f"{kind}1", {"index": index})
-    no_ensemble(65, (path, "from row 3 on, another order than"), path.name, kind=kind)
+    no_ensemble(65, (path, "row 3"), path.name, kind=kind)
 
 
 def test_a_missing_row(world, forge, no_ensemble):
     found = Container(world / "r1").tensors()
     path = forge(world / "r1", {name: array[1:] for name, array in found.items()})
-    no_ensemble(65, (path, "has 359 images, and there are 360 in"), "r1")
+    no_ensemble(65, (path, "359"), "r1")
     found = Container(world / "s1").tensors()
     less = {"matrix": found["matrix"][1:, 1:].copy(), "index": found["index"][1:]}
     path = forge(world / "s1", less)
-    no_ensemble(65, (path, "has 359 images, and there are 360"), "s1", kind="s")
+    no_ensemble(65, (path, "359"), "s1", kind="s")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -169,14 +162,14 @@ def test_a_similarity_that_is_not_finite(world, forge, no_ensemble, value):
     matrix = Container(world / "s1").tensors()["matrix"]
     matrix[7, 9] = value
     path = forge(world / "s1", {"matrix": matrix})
-    no_ensemble(65, (path, f"row 7 has {value} for row 9; a cos"), "s1", kind="s")
+    no_ensemble(65, (path, "row 7", str(value)), "s1", kind="s")
 
 
 def test_rows_of_zeros(world, forge, no_ensemble):
     rows = Container(world / "r1").tensors()["rows"]
     rows[5] = 0
     path = forge(world / "r1", {"rows": rows})
-    no_ensemble(65, (path, "zeros in 1 of its 360 rows, row 5 first"), "r1")
+    no_ensemble(65, (path, "row 5"), "r1")
 
 
 @pytest.mark.parametrize("kind", ["r", "s"])
@@ -187,7 +180,7 @@ def test_a_file_cut_short(world, no_ensemble, kind):
 
 
 def test_too_few_clients(no_ensemble):
-    words = ("3 clients have reported, --min-clients wants 4", "run the same command")
+    words = ("3 clients", "--min-clients")
     no_ensemble(75, words, "r1", "--min-clients", 4)
 
 
@@ -195,7 +188,7 @@ def test_too_few_clients(no_ensemble):
     "more, message",
     [
         (("--anchors", 1), "--anchors"),
-        (("--anchors", 239), "--anchors 239: fewer than a batch"),
+        (("--anchors", 239), "--anchors 239"),
         (("--ema", 1.1), "--ema"),
         (("--ema", -0.1), "--ema"),
         (("--ema", "nan"), "--ema"),
@@ -214,40 +207,39 @@ def test_options_that_make_no_sense(no_distilling, more, message):
 @pytest.mark.parametrize("output, more", [("e", ()), ("g", ()), ("same.npz", ("--data", "@"))])  # fmt: skip
 def test_an_output_that_is_an_input(world, no_distilling, output, more):
     more = [world / "same.npz" if word == "@" else word for word in more]
-    words = (world / output, "this command uses that file already")
-    no_distilling(2, words, *more, output=output)
+    no_distilling(2, (f"-o {world / output}",), *more, output=output)
 
 
 @pytest.mark.parametrize("ensemble", ["e", "m"])
 @pytest.mark.parametrize(
     "more, message",
     [
-        (("--data", "@few.npz"), "one has 1,438 examples, the other 50"),
-        (("--data", "@dark.npz"), "they have the same number of examples but other"),
-        (("--split", "test"), "one has 1,438 examples, the other 359"),
+        (("--data", "@few.npz"), "50"),
+        (("--data", "@dark.npz"), "same number"),
+        (("--split", "test"), "359"),
     ],
 )
 def test_other_images_than_the_ensemble_s(
     world, no_distilling, ensemble, more, message
 ):
     more = [world / str(w)[1:] if str(w).startswith("@") else w for w in more]
-    words = (world / ensemble, "is of other images than", message, "--data that embed")
+    words = (world / ensemble, message, "--data")
     no_distilling(65, words, *more, ensemble=ensemble)
 
 
 @pytest.mark.parametrize(
     "ensemble, start, wrong, message",
     [
-        ("r1", "g", "r1", "is a features file, an ensemble was wanted here; make it"),
-        ("s1", "g", "s1", "is a similarity file, an ensemble was wanted"),
-        ("d", "g", "d", "is a features file, an ensemble was wanted"),
-        ("g", "g", "g", "is a checkpoint file, an ensemble was wanted"),
-        ("k1", "g", "k1", "is a private file, an ensemble was wanted"),
-        ("e", "e", "e", "ensemble file, a checkpoint was wanted"),
-        ("e", "p", "p", "is a partition file, a checkpoint was wanted"),
-        ("e", "k1", "k1", "is a private file, a checkpoint was wanted"),
-        ("e", "flat", "flat", "has no projector, so no z; use --layer h"),
-        ("e", "kept", "kept", "has no BatchNorm statistics"),
+        ("r1", "g", "r1", "features file"),
+        ("s1", "g", "s1", "similarity file"),
+        ("d", "g", "d", "features file"),
+        ("g", "g", "g", "checkpoint file"),
+        ("k1", "g", "k1", "private file"),
+        ("e", "e", "e", "ensemble file"),
+        ("e", "p", "p", "partition file"),
+        ("e", "k1", "k1", "private file"),
+        ("e", "flat", "flat", "projector"),
+        ("e", "kept", "kept", "BatchNorm"),
         ("nowhere", "g", "nowhere", "no such file"),
         ("e", "nowhere", "nowhere", "no such file"),
     ],
@@ -262,35 +254,27 @@ def test_other_nets_that_do_fit(world, run, start, more):
     assert run(*words, "-o", world / "out").code == 0
 
 
-@pytest.mark.parametrize(
-    "index, message",
-    [
-        (np.arange(1079, 1439), "names 360 images, digits has 1438; 2 of them or more"),
-        (np.arange(-1, 359), "names 360 images, digits has 1438"),
-    ],
-)
+@pytest.mark.parametrize("index", [np.arange(1079, 1439), np.arange(-1, 359)])
 @pytest.mark.parametrize("ensemble", ["e", "m"])
-def test_images_that_are_not_there(
-    world, forge, no_distilling, ensemble, index, message
-):
+def test_images_that_are_not_there(world, forge, no_distilling, ensemble, index):
     forge(world / ensemble, {"index": index})
-    no_distilling(65, (world / ensemble, message), ensemble=ensemble)
+    no_distilling(65, (world / ensemble, "360", "1438"), ensemble=ensemble)
 
 
 def test_an_ensemble_of_one_image(world, forge, no_distilling):
     parts = {f"part_{k}": np.ones((1, 4), "f4") for k in (1, 2, 3)}
     forge(world / "e", {**parts, "index": np.zeros(1, int)}, {"examples": 1})
-    no_distilling(65, (world / "e", "names 1 images", "2 of them or more were wanted"))
+    no_distilling(65, (world / "e", "1 image"))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1])
 def test_a_matrix_with_values_that_cannot_be(world, forge, run, value):
-    """It is read while it is used, so the training has begun: no model comes of it."""
+    """The matrix is read during the training, which has begun: no model is written."""
     matrix = np.full((360, 360), value, np.float32)
     forge(world / "m", {"matrix": matrix})
     done = run("distill", world / "m", world / "g", *DIGITS, *FAST, "-o", world / "out")
     assert done.code == 65 and done.out == ""
-    assert f"{world / 'm'}: its matrix has values that are not finite" in done.err
+    assert f"{world / 'm'}: " in done.err and "matrix" in done.err
     assert (world / "out").read_bytes() == b"what an earlier command wrote"
 
 
@@ -298,5 +282,5 @@ def test_a_global_model_of_flesd_is_one_of_the_next_round(world, run, refused):
     words = ("distill", world / "e", world / "g", *DIGITS, *FAST, "-o", world / "g1")
     assert run(*words).code == 0
     files = [world / "g1", world / "c2", world / "c3"]
-    message = (world / "g1", "role global, the ones local-train writes (role client)")
-    refused(world, 65, message, "aggregate", *files, "-o", world / "out")
+    words = (world / "g1", "role")
+    refused(world, 65, words, "aggregate", *files, "-o", world / "out")

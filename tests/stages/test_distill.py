@@ -5,22 +5,18 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from furlkit.cli.program import _outcome
 from furlkit.files.container.read import Container, write
 from furlkit.files.ensemble import read_ensemble
 from furlkit.training import loop
+from tests.helpers import Killed, epoch_losses, furlkit
 
 DIGITS = ("--data", "digits")
 CLIENTS, IMAGES = (1, 2, 3), 60
 FAST = ("--epochs", 2, "--batch-size", 20, "--anchors", 40, "-q")
 
 
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
-
-
 def ensemble_of(folder, name, embedding=(), more=()):
-    """What the clients' models make of 60 public images, put together."""
+    """The ensemble of the clients' models on 60 public images."""
     part = ("--partition", folder / "p", "--part", "public", "--layer", "z")
     files = [folder / f"{name}_{client}" for client in CLIENTS]
     for client, path in zip(CLIENTS, files, strict=True):
@@ -33,7 +29,7 @@ def ensemble_of(folder, name, embedding=(), more=()):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory, forge):
-    """Three clients' models, which no training has made, and a start."""
+    """Three clients' models, untrained, and a model to start from."""
     folder = tmp_path_factory.mktemp("world")
     split = ("--public-count", IMAGES, "-o", folder / "p")
     assert furlkit("partition", *DIGITS, *split) == 0
@@ -50,7 +46,7 @@ def world(tmp_path_factory, forge):
 
 @pytest.fixture
 def distill(world, tmp_path):
-    """Distil in a folder of the test's own; gives exit code and output."""
+    """Distil in a folder of the test's own; returns exit code and output."""
 
     def run(*more, name="g", ensemble="e", start="start"):
         words = ["distill", world / ensemble, world / start, *DIGITS, *FAST, *more]
@@ -60,8 +56,7 @@ def distill(world, tmp_path):
 
 
 def losses(path):
-    lines = path.with_name(path.name + ".log.jsonl").read_text().splitlines()
-    return [json.loads(line)["losses"]["distillation"] for line in lines]
+    return [epoch["distillation"] for epoch in epoch_losses(path)]
 
 
 FORMS = {
@@ -80,9 +75,9 @@ def test_however_similarities_come_the_losses_are_the_same(world, distill, name)
     assert read_ensemble(path).facts.form == form
     for precision in ("float32", "bfloat16"):
         how = ("--precision", precision)
-        wanted = losses(distill(*how, name="rows")[1])
+        expected = losses(distill(*how, name="rows")[1])
         found = losses(distill(*how, name="other", ensemble=name)[1])
-        assert found == pytest.approx(wanted, rel=1e-3) and len(found) == 2
+        assert found == pytest.approx(expected, rel=1e-3) and len(found) == 2
 
 
 @pytest.mark.parametrize(
@@ -96,9 +91,9 @@ def test_however_similarities_come_the_losses_are_the_same(world, distill, name)
 )
 def test_fewer_bytes_teach_nearly_the_same(world, distill, embedding, apart):
     ensemble_of(world, "few", embedding)
-    wanted = losses(distill(name="exact")[1])
+    expected = losses(distill(name="exact")[1])
     found = losses(distill(name="few", ensemble="few")[1])
-    assert found != wanted and found == pytest.approx(wanted, rel=apart)
+    assert found != expected and found == pytest.approx(expected, rel=apart)
 
 
 @pytest.mark.parametrize("percent", [0.1, 5])
@@ -106,7 +101,7 @@ def test_fewer_bytes_teach_nearly_the_same(world, distill, embedding, apart):
 def test_of_the_largest_alone_every_image_still_has_a_target(
     world, distill, percent, more
 ):
-    """With 0.1 % of 60 an image has nothing but itself, which is in the queue."""
+    """0.1 % of 60 is one: an image keeps only itself, which is in the queue."""
     ensemble_of(world, "top", ("--similarity", "--top", percent), more)
     code, path = distill(ensemble="top")
     assert code == 0 and np.isfinite(losses(path)).all()
@@ -118,8 +113,8 @@ def test_it_says_how_it_was_made(world, distill):
     assert (header.stage, header.seed) == ("distill", 5)
     contents = {k: Container(world / k).content for k in ("e", "start")}
     assert header.inputs == {"ensemble": contents["e"], "start": contents["start"]}
-    wanted = {"layer": "z", "temperature": 0.1, "momentum": 0.9, "anchors": 40}
-    assert wanted.items() <= header.options.items()
+    expected = {"layer": "z", "temperature": 0.1, "momentum": 0.9, "anchors": 40}
+    assert expected.items() <= header.options.items()
     assert header.facts["examples"] == IMAGES and header.facts["round"] == 3
     assert header.facts["loss"] == pytest.approx(losses(path)[-1])
 
@@ -129,9 +124,9 @@ def test_one_line_for_people_and_json_for_programs(world, run, tmp_path):
     done = run(*words, "-o", tmp_path / "g")
     line = "round 3, distilled from 3 clients on 60 public images\n"
     assert done == (0, f"{tmp_path / 'g'}: {line}", "")
-    told = json.loads(run(*words, "--json", "-o", tmp_path / "g").out)
-    assert (told["round"], told["images"], told["epoch"]) == (3, IMAGES, 2)
-    assert told["content"] == Container(tmp_path / "g").content
+    result = json.loads(run(*words, "--json", "-o", tmp_path / "g").out)
+    assert (result["round"], result["images"], result["epoch"]) == (3, IMAGES, 2)
+    assert result["content"] == Container(tmp_path / "g").content
     assert sorted(p.name for p in tmp_path.iterdir()) == ["g", "g.log.jsonl"]
 
 
@@ -143,7 +138,7 @@ def test_a_dry_run_checks_and_writes_nothing(world, distill, tmp_path, capsys):
 
 def test_the_student_s_temperature_is_the_ensemble_s_unless_given(world, distill):
     ensemble_of(world, "warm", more=("--temperature", 0.4))
-    silent, told, other = (
+    silent, given, other = (
         distill(*more, name=name, ensemble="warm")[1]
         for name, more in (
             ("a", ()),
@@ -151,7 +146,7 @@ def test_the_student_s_temperature_is_the_ensemble_s_unless_given(world, distill
             ("c", ("--temperature", 0.1)),
         )
     )
-    assert silent.read_bytes() == told.read_bytes() != other.read_bytes()
+    assert silent.read_bytes() == given.read_bytes() != other.read_bytes()
 
 
 @pytest.mark.parametrize("layer", ["h", "z"])
@@ -187,10 +182,6 @@ def test_any_model_can_be_the_start_even_a_client_s(distill):
     assert code == 0 and facts["role"] == "global" and "client" not in facts
 
 
-class Killed(BaseException):
-    """Ends a training in this process as a kill would: nothing is tidied up."""
-
-
 @pytest.mark.parametrize(
     "more",
     [
@@ -200,13 +191,13 @@ class Killed(BaseException):
     ],
 )
 @pytest.mark.parametrize("form", ["e", "matrix"])
-def test_every_way_of_distilling_can_be_taken_up(
+def test_every_way_of_distilling_can_be_resumed(
     world, distill, monkeypatch, more, form
 ):
     if form == "matrix":
         ensemble_of(world, "matrix", more=("--matrix",))
     more = (*more, "--save-every", 0)
-    wanted = distill(*more, name="whole", ensemble=form)[1].read_bytes()
+    expected = distill(*more, name="whole", ensemble=form)[1].read_bytes()
     step = loop._Trainer.step
     for last in (2, 1):
         calls = iter(range(99))
@@ -221,11 +212,11 @@ def test_every_way_of_distilling_can_be_taken_up(
             with pytest.raises(Killed):
                 distill(*more, name="parts", ensemble=form)
     code, path = distill(*more, name="parts", ensemble=form)
-    assert code == 0 and path.read_bytes() == wanted
+    assert code == 0 and path.read_bytes() == expected
     assert not path.with_name("parts.progress").exists()
 
 
-def test_progress_of_another_command_is_not_taken_up(world, distill, capsys, tmp_path):
+def test_progress_of_another_command_is_not_resumed(world, distill, capsys, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("furlkit.stages.distill.write_checkpoint", None)
         patch.setattr("furlkit.training.run._Keeper.due", lambda *_: True)
@@ -233,9 +224,9 @@ def test_progress_of_another_command_is_not_taken_up(world, distill, capsys, tmp
             distill("--anchors", 50)
     assert (tmp_path / "g.progress").exists()
     capsys.readouterr()
-    wanted = distill(name="other")[1].read_bytes()
+    expected = distill(name="other")[1].read_bytes()
     shutil.move(tmp_path / "g.progress", tmp_path / "h.progress")
-    assert distill(name="h")[1].read_bytes() == wanted
+    assert distill(name="h")[1].read_bytes() == expected
     assert "h.progress" in capsys.readouterr().err
 
 
@@ -254,7 +245,7 @@ def test_a_matrix_with_a_flipped_bit_is_refused(world, tmp_path, run):
     content = path.read_bytes()
     path.write_bytes(content[:-9000] + bytes([content[-9000] ^ 1]) + content[-8999:])
     done = run("distill", path, world / "start", *DIGITS, *FAST, "-o", tmp_path / "g")
-    assert done.code == 65 and "its bytes do not match" in done.err
+    assert done.code == 65 and f"{path}: " in done.err
     assert not (tmp_path / "g").exists()
 
 
@@ -268,4 +259,4 @@ def test_a_row_that_does_not_hold_its_own_image_is_refused(world, tmp_path, run)
     write(folder / "t_1", tensors, opened.header.unsealed())
     words = ("aggregate", "--rule", "ensemble", folder / "t_1", folder / "t_2")
     done = run(*words, "-o", tmp_path / "e")
-    assert done.code == 65 and "does not find its own image alike" in done.err
+    assert done.code == 65 and f"{folder / 't_1'}: row 0" in done.err

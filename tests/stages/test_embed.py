@@ -5,7 +5,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from furlkit.cli.program import _outcome
 from furlkit.data.sets.datasets import open_images
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.container.read import Container
@@ -13,20 +12,12 @@ from furlkit.files.features import read_features
 from furlkit.files.partition import read_partition
 from furlkit.files.similarity import read_similarity
 from furlkit.models.loading import load_net
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
+from tests.helpers import furlkit, round_0
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("world")
-    split = ("--data", "digits", "--public-count", 50)
-    net = ("--data", "digits", "--width", 0.02, "--projector", "16,8")
-    assert furlkit("partition", *split, "-o", folder / "p.st") == 0
-    assert furlkit("init", *net, "-o", folder / "g.st") == 0
-    return folder
+    return round_0(tmp_path_factory.mktemp("world"), split=("--public-count", 50))
 
 
 @pytest.fixture
@@ -51,12 +42,12 @@ def by_hand(world, split="train"):
 
 def test_h_and_z_are_what_a_forward_pass_gives(world, embed):
     h, z = by_hand(world)
-    for layer, wanted in (("h", h), ("z", z)):
+    for layer, expected in (("h", h), ("z", z)):
         code, path = embed(layer, "--layer", layer)
         found = read_features(path)
         assert code == 0 and found.facts.layer == layer and found.facts.part == "all"
-        assert found.rows.shape == wanted.shape and found.rows.dtype == np.float32
-        np.testing.assert_allclose(found.rows, wanted.numpy(), rtol=1e-4, atol=1e-5)
+        assert found.rows.shape == expected.shape and found.rows.dtype == np.float32
+        np.testing.assert_allclose(found.rows, expected.numpy(), rtol=1e-4, atol=1e-5)
         assert np.array_equal(found.index, np.arange(1438))
 
 
@@ -71,12 +62,12 @@ def test_the_test_split_is_another_set_of_images(world, embed):
 def test_a_part_is_the_rows_of_the_whole(world, embed, part):
     whole = read_features(embed("whole")[1])
     partition = read_partition(world / "p.st")
-    wanted = partition.public if part == "public" else partition.of(int(part))
+    expected = partition.public if part == "public" else partition.of(int(part))
     code, path = embed("part", "--partition", world / "p.st", "--part", part)
     found = read_features(path)
     assert code == 0 and found.facts.part == part
-    assert np.array_equal(found.index, wanted)
-    np.testing.assert_allclose(found.rows, whole.rows[wanted], rtol=1e-4, atol=1e-5)
+    assert np.array_equal(found.index, expected)
+    np.testing.assert_allclose(found.rows, whole.rows[expected], rtol=1e-4, atol=1e-5)
 
 
 def test_similarities_are_cosines(world, embed):
@@ -85,8 +76,8 @@ def test_similarities_are_cosines(world, embed):
     code, path = embed("cosines", *public, "--similarity")
     found = read_similarity(path)
     assert code == 0 and found.matrix.shape == (50, 50)
-    wanted = F.cosine_similarity(rows[:, None], rows[None], dim=2)
-    np.testing.assert_allclose(found.matrix, wanted.numpy(), atol=1e-5)
+    expected = F.cosine_similarity(rows[:, None], rows[None], dim=2)
+    np.testing.assert_allclose(found.matrix, expected.numpy(), atol=1e-5)
     assert np.array_equal(found.index, read_partition(world / "p.st").public)
 
 
@@ -115,12 +106,12 @@ def test_a_dry_run_checks_and_writes_nothing(world, embed, tmp_path, capsys):
 @pytest.mark.parametrize(
     "more, code, message",
     [
-        (("--part", "public"), 2, "--part public: needs the --partition"),
-        (("--partition", "P", "--part", "²"), 2, "wanted all, public or a client"),
+        (("--part", "public"), 2, "--part public"),
+        (("--partition", "P", "--part", "²"), 2, "--part"),
         (("--partition", "P", "--part", "9"), 2, "--part 9: "),
-        (("--partition", "P", "--split", "test"), 65, "made for another dataset"),
+        (("--partition", "P", "--split", "test"), 65, "p.st: "),
         (("--device", "cuda:99", "--dry-run"), 2, "--device cuda:99"),
-        (("--top", "5"), 2, "--top 5: is of a --similarity; give that too"),
+        (("--top", "5"), 2, "--top 5"),
         (("--similarity", "--top", "0"), 2, "--top"),
         (("--similarity", "--top", "101"), 2, "--top"),
         (("--encoding", "int4"), 2, "--encoding"),
@@ -136,19 +127,14 @@ def test_no_z_without_a_projector(embed, tmp_path, capsys):
     net = ("--data", "digits", "--width", 0.02, "--objective", "rotation")
     assert furlkit("init", *net, "-o", tmp_path / "g.st") == 0
     assert embed("x", "--layer", "z", model=tmp_path / "g.st")[0] == 65
-    assert "has no projector, so no z; use --layer h" in capsys.readouterr().err
+    assert "projector" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("more", [(), ("--top", 5), ("--encoding", "int8")])
 @pytest.mark.parametrize(
     "weight, message",
-    [
-        (0, "makes zeros of 50 of 50 images, which have no cosine; the model is dead "
-         "or has collapsed, train it again with a lower --lr"),
-        (3e38, "makes NaN or infinity of 50 of 50 images; the model has diverged, train "
-         "it again with a lower --lr"),
-    ],
-)  # fmt: skip
+    [(0, "zeros"), (3e38, "NaN")],
+)
 def test_no_cosines_without_a_direction(
     world, embed, forge, tmp_path, capsys, more, weight, message
 ):
@@ -158,11 +144,13 @@ def test_no_cosines_without_a_direction(
     forge(model, last)
     code, path = embed("x", *public(world, "--similarity", *more), model=model)
     assert code == 65 and not path.exists()
-    assert capsys.readouterr().err == f"error: {model}: {message}\n"
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: {model}: ")
+    assert message in err and "50 of 50 images" in err
 
 
 def test_one_image_without_a_direction(world, embed, forge, tmp_path, capsys):
-    """With BatchNorm made harmless, what is black has nothing but zeros for z."""
+    """Without biases and normalisation, the z of a black image is all zeros."""
     model, pixels = tmp_path / "g.st", open_images("digits", "train").images[:4].copy()
     shutil.copy(world / "g.st", model)
     biases = Container(model).tensors()
@@ -172,7 +160,7 @@ def test_one_image_without_a_direction(world, embed, forge, tmp_path, capsys):
     np.savez(tmp_path / "black.npz", images=pixels)
     data = ("--data", tmp_path / "black.npz", "--layer", "z")
     code, _ = embed("cosines", *data, "--similarity", model=model)
-    assert code == 65 and "makes zeros of 1 of 4 images" in capsys.readouterr().err
+    assert code == 65 and "1 of 4 images" in capsys.readouterr().err
     code, path = embed("rows", *data, model=model)
     assert code == 0 and not read_features(path).rows[2].any()
 
@@ -190,7 +178,7 @@ def test_fewer_bytes_for_the_same_rows(world, embed):
         scale = np.abs(exact).max(axis=1, keepdims=True) / 127
         assert code == 0 and found.dtype == np.float32
         assert (np.abs(found - exact) <= 0.501 * scale).all()
-    # 8 numbers a row, and with int8 a scale of 4 bytes; the headers are alike.
+    # 8 numbers in a row, and with int8 a scale of 4 bytes; the headers are alike.
     assert sizes["float32"] - sizes["float16"] == pytest.approx(50 * 16, abs=64)
     assert sizes["float16"] - sizes["int8"] == pytest.approx(50 * 4, abs=90)
 

@@ -4,13 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from furlkit.cli.program import _outcome
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.models.loading import load_net, tensors_of
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
+from tests.helpers import furlkit
 
 
 @pytest.fixture
@@ -53,7 +49,7 @@ def test_no_data_is_needed_where_size_and_channels_are_given(init):
     assert read_checkpoint(path).facts.mean == [0.485, 0.456, 0.406]
 
 
-def test_a_folder_tells_its_classes_and_not_its_size(init, tmp_path):
+def test_a_folder_gives_its_classes_and_not_its_size(init, tmp_path):
     from PIL import Image
 
     for name in ("cat", "dog", "eel"):
@@ -111,23 +107,23 @@ def test_from_another_width_is_refused(init, tmp_path, capsys):
     source = init("a", "--data", "digits")[1]
     command = ("init", "--data", "digits", "--width", 0.1, "--from", source)
     assert furlkit(*command, "-o", tmp_path / "b.st") == 65
-    assert "give init the same --encoder, --width" in capsys.readouterr().err
+    assert "--width" in capsys.readouterr().err
     assert not (tmp_path / "b.st").exists()
 
 
 @pytest.mark.parametrize(
     "wrong, message",
     [
-        ((), "give --data, or both --image-size and --channels"),
-        (("--data", "digits", "--mean", "1,2"), "wanted 1 numbers each"),
-        (("--data", "digits", "--std", "0"), "no spread of 0"),
+        ((), "--data"),
+        (("--data", "digits", "--mean", "1,2"), "--mean"),
+        (("--data", "digits", "--std", "0"), "--std"),
         (
             ("--image-size", 8, "--channels", 1, "--objective", "supervised"),
             "--classes",
         ),
-        (("--data", "digits", "--width", "nan"), "wanted a number"),
-        (("--data", "digits", "--stem", "small"), "cnn5 has no stem"),
-        (("--data", "digitz"), "did you mean digits?"),
+        (("--data", "digits", "--width", "nan"), "--width"),
+        (("--data", "digits", "--stem", "small"), "--stem small"),
+        (("--data", "digitz"), "digits?"),
     ],
 )
 def test_what_makes_no_sense_is_wrong_usage(init, tmp_path, capsys, wrong, message):

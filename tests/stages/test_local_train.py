@@ -1,6 +1,5 @@
 import json
 import shutil
-from hashlib import sha256
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,24 +7,16 @@ import pytest
 import torch
 
 from furlkit.cli import options as words
-from furlkit.cli.program import _outcome
 from furlkit.data import batches
 from furlkit.files.checkpoint import read_checkpoint, write_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import read_partition
 from furlkit.objectives import simclr
 from furlkit.stages.local_train import OBJECTIVES
+from tests.helpers import NET, digest, furlkit, round_0
 
 HEADS = ("projector", "decoder", "classifier", "rotation")
 FAST = ("--data", "digits", "--batch-size", 32, "--epochs", 1)
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
-
-
-def digest(path):
-    return sha256(path.read_bytes()).hexdigest()
 
 
 def journal(path):
@@ -36,12 +27,8 @@ def journal(path):
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """Five clients and a model that has every head."""
-    folder = tmp_path_factory.mktemp("world")
     heads = [word for head in HEADS for word in ("--head", head)]
-    net = ("--width", 0.02, "--projector", "16,8", *heads)
-    assert furlkit("partition", "--data", "digits", "-o", folder / "p.st") == 0
-    assert furlkit("init", "--data", "digits", *net, "-o", folder / "g.st") == 0
-    return folder
+    return round_0(tmp_path_factory.mktemp("world"), net=(*NET, *heads))
 
 
 @pytest.fixture
@@ -113,7 +100,7 @@ def test_a_checkpoint_says_where_it_comes_from(world, train, capsys):
     assert err.startswith("client 0 epoch 1/1 loss ") and "\033" not in err
 
 
-def test_the_journal_tells_of_every_epoch(train):
+def test_the_journal_has_a_line_for_every_epoch(train):
     _, output = train("c", "--epochs", 2, "--schedule", "cosine", "--lr", 0.004)
     first, second = journal(output)
     assert (first["event"], first["epoch"], first["step"]) == ("epoch", 1, 9)
@@ -222,7 +209,7 @@ def test_a_net_that_gives_one_point_is_called_collapsed(world, train, tmp_path, 
     code, _ = train("c", "-q", *sgd, model=tmp_path / "flat.st")
     assert code == 0
     err = capsys.readouterr().err
-    assert "warning: client 0: the representation has collapsed (spread 0.000" in err
+    assert "warning: client 0: " in err and "collapsed (spread 0.000" in err
     code, _ = train("d", "-q")
     assert code == 0 and capsys.readouterr().err == ""
 
@@ -248,7 +235,7 @@ def test_a_training_that_diverges_writes_nothing(train, tmp_path, capsys, more):
     code, output = train("c", *more)
     assert code == 1
     err = capsys.readouterr().err
-    assert "error: client 0: " in err and "nothing was written; lower --lr" in err
+    assert "error: client 0: " in err and "--lr" in err
     assert output.read_bytes() == b"what was there before"
 
 
@@ -261,8 +248,8 @@ def test_resident_and_mapped_images_train_the_same(train, tmp_path, monkeypatch)
 
 
 def test_grey_images_train_a_net_for_colour(train, tmp_path):
-    net = ("--width", 0.02, "--projector", "16,8", "--channels", 3)
-    assert furlkit("init", "--data", "digits", *net, "-o", tmp_path / "g.st") == 0
+    net = ("--data", "digits", *NET, "--channels", 3)
+    assert furlkit("init", *net, "-o", tmp_path / "g.st") == 0
     code, output = train("c", model=tmp_path / "g.st")
     assert code == 0
     assert read_checkpoint(output).tensors["encoder.conv1.weight"].shape[1] == 3
@@ -275,9 +262,9 @@ def test_a_cosine_goes_on_through_the_rounds(world, train, tmp_path):
     _, second = train("c2", *cosine, model=tmp_path / "g1.st")
     plans = [read_checkpoint(p).header.options["plan"] for p in (client, second)]
     assert [plan["first_round"] for plan in plans] == [0, 1]
-    # 9 steps a round, 18 in all; the last rate of each round by hand.
+    # 9 steps in each round, 18 in all; the last rate of each round by hand.
     rates = [journal(path)[-1]["lr"] for path in (client, second)]
     by_hand = [0.005 * (1 + np.cos(np.pi * step / 18)) for step in (8, 17)]
     assert rates == pytest.approx(by_hand)
-    _, anew = train("c3", "--schedule", "cosine", model=tmp_path / "g1.st")
-    assert read_checkpoint(anew).header.options["plan"]["first_round"] == 0
+    _, single = train("c3", "--schedule", "cosine", model=tmp_path / "g1.st")
+    assert read_checkpoint(single).header.options["plan"]["first_round"] == 0

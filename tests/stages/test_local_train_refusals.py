@@ -9,17 +9,13 @@ import sys
 import numpy as np
 import pytest
 
-from furlkit.cli.program import _outcome
 from furlkit.files.checkpoint import read_checkpoint, write_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.private import PrivateFacts, read_private, write_private
 from furlkit.weights import is_batchnorm_statistic
+from tests.helpers import furlkit, round_0
 
 FAST = ("--data", "digits", "--batch-size", 32, "--epochs", 1)
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
 
 
 def listing(folder):
@@ -28,11 +24,7 @@ def listing(folder):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("world")
-    net = ("--data", "digits", "--width", 0.02, "--projector", "16,8")
-    assert furlkit("partition", "--data", "digits", "-o", folder / "p.st") == 0
-    assert furlkit("init", *net, "-o", folder / "g.st") == 0
-    return folder
+    return round_0(tmp_path_factory.mktemp("world"))
 
 
 @pytest.fixture
@@ -47,7 +39,7 @@ def train(world, tmp_path):
 
 @pytest.fixture
 def refused(train, tmp_path, capsys):
-    """Nothing on disk changes, the code is the one given; gives the message."""
+    """Nothing on disk changes, the code is the one given; returns the message."""
 
     def run(code, *more, **where):
         before = listing(tmp_path)
@@ -70,14 +62,14 @@ def refused(train, tmp_path, capsys):
 )
 def test_a_model_without_the_head_of_the_objective(refused, world, objective, head):
     err = refused(65, "--objective", objective)
-    assert f"{world / 'g.st'}: has no {head}, which --objective {objective}" in err
-    assert f"make it with init --objective {objective}" in err
+    assert f"{world / 'g.st'}: has no {head}" in err
+    assert f"--objective {objective}" in err
 
 
 @pytest.mark.parametrize("option", [("--temperature", 0.5), ("--form", "full")])
 def test_an_option_of_another_objective(refused, option):
     err = refused(2, "--objective", "rotation", *option)
-    assert f"{option[0]} means nothing to --objective rotation" in err
+    assert option[0] in err and "--objective rotation" in err
 
 
 @pytest.mark.parametrize(
@@ -98,7 +90,7 @@ def test_supervised_training_without_labels(refused, tmp_path, capsys):
     net = ("--data", "digits", "--width", 0.02, "--objective", "supervised")
     assert furlkit("init", *net, "-o", model) == 0
     err = refused(65, "--objective", "supervised", "--data", data, model=model)
-    assert f"{data}: has no labels, which supervised training needs" in err
+    assert f"{data}: has no labels" in err
 
 
 def test_a_classifier_with_too_few_classes(refused, tmp_path):
@@ -106,7 +98,7 @@ def test_a_classifier_with_too_few_classes(refused, tmp_path):
     model = tmp_path / "g.st"
     assert furlkit("init", *net, "--classes", 7, "-o", model) == 0
     err = refused(65, "--objective", "supervised", model=model)
-    assert "has 10 classes" in err and "make it with init --classes 10" in err
+    assert "10 classes" in err and "--classes 10" in err
 
 
 def test_colour_images_for_a_grey_net(refused, world, tmp_path):
@@ -115,9 +107,9 @@ def test_colour_images_for_a_grey_net(refused, world, tmp_path):
     data, partition = tmp_path / "colour.npz", tmp_path / "p.st"
     assert furlkit("partition", "--data", data, "-o", partition) == 0
     err = refused(65, "--data", data, partition=partition)
-    assert f"{world / 'g.st'}: takes grey images" in err and "--channels 3" in err
+    assert f"{world / 'g.st'}: " in err and "--channels 3" in err
     err = refused(65, partition=partition)
-    assert f"{partition}: was made for another dataset than digits" in err
+    assert f"{partition}: " in err and "digits" in err
 
 
 def test_a_client_without_images(refused, tmp_path):
@@ -125,20 +117,18 @@ def test_a_client_without_images(refused, tmp_path):
     public = ("--public-client", 0)
     assert furlkit("partition", "--data", "digits", *public, "-o", partition) == 0
     err = refused(65, partition=partition)
-    assert f"{partition}: client 0 has 0 images, training needs 2 at least" in err
+    assert f"{partition}: client 0 has 0 images" in err
 
 
 def test_a_client_that_is_not_there(refused, world):
-    assert f"--client 5: {world / 'p.st'} has the clients 0 to 4" in refused(
-        2, clients="5"
-    )
+    err = refused(2, clients="5")
+    assert f"--client 5: {world / 'p.st'}" in err and "0 to 4" in err
 
 
 def test_a_clients_model_in_place_of_the_global_one(refused, train):
     _, client = train("c")
-    assert f"{client}: is a checkpoint of role client, the global" in refused(
-        65, model=client
-    )
+    err = refused(65, model=client)
+    assert f"{client}: " in err and "role client" in err
 
 
 def test_a_model_of_another_partition(refused, train, tmp_path):
@@ -147,7 +137,7 @@ def test_a_model_of_another_partition(refused, train, tmp_path):
     assert furlkit("aggregate", client, "-o", model) == 0
     assert furlkit("partition", "--data", "digits", "--seed", 9, "-o", other) == 0
     err = refused(65, model=model, partition=other)
-    assert f"{model}: its clients were trained under another partition" in err
+    assert f"{model}: " in err and "another partition" in err
 
 
 @pytest.mark.parametrize("odd", ["float64", "shape", "name", "lost"])
@@ -170,17 +160,17 @@ def test_tensors_that_do_not_fit_their_architecture(refused, world, tmp_path, od
 
 def test_paths_that_would_overwrite_each_other(refused, world, tmp_path):
     err = refused(2, clients="0-2")
-    assert "3 clients need a pattern, like -o" in err
+    assert "3 clients" in err and "pattern" in err
     several = ("-o", tmp_path / "c{client}", "--private-out", tmp_path / "x")
     plain = [FAST, ("local-train", world / "p.st", world / "g.st", "--client", "0-1")]
     before = listing(tmp_path)
     assert furlkit(*plain[1], *plain[0], *several) == 2
     assert listing(tmp_path) == before
     same = tmp_path / "refused.safetensors"
-    assert "this command uses that file already" in refused(2, "--private-out", same)
+    assert str(same) in refused(2, "--private-out", same)
     kept = tmp_path / "kept"
     err = refused(2, "--private", kept, "--private-out", kept)
-    assert f"--private-out {kept}: this command uses that file already" in err
+    assert f"--private-out {kept}" in err
     assert furlkit(*plain[1][:-1], 0, *FAST, "-o", world / "g.st") == 2
     assert furlkit(*plain[1][:-1], 0, *FAST, "-o", tmp_path) == 2
 
@@ -192,7 +182,7 @@ def test_a_round_after_the_end_of_a_cosine(refused, train, tmp_path):
     assert furlkit("aggregate", second, "-o", tmp_path / "g2.st") == 0
     cosine = ("--schedule", "cosine", "--schedule-rounds", 2)
     err = refused(2, *cosine, model=tmp_path / "g2.st")
-    assert "--schedule-rounds 2: this is round 3" in err
+    assert "--schedule-rounds 2" in err and "round 3" in err
 
 
 def test_a_dry_run_writes_nothing(train, tmp_path, capsys):
@@ -227,9 +217,9 @@ def test_batchnorm_statistics_stay_at_home(world, train, tmp_path, refused):
     _, newcomer = train("newcomer", model=model)
     assert read_checkpoint(newcomer).tensors[count] == 9
     err = refused(65, "--private", tmp_path / "k1", model=model)
-    assert f"{tmp_path / 'k1'}: is private to client 1, client 0 asked for it" in err
+    assert f"{tmp_path / 'k1'}: " in err and "client 1" in err
     err = refused(65, "--private", tmp_path / "k0b", model=model)
-    assert f"{tmp_path / 'k0b'}: is of round 2, and this is round 2" in err
+    assert f"{tmp_path / 'k0b'}: " in err and "round 2" in err
 
 
 def test_a_private_file_of_another_net(refused, tmp_path):
@@ -239,7 +229,7 @@ def test_a_private_file_of_another_net(refused, tmp_path):
         path, statistics, PrivateFacts(0, 0, ["x"]), Provenance("local-train")
     )
     err = refused(65, "--private", path)
-    assert f"{path}: encoder.bn1.running_mean is float32 (3,), its architecture" in err
+    assert f"{path}: encoder.bn1.running_mean" in err and "(3,)" in err
 
 
 def test_json_and_quiet(train, capsys):
@@ -267,7 +257,7 @@ def test_a_bar_on_a_terminal_and_log_lines_elsewhere(world, tmp_path):
         while chunk := os.read(ours, 4096):
             seen += chunk
     except OSError:
-        pass  # The terminal is gone: the program has ended.
+        pass  # The terminal is closed: the program has ended.
     out = process.communicate()[0].decode()
     os.close(ours)
     assert process.returncode == 0

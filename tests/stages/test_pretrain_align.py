@@ -1,9 +1,6 @@
-import json
-
 import numpy as np
 import pytest
 
-from furlkit.cli.program import _outcome
 from furlkit.data.sets.digits import read_digits
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.container.read import Container
@@ -12,35 +9,29 @@ from furlkit.files.partition import read_partition
 from furlkit.files.targets import read_targets
 from furlkit.stages import pretrain_align
 from furlkit.training import loop
+from tests.helpers import Killed, epoch_losses, furlkit, killed, round_0, tensor_bytes
 
 DIGITS = ("--data", "digits")
-NET = ("--width", 0.02, "--projector", "8,4")
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """A model with a head for every objective, and a partition with a public part."""
-    folder = tmp_path_factory.mktemp("world")
     heads = ("--head", "rotation", "--head", "decoder", "--head", "classifier")
-    part = ("--clients", 3, "--public-count", 100)
-    assert furlkit("init", *DIGITS, *NET, *heads, "-o", folder / "g") == 0
-    assert furlkit("partition", *DIGITS, *part, "-o", folder / "p") == 0
-    return folder
+    net = ("--width", 0.02, "--projector", "8,4", *heads)
+    split = ("--clients", 3, "--public-count", 100)
+    return round_0(tmp_path_factory.mktemp("world"), split, net)
 
 
-def command(world, folder, *more, model="g"):
-    words = ["pretrain-align", world / model, *DIGITS, "--images", 64, "--epochs", 2]
+def command(world, folder, *more):
+    words = ["pretrain-align", world / "g.st", *DIGITS, "--images", 64, "--epochs", 2]
     words += ["--batch-size", 32, "--save-every", 0, "-q"]
     return [*words, "--targets-out", folder / "t", *more, "-o", folder / "a"]
 
 
 @pytest.fixture
 def pretrain(world, tmp_path):
-    """Train into a folder of the test's own; gives model and targets."""
+    """Train into a folder of the test's own; returns model and targets."""
 
     def run(name, *more):
         folder = tmp_path / name
@@ -48,10 +39,6 @@ def pretrain(world, tmp_path):
         return folder / "a", folder / "t"
 
     return run
-
-
-def tensors(path):
-    return {k: v.tobytes() for k, v in Container(path).tensors().items()}
 
 
 def test_the_targets_are_what_embed_says_of_the_model(pretrain, tmp_path):
@@ -67,7 +54,7 @@ def test_the_targets_are_what_embed_says_of_the_model(pretrain, tmp_path):
 def test_model_and_targets_say_where_they_come_from(world, pretrain):
     model, targets = pretrain("x", "--seed", 5)
     made, found = read_checkpoint(model), read_targets(targets)
-    start = read_checkpoint(world / "g")
+    start = read_checkpoint(world / "g.st")
     assert (made.facts.role, made.facts.round) == ("align", 0)
     assert made.facts.client is None and made.facts.examples == 64
     assert made.facts.parent == start.content
@@ -85,17 +72,16 @@ def test_model_and_targets_say_where_they_come_from(world, pretrain):
 
 def test_it_learns_and_moves_encoder_and_projector_alone(world, pretrain):
     model, _ = pretrain("x", "--epochs", 6, "--lr", 0.01)
-    lines = model.with_name("a.log.jsonl").read_text().splitlines()
-    losses = [json.loads(line)["losses"] for line in lines]
+    losses = epoch_losses(model)
     assert [loss.keys() for loss in losses] == [{"simclr"}] * 6
     assert losses[-1]["simclr"] < losses[0]["simclr"]
-    before, after = tensors(world / "g"), tensors(model)
+    before, after = tensor_bytes(world / "g.st"), tensor_bytes(model)
     moved = {name.partition(".")[0] for name in after if after[name] != before[name]}
     assert moved == {"encoder", "projector"}
 
 
 @pytest.mark.parametrize("objective", ["rotation", "autoencoder"])
-def test_other_objectives_without_labels_will_do(pretrain, objective):
+def test_other_objectives_without_labels_work(pretrain, objective):
     model, targets = pretrain("x", "--objective", objective)
     assert read_checkpoint(model).header.options["objective"] == objective
     assert read_targets(targets).z.shape == (64, 4)
@@ -107,7 +93,7 @@ def test_twice_is_the_same_bytes_and_another_seed_is_not(pretrain):
     )
     for one, same, different in zip(first, again, other, strict=True):
         assert one.read_bytes() == same.read_bytes()
-        assert tensors(one) != tensors(different)
+        assert tensor_bytes(one) != tensor_bytes(different)
 
 
 def test_images_are_drawn_from_the_seed(pretrain):
@@ -134,9 +120,9 @@ def test_the_images_that_were_not_drawn_are_not_looked_at(pretrain, tmp_path):
         name: pretrain(name, "--data", tmp_path / f"{name}.npz")
         for name in ("others", "own")
     }
-    assert tensors(found["others"][0]) == tensors(model)
-    assert tensors(found["others"][1]) == tensors(targets)
-    assert tensors(found["own"][0]) != tensors(model)
+    assert tensor_bytes(found["others"][0]) == tensor_bytes(model)
+    assert tensor_bytes(found["others"][1]) == tensor_bytes(targets)
+    assert tensor_bytes(found["own"][0]) != tensor_bytes(model)
 
 
 def test_0_takes_all_images_of_the_split(pretrain):
@@ -147,8 +133,8 @@ def test_0_takes_all_images_of_the_split(pretrain):
 
 
 def test_a_part_of_a_partition(world, pretrain):
-    partition = read_partition(world / "p")
-    of = ("--partition", world / "p", "--part")
+    partition = read_partition(world / "p.st")
+    of = ("--partition", world / "p.st", "--part")
     everything = read_targets(pretrain("x", *of, "public", "--images", 0)[1])
     assert everything.index.tolist() == partition.public.tolist()
     some = read_targets(pretrain("y", *of, "public")[1])
@@ -159,18 +145,10 @@ def test_a_part_of_a_partition(world, pretrain):
     assert header.inputs["partition"] == partition.content
 
 
-class Killed(BaseException):
-    """Ends a training in this process as a kill would: nothing is tidied up."""
-
-
-def killed(*_arguments):
-    raise Killed
-
-
 def test_killed_and_started_again_it_ends_with_the_same_bytes(
     world, pretrain, tmp_path, monkeypatch, capsys
 ):
-    wanted = [path.read_bytes() for path in pretrain("whole")]
+    expected = [path.read_bytes() for path in pretrain("whole")]
     folder, original = tmp_path / "parts", loop._Trainer.step
     for dies, there in (
         ((loop._Trainer, "step"), set()),
@@ -193,8 +171,8 @@ def test_killed_and_started_again_it_ends_with_the_same_bytes(
     capsys.readouterr()
     words = [word for word in command(world, folder) if word != "-q"]
     assert furlkit(*words) == 0
-    assert "alignment model: carries on after step 4" in capsys.readouterr().err
-    assert [(folder / name).read_bytes() for name in "at"] == wanted
+    assert "step 4" in capsys.readouterr().err
+    assert [(folder / name).read_bytes() for name in "at"] == expected
     assert {path.name for path in folder.iterdir()} == {"a", "t", "a.log.jsonl"}
 
 
@@ -207,12 +185,12 @@ def test_a_dry_run_checks_and_writes_nothing(world, tmp_path, run):
 @pytest.mark.parametrize(
     "more, code, message",
     [
-        (("--objective", "supervised"), 2, "is trained without labels"),
-        (("--images", 1439), 2, "--images 1439: digits has 1,438"),
-        (("--images", 1), 65, "digits: 1 images; training needs 2 at least"),
-        (("--part", "public"), 2, "--part public: needs the --partition it is of"),
-        (("--objective", "rotation", "--form", "full"), 2, "--form means nothing to"),
-        (("--data", "nowhere"), 2, "nowhere: neither a known dataset"),
+        (("--objective", "supervised"), 2, "--objective supervised"),
+        (("--images", 1439), 2, "--images 1439"),
+        (("--images", 1), 65, "digits: 1 image"),
+        (("--part", "public"), 2, "--part public"),
+        (("--objective", "rotation", "--form", "full"), 2, "--form"),
+        (("--data", "nowhere"), 2, "nowhere"),
         (("--data", "nowhere.npz"), 65, "nowhere.npz"),
     ],
 )
@@ -223,23 +201,23 @@ def test_what_makes_no_sense_is_refused(world, tmp_path, refused, more, code, me
 
 
 def test_a_part_that_has_too_few_images(world, tmp_path, refused):
-    more = ("--partition", world / "p", "--part", "public", "--images", 101)
+    more = ("--partition", world / "p.st", "--part", "public", "--images", 101)
     refused(tmp_path, 2, ("--images 101",), *command(world, tmp_path, *more))
 
 
 def test_outputs_that_are_inputs_or_each_other(world, tmp_path, refused):
     both = tmp_path / "t"
     both.write_bytes(b"what was there before")
-    for more in (("--targets-out", tmp_path / "a"), ("--targets-out", world / "g")):
+    for more in (("--targets-out", tmp_path / "a"), ("--targets-out", world / "g.st")):
         words = command(world, tmp_path, *more)
-        refused(tmp_path, 2, (more[1], "this command uses that file already"), *words)
-    words = [*command(world, tmp_path)[:-1], world / "g"]
-    refused(tmp_path, 2, (world / "g", "uses that file already"), *words)
+        refused(tmp_path, 2, (more[1], "--targets-out"), *words)
+    words = [*command(world, tmp_path)[:-1], world / "g.st"]
+    refused(tmp_path, 2, (f"-o {world / 'g.st'}",), *words)
 
 
 @pytest.mark.parametrize("objective", ["simclr", "rotation"])
 def test_a_model_without_a_projector(world, tmp_path, refused, objective):
-    net = ("--width", 0.02, "--objective", "rotation", "-o", tmp_path / "g")
+    net = ("--width", 0.02, "--objective", "rotation", "-o", tmp_path / "g.st")
     assert furlkit("init", *DIGITS, *net) == 0
     words = command(tmp_path, tmp_path, "--objective", objective)
-    refused(tmp_path, 65, (tmp_path / "g", "has no projector"), *words)
+    refused(tmp_path, 65, (tmp_path / "g.st", "projector"), *words)

@@ -101,14 +101,14 @@ def test_the_gradient_pulls_the_client_and_never_the_targets():
 
 def test_rows_of_other_images_or_nets_are_never_stretched_to_fit():
     h_u, z_u, h_align, z_align = four()
-    with pytest.raises(ValueError, match=r"\(1, 7\) and \(5, 7\): not the same"):
+    with pytest.raises(ValueError, match=r"\(1, 7\) .*\(5, 7\)"):
         alignment_loss(h_u, z_u, h_align[:1], z_align)
-    with pytest.raises(ValueError, match=r"\(5, 1\) and \(5, 3\): not the same"):
+    with pytest.raises(ValueError, match=r"\(5, 1\) .*\(5, 3\)"):
         alignment_loss(h_u, z_u, h_align, z_align[:, :1])
 
 
 def test_an_unknown_reduction_is_refused():
-    with pytest.raises(ValueError, match="reduction 'max': wanted one of"):
+    with pytest.raises(ValueError, match="reduction 'max'"):
         alignment_loss(*four(), reduction="max")
 
 
@@ -116,11 +116,11 @@ def test_answers_are_those_of_the_net_in_eval_mode(net, images):
     h, z = answers(net, images)
     net.eval()
     with torch.no_grad():
-        wanted = net.encoder(images)
-        torch.testing.assert_close(h, wanted, rtol=0, atol=0)
-        torch.testing.assert_close(z, net.projector(wanted), rtol=0, atol=0)
+        expected = net.encoder(images)
+        torch.testing.assert_close(h, expected, rtol=0, atol=0)
+        torch.testing.assert_close(z, net.projector(expected), rtol=0, atol=0)
         net.train()
-        assert not torch.allclose(net.encoder(images), wanted)
+        assert not torch.allclose(net.encoder(images), expected)
 
 
 def test_answers_leave_statistics_and_mode_as_they_were(net, images):

@@ -84,7 +84,7 @@ def test_one_client_no_augmentation_and_that_client_as_student_have_no_divergenc
     assert terms["distillation"].item() > 0.1
 
 
-def test_a_step_is_the_sheet_s_in_its_order():
+def test_a_step_follows_the_equations_in_order():
     """q of view 1; the slow copy follows; key of view 2; enqueued; then the logits."""
     n, B, m, tau, zeta = 20, 4, 8, 0.2, 0.5
     images, R = pictures(n, MOVING), random_rows(n)
@@ -103,19 +103,19 @@ def test_a_step_is_the_sheet_s_in_its_order():
     queue[B:] = F.normalize(views[1] @ mu.T, dim=1)  # Step 1 has places 4 to 7.
     anchors[B:] = twin.index.tolist()
     unit = unit_rows(R)
-    wanted = 0.0
+    expected = 0.0
     for i, image in enumerate(twin.index.tolist()):
         M = [np.exp(unit[image] @ unit[anchor] / 0.1) for anchor in anchors]
         logits = [float(q[i] @ key) / tau for key in queue]
         below = sum(np.exp(logits))
         for M_ij, logit in zip(M, logits, strict=True):
             p = M_ij / sum(M)
-            wanted += p * np.log(p / (np.exp(logit) / below)) / B
+            expected += p * np.log(p / (np.exp(logit) / below)) / B
 
     given = batch(images, B, 1)
     terms, seen = distiller.step(given, similarities(R), tau, zeta)
     assert terms.keys() == {"distillation"}
-    assert terms["distillation"].item() == pytest.approx(wanted, rel=1e-4)
+    assert terms["distillation"].item() == pytest.approx(expected, rel=1e-4)
     assert torch.allclose(seen, q, atol=1e-6)
     assert torch.allclose(distiller.slow.weight, mu, atol=1e-7)
     assert torch.allclose(distiller.queue, queue, atol=1e-6)
@@ -266,8 +266,8 @@ def test_mixed_precision_leaves_the_ensemble_s_similarities_as_they_are(monkeypa
     assert torch.equal(M, similarities(R).rows(now.index, distiller.anchors))
 
 
-def test_its_state_is_all_there_is_to_take_up():
-    """A copy that is given the state goes on alike, whatever it was filled with."""
+def test_its_state_is_all_that_a_resumed_training_needs():
+    """A copy that loads the state continues alike, whatever it held before."""
     images, sims = pictures(10, MOVING), similarities(random_rows(10))
     one = Distiller(Linear(), "h", WIDTH, 8)
     one.fill(images, 4, PURPOSE)

@@ -10,6 +10,7 @@ from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images, View
 from furlkit.training import loop
 from furlkit.training.loop import DivergedError, Epoch, Plan
+from tests.helpers import Killed
 
 VIEW = View(Augmentation(), 8, 1, (0.5,), (0.5,))
 
@@ -30,10 +31,6 @@ class Memory:
     def save(self, step, tensors, values):
         copies = {name: tensor.detach().clone() for name, tensor in tensors.items()}
         self.saved.append((step, copies, dict(values)))
-
-
-class Killed(Exception):
-    pass
 
 
 def tiny(n=10, size=8, labels=False, seed=0, device="cpu"):
@@ -76,8 +73,8 @@ def test_a_constant_rate_is_constant():
 def test_a_cosine_over_one_round_by_hand():
     plan = Plan(epochs=2, batch_size=4, lr=0.8, schedule="cosine")
     half = 0.4 * (1 + math.cos(math.pi / 4))
-    wanted = [0.8, half, 0.4, 0.8 - half]
-    assert [plan.lr_at(step, 2) for step in range(4)] == pytest.approx(wanted)
+    expected = [0.8, half, 0.4, 0.8 - half]
+    assert [plan.lr_at(step, 2) for step in range(4)] == pytest.approx(expected)
 
 
 def test_a_cosine_over_three_rounds_goes_on_where_the_last_round_ended():
@@ -179,7 +176,7 @@ def test_killed_at_ten_random_steps_it_ends_with_the_same_bits(optimiser):
         epochs=10, batch_size=3, optimiser=optimiser, lr=0.01, schedule="cosine"
     )
     undisturbed, events = run(plan, images=tiny(30))
-    wanted = [e.losses for e in events if isinstance(e, Epoch)]
+    expected = [e.losses for e in events if isinstance(e, Epoch)]
     kills = sorted(np.random.default_rng(0).choice(99, 10, replace=False).tolist())
     found, last, losses = None, {}, {}
     for kill in [*kills, None]:
@@ -206,10 +203,10 @@ def test_killed_at_ten_random_steps_it_ends_with_the_same_bits(optimiser):
         undisturbed.state_dict().values(), last.state_dict().values(), strict=True
     ):
         assert torch.equal(a, b)
-    assert [losses[i + 1] for i in range(10)] == wanted
+    assert [losses[i + 1] for i in range(10)] == expected
 
 
-def test_a_finished_training_that_is_taken_up_does_nothing():
+def test_a_finished_training_that_is_resumed_does_nothing():
     keeper = Memory(every=1)
     plan = Plan(epochs=2, batch_size=4)
     net, _ = run(plan, keeper=keeper)
@@ -225,7 +222,7 @@ def test_a_loss_that_is_no_number_ends_the_training():
         terms, z = loss_of(net)(batch)
         return {"good": terms["square"], "bad": terms["square"] * float("nan")}, z
 
-    with pytest.raises(DivergedError, match="the loss bad became nan in epoch 1"):
+    with pytest.raises(DivergedError, match="bad .*nan .*epoch 1"):
         run(Plan(epochs=5, batch_size=10), net, loss=loss)
 
 
@@ -237,7 +234,7 @@ def test_weights_that_overflow_in_the_last_step_end_the_training_too():
         terms, z = loss_of(net)(batch)
         return {"square": 1e6 * terms["square"]}, z
 
-    with pytest.raises(DivergedError, match="became NaN or infinite in the last steps"):
+    with pytest.raises(DivergedError, match="NaN"):
         run(plan, net, loss=loss)
 
 

@@ -75,7 +75,7 @@ def test_adams_first_step_has_the_length_of_the_learning_rate():
 
 
 @pytest.mark.parametrize("make", [lambda w: Adam(w, 0.1), lambda w: SGD(w, 0.1, 0.9)])
-def test_a_state_taken_up_goes_on_with_the_same_bits(make):
+def test_a_restored_state_continues_with_the_same_bits(make):
     through, stopped = weights(), weights()
     optimiser, first = make(through), make(stopped)
     for step in range(5):
@@ -94,7 +94,7 @@ def test_a_state_taken_up_goes_on_with_the_same_bits(make):
     assert second.steps == optimiser.steps == 10
 
 
-def test_a_state_taken_up_keeps_the_layout_of_the_weights():
+def test_a_restored_state_keeps_the_layout_of_the_weights():
     w = nn.Parameter(torch.zeros(2, 3, 4, 4).to(memory_format=torch.channels_last))
     optimiser = SGD([w], 0.0, 0.9)
     optimiser.load({"m.0": torch.arange(96.0).view(2, 3, 4, 4)}, 1)

@@ -26,15 +26,12 @@ from furlkit.training import rounds as finetuning
 from furlkit.training import signals as stopping
 from furlkit.training.loop import Plan
 from furlkit.training.rounds import Job, Part, State, after_turn, finetune, predict
+from tests.helpers import Killed
 
 ARCHITECTURE = Architecture("cnn5", 8, 1, 0.02, projector=(8, 4), rotation=True)
 DIGITS = open_images("digits")
 PARTS = (Part(0, np.arange(40)), Part(3, np.arange(40, 60)), Part(4, np.arange(60, 63)))
 PLAN = Plan(epochs=2, batch_size=16)
-
-
-class Killed(BaseException):
-    """Ends a training as a kill would: nothing is tidied up."""
 
 
 class Nobody:
@@ -115,16 +112,16 @@ def test_predictions_are_the_largest_logit_of_plain_images():
         first.weight *= 100  # A net that has learnt nothing gives all one class.
         h = net.encoder(x)
         logits = (h @ first.weight.T + first.bias).clamp(min=0) @ second.weight.T
-    wanted = (logits + second.bias).argmax(dim=1)
+    expected = (logits + second.bias).argmax(dim=1)
     found = predict(net.train(), DIGITS.images[:300], job.view)
-    assert torch.equal(found, wanted) and len(set(found.tolist())) > 1
+    assert torch.equal(found, expected) and len(set(found.tolist())) > 1
 
 
 def test_turns_go_through_the_clients_round_by_round():
     job = job_of(rounds=2)
     assert job.turns == 6
     assert [job.at(turn) for turn in (0, 2, 3, 5)] == [(0, 0), (0, 2), (1, 0), (1, 2)]
-    # Two, one and one full batches an epoch, two epochs.
+    # Two, one and one full batches in an epoch, two epochs.
     steps = [job.steps_before(turn) for turn in range(7)]
     assert steps == [0, 4, 6, 8, 12, 14, 16]
     assert job.shares == [40 / 63, 20 / 63, 3 / 63]
@@ -148,9 +145,9 @@ def test_a_round_is_the_mean_that_aggregate_makes():
         if k < 2:
             assert state.total["w"].dtype == np.float64
     for name in ("w", "z"):
-        wanted = mean([model[name] for model in models], job.shares)
+        expected = mean([model[name] for model in models], job.shares)
         assert state.weights[name].dtype == np.float32
-        assert state.weights[name].tobytes() == wanted.tobytes()
+        assert state.weights[name].tobytes() == expected.tobytes()
     assert state.weights["n"].dtype == np.int64 and state.weights["n"].shape == ()
     assert state.weights["n"] == 9 and state.losses == (0, 1, 2)
     # The next round forgets the losses of this one, and starts a new sum.
@@ -187,7 +184,7 @@ def test_two_rounds_written_out(tmp_path):
 
 
 def test_one_client_and_one_round_is_its_training(tmp_path):
-    """What central mode is: nothing is lost in the average of one."""
+    """This is central mode: the average of one model is that model."""
     job, net = job_of(parts=PARTS[:1], rounds=1), net_of()
     device = torch.device("cpu")
     images = Images(job.images, job.labels, PARTS[0].index, job.view, device)
@@ -211,7 +208,7 @@ def test_encoder_and_classifier_both_learn(tmp_path):
 
 
 def test_killed_before_any_step_it_ends_with_the_same_weights(tmp_path, monkeypatch):
-    wanted = finetuned(tmp_path / "a", job_of())
+    expected = finetuned(tmp_path / "a", job_of())
     original = loop._Trainer.step
     for done in range(1, 16):  # Each start does one of the 16 steps.
         left = iter([True, False])
@@ -228,7 +225,7 @@ def test_killed_before_any_step_it_ends_with_the_same_weights(tmp_path, monkeypa
         saved = Container(tmp_path / "b" / "o.json.progress")
         assert saved.header.facts["step"] == done
     found = finetuned(tmp_path / "b", job_of(), every=0)
-    assert same(found[0], wanted[0]) and found[1] == wanted[1]
+    assert same(found[0], expected[0]) and found[1] == expected[1]
     lines = (tmp_path / "b" / "o.json.log.jsonl").read_text().splitlines()
     entries = [json.loads(line) for line in lines]
     assert [(e["round"], e["client"], e["epoch"]) for e in entries] == [
@@ -241,7 +238,7 @@ def test_killed_before_any_step_it_ends_with_the_same_weights(tmp_path, monkeypa
 def test_a_signal_between_two_clients_saves_before_it_stops(
     tmp_path, monkeypatch, turn
 ):
-    wanted = finetuned(tmp_path / "a", job_of())
+    expected = finetuned(tmp_path / "a", job_of())
 
     def signalled(job, state, *rest):
         if state.turn == turn:
@@ -259,10 +256,10 @@ def test_a_signal_between_two_clients_saves_before_it_stops(
     )
     found = finetuned(tmp_path / "b", job_of())
     assert len(trained) == 5 - turn
-    assert same(found[0], wanted[0]) and found[1] == wanted[1]
+    assert same(found[0], expected[0]) and found[1] == expected[1]
 
 
 def test_a_training_that_diverges_is_named(tmp_path):
     plan = Plan(epochs=3, batch_size=16, optimiser="sgd", lr=1e20)
-    with pytest.raises(FurlkitError, match="^round 1/2 client 0: .*lower --lr"):
+    with pytest.raises(FurlkitError, match="^round 1/2 client 0: .*--lr"):
         finetuned(tmp_path, job_of(plan=plan))

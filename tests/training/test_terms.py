@@ -85,13 +85,13 @@ def test_the_proximal_term_starts_at_0_and_is_half_mu_by_hand():
     assert term(batch_at(0)).item() == 0
     with torch.no_grad():
         net.encoder.conv1.weight.add_(2.0)
-    wanted = 3 / 2 * 4 * net.encoder.conv1.weight.numel()
-    assert term(batch_at(0)).item() == pytest.approx(wanted, rel=1e-5)
+    expected = 3 / 2 * 4 * net.encoder.conv1.weight.numel()
+    assert term(batch_at(0)).item() == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.fixture
 def public():
-    """Six of ten images, in another order, and what a net makes of them."""
+    """Six of ten images, in another order, and a net's outputs for them."""
     index, net = np.array([7, 2, 9, 0, 4, 5]), net_of(seed=1)
     h, z = (embed(net, pixels(), index, VIEW, layer) for layer in "hz")
     return PublicImages(images(index=index), h, z)
@@ -112,8 +112,8 @@ def test_the_alignment_term_matches_loops_over_its_images(public, reduction):
             total += (net.projector(h) - public.z[place]).square().sum().item()
             total += (h - public.h[place]).square().sum().item()
         net.train()
-        wanted = beta * (total / 3 if reduction == "mean" else total)
-        assert found == pytest.approx(wanted, rel=1e-4)
+        expected = beta * (total / 3 if reduction == "mean" else total)
+        assert found == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_alignment_term_is_0_at_the_alignment_models_own_weights(public):

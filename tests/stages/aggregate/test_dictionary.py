@@ -25,7 +25,7 @@ def upload(folder, client, rows=4, width=3, round_=2, parent=PARENT):
 
 @pytest.fixture
 def uploads(tmp_path):
-    """Clients 2, 10 and 0, whose order by name is another than by number."""
+    """Clients 2, 10 and 0: sorted by name they are in another order than by number."""
     return [upload(tmp_path, client) for client in (2, 10, 0)]
 
 
@@ -41,8 +41,8 @@ def test_rows_follow_each_other_in_client_order(uploads, aggregate):
     done, path = aggregate(*uploads)
     assert done == (0, f"{path}: round 2, dictionary of 12 rows of 3 clients\n", "")
     found, (two, ten, zero) = read_features(path), map(read_features, uploads)
-    wanted = np.concatenate([zero.rows, two.rows, ten.rows])
-    assert found.rows.tobytes() == wanted.tobytes() and found.rows.dtype == np.float32
+    expected = np.concatenate([zero.rows, two.rows, ten.rows])
+    assert found.rows.tobytes() == expected.tobytes() and found.rows.dtype == np.float32
     assert found.facts.owners == [[0, 4], [2, 4], [10, 4]]
     assert found.index.tolist() == list(range(12))
 
@@ -81,19 +81,19 @@ def test_the_paper_s_size_is_the_default(tmp_path, aggregate):
 
 
 def test_order_and_repetition_of_files_change_nothing(uploads, aggregate):
-    wanted = aggregate(*uploads)[1].read_bytes()
+    expected = aggregate(*uploads)[1].read_bytes()
     shuffled = [*uploads, uploads[0]]
     for seed in range(3):
         random.Random(seed).shuffle(shuffled)
-        assert aggregate(*shuffled)[1].read_bytes() == wanted
+        assert aggregate(*shuffled)[1].read_bytes() == expected
 
 
-def test_json_tells_owners_and_content(uploads, aggregate):
+def test_json_has_owners_and_content(uploads, aggregate):
     done, path = aggregate(*uploads, "--json")
-    told = json.loads(done.out)
-    assert told["rows"] == 12 and told["round"] == 2
-    assert told["owners"] == [[0, 4], [2, 4], [10, 4]]
-    assert told["content"] == Container(path).content
+    result = json.loads(done.out)
+    assert result["rows"] == 12 and result["round"] == 2
+    assert result["owners"] == [[0, 4], [2, 4], [10, 4]]
+    assert result["content"] == Container(path).content
 
 
 def test_a_dry_run_checks_and_writes_nothing(uploads, aggregate, tmp_path, forge):
@@ -113,12 +113,12 @@ def test_clients_may_share_different_numbers_of_rows(tmp_path, aggregate):
 @pytest.mark.parametrize(
     "facts, message",
     [
-        ({"round": 1}, "its round is 1, the others have 2"),
-        ({"parent": "b" * 64}, f"its parent is {'b' * 64}, the others have"),
-        ({"client": 10}, "are both of client 10 and differ; leave one of them out"),
-        ({"layer": "h"}, "is not what a client shares"),
-        ({"owners": [[2, 4]]}, "is not what a client shares"),
-        ({"client": -1}, "header fact 'client' is -1, not a count"),
+        ({"round": 1}, "round"),
+        ({"parent": "b" * 64}, "b" * 64),
+        ({"client": 10}, "client 10"),
+        ({"layer": "h"}, "--features-out"),
+        ({"owners": [[2, 4]]}, "--features-out"),
+        ({"client": -1}, "'client'"),
     ],
 )
 def test_uploads_that_do_not_fit(uploads, forge, refused, tmp_path, facts, message):
@@ -137,10 +137,10 @@ def test_uploads_that_do_not_fit(uploads, forge, refused, tmp_path, facts, messa
     "change, message",
     [
         (lambda rows: rows[:, :2] / np.linalg.norm(rows[:, :2], axis=1)[:, None],
-         "its length of a row is 2, the others have 3"),
-        (lambda rows: 2 * rows, "a row has length 2, rows of length 1 were wanted"),
-        (lambda rows: 0 * rows, "a row has length 0, rows of length 1 were wanted"),
-        (lambda rows: rows * np.nan, "rows has 12 values that are NaN or infinite"),
+         "length"),
+        (lambda rows: 2 * rows, "length 2"),
+        (lambda rows: 0 * rows, "length 0"),
+        (lambda rows: rows * np.nan, "NaN"),
     ],
 )  # fmt: skip
 def test_rows_that_do_not_fit(uploads, forge, refused, tmp_path, change, message):
@@ -150,9 +150,9 @@ def test_rows_that_do_not_fit(uploads, forge, refused, tmp_path, change, message
     refused(tmp_path, 65, (uploads[0], message), *words)
 
 
-def test_too_few_clients_is_no_failure_but_a_stop(uploads, refused, tmp_path):
+def test_too_few_clients_is_a_stop_and_not_a_failure(uploads, refused, tmp_path):
     words = ("aggregate", "--rule", "dictionary", *uploads, uploads[0])
-    message = ("3 clients have reported, --min-clients wants 4", "run the same command")
+    message = ("3 clients", "--min-clients")
     refused(tmp_path, 75, message, *words, "--min-clients", 4, "-o", tmp_path / "d")
 
 
@@ -166,9 +166,9 @@ def test_too_few_clients_is_no_failure_but_a_stop(uploads, refused, tmp_path):
 )
 def test_options_of_the_other_rule(uploads, refused, tmp_path, rule, option):
     words = ("aggregate", "--rule", rule, *option, *uploads, "-o", tmp_path / "d")
-    refused(tmp_path, 2, (f"{option[0]} means nothing to --rule {rule}",), *words)
+    refused(tmp_path, 2, (option[0], f"--rule {rule}"), *words)
 
 
 def test_an_output_that_is_an_input(uploads, refused, tmp_path):
     words = ("aggregate", "--rule", "dictionary", *uploads, "-o", uploads[1])
-    refused(tmp_path, 2, (uploads[1], "uses that file already"), *words)
+    refused(tmp_path, 2, (f"-o {uploads[1]}",), *words)

@@ -162,7 +162,7 @@ def test_every_byte_counts_in_the_check_even_of_tensors_left_out(tmp_path, uploa
             broken[opened.body_start + place] ^= 1
             uploads[2].write_bytes(broken)
             for options in ({"bn": "keep"}, {"bn": "average"}, {"dry_run": True}):
-                with pytest.raises(InputError, match="c2: its bytes do not match"):
+                with pytest.raises(InputError, match="c2: "):
                     mean_of(uploads, tmp_path, **options)
                 assert not (tmp_path / "out").exists()
 
@@ -177,7 +177,7 @@ def test_dry_run_writes_nothing_and_says_the_same(tmp_path, uploads):
 
 
 def test_too_few_clients(tmp_path, uploads):
-    with pytest.raises(StoppedError, match="3 clients have reported, --min-clients w"):
+    with pytest.raises(StoppedError, match="3 clients .*--min-clients"):
         mean_of([*uploads[:3], uploads[0]], tmp_path, min_clients=4)
     assert mean_of(uploads, tmp_path, min_clients=4).facts.examples == 46
 
@@ -185,19 +185,16 @@ def test_too_few_clients(tmp_path, uploads):
 @pytest.mark.parametrize(
     "facts, message",
     [
-        ({"role": "global", "client": None}, "is a checkpoint of role global"),
-        ({"client": None}, "is a checkpoint of role client"),
-        ({"examples": None}, "says it was trained on None examples"),
-        ({"examples": 0}, "says it was trained on 0 examples"),
-        ({"examples": 10**12 + 1}, "says it was trained on 1000000000001 examples"),
-        ({"round": 2}, "its round is 2, the others have 3; train that client again"),
-        ({"parent": "b" * 64}, f"its parent is {'b' * 64}, the others have {'a' * 64}"),
-        ({"client": 1}, "are both of client 1 and differ"),
-        ({"mean": [0.4]}, "its mean is [0.4], the others have [0.5]"),
-        (
-            {"architecture": {"encoder": "other"}},
-            "its architecture is {'encoder': 'oth",
-        ),
+        ({"role": "global", "client": None}, "role global"),
+        ({"client": None}, "role client"),
+        ({"examples": None}, "None examples"),
+        ({"examples": 0}, "0 examples"),
+        ({"examples": 10**12 + 1}, "1000000000001 examples"),
+        ({"round": 2}, "round is 2"),
+        ({"parent": "b" * 64}, "b" * 64),
+        ({"client": 1}, "client 1"),
+        ({"mean": [0.4]}, "mean is [0.4]"),
+        ({"architecture": {"encoder": "other"}}, "architecture"),
     ],
 )
 def test_upload_whose_facts_do_not_fit(tmp_path, uploads, facts, message):
@@ -211,18 +208,14 @@ def test_upload_whose_facts_do_not_fit(tmp_path, uploads, facts, message):
 @pytest.mark.parametrize(
     "name, array, message",
     [
-        ("encoder.weight", np.ones((2, 4), "f4"), "is (2, 4), the others have (4, 2)"),
-        ("encoder.weight", np.ones((1,), "f4"), "is (1,), the others have (4, 2)"),
-        ("encoder.bn.running_mean", np.ones(1, "f4"), "is (1,), the others have (4,)"),
-        ("encoder.scalar", np.ones(1, "f4"), "is (1,), the others have ()"),
-        ("encoder.weight", np.ones((4, 2)), "is float64, the others have float32"),
-        (
-            "encoder.bn.num_batches_tracked",
-            np.array(1.0),
-            "float64, the others have int",
-        ),
-        ("encoder.more", np.ones(1), "has encoder.more, the others lack it"),
-        ("encoder.weight", None, "lacks encoder.weight, the others have it"),
+        ("encoder.weight", np.ones((2, 4), "f4"), "(2, 4)"),
+        ("encoder.weight", np.ones((1,), "f4"), "(1,)"),
+        ("encoder.bn.running_mean", np.ones(1, "f4"), "(1,)"),
+        ("encoder.scalar", np.ones(1, "f4"), "(1,)"),
+        ("encoder.weight", np.ones((4, 2)), "float64"),
+        ("encoder.bn.num_batches_tracked", np.array(1.0), "float64"),
+        ("encoder.more", np.ones(1), "encoder.more"),
+        ("encoder.weight", None, "encoder.weight"),
     ],
 )
 def test_upload_whose_tensors_do_not_fit(tmp_path, uploads, name, array, message):
@@ -231,7 +224,8 @@ def test_upload_whose_tensors_do_not_fit(tmp_path, uploads, name, array, message
     for options in ({}, {"bn": "keep"}, {"dry_run": True}):
         with pytest.raises(InputError) as caught:
             mean_of(uploads, tmp_path, **options)
-        assert f"{uploads[3]}: " in str(caught.value) and message in str(caught.value)
+        assert f"{uploads[3]}: " in str(caught.value)
+        assert name in str(caught.value) and message in str(caught.value)
         assert not (tmp_path / "out").exists()
 
 
@@ -241,7 +235,7 @@ def test_upload_whose_tensors_do_not_fit(tmp_path, uploads, name, array, message
 def test_upload_without_weights(tmp_path, forge, model):
     path = write(tmp_path / "c", 0, model)
     forge(path, {"n": None})
-    with pytest.raises(InputError, match="c: has no weights at all"):
+    with pytest.raises(InputError, match="c: .*no weights"):
         mean_of([path], tmp_path, bn="keep")
 
 
@@ -251,9 +245,7 @@ def test_upload_that_diverged(tmp_path, uploads, forge, value):
     broken[2, 1] = value
     forge(uploads[1], {"encoder.weight": broken})
     for options in ({}, {"dry_run": True}):
-        with pytest.raises(
-            InputError, match="c1: encoder.weight has 1 values that are"
-        ):
+        with pytest.raises(InputError, match="c1: encoder.weight"):
             mean_of(uploads, tmp_path, **options)
         assert not (tmp_path / "out").exists()
 
@@ -261,19 +253,19 @@ def test_upload_that_diverged(tmp_path, uploads, forge, value):
 @pytest.mark.parametrize(
     "text, error, message",
     [
-        ('{"0": 1, "1": 1, "2": 1}', UsageError, "has no weight for client 3"),
-        ('{"0": 1, "0": 2}', InputError, "is not JSON: the key '0' stands twice"),
-        ('{"0": NaN}', InputError, "is not JSON: NaN is not JSON"),
-        ('{"0": 1e999}', InputError, "is not JSON"),
-        ('{"0": "1"}', InputError, "wanted an object like"),
-        ('{"0": true}', InputError, "wanted an object like"),
-        ('{"0": 1' + "0" * 400 + "}", InputError, "wanted an object like"),
-        ("[1, 1, 1, 1]", InputError, "wanted an object like"),
-        ("", InputError, "is not JSON"),
-        ("[" * 100_000, InputError, "is not JSON"),
-        (None, InputError, "weights.json: no such file"),
-        ('{"0": 0, "1": 0, "2": 0, "3": 0}', UsageError, "cannot be shares"),
-        ('{"0": -1, "1": 2, "2": 1, "3": 1}', UsageError, "cannot be shares"),
+        ('{"0": 1, "1": 1, "2": 1}', UsageError, "client 3"),
+        ('{"0": 1, "0": 2}', InputError, "'0'"),
+        ('{"0": NaN}', InputError, "NaN"),
+        ('{"0": 1e999}', InputError, "JSON"),
+        ('{"0": "1"}', InputError, "object"),
+        ('{"0": true}', InputError, "object"),
+        ('{"0": 1' + "0" * 400 + "}", InputError, "object"),
+        ("[1, 1, 1, 1]", InputError, "object"),
+        ("", InputError, "JSON"),
+        ("[" * 100_000, InputError, "JSON"),
+        (None, InputError, "no such file"),
+        ('{"0": 0, "1": 0, "2": 0, "3": 0}', UsageError, "shares"),
+        ('{"0": -1, "1": 2, "2": 1, "3": 1}', UsageError, "shares"),
     ],
 )
 def test_weights_that_cannot_be_used(tmp_path, uploads, text, error, message):

@@ -15,7 +15,7 @@ DIGITS = ("--data", "digits")
 
 @pytest.fixture
 def measure(run, tmp_path):
-    """Call evaluate angles; gives its outcome and the file it names."""
+    """Call evaluate angles; returns its outcome and the output file."""
 
     def call(*arguments, name="angles"):
         output = tmp_path / f"{name}.json"
@@ -58,13 +58,13 @@ def test_angles_are_those_of_the_features_that_embed_writes(
     pairs = list(itertools.combinations(range(3), 2))
     assert [pair["models"] for pair in found["pairs"]] == list(map(list, pairs))
     for pair, (i, j) in zip(found["pairs"], pairs, strict=True):
-        wanted = np.degrees(np.arccos((rows[i] * rows[j]).sum(axis=1)))
+        expected = np.degrees(np.arccos((rows[i] * rows[j]).sum(axis=1)))
         assert pair["clients"] == [i, j]
-        assert pair["mean"] == pytest.approx(wanted.mean(), abs=1e-3)
-        assert pair["std"] == pytest.approx(wanted.std(), abs=1e-3)
-        ends = [wanted.min(), wanted.max()]
+        assert pair["mean"] == pytest.approx(expected.mean(), abs=1e-3)
+        assert pair["std"] == pytest.approx(expected.std(), abs=1e-3)
+        ends = [expected.min(), expected.max()]
         assert [pair["min"], pair["max"]] == pytest.approx(ends, abs=1e-3)
-        every.append(wanted)
+        every.append(expected)
     quartiles = np.percentile(np.concatenate(every), (25, 50, 75))
     assert found["angles"]["quartiles"] == pytest.approx(quartiles, abs=1e-3)
     assert quartiles[0] > 0.1
@@ -145,8 +145,8 @@ def test_the_split_and_images_without_labels(world, run, measure, tmp_path):
 def test_a_dry_run_writes_nothing(world, measure):
     outcome, path = measure(*world.clients, "--dry-run")
     assert outcome.code == 0 and not path.exists()
-    wanted = "would measure angles between 3 models of round 1 on 359 images\n"
-    assert outcome.out == wanted
+    expected = "would measure angles between 3 models of round 1 on 359 images\n"
+    assert outcome.out == expected
 
 
 def test_json_is_the_document(world, measure):
@@ -164,48 +164,48 @@ def test_models_that_cannot_be_compared(world, run, refused):
     one, other = world.clients[:2]
     wide = world.folder / "wide.safetensors"
     assert run("init", *DIGITS, "--width", 0.03, "-o", wide).code == 0
-    words = (one, wide, "has 41 dimensions", "has 61; an angle needs models of one")
+    words = (one, wide, "41 dimensions", "61")
     check(refused, world, 65, words, one, wide)
-    words = (other, wide, "has 4 dimensions", "has 128")
+    words = (other, wide, "4 dimensions", "128")
     check(refused, world, 65, words, wide, other, "--layer", "z")
-    check(refused, world, 2, ("evaluate angles: found 1 model",), one)
+    check(refused, world, 2, ("1 model",), one)
     check(refused, world, 2, ("Missing argument 'CHECKPOINT...'",))
-    words = (one, f"is the same model as {one}", "give every model once")
+    words = (one, "same model")
     check(refused, world, 2, words, one, other, one)
     copy = world.folder / "copy.safetensors"
     copy.write_bytes(one.read_bytes())
-    check(refused, world, 2, (copy, f"is the same model as {one}"), one, copy)
+    check(refused, world, 2, (copy, one, "same model"), one, copy)
 
 
 @pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
 def test_files_that_are_no_models_for_it(world, run, refused, dry_run):
     one = world.clients[0]
-    words = (world.partition, "is a partition file, a checkpoint was wanted")
+    words = (world.partition, "partition file")
     check(refused, world, 65, words, one, world.partition, *dry_run)
     private = world.folder / "private.safetensors"
     facts, made = PrivateFacts(0, 1, ["a style"]), Provenance("local-train")
     write_private(private, {"w": np.ones(2)}, facts, made)
-    words = (private, "is a private file, a checkpoint was wanted")
+    words = (private, "private file")
     check(refused, world, 65, words, one, private, *dry_run)
     kept = world.folder / "kept.safetensors"
     assert run("aggregate", *world.clients, "--bn", "keep", "-o", kept).code == 0
-    words = (kept, "has no BatchNorm statistics")
+    words = (kept, "BatchNorm")
     check(refused, world, 65, words, one, kept, *dry_run)
     headless = world.folder / "headless.safetensors"
     net = ("--width", 0.02, "--objective", "rotation")
     assert run("init", *DIGITS, *net, "-o", headless).code == 0
-    words = (headless, "has no projector, so no z; use --layer h")
+    words = (headless, "projector")
     check(refused, world, 65, words, one, headless, "--layer", "z", *dry_run)
 
 
 def test_a_model_that_gives_zeros_has_no_direction(world, refused, changed):
     dead, one = changed(0), world.clients[0]
-    words = (one, dead, "found a row of zeros, which has no direction")
+    words = (one, dead, "zeros")
     check(refused, world, 65, words, one, dead)
 
 
 def test_an_output_that_is_an_input(world, refused):
     one, other, _ = world.clients
-    words = (f"-o {other}: this command uses that file already",)
+    words = (f"-o {other}",)
     arguments = ("evaluate", "angles", one, other, *DIGITS, "-o", other)
     refused(world.folder, 2, words, *arguments)

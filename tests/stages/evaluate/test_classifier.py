@@ -16,13 +16,12 @@ from furlkit.training.rounds import predict
 DIGITS = ("--data", "digits")
 SMALL = ("--width", 0.02, "--objective", "supervised")
 CENTRES = (0.0, 0.4, 0.8)
-SAME = "; give test images of the same classes, in the same order"
 GREYS, LABELS = (0, 100, 200, 255), (0, 1, 1, 2)
 
 
 @pytest.fixture
 def score(run, tmp_path):
-    """Score a model; gives what the program said, and the file."""
+    """Score a model; returns the outcome and the output file."""
 
     def call(model, *more, name="score"):
         output = tmp_path / f"{name}.json"
@@ -35,7 +34,7 @@ def score(run, tmp_path):
 def by_grey(run, forge, tmp_path):
     """A net with mean grey for h, and the class whose centre is nearest to it.
 
-    The first channel of every layer hands the image on, the other weights are 0.
+    The first channel of every layer passes the image on, the other weights are 0.
     """
     path = tmp_path / "grey.st"
     size = ("--image-size", 8, "--channels", 1, "--classes", 3, "--mean", 0, "--std", 1)
@@ -111,22 +110,22 @@ def test_a_round_of_supervised_clients(run, score, tmp_path):
         done, output = score(path, *DIGITS, "--preset", "fedavg")
         model = read_checkpoint(path)
         net = load_net(model, torch.device("cpu"))
-        wanted = predict(net, test.images, view_of(model, Augmentation())).numpy()
+        expected = predict(net, test.images, view_of(model, Augmentation())).numpy()
         found = json.loads(output.read_text())
         assert done.out.endswith(f"on 359 images, {who} model of round 1\n")
-        assert found["accuracy"] == (wanted == test.labels).mean() > 0.5
-        told = run("inspect", output).out
-        assert f"classifier accuracy {100 * found['accuracy']:.2f} %" in told
+        assert found["accuracy"] == (expected == test.labels).mean() > 0.5
+        text = run("inspect", output).out
+        assert f"classifier accuracy {100 * found['accuracy']:.2f} %" in text
 
 
 @pytest.mark.parametrize("size", [256, 7, 1000])
 def test_same_bytes_again_and_in_batches_of_any_size(
     score, untrained, monkeypatch, size
 ):
-    wanted = score(untrained, *DIGITS)[1].read_bytes()
-    assert np.count_nonzero(np.sum(json.loads(wanted)["confusion"], axis=0)) > 1
+    expected = score(untrained, *DIGITS)[1].read_bytes()
+    assert np.count_nonzero(np.sum(json.loads(expected)["confusion"], axis=0)) > 1
     monkeypatch.setattr(embedding, "BATCH", size)
-    assert score(untrained, *DIGITS, name="other")[1].read_bytes() == wanted
+    assert score(untrained, *DIGITS, name="other")[1].read_bytes() == expected
 
 
 def test_a_dry_run_checks_and_writes_nothing(score, untrained):
@@ -142,7 +141,7 @@ def test_only_the_test_split_of_a_named_set_is_read(score, untrained, monkeypatc
     assert opened == ["test"]
 
 
-def test_no_image_is_read_of_data_that_only_tells_the_classes(
+def test_no_image_is_read_of_data_that_only_gives_the_classes(
     score, by_grey, tmp_path, monkeypatch
 ):
     """The test set lacks class 2; images of --data would not even fit the net."""
@@ -163,18 +162,18 @@ def test_no_image_is_read_of_data_that_only_tells_the_classes(
 def test_a_packed_test_split_scores_as_the_named_one(run, score, untrained, tmp_path):
     packed = tmp_path / "test.safetensors"
     assert run("pack", "digits", "--split", "test", "-o", packed).code == 0
-    wanted = score(untrained, *DIGITS, name="named")[1].read_bytes()
+    expected = score(untrained, *DIGITS, name="named")[1].read_bytes()
     for more in (DIGITS, ()):
         path = score(untrained, *more, "--test-data", packed)[1]
-        assert path.read_bytes() == wanted
+        assert path.read_bytes() == expected
 
 
 @pytest.mark.parametrize("preset", ["fedavg", "flesd-fedavg", "digits"])
 def test_a_preset_need_not_have_its_table(score, untrained, preset):
     """A recipe names its preset on every stage."""
-    wanted = score(untrained, *DIGITS)[1].read_bytes()
+    expected = score(untrained, *DIGITS)[1].read_bytes()
     done, path = score(untrained, "--preset", preset, *DIGITS)
-    assert done.code == 0 and path.read_bytes() == wanted
+    assert done.code == 0 and path.read_bytes() == expected
 
 
 def test_a_preset_that_has_the_table_is_read(score, untrained, tmp_path):
@@ -185,22 +184,21 @@ def test_a_preset_that_has_the_table_is_read(score, untrained, tmp_path):
     assert json.loads(path.read_text())["options"] == {"threads": 1}
     preset.write_text("[evaluate.classifier]\nepochs = 2\n")
     done, _ = score(untrained, "--preset", preset, *DIGITS)
-    assert done.code == 2 and "sets 'epochs', which furlkit evaluate class" in done.err
+    assert done.code == 2 and "'epochs'" in done.err
     done, _ = score(untrained, "--preset", "nope", *DIGITS)
-    assert done.code == 2 and "--preset nope: known are" in done.err
+    assert done.code == 2 and "--preset nope" in done.err
 
 
 @pytest.fixture
 def no_score(refused, tmp_path):
     """The command is refused, and so is its dry run; the output stays what it was."""
 
-    def check(code, message, model, *more):
+    def check(code, words, model, *more):
         output = tmp_path / "score.json"
         output.write_bytes(b"what an earlier command wrote")
         command = ("evaluate", "classifier", model, *more)
         for dry in ((), ("--dry-run",)):
-            err = refused(tmp_path, code, (), *command, *dry, "-o", output)
-            assert err == f"error: {message}\n"
+            refused(tmp_path, code, words, *command, *dry, "-o", output)
 
     return check
 
@@ -208,27 +206,20 @@ def no_score(refused, tmp_path):
 def test_a_model_without_a_classifier(run, no_score, tmp_path):
     path = tmp_path / "g.st"
     assert run("init", *DIGITS, "--width", 0.02, "-o", path).code == 0
-    message = (
-        f"{path}: has no classifier, which init and local-train give a model with "
-        "--objective supervised; score this one with evaluate linear"
-    )
-    no_score(65, message, path, *DIGITS)
+    no_score(65, (path, "classifier", "--objective supervised"), path, *DIGITS)
 
 
 def test_other_numbers_of_classes(no_score, by_grey, tmp_path):
-    trained = "give images of the classes that it was trained on"
-    message = f"{by_grey}: its classifier has 3 classes, digits has 10; {trained}"
-    no_score(65, message, by_grey, *DIGITS)
+    no_score(65, (by_grey, "3 classes", "digits has 10"), by_grey, *DIGITS)
     few = greys(tmp_path / "few.npz", labels=(0, 1, 1, 0))
-    message = f"{by_grey}: its classifier has 3 classes, {few} has 2; {trained}"
-    cure = f"; if {few} lacks some, give the --data that has them all"
-    no_score(65, message + cure, by_grey, "--test-data", few)
-    no_score(65, message, by_grey, "--test-data", few, "--data", few)
+    words = (by_grey, "3 classes", f"{few} has 2")
+    no_score(65, (*words, "--data"), by_grey, "--test-data", few)
+    no_score(65, words, by_grey, "--test-data", few, "--data", few)
     many = greys(tmp_path / "many.npz", labels=(0, 1, 2, 3))
-    message = f"{by_grey}: its classifier has 3 classes, {many} has 4; {trained}"
+    words = (by_grey, "3 classes", f"{many} has 4")
     fits = greys(tmp_path / "fits.npz")
-    no_score(65, message, by_grey, "--test-data", many)
-    no_score(65, message, by_grey, "--test-data", fits, "--data", many)
+    no_score(65, words, by_grey, "--test-data", many)
+    no_score(65, words, by_grey, "--test-data", fits, "--data", many)
 
 
 def test_classes_of_other_names(score, no_score, by_grey, tmp_path):
@@ -236,8 +227,8 @@ def test_classes_of_other_names(score, no_score, by_grey, tmp_path):
         return greys(tmp_path / f"{name}.npz", class_names=np.array(classes))
 
     train, test = named("train", "ant", "bee", "cat"), named("t", "ant", "cat", "dog")
-    message = f"{test}: its class 1 is 'cat', that of {train} is 'bee'{SAME}"
-    no_score(65, message, by_grey, "--data", train, "--test-data", test)
+    words = (test, train, "class 1", "'cat'", "'bee'")
+    no_score(65, words, by_grey, "--data", train, "--test-data", test)
     numbered = greys(tmp_path / "numbered.npz")
     for one, other in ((train, numbered), (numbered, train), (train, train)):
         done, path = score(by_grey, "--data", one, "--test-data", other)
@@ -257,18 +248,15 @@ def test_a_class_that_the_test_folder_lacks(run, no_score, tmp_path):
     size = ("--image-size", 8, "--channels", 3, "--classes", 3)
     assert run("init", *SMALL, *size, "-o", model).code == 0
     train, test = tmp_path / "train", tmp_path / "test"
-    message = f"{test}: its class 2 is missing, that of {train} is 'c'{SAME}"
-    no_score(65, message, model, "--data", train, "--test-data", test)
+    words = (test, train, "class 2", "'c'")
+    no_score(65, words, model, "--data", train, "--test-data", test)
 
 
 def test_images_of_other_channels_or_without_labels(no_score, by_grey, tmp_path):
     colour = greys(tmp_path / "colour.npz", channels=3)
-    message = f"{by_grey}: takes grey images, {colour} has colour"
-    cure = "; make the model with init --channels 3"
-    no_score(65, message + cure, by_grey, "--test-data", colour)
+    no_score(65, (by_grey, colour, "--channels 3"), by_grey, "--test-data", colour)
     bare = greys(tmp_path / "bare.npz", labels=None)
-    message = f"{bare}: has no labels to evaluate with"
-    no_score(65, message, by_grey, "--test-data", bare)
+    no_score(65, (bare, "labels"), by_grey, "--test-data", bare)
 
 
 def test_a_model_whose_h_is_not_finite(score, forge, by_grey, tmp_path):
@@ -277,22 +265,26 @@ def test_a_model_whose_h_is_not_finite(score, forge, by_grey, tmp_path):
     forge(by_grey, {"encoder.fc.weight": weight, "encoder.fc.bias": bias})
     done, path = score(by_grey, "--test-data", greys(tmp_path / "t.npz"))
     assert done.code == 65 and not path.exists()
-    assert f"error: {by_grey}: features: found NaN or infinity" in done.err
+    assert f"error: {by_grey}: " in done.err and "NaN" in done.err
 
 
 def test_wrong_usage(no_score, refused, by_grey, tmp_path):
     fits = greys(tmp_path / "fits.npz")
-    message = f"--data {fits}: has no test split of its own; give --test-data"
-    no_score(2, message, by_grey, "--data", fits)
-    no_score(2, "evaluate classifier: give --data or --test-data", by_grey)
+    words = (f"--data {fits}", "test split", "--test-data")
+    no_score(2, words, by_grey, "--data", fits)
+    no_score(2, ("--data", "--test-data"), by_grey)
     for output in (by_grey, fits):
         command = ("evaluate", "classifier", by_grey, "--test-data", fits, "-o", output)
-        refused(tmp_path, 2, (f"-o {output}: this command uses that file",), *command)
+        refused(tmp_path, 2, (f"-o {output}",), *command)
 
 
 def test_files_that_are_no_models(refused, by_grey, tmp_path):
     fits, broken = greys(tmp_path / "fits.npz"), tmp_path / "broken.st"
     broken.write_bytes(by_grey.read_bytes()[:-1])
-    for model, word in ((fits, fits), (broken, "truncated"), (tmp_path / "no", "no s")):
+    for model, word in (
+        (fits, fits),
+        (broken, "truncated"),
+        (tmp_path / "no", "no such file"),
+    ):
         command = ("evaluate", "classifier", model, "--test-data", fits)
         refused(tmp_path, 65, (word, model), *command, "-o", tmp_path / "s.json")

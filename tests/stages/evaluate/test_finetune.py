@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from furlkit.cli.program import _outcome
 from furlkit.data.batches import Images
 from furlkit.data.sets.datasets import open_images
 from furlkit.files.checkpoint import read_checkpoint
@@ -12,6 +11,7 @@ from furlkit.files.partition import read_partition
 from furlkit.randomness import numpy_generator
 from furlkit.stages.evaluate import finetune as evaluate_finetune
 from furlkit.stages.evaluate.finetune import choose
+from tests.helpers import furlkit, round_0
 
 DIGITS = open_images("digits")
 # What every test can afford; a net this small needs a large rate.
@@ -19,19 +19,13 @@ FAST = ("--lr", 0.01, "--batch-size", 64, "--hidden", 16)
 PLAIN = ("--flip", 0, "--crop-scale", "1,1", "--crop-ratio", "1,1")
 
 
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """Partitions of digits for three clients and for one, and a model."""
-    folder = tmp_path_factory.mktemp("world")
-    net = ("--data", "digits", "--width", 0.02, "--projector", "8,4")
-    for clients in (3, 1):
-        deal = ("--data", "digits", "--clients", clients)
-        assert furlkit("partition", *deal, "-o", folder / f"p{clients}.st") == 0
-    assert furlkit("init", *net, "-o", folder / "g.st") == 0
+    net = ("--width", 0.02, "--projector", "8,4")
+    folder = round_0(tmp_path_factory.mktemp("world"), ("--clients", 3), net)
+    one = ("--data", "digits", "--clients", 1)
+    assert furlkit("partition", *one, "-o", folder / "p1.st") == 0
     return folder
 
 
@@ -61,13 +55,13 @@ def central(fraction, *more):
     return ("semi", "--mode", "central", "--fraction", fraction, *more)
 
 
-def federated(world, fraction, *more, clients=3):
-    part = ("--partition", world / f"p{clients}.st")
+def federated(world, fraction, *more, partition="p.st"):
+    part = ("--partition", world / partition)
     return ("semi", *part, "--fraction", fraction, *more)
 
 
 def learnt(document):
-    """What training made, apart from what it was told."""
+    """The results of training, apart from its settings."""
     return [document[key] for key in ("confusion", "train_loss", "accuracy")]
 
 
@@ -88,7 +82,7 @@ def test_the_document_says_what_was_done_to_what(world, evaluate, capsys):
     assert found["options"]["lr"] == 0.01 and found["options"]["hidden"] == 16
     assert found["checkpoint"]["content"] == read_checkpoint(world / "g.st").content
     assert found["checkpoint"]["facts"]["round"] == 0
-    assert found["inputs"]["partition"] == read_partition(world / "p3.st").content
+    assert found["inputs"]["partition"] == read_partition(world / "p.st").content
     line = f"accuracy {100 * found['accuracy']:.2f}% on 359 images, "
     out = capsys.readouterr().out
     assert out == f"{path}: semi {line}global model of round 0\n"
@@ -101,7 +95,7 @@ def test_the_document_says_what_was_done_to_what(world, evaluate, capsys):
 
 
 def test_labels_are_worth_something(world, score):
-    part = ("--partition", world / "p3.st", "--rounds", 3, "--epochs", 3)
+    part = ("--partition", world / "p.st", "--rounds", 3, "--epochs", 3)
     rounds = score("fed", "finetune", *PLAIN, *part)
     everything = score("all", *central(1, *PLAIN, "--epochs", 6))
     few = score("few", *central(0.01, *PLAIN, "--epochs", 6))
@@ -114,12 +108,12 @@ def test_one_client_and_one_round_is_central(world, score):
     """The same labels, the same draws, and an average of one model."""
     one = score("c", *central(0.2, "--epochs", 3))
     more = ("--rounds", 1, "--epochs", 3)
-    other = score("f", *federated(world, 0.2, *more, clients=1))
+    other = score("f", *federated(world, 0.2, *more, partition="p1.st"))
     assert learnt(one) == learnt(other)
 
 
 def test_central_with_a_partition_has_the_labels_of_its_clients(world, score):
-    part = ("--partition", world / "p3.st", "--epochs", 1)
+    part = ("--partition", world / "p.st", "--epochs", 1)
     found = score("c", *central(0.1, *part))
     assert found["labelled"] == {"0": 48, "1": 48, "2": 48}
     assert found["train_examples"] == 144 and found["rounds"] == 1
@@ -128,7 +122,7 @@ def test_central_with_a_partition_has_the_labels_of_its_clients(world, score):
 
 @pytest.mark.parametrize("mode", ["central", "federated"])
 def test_other_labels_than_those_chosen_do_not_matter(world, score, tmp_path, mode):
-    partition = read_partition(world / "p3.st")
+    partition = read_partition(world / "p.st")
     held = [np.arange(1438)]
     if mode == "federated":
         held = [partition.of(client) for client in range(3)]
@@ -242,9 +236,11 @@ def test_random_choice_is_a_fraction_and_grows():
     assert set(drawn[0]) < set(drawn[1]) and np.array_equal(drawn[2], np.sort(index))
     again = choose(np.sort(index), 0.01, None, np.random.default_rng(5))
     assert np.array_equal(again, drawn[0])
-    # BatchNorm needs two; who has fewer gives what there is.
-    for held, wanted in ((50, 2), (1, 1), (0, 0)):
-        assert len(choose(index[:held], 0.01, None, np.random.default_rng(5))) == wanted
+    # BatchNorm needs two; a client with fewer gives all it has.
+    for held, expected in ((50, 2), (1, 1), (0, 0)):
+        assert (
+            len(choose(index[:held], 0.01, None, np.random.default_rng(5))) == expected
+        )
 
 
 def test_stratified_choice_is_the_fraction_of_every_class():
@@ -264,7 +260,7 @@ def test_stratified_choice_is_the_fraction_of_every_class():
         3,
         1,
     ]
-    # Which of equal classes go without is drawn, and not always the last ones.
+    # Which of equal classes get no image is drawn, and not always the last ones.
     equal, seen = np.repeat(np.arange(10), 10), set()
     for _ in range(40):
         got = equal[choose(np.arange(100), 0.02, equal, rng)]

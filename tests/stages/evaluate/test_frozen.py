@@ -4,26 +4,19 @@ import numpy as np
 import pytest
 import torch
 
-from furlkit.cli.program import _outcome
 from furlkit.data.sets.datasets import open_images
 from furlkit.evaluation.knn import predict_knn
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.features import read_features
-
-
-def furlkit(*arguments):
-    return _outcome([str(argument) for argument in arguments])
+from tests.helpers import furlkit, round_0
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """A client's model, and a global one whose BatchNorm stayed with the clients."""
-    folder = tmp_path_factory.mktemp("world")
-    net = ("--data", "digits", "--width", 0.02, "--projector", "16,8")
+    folder = round_0(tmp_path_factory.mktemp("world"))
     fast = ("--data", "digits", "--epochs", 1, "--client", 0, "--seed", 5)
     client = folder / "c.st"
-    assert furlkit("partition", "--data", "digits", "-o", folder / "p.st") == 0
-    assert furlkit("init", *net, "-o", folder / "g.st") == 0
     start = (folder / "p.st", folder / "g.st")
     assert furlkit("local-train", *start, *fast, "-o", client) == 0
     assert furlkit("aggregate", client, "--bn", "keep", "-o", folder / "keep.st") == 0
@@ -76,13 +69,13 @@ def test_knn_scores_the_features_that_embed_writes(world, evaluate, tmp_path):
         labels = torch.from_numpy(open_images("digits", split).labels)
         parts[split] = torch.from_numpy(read_features(path).rows), labels
     predicted = predict_knn(*parts["train"], parts["test"][0], 10, 5, 0.2)
-    wanted = (predicted == parts["test"][1]).double().mean().item()
+    expected = (predicted == parts["test"][1]).double().mean().item()
     _, path = evaluate("knn", "knn", "--k", 5, "--temperature", 0.2)
-    assert json.loads(path.read_text())["accuracy"] == pytest.approx(wanted)
+    assert json.loads(path.read_text())["accuracy"] == pytest.approx(expected)
 
 
 def test_the_last_epoch_counts_and_not_the_best(evaluate):
-    """The head's way is the same however long it is; the best would never fall."""
+    """The head's steps do not depend on --epochs; the best accuracy would never fall."""
     sgd = ("--optimiser", "sgd", "--lr", 3, "--momentum", 0.9)
     found = [
         json.loads(evaluate(str(n), "linear", *sgd, "--epochs", n)[1].read_text())
@@ -111,7 +104,7 @@ def test_a_packed_file_has_no_test_split_of_its_own(evaluate, tmp_path, capsys):
     assert furlkit("pack", "digits", "--split", "test", "-o", test) == 0
     code, path = evaluate("x", "knn", "--data", train)
     assert code == 2 and not path.exists()
-    assert f"--data {train}: has no test split of its own" in capsys.readouterr().err
+    assert f"--data {train}: has no test split" in capsys.readouterr().err
     code, path = evaluate("packed", "knn", "--data", train, "--test-data", test)
     assert code == 0
     assert path.read_bytes() == evaluate("named", "knn")[1].read_bytes()
@@ -130,8 +123,7 @@ def test_a_model_whose_batchnorm_stayed_with_the_clients(
 ):
     assert evaluate("x", "knn", *more, model=world / "keep.st")[0] == 65
     err = capsys.readouterr().err
-    assert f"{world / 'keep.st'}: has no BatchNorm statistics" in err
-    assert "use a client's checkpoint instead" in err
+    assert f"{world / 'keep.st'}: " in err and "BatchNorm" in err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -139,4 +131,4 @@ def test_images_without_labels_score_nothing(evaluate, tmp_path, capsys):
     data = tmp_path / "d.safetensors"
     assert furlkit("pack", "digits", "--no-labels", "-o", data) == 0
     assert evaluate("x", "knn", "--test-data", data)[0] == 65
-    assert f"{data}: has no labels to evaluate with" in capsys.readouterr().err
+    assert f"{data}: has no labels" in capsys.readouterr().err

@@ -1,0 +1,74 @@
+"""Plain functions that many tests call; the fixtures are in conftest.py."""
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NoReturn
+
+NET = ("--width", 0.02, "--projector", "16,8")
+
+
+class Killed(BaseException):
+    """Ends a stage in this process as a kill would: nothing is cleaned up."""
+
+
+def killed(*_arguments: Any) -> NoReturn:
+    """Stands in for a function at which a stage is to die."""
+    raise Killed
+
+
+def furlkit(*arguments: Any) -> int:
+    """Call the program in this process; returns its exit code."""
+    from furlkit.cli.program import _outcome
+
+    return _outcome([str(argument) for argument in arguments])
+
+
+def round_0(folder: Path, split: tuple = (), net: tuple = NET) -> Path:
+    """Write a partition of digits (p.st) and a global model of round 0 (g.st)."""
+    digits = ("--data", "digits")
+    assert furlkit("partition", *digits, *split, "-o", folder / "p.st") == 0
+    assert furlkit("init", *digits, *net, "-o", folder / "g.st") == 0
+    return folder
+
+
+def digest(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()
+
+
+def progress_of(output: Path) -> Path:
+    return output.with_name(output.name + ".progress")
+
+
+def step_of(output: Path) -> int:
+    """The step that an output's progress file has reached; 0 without a file."""
+    from furlkit.errors import FurlkitError
+    from furlkit.files.container.read import Container
+
+    try:
+        return Container(progress_of(output)).header.facts["step"]
+    except FurlkitError:
+        return 0
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The bytes of all files but the journals, which record throughput."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in paths
+        if path.suffix != ".jsonl"
+    }
+
+
+def tensor_bytes(path: Path) -> dict[str, bytes]:
+    """The bytes of each tensor of a file."""
+    from safetensors.numpy import load_file
+
+    return {name: array.tobytes() for name, array in load_file(path).items()}
+
+
+def epoch_losses(path: Path) -> list[dict[str, float]]:
+    """The losses of every epoch, from the journal beside an output."""
+    lines = path.with_name(path.name + ".log.jsonl").read_text().splitlines()
+    return [json.loads(line)["losses"] for line in lines]
