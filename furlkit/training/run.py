@@ -249,8 +249,9 @@ class _Keeper:
     def next_turn(self) -> None:
         """Between two trainings: as the loop does after a step."""
         self.turn += 1
-        # After the last one there is nothing to save: the stage writes its output next.
-        if self.turn < self._jobs.turns and (self.due(False) or signals.requested()):
+        # A single training is in no file once it is over: its stage writes it next.
+        resumable = self.turn < self._jobs.turns or self._jobs.state()[0]
+        if resumable and (self.due(False) or signals.requested()):
             self.save(0, {}, None)
             signals.stop()
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from furlkit.aggregators.averaged import unit_rows
-from furlkit.aggregators.similarity import mean_of, sharpened
+from furlkit.aggregators import similarity
+from furlkit.aggregators.dictionary import unit_rows
+from furlkit.aggregators.similarity import sharpened
 
 
 def clients(*widths, n=7, seed=0):
@@ -14,7 +15,7 @@ def clients(*widths, n=7, seed=0):
 
 
 def ensemble(parts, tau):
-    return mean_of(sharpened(R @ R.T, tau) for R in parts)
+    return similarity.ensemble(sharpened(R @ R.T, tau) for R in parts)
 
 
 def in_loops(parts, tau):
@@ -103,4 +104,4 @@ def test_arrays_and_tensors_agree_and_what_is_given_stays():
 
 def test_an_ensemble_of_nobody():
     with pytest.raises(ValueError, match="no models"):
-        mean_of([])
+        similarity.ensemble([])

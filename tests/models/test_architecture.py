@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 
 from furlkit.errors import InputError, UsageError
-from furlkit.models.architecture import Architecture, Cnn5, _average_pool_4x4, build
+from furlkit.models.architecture import Architecture, build
+from furlkit.models.encoders import Cnn5, _average_pool_4x4
 
 
 def seeded(seed=0):
@@ -21,9 +22,9 @@ def small(**options):
 ALL_HEADS = {
     "projector": (16, 8),
     "predictor": (4, 8),
-    "decoder": True,
-    "classifier": 10,
-    "rotation": True,
+    "decoder": (),
+    "classifier": (10,),
+    "rotation": (4,),
 }
 
 
@@ -69,7 +70,9 @@ def test_average_pool_matches_adaptive_pooling(rows):
 @pytest.mark.parametrize("size", [8, 11, 28, 32, 84])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_decoder_gives_an_image_of_the_input_size(size, channels):
-    net = build(small(image_size=size, channels=channels, decoder=True), seeded())
+    net = build(
+        small(image_size=size, channels=channels, heads={"decoder": ()}), seeded()
+    )
     x = torch.randn(2, channels, size, size, generator=seeded())
     assert net.decoder(net(x)).shape == x.shape
 
@@ -115,7 +118,7 @@ def test_small_stem_keeps_resolution():
 
 
 def test_heads_map_h_and_z_to_their_widths():
-    net = build(small(**ALL_HEADS), seeded()).eval()
+    net = build(small(heads=ALL_HEADS), seeded()).eval()
     h = net(torch.zeros(3, 1, 8, 8))
     z = net.projector(h)
     assert h.shape == (3, small().feature_dim) == (3, 102)
@@ -125,37 +128,40 @@ def test_heads_map_h_and_z_to_their_widths():
 
 
 def test_only_the_heads_asked_for_are_children():
-    names = [name for name, _ in build(small(projector=(8,)), None).named_children()]
+    names = [
+        name
+        for name, _ in build(small(heads={"projector": (8,)}), None).named_children()
+    ]
     assert names == ["encoder", "projector"]
-    names = [name for name, _ in build(small(**ALL_HEADS), None).named_children()]
+    names = [name for name, _ in build(small(heads=ALL_HEADS), None).named_children()]
     assert names == ["encoder", *ALL_HEADS]
 
 
 def test_build_leaves_the_global_random_state_alone():
     before = torch.get_rng_state()
-    build(small(**ALL_HEADS), seeded())
+    build(small(heads=ALL_HEADS), seeded())
     build(Architecture("resnet18", 32, 3), seeded())
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_same_seed_gives_the_same_net_whatever_the_global_seed():
-    first = build(small(**ALL_HEADS), seeded(3)).state_dict()
+    first = build(small(heads=ALL_HEADS), seeded(3)).state_dict()
     torch.rand(5)
-    again = build(small(**ALL_HEADS), seeded(3)).state_dict()
+    again = build(small(heads=ALL_HEADS), seeded(3)).state_dict()
     assert all(torch.equal(first[k], again[k]) for k in first)
-    other = build(small(**ALL_HEADS), seeded(4)).state_dict()
+    other = build(small(heads=ALL_HEADS), seeded(4)).state_dict()
     drawn = [k for k in first if first[k].unique().numel() > 1]
     assert drawn and not any(torch.equal(first[k], other[k]) for k in drawn)
 
 
 def test_encoder_weights_do_not_depend_on_the_heads():
-    bare, full = build(small(), seeded()), build(small(**ALL_HEADS), seeded())
+    bare, full = build(small(), seeded()), build(small(heads=ALL_HEADS), seeded())
     theirs = full.encoder.state_dict()
     assert all(torch.equal(v, theirs[k]) for k, v in bare.encoder.state_dict().items())
 
 
 def test_initial_weights_have_the_stated_scales():
-    net = build(Architecture("resnet18", 32, 3, classifier=10), seeded())
+    net = build(Architecture("resnet18", 32, 3, heads={"classifier": (10,)}), seeded())
     weight = net.encoder.layer4[0].conv2.weight
     assert weight.std().item() == pytest.approx((2 / (512 * 9)) ** 0.5, rel=0.01)
     bound = 512**-0.5
@@ -169,10 +175,10 @@ def test_initial_weights_have_the_stated_scales():
 
 
 def test_net_without_generator_takes_loaded_weights():
-    source = build(small(**ALL_HEADS), seeded())
+    source = build(small(heads=ALL_HEADS), seeded())
     x = torch.randn(4, 1, 8, 8, generator=seeded())
     source.decoder(source(x))
-    net = build(small(**ALL_HEADS), None)
+    net = build(small(heads=ALL_HEADS), None)
     assert all(t.is_meta for t in net.state_dict().values())
     net.load_state_dict(source.state_dict(), assign=True)
     assert torch.equal(net.eval()(x), source.eval()(x))
@@ -181,7 +187,7 @@ def test_net_without_generator_takes_loaded_weights():
 
 
 def test_every_parameter_gets_a_gradient():
-    net = build(small(**ALL_HEADS), seeded())
+    net = build(small(heads=ALL_HEADS), seeded())
     h = net(torch.randn(4, 1, 8, 8, generator=seeded()))
     outputs = [net.predictor(net.projector(h)), net.decoder(h)]
     outputs += [net.classifier(h), net.rotation(h)]
@@ -190,7 +196,7 @@ def test_every_parameter_gets_a_gradient():
 
 
 def test_architecture_survives_json():
-    for architecture in (small(**ALL_HEADS), Architecture("resnet50", 84, 3)):
+    for architecture in (small(heads=ALL_HEADS), Architecture("resnet50", 84, 3)):
         text = json.dumps(architecture.to_dict())
         assert Architecture.from_dict(json.loads(text)) == architecture
 
@@ -214,12 +220,14 @@ def test_resolved_stem_is_what_is_stored():
         ({"image_size": 7}, "image size 7"),
         ({"channels": 4}, "4 channels"),
         ({"channels": True}, "True channels"),
-        ({"projector": ()}, "--projector"),
-        ({"projector": (8, 0)}, "--projector"),
-        ({"predictor": (8,)}, "--predictor"),
-        ({"projector": (8,), "predictor": (4,)}, "--predictor"),
-        ({"classifier": 0}, "classifier 0"),
-        ({"decoder": "yes"}, "decoder yes"),
+        ({"heads": 3}, "heads 3"),
+        ({"heads": {"projector": ()}}, "--projector"),
+        ({"heads": {"projector": (8, 0)}}, "--projector"),
+        ({"heads": {"predictor": (8,)}}, "--predictor"),
+        ({"heads": {"projector": (8,), "predictor": (4,)}}, "--predictor"),
+        ({"heads": {"classifier": (0,)}}, "classifier (0,)"),
+        ({"heads": {"decoder": "yes"}}, "decoder yes"),
+        ({"heads": {"tail": (3,)}}, "head tail"),
     ],
 )
 def test_impossible_architectures_are_refused(options, message):
@@ -234,7 +242,7 @@ def test_impossible_architectures_are_refused(options, message):
 def test_header_with_other_keys_is_refused(change):
     values = small().to_dict()
     if change == "missing":
-        del values["decoder"]
+        del values["channels"]
     elif change == "unknown":
         values["depth"] = 3
     else:
@@ -249,7 +257,7 @@ def test_cnn5_takes_larger_images_than_it_was_described_for():
 
 
 def test_autoencoder_learns_to_copy_a_few_images():
-    net = build(small(width=0.1, decoder=True), seeded())
+    net = build(small(width=0.1, heads={"decoder": ()}), seeded())
     x = torch.randn(4, 1, 8, 8, generator=seeded(1))
     optimiser = torch.optim.Adam(net.parameters(), lr=1e-2)
     losses = []
@@ -261,3 +269,49 @@ def test_autoencoder_learns_to_copy_a_few_images():
         losses.append(loss.item())
     assert losses[0] < 3
     assert losses[-1] < 0.2 * losses[0]
+
+
+VERSION_1 = {
+    "encoder": "cnn5",
+    "image_size": 8,
+    "channels": 1,
+    "width": 0.05,
+    "stem": "",
+    "projector": [16, 8],
+    "predictor": None,
+    "decoder": True,
+    "classifier": 10,
+    "rotation": False,
+}
+
+
+def test_heads_of_format_version_1_are_read():
+    heads = {"projector": (16, 8), "decoder": (), "classifier": (10,)}
+    assert Architecture.from_dict(VERSION_1) == small(heads=heads)
+    assert Architecture.from_dict({**VERSION_1, "rotation": True}).heads[
+        "rotation"
+    ] == (4,)
+    for odd in ({"projector": 7.5}, {"classifier": "ten"}, {"decoder": 3}):
+        with pytest.raises(InputError, match="architecture: "):
+            Architecture.from_dict({**VERSION_1, **odd})
+
+
+def test_a_missing_key_has_its_default():
+    values = small().to_dict()
+    del values["stem"]
+    assert Architecture.from_dict(values) == small()
+
+
+def test_heads_come_in_one_order_whatever_they_were_given_in():
+    heads = dict(reversed(ALL_HEADS.items()))
+    assert list(small(heads=heads).heads) == list(ALL_HEADS)
+    one, other = (build(small(heads=h), seeded()) for h in (heads, ALL_HEADS))
+    for name, tensor in one.state_dict().items():
+        assert torch.equal(tensor, other.state_dict()[name])
+
+
+def test_only_some_parts_have_only_their_heads():
+    whole = small(heads=ALL_HEADS)
+    assert whole.only(["encoder"]).heads == {}
+    assert list(whole.only(["encoder", "predictor", "rotation"]).heads) == ["rotation"]
+    assert whole.only(["encoder", *ALL_HEADS]) == whole

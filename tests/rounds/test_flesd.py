@@ -4,6 +4,7 @@ import itertools
 import shutil
 
 import pytest
+from furlkit.training.distillation import Distiller
 from safetensors.numpy import load_file
 
 from furlkit.files.container import atomic
@@ -13,7 +14,6 @@ from furlkit.files.features import read_features
 from furlkit.files.partition import read_partition
 from furlkit.files.progress import ProgressFile
 from furlkit.training import loop
-from furlkit.training.distillation import Distiller
 from tests.helpers import Killed, contents, epoch_losses, furlkit
 
 DIGITS = ("--data", "digits")

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from furlkit.terms.alignment import alignment_loss, answers
+from furlkit.terms.alignment import alignment_loss, forward_eval
 
 
 def four(n=5, d_h=7, d_z=3, seed=0):
@@ -113,7 +113,7 @@ def test_an_unknown_reduction_is_refused():
 
 
 def test_answers_are_those_of_the_net_in_eval_mode(net, images):
-    h, z = answers(net, images)
+    h, z = forward_eval(net, images)
     net.eval()
     with torch.no_grad():
         expected = net.encoder(images)
@@ -125,21 +125,21 @@ def test_answers_are_those_of_the_net_in_eval_mode(net, images):
 
 def test_answers_leave_statistics_and_mode_as_they_were(net, images):
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
-    answers(net, images)
+    forward_eval(net, images)
     assert all(torch.equal(net.state_dict()[k], v) for k, v in before.items())
     assert all(module.training for module in net.modules())
     net.eval()
-    answers(net, images)
+    forward_eval(net, images)
     assert not any(module.training for module in net.modules())
 
 
 def test_answers_have_gradients_for_every_parameter(net, images):
-    h, z = answers(net, images)
+    h, z = forward_eval(net, images)
     alignment_loss(h, z, torch.zeros_like(h), torch.zeros_like(z)).backward()
     assert all(p.grad is not None and p.grad.abs().sum() for p in net.parameters())
 
 
 def test_answers_are_float32_in_mixed_precision(net, images):
     with torch.autocast("cpu", torch.bfloat16):
-        h, z = answers(net, images)
+        h, z = forward_eval(net, images)
     assert h.dtype == z.dtype == torch.float32

@@ -8,8 +8,9 @@ from torch import nn
 from furlkit.data import batches
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images, View
+from furlkit.objectives.learner import Forward
 from furlkit.training import loop
-from furlkit.training.loop import DivergedError, Epoch, Plan
+from furlkit.training.loop import DivergedError, Phase, Plan
 from tests.helpers import Killed
 
 VIEW = View(Augmentation(), 8, 1, (0.5,), (0.5,))
@@ -51,18 +52,33 @@ def module(seed=0):
 
 def loss_of(net):
     def step(batch):
-        z = net(batch.one_view())
-        return {"square": (z - 0.5).square().mean()}, z
+        x = batch.one_view()
+        z = net(x)
+        return Forward({"square": (z - 0.5).square().mean()}, x, z)
 
     return step
 
 
+class Learner(nn.Module):
+    """A net and any step."""
+
+    def __init__(self, net, step=None):
+        super().__init__()
+        self.net, self.step = net, step or loss_of(net)
+
+
+def train(net, loss, images, plan, purpose, keeper, terms=None):
+    return loop.train(Learner(net, loss), terms or {}, images, plan, purpose, keeper)
+
+
 def run(plan, net=None, keeper=None, images=None, loss=None, purpose=(0, "test")):
     net = net or module()
-    events = loop.train(
-        net, loss or loss_of(net), images or tiny(), plan, purpose, keeper or Memory()
-    )
-    return net, list(events)
+    steps = train(net, loss, images or tiny(), plan, purpose, keeper or Memory())
+    return net, list(steps)
+
+
+def epochs_of(steps):
+    return [step.epoch for step in steps if step.epoch]
 
 
 def test_a_constant_rate_is_constant():
@@ -132,16 +148,16 @@ def test_events_are_steps_and_epochs_with_mean_losses():
     net = module()
 
     def loss(batch):
-        terms, z = loss_of(net)(batch)
-        terms["more"] = 2 * terms["square"].detach() + z.sum() * 0
-        losses.append(terms["square"].item())
-        return terms, z
+        forward = loss_of(net)(batch)
+        square = forward.losses["square"]
+        losses.append(square.item())
+        more = 2 * square.detach() + forward.h.sum() * 0
+        return forward._replace(losses={"square": square, "more": more})
 
-    _, events = run(Plan(epochs=2, batch_size=4, schedule="cosine"), net, loss=loss)
-    assert [e if isinstance(e, int) else "epoch" for e in events] == [
-        1, 2, "epoch", 3, 4, "epoch",
-    ]  # fmt: skip
-    first, second = (e for e in events if isinstance(e, Epoch))
+    _, steps = run(Plan(epochs=2, batch_size=4, schedule="cosine"), net, loss=loss)
+    assert [step.number for step in steps] == [1, 2, 3, 4]
+    assert [bool(step.epoch) for step in steps] == [False, True, False, True]
+    first, second = epochs_of(steps)
     assert (first.epoch, first.step) == (1, 2) and (second.epoch, second.step) == (2, 4)
     assert first.losses["square"] == pytest.approx((losses[0] + losses[1]) / 2)
     assert second.losses["more"] == pytest.approx(losses[2] + losses[3])
@@ -161,9 +177,9 @@ def test_the_loop_is_this_loop():
         order = images.order(loop.derive(0, "test", "order", epoch))
         for index in (order[:4], order[4:8]):
             generator = loop.torch_generator(0, "test", "augment", step)
-            terms, _ = loss_of(other)(images.batch(index, generator))
+            forward = loss_of(other)(images.batch(index, generator))
             reference.zero_grad()
-            terms["square"].backward()
+            forward.losses["square"].backward()
             reference.step()
             step += 1
     for a, b in zip(net.parameters(), other.parameters(), strict=True):
@@ -176,7 +192,7 @@ def test_killed_at_ten_random_steps_it_ends_with_the_same_bits(optimiser):
         epochs=10, batch_size=3, optimiser=optimiser, lr=0.01, schedule="cosine"
     )
     undisturbed, events = run(plan, images=tiny(30))
-    expected = [e.losses for e in events if isinstance(e, Epoch)]
+    expected = [epoch.losses for epoch in epochs_of(events)]
     kills = sorted(np.random.default_rng(0).choice(99, 10, replace=False).tolist())
     found, last, losses = None, {}, {}
     for kill in [*kills, None]:
@@ -192,10 +208,9 @@ def test_killed_at_ten_random_steps_it_ends_with_the_same_bits(optimiser):
             return inner(batch)
 
         try:
-            events = loop.train(net, loss, tiny(30), plan, (0, "test"), keeper)
-            for event in events:
-                if isinstance(event, Epoch):
-                    losses[event.epoch] = event.losses
+            for step in train(net, loss, tiny(30), plan, (0, "test"), keeper):
+                if step.epoch:
+                    losses[step.epoch.epoch] = step.epoch.losses
         except Killed:
             found = keeper.saved[-1] if keeper.saved else found
         last = net
@@ -219,8 +234,9 @@ def test_a_loss_that_is_no_number_ends_the_training():
     net = module()
 
     def loss(batch):
-        terms, z = loss_of(net)(batch)
-        return {"good": terms["square"], "bad": terms["square"] * float("nan")}, z
+        forward = loss_of(net)(batch)
+        square = forward.losses["square"]
+        return forward._replace(losses={"good": square, "bad": square * float("nan")})
 
     with pytest.raises(DivergedError, match="bad .*nan .*epoch 1"):
         run(Plan(epochs=5, batch_size=10), net, loss=loss)
@@ -231,8 +247,8 @@ def test_weights_that_overflow_in_the_last_step_end_the_training_too():
     net = module()
 
     def loss(batch):
-        terms, z = loss_of(net)(batch)
-        return {"square": 1e6 * terms["square"]}, z
+        forward = loss_of(net)(batch)
+        return forward._replace(losses={"square": 1e6 * forward.losses["square"]})
 
     with pytest.raises(DivergedError, match="NaN"):
         run(plan, net, loss=loss)
@@ -246,15 +262,16 @@ def test_float16_leaves_out_a_step_that_overflows():
     def loss(batch):
         calls.append(1)
         big = 1e38 if len(calls) == 1 else 1.0
-        z = net(batch.one_view().flatten(1).float())
-        return {"square": big * (z.float() - 0.5).square().mean()}, z
+        x = batch.one_view()
+        z = net(x.flatten(1).float())
+        return Forward({"square": big * (z.float() - 0.5).square().mean()}, x, z)
 
     keeper = Memory(every=1)
     plan = Plan(epochs=2, batch_size=10, precision="float16", lr=0.1)
     run(plan, net, keeper, loss=loss)
     _, tensors, values = keeper.saved[0]
     assert values["scale"] == 2.0**15 and values["optimiser_steps"] == 0
-    assert torch.equal(tensors["module.1.weight"], before)
+    assert torch.equal(tensors["learner.net.1.weight"], before)
     assert keeper.saved[1][2]["optimiser_steps"] == 1
     assert not torch.equal(net[1].weight, before)
 
@@ -292,3 +309,122 @@ def test_grey_images_feed_a_net_for_colour_with_three_equal_channels():
     assert x.shape == (4, 3, 8, 8)
     assert torch.equal(x[:, 0], x[:, 1]) and torch.equal(x[:, 0], x[:, 2])
     assert batch.two_views().shape == (8, 3, 8, 8)
+
+
+class Parts(nn.Module):
+    """Two named parts, each with BatchNorm."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.BatchNorm1d(4))
+        self.projector = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+        generator = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.normal_(0.5, 0.1, generator=generator)
+
+    def forward(self, x):
+        return self.projector(self.encoder(x))
+
+
+def part(net, name):
+    state = getattr(net, name).state_dict()
+    return {k: v.clone() for k, v in state.items()}
+
+
+def same(one, other):
+    return all(torch.equal(one[k], other[k]) for k in one)
+
+
+PHASES = (Phase(("projector",), 2), Phase(("encoder",), 1))
+
+
+def test_a_phase_trains_its_parts_and_leaves_all_others_as_they_are():
+    """Bit for bit: BatchNorm statistics of a frozen part stay too."""
+    net = Parts()
+    encoder, projector = part(net, "encoder"), part(net, "projector")
+    images, plan = tiny(), Plan(3, 4, phases=PHASES)
+    for step in train(net, None, images, plan, (0, "test"), Memory()):
+        if step.number == 4:  # Two epochs of two steps: the first phase is over.
+            assert same(part(net, "encoder"), encoder)
+            assert not same(part(net, "projector"), projector)
+            projector = part(net, "projector")
+    assert same(part(net, "projector"), projector)
+    assert not same(part(net, "encoder"), encoder)
+
+
+def test_each_phase_has_an_optimiser_of_its_own():
+    """Adam's first step in a phase moves each weight by the learning rate."""
+    net = Parts()
+    plan = Plan(2, 10, lr=0.01, weight_decay=0, phases=(
+        Phase(("projector",), 1), Phase(("encoder",), 1)))  # fmt: skip
+    before = net.encoder[1].weight.detach().clone()
+    list(train(net, None, tiny(), plan, (0, "test"), Memory()))
+    moved = (net.encoder[1].weight - before).abs()
+    # As a second step of one optimiser it would be 0.0074.
+    assert moved.median().item() == pytest.approx(0.01, rel=0.01)
+
+
+@pytest.mark.parametrize("kill", range(6))
+def test_killed_in_any_phase_it_ends_with_the_same_bits(kill):
+    plan, images = Plan(3, 4, phases=PHASES), tiny()
+    whole = Parts()
+    list(train(whole, None, images, plan, (0, "test"), Memory()))
+    keeper, net = Memory(every=1), Parts()
+    for step in train(net, None, images, plan, (0, "test"), keeper):
+        if step.number == kill + 1:
+            break
+    found = keeper.saved[-1] if keeper.saved else None
+    again = Parts()
+    list(train(again, None, images, plan, (0, "test"), Memory(found=found)))
+    assert same(whole.state_dict(), again.state_dict())
+
+
+def test_phases_must_add_up_to_the_epochs():
+    with pytest.raises(ValueError, match="4"):
+        Plan(4, 4, phases=PHASES)
+
+
+def test_terms_see_the_views_h_and_z_of_the_step():
+    seen = []
+
+    def loss(batch):
+        x = batch.one_view()
+        h = net(x)
+        return Forward({"own": h.square().mean()}, x, h, 2 * h)
+
+    def term(batch, forward):
+        seen.append((batch.step, forward))
+        return 3 * forward.z.mean()
+
+    net, plan = module(), Plan(1, 4)
+    steps = train(net, loss, tiny(), plan, (0, "test"), Memory(), {"extra": term})
+    (epoch,) = epochs_of(list(steps))
+    assert [number for number, _ in seen] == [0, 1]
+    assert all(torch.equal(f.z, 2 * f.h) and len(f.views) == 4 for _, f in seen)
+    mean = sum(3 * f.z.mean().item() for _, f in seen) / 2
+    assert epoch.losses["extra"] == pytest.approx(mean)
+    assert epoch.losses.keys() == {"own", "extra"}
+
+
+def test_hooks_come_before_each_epoch_and_after_each_step():
+    calls = []
+
+    class Hooked(Learner):
+        def begin_epoch(self, images, epoch, rng):
+            calls.append((epoch, len(images), torch.rand(1, generator=rng).item()))
+
+        def after_step(self):
+            calls.append("step")
+
+    learner = Hooked(module())
+    list(loop.train(learner, {}, tiny(), Plan(2, 4), (0, "test"), Memory()))
+    draws = [call for call in calls if call != "step"]
+    assert [call if call == "step" else call[:2] for call in calls] == [
+        (0, 10), "step", "step", (1, 10), "step", "step",
+    ]  # fmt: skip
+    assert draws[0][2] != draws[1][2]
+    assert (
+        draws[0][2]
+        == torch.rand(1, generator=loop.torch_generator(0, "test", "epoch", 0)).item()
+    )

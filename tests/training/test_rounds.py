@@ -8,27 +8,28 @@ import numpy as np
 import pytest
 import torch
 
-from furlkit.aggregators.mean import mean
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images, View
 from furlkit.data.sets.datasets import open_images
 from furlkit.errors import FurlkitError, StoppedError
 from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
-from furlkit.files.journal import Journal
-from furlkit.files.progress import ProgressFile
 from furlkit.models.architecture import Architecture, build
+from furlkit.models.embedding import predict
+from furlkit.models.heads import give_classifier
 from furlkit.models.loading import tensors_of
 from furlkit.objectives import supervised
+from furlkit.objectives.learner import Stateless
 from furlkit.randomness import torch_generator
-from furlkit.training import loop
-from furlkit.training import rounds as finetuning
-from furlkit.training import signals as stopping
+from furlkit.training import loop, rounds, signals
 from furlkit.training.loop import Plan
-from furlkit.training.rounds import Job, Part, State, after_turn, finetune, predict
+from furlkit.training.rounds import Finetuning, Part, fill
+from furlkit.training.run import run
+from furlkit.weights import weighted_sum
 from tests.helpers import Killed
 
-ARCHITECTURE = Architecture("cnn5", 8, 1, 0.02, projector=(8, 4), rotation=True)
+HEADS = {"projector": (8, 4), "rotation": (4,)}
+ARCHITECTURE = Architecture("cnn5", 8, 1, 0.02, heads=HEADS)
 DIGITS = open_images("digits")
 PARTS = (Part(0, np.arange(40)), Part(3, np.arange(40, 60)), Part(4, np.arange(60, 63)))
 PLAN = Plan(epochs=2, batch_size=16)
@@ -50,24 +51,22 @@ class Nobody:
 def net_of(hidden=6, seed=0):
     net = build(ARCHITECTURE, torch_generator(seed, "encoder"))
     generator = torch_generator(seed, "head")
-    return finetuning.put_classifier(
-        net, ARCHITECTURE.feature_dim, hidden, 10, generator
-    )
+    return give_classifier(net, ARCHITECTURE.feature_dim, hidden, 10, generator)
 
 
 def job_of(net=None, parts=PARTS, rounds=2, plan=PLAN):
     view = View(Augmentation(), 8, 1, DIGITS.mean, DIGITS.std)
     images, labels = DIGITS.images, DIGITS.labels
-    return Job(net or net_of(), images, labels, view, parts, plan, rounds, (7, "x"))
+    net = net or net_of()
+    return Finetuning(net, images, labels, view, parts, plan, rounds, (7, "x"))
 
 
 def finetuned(folder, job, every=1000.0):
     """The state after a finetuning, and its loss."""
     folder.mkdir(exist_ok=True)
-    made = Provenance("evaluate", {}, 7, {})
-    files = ProgressFile(folder / "o.json", made), Journal(folder / "o.json")
-    loss = finetune(job, *files, every)
-    return {k: v.copy() for k, v in tensors_of(job.net).items()}, loss
+    run(job, folder / "o.json", Provenance("evaluate", {}, 7, {}), every)
+    fill(job.net, job.weights)
+    return {k: v.copy() for k, v in tensors_of(job.net).items()}, job.loss
 
 
 def same(one, other):
@@ -120,15 +119,16 @@ def test_predictions_are_the_largest_logit_of_plain_images():
 def test_turns_go_through_the_clients_round_by_round():
     job = job_of(rounds=2)
     assert job.turns == 6
-    assert [job.at(turn) for turn in (0, 2, 3, 5)] == [(0, 0), (0, 2), (1, 0), (1, 2)]
+    jobs = [job.job(turn) for turn in range(6)]
+    where = [(one.where["round"], one.where["client"]) for one in jobs]
+    assert where == [(1, 0), (1, 3), (1, 4), (2, 0), (2, 3), (2, 4)]
     # Two, one and one full batches in an epoch, two epochs.
-    steps = [job.steps_before(turn) for turn in range(7)]
-    assert steps == [0, 4, 6, 8, 12, 14, 16]
+    assert [one.steps_before for one in jobs] == [0, 4, 6, 8, 12, 14]
     assert job.shares == [40 / 63, 20 / 63, 3 / 63]
 
 
-def test_a_round_is_the_mean_that_aggregate_makes():
-    rng, job = np.random.default_rng(0), job_of(rounds=1)
+def test_a_round_is_the_mean_that_aggregate_makes(monkeypatch):
+    rng, job = np.random.default_rng(0), job_of(rounds=2)
     models = [
         {
             "w": rng.normal(size=(3, 2)).astype(np.float32),
@@ -137,24 +137,26 @@ def test_a_round_is_the_mean_that_aggregate_makes():
         }
         for n in (4, 9, 2)
     ]
-    state = State(0, {})
+
+    def finish(turn, model, loss):
+        monkeypatch.setattr(rounds, "tensors_of", lambda net: model)
+        job.finish(turn, loop.Epoch(1, 1, {"supervised": loss}, 0.1, 1, 1, 1))
+
     for k, model in enumerate(models):
-        state = after_turn(job, state, model, float(k))
-        assert state.turn == k + 1
-        assert (state.total == {}) == (k == 2)
+        finish(k, model, float(k))
+        assert (job.total == {}) == (k == 2)
         if k < 2:
-            assert state.total["w"].dtype == np.float64
+            assert job.total["w"].dtype == np.float64
     for name in ("w", "z"):
-        expected = mean([model[name] for model in models], job.shares)
-        assert state.weights[name].dtype == np.float32
-        assert state.weights[name].tobytes() == expected.tobytes()
-    assert state.weights["n"].dtype == np.int64 and state.weights["n"].shape == ()
-    assert state.weights["n"] == 9 and state.losses == (0, 1, 2)
+        expected = weighted_sum([model[name] for model in models], job.shares)
+        assert job.weights[name].dtype == np.float32
+        assert job.weights[name].tobytes() == expected.tobytes()
+    assert job.weights["n"].dtype == np.int64 and job.weights["n"].shape == ()
+    assert job.weights["n"] == 9 and job.losses == (0, 1, 2)
     # The next round forgets the losses of this one, and starts a new sum.
-    again = after_turn(job_of(rounds=2), state, models[0], 5.0)
-    assert again.losses == (5.0,) and np.allclose(
-        again.total["w"], models[0]["w"] * 40 / 63
-    )
+    finish(3, models[0], 5.0)
+    assert job.losses == (5.0,)
+    assert np.allclose(job.total["w"], models[0]["w"] * 40 / 63)
 
 
 def test_two_rounds_written_out(tmp_path):
@@ -168,15 +170,16 @@ def test_two_rounds_written_out(tmp_path):
             net.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()})
             device = torch.device("cpu")
             images = Images(job.images, job.labels, part.index, job.view, device)
-            events = loop.train(
-                net, lambda batch, net=net: supervised.step(net, batch), images, PLAN,
-                (7, "x", round_, part.client), Nobody(),
-            )  # fmt: skip
-            epochs = [event for event in events if isinstance(event, loop.Epoch)]
+            learner, purpose = Stateless(net, supervised.step), (7, "x", round_)
+            steps = loop.train(
+                learner, {}, images, PLAN, (*purpose, part.client), Nobody()
+            )
+            epochs = [step.epoch for step in steps if step.epoch]
             losses.append(epochs[-1].losses["supervised"])
             trained.append(tensors_of(net))
         weights = {
-            k: np.asarray(mean([t[k] for t in trained], job.shares)) for k in weights
+            k: np.asarray(weighted_sum([t[k] for t in trained], job.shares))
+            for k in weights
         }
     found, loss = finetuned(tmp_path, job)
     assert same(found, weights)
@@ -188,11 +191,8 @@ def test_one_client_and_one_round_is_its_training(tmp_path):
     job, net = job_of(parts=PARTS[:1], rounds=1), net_of()
     device = torch.device("cpu")
     images = Images(job.images, job.labels, PARTS[0].index, job.view, device)
-    for _ in loop.train(
-        net, lambda batch: supervised.step(net, batch), images, PLAN, (7, "x", 0, 0),
-        Nobody(),
-    ):  # fmt: skip
-        pass
+    learner = Stateless(net, supervised.step)
+    list(loop.train(learner, {}, images, PLAN, (7, "x", 0, 0), Nobody()))
     assert same(finetuned(tmp_path, job)[0], tensors_of(net))
 
 
@@ -240,12 +240,14 @@ def test_a_signal_between_two_clients_saves_before_it_stops(
 ):
     expected = finetuned(tmp_path / "a", job_of())
 
-    def signalled(job, state, *rest):
-        if state.turn == turn:
-            stopping._handle(signal.SIGTERM, None)
-        return after_turn(job, state, *rest)
+    finish = Finetuning.finish
 
-    monkeypatch.setattr(finetuning, "after_turn", signalled)
+    def signalled(job, now, last):
+        if now == turn:
+            signals._handle(signal.SIGTERM, None)
+        finish(job, now, last)
+
+    monkeypatch.setattr(Finetuning, "finish", signalled)
     with pytest.raises(StoppedError):
         finetuned(tmp_path / "b", job_of())
     monkeypatch.undo()

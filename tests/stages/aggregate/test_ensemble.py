@@ -3,8 +3,8 @@ import random
 
 import numpy as np
 import pytest
-
 from furlkit.aggregators.averaged import unit_rows
+
 from furlkit.files.container.read import Container
 from furlkit.files.ensemble import read_ensemble
 from furlkit.files.facts import Provenance

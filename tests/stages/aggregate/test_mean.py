@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from furlkit.stages.aggregate.mean import Options, run
 
 from furlkit.errors import InputError, StoppedError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, read_checkpoint, write_checkpoint
 from furlkit.files.facts import Provenance
-from furlkit.stages.aggregate.mean import Options, run
 
 MANY = """
 import resource, sys

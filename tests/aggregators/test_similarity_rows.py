@@ -1,17 +1,15 @@
 """Parts of M that are computed when asked for, against M itself."""
 
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
-from furlkit.aggregators.averaged import unit_rows
+from furlkit.aggregators.dictionary import unit_rows
+from furlkit.aggregators.similarity_rows import Similarities
 from furlkit.errors import InputError
-from furlkit.files.ensemble import Ensemble, EnsembleFacts
-from furlkit.models.ensembles import Similarities
 
 N, TAU, CPU = 40, 0.1, torch.device("cpu")
 
@@ -22,9 +20,11 @@ def clients(*widths, n=N, seed=0):
     return {k: unit_rows(rows.astype(np.float32)) for k, rows in sizes.items()}
 
 
-def ensemble(form, n=N, tau=TAU, **what):
-    facts = EnsembleFacts(form, [0], 1, tau, {"examples": n}, "public", n)
-    return Ensemble(Path("e"), facts, np.arange(n), "a" * 64, **what)
+def ensemble(form, n=N, tau=TAU, parts=None, columns=None, matrix=None):
+    """Similarities as distill makes them of an ensemble file of that form."""
+    given = [torch.from_numpy(part) for part in (parts or {}).values()]
+    places = [torch.from_numpy(c).long() for c in (columns or {}).values()]
+    return Similarities(given, places, matrix, tau_T=tau, name="e")
 
 
 def whole(parts, tau=TAU):
@@ -44,7 +44,7 @@ def largest(parts, k):
 
 
 def rows(given, images, anchors):
-    found = Similarities(given, CPU).rows(torch.tensor(images), torch.tensor(anchors))
+    found = given(torch.tensor(images), torch.tensor(anchors))
     return found.numpy()
 
 
@@ -134,14 +134,10 @@ def test_nothing_is_n_by_n(form):
     parts = clients(d, d, n=n)
     columns = {k: np.tile(np.arange(d, dtype=np.int32), (n, 1)) for k in parts}
     what = {"parts": parts, "columns": columns} if form == "top" else {"parts": parts}
-    given = ensemble(form, n=n, **what)
     images, anchors = torch.arange(B), torch.arange(m)
+    similarities = ensemble(form, n=n, **what)
     with Largest() as made:
-        similarities = Similarities(given, CPU)
-    held = made.most
-    with Largest() as made:
-        assert similarities.rows(images, anchors).shape == (B, m)
-    assert held == n * d
+        assert similarities(images, anchors).shape == (B, m)
     assert B * m <= made.most <= (B * m if form == "rows" else B * n)
 
 
@@ -151,7 +147,7 @@ def test_of_a_matrix_the_asked_for_rows_alone_are_read(tmp_path):
     stored[:B] = 1
     given = ensemble("matrix", n=n, matrix=stored)
     tracemalloc.start()
-    found = Similarities(given, CPU).rows(torch.arange(B), torch.arange(9))
+    found = given(torch.arange(B), torch.arange(9))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert found.tolist() == np.ones((B, 9)).tolist()

@@ -1,7 +1,11 @@
 import numpy as np
 import pytest
 
-from furlkit.aggregators.averaged import accumulate, rows_to_share, unit_rows
+from furlkit.aggregators.dictionary import (
+    average_features,
+    rows_to_share,
+    unit_rows,
+)
 
 
 def rounds(t=4, n=5, d=3):
@@ -10,18 +14,18 @@ def rounds(t=4, n=5, d=3):
     return rng.standard_normal((t, n, d)).astype(np.float32)
 
 
-def ensemble(z, alpha):
+def averaged(z, alpha):
     Z = np.zeros_like(z[0])
     for of_round in z:
-        Z = accumulate(Z, of_round, alpha)
+        Z = average_features(Z, of_round, alpha)
     return Z
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 0.9])
-def test_the_ensemble_matches_loops(alpha):
+def test_averaged_features_match_loops(alpha):
     """Eq. 9, number by number."""
     z = rounds()
-    found, (t, n, d) = ensemble(z, alpha), z.shape
+    found, (t, n, d) = averaged(z, alpha), z.shape
     for i in range(n):
         for j in range(d):
             Z = 0.0
@@ -34,27 +38,27 @@ def test_the_ensemble_matches_loops(alpha):
 def test_three_rounds_by_hand():
     z = np.array([[[8.0]], [[4.0]], [[2.0]]], np.float32)
     # 4, then 2 + 2, then 2 + 1
-    assert ensemble(z[:1], 0.5) == 4 and ensemble(z[:2], 0.5) == 4
-    assert ensemble(z, 0.5) == 3
+    assert averaged(z[:1], 0.5) == 4 and averaged(z[:2], 0.5) == 4
+    assert averaged(z, 0.5) == 3
 
 
 def test_alpha_0_is_the_last_round_itself():
     z = rounds()
-    assert ensemble(z, 0).tobytes() == z[-1].tobytes()
+    assert averaged(z, 0).tobytes() == z[-1].tobytes()
 
 
 def test_a_model_that_does_not_change_keeps_the_direction_of_its_rows():
     z = np.repeat(rounds(t=1), 5, axis=0)
-    np.testing.assert_allclose(ensemble(z, 0.7), z[0] * (1 - 0.7**5), rtol=1e-5)
+    np.testing.assert_allclose(averaged(z, 0.7), z[0] * (1 - 0.7**5), rtol=1e-5)
     np.testing.assert_allclose(
-        unit_rows(ensemble(z, 0.7)), unit_rows(z[0]), rtol=1e-4, atol=1e-6
+        unit_rows(averaged(z, 0.7)), unit_rows(z[0]), rtol=1e-4, atol=1e-6
     )
 
 
 def test_other_images_are_refused():
     z = rounds()[0]
     with pytest.raises(ValueError, match=r"\(1, 3\) .*\(5, 3\)"):
-        accumulate(z[:1], z, 0.5)
+        average_features(z[:1], z, 0.5)
 
 
 def test_unit_rows_match_loops_and_have_length_1():
@@ -74,7 +78,7 @@ def test_a_unit_row_by_hand():
 @pytest.mark.parametrize("t", [1, 2, 10])
 def test_the_correction_of_the_start_cancels(t):
     """Eq. 10 with Z / (1 - alpha^t) and without."""
-    alpha, Z = 0.5, ensemble(rounds(t=t), 0.5)
+    alpha, Z = 0.5, averaged(rounds(t=t), 0.5)
     corrected = unit_rows((Z / (1 - alpha**t)).astype(np.float32))
     np.testing.assert_allclose(corrected, unit_rows(Z), rtol=1e-6)
 

@@ -8,8 +8,10 @@ from furlkit.data.augment import Augmentation, normalise, plain
 from furlkit.data.batches import Images, View
 from furlkit.models.architecture import Architecture, build
 from furlkit.models.embedding import embed
+from furlkit.terms.alignment import alignment
+from furlkit.terms.proximal import proximal
+from furlkit.training.learners import Given
 from furlkit.training.loop import positions
-from furlkit.training.terms import PublicImages, alignment, proximal, with_terms
 
 VIEW = View(Augmentation(), 8, 1, (0.5,), (0.5,))
 CPU = torch.device("cpu")
@@ -27,7 +29,7 @@ def images(n=10, index=None):
 
 
 def net_of(seed=0):
-    architecture = Architecture("cnn5", 8, 1, 0.02, projector=(8, 4))
+    architecture = Architecture("cnn5", 8, 1, 0.02, heads={"projector": (8, 4)})
     return build(architecture, torch.Generator().manual_seed(seed)).train()
 
 
@@ -71,22 +73,19 @@ def test_a_set_smaller_than_a_batch_is_a_batch():
         assert sorted(found) == [0, 1, 2, 3]
 
 
-def test_terms_are_added_to_the_losses_under_their_names():
-    z = torch.ones(2, 3)
-    terms = {"a": lambda batch: 2 * batch, "b": lambda batch: batch + 1}
-    losses, same = with_terms(lambda batch: ({"own": batch}, z), terms)(5.0)
-    assert losses == {"own": 5, "a": 10, "b": 6} and same is z
-    assert with_terms(lambda batch: ({"own": batch}, z), {})(5.0) == ({"own": 5}, z)
-
-
 def test_the_proximal_term_starts_at_0_and_is_half_mu_by_hand():
     net = net_of()
-    term = proximal(net, 3.0)
-    assert term(batch_at(0)).item() == 0
+    term = proximal(net, Given(), proximal=3.0)
+    assert term(batch_at(0), None).item() == 0
     with torch.no_grad():
         net.encoder.conv1.weight.add_(2.0)
     expected = 3 / 2 * 4 * net.encoder.conv1.weight.numel()
-    assert term(batch_at(0)).item() == pytest.approx(expected, rel=1e-5)
+    assert term(batch_at(0), None).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_term_of_weight_0_is_none_at_all(public):
+    assert proximal(net_of(), Given(), proximal=0.0) is None
+    assert aligned(net_of(), public, 0.0, "sum", 4) is None
 
 
 @pytest.fixture
@@ -94,40 +93,51 @@ def public():
     """Six of ten images, in another order, and a net's outputs for them."""
     index, net = np.array([7, 2, 9, 0, 4, 5]), net_of(seed=1)
     h, z = (embed(net, pixels(), index, VIEW, layer) for layer in "hz")
-    return PublicImages(images(index=index), h, z)
+    shown = images(index=index)
+
+    def batch_of(step, size):
+        chosen = positions(shown, size, PURPOSE, step)
+        return shown.batch(chosen, torch.Generator(), step)
+
+    return Given(batch_of, h, z)
+
+
+def aligned(net, public, beta, reduction, size):
+    options = {"align_reduction": reduction, "align_batch_size": size}
+    return alignment(net, public, beta=beta, **options)
 
 
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 def test_the_alignment_term_matches_loops_over_its_images(public, reduction):
     """Eq. 11 to 14: the second summand, image by image."""
     net, beta, index = net_of(seed=2), 0.25, np.array([7, 2, 9, 0, 4, 5])
-    term = alignment(net, public, beta, reduction, 3, PURPOSE)
+    term = aligned(net, public, beta, reduction, 3)
     for step in (0, 1, 2, 5):
-        found, total = term(batch_at(step)).item(), 0.0
+        found, total = term(batch_at(step), None).item(), 0.0
         net.eval()
-        for place in positions(public.images, 3, PURPOSE, step).tolist():
+        for place in positions(images(index=index), 3, PURPOSE, step).tolist():
             x = torch.from_numpy(pixels()[index[place : place + 1]])
             x = normalise(plain(x, 8), (0.5,), (0.5,))
             h = net.encoder(x)
-            total += (net.projector(h) - public.z[place]).square().sum().item()
-            total += (h - public.h[place]).square().sum().item()
+            total += (net.projector(h) - public.z_align[place]).square().sum().item()
+            total += (h - public.h_align[place]).square().sum().item()
         net.train()
         expected = beta * (total / 3 if reduction == "mean" else total)
         assert found == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_alignment_term_is_0_at_the_alignment_models_own_weights(public):
-    at_home = alignment(net_of(seed=1), public, 1.0, "sum", 4, PURPOSE)
-    elsewhere = alignment(net_of(seed=2), public, 1.0, "sum", 4, PURPOSE)
+    at_home = aligned(net_of(seed=1), public, 1.0, "sum", 4)
+    elsewhere = aligned(net_of(seed=2), public, 1.0, "sum", 4)
     for step in range(3):
-        scale = elsewhere(batch_at(step)).item()
-        assert scale > 0 and at_home(batch_at(step)).item() < 1e-9 * scale
+        scale = elsewhere(batch_at(step), None).item()
+        assert scale > 0 and at_home(batch_at(step), None).item() < 1e-9 * scale
 
 
 def test_the_alignment_term_weighs_beta(public):
     net = net_of(seed=2)
     one, ten = (
-        alignment(net, public, beta, "sum", 4, PURPOSE)(batch_at(0)) for beta in (1, 10)
+        aligned(net, public, beta, "sum", 4)(batch_at(0), None) for beta in (1, 10)
     )
     torch.testing.assert_close(ten, 10 * one)
 
@@ -136,7 +146,7 @@ def test_the_alignment_pass_leaves_statistics_mode_and_generator_alone(public):
     net, batch = net_of(seed=2), batch_at(0)
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     state = batch.generator.get_state()
-    loss = alignment(net, public, 1.0, "sum", 4, PURPOSE)(batch)
+    loss = aligned(net, public, 1.0, "sum", 4)(batch, None)
     assert all(torch.equal(net.state_dict()[k], v) for k, v in before.items())
     assert all(module.training for module in net.modules())
     assert torch.equal(batch.generator.get_state(), state)
@@ -149,25 +159,24 @@ def test_its_gradient_is_right_beside_that_of_a_step_in_training_mode(public):
     together, apart = net_of(seed=2), net_of(seed=2)
     x = torch.rand(4, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 
-    def step_of(net):
-        return lambda batch: ({"own": net.projector(net.encoder(x)).square().sum()}, x)
+    def own(net):
+        return net.projector(net.encoder(x)).square().sum()
 
-    def term_of(net):
-        return {"align": alignment(net, public, 1.0, "sum", 4, PURPOSE)}
+    def term(net):
+        return aligned(net, public, 1.0, "sum", 4)(batch_at(0), None)
 
-    losses, _ = with_terms(step_of(together), term_of(together))(batch_at(0))
-    sum(losses.values()).backward()
-    step_of(apart)(batch_at(0))[0]["own"].backward()
-    term_of(apart)["align"](batch_at(0)).backward()
+    (own(together) + term(together)).backward()
+    own(apart).backward()
+    term(apart).backward()
     for one, other in zip(together.parameters(), apart.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad)
 
 
 def test_the_alignment_term_is_float32_in_mixed_precision(public):
     net = net_of(seed=2)
-    term = alignment(net, public, 1.0, "sum", 4, PURPOSE)
-    exact = term(batch_at(0))
+    term = aligned(net, public, 1.0, "sum", 4)
+    exact = term(batch_at(0), None)
     with torch.autocast("cpu", torch.bfloat16):
-        mixed = term(batch_at(0))
+        mixed = term(batch_at(0), None)
     assert mixed.dtype == torch.float32
     torch.testing.assert_close(mixed, exact, rtol=0.05, atol=0)
