@@ -68,7 +68,7 @@ def test_a_folder_is_packed_block_by_block_and_mapped_on_reading(tmp_path, monke
         packed.images[0] = 0
 
 
-def test_a_partition_of_the_folder_fits_the_packed_file(tmp_path):
+def test_a_partition_of_the_folder_matches_the_packed_file(tmp_path):
     pictures(tmp_path / "pictures")
     path = tmp_path / "d.safetensors"
     assert furlkit("pack", tmp_path / "pictures", "--image-size", 8, "-o", path) == 0
@@ -85,8 +85,8 @@ def test_an_image_size_is_the_shorter_side_and_the_centre(tmp_path):
     assert furlkit("pack", tmp_path / "pictures", "--image-size", 10, "-o", path) == 0
     packed = read_dataset(path).images
     with Image.open(tmp_path / "pictures/cat/0.png") as image:
-        wanted = np.asarray(image)[:, 1:11]
-    assert packed.shape == (6, 10, 10, 3) and np.array_equal(packed[0], wanted)
+        expected = np.asarray(image)[:, 1:11]
+    assert packed.shape == (6, 10, 10, 3) and np.array_equal(packed[0], expected)
     assert furlkit("pack", "digits", "--image-size", 16, "-o", path) == 0
     assert read_dataset(path).images.shape == (1438, 16, 16, 1)
 
@@ -128,12 +128,12 @@ def test_labels_can_be_left_out(tmp_path):
     assert np.array_equal(packed.images, open_images("digits").images)
 
 
-def test_labels_that_one_source_lacks_are_left_out_aloud(tmp_path, capsys):
+def test_labels_that_one_source_lacks_are_left_out_with_a_warning(tmp_path, capsys):
     pixels = np.zeros((3, 8, 8, 1), np.uint8)
     np.savez(tmp_path / "bare.npz", images=pixels)
     path = tmp_path / "d.safetensors"
     assert furlkit("pack", "digits", tmp_path / "bare.npz", "-o", path) == 0
-    assert "bare.npz: has no labels, so none are packed" in capsys.readouterr().err
+    assert "bare.npz: has no labels" in capsys.readouterr().err
     assert read_dataset(path).labels is None
 
 
@@ -162,7 +162,7 @@ def test_a_broken_image_is_named(tmp_path, capsys, damage):
     path = tmp_path / "d.safetensors"
     path.write_bytes(b"what was there before")
     assert furlkit("pack", tmp_path / "pictures", "-o", path) == 65
-    assert f"{broken}: cannot be read as an image" in capsys.readouterr().err
+    assert f"{broken}: cannot be read" in capsys.readouterr().err
     assert path.read_bytes() == b"what was there before"
     assert {entry.name for entry in tmp_path.iterdir()} == {"pictures", path.name}
 
@@ -170,7 +170,7 @@ def test_a_broken_image_is_named(tmp_path, capsys, damage):
 @pytest.mark.parametrize(
     "more, code, message",
     [
-        ((), 2, "give --image-size"),
+        ((), 2, "--image-size"),
         (("--image-size", 8, "--channels", 1), 0, ""),
     ],
 )
@@ -191,11 +191,11 @@ def test_a_dry_run_writes_nothing(tmp_path, capsys):
     assert "1,438 images of 8 x 8 x 1" in capsys.readouterr().out
 
 
-def test_a_folder_needs_a_size_that_the_message_asks_for(tmp_path, capsys):
+def test_the_message_for_a_folder_without_a_size_names_the_option(tmp_path, capsys):
     pictures(tmp_path / "pictures")
     init = ("init", "--data", tmp_path / "pictures", "-o", tmp_path / "g")
     assert furlkit(*init) == 2
-    assert "give init --image-size" in capsys.readouterr().err
+    assert "init --image-size" in capsys.readouterr().err
     assert furlkit(*init, "--image-size", 10, "--width", 0.02) == 0
 
 
@@ -209,7 +209,7 @@ def test_a_damaged_label_is_found(tmp_path, capsys, scheme, place, value):
     path.write_bytes(content)
     command = ("partition", "--data", path, "--scheme", *scheme)
     assert furlkit(*command, "-o", tmp_path / "p") == 65
-    assert f"{path}: its labels do not match" in capsys.readouterr().err
+    assert f"{path}: its labels" in capsys.readouterr().err
 
 
 def test_folders_of_domains_are_packed_as_domains(tmp_path):

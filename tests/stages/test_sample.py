@@ -44,7 +44,7 @@ def test_the_seed_is_read():
 
 @pytest.mark.parametrize("fraction", [0, -1, 1.5])
 def test_a_fraction_is_above_0_and_at_most_1(fraction):
-    with pytest.raises(UsageError, match="is not above 0 and at most 1"):
+    with pytest.raises(UsageError, match="--fraction"):
         run(Options((0, 1), fraction, (1,), 0))
 
 
@@ -52,17 +52,17 @@ def test_lines_are_round_and_client(capsys):
     command = ["sample", "--clients", "0-4", "--fraction", "0.4", "--rounds", "2-3"]
     assert _outcome(command) == 0
     lines = capsys.readouterr().out.splitlines()
-    wanted = [f"{r}/{k}" for r in (2, 3) for k in draw((0, 1, 2, 3, 4), 0.4, 0, r)]
-    assert lines == wanted and len(lines) == 4
+    expected = [f"{r}/{k}" for r in (2, 3) for k in draw((0, 1, 2, 3, 4), 0.4, 0, r)]
+    assert lines == expected and len(lines) == 4
     assert _outcome([*command, "--json"]) == 0
     rounds = json.loads(capsys.readouterr().out)["rounds"]
-    assert [f"{r}/{k}" for r, clients in rounds.items() for k in clients] == wanted
+    assert [f"{r}/{k}" for r, clients in rounds.items() for k in clients] == expected
 
 
-def test_a_reader_that_has_seen_enough_is_no_failure():
-    words = ["sample", "--clients", "0-9", "--rounds", "1-20000"]
+def test_a_closed_pipe_is_not_a_failure():
+    arguments = ["sample", "--clients", "0-9", "--rounds", "1-20000"]
     program = subprocess.Popen(
-        [sys.executable, "-m", "furlkit", *words],
+        [sys.executable, "-m", "furlkit", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
