@@ -44,7 +44,7 @@ class Batch:
     step: int = 0
 
     def two_views(self) -> Tensor:
-        """Two augmented views of every image: all of the first, then all of the second."""
+        """Two augmented views of every image: all first views, then all second ones."""
         how, size = self.view.how, self.view.size
         return self._input(two_views(self.images, how, size, self.generator))
 

@@ -173,7 +173,8 @@ def _common_shape(options: Options, parts: list[Part]) -> Shape:
     sizes = {part.shape[1:3] for part in parts}
     if len(sizes) > 1:
         raise UsageError(
-            f"found images of the sizes {sorted(sizes)}, expected one; pass --image-size"
+            f"found images of {sorted(sizes)} pixels, expected one size; "
+            "pass --image-size"
         )
     found = max(part.shape[3] for part in parts)
     channels = options.channels or found

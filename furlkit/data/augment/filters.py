@@ -36,7 +36,7 @@ def blur_(images: Tensor, sigmas: Tensor, taps: int) -> Tensor:
 
 
 def gaussian(sigmas: Tensor, half: int) -> list[Tensor]:
-    """Weights (n, 1, 1, 1) at distance 0, 1, ..., half; both sides together sum to 1."""
+    """Weights (n, 1, 1, 1) at distance 0, 1, ..., half; both sides sum to 1."""
     distance = torch.arange(half + 1, device=sigmas.device).view(-1, 1, 1, 1, 1)
     # (half + 1, n, 1, 1, 1)
     density = torch.exp(-0.5 * (distance / sigmas.view(-1, 1, 1, 1)) ** 2)

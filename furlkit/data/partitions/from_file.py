@@ -47,7 +47,7 @@ def check_split(
     *,
     replace: bool,
 ) -> None:
-    """Raise InputError for indices outside the dataset, or repeated without `replace`."""
+    """Raise InputError for indices out of range, or repeated without `replace`."""
     used = np.concatenate([public, *parts])
     if len(used) and (used.min() < 0 or used.max() >= examples):
         wrong = used[(used < 0) | (used >= examples)][0]

@@ -161,7 +161,7 @@ def draw_public(
 def label_histogram(
     parts: Parts, labels: np.ndarray | None, classes: int
 ) -> np.ndarray:
-    """Examples of each client and class: (clients, classes); no columns without labels."""
+    """Number of examples: (clients, classes), or (clients, 0) without labels."""
     if labels is None:
         return np.zeros((len(parts), 0), np.int64)
     owners = np.repeat(np.arange(len(parts)), [len(part) for part in parts])

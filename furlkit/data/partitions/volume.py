@@ -63,7 +63,7 @@ def volume_classes(
 
 
 def _take(size: int, portion: int, left: np.ndarray, start: int) -> np.ndarray:
-    """Take `size` of the examples left, a portion of each class, cyclic from `start`."""
+    """Counts per class that sum to `size`: a portion of each class, from `start` on."""
     taken = np.zeros_like(left)
     while size > 0:
         available = np.flatnonzero(left > taken)

@@ -137,7 +137,7 @@ def _open_packed(path: Path) -> ImageSet:
 
     packed = read_dataset(path)
     facts = packed.facts
-    # Images are mapped and not read. The labels are small: damage to them is found here.
+    # The images are mapped, not read. Labels are small, so their damage is found here.
     found = None if packed.labels is None else label_fingerprint(packed.labels)
     if facts.fingerprint.get("labels") != found:
         raise InputError(

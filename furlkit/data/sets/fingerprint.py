@@ -30,7 +30,7 @@ def hash_sample(shape: tuple[int, ...], sample: Iterable[np.ndarray]) -> str:
 
 
 def sample_positions(examples: int) -> np.ndarray:
-    """The positions that `image_fingerprint` hashes, including the first and the last."""
+    """The positions that `image_fingerprint` hashes, including the first and last."""
     if examples <= SAMPLE:
         return np.arange(examples)
     return np.arange(SAMPLE) * (examples - 1) // (SAMPLE - 1)

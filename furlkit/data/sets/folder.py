@@ -53,7 +53,7 @@ def index_folder(root: Path, *, domains: bool = False) -> FolderIndex:
     domain_names, codes = _numbered(levels[0]) if domains else ((), None)
     if not domains and class_names and SPLITS.issuperset(class_names):
         raise InputError(
-            f"{root}: found the folders {', '.join(class_names)}, which are splits, not "
+            f"{root}: found folders {', '.join(class_names)}, which are splits and not "
             f"classes; pass one of them, such as {root / class_names[0]}"
         )
     return FolderIndex(root, paths, sizes, labels, codes, class_names, domain_names)

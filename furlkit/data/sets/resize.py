@@ -8,7 +8,7 @@ BLOCK = 1024
 
 
 def resized_shape(height: int, width: int, size: int) -> tuple[int, int]:
-    """Height and width with a shorter side of `size`, rounded down as in torchvision."""
+    """Height and width with a shorter side of `size`, rounded as in torchvision."""
     if height <= width:
         return size, int(size * width / height)
     return int(size * height / width), size
