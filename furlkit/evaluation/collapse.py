@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Float32 rounding, relative to the largest possible singular value of unit rows.
-NOISE = 1e-6
+NOISE = 1e-6  # Float32 rounding, relative to the largest possible singular value.
 
 
 def spread(z: Tensor) -> float:

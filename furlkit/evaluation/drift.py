@@ -15,8 +15,7 @@ from furlkit.errors import InputError
 from furlkit.evaluation.scores import check_features, check_rows
 
 BLOCK = 2**22  # Similarities in memory at once, for any number of images.
-# Centred features shorter than this, relative to their length, are float32 rounding.
-NOISE = 1e-6
+NOISE = 1e-6  # Relative norm of centred features that is only float32 rounding.
 
 
 def alignment(x: Tensor, y: Tensor) -> float:

@@ -43,8 +43,7 @@ def predict_knn(
 
 def _votes(s: Tensor, labels: Tensor, classes: int, k: int, t: float) -> Tensor:
     near, index = s.topk(k, dim=1)  # (M, k)
-    # Relative to the nearest, whose weight is 1: this scales all votes of a row alike
-    # and prevents overflow.
+    # Relative to the nearest: all votes of a row have one factor, and none overflows.
     weights = ((near - near[:, :1]) / t).exp()
     votes = torch.zeros(len(s), classes, dtype=s.dtype, device=s.device)
     return votes.scatter_add_(1, labels[index].long(), weights)  # (M, classes)

@@ -3,10 +3,9 @@
 Features are not standardised: the papers chose their learning rates for raw features.
 The result is the head of the last epoch, not the best one.
 
-The gradient and the optimisers are written out because the model is so small that
-autograd and torch.optim would take longer than its arithmetic: a step of torch's
-functional Adam takes four times as long as this one, and rounds differently. The tests
-compare with both.
+The gradient and the optimisers are written out: for so small a model, autograd and
+torch.optim take longer than the arithmetic. A step of torch's functional Adam takes
+four times as long as this one, and rounds differently. The tests compare with both.
 """
 
 import math
@@ -115,7 +114,6 @@ class _Head:
 
         Classes are the first axis: W x^T takes half the time of x W^T for few classes.
         """
-        # (classes, B)
         p = torch.addmm(self.bias[:, None], self.weight, x.T).softmax(dim=0)
         p.scatter_add_(0, y[None], p.new_full((1, len(y)), -1.0))
         e = p.div_(len(y))  # (classes, B)

@@ -1,25 +1,20 @@
 """pack: write a dataset to one file that training maps into memory."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from furlkit import console
-from furlkit.data.sets.datasets import ImageSet, default_mean_std, names, open_labels
+from furlkit.data.sets.datasets import default_mean_std, names, open_labels
 from furlkit.data.sets.fingerprint import (
     fingerprint_of,
     hash_sample,
     sample_positions,
 )
-from furlkit.data.sets.folder import (
-    FolderIndex,
-    folder_shape,
-    index_folder,
-    read_images,
-)
+from furlkit.data.sets.folder import folder_shape, index_folder, read_images
 from furlkit.data.sets.labels import LabelSet
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
@@ -46,19 +41,16 @@ class Options:
     dry_run: bool = False
 
 
-class Part(Protocol):
-    """One source: its labels in memory, its images block by block."""
+@dataclass(frozen=True)
+class Part:
+    """One source: its labels in memory, its images on demand."""
 
     labels: LabelSet
     shape: Shape
     mean: tuple[float, ...]
     std: tuple[float, ...]
-
-    def take(self, positions: np.ndarray) -> np.ndarray:
-        """The images at the given positions."""
-
-    def blocks(self) -> Iterator[np.ndarray]:
-        """All images, in order."""
+    take: Callable[[np.ndarray], np.ndarray]  # the images at the given positions
+    blocks: Callable[[], Iterator[np.ndarray]]  # all images, in order
 
 
 def run(options: Options) -> tuple[str, dict[str, Any]]:
@@ -111,43 +103,6 @@ def _blocks_with_progress(parts: list[Part], shape: Shape) -> Iterator[np.ndarra
                 bar.reach(done)
 
 
-class _Loaded:
-    """A source whose images are in memory or memory-mapped."""
-
-    def __init__(self, opened: ImageSet):
-        self.labels: LabelSet = opened
-        self._images = opened.images
-        self.shape = opened.images.shape
-        self.mean, self.std = opened.mean, opened.std
-
-    def take(self, positions: np.ndarray) -> np.ndarray:
-        return self._images[positions]
-
-    def blocks(self) -> Iterator[np.ndarray]:
-        for start in range(0, len(self._images), BLOCK):
-            yield self._images[start : start + BLOCK]
-
-
-class _Folder:
-    """A folder of images, decoded block by block so that it may exceed the memory."""
-
-    def __init__(
-        self, index: FolderIndex, size: int | None, channels: int, labels: LabelSet
-    ):
-        self.labels, self._index, self._size = labels, index, size
-        self.shape = folder_shape(index, size, channels)
-        self.mean, self.std = default_mean_std(channels)
-
-    def take(self, positions: np.ndarray) -> np.ndarray:
-        paths = tuple(self._index.paths[i] for i in positions)
-        chosen = replace(self._index, paths=paths)
-        blocks = list(read_images(chosen, self._size, channels=self.shape[3]))
-        return np.concatenate(blocks)
-
-    def blocks(self) -> Iterator[np.ndarray]:
-        yield from read_images(self._index, self._size, channels=self.shape[3])
-
-
 def _resolved_options(options: Options) -> dict[str, Any]:
     return {
         "sources": len(options.sources),
@@ -161,12 +116,38 @@ def _resolved_options(options: Options) -> dict[str, Any]:
 
 def _open_part(source: Source, options: Options) -> Part:
     if source.name not in names() and Path(source.name).is_dir():
-        index = index_folder(Path(source.name), domains=options.domain_folders)
-        labels = open_labels(source.name, domains=options.domain_folders)
-        return _Folder(index, source.image_size, options.channels or 3, labels)
+        return _folder_part(source, options)
     if options.domain_folders:
         raise UsageError(f"--domain-folders: {source.name} is not a folder of images")
-    return _Loaded(source.images())
+    opened = source.images()
+    images = opened.images
+
+    def blocks() -> Iterator[np.ndarray]:
+        for start in range(0, len(images), BLOCK):
+            yield images[start : start + BLOCK]
+
+    return Part(
+        opened, images.shape, opened.mean, opened.std, images.__getitem__, blocks
+    )
+
+
+def _folder_part(source: Source, options: Options) -> Part:
+    """A folder is decoded block by block, so that it may be larger than the memory."""
+    index = index_folder(Path(source.name), domains=options.domain_folders)
+    labels = open_labels(source.name, domains=options.domain_folders)
+    size, channels = source.image_size, options.channels or 3
+
+    def take(positions: np.ndarray) -> np.ndarray:
+        chosen = replace(index, paths=tuple(index.paths[i] for i in positions))
+        return np.concatenate(list(read_images(chosen, size, channels=channels)))
+
+    return Part(
+        labels,
+        folder_shape(index, size, channels),
+        *default_mean_std(channels),
+        take,
+        lambda: read_images(index, size, channels=channels),
+    )
 
 
 def _common_shape(options: Options, parts: list[Part]) -> Shape:

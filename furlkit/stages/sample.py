@@ -20,13 +20,9 @@ class Options:
 def run(options: Options) -> tuple[str, dict[str, Any]]:
     """Draw the clients of each round; a round's draw depends on no other round."""
     if not 0 < options.fraction <= 1:
-        raise UsageError(
-            f"--fraction {options.fraction}: expected above 0 and at most 1"
-        )
-    drawn = {
-        number: draw(options.clients, options.fraction, options.seed, number)
-        for number in options.rounds
-    }
+        raise UsageError(f"--fraction {options.fraction}: expected a value in (0, 1]")
+    chosen_by = options.clients, options.fraction, options.seed
+    drawn = {number: draw(*chosen_by, number) for number in options.rounds}
     line = "\n".join(
         f"{number}/{client}" for number, clients in drawn.items() for client in clients
     )

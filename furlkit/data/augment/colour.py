@@ -17,10 +17,7 @@ SMALLEST_CHROMA = 1e-12
 
 
 class Blends(NamedTuple):
-    """Operations x -> clamp(keep x + y, 0, 1) on the pixels x of an image.
-
-    y is the product luma x, or its mean over the image if flat is 1.
-    """
+    """Pixels x -> clamp(keep x + y, 0, 1); y is luma x, or its mean if flat is 1."""
 
     keep: Tensor  # (..., n, 1, 1)
     luma: Tensor  # (..., n, 1, C)
@@ -93,14 +90,10 @@ def hue_(images: Tensor, shifts: Tensor) -> Tensor:
 
 
 class Jitter(NamedTuple):
-    """One jitter per image.
+    """One jitter per image."""
 
-    order: (n, 4) the 1st to 4th operation. factors: (n, 4) the parameters of
-    BRIGHTNESS, CONTRAST, SATURATION and HUE.
-    """
-
-    order: Tensor
-    factors: Tensor
+    order: Tensor  # (n, 4): the 1st to 4th operation
+    factors: Tensor  # (n, 4): of BRIGHTNESS, CONTRAST, SATURATION and HUE
 
 
 def draw_jitter(
@@ -121,10 +114,7 @@ def draw_jitter(
 
 
 def jitter_keys(params: Jitter, chosen: Tensor) -> Tensor:
-    """(n,) the sort keys of `jitter_chosen`.
-
-    3 minus the number of blends before the hue; 4 if the image is not chosen.
-    """
+    """(n,): 3 minus the number of blends before the hue; 4 for images not chosen."""
     before = params.order.cpu().argmax(
         dim=1
     )  # HUE is the largest number, so argmax finds it.

@@ -38,9 +38,8 @@ def blur_(images: Tensor, sigmas: Tensor, taps: int) -> Tensor:
 def gaussian(sigmas: Tensor, half: int) -> list[Tensor]:
     """Weights (n, 1, 1, 1) at distance 0, 1, ..., half; both sides sum to 1."""
     distance = torch.arange(half + 1, device=sigmas.device).view(-1, 1, 1, 1, 1)
-    # (half + 1, n, 1, 1, 1)
     density = torch.exp(-0.5 * (distance / sigmas.view(-1, 1, 1, 1)) ** 2)
-    return list(density / (2 * density.sum(dim=0) - 1))
+    return list(density / (2 * density.sum(dim=0) - 1))  # half + 1 of (n, 1, 1, 1)
 
 
 def _weigh(padded: Tensor, weights: list[Tensor], dim: int, out: Tensor) -> Tensor:

@@ -107,9 +107,8 @@ def sample_affine(images: Tensor, matrices: Tensor) -> Tensor:
         [x.expand(height, width), y.unsqueeze(1).expand(height, width)], dim=2
     )  # (H, W, 2)
     linear, shift = matrices.to(images.device, images.dtype).split([2, 1], dim=2)
-    # (n, H * W, 2)
     source = place.view(1, -1, 2) @ linear.transpose(1, 2) + shift.transpose(1, 2)
-    grid = source / source.new_tensor([width / 2, height / 2])
+    grid = source / source.new_tensor([width / 2, height / 2])  # (n, H * W, 2)
     return F.grid_sample(
         images, grid.view(-1, height, width, 2), mode="nearest", align_corners=False
     )
@@ -147,13 +146,12 @@ def equalise_(images: Tensor) -> Tensor:
     """
     levels = _levels(images).long().flatten(2)  # (n, C, P)
     ones = torch.ones_like(levels)
-    # (n, C, 256)
     histogram = ones.new_zeros(*levels.shape[:2], 256).scatter_add_(2, levels, ones)
     brightest = levels.amax(dim=2, keepdim=True)
     pixels = levels.shape[2] - histogram.gather(2, brightest)
     step = pixels // 255  # (n, C, 1)
     divisor = step.clamp_min(1)
-    below = histogram.cumsum(dim=2) - histogram
+    below = histogram.cumsum(dim=2) - histogram  # (n, C, 256)
     table = torch.div(below + divisor // 2, divisor, rounding_mode="floor").clamp_(
         0, 255
     )

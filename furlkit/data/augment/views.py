@@ -123,11 +123,7 @@ def _check_stored(images: Tensor) -> None:
 
 
 def _views(
-    images: Tensor,
-    how: Augmentation,
-    size: int,
-    generator: torch.Generator,
-    count: int,
+    images: Tensor, how: Augmentation, size: int, generator: torch.Generator, count: int
 ) -> Tensor:
     n = count * len(images)
     jitter = _draw_jitter(n, how, generator)

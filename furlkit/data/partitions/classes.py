@@ -16,9 +16,10 @@ def iid(
 ) -> list[np.ndarray]:
     """Equal random parts; with `replace`, each client samples from all examples."""
     owners = np.repeat(np.arange(clients), even_sizes(examples, clients))
-    if replace:
-        return split_by_owner(rng.integers(0, examples, examples), owners, clients)
-    return split_by_owner(rng.permutation(examples), owners, clients)
+    order = (
+        rng.integers(0, examples, examples) if replace else rng.permutation(examples)
+    )
+    return split_by_owner(order, owners, clients)
 
 
 def classes(

@@ -88,10 +88,7 @@ def dirichlet_client(
 
 
 def _draw_with_replacement(
-    grouped: Grouped,
-    mixes: np.ndarray,
-    totals: np.ndarray,
-    rng: np.random.Generator,
+    grouped: Grouped, mixes: np.ndarray, totals: np.ndarray, rng: np.random.Generator
 ) -> list[np.ndarray]:
     clients, classes = mixes.shape
     counts = rng.multinomial(totals, mixes)
@@ -106,10 +103,9 @@ def _counts_without_replacement(
 ) -> np.ndarray:
     """(clients, classes) counts with row sums `totals` and column sums `sizes`.
 
-    All clients request examples at once. A class with too few is divided at random
-    among the requests, and the missing examples are requested again from the classes
-    that are left. Serving clients one after the other would leave the last ones with
-    whatever remains.
+    All clients draw at once. A class with too few examples is divided at random in
+    proportion to the draws, and what is missing is drawn again from the other classes.
+    Serving clients one after the other would leave the remains to the last ones.
     """
     counts = np.zeros(mixes.shape, np.int64)
     missing, available = totals.copy(), sizes.copy()
@@ -117,20 +113,12 @@ def _counts_without_replacement(
         rows, columns = np.flatnonzero(missing), np.flatnonzero(available)
         block = np.ix_(rows, columns)
         mix = _renormalised(mixes[block], np.ones(len(columns), bool))
-        requested = rng.multinomial(missing[rows], mix)
-        granted = _granted(requested, available[columns], rng)
-        counts[block] += granted
-        missing[rows] -= granted.sum(axis=1)
-        available[columns] -= granted.sum(axis=0)
+        drawn = rng.multinomial(missing[rows], mix)
+        for c in np.flatnonzero(drawn.sum(axis=0) > available[columns]):
+            drawn[:, c] = rng.multivariate_hypergeometric(
+                drawn[:, c], available[columns[c]], method="marginals"
+            )
+        counts[block] += drawn
+        missing[rows] -= drawn.sum(axis=1)
+        available[columns] -= drawn.sum(axis=0)
     return counts
-
-
-def _granted(
-    requested: np.ndarray, available: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    granted = requested.copy()
-    for c in np.flatnonzero(requested.sum(axis=0) > available):
-        granted[:, c] = rng.multivariate_hypergeometric(
-            requested[:, c], available[c], method="marginals"
-        )
-    return granted

@@ -1,6 +1,7 @@
 """Existing partitions: indices from a JSON file or a furlkit partition file."""
 
 import json
+import reprlib
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def read_split(path: Path) -> tuple[list[np.ndarray], np.ndarray]:
         raise InputError(f"{path}: found no clients; {EXPECTED}")
     if set(content) != {str(client) for client in range(len(content))}:
         raise InputError(
-            f"{path}: found clients {_first_names(content)}; number them 0, 1, 2, ..."
+            f"{path}: found clients {reprlib.repr(list(content))}; number them from 0"
         )
     parts = [
         _indices(path, f"client {client}", content[str(client)])
@@ -86,8 +87,3 @@ def _indices(path: Path, who: str, values: Any) -> np.ndarray:
     if part.ndim != 1 or part.dtype.kind != "i":
         raise InputError(f"{path}: {who} is not a list of integers; {EXPECTED}")
     return np.sort(part.astype(np.int64))
-
-
-def _first_names(content: dict[str, Any]) -> str:
-    names = [repr(name) for name in content]
-    return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")

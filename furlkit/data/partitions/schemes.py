@@ -137,10 +137,7 @@ def split(data: LabelSet, options: SchemeOptions, rng: Rng) -> Split:
 
 
 def draw_public(
-    examples: int,
-    fraction: float | None,
-    count: int | None,
-    rng: Rng,
+    examples: int, fraction: float | None, count: int | None, rng: Rng
 ) -> np.ndarray:
     """Sorted indices of a random public part, of a given fraction or count."""
     if fraction is not None and count is not None:

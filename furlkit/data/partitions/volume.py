@@ -27,11 +27,7 @@ def volume_sizes(examples: int, shares: np.ndarray) -> np.ndarray:
 
 
 def volume(
-    examples: int,
-    clients: int,
-    delta: float,
-    gamma: float,
-    rng: np.random.Generator,
+    examples: int, clients: int, delta: float, gamma: float, rng: np.random.Generator
 ) -> list[np.ndarray]:
     """Random clients with the sizes of `volume_shares`."""
     sizes = volume_sizes(examples, volume_shares(clients, delta, gamma))

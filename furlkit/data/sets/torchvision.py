@@ -24,10 +24,7 @@ DIGITS = tuple("0123456789")
 
 @dataclass(frozen=True)
 class TorchvisionSet:
-    """A torchvision dataset: its class, how it selects a split, its mean and std.
-
-    `split_arguments` maps a split to arguments of the class.
-    """
+    """A torchvision dataset: its class, the arguments of a split, its mean and std."""
 
     dataset: str
     split_arguments: Callable[[str], dict[str, Any]]
