@@ -1,5 +1,5 @@
-# The scales of FedCA's baselines: SCALE=cpu takes digits and a small net, SCALE=paper
-# CIFAR-10 and 20 rounds. At the small one a system's Makefile may set SMALL_TRAIN.
+# The scales of FedCA's baselines: SCALE=cpu uses digits and a small net, SCALE=paper
+# CIFAR-10 and 20 rounds. For SCALE=cpu, a system's Makefile may set SMALL_TRAIN.
 
 SCALE ?= cpu
 EVALUATE = knn linear:0,last

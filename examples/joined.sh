@@ -1,4 +1,4 @@
-# For the summaries of systems: joined FILE... prints those that exist, with commas between.
+# For the summaries: joined FILE... prints the files that exist, separated by commas.
 
 joined() {
     found=

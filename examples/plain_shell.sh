@@ -1,11 +1,11 @@
 #!/bin/sh
 # The round loop of round.mk in plain shell: FedSimCLR on digits, about a minute.
 # Everything is a variable: ROUNDS=5 FRACTION=0.6 SEED=1 OUT=exp sh plain_shell.sh
-# Killed or stopped, the same command carries on, and the bytes come out the same.
+# If it is killed, the same command resumes and gives the same bytes.
 set -eu
 OUT=${OUT:-exp} DATA=${DATA:-digits} PRESET=${PRESET:-digits} SEED=${SEED:-0}
 CLIENTS=${CLIENTS:-5} ROUNDS=${ROUNDS:-3} FRACTION=${FRACTION:-1}
-# Options and the launcher may hold several words, so they stand without quotes.
+# Options and the launcher may have several words, so they are not quoted.
 run="${LAUNCH:-} ${FURLKIT:-furlkit}"
 common="--preset $PRESET --data $DATA -q"
 

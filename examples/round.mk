@@ -1,4 +1,4 @@
-# The round loop, shared by every system's Makefile: rooms are commands, doors are files.
+# The round loop that every system's Makefile includes: one command for each file.
 #
 #   OUT/partition ------+--------------------+
 #                       |                    |
@@ -6,33 +6,33 @@
 #                       +--> r001/client_1 --+--> r001/global --> r002/client_0 ...
 #                       +--> ...             |
 #
-# FedCA's parts are further doors: ALIGN makes OUT/targets, which every client reads, and
-# DICTIONARY makes r001/dictionary of the clients' r001/features_*, for the next round.
+# FedCA needs more files: with ALIGN, every client reads OUT/targets; with DICTIONARY, the
+# clients' r001/features_* are combined to r001/dictionary for the next round.
 #
-# `make -j2` trains clients, and scores models, side by side. Killed or stopped, the same
-# command carries on: a file is there whole or not at all, so the dates of the files tell
-# make what is left to do, and every byte comes out as if nothing had happened.
+# `make -j2` trains clients and evaluates models in parallel. If it is killed, the same
+# command resumes: files are written whole or not at all, so make sees from their dates
+# what is left to do, and the results have the same bytes as without the interruption.
 #
 # Set by a system's Makefile or on the command line:
 
 here := $(dir $(lastword $(MAKEFILE_LIST)))
 
 OUT ?= exp
-# A dataset's name, or a path; a path needs TEST, the labelled images to test on.
+# A dataset's name or path. A path also needs TEST, the labelled images to test on.
 DATA ?= digits
 TEST ?=
 DATA_ROOT ?=
-# Anything here lets the first stage fetch a dataset that is missing.
+# If set, the first stage downloads a missing dataset.
 DOWNLOAD ?=
 
 CLIENTS ?= 5
 ROUNDS ?= 5
-# The share of the clients that takes part in a round.
+# The share of the clients that take part in a round.
 FRACTION ?= 1
 SEED ?= 0
-# Named on every stage, so it needs a table for each; see furlkit/presets.
+# Passed to every stage, so it needs a table for each; see furlkit/presets.
 PRESET ?=
-# Further options of each stage; they win over the preset's.
+# More options of each stage; they override the preset.
 PARTITION ?=
 INIT ?=
 TRAIN ?=
@@ -41,34 +41,34 @@ PRETRAIN ?=
 KNN ?=
 LINEAR ?=
 ANGLES ?=
-# Clients that do not train, whose images are the public ones: PARTITION has
-# --public-client for them.
+# Clients that do not train because their images are public: use them with
+# --public-client in PARTITION.
 WITHOUT ?=
-# Options of distill, or `yes` for none: the global model is distilled from what clients'
-# models make of the public part of the partition, and weights do not leave the clients.
+# Options of distill, or `yes` for none: the global model is distilled from the outputs of
+# the clients' models on the public images, and weights do not leave the clients.
 DISTILL ?=
 EMBED ?=
 ENSEMBLE ?=
-# Public images, a dataset's name or a path: clients are aligned on a model of them.
+# Public images for FedCA's alignment: a dataset's name or path.
 ALIGN ?=
-# K: clients share rows with each other, in a dictionary of so many.
+# K, the number of rows of the dictionary that clients share.
 DICTIONARY ?=
-# Anything here lets clients keep private files from round to round.
+# If set, clients keep private files from round to round.
 PRIVATE ?=
-# Protocols, each with its rounds: `knn` in every round, `linear:last`, `linear:0,5,10`;
+# Evaluation protocols with their rounds: `knn` in every round, `linear:last`, `linear:0,5,10`;
 # knn, linear, classifier (of supervised models), and angles (between the clients'
 # models of a round).
 EVALUATE ?= knn linear:last
 
-# None of the following changes a byte of any result, THREADS aside.
-# Clients that one start of the program trains one after the other. A start takes some
-# seconds, which counts where clients are small; see `make -n` for who goes with whom.
-# (Some shells export a GROUP of their own.)
+# The following do not change a byte of any result, except THREADS.
+# The number of clients that one process trains one after the other. Starting a process
+# takes some seconds, which matters for small clients; `make -n` shows the groups.
+# (Some shells export a variable GROUP.)
 ifneq ($(filter undefined environment,$(origin GROUP)),)
 GROUP := 1
 endif
 THREADS ?= 1
-# Stands before every stage: empty on a laptop, `srun --gpus 1` on a cluster.
+# The prefix of every command: empty on a laptop, `srun --gpus 1` on a cluster.
 LAUNCH ?=
 QUIET ?= -q
 FURLKIT ?= $(firstword $(wildcard $(here)../.venv/bin/furlkit) furlkit)
@@ -79,8 +79,8 @@ comma := ,
 empty :=
 space := $(empty) $(empty)
 
-# Round n lies in the n-th folder of `later`, which is the folder after the n-th of
-# `folders`, because make counts words from 1.
+# Round n is in the n-th folder of `later`, which is word n + 1 of `folders`: make counts
+# words from 1.
 folders := $(shell seq -f '$(OUT)/r%03g' 0 $(ROUNDS))
 later := $(wordlist 2,$(words $(folders)),$(folders))
 numbers := $(shell seq 0 $(ROUNDS))
@@ -89,7 +89,7 @@ rounds_before = $(wordlist 1,$1,$(numbers))
 folder = $(if $(filter 0,$1),$(firstword $(folders)),$(word $1,$(later)))
 folder_before = $(word $1,$(folders))
 
-# Who takes part when, as ROUND/CLIENT.
+# The clients of each round, as ROUND/CLIENT.
 everyone := $(filter-out $(WITHOUT),$(shell seq 0 $$(($(CLIENTS) - 1))))
 ifeq ($(FRACTION),1)
 drawn := $(foreach n,$(rounds),$(everyone:%=$n/%))
@@ -104,9 +104,9 @@ clients_of = $(patsubst $1/%,%,$(filter $1/%,$(drawn)))
 # The last round before round $1 that client $2 took part in, if any.
 last_round_of = $(patsubst %/$2,%,$(lastword $(filter $(addsuffix /$2,$(call rounds_before,$1)),$(drawn))))
 
-# Clients in groups, a word a group: 0,1,2 3,4. A make before 4.3 cannot be told that one
-# command makes several files; it trains every client on its own. So do clients that sit
-# rounds out: their private files lie in different folders.
+# Groups of clients, one word per group: 0,1,2 3,4. Before version 4.3, make has no rules
+# for several files at once, so each client is a group. The same holds for clients that
+# skip rounds, because their private files are in different folders.
 size := $(if $(filter grouped-target,$(.FEATURES)),$(GROUP),1)
 ifneq ($(PRIVATE),)
 size := $(if $(filter 1,$(FRACTION)),$(size),1)
@@ -140,7 +140,7 @@ ifeq ($(.DEFAULT_GOAL),)
 .DEFAULT_GOAL := all
 endif
 .PHONY: all curve heat summary clean settings
-# What a stage has written stays, whatever happens to the stage afterwards.
+# Keep the files of a stage that fails later.
 .PRECIOUS: $(partition) $(globals) $(uploads) $(scores) $(targets) $(dictionaries)
 
 all: $(scores) $(lastword $(globals))
@@ -160,7 +160,7 @@ $(targets): $(firstword $(globals))
 		--targets-out $@ -o $(OUT)/align.safetensors
 endif
 
-# What clients $2 of round $1 read and write beside the models.
+# The files that clients $2 of round $1 read and write in addition to the models.
 own_file = '$(call folder,$1)/$2_{client}.safetensors'
 private_in = $(foreach r,$(call last_round_of,$1,$(firstword $(subst $(comma), ,$2))),--private $(call own_file,$r,private))
 dictionary_in = $(if $(DICTIONARY),$(filter %/$(notdir $(call folder_before,$1))/dictionary.safetensors,$(dictionaries)))
@@ -170,7 +170,7 @@ more = $(if $(ALIGN),--align $(targets) --align-data $(ALIGN)) \
 	$(if $(DICTIONARY),--features-out $(call own_file,$1,features) \
 	--dictionary-size $(DICTIONARY) --participants $(words $(call clients_of,$1)))
 
-# Round $1, clients $2 with commas between.
+# Round $1, clients $2 separated by commas.
 define train_rule
 $(patsubst %,$(call folder,$1)/client_%.safetensors,$(subst $(comma), ,$2)) \
   $(if $(findstring $(comma),$2),&:,:) \
@@ -188,7 +188,7 @@ $(call folder,$1)/global.safetensors: $(patsubst %,$(call folder,$1)/client_%.sa
 	$$(run) aggregate $$^ $$(preset) $$(AGGREGATE) $$(QUIET) -o $$@
 endef
 
-# Round $1: what its clients find alike, and the last global model distilled from it.
+# Round $1: the ensemble of its clients' similarities, and the model distilled from it.
 define distill_rule
 $(call folder,$1)/public_%.safetensors: $(call folder,$1)/client_%.safetensors $(partition)
 	$$(run) embed $$< $$(preset) $$(source) --partition $(partition) --part public \
@@ -203,7 +203,7 @@ $(call folder,$1)/global.safetensors: $(call folder,$1)/ensemble.safetensors $(c
 endef
 aggregate_rule = $(if $(DISTILL),$(distill_rule),$(mean_rule))
 
-# Round $1: the models are written last, so the rows are there when they are.
+# Round $1: local-train writes the model last, so the rows exist when the model does.
 define dictionary_rule
 $(call folder,$1)/dictionary.safetensors: $(patsubst %,$(call folder,$1)/client_%.safetensors,$(call clients_of,$1))
 	$$(run) aggregate --rule dictionary --dictionary-size $$(DICTIONARY) $$(QUIET) \
@@ -236,7 +236,7 @@ $(folders:%=%/linear.json): %/linear.json: %/global.safetensors
 $(folders:%=%/classifier.json): %/classifier.json: %/global.safetensors
 	$(call evaluate,classifier)
 
-# ---------------------------------------------------------------- what people look at
+# ---------------------------------------------------------------- plots and tables
 
 curve: $(OUT)/curve.png
 heat: $(OUT)/partition.png
@@ -247,11 +247,11 @@ $(OUT)/curve.png: $(scores)
 $(OUT)/partition.png: $(partition)
 	$(run) plot partition $< $(QUIET) -o $@
 
-# The scores of all rounds as a table, made of the sentences that inspect says.
+# The scores of all rounds as a table, from the output of inspect.
 summary: $(scores)
 	@$(FURLKIT) inspect $^ | awk -f $(here)table.awk
 
-# A folder holds one run: other settings need another folder, or make would mix the two.
+# One folder for one run: with other settings in the same folder, make would mix them.
 facts := data=$(DATA) clients=$(CLIENTS) fraction=$(FRACTION) seed=$(SEED) \
 	preset=$(PRESET) threads=$(THREADS) partition=$(PARTITION) init=$(INIT) \
 	train=$(TRAIN) aggregate=$(AGGREGATE) align=$(ALIGN) pretrain=$(PRETRAIN) \
@@ -263,7 +263,7 @@ settings:
 		mv $(OUT)/settings.part $(OUT)/settings; }
 	@echo '$(facts)' | cmp -s - $(OUT)/settings || { \
 		echo "error: $(OUT) was made with other settings, see $(OUT)/settings;" \
-		"make clean, or name another folder with OUT=" >&2; exit 2; }
+		"run make clean, or choose another folder with OUT=" >&2; exit 2; }
 
 clean:
 	rm -rf $(OUT)/r[0-9][0-9][0-9]* $(OUT)/partition.safetensors $(OUT)/settings* \

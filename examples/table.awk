@@ -1,4 +1,4 @@
-# From what `furlkit inspect` says of metrics files to a table, a line a round.
+# Turn the output of `furlkit inspect` on metrics files into a table, one line per round.
 
 / accuracy .*round [0-9]/ {
     for (i = 2; i < NF; i++)

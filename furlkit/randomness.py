@@ -1,7 +1,7 @@
 """Random generators, each derived from (seed, round, client, purpose, ...).
 
-Nothing in furlkit touches a global seed. A generator for each step, rather than one
-that is carried along, means that a training can be taken up again at any step.
+furlkit never uses a global seed. Each step derives its own generator, so that training
+can be resumed at any step without saving the state of a generator.
 """
 
 import hashlib
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def derive(seed: int, *purpose: int | str) -> int:
-    """A 63-bit number that depends on every part of the purpose and nothing else."""
-    words = "/".join(str(part) for part in (seed, *purpose))
-    return int.from_bytes(hashlib.sha256(words.encode()).digest()[:8], "big") >> 1
+    """A 63-bit number that depends only on the seed and every part of the purpose."""
+    text = "/".join(str(part) for part in (seed, *purpose))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 def numpy_generator(seed: int, *purpose: int | str) -> np.random.Generator:

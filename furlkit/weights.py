@@ -1,8 +1,8 @@
-"""Arithmetic on the tensors of a model. What becomes of integers is decided here.
+"""Arithmetic on the tensors of a model, including integer buffers.
 
-Sums are made in float64. Floating tensors come back in the type they are stored in.
-Integer buffers (BatchNorm's `num_batches_tracked`) are never averaged: a mean of counts
-is no count, so the largest one is taken and integers stay integers.
+Sums are computed in float64, and the result has the dtype of the inputs. Integer
+buffers (BatchNorm's `num_batches_tracked`) are not averaged, since a mean of counts is
+not a count: the result is their maximum.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ _BATCHNORM_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 def is_batchnorm_statistic(name: str) -> bool:
-    """Whether a tensor is gathered by BatchNorm's forward pass rather than trained."""
+    """Whether BatchNorm's forward pass computes this tensor, rather than training."""
     return name.rpartition(".")[2] in _BATCHNORM_STATISTICS
 
 
@@ -82,7 +82,7 @@ def narrowed(total: Tensors, like: Tensors) -> Tensors:
 
 
 def weighted_sum(arrays: Iterable[np.ndarray], shares: Sequence[float]) -> np.ndarray:
-    """sum_k shares[k] * arrays[k], in the order given and in the arrays' own type."""
+    """sum_k shares[k] * arrays[k], in the given order, with the dtype of the arrays."""
     total = dtype = None
     for array, share in zip(arrays, shares, strict=True):
         if array.dtype.kind != "f":
@@ -90,7 +90,7 @@ def weighted_sum(arrays: Iterable[np.ndarray], shares: Sequence[float]) -> np.nd
             continue
         if total is None:
             dtype = array.dtype
-            # -0.0 leaves every number as it is; 0.0 would make 0.0 of -0.0.
+            # Adding -0.0 changes no number, whereas -0.0 + 0.0 is 0.0.
             total = np.full(array.shape, -0.0)
             product = np.empty(array.shape)
         # Three plain passes are faster than one that converts as it multiplies.

@@ -1,19 +1,19 @@
 # One run of FedCA, of a row of its ablation, or of a baseline: ../round.mk with the
-# settings of that row, and further scores of its last model.
+# settings of that row, and more scores of its last model.
 #
 #   make -j2 -f examples/fedca/row.mk ROW=fedca SETTING=noniid
 #   make -j2 -f examples/fedca/row.mk ROW=fedca SETTING=noniid semi transfer angles features
 
 # fedca, align, dictionary, ensemble, fedsimclr, fedpr, fedae
 ROW ?= fedca
-# iid, or noniid: classes of its own for each client
+# iid, or noniid: each client has its own classes
 SETTING ?= iid
 # cpu, or paper
 SCALE ?= cpu
-# digits, cifar10, cifar100; images and miniimagenet are files, named by DATA and TEST
+# digits, cifar10, cifar100; images and miniimagenet are files, given by DATA and TEST
 DATASET ?= digits
 ENCODER ?= cnn5
-# The dataset to transfer to, and the side it is resized to, if not the model's own.
+# The dataset to transfer to, and its image size if it is not that of the model.
 TARGET ?= digits
 TARGET_TEST ?=
 TARGET_SIZE ?=
@@ -52,7 +52,7 @@ PUBLIC ?= stl10
 else ifneq ($(SCALE),cpu)
 $(error SCALE=$(SCALE): use cpu or paper)
 else ifeq ($(DATASET),digits)
-# 8 x 8 grey pixels; a fifth of the images is public and no client's.
+# 8 x 8 grey pixels; a fifth of the images is public and belongs to no client.
 ROUNDS ?= 4
 PUBLIC ?= digits
 GROUP ?= 3
@@ -77,7 +77,7 @@ endif
 
 include $(dir $(lastword $(MAKEFILE_LIST)))../round.mk
 
-# ---------------------------------------------------------------- further scores
+# ---------------------------------------------------------------- more scores
 
 last := $(lastword $(folders))
 finetune = $(run) evaluate $1 $< --seed $(SEED) --threads $(THREADS) $2 $(FINETUNE) \
@@ -89,9 +89,9 @@ target := --data $(TARGET) $(if $(TARGET_TEST),--test-data $(TARGET_TEST)) \
 name := $(notdir $(basename $(TARGET)))
 
 .PHONY: semi transfer angles features
-# FedAvg on few labels is the same from new weights, and so is the reference of transfer.
+# FedAvg on few labels, and the reference of transfer, start from random weights.
 semi: $(addprefix $(last)/,semi1.json semi10.json fedavg1.json fedavg10.json)
-transfer: $(last)/to_$(name).json $(last)/anew_$(name).json
+transfer: $(last)/to_$(name).json $(last)/scratch_$(name).json
 angles: $(later:%=%/angles.json)
 features: $(OUT)/features.safetensors
 
@@ -106,7 +106,7 @@ $(last)/fedavg1.json $(last)/fedavg10.json: $(last)/global.safetensors
 $(last)/to_$(name).json: $(last)/global.safetensors
 	$(call finetune,transfer,$(target))
 
-$(last)/anew_$(name).json: $(last)/global.safetensors
+$(last)/scratch_$(name).json: $(last)/global.safetensors
 	$(call finetune,transfer,$(target) --random-init)
 
 $(OUT)/features.safetensors: $(last)/client_0.safetensors

@@ -1,11 +1,11 @@
 #!/bin/sh
-# What the runs of FedCA's tables have come to, beside what the paper prints.
+# Print the scores of the runs of FedCA's tables, and the paper's numbers.
 #
 #   summary.sh FURLKIT OUT DATASET-ENCODER ROUNDS
 #
-# Rows that are not there are left out. Numbers are percent: mean and standard deviation
-# over seeds, the paper's, and the difference to FedSimCLR paired by seed with its 95 %
-# interval.
+# Missing rows are left out. Numbers are in percent: mean and standard deviation over
+# seeds, the paper's number, and the difference to FedSimCLR, paired by seed, with its
+# 95 % interval.
 set -eu
 furlkit=$1 out=$2 what=$3 rounds=$4
 last=r$(printf %03d "$rounds")
@@ -13,7 +13,7 @@ paper=$(dirname "$0")/paper.csv
 
 . "$(dirname "$0")/../joined.sh"
 
-# add LABEL ROW SCORE FOLDER FILE: a line of the table, and what the paper has there
+# add LABEL ROW SCORE FOLDER FILE: add a line to the table, with the paper's number
 add() {
     files=$(joined "$out/$what-$setting/$2"/seed*/"$4/$5.json")
     if [ -z "$files" ]; then return; fi
@@ -26,13 +26,13 @@ add() {
     fi
 }
 
-# table TITLE SCORE: round and runs are those of the command line
+# table TITLE SCORE: print a table for the round and runs of the command line
 table() {
     lines=
     case $2 in
     linear) add 'untrained network' fedsimclr none r000 linear ;;
     semi*) add FedAvg fedsimclr "$2" "$last" "fedavg${2#semi}" fedavg ;;
-    to_*) add 'new weights' fedsimclr "$2" "$last" "anew_${2#to_}" anew ;;
+    to_*) add 'random weights' fedsimclr "$2" "$last" "scratch_${2#to_}" scratch ;;
     esac
     add FedAE fedae "$2" "$last" "$2"
     add FedPR fedpr "$2" "$last" "$2"

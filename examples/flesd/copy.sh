@@ -1,6 +1,6 @@
 #!/bin/sh
-# Begin a run with files of another one. What is there is not copied again, and a copy is
-# there whole or not at all; its date is the original's, so make takes it for done.
+# Start a run with files of another run. Existing files are not copied again, and a file is
+# copied whole or not at all; it keeps its date, so make considers it done.
 #
 #   copy.sh FROM TO FILE...
 set -eu

@@ -1,19 +1,19 @@
-# One run of FLESD or of what it is compared with: ../round.mk with the settings of a row,
-# and the scores of its clients' own models.
+# One run of FLESD or of a baseline: ../round.mk with the settings of a row, and the scores
+# of its clients' own models.
 #
 #   make -j2 -f examples/flesd/row.mk ROW=flesd ALPHA=100
 #   make -j2 -f examples/flesd/row.mk ROW=cc ALPHA=100 all locals
 #   make -j2 -f examples/flesd/row.mk ROW=supervised ALPHA=100 alone
 
 # flesd, cc (one round), fedavg, fedprox, nonfl (all images in one place);
-# float16, int8, top1, top1-int8, full: cc with another encoding of what is sent;
-# simclr, supervised: clients that train once, each for itself
+# float16, int8, top1, top1-int8, full: cc with another encoding of the uploads;
+# simclr, supervised: clients that train once and are not aggregated
 ROW ?= flesd
-# Of the Dirichlet distribution the classes are dealt by: large is even, small is skewed.
+# Alpha of the Dirichlet partition: large is even, small is skewed.
 ALPHA ?= 1
 # cpu, or paper
 SCALE ?= cpu
-# digits, cifar10, cifar100; other images are files, named by DATA and TEST
+# digits, cifar10, cifar100; other images are files, given by DATA and TEST
 DATASET ?= digits
 # The encoder, at the paper's scale resnet18, or resnet50 for ImageNet-100.
 ENCODER ?= $(if $(filter paper,$(SCALE)),resnet18,cnn5)
@@ -46,10 +46,10 @@ ROUNDS = $(if $(filter flesd,$(ROW)),2,$(if $(once),1,10))
 CLIENTS = $(if $(filter nonfl,$(ROW)),1,6)
 WITHOUT = $(if $(distils),0)
 DISTILL = $(if $(distils),$(or $(STUDENT),yes))
-# A skewed draw that leaves a client, or the public part, with fewer images is repeated.
+# A draw with fewer images in a client, or in the public part, is repeated.
 MIN_SIZE ?= $(if $(filter digits,$(DATASET)),20,500)
-dealt := --scheme dirichlet --concentration $(ALPHA) --min-size $(MIN_SIZE)
-PARTITION = $(if $(filter nonfl,$(ROW)),,$(dealt))
+dirichlet := --scheme dirichlet --concentration $(ALPHA) --min-size $(MIN_SIZE)
+PARTITION = $(if $(filter nonfl,$(ROW)),,$(dirichlet))
 
 ifneq ($(filter digits cifar10 cifar100,$(DATASET)),)
 DATA = $(DATASET)
@@ -57,10 +57,10 @@ endif
 
 # ---------------------------------------------------------------- the scale
 
-# Local epochs in all rounds together: 200 in the paper, with labels 100.
+# Local epochs of all rounds together: in the paper 200, or 100 with labels.
 EPOCHS ?= $(if $(labelled),$(if $(filter paper,$(SCALE)),100,10),$(if $(filter paper,$(SCALE)),200,20))
 each := $(shell echo $$(($(EPOCHS) / $(ROUNDS))))
-# Before anything is sent all encodings are the same.
+# The untrained model is the same for all encodings, so it is not evaluated again.
 EVALUATE ?= $(if $(encoded),linear:last,linear)
 
 ifeq ($(SCALE),paper)
@@ -82,8 +82,8 @@ views := --batch-size 128 --jitter 0.4,0.4,0.4,0.1
 INIT = --encoder $(ENCODER) --width 0.125 --projector 128,64
 contrast := --temperature 0.5 $(views)
 TRAIN ?= --epochs $(each) $(if $(labelled),--batch-size 32,$(contrast))
-# The slow copy follows in a fifth of the student's 500 steps; with the paper's 0.999 and
-# 13,000 steps it is a thirteenth.
+# The time constant of the momentum model is a fifth of the student's 500 steps; with the
+# paper's 0.999 and 13,000 steps it is a thirteenth.
 STUDENT ?= --epochs 20 --ema 0.99 $(views)
 LINEAR ?= --preset fedca
 endif
@@ -92,7 +92,7 @@ include $(dir $(lastword $(MAKEFILE_LIST)))../round.mk
 
 # ---------------------------------------------------------------- the clients' own models
 
-# Min-Local is the worst of what each client has made of its own images in one round.
+# Min-Local is the worst of the clients' own models after one round.
 last := $(lastword $(folders))
 trained := $(call clients_of,$(ROUNDS))
 .PHONY: locals classifiers alone ledger
@@ -100,14 +100,14 @@ locals: $(trained:%=$(last)/linear_%.json)
 $(trained:%=$(last)/linear_%.json): $(last)/linear_%.json: $(last)/client_%.safetensors
 	$(call evaluate,linear,--seed $(SEED) $(LINEAR))
 
-# What a supervised client's own classifier is worth on all classes.
+# The accuracy of a supervised client's own classifier on all classes.
 classifiers: $(trained:%=$(last)/classifier_%.json)
 $(trained:%=$(last)/classifier_%.json): $(last)/classifier_%.json: $(last)/client_%.safetensors
 	$(run) evaluate classifier $< $(source) $(test) --threads $(THREADS) $(QUIET) -o $@
 
-# Whatever can be said of clients that nobody aggregates.
+# All scores of clients that are not aggregated.
 alone: locals $(if $(labelled),classifiers)
 
-# What every client sent and received.
+# The bytes that every client sent and received.
 ledger: $(lastword $(globals))
 	@echo $(OUT) && $(FURLKIT) ledger $(OUT)

@@ -1,13 +1,13 @@
 #!/bin/sh
-# What the runs of FLESD have come to, beside what the paper prints.
+# Print the scores of the runs of FLESD, and the paper's numbers.
 #
 #   FURLKIT=furlkit summary.sh OUT DATASET ALPHAS TABLE...
 #
-# A TABLE is table1, figure2 or encodings. Rows that are not there are left out. Numbers
-# are percent: mean and standard deviation over seeds, the paper's, and the difference to
-# FedAvg, or to FLESD-cc, paired by seed with its 95 % interval. Min-Local is the worst of
-# a seed's clients, each alone. Below stand the bytes that all clients of a run sent and
-# received, mean over seeds.
+# A TABLE is table1, figure2 or encodings. Missing rows are left out. Numbers are in
+# percent: mean and standard deviation over seeds, the paper's number, and the difference
+# to FedAvg, or to FLESD-cc, paired by seed, with its 95 % interval. Min-Local is the worst
+# client of a seed. Below the table: the bytes that all clients of a run sent and received,
+# mean over seeds.
 set -eu
 furlkit=${FURLKIT:-furlkit} out=$1 dataset=$2 alphas=$3
 shift 3
@@ -15,7 +15,7 @@ here=$(dirname "$0")
 
 . "$here/../joined.sh"
 
-# add LABEL ROW FILE...: a line of the table, and what the paper has there
+# add LABEL ROW FILE...: add a line to the table, with the paper's number
 add() {
     label=$1 row=$2
     shift 2
@@ -31,7 +31,7 @@ add() {
     esac
 }
 
-# traffic LABEL ROW FILE...: a line for the runs that have come to the end, FILE
+# traffic LABEL ROW FILE...: a line for the runs that are finished, with FILE
 traffic() {
     label=$1
     shift 2
@@ -52,14 +52,14 @@ traffic() {
             }'
 }
 
-# table TITLE: what add has gathered
+# table TITLE: print the lines of add
 table() {
     echo
     echo "$1, $dataset, alpha $alpha"
     eval "$furlkit compare $lines"
 }
 
-# costs EACH: what EACH calls traffic for
+# costs EACH: print the lines of traffic, which EACH calls
 costs() {
     found=$("$1" traffic)
     if [ -z "$found" ]; then return; fi
@@ -68,7 +68,7 @@ costs() {
     echo "$found"
 }
 
-# The rows that send something; $1 is what to do with each.
+# The rows with uploads; $1 is called for each.
 methods() {
     "$1" FedAvg fedavg "$runs/fedavg"/seed*/r010/linear.json
     "$1" FedProx fedprox "$runs/fedprox"/seed*/r010/linear.json

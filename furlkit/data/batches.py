@@ -8,16 +8,16 @@ from torch import Tensor
 
 from furlkit.data.augment import Augmentation, augment, normalise, plain, two_views
 
-# Up to this size a client's images are copied to the device once; beyond, each batch
-# is read from the memory map.
+# Up to this many bytes, a client's images are copied to the device once; above it, each
+# batch is read from the memory map.
 RESIDENT_LIMIT = 2 * 2**30
 
 
 @dataclass(frozen=True)
 class View:
-    """How images are made into network input: augmentation, size, normalisation.
+    """How images become network input: augmentation, size, normalisation.
 
-    `channels_last` is the layout of the network they are for.
+    `channels_last` is the memory layout of the network.
     """
 
     how: Augmentation
@@ -30,10 +30,10 @@ class View:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some images of a client, with the only generator a step may draw from.
+    """Some images of a client, with the only generator that a step may draw from.
 
     `index` are positions among the client's images; `images` is uint8 (N, H, W, C).
-    Steps are counted from 0, through all epochs of a training.
+    Steps are counted from 0 through all epochs.
     """
 
     index: Tensor
@@ -44,28 +44,28 @@ class Batch:
     step: int = 0
 
     def two_views(self) -> Tensor:
-        """Two augmentations of every image, first all of one, then all of the other."""
+        """Two augmented views of every image: all first views, then all second ones."""
         how, size = self.view.how, self.view.size
         return self._input(two_views(self.images, how, size, self.generator))
 
     def one_view(self) -> Tensor:
-        """One augmentation of every image."""
+        """One augmented view of every image."""
         how, size = self.view.how, self.view.size
         return self._input(augment(self.images, how, size, self.generator))
 
     def plain(self) -> Tensor:
-        """The images as they are, resized to the network's input."""
+        """The images without augmentation, resized to the network's input."""
         return self._input(plain(self.images, self.view.size))
 
     def _input(self, images: Tensor) -> Tensor:
         v = self.view
-        # The network would otherwise lay them out anew, forwards and backwards.
+        # The network would otherwise convert the layout in forward and backward passes.
         layout = torch.channels_last if v.channels_last else torch.contiguous_format
         return normalise(images, v.mean, v.std, layout)
 
 
 class Images:
-    """A client's images, resident on the device if they fit, mapped otherwise."""
+    """A client's images, on the device if they are small enough, else memory-mapped."""
 
     def __init__(
         self,
@@ -89,20 +89,20 @@ class Images:
         return self._count
 
     def order(self, seed: int) -> Tensor:
-        """The order of the images in the epoch of that seed."""
+        """The random order of the images in the epoch with this seed."""
         if self._order is None or self._order[0] != seed:
             generator = torch.Generator().manual_seed(seed)
             self._order = seed, torch.randperm(self._count, generator=generator)
         return self._order[1]
 
     def batch(self, index: Tensor, generator: torch.Generator, step: int = 0) -> Batch:
-        """The images at some positions."""
+        """The images at the given positions."""
         if self._resident is not None:
             images = self._resident.index_select(0, index.to(self._device))
         else:
             taken = self._mapped[self._index[index.numpy()]]
             images = torch.from_numpy(taken).to(self._device)
-        # Grey images feed a net for colour with three equal channels.
+        # A network for colour images gets grey ones as three equal channels.
         images = images.expand(-1, -1, -1, self._view.channels)
         labels = None if self._labels is None else self._labels[index.to(self._device)]
         return Batch(index, images, labels, generator, self._view, step)

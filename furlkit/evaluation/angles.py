@@ -1,4 +1,4 @@
-"""The angle between what two models make of the same image, and its box.
+"""The angles between the features of two models, and their boxplot.
 
 Zhang et al., "Federated Unsupervised Representation Learning" (FedCA), the alignment
 module and Figure 4: angles between normalised representations of local models.
@@ -11,18 +11,18 @@ from torch import Tensor
 from furlkit.errors import InputError
 from furlkit.evaluation.scores import check_features
 
-BLOCK = 2**20  # Values of a model made float64 at once.
-REACH = 1.5  # Of a whisker, in heights of the box.
+BLOCK = 2**20  # Values of a model converted to float64 at once.
+REACH = 1.5  # Longest whisker, in heights of the box.
 
 
 def angles(a: Tensor, b: Tensor) -> Tensor:
-    """Degrees between rows of the same place: a, b (n, d) -> (n), float64, 0 to 180.
+    """Degrees between corresponding rows: a, b (n, d) -> (n), float64, 0 to 180.
 
         angle = 2 atan2(|u - v|, |u + v|),    u = a / |a|, v = b / |b|
 
-    This is arccos(u v) without its loss of half the digits near 0 and 180 (Kahan,
-    "How Futile are Mindless Assessments of Roundoff", 2006, section 12): equal rows
-    give 0 exactly. A row of zeros has no direction and is an InputError.
+    This equals arccos(u v), which loses half the digits near 0 and 180 (Kahan, "How
+    Futile are Mindless Assessments of Roundoff", 2006, section 12); here equal rows
+    give exactly 0. A row of zeros has no direction and is an InputError.
     """
     _check_pair(a, b)
     rows = max(1, BLOCK // max(1, a.shape[1]))
@@ -31,13 +31,13 @@ def angles(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _angles(u: Tensor, v: Tensor) -> Tensor:
-    half = torch.atan2((u - v).norm(dim=1), (u + v).norm(dim=1))
+    half = torch.atan2((u - v).norm(dim=1), (u + v).norm(dim=1))  # (rows,)
     return torch.rad2deg(2 * half)
 
 
 def _unit(rows: Tensor) -> Tensor:
     rows = rows.double()
-    length = rows.norm(dim=1, keepdim=True)
+    length = rows.norm(dim=1, keepdim=True)  # (rows, 1)
     if not length.all():
         raise InputError(
             "features: found a row of zeros, which has no direction; "
@@ -51,18 +51,19 @@ def _check_pair(a: Tensor, b: Tensor) -> None:
     check_features(b)
     if a.shape != b.shape or not len(a):
         raise InputError(
-            f"features: found shapes {tuple(a.shape)} and {tuple(b.shape)}, wanted "
-            "the same images in the same number of dimensions"
+            f"features: found shapes {tuple(a.shape)} and {tuple(b.shape)}, expected "
+            "the same images and the same number of dimensions"
         )
 
 
 def box(values: np.ndarray) -> dict[str, float | list[float]]:
-    """What a boxplot of the values shows, after Tukey.
+    """The numbers of a boxplot of the values, after Tukey.
 
     `quartiles` are interpolated linearly. `whiskers` end at the outermost values
     within 1.5 heights of the box, but never inside the box; `fliers` is the share of
-    values beyond them. `std` is that of all the values. Their order changes no bit.
+    values beyond them. `mean` and `std` are of all values.
     """
+    # Sorted, so that the order of the values does not change the rounding of the sums.
     values = np.sort(np.asarray(values, dtype=np.float64))
     low, median, high = (float(q) for q in np.percentile(values, (25, 50, 75)))
     reach = REACH * (high - low)

@@ -1,4 +1,4 @@
-"""The collapse meter: does a batch of projections still use its space?"""
+"""The collapse meter: how many dimensions a batch of projections uses."""
 
 import math
 
@@ -6,13 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-NOISE = 1e-6  # Of the largest singular value unit rows allow: float32 rounding.
+NOISE = 1e-6  # Float32 rounding, relative to the largest possible singular value.
 
 
 def spread(z: Tensor) -> float:
     """sqrt(d) times the mean over dimensions of the std of unit rows; z (N, d).
 
-    1 where directions are isotropic, 0 where all rows point the same way. Chen and He,
+    1 if directions are isotropic, 0 if all rows have the same direction. Chen and He,
     "Exploring Simple Siamese Representation Learning", CVPR 2021, section 4.1.
     """
     unit = F.normalize(z.detach().float(), dim=1)
@@ -22,14 +22,14 @@ def spread(z: Tensor) -> float:
 def effective_rank(z: Tensor) -> float:
     """exp(-sum_k p_k log p_k), p_k the k-th singular value over their sum; z (N, d).
 
-    The singular values are those of the centred unit rows. At most min(N, d); 1 where
-    all rows point the same way; NaN where z is not finite. Roy and Vetterli,
+    The singular values are those of the centred unit rows. At most min(N, d); 1 if all
+    rows have the same direction; NaN if z is not finite. Roy and Vetterli,
     "The effective rank", EUSIPCO 2007, definition 1.
     """
     unit = F.normalize(z.detach().float(), dim=1)
     if not torch.isfinite(unit).all():
         return math.nan
-    s = torch.linalg.svdvals(unit - unit.mean(dim=0))
+    s = torch.linalg.svdvals(unit - unit.mean(dim=0))  # (min(N, d),)
     s = s[s > NOISE * math.sqrt(len(z))]
     if len(s) == 0:
         return 1.0

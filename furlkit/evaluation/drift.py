@@ -1,7 +1,7 @@
-"""How a representation fares, and how far two have drifted apart, without labels.
+"""Measures of a representation, and of the drift between two, without labels.
 
-Where labels are known, also how many of a contrastive loss's negatives are false.
-Whatever runs over all pairs of images is computed in blocks.
+With labels, also the share of false negatives of a contrastive loss. Everything that
+involves all pairs of images is computed in blocks.
 """
 
 import math
@@ -14,14 +14,14 @@ from torch import Tensor
 from furlkit.errors import InputError
 from furlkit.evaluation.scores import check_features, check_rows
 
-BLOCK = 2**22  # Similarities held at once, however many images there are.
-NOISE = 1e-6  # Of the features' length: what float32 rounding leaves of a constant.
+BLOCK = 2**22  # Similarities in memory at once, for any number of images.
+NOISE = 1e-6  # Relative norm of centred features that is only float32 rounding.
 
 
 def alignment(x: Tensor, y: Tensor) -> float:
     """E |f(x) - f(x+)|^2 over positive pairs; x, y (n, d), row i two views of one image.
 
-    Between unit rows, so 0 (the views coincide) to 4. Wang and Isola, "Understanding
+    Rows are normalised, so 0 (the views coincide) to 4. Wang and Isola, "Understanding
     Contrastive Representation Learning through Alignment and Uniformity on the
     Hypersphere", ICML 2020, section 4.1, with alpha = 2.
     """
@@ -29,7 +29,7 @@ def alignment(x: Tensor, y: Tensor) -> float:
     check_features(y)
     if x.shape != y.shape or not len(x):
         raise InputError(
-            f"features: found shapes {tuple(x.shape)} and {tuple(y.shape)}, wanted "
+            f"features: found shapes {tuple(x.shape)} and {tuple(y.shape)}, expected "
             "two views of the same images"
         )
     u, v = F.normalize(x, dim=1), F.normalize(y, dim=1)
@@ -39,14 +39,14 @@ def alignment(x: Tensor, y: Tensor) -> float:
 def uniformity(x: Tensor, t: float = 2.0) -> float:
     """log E exp(-t |f(x) - f(y)|^2) over all pairs of different rows of x (n, d).
 
-    Between unit rows: 0 where all coincide, about -2t where they fill a sphere of
-    many dimensions evenly. Wang and Isola, ICML 2020, section 4.1, with t = 2.
+    Rows are normalised: 0 if all coincide, about -2t if they are uniform on a sphere
+    of many dimensions. Wang and Isola, ICML 2020, section 4.1, with t = 2.
     """
     _check_many(x)
     unit = F.normalize(x, dim=1)
     total = torch.zeros((), dtype=torch.float64)
     for start, rows in _blocks(unit):
-        # Later rows alone: each pair is met once, and the work is halved.
+        # Only rows from `start` on: each pair is counted once, which halves the work.
         squares = 2 - 2 * (rows @ unit[start:].T)  # (B, n - start)
         total += (-t * squares.clamp_(min=0)).exp().triu_(1).sum(dtype=torch.float64)
     pairs = len(x) * (len(x) - 1) / 2
@@ -58,26 +58,26 @@ def false_negative_ratio(labels: Tensor) -> float:
 
         sum_c n_c (n_c - 1) / (n (n - 1)),    n_c images of class c
 
-    It is what an objective that pushes all other images away gets wrong; no model
-    plays a part in it.
+    These pairs are false negatives of an objective that pushes all other images away.
+    The ratio does not depend on a model.
     """
     n = len(labels)
     if n < 2:
-        raise InputError(f"labels: found {n}, pairs need 2 at least")
+        raise InputError(f"labels: found {n}, expected at least 2 to form pairs")
     counts = labels.unique(return_counts=True)[1]
     return int((counts * (counts - 1)).sum()) / (n * (n - 1))
 
 
 def false_negative_weight(x: Tensor, labels: Tensor, tau: float = 0.5) -> float:
-    """Share of a contrastive loss's push that goes to images of the same label.
+    """Share of a contrastive loss's repulsion that is between images of the same label.
 
         mean_i  sum_{j != i, y_j = y_i} w_ij / sum_{j != i} w_ij,
         w_ij = exp(cos(x_i, x_j) / tau)
 
     for features x (n, d) and labels y (n). w_ij is the weight of negative j in the
     gradient of NT-Xent (Chen et al., "A Simple Framework for Contrastive Learning of
-    Visual Representations", ICML 2020, Eq. 1). Equal features give the
-    false-negative ratio; a model that knows the classes gives more.
+    Visual Representations", ICML 2020, Eq. 1). If all features are equal, it is
+    the false-negative ratio; a model that separates the classes has more.
     """
     _check_many(x)
     check_rows(x, labels)
@@ -86,30 +86,30 @@ def false_negative_weight(x: Tensor, labels: Tensor, tau: float = 0.5) -> float:
     for start, rows in _blocks(unit):
         s = rows @ unit.T / tau  # (B, n)
         s.diagonal(start).fill_(-torch.inf)
-        same = labels[start : start + len(rows), None] == labels[None]
+        same = labels[start : start + len(rows), None] == labels[None]  # (B, n)
         total += s.softmax(dim=1, dtype=torch.float64).mul_(same).sum()
     return float(total / len(x))
 
 
 def linear_cka(x: Tensor, y: Tensor) -> float | None:
-    """|Y^T X|_F^2 / (|X^T X|_F |Y^T Y|_F), X and Y centred: 0 (nothing) to 1 (alike).
+    """|Y^T X|_F^2 / (|X^T X|_F |Y^T Y|_F), X and Y centred: 0 (unlike) to 1 (alike).
 
-    x (n, d) and y (n, e) are features of the same images. Rotations and a common
-    scale change nothing. None where one is constant, for then it is 0 / 0. Kornblith
-    et al., "Similarity of Neural Network Representations Revisited", ICML 2019,
+    x (n, d) and y (n, e) are features of the same images. Invariant to rotation and
+    isotropic scaling. None if one is constant, which would be 0 / 0. Kornblith et al.,
+    "Similarity of Neural Network Representations Revisited", ICML 2019,
     section 3: CKA with a linear kernel.
     """
     return cka_matrix([x, y])[0][1]
 
 
 def cka_matrix(features: Sequence[Tensor]) -> list[list[float | None]]:
-    """Linear CKA of every two of some features, each (n, its own d); float64.
+    """Linear CKA of every pair of features, each (n, its own d); float64.
 
-    As |Y^T X|_F^2 = <X X^T, Y Y^T>, rows longer than they are many stand as X X^T.
+    As |Y^T X|_F^2 = <X X^T, Y Y^T>, features with d >= n are replaced by X X^T.
     """
     if len({len(x) for x in features}) > 1:
         counts = ", ".join(f"{len(x):,}" for x in features)
-        raise InputError(f"features: found {counts} rows, wanted the same images")
+        raise InputError(f"features: found {counts} rows, expected the same images")
     forms = [_centred(x) for x in features]
     size = range(len(forms))
     products = {
@@ -118,14 +118,14 @@ def cka_matrix(features: Sequence[Tensor]) -> list[list[float | None]]:
 
     def cka(i: int, j: int) -> float | None:
         lengths = math.sqrt(products[i, i] * products[j, j])
-        # Rounding may leave a trace above 1.
+        # Rounding may give slightly more than 1.
         return min(1.0, products[min(i, j), max(i, j)] / lengths) if lengths else None
 
     return [[cka(i, j) for j in size] for i in size]
 
 
 def _centred(x: Tensor) -> Tensor:
-    """X centred and brought to length 1; or X X^T if that is no larger."""
+    """X centred and scaled to norm 1, (n, d); or its X X^T, (n, n), if d >= n."""
     _check_many(x)
     x = x.double()
     centred = x - x.mean(dim=0)
@@ -136,7 +136,7 @@ def _centred(x: Tensor) -> Tensor:
 
 
 def _product(a: Tensor, b: Tensor) -> float:
-    """|Y^T X|_F^2 where a and b are X and Y themselves or X X^T and Y Y^T."""
+    """|Y^T X|_F^2, where a is X or X X^T, and b is Y or Y Y^T; X X^T is square."""
     if a.shape[1] == len(a) and b.shape[1] == len(b):
         return float((a * b).sum())
     if a.shape[1] == len(a):
@@ -147,7 +147,7 @@ def _product(a: Tensor, b: Tensor) -> float:
 
 
 def _blocks(unit: Tensor) -> list[tuple[int, Tensor]]:
-    """Rows with the place of their first, so few that a row for each image fits."""
+    """(start, rows from start on) with at most BLOCK similarities to all rows."""
     rows = max(1, BLOCK // len(unit))
     return [(start, unit[start : start + rows]) for start in range(0, len(unit), rows)]
 
@@ -155,4 +155,4 @@ def _blocks(unit: Tensor) -> list[tuple[int, Tensor]]:
 def _check_many(x: Tensor) -> None:
     check_features(x)
     if len(x) < 2:
-        raise InputError(f"features: found {len(x)} rows, pairs need 2 at least")
+        raise InputError(f"features: found {len(x)} rows, expected at least 2")

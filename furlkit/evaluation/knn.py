@@ -1,4 +1,4 @@
-"""Weighted k-nearest neighbours on frozen features, the quick monitor of training.
+"""Weighted k-nearest neighbours on frozen features, a quick monitor of training.
 
 Wu et al., "Unsupervised Feature Learning via Non-Parametric Instance Discrimination",
 CVPR 2018, section 3.4.
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from furlkit.evaluation.scores import check_features, check_labels, check_rows
 
-BLOCK = 2**23  # Similarities held at once: 32 MB, however many images there are.
+BLOCK = 2**23  # Similarities in memory at once: 32 MB, for any number of images.
 
 
 def predict_knn(
@@ -21,12 +21,12 @@ def predict_knn(
     k: int = 200,
     t: float = 0.1,
 ) -> Tensor:
-    """The class with most votes among each test row's k nearest training rows.
+    """The class with the most votes among each test row's k nearest training rows.
 
         votes_c = sum over neighbours i of class c of exp(s_i / t),   s_i the cosine
 
-    train (N, d) with labels (N), test (M, d) -> predictions (M). k is cut to N; of
-    equal votes the lower class wins.
+    train (N, d) with labels (N), test (M, d) -> predictions (M). k is at most N; ties
+    go to the lower class.
     """
     check_features(train)
     check_features(test)
@@ -38,12 +38,12 @@ def predict_knn(
         _votes(F.normalize(rows, dim=1) @ train.T, labels, classes, k, t)
         for rows in test.split(max(1, BLOCK // len(train)))
     ]
-    return torch.cat(votes).argmax(dim=1)
+    return torch.cat(votes).argmax(dim=1)  # (M, classes) -> (M)
 
 
 def _votes(s: Tensor, labels: Tensor, classes: int, k: int, t: float) -> Tensor:
     near, index = s.topk(k, dim=1)  # (M, k)
-    # The nearest gets weight 1: the common factor changes no vote and cannot overflow.
+    # Relative to the nearest: all votes of a row have one factor, and none overflows.
     weights = ((near - near[:, :1]) / t).exp()
     votes = torch.zeros(len(s), classes, dtype=s.dtype, device=s.device)
     return votes.scatter_add_(1, labels[index].long(), weights)  # (M, classes)

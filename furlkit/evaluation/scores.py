@@ -1,6 +1,6 @@
-"""Scores of predictions: accuracy, by class, and the confusion matrix.
+"""Scores of predictions: accuracy, accuracy per class, and the confusion matrix.
 
-Also the checks that keep a broken input from turning into a number.
+Also the checks of features and labels that all scores share.
 """
 
 import torch
@@ -10,7 +10,7 @@ from furlkit.errors import InputError
 
 
 def accuracy(predictions: Tensor, labels: Tensor) -> float:
-    """Share of images whose prediction is their label; every image counts."""
+    """Share of the images whose prediction equals the label."""
     _check_pairs(predictions, labels)
     return (predictions == labels).sum().item() / len(labels)
 
@@ -18,7 +18,7 @@ def accuracy(predictions: Tensor, labels: Tensor) -> float:
 def per_class_accuracy(
     predictions: Tensor, labels: Tensor, classes: int
 ) -> list[float | None]:
-    """Accuracy among the images of each class; None for a class without images."""
+    """Accuracy on the images of each class; None for a class without images."""
     matrix = confusion_matrix(predictions, labels, classes)
     return [row[c] / sum(row) if sum(row) else None for c, row in enumerate(matrix)]
 
@@ -26,46 +26,49 @@ def per_class_accuracy(
 def confusion_matrix(
     predictions: Tensor, labels: Tensor, classes: int
 ) -> list[list[int]]:
-    """Counts of images: a row for each true class, a column for each predicted one."""
+    """Counts of images: one row per true class, one column per predicted class."""
     _check_pairs(predictions, labels)
     check_labels(labels, classes)
     check_labels(predictions, classes)
-    cells = labels.long() * classes + predictions.long()
+    cells = labels.long() * classes + predictions.long()  # index in the flat matrix
     return torch.bincount(cells, minlength=classes**2).view(classes, classes).tolist()
 
 
 def check_labels(labels: Tensor, classes: int) -> None:
-    """InputError unless there are labels and all lie in 0 .. classes - 1."""
+    """Raise InputError unless there are labels and all are in 0 .. classes - 1."""
     if labels.dim() != 1 or len(labels) == 0:
-        raise InputError(f"labels: found shape {tuple(labels.shape)}, wanted one a row")
+        raise InputError(
+            f"labels: found shape {tuple(labels.shape)}, expected one label per row"
+        )
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
         raise InputError(
-            f"labels: found {low} to {high}, wanted 0 to {classes - 1}; "
-            "is a part of the data unlabelled?"
+            f"labels: found {low} to {high}, expected 0 to {classes - 1}; "
+            "is some of the data unlabelled?"
         )
 
 
 def check_features(features: Tensor) -> None:
-    """InputError unless the features are rows of finite numbers."""
+    """Raise InputError unless the features are rows of finite numbers."""
     if features.dim() != 2:
         raise InputError(
-            f"features: found shape {tuple(features.shape)}, wanted one row an image"
+            f"features: found shape {tuple(features.shape)}, expected one row per image"
         )
-    # A row's sum is as finite as its entries, and needs no second copy of them all.
+    # The sum of a row with NaN or infinity is not finite, and sums need no mask of the
+    # size of the features.
     if not torch.isfinite(features.sum(dim=1)).all():
         raise InputError(
-            "features: found NaN or infinity; the model that made them has diverged, "
-            "train it with a smaller learning rate"
+            "features: found NaN or infinity; the model has diverged, train it with a "
+            "smaller learning rate"
         )
 
 
 def check_rows(features: Tensor, labels: Tensor) -> None:
-    """InputError unless there is one label for each row of features."""
+    """Raise InputError unless there is one label per row of features."""
     if len(features) != len(labels):
         raise InputError(
-            f"found {len(features)} rows of features and {len(labels)} labels; "
-            "they must come from the same images"
+            f"found {len(features)} rows of features and {len(labels)} labels, "
+            "expected both of the same images"
         )
 
 
@@ -73,5 +76,5 @@ def _check_pairs(predictions: Tensor, labels: Tensor) -> None:
     if predictions.shape != labels.shape or labels.dim() != 1 or len(labels) == 0:
         raise InputError(
             f"found predictions {tuple(predictions.shape)} and labels "
-            f"{tuple(labels.shape)}; wanted one of each for every test image"
+            f"{tuple(labels.shape)}, expected one of each per test image"
         )

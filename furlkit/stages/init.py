@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from furlkit import catalogue
-from furlkit.data.sets.datasets import names, open_labels, usual_numbers
+from furlkit.data.sets.datasets import default_mean_std, names, open_labels
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, read_checkpoint, write_checkpoint
@@ -93,7 +93,7 @@ def _resolve(
         raise UsageError("init: give --data, or both --image-size and --channels")
     usual = (known.mean, known.std)
     if known.mean is None or known.std is None or len(known.mean) != channels:
-        usual = usual_numbers(channels)
+        usual = default_mean_std(channels)
     mean, std = options.mean or usual[0], options.std or usual[1]
     if not len(mean or ()) == len(std or ()) == channels or min(std or (0,)) <= 0:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""partition: which client holds which images."""
+"""partition: assign the images of a dataset to clients."""
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from furlkit.randomness import numpy_generator
 
 @dataclass(frozen=True)
 class Options:
-    """The dataset whose labels are dealt, and how."""
+    """The dataset, and how it is divided."""
 
     data: Source
     scheme: SchemeOptions
@@ -24,7 +24,7 @@ class Options:
 
 
 def run(options: Options) -> tuple[str, dict[str, Any]]:
-    """Deal a dataset's indices to clients, and some to the public."""
+    """Divide a dataset's indices among clients, and optionally a public part."""
     data = options.data.labels()
     rng = numpy_generator(options.seed, "partition", options.scheme.scheme)
     drawn = split(data, options.scheme, rng)
@@ -40,16 +40,18 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     )
     result = {"clients": len(parts), "sizes": sizes, "public": len(public)}
     if not options.dry_run:
-        made = Provenance("partition", _words(options.scheme, len(parts)), options.seed)
-        header = write_partition(options.output, parts, public, histogram, facts, made)
+        resolved = _resolved_options(options.scheme, len(parts))
+        provenance = Provenance("partition", resolved, options.seed)
+        header = write_partition(
+            options.output, parts, public, histogram, facts, provenance
+        )
         result["content"] = header.content
     return line, result
 
 
-def _words(scheme: SchemeOptions, clients: int) -> dict[str, Any]:
-    # A path means nothing on another machine; what the file said is in the indices,
-    # and how many clients there are is the file's to say.
-    given = replace(scheme, split_file=None, clients=clients)
-    words = asdict(given)
+def _resolved_options(scheme: SchemeOptions, clients: int) -> dict[str, Any]:
+    # A path is useless on another machine, and the indices have the file's content.
+    # A split file decides the number of clients, whatever --clients says.
+    values = asdict(replace(scheme, split_file=None, clients=clients))
     read = options_read(scheme.scheme)
-    return {k: v for k, v in words.items() if k in read and v is not None}
+    return {k: v for k, v in values.items() if k in read and v is not None}

@@ -1,4 +1,4 @@
-"""sample: which clients take part in a round."""
+"""sample: draw the clients that take part in each round."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ from furlkit.randomness import numpy_generator
 
 @dataclass(frozen=True)
 class Options:
-    """`fraction` of the clients take part, one at least; rounds count from 1."""
+    """`fraction` of the clients take part, at least one; rounds are counted from 1."""
 
     clients: tuple[int, ...]
     fraction: float
@@ -20,9 +20,9 @@ class Options:
 def run(options: Options) -> tuple[str, dict[str, Any]]:
     """Draw the clients of each round; a round's draw depends on no other round."""
     if not 0 < options.fraction <= 1:
-        raise UsageError(f"--fraction {options.fraction} is not above 0 and at most 1")
-    drawn = {r: draw(options.clients, options.fraction, options.seed, r)
-             for r in options.rounds}  # fmt: skip
+        raise UsageError(f"--fraction {options.fraction}: expected a value in (0, 1]")
+    chosen_by = options.clients, options.fraction, options.seed
+    drawn = {number: draw(*chosen_by, number) for number in options.rounds}
     line = "\n".join(
         f"{number}/{client}" for number, clients in drawn.items() for client in clients
     )

@@ -1,9 +1,9 @@
-"""`make bench`: what furlkit costs, as ratios measured in one run.
+"""`make bench`: the overhead of furlkit, as ratios measured in one run.
 
     python -m tests.bench                 everything
-    python -m tests.bench step aggregate  some of it
+    python -m tests.bench step aggregate  only these
 
-Machines differ and are noisy; a ratio of two things measured side by side is not.
+Machines differ and are noisy; the ratio of two alternating measurements is stable.
 """
 
 import sys
@@ -36,7 +36,7 @@ def main() -> None:
     chosen = sys.argv[1:] or list(BENCHMARKS)
     unknown = [name for name in chosen if name not in BENCHMARKS]
     if unknown:
-        sys.exit(f"bench: no {unknown[0]}; there are {', '.join(BENCHMARKS)}")
+        sys.exit(f"bench: {unknown[0]}: expected one of {', '.join(BENCHMARKS)}")
     for name in chosen:
         for line in BENCHMARKS[name]():
             print(f"{name:10} {line}", flush=True)

@@ -1,4 +1,4 @@
-"""aggregate of 100 ResNet-18 checkpoints: time against one reading, and memory."""
+"""aggregate of 100 ResNet-18 checkpoints: time relative to reading them, memory."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 CLIENTS = 100
-# Each file as a whole, as one opens it, and piece after piece into the same buffer.
+# Read each file at once, or in pieces into the same buffer.
 _READ = "import sys; [open(path, 'rb').read() for path in sys.argv[1:]]"
 _COPIED = """
 import sys
@@ -29,7 +29,7 @@ sys.exit(code)
 
 
 def run() -> Iterator[str]:
-    """Files are in the page cache; programs are measured whole, with their start."""
+    """Files are in the page cache; times are of whole processes, with their start."""
     with tempfile.TemporaryDirectory() as folder:
         paths = _uploads(Path(folder))
         size = paths[0].stat().st_size
@@ -37,9 +37,9 @@ def run() -> Iterator[str]:
         for _ in range(3):
             reading, copying = _timed(_READ, paths)[0], _timed(_COPIED, paths)[0]
             command = ["aggregate", *paths, "-o", f"{folder}/g.safetensors"]
-            whole, said = _timed(_MEASURED, command)
+            whole, stderr = _timed(_MEASURED, command)
             times.append((whole / reading, whole, reading, copying))
-            peaks.append(int(said.split()[-1]) * 1024)
+            peaks.append(int(stderr.split()[-1]) * 1024)
         ratio, whole, reading, copying = sorted(times)[1]
         yield (
             f"{CLIENTS} x {size / 1e6:.0f} MB: {whole:.1f} s, reading once "
@@ -49,10 +49,10 @@ def run() -> Iterator[str]:
         yield f"peak memory {max(peaks) / size:.2f} models (bar: 2.5)"
 
 
-def _timed(code: str, words: list) -> tuple[float, str]:
-    """Seconds of a program of its own, and what it said on stderr."""
+def _timed(code: str, arguments: list) -> tuple[float, str]:
+    """Run code in a new process: the seconds, and its stderr."""
     began = time.perf_counter()
-    command = [sys.executable, "-c", code, *map(str, words)]
+    command = [sys.executable, "-c", code, *map(str, arguments)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return time.perf_counter() - began, done.stderr
 
@@ -70,9 +70,15 @@ def _uploads(folder: Path) -> list[Path]:
     for client in range(CLIENTS):
         net = build(architecture, torch.Generator().manual_seed(client))
         facts = CheckpointFacts(
-            "client", 1, architecture.to_dict(), [0.5] * 3, [0.5] * 3,
-            client=client, examples=100 + client, parent="0" * 64,
-        )  # fmt: skip
+            "client",
+            1,
+            architecture.to_dict(),
+            [0.5] * 3,
+            [0.5] * 3,
+            client=client,
+            examples=100 + client,
+            parent="0" * 64,
+        )
         paths.append(folder / f"client_{client}.safetensors")
         write_checkpoint(paths[-1], tensors_of(net), facts, Provenance("local-train"))
     return paths

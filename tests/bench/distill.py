@@ -1,4 +1,4 @@
-"""distill by the number of public images, and what computing rows of M costs a step."""
+"""distill by the number of public images, and the share of rows of M in a step."""
 
 import subprocess
 import sys
@@ -10,14 +10,14 @@ from statistics import median
 
 import numpy as np
 import torch
+from furlkit.models.ensembles import Similarities
+from furlkit.training.distillation import Distiller
 
 from furlkit.files.ensemble import Ensemble, EnsembleFacts
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
 from furlkit.models.architecture import Architecture, build
-from furlkit.models.ensembles import Similarities
 from furlkit.runtime import Runtime, start
-from furlkit.training.distillation import Distiller
 from tests.bench.aggregate import _MEASURED, _timed
 from tests.bench.world import BATCH, client_images
 
@@ -26,7 +26,7 @@ TURNS = 5
 
 
 def run() -> Iterator[str]:
-    """Whole programs for the sizes; one process for the share of a step."""
+    """One process for each size, and this one for the share of a step."""
     with tempfile.TemporaryDirectory() as name:
         for n in SIZES:
             yield _whole(Path(name), n)
@@ -34,37 +34,37 @@ def run() -> Iterator[str]:
 
 
 def _whole(folder: Path, n: int) -> str:
-    """One epoch with a tiny encoder, from the clients' rows, start included."""
+    """One epoch with a tiny encoder, from the clients' rows, with the program's start."""
     rng = np.random.default_rng(0)
     data = folder / f"{n}.npz"
     np.savez(data, images=rng.integers(0, 256, (n, 8, 8, 1), np.uint8))
     rows, ensemble = [folder / f"{n}_{k}" for k in range(CLIENTS)], folder / f"{n}_e"
     from furlkit.data.sets.datasets import open_images
 
-    mark = open_images(str(data), "train").fingerprint
+    fingerprint = open_images(str(data), "train").fingerprint
     for k, path in enumerate(rows):
-        facts = FeatureFacts("z", mark, "all", client=k, round=1, examples=n)
+        facts = FeatureFacts("z", fingerprint, "all", client=k, round=1, examples=n)
         values = rng.standard_normal((n, WIDTH), np.float32)
         write_features(path, values, np.arange(n), facts, Provenance("embed"))
     _furlkit("aggregate", "--rule", "ensemble", *rows, "-o", ensemble)
     net = ("--encoder", "cnn5", "--width", "0.02", "--projector", "8,4")
     _furlkit("init", "--data", data, *net, "-o", folder / "g")
     command = ["distill", ensemble, folder / "g", "--data", data, "--epochs", 1, "-q"]
-    seconds, said = _timed(_MEASURED, [*command, "-o", folder / "out"])
-    peak = int(said.split()[-1]) * 1024
+    seconds, stderr = _timed(_MEASURED, [*command, "-o", folder / "out"])
+    peak = int(stderr.split()[-1]) * 1024
     return (
         f"{n:6,} public images, {CLIENTS} clients: {seconds:.1f} s, peak memory "
         f"{peak / 1e6:,.0f} MB (n x n would be {4 * n * n / 1e6:,.0f} MB)"
     )
 
 
-def _furlkit(*words: object) -> None:
-    command = [sys.executable, "-m", "furlkit", *map(str, words), "-q"]
+def _furlkit(*arguments: object) -> None:
+    command = [sys.executable, "-m", "furlkit", *map(str, arguments), "-q"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 def _share() -> str:
-    """Rows of M for a batch against a whole step of cnn5, on one thread."""
+    """Rows of M for a batch, relative to a whole step of cnn5, on one thread."""
     start(Runtime("cpu", 1))
     n = 5_000
     architecture = Architecture("cnn5", 32, 3, projector=(512, 128))

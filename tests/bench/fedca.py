@@ -1,7 +1,7 @@
-"""What FedCA's two parts add to a training step, in turns, on one thread.
+"""The cost of FedCA's two parts in a training step, alternating, on one thread.
 
-The dictionary of K = 1024 rows against the same step without one; the alignment term
-against a bare forward and backward pass of its own batch.
+The dictionary of K = 1024 rows is compared with the same step without one; the
+alignment term with a bare forward and backward pass of its batch.
 """
 
 import time
@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from statistics import median
 
 import torch
+from furlkit.training.terms import PublicImages, Term, alignment, with_terms
 
 from furlkit.models.architecture import Net
 from furlkit.objectives.simclr import step
 from furlkit.runtime import Runtime, start
 from furlkit.training.loop import Plan, train
-from furlkit.training.terms import PublicImages, Term, alignment, with_terms
 from tests.bench.step import _NoKeeper
 from tests.bench.world import BATCH, NETS, client_images, fresh_net, parameters
 
@@ -22,15 +22,15 @@ TURNS, STEPS, K, PUBLIC = 15, 6, 1024, 3200
 
 
 def run() -> Iterator[str]:
-    """A line for each part and size of net."""
+    """One line for each part and size of net."""
     start(Runtime("cpu", 1))
     for size in NETS:
-        plain, listed = _steps(size), _steps(size, dictionary=True)
+        plain, with_rows = _steps(size), _steps(size, dictionary=True)
         aligned, bare = _steps(size, align=True), _bare_passes(size)
-        turns = [[_seconds(kind) for kind in (plain, listed, aligned, bare)]
-                 for _ in range(TURNS)]  # fmt: skip
+        kinds = (plain, with_rows, aligned, bare)
+        turns = [[_seconds(kind) for kind in kinds] for _ in range(TURNS)]
         name = f"cnn5 of {parameters(fresh_net(size)):,}"
-        share = median(with_rows / alone - 1 for alone, with_rows, _, _ in turns)
+        share = median(rows / alone - 1 for alone, rows, _, _ in turns)
         yield f"{name}: a dictionary of {K} adds {100 * share:.1f}% (bar: 5%)"
         ratio = median((both - alone) / once for alone, _, both, once in turns)
         whole = median(both / alone for alone, _, both, _ in turns)
@@ -66,7 +66,7 @@ def _steps(size: str, dictionary: bool = False, align: bool = False):
 
 
 def _bare_passes(size: str) -> Iterator[object]:
-    """Forward and backward of one resident batch, in train mode, for ever."""
+    """Endless forward and backward passes of one resident batch, in train mode."""
     net: Net = fresh_net(size).train()
     x = torch.randn(BATCH, 3, 32, 32).to(memory_format=torch.channels_last)
     forward: Callable = net.projector  # type: ignore[assignment]

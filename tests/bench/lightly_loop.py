@@ -1,8 +1,8 @@
-"""Two clients at once on two cores against one lightly loop on the same cores.
+"""Two clients in parallel on two cores, compared with one lightly loop on both cores.
 
-lightly's loop is its documented one: PIL images, SimCLRTransform, a DataLoader with two
-workers, NTXentLoss; the net is ours on both sides. It gets the better of one and two
-threads.
+The lightly loop is the documented one: PIL images, SimCLRTransform, a DataLoader with
+two workers, NTXentLoss; both use our net. It runs with one and with two threads, and
+the faster one counts.
 """
 
 import json
@@ -38,14 +38,14 @@ def run() -> Iterator[str]:
 
 
 def lightly_rate(size: str, threads: int) -> float:
-    """Images a second of lightly's loop, in a process of its own."""
-    command = [sys.executable, "-m", "bench.lightly_loop", size, str(threads)]
+    """Images per second of the lightly loop, in a new process."""
+    command = [sys.executable, "-m", "tests.bench.lightly_loop", size, str(threads)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return float(done.stdout.split()[-1])
 
 
 def two_clients_rate(size: str) -> float:
-    """Images a second of two `furlkit local-train` side by side."""
+    """Images per second of two parallel `furlkit local-train`."""
     import numpy as np
 
     with tempfile.TemporaryDirectory() as name:
@@ -109,9 +109,13 @@ def _lightly(size: str, threads: int) -> None:
     criterion = NTXentLoss(temperature=0.5)
     optimiser = torch.optim.Adam(net.parameters(), 1e-3, weight_decay=1e-6)
     loader = DataLoader(
-        Pictures(), BATCH, shuffle=True, drop_last=True, num_workers=2,
+        Pictures(),
+        BATCH,
+        shuffle=True,
+        drop_last=True,
+        num_workers=2,
         persistent_workers=True,
-    )  # fmt: skip
+    )
     done, began = 0, 0.0
     while began == 0.0 or time.perf_counter() - began < SECONDS:
         for x_1, x_2 in loader:
@@ -122,7 +126,7 @@ def _lightly(size: str, threads: int) -> None:
             loss.backward()
             optimiser.step()
             done += BATCH
-        if began == 0.0:  # The first epoch warms up.
+        if began == 0.0:  # The first epoch is a warm-up.
             done, began = 0, time.perf_counter()
     print(done / (time.perf_counter() - began))
 

@@ -1,4 +1,4 @@
-"""Dealing 1.3 million labels to 1,000 clients."""
+"""Partition 1.3 million labels among 1,000 clients."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import numpy as np
 
 
 def run() -> Iterator[str]:
-    """The whole command, from its start to the file on disk."""
+    """The whole command, from the program's start to the file on disk."""
     with tempfile.TemporaryDirectory() as folder:
         labels = Path(folder) / "labels.npy"
         rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""100 epochs of the linear probe against one pass of feature extraction."""
+"""100 epochs of the linear probe, relative to one pass of feature extraction."""
 
 import time
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ IMAGES, PART = 50_000, 512
 
 
 def run() -> Iterator[str]:
-    """The pass over 50,000 images is estimated from 512 of them."""
+    """The pass over 50,000 images is extrapolated from 512 of them."""
     start(Runtime("cpu", 1))
     generator = torch.Generator().manual_seed(0)
     net = build(Architecture("resnet18", 32, 3), generator)

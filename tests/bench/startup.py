@@ -1,4 +1,4 @@
-"""How long the program takes to say something."""
+"""The time of a start of the program."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 def run() -> Iterator[str]:
-    """Best of five starts."""
+    """The best of five starts."""
     for arguments in (["--help"], ["sample", "--clients", "0-9"]):
         seconds = min(_once(arguments) for _ in range(5))
         yield f"furlkit {arguments[0]}: {seconds:.2f} s (bar for --help: 0.3)"

@@ -1,7 +1,7 @@
-"""local-train against the bare training step, in turns, on one thread.
+"""local-train compared with the bare training step, alternating, on one thread.
 
 The bare step has the same net, loss and optimiser and a resident random batch; it does
-not augment, shuffle, log or save. What is missing to 1 is what furlkit adds.
+not augment, shuffle, log or save. One minus the ratio is the overhead of furlkit.
 """
 
 import time
@@ -21,7 +21,7 @@ STEPS = 6
 
 
 def run() -> Iterator[str]:
-    """A line for each size of net."""
+    """One line for each size of net."""
     start(Runtime("cpu", 1))
     for size in NETS:
         bare, whole = bare_steps(size), whole_steps(size)
@@ -42,7 +42,7 @@ def _rate(steps: Iterator[object]) -> float:
 
 
 def bare_steps(size: str) -> Iterator[object]:
-    """The training step and nothing else, for ever."""
+    """Endless bare training steps."""
     net = fresh_net(size).train()
     optimiser = Adam(list(net.parameters()), 1e-6)
     x = torch.randn(2 * BATCH, 3, 32, 32).to(memory_format=torch.channels_last)
@@ -56,7 +56,7 @@ def bare_steps(size: str) -> Iterator[object]:
 
 
 def whole_steps(size: str) -> Iterator[object]:
-    """The loop of local-train, with augmentation and everything."""
+    """The complete loop of local-train, with augmentation."""
     net, images = fresh_net(size), client_images(10_000)
     plan = Plan(epochs=10**6, batch_size=BATCH)
 

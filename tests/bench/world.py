@@ -1,4 +1,4 @@
-"""The nets and images that several benchmarks train."""
+"""The nets and images that several benchmarks use."""
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ NETS = {
 
 
 def fresh_net(size: str) -> Net:
-    """A net, laid out as local-train lays it out."""
+    """A net in the memory layout of local-train."""
     net = build(NETS[size], torch.Generator().manual_seed(0))
     return net.to(memory_format=torch.channels_last)
 
@@ -27,12 +27,12 @@ def random_images(count: int) -> np.ndarray:
 
 
 def client_images(count: int) -> Images:
-    """What local-train makes of a client's images."""
+    """A client's images as local-train prepares them."""
     view = View(SIMCLR, 32, 3, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25), True)
     index = np.arange(count)
     return Images(random_images(count), None, index, view, torch.device("cpu"))
 
 
 def parameters(net: Net) -> int:
-    """How many numbers the encoder has."""
+    """The number of parameters of the encoder."""
     return sum(p.numel() for p in net.encoder.parameters())

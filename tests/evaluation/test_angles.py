@@ -28,12 +28,12 @@ def test_angles_by_hand():
 
 def test_angles_match_loops():
     a, b = gaussian(20, 6), gaussian(20, 6, 1)
-    wanted = []
+    expected = []
     for u, v in zip(a.tolist(), b.tolist(), strict=True):
         product = sum(x * y for x, y in zip(u, v, strict=True))
         lengths = math.hypot(*u) * math.hypot(*v)
-        wanted.append(math.degrees(math.acos(product / lengths)))
-    assert angles(a, b).tolist() == pytest.approx(wanted, abs=1e-9)
+        expected.append(math.degrees(math.acos(product / lengths)))
+    assert angles(a, b).tolist() == pytest.approx(expected, abs=1e-9)
 
 
 def test_equal_rows_give_zero_and_opposite_ones_180_exactly():
@@ -50,13 +50,13 @@ def test_tiny_angles_keep_their_digits(degrees):
     assert min(found, 180 - found) == pytest.approx(min(degrees, 180 - degrees), 1e-6)
 
 
-def test_a_turn_of_both_models_and_lengths_of_rows_change_nothing():
+def test_rotating_both_models_and_scaling_rows_change_nothing():
     a, b = gaussian(30, 8).double(), gaussian(30, 8, 1).double()
-    wanted = angles(a, b).tolist()
+    expected = angles(a, b).tolist()
     turn, lengths = rotation(8), torch.linspace(0.1, 9, 30)[:, None].double()
-    assert angles(a @ turn, b @ turn).tolist() == pytest.approx(wanted, abs=1e-9)
-    assert angles(a * lengths, b).tolist() == pytest.approx(wanted, abs=1e-9)
-    assert angles(a @ turn, b).tolist() != pytest.approx(wanted, abs=1)
+    assert angles(a @ turn, b @ turn).tolist() == pytest.approx(expected, abs=1e-9)
+    assert angles(a * lengths, b).tolist() == pytest.approx(expected, abs=1e-9)
+    assert angles(a @ turn, b).tolist() != pytest.approx(expected, abs=1)
 
 
 def test_the_order_of_the_models_changes_no_bit():
@@ -64,7 +64,7 @@ def test_the_order_of_the_models_changes_no_bit():
     assert torch.equal(angles(a, b), angles(b, a))
 
 
-def test_blocks_give_what_the_whole_gives(monkeypatch):
+def test_blocks_do_not_change_the_result(monkeypatch):
     a, b = gaussian(50, 16), gaussian(50, 16, 1)
     whole = angles(a, b)
     monkeypatch.setattr(module, "BLOCK", 16 * 7)
@@ -74,10 +74,10 @@ def test_blocks_give_what_the_whole_gives(monkeypatch):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda b: b[:3], "found shapes (4, 3) and (3, 3)"),
-        (lambda b: b[:, :2], "found shapes (4, 3) and (4, 2)"),
-        (lambda b: b * torch.tensor([1, 1, 0, 1])[:, None], "a row of zeros"),
-        (lambda b: b * math.nan, "found NaN or infinity"),
+        (lambda b: b[:3], "(4, 3) and (3, 3)"),
+        (lambda b: b[:, :2], "(4, 3) and (4, 2)"),
+        (lambda b: b * torch.tensor([1, 1, 0, 1])[:, None], "zeros"),
+        (lambda b: b * math.nan, "NaN"),
     ],
 )
 def test_rows_that_have_no_angle(change, message):
@@ -90,18 +90,23 @@ def test_box_by_hand():
     """Quartiles 3.25, 5.5, 7.75: whiskers reach to -3.5 and 14.5, and 30 is beyond."""
     found = box(np.array([4, 30, 9, 1, 2, 3, 6, 7, 8, 5]))
     assert found == {
-        "mean": 7.5, "std": pytest.approx(math.sqrt(62.25)), "min": 1, "max": 30,
-        "quartiles": [3.25, 5.5, 7.75], "whiskers": [1, 9], "fliers": 0.1,
-    }  # fmt: skip
+        "mean": 7.5,
+        "std": pytest.approx(math.sqrt(62.25)),
+        "min": 1,
+        "max": 30,
+        "quartiles": [3.25, 5.5, 7.75],
+        "whiskers": [1, 9],
+        "fliers": 0.1,
+    }
 
 
 @pytest.mark.parametrize("values", [[5.0], [0, 10, 10, 10], [1, 2], [0, 0, 0, 0, 9]])
-def test_box_of_few_values_is_the_one_that_is_drawn(values):
+def test_box_of_few_values_equals_matplotlibs(values):
     check_box(np.array(values))
 
 
 @pytest.mark.parametrize("n", [7, 100, 1001])
-def test_box_of_many_values_is_the_one_that_is_drawn(n):
+def test_box_of_many_values_equals_matplotlibs(n):
     check_box(np.random.default_rng(n).lognormal(2, 1, n))
 
 

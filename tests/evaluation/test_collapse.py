@@ -47,10 +47,10 @@ def test_both_match_numpy():
     z = gaussian(20, 6) + 1
     rows = z.double().numpy()
     rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    wanted = math.sqrt(6) * np.mean(rows.std(axis=0))
+    expected = math.sqrt(6) * np.mean(rows.std(axis=0))
     p = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False)
     p = p / p.sum()
-    assert spread(z) == pytest.approx(wanted, rel=1e-5)
+    assert spread(z) == pytest.approx(expected, rel=1e-5)
     assert effective_rank(z) == pytest.approx(np.exp(-(p * np.log(p)).sum()), rel=1e-5)
 
 

@@ -16,7 +16,7 @@ def seeded(seed=0):
 
 
 def problem(rows=50, d=6, classes=3):
-    """Separable with room: labels are the largest of three directions."""
+    """Separable with a margin: labels are the largest of three directions."""
     features = torch.randn(rows, d, generator=seeded(9))
     labels = features[:, :classes].argmax(dim=1)
     features[torch.arange(rows), labels] += 1
@@ -57,8 +57,8 @@ def test_matches_autograd_and_torch_optim(base, batch_size, milestones):
     settings = LinearSettings(**{**vars(base), **options})
     features, labels = problem()
     weight, bias = fit_linear(features, labels, 3, settings, seeded())
-    wanted = with_torch(features, labels, settings, 0)
-    torch.testing.assert_close((weight, bias), wanted, rtol=1e-4, atol=1e-5)
+    expected = with_torch(features, labels, settings, 0)
+    torch.testing.assert_close((weight, bias), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_one_step_by_hand():
@@ -99,7 +99,7 @@ def test_last_partial_batch_is_trained_on():
     assert (weight != start[0]).any(dim=0).all()
 
 
-def test_start_is_uniform_within_the_bound():
+def test_initial_weights_are_uniform_within_the_bound():
     features, labels = torch.zeros(3, 400), torch.tensor([0, 1, 2])
     weight, bias = fit_linear(features, labels, 3, LinearSettings(epochs=0), seeded())
     assert 0.99 / 20 < weight.abs().max() <= 1 / 20
@@ -113,7 +113,7 @@ def test_prediction_is_the_largest_logit():
     assert predict_linear(features, weight, bias).tolist() == [0, 1, 1, 0]
 
 
-def test_settings_are_fedcas_unless_told_otherwise():
+def test_default_settings_are_fedcas():
     s = LinearSettings()
     assert (s.optimiser, s.lr, s.weight_decay) == ("adam", 1e-3, 1e-6)
     assert (s.epochs, s.batch_size, s.milestones) == (100, 512, ())
@@ -126,22 +126,27 @@ def test_learning_rate_falls_at_the_milestones():
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"optimiser": "lars"}, {"momentum": 0.9}, {"epochs": -1}, {"batch_size": 0}],
+    "options, message",
+    [
+        ({"optimiser": "lars"}, "optimiser lars"),
+        ({"momentum": 0.9}, "--momentum 0.9"),
+        ({"epochs": -1}, "epochs -1"),
+        ({"batch_size": 0}, "batch size 0"),
+    ],
 )
-def test_impossible_settings_are_refused(options):
-    with pytest.raises(UsageError, match=r"wanted|only sgd"):
+def test_impossible_settings_are_refused(options, message):
+    with pytest.raises(UsageError, match=message):
         LinearSettings(**options)
 
 
 def test_broken_input_and_divergence_are_refused():
     features, labels = problem()
-    with pytest.raises(InputError, match="wanted 0 to 1"):
+    with pytest.raises(InputError, match="expected 0 to 1"):
         fit_linear(features, labels, 2, ADAM, seeded())
-    with pytest.raises(InputError, match="50 rows of features and 49 labels"):
+    with pytest.raises(InputError, match="50 rows .* 49 labels"):
         fit_linear(features, labels[1:], 3, ADAM, seeded())
     with pytest.raises(InputError, match="NaN"):
         fit_linear(features * math.nan, labels, 3, ADAM, seeded())
     wild = LinearSettings("sgd", lr=1e30, weight_decay=1e30, epochs=9)
-    with pytest.raises(FurlkitError, match="diverged at lr 1e"):
+    with pytest.raises(FurlkitError, match="diverged"):
         fit_linear(features, labels, 3, wild, seeded())

@@ -26,11 +26,11 @@ def test_confusion_matrix_matches_loops_and_counts_every_image():
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 5, (333,), generator=generator)
     predictions = torch.randint(0, 5, (333,), generator=generator)
-    wanted = [[0] * 5 for _ in range(5)]
+    expected = [[0] * 5 for _ in range(5)]
     for p, y in zip(predictions.tolist(), labels.tolist(), strict=True):
-        wanted[y][p] += 1
+        expected[y][p] += 1
     matrix = confusion_matrix(predictions, labels, 5)
-    assert matrix == wanted
+    assert matrix == expected
     assert sum(map(sum, matrix)) == 333
     hits = sum(matrix[c][c] for c in range(5))
     assert accuracy(predictions, labels) == hits / 333
@@ -44,15 +44,15 @@ def test_narrow_label_types_do_not_overflow():
 @pytest.mark.parametrize("bad", [-1, 4])
 def test_labels_outside_the_classes_are_refused(bad):
     labels = torch.tensor([0, bad])
-    with pytest.raises(InputError, match="wanted 0 to 3; is a part of the data unlab"):
+    with pytest.raises(InputError, match="expected 0 to 3"):
         confusion_matrix(torch.tensor([0, 1]), labels, 4)
 
 
 def test_predictions_must_pair_with_labels():
     for predictions in (PREDICTIONS[:5], PREDICTIONS[:, None]):
-        with pytest.raises(InputError, match="one of each for every test image"):
+        with pytest.raises(InputError, match="predictions"):
             accuracy(predictions, LABELS)
-    with pytest.raises(InputError, match="one of each"):
+    with pytest.raises(InputError, match="predictions"):
         accuracy(LABELS[:0], LABELS[:0])
 
 
@@ -61,9 +61,9 @@ def test_features_must_be_finite_rows(bad):
     features = torch.zeros(3, 4)
     check_features(features)
     features[1, 2] = bad
-    with pytest.raises(InputError, match="NaN or infinity"):
+    with pytest.raises(InputError, match="NaN"):
         check_features(features)
-    with pytest.raises(InputError, match="one row an image"):
+    with pytest.raises(InputError, match="found shape"):
         check_features(torch.zeros(3))
-    with pytest.raises(InputError, match="3 rows of features and 2 labels"):
+    with pytest.raises(InputError, match="3 rows .* 2 labels"):
         check_rows(torch.zeros(3, 4), torch.zeros(2))

@@ -64,7 +64,7 @@ def test_a_folder_is_packed_block_by_block_and_mapped_on_reading(tmp_path, monke
         packed.images[0] = 0
 
 
-def test_a_partition_of_the_folder_fits_the_packed_file(tmp_path):
+def test_a_partition_of_the_folder_matches_the_packed_file(tmp_path):
     pictures(tmp_path / "pictures")
     path = tmp_path / "d.safetensors"
     assert furlkit("pack", tmp_path / "pictures", "--image-size", 8, "-o", path) == 0
@@ -187,7 +187,7 @@ def test_a_dry_run_writes_nothing(tmp_path, capsys):
     assert "1,438 images of 8 x 8 x 1" in capsys.readouterr().out
 
 
-def test_a_folder_needs_a_size_that_the_message_asks_for(tmp_path, capsys):
+def test_the_message_for_a_folder_without_a_size_names_the_option(tmp_path, capsys):
     pictures(tmp_path / "pictures")
     init = ("init", "--data", tmp_path / "pictures", "-o", tmp_path / "g")
     assert furlkit(*init) == 2

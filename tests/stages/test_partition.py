@@ -21,7 +21,7 @@ def test_a_partition_file_holds_every_image_once(tmp_path, capsys):
     )
 
 
-def test_public_images_belong_to_nobody(tmp_path):
+def test_public_images_belong_to_no_client(tmp_path):
     path, public = tmp_path / "p.st", ("--public-count", 100)
     assert furlkit("partition", "--data", "digits", *public, "-o", path) == 0
     made = read_partition(path)
@@ -63,7 +63,7 @@ def test_a_file_of_indices_is_taken_as_it_is_and_its_name_is_not_kept(tmp_path):
     assert str(tmp_path).encode() not in path.read_bytes()
 
 
-def test_a_dry_run_says_what_would_come_and_writes_nothing(tmp_path, capsys):
+def test_a_dry_run_prints_the_result_and_writes_nothing(tmp_path, capsys):
     path = tmp_path / "p.st"
     draw = ("partition", "--data", "digits", "-o", path)
     assert furlkit(*draw, "--dry-run") == 0 and list(tmp_path.iterdir()) == []
@@ -81,14 +81,14 @@ def test_a_dry_run_says_what_would_come_and_writes_nothing(tmp_path, capsys):
         (("-o", "."), "directory"),
     ],
 )
-def test_what_makes_no_sense_is_wrong_usage(tmp_path, capsys, wrong, message):
+def test_wrong_options_are_wrong_usage(tmp_path, capsys, wrong, message):
     command = ("partition", "--data", "digits", "-o", tmp_path / "p.st", *wrong)
     assert furlkit(*command) == 2
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_split_file_says_how_many_clients_there_are(tmp_path):
+def test_a_split_file_decides_the_number_of_clients(tmp_path):
     (tmp_path / "s.json").write_text("[[0, 1, 2], [3, 4]]")
     draw = ("partition", "--data", "digits", "--scheme", "file", "--split-file")
     assert furlkit(*draw, tmp_path / "s.json", "-o", tmp_path / "p") == 0

@@ -59,10 +59,10 @@ def test_lines_are_round_and_client(capsys):
     assert [f"{r}/{k}" for r, clients in rounds.items() for k in clients] == expected
 
 
-def test_a_reader_that_has_seen_enough_is_no_failure():
-    words = ["sample", "--clients", "0-9", "--rounds", "1-20000"]
+def test_a_closed_pipe_is_not_a_failure():
+    arguments = ["sample", "--clients", "0-9", "--rounds", "1-20000"]
     program = subprocess.Popen(
-        [sys.executable, "-m", "furlkit", *words],
+        [sys.executable, "-m", "furlkit", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

@@ -1,6 +1,6 @@
-"""Batched augmentation on the images' own device, one draw for each image.
+"""Batched augmentation on the device of the images, with random values per image.
 
-Every operation is a pair: `draw_*` makes the parameters of n images from a generator,
+Every operation is a pair: `draw_*` draws the parameters of n images from a generator,
 and a second function applies given parameters. `augment` composes them.
 """
 

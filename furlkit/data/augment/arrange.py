@@ -1,25 +1,25 @@
-"""Bring the images that share an operation side by side."""
+"""Sort a batch so that images with the same operation are adjacent."""
 
 import torch
 from torch import Tensor
 
 
 class Arranged:
-    """A batch that is reordered freely while operations run and restored at the end.
+    """A batch that is reordered while operations run and restored at the end.
 
-    Gathering whole images costs one copy. In return the images of an operation are a
-    slice, which it can change in place, without masks and without a scatter.
+    Reordering costs one copy. In return, the images of an operation are a slice, which
+    it can change in place without masks and without a scatter.
     """
 
     def __init__(self, images: Tensor, who: Tensor | None = None) -> None:
-        """`who` gives the number of the image in each row, if they are not in order."""
+        """`who` (n,) is the number of the image in each row; default 0 to n - 1."""
         self.images = images
         self.who = torch.arange(len(images)) if who is None else who
 
     def sort(self, keys: Tensor, kinds: int) -> list[slice]:
-        """Order the images by key, and return the rows of key 0, 1, ... kinds - 1.
+        """Sort the images by key and return the rows of key 0, 1, ..., kinds - 1.
 
-        keys: (n,) integers on the CPU, one for each image in its first order.
+        keys: (n,) integers on the CPU, in the original order of the images.
         """
         keys = keys[self.who]
         if (keys.diff() < 0).any():
@@ -30,17 +30,17 @@ class Arranged:
         return [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
 
     def rows_of(self, chosen: Tensor) -> Tensor:
-        """The rows where the chosen images are now; chosen: (n,) bool on the CPU."""
+        """The current rows of the chosen images; chosen: (n,) bool on the CPU."""
         return chosen[self.who].nonzero().squeeze(1).to(self.images.device)
 
     def restored(self) -> Tensor:
-        """The images in their first order."""
+        """The images in their original order."""
         rows = self.who.argsort()
         return self.images.index_select(0, rows.to(self.images.device))
 
 
 def draw_chosen(n: int, probability: float, generator: torch.Generator) -> Tensor:
-    """(n,) bool: the images an operation with this probability is applied to."""
+    """(n,) bool: the images that an operation with this probability applies to."""
     u = torch.rand(n, generator=generator, device=generator.device)
     return u < probability
 

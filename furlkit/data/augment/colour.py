@@ -1,7 +1,7 @@
 """Colour operations on float images (n, C, H, W) in [0, 1], in place.
 
-Each takes one parameter for each image and agrees with torchvision on float tensors.
-On grey images saturation, hue and grey do nothing, as there.
+Each takes one parameter per image and equals torchvision's on float tensors. As there,
+saturation, hue and grey do nothing to grey images.
 """
 
 from typing import NamedTuple
@@ -17,8 +17,7 @@ SMALLEST_CHROMA = 1e-12
 
 
 class Blends(NamedTuple):
-    """Operations x -> clamp(keep x + y, 0, 1) on the pixels x of an image, with y the
-    product of luma and x, or its mean over the image where flat is 1 and not 0."""
+    """Pixels x -> clamp(keep x + y, 0, 1); y is luma x, or its mean if flat is 1."""
 
     keep: Tensor  # (..., n, 1, 1)
     luma: Tensor  # (..., n, 1, C)
@@ -26,40 +25,40 @@ class Blends(NamedTuple):
 
 
 def blends(kinds: Tensor, factors: Tensor, images: Tensor) -> Blends:
-    """Brightness, contrast or saturation, as kinds (..., n) says, by factors (..., n).
+    """Brightness, contrast or saturation by kinds (..., n), with factors (..., n).
 
-    All three blend the image with something: black, its mean luma, its luma. Written
-    alike, images with different operations go through the same few passes.
+    All three blend the image with something: black, its mean luma, its luma. In this
+    common form, images with different operations are processed in one call.
     """
     luma = images.new_tensor(LUMA if images.shape[1] == 3 else (1.0,))
-    keep = factors.to(images.device, images.dtype)[..., None, None]
+    keep = factors.to(images.device, images.dtype)[..., None, None]  # (..., n, 1, 1)
     kinds = kinds.to(images.device)[..., None, None]
     given = (1 - keep) * (kinds != BRIGHTNESS)
     return Blends(keep, given * luma, (kinds == CONTRAST).to(images.dtype))
 
 
 def blend_(images: Tensor, keep: Tensor, luma: Tensor, flat: Tensor) -> Tensor:
-    """Apply one operation to each image."""
+    """Apply one blend to each image."""
     n, channels, height, width = images.shape
     pixels = images.view(n, channels, height * width)
     y = torch.bmm(luma, pixels)  # (n, 1, H * W)
-    shift = y.mean(dim=2, keepdim=True) * flat
+    shift = y.mean(dim=2, keepdim=True) * flat  # (n, 1, 1)
     y.mul_(1 - flat).add_(shift)
     torch.addcmul(y, pixels, keep, out=pixels).clamp_(0, 1)
     return images
 
 
 def grey_(images: Tensor) -> Tensor:
-    """Put the luma in all channels."""
+    """Set all channels to the luma."""
     if images.shape[1] == 1:
         return images
     r, g, b = images.split(1, dim=1)
-    luma = (r * LUMA[0]).add_(g, alpha=LUMA[1]).add_(b, alpha=LUMA[2])
+    luma = (r * LUMA[0]).add_(g, alpha=LUMA[1]).add_(b, alpha=LUMA[2])  # (n, 1, H, W)
     return images.copy_(luma)
 
 
 def hue_(images: Tensor, shifts: Tensor) -> Tensor:
-    """Turn the hue by a part of the whole circle, in [-0.5, 0.5].
+    """Shift the hue by a fraction of the full circle, in [-0.5, 0.5].
 
     With V the largest channel, c the chroma V - smallest, and h in [0, 1) the hue:
 
@@ -68,8 +67,8 @@ def hue_(images: Tensor, shifts: Tensor) -> Tensor:
         g = V + c - 6c clamp(|h - 1/3|, 1/6, 1/3)
         b = V + c - 6c clamp(|h - 2/3|, 1/6, 1/3)
 
-    which is the way to HSV and back without its six cases, that is, without masks.
-    Memory is what it waits for, so that results go where there was something before.
+    This is the conversion to HSV and back without its six cases, and so without masks.
+    Memory bandwidth limits the speed, so results overwrite tensors no longer needed.
     """
     if images.shape[1] == 1:
         return images
@@ -91,38 +90,39 @@ def hue_(images: Tensor, shifts: Tensor) -> Tensor:
 
 
 class Jitter(NamedTuple):
-    """One jitter for each image: order (n, 4), the operation that comes 1st to 4th, and
-    factors (n, 4), the parameter of BRIGHTNESS, CONTRAST, SATURATION and HUE."""
+    """One jitter per image."""
 
-    order: Tensor
-    factors: Tensor
+    order: Tensor  # (n, 4): the 1st to 4th operation
+    factors: Tensor  # (n, 4): of BRIGHTNESS, CONTRAST, SATURATION and HUE
 
 
 def draw_jitter(
     n: int, strengths: tuple[float, float, float, float], generator: torch.Generator
 ) -> Jitter:
-    """Factors and order of a jitter, distributed as torchvision's ColorJitter.
+    """Factors and order of a jitter, distributed as in torchvision's ColorJitter.
 
-    strengths: of brightness, contrast, saturation (factors within 1 +- strength, not
-    below 0) and hue (shifts within +- strength).
+    strengths: of brightness, contrast, saturation (factors within 1 +- strength, at
+    least 0) and hue (shifts within +- strength).
     """
     device = generator.device
     reach = torch.tensor(strengths, device=device)
     high = torch.tensor([1.0, 1.0, 1.0, 0.0], device=device) + reach
     low = (high - 2 * reach).clamp_min(torch.tensor([0, 0, 0, -0.5], device=device))
+    # Sorting uniform numbers gives a random permutation of the four operations.
     u = torch.rand(2, n, 4, generator=generator, device=device)
     return Jitter(u[1].argsort(dim=1), low + (high - low) * u[0])
 
 
 def jitter_keys(params: Jitter, chosen: Tensor) -> Tensor:
-    """(n,) what `jitter_chosen` sorts by: 0 to 3 with 3 to 0 blends before the hue, 4
-    for an image that is not chosen."""
-    before = params.order.cpu().argmax(dim=1)  # HUE is the largest number.
+    """(n,): 3 minus the number of blends before the hue; 4 for images not chosen."""
+    before = params.order.cpu().argmax(
+        dim=1
+    )  # HUE is the largest number, so argmax finds it.
     return torch.where(chosen.cpu(), 3 - before, 4)
 
 
 def jitter(images: Tensor, params: Jitter) -> Tensor:
-    """Each image's four operations in its own order; the images given are kept."""
+    """Apply each image's four operations in its own order; the input is unchanged."""
     arranged = Arranged(images)
     jitter_chosen(arranged, params, torch.ones(len(images), dtype=torch.bool))
     return arranged.restored()
@@ -131,18 +131,18 @@ def jitter(images: Tensor, params: Jitter) -> Tensor:
 def jitter_chosen(arranged: Arranged, params: Jitter, chosen: Tensor) -> None:
     """Jitter the chosen images of a batch.
 
-    The images are sorted by the number of blends that come before their hue. Then hue
-    is one call for all of them, and the 1st, 2nd and 3rd blend are one call each for
-    the images that have it before and for those that have it after.
+    The images are sorted by the number of blends before their hue. Then hue is one call
+    for all of them, and each of the 1st, 2nd and 3rd blend is two calls: one for the
+    images that blend before their hue and one for those that blend after it.
     """
     order, factors = params.order.cpu(), params.factors.cpu()
     rows = arranged.sort(jitter_keys(params, chosen), kinds=5)
     end = rows[3].stop
     images, who = arranged.images[:end], arranged.who[:end]
     order, factors = order[who], factors[who]
-    kinds = order[order != HUE].view(end, 3)
+    kinds = order[order != HUE].view(end, 3)  # the blends of each image, in order
     steps = list(zip(*blends(kinds.T, factors.gather(1, kinds).T, images), strict=True))
-    borders = [rows[2].stop, rows[1].stop, rows[0].stop]  # more than 0, 1, 2 before
+    borders = [rows[2].stop, rows[1].stop, rows[0].stop]  # over 0, 1, 2 blends before
     for border, step in zip(borders, steps, strict=True):
         blend_(images[:border], *(x[:border] for x in step))
     hue_(images, factors[:, HUE])

@@ -8,7 +8,7 @@ from furlkit.data.augment.arrange import per_image
 
 
 def blur_taps(size: int) -> int:
-    """Taps of SimCLR's blur: a tenth of the image's side, odd, at least 3."""
+    """Kernel size of SimCLR's blur: a tenth of the image's side, odd, at least 3."""
     return max(3, size // 10 | 1)
 
 
@@ -21,24 +21,25 @@ def draw_sigmas(
 
 
 def blur_(images: Tensor, sigmas: Tensor, taps: int) -> Tensor:
-    """Gaussian blur with a kernel of its own for each image, reflected at the edges.
+    """Gaussian blur with one sigma per image, with reflection at the edges.
 
-    Sums of shifted images, rows first: at the few taps of small images this is as fast
-    as a grouped convolution, and it stays linear in the taps for large ones.
+    A weighted sum of shifted images, vertically and then horizontally. With few taps
+    (small images) this is as fast as a grouped convolution, and it is linear in the
+    taps for large images.
     """
     half = taps // 2
     weights = gaussian(sigmas.to(images.device, images.dtype), half)
-    padded = F.pad(images, (half, half, half, half), mode="reflect")
+    padded = F.pad(images, (half, half, half, half), mode="reflect")  # (n, C, H', W')
     columns = images.new_empty(*images.shape[:3], padded.shape[3])
     _weigh(padded, weights, dim=2, out=columns)
     return _weigh(columns, weights, dim=3, out=images)
 
 
 def gaussian(sigmas: Tensor, half: int) -> list[Tensor]:
-    """Weights (n, 1, 1, 1) at distance 0, 1, ... half; with both sides the sum is 1."""
+    """Weights (n, 1, 1, 1) at distance 0, 1, ..., half; both sides sum to 1."""
     distance = torch.arange(half + 1, device=sigmas.device).view(-1, 1, 1, 1, 1)
     density = torch.exp(-0.5 * (distance / sigmas.view(-1, 1, 1, 1)) ** 2)
-    return list(density / (2 * density.sum(dim=0) - 1))
+    return list(density / (2 * density.sum(dim=0) - 1))  # half + 1 of (n, 1, 1, 1)
 
 
 def _weigh(padded: Tensor, weights: list[Tensor], dim: int, out: Tensor) -> Tensor:
@@ -52,22 +53,22 @@ def _weigh(padded: Tensor, weights: list[Tensor], dim: int, out: Tensor) -> Tens
 
 
 def solarise_(images: Tensor, thresholds: Tensor) -> Tensor:
-    """Invert the values that reach the image's threshold.
+    """Invert the values at or above the image's threshold.
 
-    The slack lets a value that is a multiple of 1/255 reach a threshold equal to it
-    whichever way the two were rounded.
+    A tolerance of 1e-6 makes a multiple of 1/255 reach a threshold equal to it, however
+    the two were rounded.
     """
     reached = images >= per_image(thresholds - 1e-6, images)
     return images.copy_(torch.where(reached, 1 - images, images))
 
 
 def draw_centres(n: int, generator: torch.Generator) -> Tensor:
-    """(n, 2) places in the image, y and x in [0, 1)."""
+    """(n, 2) positions in the image, y and x in [0, 1)."""
     return torch.rand(n, 2, generator=generator, device=generator.device)
 
 
 def cutout_(images: Tensor, centres: Tensor, side: int) -> Tensor:
-    """Black out a square around a random pixel, as far as it lies in the image."""
+    """Set a square around each centre to 0, clipped to the image."""
     _, _, height, width = images.shape
     y, x = centres.to(images.device).unbind(1)
     rows = _covered((y * height).floor(), side, height)  # (n, H)
@@ -77,6 +78,6 @@ def cutout_(images: Tensor, centres: Tensor, side: int) -> Tensor:
 
 
 def _covered(centre: Tensor, side: int, length: int) -> Tensor:
-    start = (centre - side // 2).unsqueeze(1)
+    start = (centre - side // 2).unsqueeze(1)  # (n, 1)
     pixel = torch.arange(length, device=centre.device)
-    return (pixel >= start) & (pixel < start + side)
+    return (pixel >= start) & (pixel < start + side)  # (n, length)

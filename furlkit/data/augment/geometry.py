@@ -1,4 +1,4 @@
-"""Crops, flips and quarter turns."""
+"""Crops, flips and rotations by multiples of 90 degrees."""
 
 import math
 
@@ -16,11 +16,11 @@ def draw_crops(
     ratio: tuple[float, float],
     generator: torch.Generator,
 ) -> Tensor:
-    """Boxes of random area and aspect, distributed as torchvision's RandomResizedCrop.
+    """Boxes of random area and aspect, as in torchvision's RandomResizedCrop.
 
     sides: height and width of the images. Returns (n, 4) int64: top, left, height,
-    width. Up to ten shapes are tried; if none fits, the largest centred box within
-    the ratios is taken. The generator moves on equally far for any sides.
+    width. Ten shapes are drawn and the first that fits is used; if none fits, it is the
+    largest centred box within the ratios. The generator advances equally for any sides.
     """
     device = generator.device
     limits = torch.tensor(sides, device=device).view(2, 1, 1)
@@ -28,14 +28,14 @@ def draw_crops(
     place = torch.rand(2, n, 1, generator=generator, device=device)
     low, high = math.log(ratio[0]), math.log(ratio[1])
     area = (scale[0] + (scale[1] - scale[0]) * u[0]) * (sides[0] * sides[1])
-    stretch = torch.exp((low + (high - low) * u[1]) / 2)  # root of the aspect
+    stretch = torch.exp((low + (high - low) * u[1]) / 2)  # square root of the aspect
     side = area.sqrt_()
     shape = torch.stack([side / stretch, side * stretch]).round_()  # (2, n, ATTEMPTS)
-    fits = ((shape > 0) & (shape <= limits)).all(dim=0)
-    first = fits.byte().argmax(dim=1, keepdim=True)
+    fits = ((shape > 0) & (shape <= limits)).all(dim=0)  # (n, ATTEMPTS)
+    first = fits.byte().argmax(dim=1, keepdim=True)  # (n, 1)
     shape = shape.gather(2, first.expand(2, n, 1))  # (2, n, 1)
     start = (place * (limits - shape + 1)).floor_()
-    boxes = torch.cat([start, shape]).squeeze(2).T.long()
+    boxes = torch.cat([start, shape]).squeeze(2).T.long()  # (n, 4)
     fallback = torch.tensor(_centred_box(*sides, ratio), device=device)
     return torch.where(fits.any(dim=1, keepdim=True), boxes, fallback)
 
@@ -52,7 +52,7 @@ def _centred_box(
 
 
 def resized_crop(images: Tensor, boxes: Tensor, flips: Tensor, size: int) -> Tensor:
-    """Cut a box out of each image, resize it to size x size, mirror it where asked.
+    """Crop a box of each image, resize it to size x size, flip it if flips is True.
 
     images: float (n, C, H, W); boxes: (n, 4); flips: (n,) bool.
     """
@@ -62,9 +62,9 @@ def resized_crop(images: Tensor, boxes: Tensor, flips: Tensor, size: int) -> Ten
 def crop_stored(
     images: Tensor, who: Tensor, boxes: Tensor, flips: Tensor, size: int
 ) -> Tensor:
-    """The same of stored images: uint8 (B, H, W, C) -> float (n, C, size, size).
+    """`resized_crop` of stored images: uint8 (B, H, W, C) -> float (n, C, size, size).
 
-    Row i is made of image who[i]. The step from 255 to 1 is left to the weights.
+    Row i is a crop of image who[i]. The resize weights include the division by 255.
     """
     planes = images.permute(0, 3, 1, 2)
     return _resampled(planes, who, boxes, flips, size, scale=1 / 255)
@@ -78,19 +78,19 @@ def _resampled(
     size: int,
     scale: float = 1.0,
 ) -> Tensor:
-    """Resize images (B, C, H, W) to (n, C, size, size), values times `scale`.
+    """Resize images (B, C, H, W) to (n, C, size, size) and multiply them by `scale`.
 
     Bilinear resizing is separable and linear, so each axis is a product with a matrix
-    of weights, which at small sizes is several times as fast as sampling pixels.
+    of weights. At small sizes this is several times as fast as sampling pixels.
     """
     n, (_, channels, height, width) = len(who), images.shape
     who, boxes, flips = (x.to(images.device) for x in (who, boxes, flips))
     across = resize_weights(boxes[:, 1::2], width, size, flips)  # (n, W, S)
     if height <= size and images.device.type == "cpu":
-        rows = _mixed_rows(images, who, boxes[:, 0::2], size, scale)  # (n, C * S, W)
+        rows = _enlarged_rows(images, who, boxes[:, 0::2], size, scale)  # (n, C * S, W)
     else:
-        # In this layout the product contracts the last axis of the source, and the
-        # next one its first. Bytes are rearranged before they become larger floats.
+        # In this layout one product contracts the last axis and the next one the first.
+        # The bytes are rearranged before the conversion to floats, which are larger.
         source = images.permute(0, 3, 1, 2).contiguous()  # (B, W, C, H)
         source = source.index_select(0, who).float().view(n, width * channels, height)
         down = resize_weights(boxes[:, 0::2], height, size, scale=scale)  # (n, H, S)
@@ -99,13 +99,13 @@ def _resampled(
     return torch.bmm(rows, across).view(n, channels, size, size)
 
 
-def _mixed_rows(
+def _enlarged_rows(
     images: Tensor, who: Tensor, spans: Tensor, size: int, scale: float
 ) -> Tensor:
-    """Resize the height of images (B, C, H, W) to (n, C * size, W), not reducing it.
+    """Resize the height of images (B, C, H, W) to (n, C * size, W), with size >= H.
 
-    Then a row of the output is a mix of two rows of the source. To look these up is
-    cheaper than a product, most of whose weights are 0.
+    Each output row is then a mix of two source rows. Looking these up is cheaper than a
+    product with a matrix of weights that are mostly 0.
     """
     _, channels, height, width = images.shape
     start, length = spans.float().split(1, dim=1)  # (n, 1)
@@ -113,7 +113,7 @@ def _mixed_rows(
     centre = torch.clamp(centre, start, start + length - 1)  # (n, S)
     upper = centre.floor()
     lower = (upper + 1).clamp_max_(height - 1)
-    share = centre - upper
+    share = centre - upper  # of the lower row, (n, S)
     plane = who.int().unsqueeze(1) * channels + torch.arange(channels).int()  # (n, C)
     pairs = torch.stack([upper, lower], dim=2).int().unsqueeze(1)  # (n, 1, S, 2)
     rows = (plane * height)[..., None, None] + pairs  # (n, C, S, 2)
@@ -133,33 +133,33 @@ def resize_weights(
     flips: Tensor | None = None,
     scale: float = 1.0,
 ) -> Tensor:
-    """(n, source, size): how much each source pixel gives to each output pixel.
+    """(n, source, size): the weight of each source pixel in each output pixel.
 
-    spans: (n, 2) first pixel and length of the part that is kept. The weights are a
-    tent around the output pixel's centre, one source pixel wide, or as wide as an
-    output pixel where that is larger (antialiasing); nothing outside the span counts.
-    This equals torchvision's antialiased resize, and where the span is not longer than
-    the output also the one without antialiasing. Each column adds up to `scale`.
+    spans: (n, 2) first pixel and length of the cropped part. The weights are a triangle
+    around the output pixel's centre, one source pixel wide, or as wide as an output
+    pixel if that is larger (antialiasing). Pixels outside the span have weight 0. This
+    equals torchvision's antialiased resize, and also the one without antialiasing if
+    the span is not longer than the output. Each column sums to `scale`.
     """
     start, length = spans.float().split(1, dim=1)  # (n, 1)
     output = torch.arange(0.5, size, device=spans.device)  # (S,)
     pixel = torch.arange(0.5, source, device=spans.device).unsqueeze(1)  # (source, 1)
     if flips is not None:
         output = torch.where(flips.unsqueeze(1), size - output, output)  # (n, S)
-    centre = torch.addcmul(start, output, length, value=1 / size)
-    if source <= size:  # The tent is one pixel wide: at an edge, only the edge counts.
+    centre = torch.addcmul(start, output, length, value=1 / size)  # (n, S)
+    if source <= size:  # One pixel wide: clamping gives an edge pixel all the weight.
         centre = torch.clamp(centre, start + 0.5, start + length - 0.5)
         away = (centre.unsqueeze(1) - pixel).abs_()
         return torch.rsub(away, scale, alpha=scale).clamp_min_(0)
     start, length = start.unsqueeze(2), length.unsqueeze(2)
     reach = (length / size).clamp_min(1)
-    tent = 1 - ((centre.unsqueeze(1) - pixel) / reach).abs_().clamp_max_(1)
-    tent *= (pixel > start) & (pixel < start + length)
-    return tent * (scale / tent.sum(dim=1, keepdim=True))
+    weights = 1 - ((centre.unsqueeze(1) - pixel) / reach).abs_().clamp_max_(1)
+    weights *= (pixel > start) & (pixel < start + length)
+    return weights * (scale / weights.sum(dim=1, keepdim=True))
 
 
 def flip(images: Tensor, flips: Tensor) -> Tensor:
-    """Mirror left and right the images (n, C, H, W) that flips (n,) bool names."""
+    """Mirror images (n, C, H, W) left to right where flips (n,) bool is True."""
     return torch.where(
         flips.to(images.device).view(-1, 1, 1, 1), images.flip(3), images
     )
@@ -171,9 +171,9 @@ def draw_quarter_turns(n: int, generator: torch.Generator) -> Tensor:
 
 
 def rotate90(images: Tensor, quarter_turns: Tensor) -> Tensor:
-    """Turn each square image (n, C, S, S) anticlockwise as torch.rot90 does.
+    """Rotate each square image (n, C, S, S) anticlockwise, as torch.rot90 does.
 
-    quarter_turns: (n,) integers. On the CPU they cost a GPU no synchronisation.
+    quarter_turns: (n,) integers; on the CPU, they need no synchronisation with a GPU.
     """
     turned = images.clone()
     for k in (1, 2, 3):

@@ -1,7 +1,7 @@
-"""RandAugment: a few operations for each image, drawn from a list of fourteen.
+"""RandAugment: some operations per image, drawn from a list of fourteen.
 
-List and magnitudes are torchvision's, with 31 bins, nearest sampling and black fill.
-torchvision rounds to 8 bits after each operation; here values stay float in between.
+The list and the magnitudes are torchvision's, with 31 bins, nearest sampling and black
+fill. torchvision rounds to 8 bits after each operation; here values stay float.
 """
 
 from typing import NamedTuple
@@ -31,14 +31,14 @@ TOP_MAGNITUDE = 30
 
 
 class Draws(NamedTuple):
-    """kinds: (n, operations) numbers in KINDS. signs: (n, operations) of -1 or 1."""
+    """kinds: (n, operations) indices into KINDS. signs: (n, operations), -1 or 1."""
 
     kinds: Tensor
     signs: Tensor
 
 
 def draw_randaugment(n: int, operations: int, generator: torch.Generator) -> Draws:
-    """Every kind, with repetition, and every sign equally likely."""
+    """Draw kinds, with repetition, and signs uniformly."""
     shape, device = (n, operations), generator.device
     kinds = torch.randint(len(KINDS), shape, generator=generator, device=device)
     signs = torch.randint(2, shape, generator=generator, device=device) * 2 - 1
@@ -46,14 +46,14 @@ def draw_randaugment(n: int, operations: int, generator: torch.Generator) -> Dra
 
 
 def randaugment(images: Tensor, draws: Draws, magnitude: int) -> Tensor:
-    """Apply each image's operations; the images given are kept."""
+    """Apply each image's operations; the input is unchanged."""
     arranged = Arranged(images)
     randaugment_arranged(arranged, draws, magnitude)
     return arranged.restored()
 
 
 def randaugment_arranged(arranged: Arranged, draws: Draws, magnitude: int) -> None:
-    """The same on a batch whose order may change."""
+    """`randaugment` in place, on a batch that may be reordered."""
     signs = draws.signs.cpu()
     for column, kinds in enumerate(draws.kinds.cpu().unbind(1)):
         rows = arranged.sort(kinds, len(KINDS))
@@ -83,39 +83,39 @@ def operate_(images: Tensor, kind: str, levels: Tensor) -> Tensor:
 
 
 def affine_matrices(kind: str, levels: Tensor, sides: tuple[int, int]) -> Tensor:
-    """(n, 2, 3): from output to source pixels, both counted from the image's centre."""
+    """(n, 2, 3): from output to source pixels, both relative to the image's centre."""
     height, width = sides
-    one, none = torch.ones_like(levels), torch.zeros_like(levels)
+    one, zero = torch.ones_like(levels), torch.zeros_like(levels)
     shear, angle = 0.3 * levels, torch.deg2rad(30 * levels)
     shift = 150 / 331 * levels
     rows = {
-        "shear-x": (one, shear, shear * height / 2, none, one, none),
-        "shear-y": (one, none, none, shear, one, shear * width / 2),
-        "translate-x": (one, none, -(shift * width).trunc(), none, one, none),
-        "translate-y": (one, none, none, none, one, -(shift * height).trunc()),
-        "rotate": (angle.cos(), -angle.sin(), none, angle.sin(), angle.cos(), none),
+        "shear-x": (one, shear, shear * height / 2, zero, one, zero),
+        "shear-y": (one, zero, zero, shear, one, shear * width / 2),
+        "translate-x": (one, zero, -(shift * width).trunc(), zero, one, zero),
+        "translate-y": (one, zero, zero, zero, one, -(shift * height).trunc()),
+        "rotate": (angle.cos(), -angle.sin(), zero, angle.sin(), angle.cos(), zero),
     }
     return torch.stack(rows[kind], dim=1).view(-1, 2, 3)
 
 
 def sample_affine(images: Tensor, matrices: Tensor) -> Tensor:
-    """Nearest source pixel for each output pixel, black outside the image."""
+    """The nearest source pixel of each output pixel; 0 outside the image."""
     _, _, height, width = images.shape
     y = torch.arange(height, device=images.device) - (height - 1) / 2
     x = torch.arange(width, device=images.device) - (width - 1) / 2
     place = torch.stack(
         [x.expand(height, width), y.unsqueeze(1).expand(height, width)], dim=2
-    )
-    linear, moved = matrices.to(images.device, images.dtype).split([2, 1], dim=2)
-    source = place.view(1, -1, 2) @ linear.transpose(1, 2) + moved.transpose(1, 2)
-    grid = source / source.new_tensor([width / 2, height / 2])
+    )  # (H, W, 2)
+    linear, shift = matrices.to(images.device, images.dtype).split([2, 1], dim=2)
+    source = place.view(1, -1, 2) @ linear.transpose(1, 2) + shift.transpose(1, 2)
+    grid = source / source.new_tensor([width / 2, height / 2])  # (n, H * W, 2)
     return F.grid_sample(
         images, grid.view(-1, height, width, 2), mode="nearest", align_corners=False
     )
 
 
 def sharpness_(images: Tensor, factors: Tensor) -> Tensor:
-    """Blend, in place, with a 3 x 3 blur; the outermost pixels stay as they are."""
+    """Blend with a 3 x 3 blur; the outermost pixels are unchanged."""
     _, _, height, width = images.shape
     if height <= 2 or width <= 2:
         return images
@@ -126,23 +126,23 @@ def sharpness_(images: Tensor, factors: Tensor) -> Tensor:
 
 
 def posterise_(images: Tensor, bits: Tensor) -> Tensor:
-    """Keep the first bits of the 8 of each value."""
+    """Keep the highest `bits` of the 8 bits of each value."""
     step = per_image(2.0 ** (8 - bits), images)
     return images.copy_((_levels(images) / step).floor_() * (step / 255))
 
 
 def autocontrast_(images: Tensor) -> Tensor:
-    """Stretch each channel to [0, 1]; a channel of one value stays as it is."""
-    low = images.amin(dim=(2, 3), keepdim=True)
+    """Stretch each channel to [0, 1]; a constant channel is unchanged."""
+    low = images.amin(dim=(2, 3), keepdim=True)  # (n, C, 1, 1)
     spread = images.amax(dim=(2, 3), keepdim=True) - low
     flat = spread == 0
     return images.sub_(low.masked_fill(flat, 0)).div_(spread.masked_fill(flat, 1))
 
 
 def equalise_(images: Tensor) -> Tensor:
-    """Make the histogram of each channel flat, by PIL's integer rule on 256 levels.
+    """Flatten the histogram of each channel by PIL's integer rule on 256 levels.
 
-    A channel with fewer than 255 pixels below its brightest level stays as it is.
+    A channel with fewer than 255 pixels below its brightest level is unchanged.
     """
     levels = _levels(images).long().flatten(2)  # (n, C, P)
     ones = torch.ones_like(levels)
@@ -150,9 +150,11 @@ def equalise_(images: Tensor) -> Tensor:
     brightest = levels.amax(dim=2, keepdim=True)
     pixels = levels.shape[2] - histogram.gather(2, brightest)
     step = pixels // 255  # (n, C, 1)
-    some = step.clamp_min(1)
-    below = histogram.cumsum(dim=2) - histogram
-    table = torch.div(below + some // 2, some, rounding_mode="floor").clamp_(0, 255)
+    divisor = step.clamp_min(1)
+    below = histogram.cumsum(dim=2) - histogram  # (n, C, 256)
+    table = torch.div(below + divisor // 2, divisor, rounding_mode="floor").clamp_(
+        0, 255
+    )
     table = torch.where(step > 0, table, torch.arange(256, device=images.device))
     return images.copy_((table.gather(2, levels) / 255).view_as(images))
 

@@ -1,4 +1,4 @@
-"""Compose the operations into views of a batch."""
+"""Compose the operations to augmented views of a batch."""
 
 import math
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ SOLARISE_THRESHOLD = 0.5
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What is done to an image, in the order in which it is done.
+    """The operations on an image, in the order in which they are applied.
 
-    flip, jitter_probability, grey, blur and solarise are probabilities. A crop_scale
-    and a crop_ratio of (1, 1) mean no crop. randaugment is the number of operations
-    (0 = off) and their magnitude of 30; it comes between flip and jitter.
+    flip, jitter_probability, grey, blur and solarise are probabilities. crop_scale and
+    crop_ratio of (1, 1) disable the crop. randaugment is the number of operations
+    (0 disables it) and their magnitude, 0 to 30; it is applied between flip and jitter.
     """
 
     crop_scale: tuple[float, float] = (0.2, 1.0)
@@ -45,17 +45,17 @@ class Augmentation:
         _check_range("blur_sigma", self.blur_sigma, math.inf, "pixels")
         *factors, hue = self.jitter
         good = len(factors) == 3 and all(0 <= f < math.inf for f in factors)
-        wanted = "brightness, contrast, saturation of at least 0 and hue of 0 to 0.5"
-        _check("jitter", self.jitter, good and 0 <= hue <= 0.5, wanted)
+        expected = "brightness, contrast, saturation of at least 0, hue of 0 to 0.5"
+        _check("jitter", self.jitter, good and 0 <= hue <= 0.5, expected)
         _check("cutout", self.cutout, self.cutout >= 0, "a side in pixels, 0 for none")
         good = len(self.randaugment) == 2 and self.randaugment[0] >= 0
         good = good and 0 <= self.randaugment[1] <= randaugment.TOP_MAGNITUDE
-        wanted = "a number of operations, 0 for none, and a magnitude from 0 to 30"
-        _check("randaugment", self.randaugment, good, wanted)
+        expected = "a number of operations, 0 for none, and a magnitude from 0 to 30"
+        _check("randaugment", self.randaugment, good, expected)
 
     @property
     def crops(self) -> bool:
-        """Whether there is any crop."""
+        """Whether images are cropped."""
         return (*self.crop_scale, *self.crop_ratio) != (1, 1, 1, 1)
 
 
@@ -66,10 +66,10 @@ def _check_range(
     _check(name, value, good, f"two positive numbers, the smaller first ({meaning})")
 
 
-def _check(name: str, value: object, good: bool, wanted: str) -> None:
+def _check(name: str, value: object, good: bool, expected: str) -> None:
     if not good:
         flag = "--" + name.replace("_", "-")
-        raise UsageError(f"{flag}: found {value}, wanted {wanted}")
+        raise UsageError(f"{flag}: found {value}, expected {expected}")
 
 
 def augment(
@@ -89,7 +89,7 @@ def two_views(
 def plain(images: Tensor, size: int) -> Tensor:
     """No augmentation: uint8 (B, H, W, C) -> float32 (B, C, size, size) in [0, 1].
 
-    Other sizes are resized, bilinear with antialiasing.
+    Images of another size are resized, bilinear with antialiasing.
     """
     batch = _unit(images)
     if batch.shape[2:] == (size, size):
@@ -103,15 +103,15 @@ def normalise(
     std: Sequence[float],
     layout: torch.memory_format = torch.preserve_format,
 ) -> Tensor:
-    """(images - mean) / std by channel, for float (B, C, H, W), laid out as asked."""
-    shift, scale = images.new_tensor([mean, std]).view(2, -1, 1, 1)
-    # A number for a whole plane is several times as fast as one for each third value,
-    # so that planes are laid out anew only at the end.
+    """(images - mean) / std per channel of float (B, C, H, W), in the given layout."""
+    shift, scale = images.new_tensor([mean, std]).view(2, -1, 1, 1)  # (C, 1, 1) each
+    # Arithmetic on contiguous planes is several times as fast as on interleaved
+    # channels, so the layout changes only at the end.
     return torch.sub(images, shift).mul_(1 / scale).to(memory_format=layout)
 
 
 def _unit(images: Tensor) -> Tensor:
-    """uint8 (B, H, W, C) -> float (B, C, H, W) in [0, 1], laid out as before."""
+    """uint8 (B, H, W, C) -> float (B, C, H, W) in [0, 1], with the same strides."""
     _check_stored(images)
     return images.float().mul_(1 / 255).permute(0, 3, 1, 2)
 
@@ -119,32 +119,28 @@ def _unit(images: Tensor) -> Tensor:
 def _check_stored(images: Tensor) -> None:
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
         found = f"{images.dtype} {tuple(images.shape)}"
-        raise InputError(f"images are {found}, wanted uint8 (B, H, W, C), C of 1 or 3")
+        raise InputError(f"images: found {found}, expected uint8 (B, H, W, 1 or 3)")
 
 
 def _views(
-    images: Tensor,
-    how: Augmentation,
-    size: int,
-    generator: torch.Generator,
-    count: int,
+    images: Tensor, how: Augmentation, size: int, generator: torch.Generator, count: int
 ) -> Tensor:
     n = count * len(images)
     jitter = _draw_jitter(n, how, generator)
-    # Images are made in the order in which jitter wants them, which saves sorting them.
+    # Images are created in the order that jitter needs, so that it need not sort them.
     keys = colour.jitter_keys(*jitter) if jitter else torch.zeros(n, dtype=torch.int64)
     who = keys.argsort(stable=True)
-    # A caller's mixed precision must not reach the products that resize. Only the last
-    # step runs outside inference mode, as a net could not learn from its tensors.
+    # A caller's autocast must not reduce the precision of the resize products. The last
+    # step is outside inference mode: autograd cannot use inference tensors.
     with torch.inference_mode(), torch.autocast(images.device.type, enabled=False):
-        arranged = Arranged(_placed(images, how, size, generator, who), who)
+        arranged = Arranged(_cropped(images, how, size, generator, who), who)
         operations, magnitude = how.randaugment
         if operations:
             draws = randaugment.draw_randaugment(n, operations, generator)
             randaugment.randaugment_arranged(arranged, draws, magnitude)
         if jitter:
             colour.jitter_chosen(arranged, *jitter)
-        _filtered(arranged, how, generator)
+        _apply_filters(arranged, how, generator)
     batch = arranged.restored()
     if how.cutout:
         centres = filters.draw_centres(len(batch), generator)
@@ -161,14 +157,14 @@ def _draw_jitter(
     return params, draw_chosen(n, how.jitter_probability, generator)
 
 
-def _placed(
+def _cropped(
     images: Tensor,
     how: Augmentation,
     size: int,
     generator: torch.Generator,
     who: Tensor,
 ) -> Tensor:
-    """Crop and flip: (n, C, size, size), a view of image who % B in each row."""
+    """Crop and flip: (n, C, size, size); row i is a view of image who[i] % B."""
     n, sides = len(who), (images.shape[1], images.shape[2])
     _check_stored(images)
     who, rows = who % max(len(images), 1), who.to(generator.device)
@@ -181,16 +177,17 @@ def _placed(
     return geometry.flip(whole, draw_chosen(n, how.flip, generator)[rows])
 
 
-def _filtered(
+def _apply_filters(
     arranged: Arranged, how: Augmentation, generator: torch.Generator
 ) -> None:
-    """Grey, blur and solarisation."""
+    """Apply grey, blur and solarisation in place."""
     n = len(arranged.images)
     grey = draw_chosen(n, how.grey, generator).cpu()
     if how.blur:
         blur = draw_chosen(n, how.blur, generator).cpu()
         sigmas = filters.draw_sigmas(n, how.blur_sigma, generator)
-        # Sorted as grey, grey and blurred, blurred, neither, both are one slice.
+        # In the order grey, grey and blurred, blurred, neither, the grey images are one
+        # slice and so are the blurred ones.
         keys = torch.where(grey, blur.int(), 3 - blur.int())
         _, both, last, _ = arranged.sort(keys, kinds=4)
         colour.grey_(arranged.images[: both.stop])
@@ -198,7 +195,7 @@ def _filtered(
         part, sigmas = arranged.images[blurred], sigmas.cpu()[arranged.who[blurred]]
         filters.blur_(part, sigmas, filters.blur_taps(part.shape[3]))
     elif how.grey:
-        # Few images: to take them out and put them back is less than to sort all.
+        # Copying the few grey images out and back costs less than sorting all.
         rows = arranged.rows_of(grey)
         part = colour.grey_(arranged.images.index_select(0, rows))
         arranged.images.index_copy_(0, rows, part)

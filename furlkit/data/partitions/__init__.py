@@ -1,1 +1,1 @@
-"""How a dataset is divided among clients."""
+"""Divide a dataset among clients."""

@@ -1,12 +1,12 @@
-"""Partitions by class without a distribution: some classes a client, or shards."""
+"""Partitions without a distribution: IID, m classes per client, or shards."""
 
 import numpy as np
 
 from furlkit.data.partitions.sizes import (
-    deal_counts,
-    deal_owners,
     even_sizes,
     group_by_class,
+    split_by_counts,
+    split_by_owner,
 )
 from furlkit.errors import UsageError
 
@@ -14,11 +14,12 @@ from furlkit.errors import UsageError
 def iid(
     examples: int, clients: int, rng: np.random.Generator, *, replace: bool = False
 ) -> list[np.ndarray]:
-    """Equal random parts; with replacement, each client draws its own from all."""
+    """Equal random parts; with `replace`, each client samples from all examples."""
     owners = np.repeat(np.arange(clients), even_sizes(examples, clients))
-    if replace:
-        return deal_owners(rng.integers(0, examples, examples), owners, clients)
-    return deal_owners(rng.permutation(examples), owners, clients)
+    order = (
+        rng.integers(0, examples, examples) if replace else rng.permutation(examples)
+    )
+    return split_by_owner(order, owners, clients)
 
 
 def classes(
@@ -30,68 +31,67 @@ def classes(
     copies: int = 1,
     ordered: bool = False,
 ) -> list[np.ndarray]:
-    """Give each client m classes, and each class to `copies` clients at most.
+    """Assign m classes to each client, and each class to at most `copies` clients.
 
-    A class is split evenly among its holders. All classes are used where
-    clients x m >= classes, else some are left out. `ordered` deals classes by number
-    (client 0 gets 0, 1, ...) and not at random.
+    The examples of a class are divided evenly among its clients. All classes are used
+    if clients x m >= classes; otherwise some are left out. With `ordered`, classes are
+    assigned by number (client 0 gets 0, 1, ...), otherwise at random.
     """
     grouped = group_by_class(labels, rng)
     _check_request(clients, classes_per_client, copies, len(grouped.classes))
-    holds = _deal_classes(
+    has_class = _assign_classes(
         clients, classes_per_client, len(grouped.classes), None if ordered else rng
     )  # (classes, clients)
-    counts = np.zeros(holds.shape, np.int64)
-    for c in np.flatnonzero(holds.any(axis=1)):
-        holders = np.flatnonzero(holds[c])
-        counts[c, holders] = even_sizes(grouped.sizes[c], len(holders))
-    return deal_counts(grouped.order, grouped.sizes, counts)
+    counts = np.zeros(has_class.shape, np.int64)
+    for c in np.flatnonzero(has_class.any(axis=1)):
+        owners = np.flatnonzero(has_class[c])
+        counts[c, owners] = even_sizes(grouped.sizes[c], len(owners))
+    return split_by_counts(grouped.order, grouped.sizes, counts)
 
 
 def _check_request(clients: int, m: int, copies: int, available: int) -> None:
     if m > available:
         raise UsageError(
-            f"--classes-per-client {m}: there are only {available} classes with examples"
+            f"--classes-per-client {m}: the dataset has only {available} classes"
         )
     if clients * m > available * copies:
-        held = f"on {copies} clients each" if copies > 1 else "on one client each"
         raise UsageError(
-            f"{clients} clients x {m} classes need {clients * m} classes, there are "
-            f"{available} {held}; lower --classes-per-client or allow --class-copies "
-            f"{-(-clients * m // available)}"
+            f"{clients} clients x {m} classes need {clients * m} classes, found "
+            f"{available} x {copies} (--class-copies); lower --classes-per-client or "
+            f"raise --class-copies to {-(-clients * m // available)}"
         )
 
 
-def _deal_classes(
+def _assign_classes(
     clients: int, m: int, available: int, rng: np.random.Generator | None
 ) -> np.ndarray:
-    """Each client in turn takes the m classes held least often, ties by lot.
+    """(classes, clients) bool: which client gets which class.
 
-    Holders of two classes then never differ by more than one, and no client can be
-    left with the same class twice.
+    Each client in turn takes the m classes assigned least often so far; ties are broken
+    at random. So the numbers of clients of two classes differ by at most one, and no
+    client gets the same class twice.
     """
-    holds = np.zeros((available, clients), bool)
+    has_class = np.zeros((available, clients), bool)
     times = np.zeros(available, np.int64)
     for client in range(clients):
         ties = np.arange(available) if rng is None else rng.random(available)
         taken = np.lexsort((ties, times))[:m]
-        holds[taken, client] = True
+        has_class[taken, client] = True
         times[taken] += 1
-    return holds
+    return has_class
 
 
 def shards(
     labels: np.ndarray, clients: int, shards_per_client: int, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Sort by label, cut into equal shards, deal s random shards to each client."""
-    pieces = clients * shards_per_client
-    if pieces > len(labels):
+    """Sort by label, cut into equal shards, assign s random shards to each client."""
+    total = clients * shards_per_client
+    if total > len(labels):
         raise UsageError(
-            f"{clients} clients x {shards_per_client} shards need {pieces:,} examples, "
-            f"there are {len(labels):,}; lower --shards-per-client or --clients"
+            f"{clients} clients x {shards_per_client} shards need {total:,} examples, "
+            f"found {len(labels):,}; lower --shards-per-client or --clients"
         )
     order = group_by_class(labels, rng).order
-    takers = rng.permutation(np.repeat(np.arange(clients), shards_per_client))
-    return deal_owners(
-        order, np.repeat(takers, even_sizes(len(labels), pieces)), clients
-    )
+    shard_owners = rng.permutation(np.repeat(np.arange(clients), shards_per_client))
+    owners = np.repeat(shard_owners, even_sizes(len(labels), total))
+    return split_by_owner(order, owners, clients)

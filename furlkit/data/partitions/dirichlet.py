@@ -1,9 +1,9 @@
 """The two Dirichlet partitions, which are often confused.
 
-`dirichlet`         each CLASS is spread over the clients by Dir(alpha): clients differ
-                    in their classes and in how much they have.
-`dirichlet-client`  each CLIENT draws its mix of classes from Dir(beta): all clients
-                    have the same number of examples.
+`dirichlet`         each CLASS is divided among the clients by Dir(alpha): clients
+                    differ in size and in class mix.
+`dirichlet-client`  each CLIENT draws its class mix from Dir(beta): clients have the
+                    same size and differ in class mix.
 """
 
 import numpy as np
@@ -11,9 +11,9 @@ import numpy as np
 from furlkit.data.partitions.sizes import (
     Grouped,
     apportion,
-    deal_counts,
     even_sizes,
     group_by_class,
+    split_by_counts,
 )
 
 
@@ -25,10 +25,10 @@ def dirichlet(
     *,
     cap: bool = False,
 ) -> list[np.ndarray]:
-    """Spread each class over clients by Dir(alpha).
+    """Divide each class among the clients by Dir(alpha).
 
-    With `cap`, a client that has reached the mean size gets nothing of the classes
-    that follow.
+    With `cap`, a client that has reached the mean size gets no examples of later
+    classes.
     """
     grouped = group_by_class(labels, rng)
     shares = rng.dirichlet(np.full(clients, alpha), size=len(grouped.sizes))
@@ -36,26 +36,26 @@ def dirichlet(
         counts = _capped_counts(shares, grouped.sizes, rng)
     else:
         counts = apportion(shares, grouped.sizes, rng)  # (classes, clients)
-    return deal_counts(grouped.order, grouped.sizes, counts)
+    return split_by_counts(grouped.order, grouped.sizes, counts)
 
 
 def _capped_counts(
     shares: np.ndarray, sizes: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     counts = np.zeros(shares.shape, np.int64)
-    held = np.zeros(shares.shape[1], np.int64)
+    client_sizes = np.zeros(shares.shape[1], np.int64)
     mean = sizes.sum() / shares.shape[1]
     for c, size in enumerate(sizes):
-        row = _restricted(shares[c : c + 1], held < mean)
+        row = _renormalised(shares[c : c + 1], client_sizes < mean)
         counts[c] = apportion(row, np.array([size]), rng)[0]
-        held += counts[c]
+        client_sizes += counts[c]
     return counts
 
 
-def _restricted(shares: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """Rows over the allowed columns alone, summing to 1.
+def _renormalised(shares: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    """Zero the columns that are not allowed and rescale each row to sum to 1.
 
-    A small alpha leaves some rows with no weight there at all: those become even.
+    With a small alpha, all allowed entries of a row can be 0; that row becomes uniform.
     """
     kept = shares * allowed
     total = kept.sum(axis=1, keepdims=True)
@@ -71,25 +71,24 @@ def dirichlet_client(
     *,
     replace: bool = False,
 ) -> list[np.ndarray]:
-    """Let each client draw its class mix from Dir(beta) and the same number of examples.
+    """Draw each client's class mix from Dir(beta); all clients have the same size.
 
-    Without replacement all examples are dealt: when a class is exhausted, its share
-    passes to the client's other classes in proportion.
+    Without replacement, all examples are used: when a class is exhausted, its share
+    goes to the client's other classes in proportion.
     """
     grouped = group_by_class(labels, rng)
     mixes = rng.dirichlet(np.full(len(grouped.sizes), beta), size=clients)
     totals = even_sizes(len(labels), clients)
     if replace:
         return _draw_with_replacement(grouped, mixes, totals, rng)
-    counts = _fill_from_stock(mixes, totals, grouped.sizes, rng)  # (clients, classes)
-    return deal_counts(grouped.order, grouped.sizes, counts.T)
+    counts = _counts_without_replacement(
+        mixes, totals, grouped.sizes, rng
+    )  # (clients, classes)
+    return split_by_counts(grouped.order, grouped.sizes, counts.T)
 
 
 def _draw_with_replacement(
-    grouped: Grouped,
-    mixes: np.ndarray,
-    totals: np.ndarray,
-    rng: np.random.Generator,
+    grouped: Grouped, mixes: np.ndarray, totals: np.ndarray, rng: np.random.Generator
 ) -> list[np.ndarray]:
     clients, classes = mixes.shape
     counts = rng.multinomial(totals, mixes)
@@ -99,33 +98,27 @@ def _draw_with_replacement(
     return [np.sort(part) for part in parts]
 
 
-def _fill_from_stock(
-    mixes: np.ndarray, totals: np.ndarray, stock: np.ndarray, rng: np.random.Generator
+def _counts_without_replacement(
+    mixes: np.ndarray, totals: np.ndarray, sizes: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """All clients order at once, a class that is short is shared out by lot, and what
-    was not served is ordered again from the classes that are left.
+    """(clients, classes) counts with row sums `totals` and column sums `sizes`.
 
-    Serving one client after the other would leave the last ones with the remains.
+    All clients draw at once. A class with too few examples is divided at random in
+    proportion to the draws, and what is missing is drawn again from the other classes.
+    Serving clients one after the other would leave the remains to the last ones.
     """
     counts = np.zeros(mixes.shape, np.int64)
-    need, stock = totals.copy(), stock.copy()
-    while need.any():
-        rows, columns = np.flatnonzero(need), np.flatnonzero(stock)
-        part = np.ix_(rows, columns)
-        mix = _restricted(mixes[part], np.ones(len(columns), bool))
-        served = _serve(rng.multinomial(need[rows], mix), stock[columns], rng)
-        counts[part] += served
-        need[rows] -= served.sum(axis=1)
-        stock[columns] -= served.sum(axis=0)
+    missing, available = totals.copy(), sizes.copy()
+    while missing.any():
+        rows, columns = np.flatnonzero(missing), np.flatnonzero(available)
+        block = np.ix_(rows, columns)
+        mix = _renormalised(mixes[block], np.ones(len(columns), bool))
+        drawn = rng.multinomial(missing[rows], mix)
+        for c in np.flatnonzero(drawn.sum(axis=0) > available[columns]):
+            drawn[:, c] = rng.multivariate_hypergeometric(
+                drawn[:, c], available[columns[c]], method="marginals"
+            )
+        counts[block] += drawn
+        missing[rows] -= drawn.sum(axis=1)
+        available[columns] -= drawn.sum(axis=0)
     return counts
-
-
-def _serve(
-    orders: np.ndarray, stock: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    served = orders.copy()
-    for c in np.flatnonzero(orders.sum(axis=0) > stock):
-        served[:, c] = rng.multivariate_hypergeometric(
-            orders[:, c], stock[c], method="marginals"
-        )
-    return served

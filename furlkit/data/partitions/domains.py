@@ -1,4 +1,4 @@
-"""Partitions by domain: each group of clients sees images of one style."""
+"""Partitions by domain: each client has images of one domain only."""
 
 from collections.abc import Callable
 
@@ -16,18 +16,18 @@ def by_domain(
     *,
     replace: bool = False,
 ) -> list[np.ndarray]:
-    """Sample each domain to the mean size and split it into equal clients.
+    """Sample each domain to the mean domain size and divide it among its clients.
 
-    The clients of the first domain come first. `inside(chosen, k)` splits the chosen
-    examples into k parts of positions. Without replacement, a domain smaller than the
-    mean gives all that it has; with it, its examples are repeated up to the mean.
+    The clients of the first domain come first. `inside(chosen, k)` divides the chosen
+    examples into k arrays of positions in `chosen`. A domain smaller than the mean
+    contributes all its examples; with `replace`, they are repeated up to the mean.
     """
     counts = np.bincount(domains)
     present = np.flatnonzero(counts)
     if clients % len(present):
         raise UsageError(
-            f"--clients {clients}: there are {len(present)} domains, and each gets the "
-            f"same number of clients; give a multiple of {len(present)}"
+            f"--clients {clients}: expected a multiple of {len(present)}, the number "
+            "of domains, so that each has the same number of clients"
         )
     mean = len(domains) // len(present)
     parts = []
@@ -41,6 +41,6 @@ def by_domain(
 
 
 def sample_to(members: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-    """`size` random members; where there are too few, all recur equally often."""
+    """`size` random members; if there are too few, all are repeated equally often."""
     times = even_sizes(size, len(members))
     return np.repeat(rng.permutation(members), times)

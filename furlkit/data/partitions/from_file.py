@@ -1,6 +1,7 @@
-"""Partitions that exist already: indices from a JSON or a furlkit partition file."""
+"""Existing partitions: indices from a JSON file or a furlkit partition file."""
 
 import json
+import reprlib
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,11 @@ import numpy as np
 
 from furlkit.errors import InputError
 
-SHAPE = 'wanted {"0": [indices], "1": [...], "public": [...]} or a list of lists'
+EXPECTED = 'expected {"0": [indices], "1": [...], "public": [...]} or a list of lists'
 
 
 def read_split(path: Path) -> tuple[list[np.ndarray], np.ndarray]:
-    """Indices of every client, sorted, and of the public part.
+    """Sorted indices of every client and of the public part.
 
     JSON is an object {"0": [...], "1": [...], "public": [...]} or a list of lists.
     """
@@ -22,13 +23,15 @@ def read_split(path: Path) -> tuple[list[np.ndarray], np.ndarray]:
     if isinstance(content, list):
         content = {str(client): part for client, part in enumerate(content)}
     if not isinstance(content, dict):
-        raise InputError(f"{path}: {SHAPE}")
+        raise InputError(
+            f"{path}: found a value of type {type(content).__name__}; {EXPECTED}"
+        )
     public = _indices(path, "public", content.pop("public", []))
     if not content:
-        raise InputError(f"{path}: names no client; {SHAPE}")
+        raise InputError(f"{path}: found no clients; {EXPECTED}")
     if set(content) != {str(client) for client in range(len(content))}:
         raise InputError(
-            f"{path}: found the clients {_listed(content)}; number them 0, 1, 2, ..."
+            f"{path}: found clients {reprlib.repr(list(content))}; number them from 0"
         )
     parts = [
         _indices(path, f"client {client}", content[str(client)])
@@ -45,18 +48,19 @@ def check_split(
     *,
     replace: bool,
 ) -> None:
-    """Refuse indices outside the dataset, and repeated ones unless allowed."""
+    """Raise InputError for indices out of range, or repeated without `replace`."""
     used = np.concatenate([public, *parts])
     if len(used) and (used.min() < 0 or used.max() >= examples):
         wrong = used[(used < 0) | (used >= examples)][0]
         raise InputError(
-            f"{path}: found the index {wrong}, the dataset has 0 to {examples - 1:,}"
+            f"{path}: found index {wrong}, expected 0 to {examples - 1:,}; was the "
+            "file made for another dataset?"
         )
     times = np.bincount(used, minlength=1)
     if times.max() > 1 and not replace:
         raise InputError(
-            f"{path}: the index {times.argmax()} occurs {times.max()} times; clients "
-            "must not share examples unless --with-replacement is given"
+            f"{path}: found index {times.argmax()} {times.max()} times; remove the "
+            "duplicates or pass --with-replacement"
         )
 
 
@@ -81,10 +85,5 @@ def _indices(path: Path, who: str, values: Any) -> np.ndarray:
     except ValueError:
         part = np.empty(())
     if part.ndim != 1 or part.dtype.kind != "i":
-        raise InputError(f"{path}: {who} is not a list of integers; {SHAPE}")
+        raise InputError(f"{path}: {who} is not a list of integers; {EXPECTED}")
     return np.sort(part.astype(np.int64))
-
-
-def _listed(content: dict[str, Any]) -> str:
-    names = [repr(name) for name in content]
-    return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")

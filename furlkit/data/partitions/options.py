@@ -1,4 +1,4 @@
-"""The numbers a partition is made from, and what is wrong with them."""
+"""The options of all partition schemes, and their checks."""
 
 import math
 from dataclasses import dataclass, fields
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from furlkit.errors import UsageError
 
-LEAST = {
+MINIMUM = {
     "clients": 1,
     "classes_per_client": 1,
     "class_copies": 1,
@@ -18,14 +18,14 @@ LEAST = {
 
 @dataclass(frozen=True)
 class SchemeOptions:
-    """A scheme and its numbers; each field is the flag of the same name.
+    """A scheme and its options; each field has the name of its flag.
 
     concentration       alpha of `dirichlet`, beta of `dirichlet-client` and `domains`
     cap_at_mean         `dirichlet`: a client at the mean size gets no further class
     even_share, decay   delta and gamma of `volume`
-    min_size            a draw that leaves a client with fewer is repeated
-    public_client       this client's part becomes the public one; it keeps its number
-                        and has nothing to train on
+    min_size            draw again while a client has fewer examples
+    public_client       this client's examples become the public part; it keeps its
+                        number and has no examples
     """
 
     scheme: str = "iid"
@@ -48,22 +48,22 @@ class SchemeOptions:
 
 
 def check_options(options: SchemeOptions, reads: tuple[str, ...]) -> None:
-    """Refuse numbers out of range, and options the scheme would not read."""
+    """Raise UsageError for values out of range and options the scheme does not read."""
     for field in fields(options):
         if field.name not in reads and getattr(options, field.name) != field.default:
             raise UsageError(
                 f"{flag(field.name)} means nothing to --scheme {options.scheme}"
             )
-    for name, least in LEAST.items():
+    for name, minimum in MINIMUM.items():
         value = getattr(options, name)
-        if value is not None and value < least:
-            raise UsageError(f"{flag(name)} {value} is below {least}")
+        if value is not None and value < minimum:
+            raise UsageError(f"{flag(name)} {value}: expected at least {minimum}")
     for name in ("concentration", "decay"):
         value = getattr(options, name)
         if value is not None and not 0 < value < math.inf:
-            raise UsageError(f"{flag(name)} {value} is not a positive number")
+            raise UsageError(f"{flag(name)} {value}: expected a positive number")
     if not 0 <= options.even_share <= 1:
-        raise UsageError(f"--even-share {options.even_share} is not in [0, 1]")
+        raise UsageError(f"--even-share {options.even_share}: expected 0 to 1")
 
 
 def flag(field: str) -> str:

@@ -1,8 +1,8 @@
-"""Who holds which examples: the door to all partition schemes.
+"""All partition schemes by name.
 
-Every scheme is a function from labels (or a number of examples) and a generator to one
-sorted array of indices a client. Clients share no example unless drawn with
-replacement, and the public part, drawn first, is nobody's.
+A scheme is a function from labels (or a number of examples) and a generator to one
+sorted array of indices per client. Clients share examples only with replacement. The
+public part is drawn first and belongs to no client.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ class Split:
 def _labels(data: LabelSet, options: SchemeOptions) -> np.ndarray:
     if data.labels is None:
         raise UsageError(
-            f"--scheme {options.scheme} needs labels, {data.name} has none; "
+            f"--scheme {options.scheme} needs labels, but {data.name} has none; "
             "use iid, volume or file"
         )
     return data.labels
@@ -82,7 +82,10 @@ def _shards(data: LabelSet, o: SchemeOptions, rng: Rng) -> Parts:
 
 def _domains(data: LabelSet, o: SchemeOptions, rng: Rng) -> Parts:
     if data.domains is None:
-        raise UsageError(f"--scheme domains needs domains, {data.name} has none")
+        raise UsageError(
+            f"--scheme domains needs domains, but {data.name} has none; "
+            "pack several sources, or a folder with --domain-folders"
+        )
 
     def inside(chosen: np.ndarray, clients: int) -> Parts:
         if o.concentration is None:
@@ -94,7 +97,7 @@ def _domains(data: LabelSet, o: SchemeOptions, rng: Rng) -> Parts:
 
 @dataclass(frozen=True)
 class Scheme:
-    """A scheme, the options it reads, and whether another draw changes its sizes."""
+    """A scheme, the options it reads, and whether its sizes differ between draws."""
 
     draw: Callable[[LabelSet, SchemeOptions, Rng], Parts]
     reads: tuple[str, ...]
@@ -115,39 +118,39 @@ SCHEMES = {
     "domains": Scheme(_domains, ("concentration", "with_replacement")),
 }
 NAMES = (*SCHEMES, "file")
-ALWAYS = ("scheme", "clients", "min_size", "redraws", "public_client")
-DRAWN_FIRST = ("public_fraction", "public_count")
+READ_BY_ALL = ("scheme", "clients", "min_size", "redraws", "public_client")
+PUBLIC_OPTIONS = ("public_fraction", "public_count")
 
 
 def split(data: LabelSet, options: SchemeOptions, rng: Rng) -> Split:
-    """Deal the examples of a dataset to clients, and some to the public."""
+    """Divide the examples of a dataset into clients and a public part."""
     check_options(options, options_read(options.scheme))
     if options.scheme == "file":
-        return _give_away_client(_from_file(data, options), options)
+        return _make_client_public(_from_file(data, options), options)
     public = draw_public(
         data.examples, options.public_fraction, options.public_count, rng
     )
+    # Schemes number the remaining examples from 0; `pool` maps them back.
     pool = np.setdiff1d(np.arange(data.examples), public, assume_unique=True)
     parts = _draw(_subset(data, pool) if len(public) else data, options, rng)
-    return _give_away_client(Split([pool[part] for part in parts], public), options)
+    return _make_client_public(Split([pool[part] for part in parts], public), options)
 
 
 def draw_public(
-    examples: int,
-    fraction: float | None,
-    count: int | None,
-    rng: Rng,
+    examples: int, fraction: float | None, count: int | None, rng: Rng
 ) -> np.ndarray:
-    """Sorted indices of a random public part, given as a fraction or as a number."""
+    """Sorted indices of a random public part, of a given fraction or count."""
     if fraction is not None and count is not None:
         raise UsageError("give --public-fraction or --public-count, not both")
     if fraction is not None and not 0 <= fraction < 1:
-        raise UsageError(f"--public-fraction {fraction} is not in [0, 1)")
+        raise UsageError(
+            f"--public-fraction {fraction}: expected at least 0 and below 1"
+        )
     size = count if count is not None else round((fraction or 0) * examples)
     if not 0 <= size < max(examples, 1):
         raise UsageError(
-            f"--public-count {size}: the dataset has {examples:,} examples, "
-            "and some must be left for the clients"
+            f"--public-count {size}: expected fewer than the {examples:,} examples of "
+            "the dataset, so that clients get some"
         )
     return np.sort(rng.choice(examples, size, replace=False)).astype(np.int64)
 
@@ -155,7 +158,7 @@ def draw_public(
 def label_histogram(
     parts: Parts, labels: np.ndarray | None, classes: int
 ) -> np.ndarray:
-    """Examples of each class by client: (clients, classes), or no columns."""
+    """Number of examples: (clients, classes), or (clients, 0) without labels."""
     if labels is None:
         return np.zeros((len(parts), 0), np.int64)
     owners = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
@@ -164,11 +167,11 @@ def label_histogram(
 
 
 def _draw(data: LabelSet, options: SchemeOptions, rng: Rng) -> Parts:
-    wanted, clients = options.min_size, options.clients
-    if clients * wanted > data.examples and not options.with_replacement:
+    min_size, clients = options.min_size, options.clients
+    if clients * min_size > data.examples and not options.with_replacement:
         raise UsageError(
-            f"{clients:,} clients of at least {wanted} examples need "
-            f"{clients * wanted:,}, {data.name} has {data.examples:,} for them; "
+            f"{clients:,} clients of at least {min_size} examples need "
+            f"{clients * min_size:,}, {data.name} has {data.examples:,} for them; "
             "lower --clients or --min-size"
         )
     scheme, smallest = SCHEMES[options.scheme], 0
@@ -176,16 +179,16 @@ def _draw(data: LabelSet, options: SchemeOptions, rng: Rng) -> Parts:
     for _ in range(draws):
         parts = scheme.draw(data, options, rng)
         smallest = max(smallest, min(map(len, parts)))
-        if smallest >= wanted:
+        if smallest >= min_size:
             return parts
     raise UsageError(
-        f"--min-size {wanted}: the smallest of {clients:,} clients had {smallest} "
-        f"examples at best in {draws} {'draws' if draws > 1 else 'draw'}; "
-        f"lower --min-size or --clients{_other_cure(options)}"
+        f"--min-size {min_size}: the smallest client had at most {smallest} examples "
+        f"in {draws} {'draws' if draws > 1 else 'draw'}; "
+        f"lower --min-size or --clients{_more_advice(options)}"
     )
 
 
-def _other_cure(options: SchemeOptions) -> str:
+def _more_advice(options: SchemeOptions) -> str:
     if options.scheme == "dirichlet":
         return f", or raise --concentration above {options.concentration:g}"
     if options.scheme == "volume":
@@ -200,21 +203,21 @@ def _from_file(data: LabelSet, options: SchemeOptions) -> Split:
     for client, part in enumerate(parts):
         if len(part) < options.min_size:
             raise UsageError(
-                f"{path}: client {client} has {len(part)} examples; lower --min-size "
-                f"{options.min_size} if that is meant"
+                f"{path}: client {client} has {len(part)} examples, expected at least "
+                f"{options.min_size}; lower --min-size if this is intended"
             )
     return Split(parts, public)
 
 
-def _give_away_client(drawn: Split, options: SchemeOptions) -> Split:
+def _make_client_public(drawn: Split, options: SchemeOptions) -> Split:
     client = options.public_client
     if client is None:
         return drawn
     if len(drawn.public):
-        raise UsageError(f"--public-client {client}: there is a public part already")
+        raise UsageError(f"--public-client {client}: there is already a public part")
     if not 0 <= client < len(drawn.indices):
         raise UsageError(
-            f"--public-client {client}: the clients are 0 to {len(drawn.indices) - 1}"
+            f"--public-client {client}: expected 0 to {len(drawn.indices) - 1}"
         )
     parts = list(drawn.indices)
     public, parts[client] = parts[client], np.empty(0, np.int64)
@@ -230,7 +233,7 @@ def _subset(data: LabelSet, pool: np.ndarray) -> LabelSet:
 def options_read(scheme: str) -> tuple[str, ...]:
     """The options a scheme reads."""
     if scheme not in NAMES:
-        raise UsageError(f"--scheme {scheme}: known are {', '.join(NAMES)}")
+        raise UsageError(f"--scheme {scheme}: expected one of {', '.join(NAMES)}")
     if scheme == "file":
-        return (*ALWAYS, "split_file", "with_replacement")
-    return (*ALWAYS, *DRAWN_FIRST, *SCHEMES[scheme].reads)
+        return (*READ_BY_ALL, "split_file", "with_replacement")
+    return (*READ_BY_ALL, *PUBLIC_OPTIONS, *SCHEMES[scheme].reads)

@@ -1,4 +1,4 @@
-"""Dealing examples out to clients by whole-array steps, shared by all schemes."""
+"""Array operations shared by all schemes: group, count and divide examples."""
 
 from dataclasses import dataclass
 
@@ -36,34 +36,34 @@ def stable_order(keys: np.ndarray) -> np.ndarray:
     return np.argsort(keys, kind="stable")
 
 
-def deal_counts(
+def split_by_counts(
     order: np.ndarray, sizes: np.ndarray, counts: np.ndarray
 ) -> list[np.ndarray]:
-    """Give client k counts[c, k] examples of class c; what is left goes to nobody.
+    """Give client k counts[c, k] examples of class c; leftover examples are unused.
 
-    `order` holds the classes end to end, sizes[c] examples each.
+    `order` is the concatenation of the classes, sizes[c] examples each.
     """
     classes, clients = counts.shape
     left = sizes - counts.sum(axis=1)
     table = np.column_stack([counts, left])  # (classes, clients + 1)
-    takers = np.tile(np.arange(clients + 1), classes)
-    return deal_owners(order, np.repeat(takers, table.ravel()), clients)
+    columns = np.tile(np.arange(clients + 1), classes)
+    return split_by_owner(order, np.repeat(columns, table.ravel()), clients)
 
 
-def deal_owners(
+def split_by_owner(
     order: np.ndarray, owners: np.ndarray, clients: int
 ) -> list[np.ndarray]:
-    """Give example order[i] to client owners[i]; owner `clients` is nobody.
+    """Sorted indices of each client: example order[i] goes to client owners[i].
 
-    Examples may occur more than once. Every client's indices come out sorted.
+    Owner number `clients` means unused. Examples may occur more than once.
     """
     ends = np.cumsum(np.bincount(owners, minlength=clients + 1)[:clients])
-    dealt = order[stable_order(owners)].astype(np.int64)
-    return [np.sort(part) for part in np.split(dealt, ends)[:clients]]
+    by_owner = order[stable_order(owners)].astype(np.int64)
+    return [np.sort(part) for part in np.split(by_owner, ends)[:clients]]
 
 
 def even_sizes(total: int, parts: int) -> np.ndarray:
-    """Sizes that differ by one at most and sum to `total`, larger ones first."""
+    """Sizes that differ by at most one and sum to `total`, larger ones first."""
     return total // parts + (np.arange(parts) < total % parts)
 
 
@@ -72,9 +72,10 @@ def apportion(
 ) -> np.ndarray:
     """Turn each row of shares into whole counts that sum to that row's total.
 
-    A count is within one of share x total and equals it on average: the cuts along
-    a row are rounded from one random offset. A fixed rounding would favour the same
-    clients in every class and add up where classes are many and shares small.
+    A count is within one of share x total, and its mean is share x total: one random
+    offset per row decides how the cumulative sums are rounded. A fixed rounding would
+    favour the same clients in every class, which adds up for many classes and small
+    shares.
     """
     ends = np.cumsum(shares, axis=1)
     ends /= ends[:, -1:]

@@ -1,1 +1,1 @@
-"""Datasets: by name, folder, .npz or packed file."""
+"""Datasets by name, folder, .npz or packed file."""

@@ -1,20 +1,19 @@
-"""Datasets by name or path: images for training, labels alone for partitions.
+"""Open a dataset by name or path, with its images or with labels only.
 
 A name is one of `names()`. A path is an image folder, an .npz of arrays, or a packed
-.safetensors file; it is one whole set, so that `split` picks nothing from it: give the
-path of the split. Neither function imports torch for a path, for `digits` or for a
-label file, unless images must be resized.
+.safetensors file. A path is one whole set: `split` is not used, pass the path of the
+split. For a path, for `digits` and for a label file, torch is imported only if images
+must be resized.
 """
 
 import difflib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from furlkit.data.sets import digits
-from furlkit.data.sets.fingerprint import fingerprint, label_fingerprint
+from furlkit.data.sets.fingerprint import fingerprint_of, label_fingerprint
 from furlkit.data.sets.folder import (
     FolderIndex,
     folder_shape,
@@ -30,7 +29,7 @@ from furlkit.data.sets.labels import (
 )
 from furlkit.data.sets.npz import read_npz
 from furlkit.data.sets.resize import resize_images
-from furlkit.data.sets.torchvision import KNOWN, read_torchvision
+from furlkit.data.sets.torchvision import TORCHVISION_SETS, read_torchvision
 from furlkit.errors import InputError, UsageError
 
 DEFAULT_ROOT = Path("data")
@@ -38,29 +37,22 @@ SPLITS = ("train", "test")
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-@dataclass(frozen=True)
-class ImageSet:
-    """Images as (N, H, W, C) uint8, in memory or memory-mapped, and what is known.
+@dataclass(frozen=True, kw_only=True)
+class ImageSet(LabelSet):
+    """Images as (N, H, W, C) uint8, in memory or memory-mapped, with their labels.
 
-    `name` is what the user gave, for messages only. `mean` and `std` are the usual
-    numbers for values in [0, 1]. `fingerprint` is of the images before any resizing.
+    `mean` and `std` normalise values in [0, 1], one number per channel. The
+    fingerprint is that of the images before any resizing.
     """
 
-    name: str
     images: np.ndarray
-    labels: np.ndarray | None
-    domains: np.ndarray | None
-    classes: int
-    class_names: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    fingerprint: dict[str, Any]
-    domain_names: tuple[str, ...] = ()
 
 
 def names() -> tuple[str, ...]:
-    """The datasets known by name."""
-    return ("digits", *KNOWN)
+    """The names of the datasets that need no path."""
+    return ("digits", *TORCHVISION_SETS)
 
 
 def open_images(
@@ -73,18 +65,19 @@ def open_images(
 ) -> ImageSet:
     """Open a dataset with its images.
 
-    `root` is where torchvision's sets are (`data` in the working folder if not given).
-    `image_size` resizes the shorter side and cuts out the centre.
+    `root` is the folder of torchvision's files (default: `data` in the working folder).
+    `image_size` resizes the shorter side and crops the centre.
     """
     name = str(name_or_path)
     if name in names():
-        opened = _named(name, split, root, download)
+        opened = _open_named(name, split, root, download)
     else:
-        path = _existing(name)
+        path = _existing_path(name)
         if path.is_dir():
-            return _folder_images(path, index_folder(path), image_size)
-        opened = _packed(path) if path.suffix == ".safetensors" else _npz(path)
-    return _resized(opened, image_size)
+            return _open_folder(path, image_size)
+        packed = path.suffix == ".safetensors"
+        opened = _open_packed(path) if packed else _open_npz(path)
+    return replace(opened, images=resize_images(opened.images, image_size))
 
 
 def open_labels(
@@ -95,35 +88,35 @@ def open_labels(
     download: bool = False,
     domains: bool = False,
 ) -> LabelSet:
-    """Open the labels of a dataset, decoding no image: all that a partition needs.
+    """Open the labels of a dataset without decoding images, which a partition needs.
 
-    Also takes a plain file of labels: .npy, .json or .txt. `domains` reads a folder as
+    Also reads a plain file of labels: .npy, .json or .txt. `domains` reads a folder as
     domain/class/image.
     """
     name = str(name_or_path)
     if name in names():
-        return _without_images(_named(name, split, root, download))
-    path = _existing(name, *LABEL_FILES)
+        return _open_named(name, split, root, download)
+    path = _existing_path(name, *LABEL_FILES)
     if path.is_dir():
-        return _folder_labels(path, index_folder(path, domains=domains))
+        return _folder_labels(index_folder(path, domains=domains))
     if path.suffix in LABEL_FILES:
         return read_label_file(path)
     if path.suffix == ".safetensors":
-        return _without_images(_packed(path))
+        return _open_packed(path)
     images, columns = read_npz(path, with_images=False)
     return _npz_labels(path, images, columns)
 
 
-def usual_numbers(channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and spread for images nothing is known of: ImageNet's, or a half for grey."""
+def default_mean_std(channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and std for images without known ones: ImageNet's, or 0.5 for grey."""
     if channels == 3:
         return IMAGENET_MEAN, IMAGENET_STD
     return (0.5,) * channels, (0.5,) * channels
 
 
-def _named(name: str, split: str, root: Path | None, download: bool) -> ImageSet:
+def _open_named(name: str, split: str, root: Path | None, download: bool) -> ImageSet:
     if split not in SPLITS:
-        raise UsageError(f"split {split}: known are {', '.join(SPLITS)}")
+        raise UsageError(f"split {split}: expected one of {', '.join(SPLITS)}")
     labels: np.ndarray | None
     if name == "digits":
         images, labels = digits.read_digits(split)
@@ -133,41 +126,40 @@ def _named(name: str, split: str, root: Path | None, download: bool) -> ImageSet
         images, labels, class_names = read_torchvision(
             name, split, root, download=download
         )
-        mean, std = KNOWN[name].mean, KNOWN[name].std
-    mark = fingerprint(len(images), images=images, labels=labels)
-    classes = len(class_names)
-    return ImageSet(
-        name, images, labels, None, classes, class_names, mean, std, mark
-    )  # fmt: skip
+        mean, std = TORCHVISION_SETS[name].mean, TORCHVISION_SETS[name].std
+    fingerprint = fingerprint_of(len(images), images=images, labels=labels)
+    label_set = LabelSet(name, len(images), labels, None, class_names, fingerprint)
+    return ImageSet(**vars(label_set), images=images, mean=mean, std=std)
 
 
-def _packed(path: Path) -> ImageSet:
+def _open_packed(path: Path) -> ImageSet:
     from furlkit.files.dataset import read_dataset
 
     packed = read_dataset(path)
     facts = packed.facts
-    _check_packed_labels(path, packed.labels, facts.fingerprint)
-    class_names = tuple(facts.class_names) or number_names(count_classes(packed.labels))
-    return ImageSet(
-        str(path), packed.images, packed.labels, packed.domains, len(class_names),
-        class_names, tuple(facts.mean), tuple(facts.std), facts.fingerprint,
-        tuple(facts.domain_names),
-    )  # fmt: skip
-
-
-def _check_packed_labels(
-    path: Path, labels: np.ndarray | None, mark: dict[str, Any]
-) -> None:
-    """Images are mapped unread, labels are few: damage to them is found here."""
-    known = None if labels is None else label_fingerprint(labels)
-    if mark.get("labels") != known:
+    # The images are mapped, not read. Labels are small, so their damage is found here.
+    found = None if packed.labels is None else label_fingerprint(packed.labels)
+    if facts.fingerprint.get("labels") != found:
         raise InputError(
             f"{path}: its labels do not match the fingerprint in its header; the file "
-            "was damaged or edited; copy it again or pack it anew"
+            "was damaged or edited; copy it again or re-create it with pack"
         )
+    return ImageSet(
+        name=str(path),
+        examples=len(packed.images),
+        labels=packed.labels,
+        domains=packed.domains,
+        class_names=tuple(facts.class_names)
+        or number_names(count_classes(packed.labels)),
+        fingerprint=facts.fingerprint,
+        domain_names=tuple(facts.domain_names),
+        images=packed.images,
+        mean=tuple(facts.mean),
+        std=tuple(facts.std),
+    )
 
 
-def _npz(path: Path) -> ImageSet:
+def _open_npz(path: Path) -> ImageSet:
     images, columns = read_npz(path)
     if images is None:
         raise InputError(f"{path}: has no array called images")
@@ -182,56 +174,50 @@ def _npz_labels(
     given = tuple(map(str, np.ravel(columns.get("class_names", ()))))
     classes = max(count_classes(labels), len(given))
     class_names = given if len(given) == classes else number_names(classes)
-    mark = fingerprint(examples, images=images, labels=labels)
-    places = number_names(count_classes(domains))
+    fingerprint = fingerprint_of(examples, images=images, labels=labels)
+    domain_names = number_names(count_classes(domains))
     return LabelSet(
-        str(path), examples, labels, domains, classes, class_names, mark, places
-    )  # fmt: skip
+        str(path), examples, labels, domains, class_names, fingerprint, domain_names
+    )
 
 
-def _folder_labels(path: Path, index: FolderIndex) -> LabelSet:
-    files = zip(index.paths, index.sizes, strict=True)
+def _folder_labels(index: FolderIndex) -> LabelSet:
     return LabelSet(
-        str(path), len(index), index.labels, index.domains, len(index.class_names),
-        index.class_names, fingerprint(len(index), labels=index.labels, files=files),
-        index.domain_names,
-    )  # fmt: skip
+        name=str(index.root),
+        examples=len(index),
+        labels=index.labels,
+        domains=index.domains,
+        class_names=index.class_names,
+        fingerprint=fingerprint_of(
+            len(index),
+            labels=index.labels,
+            files=zip(index.paths, index.sizes, strict=True),
+        ),
+        domain_names=index.domain_names,
+    )
 
 
-def _folder_images(path: Path, index: FolderIndex, size: int | None) -> ImageSet:
+def _open_folder(path: Path, size: int | None) -> ImageSet:
+    index = index_folder(path)
     images = np.empty(folder_shape(index, size), np.uint8)
     done = 0
     for block in read_images(index, size):
         images[done : done + len(block)] = block
         done += len(block)
-    return _with_images(_folder_labels(path, index), images)
+    return _with_images(_folder_labels(index), images)
 
 
-def _with_images(known: LabelSet, images: np.ndarray) -> ImageSet:
-    mean, std = usual_numbers(images.shape[3])
-    return ImageSet(
-        known.name, images, known.labels, known.domains, known.classes,
-        known.class_names, mean, std, known.fingerprint, known.domain_names,
-    )  # fmt: skip
+def _with_images(labels: LabelSet, images: np.ndarray) -> ImageSet:
+    mean, std = default_mean_std(images.shape[3])
+    return ImageSet(**vars(labels), images=images, mean=mean, std=std)
 
 
-def _without_images(opened: ImageSet) -> LabelSet:
-    return LabelSet(
-        opened.name, len(opened.images), opened.labels, opened.domains, opened.classes,
-        opened.class_names, opened.fingerprint, opened.domain_names,
-    )  # fmt: skip
-
-
-def _resized(opened: ImageSet, size: int | None) -> ImageSet:
-    return replace(opened, images=resize_images(opened.images, size))
-
-
-def _existing(name: str, *more: str) -> Path:
-    """The path, if it is of a kind that can be read; else what could have been meant."""
+def _existing_path(name: str, *more_suffixes: str) -> Path:
+    """The path if it is of a kind that can be read; a UsageError with a hint if not."""
     path = Path(name)
-    if path.is_dir() or path.suffix in (".npz", ".safetensors", *more):
+    if path.is_dir() or path.suffix in (".npz", ".safetensors", *more_suffixes):
         if not path.exists():
-            raise InputError(f"{name}: there is no such file")
+            raise InputError(f"{name}: no such file")
         return path
     near = difflib.get_close_matches(name.lower(), names(), 1)
     hint = f"; did you mean {near[0]}?" if near else ""

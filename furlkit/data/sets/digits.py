@@ -1,7 +1,7 @@
 """The embedded dataset: 1,797 handwritten digits of 8 x 8 grey pixels.
 
-They come with scikit-learn. Its packaged table is read directly, because importing
-scikit-learn takes a second and reading the table a hundredth of one.
+They are part of scikit-learn. Its packaged table is read directly: importing
+scikit-learn takes a second, reading the table a hundredth of one.
 """
 
 from importlib.util import find_spec
@@ -21,27 +21,27 @@ def read_digits(split: str) -> tuple[np.ndarray, np.ndarray]:
 
     Every fifth image is a test image: 1,438 to train, 359 to test.
     """
-    table = _table()  # (1797, 65): 64 pixels of 0 to 16, and the label
+    table = _read_table()  # (1797, 65): 64 pixels of 0 to 16, and the label
     chosen = (np.arange(len(table)) % 5 == 4) == (split == "test")
     pixels = np.rint(table[chosen, :64] * (255 / 16)).astype(np.uint8)
     return pixels.reshape(-1, 8, 8, 1), table[chosen, 64].astype(np.int64)
 
 
-def _table() -> np.ndarray:
+def _read_table() -> np.ndarray:
     spec = find_spec("sklearn")
     if spec is None:
         raise InputError(
-            "digits come with scikit-learn, which is not installed; "
-            "pip install scikit-learn"
+            "digits: scikit-learn, which contains this dataset, is not installed; "
+            "run pip install scikit-learn"
         )
     for place in spec.submodule_search_locations or ():
         path = Path(place, "datasets", "data", "digits.csv.gz")
         if path.is_file():
             return np.loadtxt(path, delimiter=",", dtype=np.uint8)
-    return _table_by_sklearn()
+    return _load_with_sklearn()
 
 
-def _table_by_sklearn() -> np.ndarray:
+def _load_with_sklearn() -> np.ndarray:
     from sklearn.datasets import load_digits
 
     digits = load_digits()

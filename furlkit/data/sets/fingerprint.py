@@ -1,8 +1,8 @@
-"""What makes two datasets the same: their content, never their name or place.
+"""Fingerprints identify a dataset by its content, not by its name or path.
 
-A fingerprint is a dict of `examples` and of up to three hashes: `images` (pixels),
-`labels`, and `files` (names and sizes in an image folder, known without decoding).
-A hash that is not known is None.
+A fingerprint is a dict of `examples` and up to three hashes: `images` (pixels),
+`labels`, and `files` (names and sizes in an image folder, available without decoding).
+An unknown hash is None.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ def hash_sample(shape: tuple[int, ...], sample: Iterable[np.ndarray]) -> str:
 
 
 def sample_positions(examples: int) -> np.ndarray:
-    """The positions `image_fingerprint` looks at, first and last among them."""
+    """The positions that `image_fingerprint` hashes, including the first and last."""
     if examples <= SAMPLE:
         return np.arange(examples)
     return np.arange(SAMPLE) * (examples - 1) // (SAMPLE - 1)
@@ -42,40 +42,40 @@ def label_fingerprint(labels: np.ndarray) -> str:
 
 
 def file_fingerprint(files: Iterable[tuple[str, int]]) -> str:
-    """Hash the sorted (relative path, bytes) pairs of a folder."""
+    """Hash the sorted (relative path, size in bytes) pairs of a folder."""
     digest = hashlib.sha256()
     for path, size in sorted(files):
         digest.update(f"{path}\0{size}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 
-def fingerprint(
+def fingerprint_of(
     examples: int,
     *,
     images: np.ndarray | None = None,
     labels: np.ndarray | None = None,
     files: Iterable[tuple[str, int]] | None = None,
 ) -> dict[str, Any]:
-    """Put together the fingerprint of a dataset from what is known of it."""
-    known: dict[str, Any] = {
+    """The fingerprint of a dataset, with a hash of each part that is given."""
+    fingerprint: dict[str, Any] = {
         "examples": int(examples),
         "images": None if images is None else image_fingerprint(images),
         "labels": None if labels is None else label_fingerprint(labels),
     }
     if files is not None:
-        known["files"] = file_fingerprint(files)
-    return known
+        fingerprint["files"] = file_fingerprint(files)
+    return fingerprint
 
 
 def comparable(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
-    """The hashes that both fingerprints know."""
+    """The hashes that both fingerprints have."""
     return [key for key in HASHES if a.get(key) and b.get(key)]
 
 
 def same_dataset(a: dict[str, Any], b: dict[str, Any]) -> str | None:
-    """Say what differs between two fingerprints, or None if they agree.
+    """Describe how two fingerprints differ; None if they agree.
 
-    Only hashes that both sides know are compared, and there must be one at least.
+    Only hashes that both have are compared, and there must be at least one.
     """
     if a["examples"] != b["examples"]:
         return f"one has {a['examples']:,} examples, the other {b['examples']:,}"

@@ -1,8 +1,8 @@
-"""Folders of images: listed without decoding, decoded in blocks by threads.
+"""Folders of images: indexed without decoding, decoded in blocks by threads.
 
-pictures/cat/001.jpg            a class a folder, files at any depth below it
+pictures/cat/001.jpg            one folder per class, with files at any depth
 pictures/001.jpg                no class folders: images without labels
-pictures/art/cat/001.jpg        with `domains`: a domain a folder, classes below
+pictures/art/cat/001.jpg        with `domains`: one folder per domain, classes below
 """
 
 import os
@@ -24,7 +24,7 @@ BLOCK = 256
 
 @dataclass(frozen=True)
 class FolderIndex:
-    """What a folder holds: relative paths in sorted order, their sizes and labels."""
+    """The images of a folder: sorted relative paths, sizes in bytes and labels."""
 
     root: Path
     paths: tuple[str, ...]
@@ -41,20 +41,20 @@ class FolderIndex:
 def index_folder(root: Path, *, domains: bool = False) -> FolderIndex:
     """List the images of a folder without opening them.
 
-    Hidden files and folders and files that are no images are skipped; links are
-    followed. Class folders without images are no classes.
+    Hidden files, hidden folders and files that are not images are skipped; links are
+    followed. A folder without images is not a class.
     """
     found = sorted(_images(str(root), "", frozenset()))
     if not found:
-        raise InputError(f"{root}: no images found; looked for {', '.join(ENDINGS)}")
+        raise InputError(f"{root}: found no images; expected {', '.join(ENDINGS)}")
     paths, sizes = zip(*found, strict=True)
     levels = _levels(root, paths, 2 if domains else 1)
     class_names, labels = _numbered(levels[-1]) if levels else ((), None)
     domain_names, codes = _numbered(levels[0]) if domains else ((), None)
     if not domains and class_names and SPLITS.issuperset(class_names):
         raise InputError(
-            f"{root}: its folders are {', '.join(class_names)}, which are splits and not "
-            f"classes; give one of them, such as {root / class_names[0]}"
+            f"{root}: found folders {', '.join(class_names)}, which are splits and not "
+            f"classes; pass one of them, such as {root / class_names[0]}"
         )
     return FolderIndex(root, paths, sizes, labels, codes, class_names, domain_names)
 
@@ -69,11 +69,11 @@ def read_images(
 ) -> Iterator[np.ndarray]:
     """Decode a folder as blocks of (n, size, size, channels) uint8, in order.
 
-    Without a size, all images must have the one of the first: (n, H, W, channels).
+    Without a size, all images must have the size of the first: (n, H, W, channels).
     Only one block is in memory at a time.
     """
     shape = folder_shape(index, size, channels)[1:]
-    # Decoding releases Python's lock, so threads do work at once.
+    # Decoding releases the GIL, so threads run in parallel.
     with ThreadPoolExecutor(threads or min(8, os.cpu_count() or 1)) as pool:
         for start in range(0, len(index), block):
             paths = [index.root / name for name in index.paths[start : start + block]]
@@ -84,11 +84,11 @@ def read_images(
 def folder_shape(
     index: FolderIndex, size: int | None, channels: int = 3
 ) -> tuple[int, int, int, int]:
-    """Shape (N, H, W, C) the folder has once decoded; opens one image at most."""
+    """Shape (N, H, W, C) of the decoded folder; opens at most one image."""
     if channels not in (1, 3):
-        raise UsageError(f"images have 1 channel (grey) or 3 (colour), not {channels}")
+        raise UsageError(f"{channels} channels: expected 1 (grey) or 3 (colour)")
     if size is not None and size < 1:
-        raise UsageError(f"--image-size {size} is below 1")
+        raise UsageError(f"--image-size {size}: expected at least 1")
     if size is not None:
         return len(index), size, size, channels
     return len(index), *image_size_of(index.root / index.paths[0]), channels
@@ -100,8 +100,9 @@ def _stacked(
     for path, image in zip(paths, pixels, strict=True):
         if image.shape != shape:
             raise InputError(
-                f"{path}: is {image.shape[1]} x {image.shape[0]} pixels, the first "
-                f"image of the folder {shape[1]} x {shape[0]}; give --image-size to pack"
+                f"{path}: found {image.shape[1]} x {image.shape[0]} pixels, expected "
+                f"{shape[1]} x {shape[0]} as in the folder's first image; pass "
+                "--image-size to pack"
             )
     return np.stack(pixels)
 
@@ -109,7 +110,7 @@ def _stacked(
 def _images(
     root: str, below: str, above: frozenset[tuple[int, int]]
 ) -> Iterator[tuple[str, int]]:
-    """Walk a folder; `above` holds the folders above, so that links make no rounds."""
+    """Walk a folder; `above` are its parents, so that link cycles are not followed."""
     try:
         here = os.stat(os.path.join(root, below))
         if (here.st_dev, here.st_ino) in above:
@@ -129,20 +130,20 @@ def _images(
         raise InputError(f"{where}: cannot be read ({error.strerror})") from error
 
 
-def _levels(root: Path, paths: tuple[str, ...], wanted: int) -> list[list[str]]:
-    """The names of the first folders of every path; [] where there are no folders."""
-    split = [path.split("/", wanted) for path in paths]
+def _levels(root: Path, paths: tuple[str, ...], depth: int) -> list[list[str]]:
+    """The names of the first `depth` folders of every path; [] for a flat folder."""
+    split = [path.split("/", depth) for path in paths]
     shallow = [
-        path for path, parts in zip(paths, split, strict=True) if len(parts) <= wanted
+        path for path, parts in zip(paths, split, strict=True) if len(parts) <= depth
     ]
     if not shallow:
-        return [list(level) for level in zip(*split, strict=True)][:wanted]
-    if wanted == 1 and len(shallow) == len(paths):
+        return [list(level) for level in zip(*split, strict=True)][:depth]
+    if depth == 1 and len(shallow) == len(paths):
         return []
-    kind = "a class folder" if wanted == 1 else "a domain folder and a class folder"
+    kind = "a class folder" if depth == 1 else "a domain folder and a class folder"
     raise InputError(
-        f"{root}: {shallow[0]} is not inside {kind} as "
-        f"{len(paths) - len(shallow):,} others are; move it"
+        f"{root}: {shallow[0]} is not inside {kind}, but "
+        f"{len(paths) - len(shallow):,} other images are; move or remove it"
     )
 
 

@@ -1,4 +1,4 @@
-"""The labels of a dataset without its images: all that a partition needs."""
+"""The labels of a dataset without its images, which a partition needs."""
 
 import json
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from furlkit.data.sets.fingerprint import fingerprint
+from furlkit.data.sets.fingerprint import fingerprint_of
 from furlkit.errors import InputError
 
 LABEL_FILES = (".npy", ".json", ".txt")
@@ -15,54 +15,61 @@ LABEL_FILES = (".npy", ".json", ".txt")
 
 @dataclass(frozen=True)
 class LabelSet:
-    """Labels and domains of every example; either may be unknown."""
+    """Labels and domains of every example; either may be unknown.
+
+    `name` is what the user passed, for messages only.
+    """
 
     name: str
     examples: int
     labels: np.ndarray | None
     domains: np.ndarray | None
-    classes: int
     class_names: tuple[str, ...]
     fingerprint: dict[str, Any]
     domain_names: tuple[str, ...] = ()
 
+    @property
+    def classes(self) -> int:
+        """The number of classes, 0 without labels or names."""
+        return len(self.class_names)
+
 
 def read_label_file(path: Path) -> LabelSet:
-    """Read labels from .npy (integers), .json (a list) or .txt (one a line).
+    """Read labels from .npy (integers), .json (a list) or .txt (one per line).
 
-    Labels that are not all integers are names, and are numbered in sorted order.
+    Labels that are not all integers are class names, numbered in sorted order.
     """
     values = _read_values(path)
     if values.ndim != 1 or not len(values) or values.dtype.kind not in "iuU":
         raise InputError(
-            f"{path}: found {_described(values)}, wanted one integer or name an example"
+            f"{path}: found values of type {values.dtype} and shape {values.shape}, "
+            "expected one integer or class name per example"
         )
     labels, names = _numbered(values)
     check_labels(labels, len(labels), str(path))
-    classes = count_classes(labels)
     return LabelSet(
         name=str(path),
         examples=len(labels),
         labels=labels,
         domains=None,
-        classes=classes,
-        class_names=names or number_names(classes),
-        fingerprint=fingerprint(len(labels), labels=labels),
+        class_names=names or number_names(count_classes(labels)),
+        fingerprint=fingerprint_of(len(labels), labels=labels),
     )
 
 
 def check_labels(labels: np.ndarray, examples: int, where: str) -> None:
-    """Refuse labels that are not one non-negative integer an example."""
+    """Raise InputError unless there is one non-negative integer per example."""
     if labels.dtype.kind not in "iu" or labels.shape != (examples,):
         raise InputError(
             f"{where}: labels are {labels.dtype} {labels.shape}, "
-            f"integers ({examples},) were wanted"
+            f"expected integers of shape ({examples},)"
         )
     if len(labels) and labels.min() < 0:
         raise InputError(
-            f"{where}: found the label {labels.min()}; labels count from 0. "
-            "Leave the labels out where there are none"
+            f"{where}: found the label {labels.min()}, expected labels from 0; "
+            "if examples have no label, remove the labels"
         )
+    # Histograms and class names have an entry for each class up to the largest label.
     if len(labels) and labels.max() >= max(2**16, 2 * examples):
         raise InputError(
             f"{where}: found the label {labels.max()} among {examples:,} examples; "
@@ -76,7 +83,7 @@ def count_classes(labels: np.ndarray | None) -> int:
 
 
 def number_names(classes: int) -> tuple[str, ...]:
-    """Names for classes that have none: their numbers."""
+    """Default class names: the class numbers."""
     return tuple(str(number) for number in range(classes))
 
 
@@ -103,7 +110,3 @@ def _numbered(values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
         return values.astype(np.int64), ()
     names, labels = np.unique(values, return_inverse=True)
     return labels.astype(np.int64), tuple(map(str, names))
-
-
-def _described(values: np.ndarray) -> str:
-    return f"values of type {values.dtype} and shape {values.shape}"

@@ -1,4 +1,4 @@
-"""Arrays that people have already: .npz files of `images` and `labels`."""
+"""Datasets in .npz files with arrays `images` and `labels`."""
 
 import zipfile
 import zlib
@@ -15,10 +15,11 @@ COLUMNS = ("labels", "domains")
 def read_npz(
     path: Path, *, with_images: bool = True
 ) -> tuple[np.ndarray | None, dict[str, np.ndarray]]:
-    """Images (N, H, W, C) and what there is of `labels`, `domains`, `class_names`.
+    """Images (N, H, W, C), and those of `labels`, `domains`, `class_names` that exist.
 
-    Images are uint8, (N, H, W, C) or, grey, (N, H, W). Without `with_images` they are
-    read only if there are no labels to tell the dataset by. Nothing is unpickled.
+    Images are stored as uint8 (N, H, W, C), or (N, H, W) if grey. Without `with_images`
+    they are read only if there are no labels, to identify the dataset. Nothing is
+    unpickled.
     """
     columns = _load(path, (*COLUMNS, "class_names"))
     images = None
@@ -36,7 +37,7 @@ def _load(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in names if name in arrays.files}
-    except (
+    except (  # what numpy and zipfile raise for damaged files
         OSError, ValueError, EOFError, KeyError, AttributeError, TypeError, MemoryError,
         NotImplementedError, zipfile.BadZipFile, zlib.error,
     ) as error:  # fmt: skip
@@ -49,12 +50,12 @@ def _as_images(path: Path, images: np.ndarray | None) -> np.ndarray:
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or not images.size:
         raise InputError(
             f"{path}: images are {images.dtype} {images.shape}, "
-            "uint8 (N, H, W) or (N, H, W, C) were wanted"
+            "expected uint8 (N, H, W) or (N, H, W, C)"
         )
     images = images[..., None] if images.ndim == 3 else images
     if images.shape[3] not in (1, 3):
         raise InputError(
-            f"{path}: images are {images.shape}, the last number is the channels and "
-            "must be 1 or 3; transpose them to (N, H, W, C)"
+            f"{path}: images are {images.shape}, expected 1 or 3 channels last; "
+            "transpose them to (N, H, W, C)"
         )
     return images

@@ -1,4 +1,4 @@
-"""A dataset as the command line names it."""
+"""A dataset as given on the command line."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ from furlkit.data.sets.labels import LabelSet
 
 @dataclass(frozen=True)
 class Source:
-    """A name or path, where torchvision's files lie, and whether to fetch them."""
+    """A name or path, the folder of torchvision's files, whether to download them."""
 
     name: str
     root: Path | None = None
@@ -20,12 +20,15 @@ class Source:
     def images(self) -> ImageSet:
         """Open the images."""
         return open_images(
-            self.name, self.split, root=self.root, download=self.download,
+            self.name,
+            self.split,
+            root=self.root,
+            download=self.download,
             image_size=self.image_size,
-        )  # fmt: skip
+        )
 
     def labels(self) -> LabelSet:
-        """Open the labels alone, decoding no image."""
+        """Open the labels without decoding images."""
         return open_labels(
             self.name, self.split, root=self.root, download=self.download
         )

@@ -1,9 +1,9 @@
-"""Datasets that torchvision knows by name, as plain arrays.
+"""Datasets of torchvision, as plain arrays.
 
 CIFAR's files are pickles. torchvision unpickles them only after their MD5 has matched
-the published one, so no other pickle can get in under their name. The other sets are
-plain binary files, MATLAB files or text; of MNIST's old `processed/*.pt` copies torch
-reads tensors alone.
+the published one, so a different pickle is never read. The other sets are plain binary
+files, MATLAB files or text; from MNIST's old `processed/*.pt` copies torch reads only
+tensors.
 """
 
 import contextlib
@@ -23,11 +23,11 @@ DIGITS = tuple("0123456789")
 
 
 @dataclass(frozen=True)
-class Known:
-    """A torchvision dataset: its class, how it calls a split, and its usual numbers."""
+class TorchvisionSet:
+    """A torchvision dataset: its class, the arguments of a split, its mean and std."""
 
     dataset: str
-    pick: Callable[[str], dict[str, Any]]
+    split_arguments: Callable[[str], dict[str, Any]]
     mean: tuple[float, ...]
     std: tuple[float, ...]
     splits: tuple[str, ...] = ("train", "test")
@@ -47,72 +47,75 @@ def _unlabelled(split: str) -> dict[str, Any]:
 
 
 _STL = ((0.4467, 0.4398, 0.4066), (0.2603, 0.2566, 0.2713))
-KNOWN = {
-    "cifar10": Known(
+TORCHVISION_SETS = {
+    "cifar10": TorchvisionSet(
         "CIFAR10", _by_flag, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
     ),
-    "cifar100": Known(
+    "cifar100": TorchvisionSet(
         "CIFAR100", _by_flag, (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
     ),
-    "stl10": Known("STL10", _by_name, *_STL),
-    "stl10-unlabelled": Known("STL10", _unlabelled, *_STL, ("train",), False),
-    "svhn": Known("SVHN", _by_name, (0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970)),
-    "mnist": Known("MNIST", _by_flag, (0.1307,), (0.3081,)),
-    "usps": Known("USPS", _by_flag, (0.2469,), (0.2989,)),
-    "fashion-mnist": Known("FashionMNIST", _by_flag, (0.2860,), (0.3530,)),
+    "stl10": TorchvisionSet("STL10", _by_name, *_STL),
+    "stl10-unlabelled": TorchvisionSet("STL10", _unlabelled, *_STL, ("train",), False),
+    "svhn": TorchvisionSet(
+        "SVHN", _by_name, (0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970)
+    ),
+    "mnist": TorchvisionSet("MNIST", _by_flag, (0.1307,), (0.3081,)),
+    "usps": TorchvisionSet("USPS", _by_flag, (0.2469,), (0.2989,)),
+    "fashion-mnist": TorchvisionSet("FashionMNIST", _by_flag, (0.2860,), (0.3530,)),
 }
 
 
 def read_torchvision(
     name: str, split: str, root: Path, *, download: bool
 ) -> tuple[np.ndarray, np.ndarray | None, tuple[str, ...]]:
-    """Images (N, H, W, C) uint8, labels, and class names of a known dataset."""
-    known = KNOWN[name]
-    if split not in known.splits:
-        raise UsageError(f"{name} has no {split} split, only {', '.join(known.splits)}")
-    loaded = _load(name, known, split, root, download)
+    """Images (N, H, W, C) uint8, labels and class names of one of TORCHVISION_SETS."""
+    entry = TORCHVISION_SETS[name]
+    if split not in entry.splits:
+        raise UsageError(f"{name} has no {split} split, only {', '.join(entry.splits)}")
+    loaded = _load(name, entry, split, root, download)
     images = _channels_last(np.asarray(loaded.data))
-    if not known.labelled:
+    if not entry.labelled:
         return images, None, ()
     labels = getattr(loaded, "targets", None)
     labels = np.asarray(loaded.labels if labels is None else labels).astype(np.int64)
     if labels.shape != (len(images),):
         raise InputError(
-            f"{root}: {name} has {len(images):,} images and {len(labels):,} labels; "
-            "remove its files there and pass --download"
+            f"{root}: {name} has {len(images):,} images but {len(labels):,} labels; "
+            "remove its files and pass --download"
         )
     return images, labels, tuple(getattr(loaded, "classes", DIGITS))
 
 
-def _load(name: str, known: Known, split: str, root: Path, download: bool) -> Any:
+def _load(
+    name: str, entry: TorchvisionSet, split: str, root: Path, download: bool
+) -> Any:
     import torchvision
 
-    dataset = getattr(torchvision.datasets, known.dataset)
+    dataset = getattr(torchvision.datasets, entry.dataset)
     try:
-        # torchvision prints to stdout, which belongs to the result.
+        # torchvision prints to stdout, which is only for the result of the command.
         with contextlib.redirect_stdout(io.StringIO()):
-            return dataset(root=str(root), download=download, **known.pick(split))
-    except (
+            return dataset(
+                root=str(root), download=download, **entry.split_arguments(split)
+            )
+    except (  # what torchvision raises for missing or damaged files
         RuntimeError, OSError, ValueError, EOFError, AssertionError, KeyError, TypeError,
         IndexError, pickle.UnpicklingError, zlib.error,
     ) as error:  # fmt: skip
-        cure = (
-            "the download failed; see whether the network is there"
+        advice = (
+            "the download failed; check the network connection"
             if download
             else "pass --download, or --data-root with the folder that has it"
         )
+        reason = (str(error) or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"{name}: not found, or broken, in {root.absolute()}; {cure} ({_first(error)})"
+            f"{name}: not found, or broken, in {root.absolute()}; {advice} ({reason})"
         ) from error
-
-
-def _first(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def _channels_last(images: np.ndarray) -> np.ndarray:
     if images.ndim == 3:
-        return images[..., None]
+        return images[..., None]  # (N, H, W, 1)
     if images.shape[1] == 3 and images.shape[3] != 3:
         images = images.transpose(0, 2, 3, 1)
     return np.ascontiguousarray(images)

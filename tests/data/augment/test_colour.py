@@ -47,8 +47,8 @@ def pictures(n, channels=3):
     return images
 
 
-def close(got, wanted, tolerance=TOLERANCE):
-    torch.testing.assert_close(got, wanted, atol=tolerance, rtol=0)
+def close(got, expected, tolerance=TOLERANCE):
+    torch.testing.assert_close(got, expected, atol=tolerance, rtol=0)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -56,18 +56,20 @@ def close(got, wanted, tolerance=TOLERANCE):
 def test_blend_equals_torchvision(kind, channels):
     images = pictures(16, channels)
     factors = torch.linspace(0, 2.5, 16)
-    wanted = [
+    expected = [
         TORCHVISION[kind](x, f.item()) for x, f in zip(images, factors, strict=True)
     ]
     kinds = torch.full((16,), kind)
-    close(blend_(images.clone(), *blends(kinds, factors, images)), torch.stack(wanted))
+    close(
+        blend_(images.clone(), *blends(kinds, factors, images)), torch.stack(expected)
+    )
 
 
 def test_hue_equals_torchvision():
     shifts = torch.linspace(-0.5, 0.5, 21)
     images = pictures(21)
-    wanted = [TF.adjust_hue(x, s.item()) for x, s in zip(images, shifts, strict=True)]
-    close(hue_(images.clone(), shifts), torch.stack(wanted))
+    expected = [TF.adjust_hue(x, s.item()) for x, s in zip(images, shifts, strict=True)]
+    close(hue_(images.clone(), shifts), torch.stack(expected))
 
 
 def test_hue_of_eight_bit_colours_equals_torchvision():
@@ -97,14 +99,14 @@ def test_jitter_equals_torchvision_in_all_orders(channels):
     order = torch.tensor(list(itertools.permutations(range(4))))
     images = pictures(24, channels)
     factors = draw_jitter(24, (0.8, 0.8, 0.8, 0.4), generator()).factors
-    wanted = []
+    expected = []
     for image, operations, f in zip(images, order, factors.tolist(), strict=True):
         for operation in operations.tolist():
             image = TORCHVISION[operation](image, f[operation])
-        wanted.append(image)
+        expected.append(image)
     kept = images.clone()
     # Each of the four steps may amplify the error of the one before.
-    close(jitter(images, Jitter(order, factors)), torch.stack(wanted), 2e-5)
+    close(jitter(images, Jitter(order, factors)), torch.stack(expected), 2e-5)
     assert images.equal(kept)
 
 

@@ -28,12 +28,12 @@ def noise(*shape):
 def test_blur_equals_torchvision(taps, channels):
     images = noise(12, channels, 10, 13)
     sigmas = draw_sigmas(12, (0.1, 2.0), generator())
-    wanted = [
+    expected = [
         TF.gaussian_blur(x, taps, s.item()) for x, s in zip(images, sigmas, strict=True)
     ]
     got = blur_(images, sigmas, taps)
     # Float32 with another order of operations.
-    torch.testing.assert_close(got, torch.stack(wanted), atol=1e-6, rtol=0)
+    torch.testing.assert_close(got, torch.stack(expected), atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -54,21 +54,21 @@ def test_sigmas_are_distributed_as_torchvisions():
 def test_solarise_equals_torchvision_on_all_levels():
     levels = torch.arange(256, dtype=torch.uint8).expand(5, 1, 1, 256)
     thresholds = [0, 51, 127.5, 128, 255]
-    wanted = [TF.solarize(x, t) for x, t in zip(levels, thresholds, strict=True)]
+    expected = [TF.solarize(x, t) for x, t in zip(levels, thresholds, strict=True)]
     got = solarise_(levels / 255, torch.tensor(thresholds) / 255)
-    wanted = torch.stack(wanted) / 255
-    torch.testing.assert_close(got, wanted, atol=1e-6, rtol=0)
+    expected = torch.stack(expected) / 255
+    torch.testing.assert_close(got, expected, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("side", [1, 4, 7])
 def test_cutout_equals_torchvisions_erase_of_the_clipped_square(side):
     images = noise(30, 3, 8, 10) + 0.1
     centres = draw_centres(30, generator())
-    wanted = []
+    expected = []
     for image, (v, u) in zip(images, centres.tolist(), strict=True):
         top, left = int(v * 8) - side // 2, int(u * 10) - side // 2
         rows = range(max(top, 0), min(top + side, 8))
         columns = range(max(left, 0), min(left + side, 10))
         box = (rows.start, columns.start, len(rows), len(columns))
-        wanted.append(TF.erase(image, *box, torch.zeros(3, 1, 1)))
-    assert cutout_(images, centres, side).equal(torch.stack(wanted))
+        expected.append(TF.erase(image, *box, torch.zeros(3, 1, 1)))
+    assert cutout_(images, centres, side).equal(torch.stack(expected))

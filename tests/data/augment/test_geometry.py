@@ -38,9 +38,9 @@ def test_enlarged_crops_equal_torchvision_with_and_without_antialiasing(
     images = noise(24, channels, *sides)
     boxes = draw_crops(24, sides, (0.1, 1.0), (3 / 4, 4 / 3), generator())
     flips = torch.arange(24) % 2 == 0
-    wanted = torchvision_crops(images, boxes, flips, 32, antialias)
+    expected = torchvision_crops(images, boxes, flips, 32, antialias)
     got = resized_crop(images, boxes, flips, 32)
-    torch.testing.assert_close(got, wanted, atol=TOLERANCE, rtol=0)
+    torch.testing.assert_close(got, expected, atol=TOLERANCE, rtol=0)
 
 
 @pytest.mark.parametrize("sides", [(64, 64), (33, 90), (16, 50)])
@@ -48,10 +48,10 @@ def test_reduced_crops_equal_torchvision_with_antialiasing(sides):
     images = noise(24, 3, *sides)
     boxes = draw_crops(24, sides, (0.05, 1.0), (3 / 4, 4 / 3), generator())
     flips = torch.arange(24) % 3 == 0
-    wanted = torchvision_crops(images, boxes, flips, 24, antialias=True)
+    expected = torchvision_crops(images, boxes, flips, 24, antialias=True)
     got = resized_crop(images, boxes, flips, 24)
     # Places are counted from the image's edge: near pixel 90 they are exact to 4e-6.
-    torch.testing.assert_close(got, wanted, atol=1e-5, rtol=0)
+    torch.testing.assert_close(got, expected, atol=1e-5, rtol=0)
 
 
 def test_a_crop_sees_nothing_outside_its_box():
@@ -90,8 +90,8 @@ def largest_gap(a, b):
 def test_box_that_cannot_fit_falls_back_to_the_centre():
     boxes = draw_crops(4, (10, 40), (1.0, 1.0), (1.0, 1.0), generator())
     blank = torch.zeros(3, 10, 40)
-    wanted = RandomResizedCrop.get_params(blank, (1.0, 1.0), (1.0, 1.0))
-    assert boxes.tolist() == [list(wanted)] * 4 == [[0, 15, 10, 10]] * 4
+    expected = RandomResizedCrop.get_params(blank, (1.0, 1.0), (1.0, 1.0))
+    assert boxes.tolist() == [list(expected)] * 4 == [[0, 15, 10, 10]] * 4
 
 
 def test_boxes_scale_with_the_image_for_the_same_generator():
@@ -108,8 +108,8 @@ def test_boxes_scale_with_the_image_for_the_same_generator():
 def test_flip_mirrors_the_chosen_images():
     images = noise(3, 3, 4, 5)
     got = flip(images, torch.tensor([True, False, True]))
-    wanted = torch.stack([images[0].flip(2), images[1], images[2].flip(2)])
-    assert got.equal(wanted)
+    expected = torch.stack([images[0].flip(2), images[1], images[2].flip(2)])
+    assert got.equal(expected)
 
 
 @pytest.mark.parametrize("channels_last", [False, True])
@@ -118,7 +118,7 @@ def test_rotate90_equals_rot90(channels_last):
     if channels_last:
         images = images.contiguous(memory_format=torch.channels_last)
     turns = torch.tensor([0, 1, 2, 3, -1, 5])
-    wanted = [
+    expected = [
         torch.rot90(x, int(k), (1, 2)) for x, k in zip(images, turns, strict=True)
     ]
-    assert rotate90(images, turns).equal(torch.stack(wanted))
+    assert rotate90(images, turns).equal(torch.stack(expected))

@@ -68,14 +68,14 @@ def test_operation_equals_torchvision(kind, sign, channels):
     floats = images / 255
     # torchvision has some operations for uint8 alone; the others run on floats.
     source = images if kind in LEVELS_ONLY else floats
-    wanted = [
+    expected = [
         torchvision_operation(x, kind, m, sign)
         for x, m in zip(source, MAGNITUDES, strict=True)
     ]
-    wanted = torch.stack(wanted).float()
-    wanted = wanted / 255 if kind in LEVELS_ONLY else wanted
+    expected = torch.stack(expected).float()
+    expected = expected / 255 if kind in LEVELS_ONLY else expected
     got = operate_(floats.clone(), kind, sign * torch.tensor(list(MAGNITUDES)) / 30)
-    differs = (got - wanted).abs() > 3e-6
+    differs = (got - expected).abs() > 3e-6
     # A pixel that lies between two others by rounding may be taken from either.
     allowed = 0.0005 if kind in KINDS[1:6] else 0
     assert differs.float().mean() <= allowed
@@ -84,15 +84,15 @@ def test_operation_equals_torchvision(kind, sign, channels):
 def test_each_image_gets_its_own_operations_in_turn():
     images = pictures(3, n=60) / 255
     draws = draw_randaugment(60, 2, generator())
-    wanted = []
+    expected = []
     for image, kinds, signs in zip(images, *draws, strict=True):
         one = image[None].clone()
         for kind, sign in zip(kinds, signs, strict=True):
             operate_(one, KINDS[kind], sign[None] * (9 / 30))
-        wanted.append(one[0])
+        expected.append(one[0])
     kept = images.clone()
     got = randaugment(images, draws, 9)
-    torch.testing.assert_close(got, torch.stack(wanted), atol=1e-6, rtol=0)
+    torch.testing.assert_close(got, torch.stack(expected), atol=1e-6, rtol=0)
     assert images.equal(kept)
 
 

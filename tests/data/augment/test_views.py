@@ -33,8 +33,8 @@ def only(**values):
     return dataclasses.replace(NOTHING, **values)
 
 
-def close(got, wanted, tolerance=3e-6):
-    torch.testing.assert_close(got, wanted, atol=tolerance, rtol=0)
+def close(got, expected, tolerance=3e-6):
+    torch.testing.assert_close(got, expected, atol=tolerance, rtol=0)
 
 
 def test_plain_keeps_the_pixels_of_images_of_the_size():
@@ -44,8 +44,8 @@ def test_plain_keeps_the_pixels_of_images_of_the_size():
 @pytest.mark.parametrize("size", [7, 16, 40])
 def test_plain_resizes_as_torchvision(size):
     images = torch.cat([stored(), stored()], dim=2)  # 16 x 32
-    wanted = TF.resize(unit(images), [size, size], antialias=True)
-    close(plain(images, size), wanted)
+    expected = TF.resize(unit(images), [size, size], antialias=True)
+    close(plain(images, size), expected)
 
 
 def test_normalise_equals_torchvision():
@@ -53,13 +53,13 @@ def test_normalise_equals_torchvision():
     close(normalise(images, mean, std), TF.normalize(images, mean, std))
 
 
-def test_nothing_asked_is_nothing_done():
+def test_no_operation_equals_plain():
     close(augment(stored(), NOTHING, 16, generator()), plain(stored(), 16), 0)
     close(augment(stored(), NOTHING, 9, generator()), plain(stored(), 9), 0)
 
 
 @pytest.mark.parametrize(
-    ("how", "wanted"),
+    ("how", "expected"),
     [
         (only(flip=1), TF.hflip),
         (only(grey=1), lambda x: TF.rgb_to_grayscale(x, 3)),
@@ -74,8 +74,8 @@ def test_nothing_asked_is_nothing_done():
         ),
     ],
 )
-def test_certain_operation_equals_torchvision(how, wanted):
-    close(augment(stored(), how, 16, generator()), wanted(unit(stored())))
+def test_certain_operation_equals_torchvision(how, expected):
+    close(augment(stored(), how, 16, generator()), expected(unit(stored())))
 
 
 @pytest.mark.parametrize("name", ["flip", "grey", "solarise", "blur", "jitter"])
@@ -129,7 +129,7 @@ def test_two_views_differ_and_one_view_does_not_repeat():
     assert distance.min() > 0.1
 
 
-def test_generator_moves_equally_far_for_any_size_of_image():
+def test_generator_advances_equally_for_any_image_size():
     small, large = generator(), generator()
     augment(stored(side=8), EVERYTHING, 8, small)
     augment(stored(side=24), EVERYTHING, 12, large)
@@ -151,10 +151,10 @@ def test_a_net_learns_from_a_view():
     assert net.weight.grad.abs().sum() > 0
 
 
-def test_mixed_precision_around_it_changes_nothing():
-    wanted = augment(stored(), Augmentation(), 16, generator())
+def test_autocast_changes_nothing():
+    expected = augment(stored(), Augmentation(), 16, generator())
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert augment(stored(), Augmentation(), 16, generator()).equal(wanted)
+        assert augment(stored(), Augmentation(), 16, generator()).equal(expected)
 
 
 def test_an_empty_batch_gives_an_empty_view():
@@ -187,9 +187,9 @@ def test_wrong_value_names_its_flag_and_the_value(values, flag):
     with pytest.raises(UsageError) as caught:
         Augmentation(**values)
     found = next(iter(values.values()))
-    assert str(caught.value).startswith(f"{flag}: found {found}, wanted ")
+    assert str(caught.value).startswith(f"{flag}: found {found}")
 
 
 def test_float_images_are_refused():
-    with pytest.raises(InputError, match=r"torch.float32 \(2, 4, 4, 3\), wanted uint8"):
+    with pytest.raises(InputError, match=r"torch.float32 \(2, 4, 4, 3\)"):
         plain(torch.zeros(2, 4, 4, 3), 4)

@@ -10,7 +10,7 @@ def dataset(labels, domains=None):
     labels = None if labels is None else np.asarray(labels, np.int64)
     domains = None if domains is None else np.asarray(domains, np.int64)
     examples = len(domains) if labels is None else len(labels)
-    return LabelSet("toy", examples, labels, domains, 10, (), {})
+    return LabelSet("toy", examples, labels, domains, tuple("0123456789"), {})
 
 
 def rng(seed=0):

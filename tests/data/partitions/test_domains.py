@@ -12,7 +12,7 @@ def dataset(labels, domains=None):
     labels = None if labels is None else np.asarray(labels, np.int64)
     domains = None if domains is None else np.asarray(domains, np.int64)
     examples = len(domains) if labels is None else len(labels)
-    return LabelSet("toy", examples, labels, domains, 10, (), {})
+    return LabelSet("toy", examples, labels, domains, tuple("0123456789"), {})
 
 
 def rng(seed=0):
@@ -44,14 +44,14 @@ def test_repeats_are_as_even_as_they_can_be():
 
 
 def test_clients_must_be_a_multiple_of_the_domains():
-    with pytest.raises(UsageError, match="--clients 4: there are 3 domains"):
+    with pytest.raises(UsageError, match="--clients 4.* multiple of 3"):
         split(TOY, SchemeOptions("domains", 4), rng())
 
 
 def test_domains_by_class_need_labels_and_domains():
-    with pytest.raises(UsageError, match="needs domains, toy has none"):
+    with pytest.raises(UsageError, match="needs domains.* toy"):
         split(dataset([0, 1, 2]), SchemeOptions("domains", 3), rng())
-    with pytest.raises(UsageError, match="needs labels, toy has none"):
+    with pytest.raises(UsageError, match="needs labels.* toy"):
         split(
             dataset(None, [0, 0, 1, 1]),
             SchemeOptions("domains", 2, concentration=1.0),

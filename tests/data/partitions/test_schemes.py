@@ -13,7 +13,7 @@ def dataset(labels, domains=None):
     labels = None if labels is None else np.asarray(labels, np.int64)
     domains = None if domains is None else np.asarray(domains, np.int64)
     examples = len(domains) if labels is None else len(labels)
-    return LabelSet("toy", examples, labels, domains, 10, (), {})
+    return LabelSet("toy", examples, labels, domains, tuple("0123456789"), {})
 
 
 def rng(seed=0):
@@ -53,7 +53,7 @@ def test_clients_share_no_example_and_indices_are_sorted(name):
 
 
 @pytest.mark.parametrize("name", COVERING)
-def test_every_example_is_dealt(name):
+def test_every_example_is_used(name):
     parts = split(TOY, DISJOINT[name], rng()).indices
     assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(TOY.examples))
 
@@ -68,7 +68,7 @@ def test_same_generator_same_split_and_another_another(name):
 
 
 @pytest.mark.parametrize("name", DISJOINT)
-def test_public_part_is_nobodys(name):
+def test_public_part_belongs_to_no_client(name):
     drawn = split(TOY, replace(DISJOINT[name], public_fraction=0.1), rng())
     assert len(drawn.public) == 100
     assert not set(drawn.public) & set(np.concatenate(drawn.indices))
@@ -77,26 +77,23 @@ def test_public_part_is_nobodys(name):
         assert np.array_equal(np.sort(np.concatenate(used)), np.arange(TOY.examples))
 
 
-def test_min_size_draws_again_and_goes_on_with_the_generator():
+def test_min_size_draws_again_from_the_same_generator():
     options = SchemeOptions("dirichlet", 6, concentration=0.05, min_size=20)
     sizes = [len(part) for part in split(TOY, options, rng()).indices]
     assert min(sizes) >= 20
     once = replace(options, min_size=0)
-    generator, wanted = rng(), None
-    while wanted is None or min(wanted) < 20:
-        wanted = [len(part) for part in split(TOY, once, generator).indices]
-    assert sizes == wanted
+    generator, expected = rng(), None
+    while expected is None or min(expected) < 20:
+        expected = [len(part) for part in split(TOY, once, generator).indices]
+    assert sizes == expected
 
 
 def test_min_size_that_cannot_be_reached_says_why():
     options = SchemeOptions("dirichlet", 6, concentration=0.001, min_size=160)
     with pytest.raises(UsageError) as caught:
         split(TOY, replace(options, redraws=4), rng())
-    assert str(caught.value).startswith(
-        "--min-size 160: the smallest of 6 clients had "
-    )
-    assert "at best in 5 draws" in str(caught.value)
-    assert "raise --concentration above 0.001" in str(caught.value)
+    for word in ("--min-size 160", "5 draws", "raise --concentration above 0.001"):
+        assert word in str(caught.value)
 
 
 def test_min_size_beyond_the_dataset_is_refused_at_once():
@@ -117,7 +114,7 @@ def test_draw_public():
             draw_public(50, fraction, count, rng())
 
 
-def test_public_client_gives_its_part_away_and_others_keep_their_numbers():
+def test_public_client_becomes_public_and_others_keep_their_numbers():
     plain = split(TOY, DISJOINT["dirichlet"], rng())
     given = split(TOY, replace(DISJOINT["dirichlet"], public_client=2), rng())
     assert np.array_equal(given.public, plain.indices[2])
@@ -137,9 +134,11 @@ def test_public_client_out_of_range_or_beside_a_public_part():
 def test_schemes_by_class_need_labels(scheme):
     data = replace(TOY, labels=None)
     options = SchemeOptions(
-        scheme, 2, concentration=1.0 if "dirichlet" in scheme else None,
+        scheme,
+        2,
+        concentration=1.0 if "dirichlet" in scheme else None,
         classes_per_client=1 if scheme == "classes" else None,
-    )  # fmt: skip
+    )
     if scheme in ("iid", "volume"):
         assert len(split(data, options, rng()).indices) == 2
     else:
@@ -150,19 +149,22 @@ def test_schemes_by_class_need_labels(scheme):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (SchemeOptions("diriclet"), "--scheme diriclet: known are iid, classes"),
+        (SchemeOptions("diriclet"), "--scheme diriclet.* iid, classes"),
         (SchemeOptions("dirichlet"), "--scheme dirichlet needs --concentration"),
         (SchemeOptions("classes"), "--scheme classes needs --classes-per-client"),
         (SchemeOptions("file"), "--scheme file needs --split-file"),
-        (SchemeOptions("iid", 0), "--clients 0 is below 1"),
-        (SchemeOptions("iid", class_copies=2), "--class-copies means nothing to"),
+        (SchemeOptions("iid", 0), "--clients 0"),
+        (SchemeOptions("iid", class_copies=2), "--class-copies .*--scheme iid"),
         (
             SchemeOptions("shards", with_replacement=True),
-            "--with-replacement means nothing to --scheme shards",
+            "--with-replacement .*--scheme shards",
         ),
-        (SchemeOptions("dirichlet", concentration=0.0), "is not a positive number"),
-        (SchemeOptions("dirichlet", concentration=np.nan), "is not a positive number"),
-        (SchemeOptions("volume", even_share=1.5), "--even-share 1.5 is not in"),
+        (SchemeOptions("dirichlet", concentration=0.0), "--concentration .*positive"),
+        (
+            SchemeOptions("dirichlet", concentration=np.nan),
+            "--concentration .*positive",
+        ),
+        (SchemeOptions("volume", even_share=1.5), "--even-share 1.5"),
     ],
 )
 def test_wrong_options_are_named(options, message):

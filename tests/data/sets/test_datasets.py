@@ -9,7 +9,7 @@ from furlkit.data.partitions.options import SchemeOptions
 from furlkit.data.partitions.schemes import split
 from furlkit.data.sets import digits
 from furlkit.data.sets.datasets import names, open_images, open_labels
-from furlkit.data.sets.fingerprint import fingerprint, same_dataset
+from furlkit.data.sets.fingerprint import fingerprint_of, same_dataset
 from furlkit.data.sets.resize import resize_images
 from furlkit.errors import InputError, UsageError
 from furlkit.files.dataset import DatasetFacts, write_dataset
@@ -21,7 +21,7 @@ COLOUR = np.random.default_rng(1).integers(0, 256, (12, 6, 8, 3), np.uint8)
 LABELS = np.arange(12) % 4
 
 
-def test_digits_are_scikit_learns_and_split_by_fifths():
+def test_digits_are_scikit_learns_and_every_fifth_is_test():
     from sklearn.datasets import load_digits
 
     raw = load_digits()
@@ -49,13 +49,13 @@ def test_digits_without_the_packaged_table_come_from_the_loader(monkeypatch):
     assert np.array_equal(found[1], expected[1])
 
 
-def test_labels_of_digits_fit_its_images_and_not_those_of_the_other_split():
+def test_labels_of_digits_match_its_images_and_not_the_other_split():
     labels = open_labels("digits")
     assert same_dataset(labels.fingerprint, open_images("digits").fingerprint) is None
     assert same_dataset(labels.fingerprint, open_labels("digits", "test").fingerprint)
 
 
-def test_light_labels_import_neither_torch_nor_scikit_learn():
+def test_labels_of_digits_import_neither_torch_nor_scikit_learn():
     code = (
         "import sys; from furlkit.data.sets.datasets import open_labels; "
         "import furlkit.data.partitions.schemes; open_labels('digits'); "
@@ -79,7 +79,7 @@ def test_npz_grey_and_colour(tmp_path):
     assert colour.mean == (0.485, 0.456, 0.406)
 
 
-def test_npz_labels_fit_the_images_with_and_without_labels(tmp_path):
+def test_npz_labels_match_the_images_with_and_without_labels(tmp_path):
     np.savez(tmp_path / "a.npz", images=GREY, labels=LABELS)
     np.savez(tmp_path / "b.npz", images=GREY)
     for name in ("a.npz", "b.npz"):
@@ -91,15 +91,15 @@ def test_npz_labels_fit_the_images_with_and_without_labels(tmp_path):
 @pytest.mark.parametrize(
     "arrays, message",
     [
-        ({"labels": LABELS}, "no array called images"),
-        ({"images": GREY.astype(np.float32)}, r"images are float32 \(12, 6, 6\)"),
-        ({"images": GREY[0]}, r"images are uint8 \(6, 6\)"),
-        ({"images": COLOUR.transpose(0, 3, 1, 2)}, "transpose them"),
-        ({"images": GREY, "labels": LABELS[1:]}, r"labels are int64 \(11,\)"),
-        ({"images": GREY, "labels": LABELS / 2}, "labels are float64"),
-        ({"images": GREY, "labels": LABELS - 1}, "found the label -1"),
-        ({"images": GREY, "labels": LABELS * 10**9}, "number the classes 0, 1, 2"),
-        ({"images": GREY, "labels": LABELS.astype(object)}, "cannot be read as .npz"),
+        ({"labels": LABELS}, "no array .*images"),
+        ({"images": GREY.astype(np.float32)}, r"float32 \(12, 6, 6\)"),
+        ({"images": GREY[0]}, r"uint8 \(6, 6\)"),
+        ({"images": COLOUR.transpose(0, 3, 1, 2)}, "transpose"),
+        ({"images": GREY, "labels": LABELS[1:]}, r"int64 \(11,\)"),
+        ({"images": GREY, "labels": LABELS / 2}, "float64"),
+        ({"images": GREY, "labels": LABELS - 1}, "label -1"),
+        ({"images": GREY, "labels": LABELS * 10**9}, "number the classes"),
+        ({"images": GREY, "labels": LABELS.astype(object)}, "cannot be read"),
     ],
 )
 def test_wrong_npz_is_named(tmp_path, arrays, message):
@@ -115,7 +115,7 @@ def test_truncated_npz_is_named(tmp_path, cut):
     path = tmp_path / "cut.npz"
     np.savez_compressed(path, images=GREY, labels=LABELS)
     path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(InputError, match="cut.npz: cannot be read as .npz"):
+    with pytest.raises(InputError, match="cut.npz: cannot be read"):
         open_images(path)
 
 
@@ -131,15 +131,13 @@ def test_npy_or_pickle_called_npz_is_refused(tmp_path):
 
 
 def packed(path):
-    facts = DatasetFacts(
-        list("abcd"), ["x", "y"], fingerprint(12, images=COLOUR, labels=LABELS),
-        [0.1, 0.2, 0.3], [0.4, 0.5, 0.6],
-    )  # fmt: skip
-    columns = {"labels": LABELS, "domains": LABELS // 2}
+    fingerprint = fingerprint_of(12, images=COLOUR, labels=LABELS)
+    mean, std = [0.1, 0.2, 0.3], [0.4, 0.5, 0.6]
+    facts = DatasetFacts(list("abcd"), ["x", "y"], fingerprint, mean, std)
+    columns, blocks = {"labels": LABELS, "domains": LABELS // 2}, np.split(COLOUR, [5])
     write_dataset(
-        path, COLOUR.shape, lambda: [COLOUR[:5], COLOUR[5:]], columns, facts,
-        Provenance("pack"),
-    )  # fmt: skip
+        path, COLOUR.shape, lambda: blocks, columns, facts, Provenance("pack")
+    )
 
 
 def test_packed_file_is_mapped_and_keeps_its_facts(tmp_path):
@@ -162,11 +160,10 @@ def test_packed_file_and_npz_of_the_same_arrays_are_one_dataset(tmp_path):
 
 def test_partition_file_is_a_split_file(tmp_path):
     path = tmp_path / "partition.safetensors"
-    facts = PartitionFacts("iid", 2, fingerprint(12, labels=LABELS), list("abcd"))
+    facts = PartitionFacts("iid", 2, fingerprint_of(12, labels=LABELS), list("abcd"))
     parts = [np.array([5, 1]), np.array([3])]
-    write_partition(
-        path, parts, np.array([0]), np.zeros((2, 4)), facts, Provenance("partition")
-    )  # fmt: skip
+    made_by = Provenance("partition")
+    write_partition(path, parts, np.array([0]), np.zeros((2, 4)), facts, made_by)
     np.save(tmp_path / "labels.npy", LABELS)
     data = open_labels(tmp_path / "labels.npy")
     options = SchemeOptions("file", split_file=path)
@@ -182,7 +179,7 @@ def test_plain_label_files_agree(tmp_path):
     for name in ("a.npy", "a.json", "a.txt"):
         opened = open_labels(tmp_path / name)
         assert np.array_equal(opened.labels, LABELS) and opened.classes == 4
-        assert opened.fingerprint == fingerprint(12, labels=LABELS)
+        assert opened.fingerprint == fingerprint_of(12, labels=LABELS)
 
 
 def test_label_names_are_numbered_in_order(tmp_path):
@@ -210,7 +207,7 @@ def test_wrong_label_files_are_named(tmp_path, name, content):
         open_labels(tmp_path / name)
 
 
-def test_unknown_name_lists_what_is_known_and_what_is_near():
+def test_unknown_name_lists_the_known_and_the_most_similar():
     with pytest.raises(UsageError) as caught:
         open_images("cifar-10")
     assert str(caught.value).endswith("; did you mean cifar10?")
@@ -218,12 +215,12 @@ def test_unknown_name_lists_what_is_known_and_what_is_near():
         assert name in str(caught.value)
     with pytest.raises(UsageError, match="neither a known dataset"):
         open_labels("nowhere/at/all")
-    with pytest.raises(UsageError, match="split valid: known are train, test"):
+    with pytest.raises(UsageError, match="split valid: .*train, test"):
         open_images("digits", "valid")
 
 
 def test_missing_file_is_an_input_error():
-    with pytest.raises(InputError, match="gone.npz: there is no such file"):
+    with pytest.raises(InputError, match="gone.npz: no such file"):
         open_images("gone.npz")
 
 
@@ -241,7 +238,7 @@ def test_resizing_matches_torchvision_and_keeps_the_fingerprint(tmp_path):
     assert np.abs(small.images - expected).max() <= 1
 
 
-def test_resizing_in_blocks_is_resizing_at_once():
+def test_resizing_in_blocks_equals_resizing_at_once():
     many = np.repeat(GREY[..., None], 100, axis=0)
     assert np.array_equal(
         resize_images(many, 9),
@@ -253,12 +250,12 @@ def test_resizing_in_blocks_is_resizing_at_once():
 
 
 @pytest.mark.parametrize("column", ["labels", "class_names"])
-def test_a_single_value_is_no_column(tmp_path, column):
+def test_a_single_value_is_not_a_column(tmp_path, column):
     columns = {"labels": np.array([0] * 12), column: np.array(0)}
     np.savez(tmp_path / "a.npz", images=COLOUR, **columns)
     if column == "class_names":
         assert open_labels(tmp_path / "a.npz").class_names == ("0",)
         return
     for opener in (open_images, open_labels):
-        with pytest.raises(InputError, match="in labels: labels are int64"):
+        with pytest.raises(InputError, match="a.npz: .*int64"):
             opener(tmp_path / "a.npz")

@@ -1,7 +1,7 @@
 import numpy as np
 
 from furlkit.data.sets.fingerprint import (
-    fingerprint,
+    fingerprint_of,
     image_fingerprint,
     same_dataset,
     sample_positions,
@@ -28,30 +28,32 @@ def test_memory_layout_does_not_matter_but_content_and_shape_do():
     assert image_fingerprint(reshaped) != image_fingerprint(IMAGES)
 
 
-def test_only_what_both_know_is_compared():
-    whole = fingerprint(3000, images=IMAGES, labels=LABELS)
-    assert same_dataset(whole, fingerprint(3000, images=IMAGES)) is None
-    assert same_dataset(whole, fingerprint(3000, labels=LABELS.astype(np.int8))) is None
+def test_only_hashes_that_both_have_are_compared():
+    whole = fingerprint_of(3000, images=IMAGES, labels=LABELS)
+    assert same_dataset(whole, fingerprint_of(3000, images=IMAGES)) is None
+    assert (
+        same_dataset(whole, fingerprint_of(3000, labels=LABELS.astype(np.int8))) is None
+    )
     assert same_dataset(whole, whole) is None
 
 
-def test_the_sentence_says_what_differs():
-    whole = fingerprint(3000, images=IMAGES, labels=LABELS)
-    fewer = fingerprint(2999, images=IMAGES[1:], labels=LABELS[1:])
-    other = fingerprint(3000, images=IMAGES, labels=LABELS[::-1])
-    assert same_dataset(whole, fewer) == (
-        "one has 3,000 examples, the other 2,999"
-    )  # fmt: skip
-    assert "other labels" in same_dataset(whole, other)
+def test_the_result_names_what_differs():
+    whole = fingerprint_of(3000, images=IMAGES, labels=LABELS)
+    fewer = fingerprint_of(2999, images=IMAGES[1:], labels=LABELS[1:])
+    other = fingerprint_of(3000, images=IMAGES, labels=LABELS[::-1])
+    assert same_dataset(whole, fewer) == "one has 3,000 examples, the other 2,999"
+    assert "labels" in same_dataset(whole, other)
 
 
-def test_nothing_in_common_is_no_agreement():
-    files = fingerprint(2, files=[("a.png", 3), ("b.png", 4)])
-    labels = fingerprint(2, labels=np.array([0, 1]))
-    assert "no fingerprint in common" in same_dataset(files, labels)
+def test_no_common_hash_is_not_agreement():
+    files = fingerprint_of(2, files=[("a.png", 3), ("b.png", 4)])
+    labels = fingerprint_of(2, labels=np.array([0, 1]))
+    assert "in common" in same_dataset(files, labels)
 
 
 def test_files_are_hashed_in_any_order_with_their_sizes():
-    one = fingerprint(2, files=[("a.png", 3), ("b.png", 4)])
-    assert same_dataset(one, fingerprint(2, files=[("b.png", 4), ("a.png", 3)])) is None
-    assert same_dataset(one, fingerprint(2, files=[("a.png", 3), ("b.png", 5)]))
+    one = fingerprint_of(2, files=[("a.png", 3), ("b.png", 4)])
+    assert (
+        same_dataset(one, fingerprint_of(2, files=[("b.png", 4), ("a.png", 3)])) is None
+    )
+    assert same_dataset(one, fingerprint_of(2, files=[("a.png", 3), ("b.png", 5)]))

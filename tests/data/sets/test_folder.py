@@ -27,7 +27,7 @@ def by_class(root):
     }
 
 
-def test_listing_is_sorted_nested_and_skips_what_is_no_image(tmp_path):
+def test_index_is_sorted_nested_and_skips_other_files(tmp_path):
     by_class(tmp_path)
     save(tmp_path / "cat/.hidden.png")
     save(tmp_path / ".cache/x.png")
@@ -41,7 +41,7 @@ def test_listing_is_sorted_nested_and_skips_what_is_no_image(tmp_path):
     assert index.domains is None
 
 
-def test_pixels_come_back_in_listed_order(tmp_path):
+def test_pixels_are_in_the_order_of_the_index(tmp_path):
     saved = by_class(tmp_path)
     opened = open_images(tmp_path)
     expected = np.stack([saved[name] for name in index_folder(tmp_path).paths])
@@ -70,7 +70,7 @@ def test_flat_folder_has_no_labels(tmp_path):
 def test_stray_image_beside_class_folders_is_named(tmp_path):
     by_class(tmp_path)
     save(tmp_path / "stray.png")
-    with pytest.raises(InputError, match="stray.png is not inside a class folder as 4"):
+    with pytest.raises(InputError, match="stray.png .*class folder.* 4 "):
         index_folder(tmp_path)
 
 
@@ -85,31 +85,31 @@ def test_domains_above_classes(tmp_path):
 
 def test_domains_without_classes_are_refused(tmp_path):
     save(tmp_path / "art/1.png")
-    with pytest.raises(InputError, match="a domain folder and a class folder"):
+    with pytest.raises(InputError, match="art/1.png .*domain folder"):
         index_folder(tmp_path, domains=True)
 
 
 def test_folder_of_splits_is_not_taken_for_classes(tmp_path):
     save(tmp_path / "train/cat/1.png")
     save(tmp_path / "val/cat/1.png")
-    with pytest.raises(InputError, match="its folders are train, val"):
+    with pytest.raises(InputError, match="train, val"):
         index_folder(tmp_path)
     assert index_folder(tmp_path / "train").class_names == ("cat",)
 
 
 def test_folder_without_images(tmp_path):
-    with pytest.raises(InputError, match="no images found"):
+    with pytest.raises(InputError, match="no images"):
         open_labels(tmp_path)
 
 
-def test_links_are_followed_but_not_in_circles(tmp_path):
+def test_links_are_followed_but_not_in_cycles(tmp_path):
     save(tmp_path / "real/1.png")
     os.symlink(tmp_path / "real", tmp_path / "linked")
     os.symlink(tmp_path, tmp_path / "real" / "circle")
     assert index_folder(tmp_path).paths == ("linked/1.png", "real/1.png")
 
 
-def test_labels_fit_images_until_a_file_changes(tmp_path):
+def test_labels_match_images_until_a_file_changes(tmp_path):
     by_class(tmp_path)
     labels = open_labels(tmp_path)
     for size in (None, 5):
@@ -132,7 +132,7 @@ def test_same_folder_elsewhere_is_the_same_dataset(tmp_path):
 def test_mixed_sizes_need_image_size(tmp_path):
     save(tmp_path / "c/1.png", (8, 8, 3))
     save(tmp_path / "c/2.png", (6, 10, 3))
-    with pytest.raises(InputError, match="2.png: is 10 x 6 pixels.*give --image-size"):
+    with pytest.raises(InputError, match="2.png: .*10 x 6.*--image-size"):
         open_images(tmp_path)
     assert open_images(tmp_path, image_size=4).images.shape == (2, 4, 4, 3)
     with pytest.raises(UsageError, match="--image-size 0"):
@@ -154,10 +154,10 @@ def test_broken_image_is_named(tmp_path):
     by_class(tmp_path)
     path = tmp_path / "cat/b.png"
     path.write_bytes(path.read_bytes()[:60])
-    with pytest.raises(InputError, match="cat/b.png: cannot be read as an image"):
+    with pytest.raises(InputError, match="cat/b.png: cannot be read"):
         open_images(tmp_path)
     path.write_bytes(b"not an image")
-    with pytest.raises(InputError, match="cat/b.png: cannot be read as an image"):
+    with pytest.raises(InputError, match="cat/b.png: cannot be read"):
         open_images(tmp_path)
 
 

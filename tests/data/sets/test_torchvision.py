@@ -1,4 +1,4 @@
-"""Tiny files in the real formats, with their own checksums in torchvision's tables."""
+"""Tiny files in the real formats; torchvision's tables get their checksums."""
 
 import bz2
 import hashlib
@@ -11,14 +11,14 @@ import scipy.io
 import torchvision
 
 from furlkit.data.sets.datasets import open_images, open_labels
-from furlkit.data.sets.torchvision import KNOWN
+from furlkit.data.sets.torchvision import TORCHVISION_SETS
 from furlkit.errors import InputError, UsageError
 
 RNG = np.random.default_rng(0)
 
 
 def write(path, content):
-    """Write bytes and give back [name, md5], as torchvision lists files."""
+    """Write bytes and return [name, md5], an entry of torchvision's lists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return [path.name, hashlib.md5(content).hexdigest()]
@@ -52,7 +52,7 @@ def test_cifar(tmp_path, monkeypatch, name, kind, key):
         assert opened.images.flags.c_contiguous
         assert list(opened.labels) == labels[part]
         assert opened.class_names == ("a", "b", "c") and opened.classes == 3
-        assert opened.mean == KNOWN[name].mean
+        assert opened.mean == TORCHVISION_SETS[name].mean
 
 
 def test_changed_cifar_pickle_is_refused_before_it_is_read(tmp_path, monkeypatch):
@@ -65,7 +65,7 @@ def test_changed_cifar_pickle_is_refused_before_it_is_read(tmp_path, monkeypatch
 
     path = tmp_path / dataset.base_folder / "train_part"
     path.write_bytes(pickle.dumps(Trap()))
-    with pytest.raises(InputError, match="cifar10: not found, or broken"):
+    with pytest.raises(InputError, match="cifar10: .*broken"):
         open_images("cifar10", root=tmp_path)
     assert not (tmp_path / "sprung").exists()
 
@@ -102,7 +102,7 @@ def test_stl10_unlabelled_has_no_labels_and_no_test_split(tmp_path, stl):
     opened = open_images("stl10-unlabelled", root=tmp_path)
     assert np.array_equal(opened.images, stl[::-1])
     assert opened.labels is None and opened.classes == 0
-    with pytest.raises(UsageError, match="stl10-unlabelled has no test split"):
+    with pytest.raises(UsageError, match="stl10-unlabelled .*test"):
         open_images("stl10-unlabelled", "test", root=tmp_path)
 
 
@@ -144,7 +144,7 @@ def test_truncated_mnist_is_an_input_error(tmp_path):
         head = struct.pack(">4i", 0x803, 3, 28, 28)
         write(raw / f"{part}-images-idx3-ubyte", head + bytes(100))
         write(raw / f"{part}-labels-idx1-ubyte", struct.pack(">2i", 0x801, 3))
-    with pytest.raises(InputError, match="mnist: not found, or broken"):
+    with pytest.raises(InputError, match="mnist: .*broken"):
         open_images("mnist", root=tmp_path)
 
 
@@ -162,13 +162,12 @@ def test_usps(tmp_path):
     assert (opened.images[1] == 127).all()
 
 
-@pytest.mark.parametrize("name", KNOWN)
-def test_missing_files_say_where_and_what_to_do(tmp_path, name, capsys):
+@pytest.mark.parametrize("name", TORCHVISION_SETS)
+def test_missing_files_name_the_folder_and_the_options(tmp_path, name, capsys):
     with pytest.raises(InputError) as caught:
         open_labels(name, root=tmp_path)
-    message = str(caught.value)
-    assert message.startswith(f"{name}: not found, or broken, in {tmp_path}; ")
-    assert "--download" in message and "--data-root" in message
+    for word in (f"{name}: ", str(tmp_path), "--download", "--data-root"):
+        assert word in str(caught.value)
     assert capsys.readouterr().out == ""
 
 
@@ -178,7 +177,7 @@ def test_labels_by_name_are_those_of_the_images(tmp_path, stl):
     assert labels.fingerprint == images.fingerprint and labels.examples == 2
 
 
-@pytest.mark.parametrize("name", KNOWN)
-def test_normalisation_has_a_number_a_channel(name):
-    grey = name in ("mnist", "usps", "fashion-mnist")
-    assert len(KNOWN[name].mean) == len(KNOWN[name].std) == (1 if grey else 3)
+@pytest.mark.parametrize("name", TORCHVISION_SETS)
+def test_normalisation_has_one_number_per_channel(name):
+    entry, grey = TORCHVISION_SETS[name], name in ("mnist", "usps", "fashion-mnist")
+    assert len(entry.mean) == len(entry.std) == (1 if grey else 3)
