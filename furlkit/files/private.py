@@ -7,8 +7,9 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
-from furlkit.files.container import read as container
 from furlkit.files.container.header import Header
+from furlkit.files.container.read import open_kind
+from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, understand
 
 ENSEMBLE = "ensemble."
@@ -39,21 +40,25 @@ class Private:
 
 
 def write_private(
-    path: Path, tensors: dict[str, np.ndarray], facts: PrivateFacts, made: Provenance
+    path: Path,
+    tensors: dict[str, np.ndarray],
+    facts: PrivateFacts,
+    provenance: Provenance,
 ) -> Header:
     """Write a client's own state. `aggregate` refuses such a file by its kind."""
     for name, array in tensors.items():
         check_finite(path, name, array)
-    return container.write(path, tensors, made.header("private", facts))
+    return write(path, tensors, provenance.header("private", facts))
 
 
 def read_private(path: Path, client: int) -> Private:
     """Read the state of one client; another client's file is refused."""
-    opened = container.open_kind(path, "private")
+    opened = open_kind(path, "private")
     facts = understand(path, opened.header, PrivateFacts, ("client", "round"))
     if facts.client != client:
         raise InputError(
-            f"{path}: is private to client {facts.client}, client {client} asked for it"
+            f"{path}: is private to client {facts.client}; pass the file of client "
+            f"{client}"
         )
     tensors = opened.tensors()
     for name, array in tensors.items():

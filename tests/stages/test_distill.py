@@ -6,7 +6,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from furlkit.cli.program import _outcome
-from furlkit.files.container.read import Container, write
+from furlkit.files.container.read import Container
+from furlkit.files.container.write import write
 from furlkit.files.ensemble import read_ensemble
 from furlkit.training import loop
 
