@@ -12,7 +12,7 @@ from furlkit.aggregators.mean import mean
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images, View
 from furlkit.data.sets.datasets import open_images
-from furlkit.errors import FurlkitError, StoppedError
+from furlkit.errors import FurlkitError, Stopped
 from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.files.journal import Journal
@@ -249,7 +249,7 @@ def test_a_signal_between_two_clients_saves_before_it_stops(
         return after_turn(job, state, *rest)
 
     monkeypatch.setattr(finetuning, "after_turn", signalled)
-    with pytest.raises(StoppedError):
+    with pytest.raises(Stopped):
         finetuned(tmp_path / "b", job_of())
     monkeypatch.undo()
     trained = []

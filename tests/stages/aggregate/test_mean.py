@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from furlkit.errors import InputError, StoppedError, UsageError
+from furlkit.errors import InputError, TooEarlyError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, read_checkpoint, write_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.stages.aggregate.mean import Options, run
@@ -177,7 +177,7 @@ def test_dry_run_writes_nothing_and_says_the_same(tmp_path, uploads):
 
 
 def test_too_few_clients(tmp_path, uploads):
-    with pytest.raises(StoppedError, match="3 clients have reported, --min-clients w"):
+    with pytest.raises(TooEarlyError, match="3 clients have reported, --min-clients"):
         mean_of([*uploads[:3], uploads[0]], tmp_path, min_clients=4)
     assert mean_of(uploads, tmp_path, min_clients=4).facts.examples == 46
 
