@@ -54,12 +54,14 @@ for command in (*ledger.PLOTS, *losses.PLOTS):
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the program and exit with the code the outcome has."""
+    console.open_missing_streams()
     stopping.install()
     try:
         code = _outcome(arguments)
     except Stopped as stopped:
         # A second signal, while the first one or an error was being reported.
         code = stopped.exit_code
+    console.release_streams()
     sys.exit(code)
 
 
@@ -71,7 +73,8 @@ def _outcome(arguments: list[str] | None) -> int:
         console.error(str(error))
         return error.exit_code
     except click.ClickException as error:
-        error.show()
+        with console.unwritable_ignored():
+            error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         console.error("interrupted; run the same command again to resume")
