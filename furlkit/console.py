@@ -1,16 +1,19 @@
 """What people see: results on stdout, everything else on stderr.
 
-A progress bar is drawn on a terminal only; elsewhere plain log lines stand for it.
-rich is imported only when a bar is drawn.
+A progress bar is drawn on a terminal only; elsewhere there are plain log lines. rich is
+imported only when a bar is drawn. A message that cannot be written to stderr is dropped:
+a training does not stop for it. A result that cannot be written to stdout is an error.
 """
 
 import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
+
+from furlkit.errors import DiskError
 
 
 @dataclass
@@ -33,26 +36,66 @@ def result(line: str, data: dict[str, Any]) -> None:
     text = json.dumps(data, sort_keys=True) if settings.json else line
     try:
         print(text, flush=True)
-    except BrokenPipeError:
-        # Whoever read our output has gone, as `head` does; that is no failure, and
-        # Python's own flush at the end must not make one of it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        # Python's own flush at the end must not fail a second time.
+        _discard(sys.stdout)
+        # Whoever read our output has gone, as `head` does; that is no failure.
+        if not isinstance(error, BrokenPipeError):
+            raise DiskError(
+                f"stdout: cannot write the result: {error.strerror}; the files are "
+                "complete"
+            ) from error
+
+
+def open_missing_streams() -> None:
+    """Open /dev/null as stdin, stdout and stderr where the caller has closed them.
+
+    A file that is opened later must never become stderr.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # It gets the lowest free number: this one.
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
+def release_streams() -> None:
+    """Drop what stderr did not take, so that Python's flush at the end cannot fail."""
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        _discard(sys.stderr)
+
+
+def _discard(stream: TextIO) -> None:
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@contextmanager
+def unwritable_ignored() -> Iterator[None]:
+    """Errors of a stderr that is closed, full, or a pipe that nobody reads."""
+    with suppress(OSError, ValueError, AttributeError):
+        yield
 
 
 def info(message: str) -> None:
-    """What is going on; silent under -q."""
+    """Progress in words; silent with -q."""
     if settings.verbosity >= 0:
         _say(message)
 
 
 def detail(message: str) -> None:
-    """What only the curious want to know; needs -v."""
+    """Details; shown with -v."""
     if settings.verbosity >= 1:
         _say(message)
 
 
 def warn(message: str) -> None:
-    """Something the user should look at; said even under -q."""
+    """Something the user should look at; shown with -q too."""
     _say(_coloured("warning: ", "33") + message)
 
 
@@ -62,13 +105,21 @@ def error(message: str) -> None:
 
 
 def _say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
+    with unwritable_ignored():
+        sys.stderr.write(f"{message}\n")
+        sys.stderr.flush()
 
 
 def _coloured(text: str, code: str) -> str:
-    if os.environ.get("NO_COLOR") or not sys.stderr.isatty():
+    if os.environ.get("NO_COLOR") or not _on_terminal():
         return text
     return f"\033[{code}m{text}\033[0m"
+
+
+def _on_terminal() -> bool:
+    with unwritable_ignored():
+        return sys.stderr.isatty()
+    return False
 
 
 class Bar:
@@ -78,15 +129,16 @@ class Bar:
         self._task, self._progress = task, progress
 
     def reach(self, done: int, note: str = "") -> None:
-        """Show that `done` units are over."""
+        """Show that `done` units are done."""
         if self._progress is not None:
-            self._progress.update(self._task, completed=done, note=note)
+            with unwritable_ignored():
+                self._progress.update(self._task, completed=done, note=note)
 
 
 @contextmanager
 def bar(title: str, total: int) -> Iterator[Bar]:
     """A bar for `total` units of work."""
-    if settings.verbosity < 0 or not sys.stderr.isatty():
+    if settings.verbosity < 0 or not _on_terminal():
         yield Bar()
         return
     from rich.console import Console
@@ -99,5 +151,12 @@ def bar(title: str, total: int) -> Iterator[Bar]:
         TextColumn("{task.completed}/{task.total} {task.fields[note]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as progress:
-        yield Bar(progress.add_task(title, total=total, note=""), progress)
+    progress = Progress(*columns, console=console, transient=True)
+    task = progress.add_task(title, total=total, note="")
+    with unwritable_ignored():
+        progress.start()
+    try:
+        yield Bar(task, progress)
+    finally:
+        with unwritable_ignored():
+            progress.stop()

@@ -1,6 +1,6 @@
 """The errors a user can cause, and the exit code each one ends the program with.
 
-A message says which file or flag, what was found, what was wanted, and how to cure it.
+A message says which file or flag, what was found, what was expected, and what to do.
 """
 
 
@@ -11,7 +11,7 @@ class FurlkitError(Exception):
 
 
 class UsageError(FurlkitError):
-    """The command line asks for something that cannot be."""
+    """The command line asks for something impossible."""
 
     exit_code = 2
 
@@ -28,7 +28,21 @@ class DiskError(FurlkitError):
     exit_code = 74
 
 
-class StoppedError(FurlkitError):
-    """Stopped early; the same command carries on."""
+class TooEarlyError(FurlkitError):
+    """Something is still missing; the same command may succeed later."""
 
     exit_code = 75
+
+
+class Stopped(BaseException):
+    """A signal stopped the program early; the same command resumes.
+
+    Not an Exception, so that no handler of errors on its way can mistake it for one:
+    only the command line handles it. `number` is the signal's.
+    """
+
+    exit_code = 75
+
+    def __init__(self, message: str, number: int):
+        super().__init__(message)
+        self.number = number

@@ -231,14 +231,15 @@ def forge() -> Callable[..., Path]:
         facts: dict[str, Any] | None = None,
         **words: Any,
     ) -> Path:
-        from furlkit.files.container import read as container
+        from furlkit.files.container.read import Container
+        from furlkit.files.container.write import write
 
-        opened = container.Container(path)
+        opened = Container(path)
         header = opened.header.unsealed()
         header = replace(header, facts={**header.facts, **(facts or {})})
         everything = {**opened.tensors(), **(tensors or {})}
         everything = {k: v for k, v in everything.items() if v is not None}
-        container.write(path, everything, replace(header, **words))
+        write(path, everything, replace(header, **words))
         return path
 
     return change

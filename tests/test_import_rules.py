@@ -18,7 +18,6 @@ HEAVY = (
     "scipy",
     "matplotlib",
     "rich",
-    "safetensors",
 )
 
 
@@ -99,7 +98,11 @@ def test_rich_only_in_console():
     assert importers("rich") == {"furlkit.console"}
 
 
-@pytest.mark.parametrize("module", ["safetensors", "importlib.import_module", "dill"])
+def test_safetensors_only_in_the_container():
+    assert importers("safetensors") == {"furlkit.files.container.read"}
+
+
+@pytest.mark.parametrize("module", ["importlib.import_module", "dill"])
 def test_modules_that_nobody_imports(module):
     assert importers(module) == set()
 

@@ -18,7 +18,7 @@ from furlkit.cli import (
     results,
     training,
 )
-from furlkit.errors import FurlkitError
+from furlkit.errors import FurlkitError, Stopped
 from furlkit.training import signals as stopping
 
 INTERRUPTED = 130
@@ -54,22 +54,30 @@ for command in (*ledger.PLOTS, *losses.PLOTS):
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the program and exit with the code the outcome has."""
+    console.open_missing_streams()
     stopping.install()
-    sys.exit(_outcome(arguments))
+    try:
+        code = _outcome(arguments)
+    except Stopped as stopped:
+        # A second signal, while the first one or an error was being reported.
+        code = stopped.exit_code
+    console.release_streams()
+    sys.exit(code)
 
 
 def _outcome(arguments: list[str] | None) -> int:
     console.settings.reset()
     try:
         furlkit.main(arguments, prog_name="furlkit", standalone_mode=False)
-    except FurlkitError as error:
+    except (FurlkitError, Stopped) as error:
         console.error(str(error))
         return error.exit_code
     except click.ClickException as error:
-        error.show()
+        with console.unwritable_ignored():
+            error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        console.error("interrupted; run the same command again to carry on")
+        console.error("interrupted; run the same command again to resume")
         return INTERRUPTED
     except MemoryError:
         console.error("out of memory; smaller batches, images or parts would need less")

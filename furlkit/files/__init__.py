@@ -1,1 +1,1 @@
-"""The doors: one module a kind of file. No method is known here."""
+"""The files that stages exchange: one module for each kind. No method is known here."""

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from furlkit.errors import InputError
-from furlkit.files.container import read as container
-from furlkit.files.container.header import Header
+from furlkit.files.container.header import Header, short
+from furlkit.files.container.read import Container, open_kind
+from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, understand
 
 
@@ -51,17 +52,17 @@ def write_checkpoint(
     path: Path,
     tensors: dict[str, np.ndarray],
     facts: CheckpointFacts,
-    made: Provenance,
+    provenance: Provenance,
 ) -> Header:
     """Write a model; values that are not finite never reach the disk."""
     for name, array in tensors.items():
         check_finite(path, name, array)
-    return container.write(path, tensors, made.header("checkpoint", facts))
+    return write(path, tensors, provenance.header("checkpoint", facts))
 
 
-def open_checkpoint(path: Path) -> tuple[container.Container, CheckpointFacts]:
+def open_checkpoint(path: Path) -> tuple[Container, CheckpointFacts]:
     """Open a checkpoint and check its header; the tensors are not read yet."""
-    opened = container.open_kind(path, "checkpoint")
+    opened = open_kind(path, "checkpoint")
     return opened, _facts(path, opened.header)
 
 
@@ -94,5 +95,20 @@ def _facts(path: Path, header: Header) -> CheckpointFacts:
         header = replace(header, facts={**known, "statistics": statistics})
     facts = understand(path, header, CheckpointFacts, ("round", "client", "examples"))
     if facts.role not in ("global", "client", "align"):
-        raise InputError(f"{path}: is a checkpoint of the unknown role {facts.role!r}")
+        raise InputError(
+            f"{path}: is a checkpoint of the unknown role {short(facts.role)}"
+        )
+    check_normalisation(path, facts.mean, facts.std, facts.architecture.get("channels"))
     return facts
+
+
+def check_normalisation(
+    path: Path, mean: list[float], std: list[float], channels: Any
+) -> None:
+    """Images are normalised by one mean and one std, above 0, for each channel."""
+    count = channels if type(channels) is int else max(len(mean), 1)
+    if len(mean) != count or len(std) != count or min(std) <= 0:
+        raise InputError(
+            f"{path}: its mean is {short(mean)} and its std {short(std)}; expected "
+            f"{count} of each, std above 0; re-create it"
+        )

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from furlkit.errors import InputError
-from furlkit.files.container import read as container
+from furlkit.files.checkpoint import check_normalisation
 from furlkit.files.container.header import Header
 from furlkit.files.container.layout import Entry
+from furlkit.files.container.read import Container, open_kind
+from furlkit.files.container.write import entry_of, write_stream
 from furlkit.files.facts import Provenance, understand
 
 
@@ -40,13 +42,13 @@ def write_dataset(
     blocks: Callable[[], Iterable[np.ndarray]],
     columns: dict[str, np.ndarray],
     facts: DatasetFacts,
-    made: Provenance,
+    provenance: Provenance,
 ) -> Header:
     """Write images from blocks of (n, H, W, C); `columns` are labels and domains."""
     entries = [Entry("images", np.dtype("uint8"), shape)]
-    entries += [container.entry_of(name, array) for name, array in columns.items()]
-    header = made.header("dataset", facts)
-    return container.write_stream(
+    entries += [entry_of(name, array) for name, array in columns.items()]
+    header = provenance.header("dataset", facts)
+    return write_stream(
         path, entries, lambda e: blocks() if e.name == "images" else [columns[e.name]],
         header,
     )  # fmt: skip
@@ -57,26 +59,42 @@ def read_dataset(path: Path) -> Packed:
 
     `furlkit inspect --verify` checks every byte.
     """
-    opened = container.open_kind(path, "dataset")
+    opened = open_kind(path, "dataset")
     facts = understand(path, opened.header, DatasetFacts)
     images = opened.entry("images")
-    if images.dtype != np.uint8 or len(images.shape) != 4:
-        raise InputError(f"{path}: images are {images.dtype} {images.shape}")
+    _check_images(path, images)
     if facts.fingerprint.get("examples") != images.shape[0]:
         raise InputError(f"{path}: its fingerprint is not of {images.shape[0]} images")
+    check_normalisation(path, facts.mean, facts.std, images.shape[3])
     return Packed(
-        opened.memmap("images"), _column(opened, "labels"), _column(opened, "domains"),
+        opened.memmap("images"),
+        _column(opened, "labels", facts.class_names),
+        _column(opened, "domains", facts.domain_names),
         facts,
-    )  # fmt: skip
+    )
 
 
-def _column(opened: container.Container, name: str) -> np.ndarray | None:
+def _check_images(path: Path, images: Entry) -> None:
+    if images.dtype != np.uint8 or len(images.shape) != 4 or not all(images.shape):
+        raise InputError(
+            f"{path}: images are {images.dtype} {images.shape}; expected uint8 "
+            "(N, H, W, C), none of them 0; pack the dataset again"
+        )
+
+
+def _column(opened: Container, name: str, names: list[str]) -> np.ndarray | None:
     if name not in opened:
         return None
     entry, count = opened.entry(name), opened.entry("images").shape[0]
     if entry.dtype != np.int64 or entry.shape != (count,):
         raise InputError(
-            f"{opened.path}: {name} are {entry.dtype} {entry.shape}, "
-            f"int64 ({count},) was wanted"
+            f"{opened.path}: {name} are {entry.dtype} {entry.shape}; "
+            f"expected int64 ({count},)"
         )
-    return opened.read(entry)
+    column = opened.read(entry)
+    if names and column.max() >= len(names):
+        raise InputError(
+            f"{opened.path}: {name} go up to {column.max()} and have {len(names)} names; "
+            "pack the dataset again"
+        )
+    return column

@@ -1,4 +1,4 @@
-"""Numbers in fewer bytes: float16, or int8 with a scale a row."""
+"""Numbers in fewer bytes: float16, or int8 with a scale for each row."""
 
 from pathlib import Path
 
@@ -36,8 +36,8 @@ def decoded(path: Path, tensors: dict[str, np.ndarray], name: str) -> np.ndarray
     scale = tensors.get(_scale(name))
     if rows.dtype != np.int8 or scale is None or scale.shape != rows.shape[:1]:
         raise InputError(
-            f"{path}: {name} is {rows.dtype} {rows.shape}; floating numbers, or int8 "
-            "with a scale for each row, were wanted"
+            f"{path}: {name} is {rows.dtype} {rows.shape}; expected floating-point "
+            "numbers, or int8 with a scale for each row"
         )
     check_finite(path, _scale(name), scale)
     return rows.astype(np.float32) * scale.astype(np.float32)[:, None]

@@ -1,7 +1,7 @@
-"""Ensemble files: what the clients' models find alike, for `distill` to learn from.
+"""Ensemble files: which images the clients' models find similar, for `distill`.
 
 Three forms. `rows`: the unit rows R_k of every client side by side, of which any part
-of M is computed when it is asked for. `top`: the largest cosines of every row of every
+of M is computed on demand. `top`: the largest cosines of every row of every
 client. `matrix`: M itself, n x n, mapped into memory.
 """
 
@@ -13,19 +13,20 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
-from furlkit.files.container import read as container
 from furlkit.files.container.header import Header, with_article
+from furlkit.files.container.read import Container
+from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, understand
 
 FORMS = ("rows", "top", "matrix")
-ANEW = "make it anew with aggregate --rule ensemble"
+RECREATE = "re-create it with aggregate --rule ensemble"
 
 
 @dataclass(frozen=True)
 class EnsembleFacts:
     """Whose similarities of which images, after which round; `temperature` is tau_T.
 
-    `layer` is what the clients' models were asked for, h or z.
+    `layer` is the output of the clients' models that was used, h or z.
     """
 
     form: str
@@ -57,51 +58,51 @@ def write_parts(
     columns: dict[int, np.ndarray],
     index: np.ndarray,
     facts: EnsembleFacts,
-    made: Provenance,
+    provenance: Provenance,
 ) -> Header:
-    """Write what every client gave, side by side."""
+    """Write the parts of all clients side by side."""
     tensors = {"index": index.astype(np.int64)}
     for client, part in parts.items():
         check_finite(path, f"part_{client}", part)
         tensors[f"part_{client}"] = part.astype(np.float32)
     for client, places in columns.items():
         tensors[f"columns_{client}"] = places.astype(np.int32)
-    return container.write(path, tensors, made.header("ensemble", facts))
+    return write(path, tensors, provenance.header("ensemble", facts))
 
 
 def read_ensemble(path: Path) -> Ensemble:
     """Read an ensemble, checked; a matrix stays on disk and is mapped."""
-    opened = container.Container(path)
+    opened = Container(path)
     kind = opened.header.kind
     if kind != "ensemble":
         raise InputError(
-            f"{path}: is {with_article(kind)} file, an ensemble was wanted here; make it "
-            "with aggregate --rule ensemble"
+            f"{path}: is {with_article(kind)} file; expected an ensemble, the output of "
+            "aggregate --rule ensemble"
         )
     facts = understand(path, opened.header, EnsembleFacts, ("round", "examples"))
     entry = opened.entry("index")
     if entry.dtype != np.int64 or len(entry.shape) != 1:
         raise InputError(
-            f"{path}: its index is {entry.dtype} {entry.shape}, whole numbers, one an "
-            f"image, were wanted; {ANEW}"
+            f"{path}: its index is {entry.dtype} {entry.shape}; expected one int64 "
+            f"for each image; {RECREATE}"
         )
     n = entry.shape[0]
     if facts.form not in FORMS or not facts.clients or n != facts.examples:
         raise InputError(
             f"{path}: is an ensemble of form {facts.form}, of {len(facts.clients)} "
-            f"clients and {n} images, which cannot be; {ANEW}"
+            f"clients and {n} images, which is impossible; {RECREATE}"
         )
     if not 0 < facts.temperature < float("inf"):
         raise InputError(
-            f"{path}: its temperature is {facts.temperature}, a number above 0 was "
-            f"wanted; {ANEW}"
+            f"{path}: its temperature is {facts.temperature}; expected a number "
+            f"above 0; {RECREATE}"
         )
     if facts.form == "matrix":
         entry = opened.entry("matrix")
         if entry.shape != (n, n) or entry.dtype != np.float32:
             raise InputError(
-                f"{path}: its matrix is {entry.dtype} {entry.shape}, float32 {(n, n)} "
-                f"was wanted; {ANEW}"
+                f"{path}: its matrix is {entry.dtype} {entry.shape}; expected float32 "
+                f"{(n, n)}; {RECREATE}"
             )
         index = opened.read(opened.entry("index"))
         opened.verify()
@@ -122,7 +123,7 @@ def _part(path: Path, tensors: dict[str, np.ndarray], name: str, n: int) -> np.n
     if part is None or part.dtype != np.float32 or part.ndim != 2 or len(part) != n:
         found = "missing" if part is None else f"{part.dtype} {part.shape}"
         raise InputError(
-            f"{path}: {name} is {found}, float32 ({n}, ...) was wanted; {ANEW}"
+            f"{path}: {name} is {found}; expected float32 ({n}, ...); {RECREATE}"
         )
     check_finite(path, name, part)
     return part
@@ -134,7 +135,9 @@ def _columns(
     columns, shape = tensors.get(f"columns_{client}"), tensors[f"part_{client}"].shape
     fits = columns is not None and columns.dtype == np.int32 and columns.shape == shape
     if columns is None or not fits or not _within(columns, n):
-        raise InputError(f"{path}: columns_{client} do not fit its {n} images; {ANEW}")
+        raise InputError(
+            f"{path}: columns_{client} do not fit its {n} images; {RECREATE}"
+        )
     return columns
 
 

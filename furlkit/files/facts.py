@@ -1,4 +1,4 @@
-"""Facts: the part of a header that later stages read, as a frozen dataclass a kind."""
+"""Facts: the part of a header that later stages read; a dataclass for each kind."""
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Provenance:
-    """How a file came to be: the stage, its resolved options, its seed, its inputs."""
+    """How a file was made: the stage, its resolved options, its seed, its inputs."""
 
     stage: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -20,7 +20,7 @@ class Provenance:
     inputs: dict[str, str] = field(default_factory=dict)
 
     def header(self, kind: str, facts: Any) -> Header:
-        """The header of a file made so; facts that are None are left out."""
+        """The header of such a file; facts that are None are left out."""
         known = {k: v for k, v in asdict(facts).items() if v is not None}
         return Header(kind, self.stage, self.options, self.seed, self.inputs, known)
 
@@ -33,7 +33,7 @@ def understand(
         value = header.facts.get(name, 0)
         if type(value) is not int or value < 0:
             raise InputError(
-                f"{path}: header fact {name!r} is {short(value)}, not a count"
+                f"{path}: header fact {name!r} is {short(value)}; expected a count"
             )
     try:
         facts = make(**header.facts)
@@ -43,10 +43,10 @@ def understand(
         ) from error
     for name, kind in get_type_hints(make).items():
         if not _fits(getattr(facts, name), kind):
-            wanted = kind.__name__ if type(kind) is type else str(kind)
+            expected = kind.__name__ if type(kind) is type else str(kind)
             raise InputError(
-                f"{path}: header fact {name!r} is {short(getattr(facts, name))}, "
-                f"{wanted} was wanted"
+                f"{path}: header fact {name!r} is {short(getattr(facts, name))}; "
+                f"expected {expected}"
             )
     return facts
 

@@ -1,4 +1,4 @@
-"""Feature files: what a model makes of a set of images."""
+"""Feature files: a model's outputs for a set of images."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,8 +8,9 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
-from furlkit.files.container import read as container
 from furlkit.files.container.header import Header
+from furlkit.files.container.read import Container, open_kind
+from furlkit.files.container.write import write
 from furlkit.files.encoding import decoded, encoded
 from furlkit.files.facts import Provenance, understand
 
@@ -19,7 +20,7 @@ class FeatureFacts:
     """Which layer (h or z), of which images, by which client's model of which round.
 
     `parent` is the content hash of the global model the client started from, and
-    `owners` says of a dictionary whose rows follow each other: [client, rows].
+    `owners` gives the origin of a dictionary's rows, in their order: [client, rows].
     """
 
     layer: str
@@ -36,8 +37,8 @@ class FeatureFacts:
 class Features:
     """Rows of features; `index` gives each row's place in the dataset.
 
-    Rows that a client shares, and a dictionary made of them, are only numbered: of
-    which images they are stays with the client.
+    Rows that a client shares, and a dictionary made of them, are only numbered: only
+    the client knows which images they belong to.
     """
 
     path: Path
@@ -52,19 +53,19 @@ def write_features(
     rows: np.ndarray,
     index: np.ndarray,
     facts: FeatureFacts,
-    made: Provenance,
+    provenance: Provenance,
     encoding: str = "float32",
 ) -> Header:
     """Write rows (n, d) and the place of each in the dataset."""
     check_finite(path, "rows", rows)
     tensors = {**encoded("rows", rows, encoding), "index": index.astype(np.int64)}
     check_finite(path, f"rows as {encoding}", tensors["rows"])
-    return container.write(path, tensors, made.header("features", facts))
+    return write(path, tensors, provenance.header("features", facts))
 
 
 def read_features(path: Path) -> Features:
     """Read a feature file whole, rows as float32: checked, finite, lengths equal."""
-    opened = container.open_kind(path, "features")
+    opened = open_kind(path, "features")
     facts = understand(path, opened.header, FeatureFacts, ("client", "round"))
     check_index(opened, "rows")
     tensors = opened.tensors()
@@ -72,17 +73,17 @@ def read_features(path: Path) -> Features:
     return Features(Path(path), facts, rows, tensors["index"], opened.content)
 
 
-def check_index(opened: container.Container, name: str) -> None:
-    """There must be an index, whole numbers, one for each row of a table."""
+def check_index(opened: Container, name: str) -> None:
+    """There must be an index: int64, one for each row of a table."""
     main, index = opened.entry(name), opened.entry("index")
     numbers = main.dtype.kind == "f" or main.dtype == np.int8
     if index.dtype != np.int64 or not numbers:
         raise InputError(
             f"{opened.path}: {name} is {main.dtype} and index is {index.dtype}; "
-            "floating numbers or int8, and int64, were wanted"
+            "expected floating-point numbers or int8, and int64"
         )
     if len(main.shape) != 2 or index.shape != main.shape[:1]:
         raise InputError(
             f"{opened.path}: {name} is {main.shape} and index is {index.shape}; "
-            "one index a row was wanted"
+            "expected one index for each row"
         )

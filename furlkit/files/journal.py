@@ -1,4 +1,4 @@
-"""Journals: what happened while a stage ran, a JSON object a line.
+"""Journals: what happened while a stage ran, one JSON object on each line.
 
 A journal is for watching and plotting; it holds throughput and so differs between runs.
 """
@@ -19,7 +19,7 @@ class Journal:
         self.path = output.with_name(name + ".log.jsonl")
 
     def rewind(self, step: int) -> None:
-        """Forget what was written after `step`, which is about to be done again."""
+        """Drop the lines after `step`: those steps are about to be repeated."""
         kept = [line for line in self.read() if line.get("step", 0) <= step]
         text = "".join(json.dumps(line, sort_keys=True) + "\n" for line in kept)
         write_bytes(self.path, text.encode())

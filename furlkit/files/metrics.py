@@ -6,7 +6,7 @@ from typing import Any
 
 from furlkit.errors import InputError
 from furlkit.files.container.atomic import write_bytes
-from furlkit.files.container.header import VERSION, parse_strict
+from furlkit.files.container.header import VERSION, check_version, parse_strict
 from furlkit.files.container.read import unreadable
 
 
@@ -27,9 +27,5 @@ def read_metrics(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: is not a metrics file: {error}") from error
     if not isinstance(document, dict) or document.get("kind") != "metrics":
         raise InputError(f"{path}: is JSON, but not a metrics file of furlkit's")
-    if document.get("version") != VERSION:
-        raise InputError(
-            f"{path}: written in format version {document.get('version')}, this "
-            f"furlkit reads {VERSION}; install a newer furlkit"
-        )
+    check_version(path, document.get("version"))
     return document

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from furlkit.errors import InputError, UsageError
-from furlkit.files.container import read as container
-from furlkit.files.container.header import Header
+from furlkit.files.container.header import Header, short
+from furlkit.files.container.read import open_kind
+from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, understand
 
 _TENSORS = {"indices": 1, "offsets": 1, "public": 1, "histogram": 2}
@@ -28,7 +29,7 @@ class PartitionFacts:
 class Partition:
     """Indices of every client, end to end: client k has indices[offsets[k]:offsets[k+1]].
 
-    `histogram` counts labels, one row a client; it has no columns without labels.
+    `histogram` counts labels, one row for each client; it has no columns without labels.
     """
 
     path: Path
@@ -61,7 +62,7 @@ def write_partition(
     public: np.ndarray,
     histogram: np.ndarray,
     facts: PartitionFacts,
-    made: Provenance,
+    provenance: Provenance,
 ) -> Header:
     """Write the indices of every client and of the public part."""
     tensors = {
@@ -70,19 +71,19 @@ def write_partition(
         "public": public.astype(np.int64),
         "histogram": histogram.astype(np.int64),
     }
-    return container.write(path, tensors, made.header("partition", facts))
+    return write(path, tensors, provenance.header("partition", facts))
 
 
 def read_partition(path: Path) -> Partition:
     """Read a partition and check that its indices make sense."""
-    opened = container.open_kind(path, "partition")
+    opened = open_kind(path, "partition")
     facts = understand(path, opened.header, PartitionFacts, ("clients",))
     for name, dimensions in _TENSORS.items():
         entry = opened.entry(name)
         if entry.dtype != np.int64 or len(entry.shape) != dimensions:
             raise InputError(
-                f"{path}: {name} is {entry.dtype} {entry.shape}, int64 with "
-                f"{dimensions} dimensions was wanted"
+                f"{path}: {name} is {entry.dtype} {entry.shape}; expected int64 with "
+                f"{dimensions} dimensions"
             )
     tensors = opened.tensors()
     known = {name: tensors[name] for name in _TENSORS}
@@ -109,5 +110,11 @@ def _check(partition: Partition) -> None:
     if not fits:
         raise InputError(
             f"{partition.path}: its indices do not fit {partition.facts.clients} "
-            f"clients over {examples} examples; make the partition anew"
+            f"clients over {short(examples)} examples; re-create the partition"
+        )
+    names, classes = partition.facts.class_names, partition.histogram.shape[1]
+    if names and len(names) < classes:
+        raise InputError(
+            f"{partition.path}: names {len(names)} classes and counts {classes}; "
+            "re-create the partition"
         )

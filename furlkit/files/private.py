@@ -11,8 +11,9 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
-from furlkit.files.container import read as container
 from furlkit.files.container.header import Header
+from furlkit.files.container.read import open_kind
+from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, understand
 
 MEMORY = "memory."
@@ -55,12 +56,12 @@ def write_private(
     everything = {**tensors, **{MEMORY + name: v for name, v in memory.items()}}
     for name, array in everything.items():
         check_finite(path, name, array)
-    return container.write(path, everything, provenance.header("private", facts))
+    return write(path, everything, provenance.header("private", facts))
 
 
 def read_private(path: Path, client: int) -> Private:
     """Read the state of one client; another client's file is refused."""
-    opened = container.open_kind(path, "private")
+    opened = open_kind(path, "private")
     header, prefix = opened.header, MEMORY
     if header.version == 1:
         known = {k: v for k, v in header.facts.items() if k != "holds"}

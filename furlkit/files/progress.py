@@ -1,21 +1,22 @@
-"""Progress files: where a long stage had come to, so that it can go on from there."""
+"""Progress files: how far a long stage has come, so that it can be resumed."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from furlkit.errors import FurlkitError
-from furlkit.files.container import read as container
 from furlkit.files.container.header import canonical
+from furlkit.files.container.read import open_kind
+from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, understand
 
 
 @dataclass(frozen=True)
 class ProgressFacts:
-    """The work it belongs to, the steps done, and numbers that go on being summed."""
+    """The work it belongs to, the steps done, and running sums."""
 
     key: str
     step: int
@@ -32,27 +33,27 @@ class Progress:
 
 
 class ProgressFile:
-    """The progress file beside an output; `made` says which work it belongs to."""
+    """The progress file beside an output; `provenance` says which work it belongs to."""
 
-    def __init__(self, output: Path, made: Provenance):
+    def __init__(self, output: Path, provenance: Provenance):
         self.path = output.with_name(output.name + ".progress")
-        self._made = made
-        words = [made.stage, made.options, made.seed, made.inputs, output.name]
-        self._key = hashlib.sha256(canonical(words).encode()).hexdigest()
+        self._provenance = provenance
+        known = [*astuple(provenance), output.name]
+        self._key = hashlib.sha256(canonical(known).encode()).hexdigest()
 
     def save(
         self, step: int, tensors: dict[str, np.ndarray], values: dict[str, Any]
     ) -> None:
         """Replace what was saved before."""
         facts = ProgressFacts(self._key, step, values)
-        container.write(self.path, tensors, self._made.header("progress", facts))
+        write(self.path, tensors, self._provenance.header("progress", facts))
 
     def load(self) -> tuple[Progress | None, str | None]:
-        """What was saved, if it belongs to this work, and why not, if it is of no use."""
+        """What was saved for this work; or None, and why a file that is there is not used."""
         if not self.path.exists():
             return None, None
         try:
-            opened = container.open_kind(self.path, "progress")
+            opened = open_kind(self.path, "progress")
             facts = understand(self.path, opened.header, ProgressFacts, ("step",))
             if facts.key != self._key:
                 reason = "it belongs to other options or inputs"

@@ -1,7 +1,7 @@
-"""Similarity files: how alike a model finds every two of some images.
+"""Similarity files: how similar a model finds every two of some images.
 
 Whole, as n x n cosines, or the largest of each row only: a row then has a list of
-columns, and what is not in it was not sent. int8 stands for cosines by steps of 1/127.
+columns, and the others were not sent. int8 stores cosines in steps of 1/127.
 """
 
 import math
@@ -13,18 +13,19 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
-from furlkit.files.container import read as container
 from furlkit.files.container.header import Header
 from furlkit.files.container.layout import Entry
+from furlkit.files.container.read import Container, open_kind
+from furlkit.files.container.write import write, write_stream
 from furlkit.files.facts import Provenance, understand
 from furlkit.files.features import FeatureFacts, check_index
 
 STEP = 127
 DTYPES = {"float32": "<f4", "float16": "<f2", "int8": "|i1"}
-# What a stored cosine may be away from the true one: sums of float32, and its type.
+# How far a stored cosine may be from the true one: sums of float32, and its type.
 SUMMING, ROUNDING = 1e-3, {"float16": 2**-11, "int8": 0.5 / STEP}
 BLOCK = 1024
-ANEW = "make it anew with embed --similarity"
+RECREATE = "re-create it with embed --similarity"
 # A row that is shorter has no direction, and so no cosines.
 SHORTEST = 1e-12
 
@@ -50,7 +51,7 @@ def write_similarity(
     blocks: Callable[[], Iterable[np.ndarray]],
     index: np.ndarray,
     facts: FeatureFacts,
-    made: Provenance,
+    provenance: Provenance,
     encoding: str = "float32",
 ) -> Header:
     """Write an n x n matrix from blocks of rows, never whole in memory."""
@@ -66,9 +67,7 @@ def write_similarity(
             return places
         return (_stored(block, encoding) for block in blocks())
 
-    return container.write_stream(
-        path, entries, pieces, made.header("similarity", facts)
-    )
+    return write_stream(path, entries, pieces, provenance.header("similarity", facts))
 
 
 def write_top(
@@ -77,32 +76,32 @@ def write_top(
     values: np.ndarray,
     index: np.ndarray,
     facts: FeatureFacts,
-    made: Provenance,
+    provenance: Provenance,
     encoding: str = "float32",
 ) -> Header:
-    """Write the largest values of each row (n, k) and the columns they stand in."""
+    """Write the largest values of each row (n, k) and their columns."""
     check_finite(path, "matrix", values)
     tensors = {
         "matrix": _stored(values, encoding),
         "columns": columns.astype(np.int32),
         "index": index.astype(np.int64),
     }
-    return container.write(path, tensors, made.header("similarity", facts))
+    return write(path, tensors, provenance.header("similarity", facts))
 
 
 def kept_of(percent: float, n: int) -> int:
-    """How many of a row's n cosines so many percent are, one at least."""
+    """How many of a row's n cosines `percent` percent are, one at least."""
     return min(n, max(1, math.ceil(percent * n / 100)))
 
 
 def read_similarity(path: Path) -> Similarity:
     """Read a similarity file whole, as float32: hash checked, in shape, cosines."""
-    opened = container.open_kind(path, "similarity")
+    opened = open_kind(path, "similarity")
     facts = understand(path, opened.header, FeatureFacts, ("client", "round"))
     check_index(opened, "matrix")
     shape = opened.entry("matrix").shape
     if "columns" not in opened and shape[0] != shape[1]:
-        raise InputError(f"{path}: its matrix is {shape}, a square was wanted")
+        raise InputError(f"{path}: its matrix is {shape}; expected a square")
     tensors = opened.tensors()
     matrix, columns = tensors["matrix"], tensors.get("columns")
     rounding, matrix = ROUNDING.get(matrix.dtype.name, 0), cosines(matrix)
@@ -118,7 +117,7 @@ def read_similarity(path: Path) -> Similarity:
 
 def mapped(similarity: Similarity) -> Similarity:
     """The same with a matrix that stays on disk, in the type it is stored in."""
-    matrix = container.Container(similarity.path).memmap("matrix")
+    matrix = Container(similarity.path).memmap("matrix")
     return replace(similarity, matrix=matrix)
 
 
@@ -141,8 +140,8 @@ def _check_columns(
         return
     if columns.dtype != np.int32 or columns.shape != shape:
         raise InputError(
-            f"{path}: columns is {columns.dtype} {columns.shape}, int32 {shape} like its "
-            "matrix was wanted"
+            f"{path}: columns is {columns.dtype} {columns.shape}; expected int32 {shape} "
+            "like its matrix"
         )
     if columns.size and not 0 <= columns.min() <= columns.max() < shape[0]:
         raise InputError(
@@ -162,15 +161,15 @@ def _check_range(
             i, j = np.argwhere(wrong)[0] + (start, 0)
             other = j if columns is None else columns[i, j]
             raise InputError(
-                f"{path}: row {i} has {matrix[i, j]:.6g} for row {other}; a cosine, "
-                f"from -1 to 1, was wanted; {ANEW}"
+                f"{path}: row {i} has {matrix[i, j]:.6g} for row {other}; expected a "
+                f"cosine, from -1 to 1; {RECREATE}"
             )
 
 
 def _check_own(
     path: Path, matrix: np.ndarray, columns: np.ndarray | None, rounding: float
 ) -> None:
-    """An image is like itself: without that, a row may have no target at all."""
+    """An image is similar to itself: otherwise a row may have no target at all."""
     if columns is None:
         own = np.diagonal(matrix)
     else:
@@ -182,13 +181,13 @@ def _check_own(
         found = f"{value:.6g}" if np.isfinite(value) else "nothing"
         others = f" ({len(wrong):,} such rows)" if len(wrong) > 1 else ""
         raise InputError(
-            f"{path}: row {wrong[0]} does not find its own image alike: it has {found} "
-            f"there, 1 was wanted{others}; {ANEW}, from a model that has not collapsed"
+            f"{path}: row {wrong[0]} has {found} for its own image; expected 1"
+            f"{others}; {RECREATE}, from a model that has not collapsed"
         )
 
 
 def _check_symmetry(path: Path, matrix: np.ndarray, rounding: float) -> None:
-    """i is as like j as j is like i; both may have been rounded."""
+    """The cosine of i and j is that of j and i; both may have been rounded."""
     for start in range(0, len(matrix), BLOCK):
         end = start + BLOCK
         difference = matrix[start:end, start:] - matrix[start:, start:end].T
@@ -197,5 +196,5 @@ def _check_symmetry(path: Path, matrix: np.ndarray, rounding: float) -> None:
             i, j = np.argwhere(wrong)[0] + start
             raise InputError(
                 f"{path}: row {i} has {matrix[i, j]:.6g} for row {j}, but row {j} has "
-                f"{matrix[j, i]:.6g} for row {i}; {ANEW}"
+                f"{matrix[j, i]:.6g} for row {i}; {RECREATE}"
             )

@@ -1,4 +1,4 @@
-"""Target files: what the alignment model makes of the public images, h and z."""
+"""Target files: the alignment model's outputs h and z for the public images."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,8 +8,9 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
-from furlkit.files.container import read as container
 from furlkit.files.container.header import Header
+from furlkit.files.container.read import open_kind
+from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, understand
 
 
@@ -42,18 +43,18 @@ def write_targets(
     rows: dict[str, np.ndarray],
     index: np.ndarray,
     facts: TargetFacts,
-    made: Provenance,
+    provenance: Provenance,
 ) -> Header:
     """Write the rows named h and z, and the place of each in the dataset."""
     for name in ("h", "z"):
         check_finite(path, name, rows[name])
     tensors = {"h": rows["h"], "z": rows["z"], "index": index.astype(np.int64)}
-    return container.write(path, tensors, made.header("targets", facts))
+    return write(path, tensors, provenance.header("targets", facts))
 
 
 def read_targets(path: Path) -> Targets:
     """Read a target file whole: values finite, lengths equal."""
-    opened = container.open_kind(path, "targets")
+    opened = open_kind(path, "targets")
     facts = understand(path, opened.header, TargetFacts, ("examples",))
     n = facts.examples
     if type(facts.dataset.get("examples")) is not int:
@@ -62,8 +63,8 @@ def read_targets(path: Path) -> Targets:
         entry = opened.entry(name)
         if entry.dtype.kind != kind or len(entry.shape) != axes or entry.shape[0] != n:
             raise InputError(
-                f"{path}: {name} is {entry.dtype} {entry.shape}; a row for each of its "
-                f"{n} images was wanted"
+                f"{path}: {name} is {entry.dtype} {entry.shape}; expected a row for each of "
+                f"its {n} images"
             )
     tensors = opened.tensors()
     for name in ("h", "z"):

@@ -5,7 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from furlkit.errors import InputError, StoppedError
+from furlkit.errors import InputError, TooEarlyError
 
 
 class Facts(Protocol):
@@ -66,8 +66,8 @@ def check_same(
 def check_enough(count: int, wanted: int) -> None:
     """Fewer clients than asked for is no failure: there may be more later."""
     if count < wanted:
-        raise StoppedError(
-            f"{count} clients have reported, --min-clients wants {wanted}; run the "
+        raise TooEarlyError(
+            f"{count} clients have reported, --min-clients asks for {wanted}; run the "
             "same command again when more are there"
         )
 

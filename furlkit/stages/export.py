@@ -7,9 +7,9 @@ from typing import Any
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
-from furlkit.files.container import read as container
 from furlkit.files.container.atomic import write_bytes
 from furlkit.files.container.header import Header
+from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance
 from furlkit.models.loading import architecture_of, fitting_net
 
@@ -46,7 +46,7 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
         write_bytes(options.output / "config.json", text.encode())
         made = Provenance("export", inputs={"model": model.content})
         header = Header("encoder", made.stage, {}, None, made.inputs, config)
-        config["content"] = container.write(weights, tensors, header).content
+        config["content"] = write(weights, tensors, header).content
     line = f"{weights}: {config['architecture']}, h has {config['num_features']}"
     if config["stem"] == "small":
         line += "; its stem is 3x3 without pooling, config.json says how to load it"

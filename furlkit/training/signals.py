@@ -1,24 +1,30 @@
-"""SIGTERM and SIGUSR1 (what clusters send before time runs out), and Ctrl-C.
+"""SIGTERM and SIGUSR1 (which clusters send before time runs out), and Ctrl-C.
 
 Outside a training they end the program at once. Inside one they are noted, and the
-loop saves its progress after the step it is in. One that comes too late for a loop to
-look at it stops the next one, after its first step.
+loop saves its progress after the current step. A signal that comes after a loop's last
+look stops the next loop, after its first step.
 """
 
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from furlkit.errors import StoppedError
+from furlkit.errors import Stopped
 
-_CARRY_ON = "run the same command again to carry on"
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+_RETRY = 0.01  # Seconds.
 
 
 class _Requests:
-    """The signal that asked for a stop, and whether a loop will look at it."""
+    """The signal that asked for a stop, and whether a loop will look at it.
+
+    `lost` is a signal whose exception Python has dropped.
+    """
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self.lost: int = signal.SIGTERM
         self.deferred = False
 
 
@@ -27,8 +33,10 @@ _requests = _Requests()
 
 def install() -> None:
     """Take over the signals; called once by the command line."""
-    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+    for number in SIGNALS:
         signal.signal(number, _handle)
+    signal.signal(signal.SIGALRM, _raise_again)
+    sys.unraisablehook = _unraisable
 
 
 def _handle(number: int, _frame: object) -> None:
@@ -42,7 +50,24 @@ def _handle(number: int, _frame: object) -> None:
 def _raise(number: int) -> None:
     if number == signal.SIGINT:
         raise KeyboardInterrupt
-    raise StoppedError(f"stopped by {signal.Signals(number).name}; {_CARRY_ON}")
+    name = signal.Signals(number).name
+    raise Stopped(f"stopped by {name}; run the same command again to resume", number)
+
+
+def _unraisable(lost: "sys.UnraisableHookArgs") -> None:
+    """Python drops what is raised in a weak reference's callback or a `__del__`.
+
+    Imports are full of such callbacks. A stop that is lost in one is raised again.
+    """
+    if isinstance(lost.exc_value, Stopped | KeyboardInterrupt):
+        _requests.lost = getattr(lost.exc_value, "number", signal.SIGINT)
+        signal.setitimer(signal.ITIMER_REAL, _RETRY)
+    else:
+        sys.__unraisablehook__(lost)
+
+
+def _raise_again(_number: int, frame: object) -> None:
+    _handle(_requests.lost, frame)
 
 
 @contextmanager
@@ -61,7 +86,7 @@ def requested() -> bool:
 
 
 def stop() -> None:
-    """Raise what the signal that came asks for."""
+    """Raise what the received signal asks for, if there is one."""
     number, _requests.received = _requests.received, None
     if number is not None:
         _raise(number)

@@ -9,7 +9,14 @@ import pytest
 
 from furlkit import __version__, console
 from furlkit.cli.program import furlkit
-from furlkit.errors import DiskError, FurlkitError, InputError, StoppedError, UsageError
+from furlkit.errors import (
+    DiskError,
+    FurlkitError,
+    InputError,
+    Stopped,
+    TooEarlyError,
+    UsageError,
+)
 
 
 def commands(group=furlkit, path=()):
@@ -199,7 +206,8 @@ def test_no_escape_codes_in_redirected_output(world, program):
         (UsageError("so it is"), 2),
         (InputError("so it is"), 65),
         (DiskError("so it is"), 74),
-        (StoppedError("so it is"), 75),
+        (TooEarlyError("so it is"), 75),
+        (Stopped("so it is", 15), 75),
         (PermissionError(13, "so it is", "somewhere"), 74),
         (KeyboardInterrupt(), 130),
     ],

@@ -1,4 +1,4 @@
-"""Broken files at every door: exit code, message, and nothing on disk changed."""
+"""Broken files as every input: exit code, message, and nothing on disk changed."""
 
 import builtins
 import io
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from furlkit.files.container.header import canonical
+from furlkit.files.container.read import Container
 from furlkit.files.ensemble import EnsembleFacts, write_parts
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
@@ -21,24 +22,24 @@ DIGITS = ("--data", "digits")
 
 @pytest.fixture
 def world(world):
-    """The tiny world, and files for each of FedCA's and FLESD's doors."""
-    made, index = Provenance("local-train", {}, 0), np.arange(3)
+    """The tiny world, and files for each of FedCA's and FLESD's inputs."""
+    provenance, index = Provenance("local-train", {}, 0), np.arange(3)
     rows = np.eye(3, 4, dtype=np.float32)
     place = "{}/{}.safetensors".format
     facts = FeatureFacts("z", {}, "0", 0, 0, 3)
     for name in ("features_0", "dictionary"):
-        write_features(place(world.folder, name), rows, index, facts, made)
+        write_features(place(world.folder, name), rows, index, facts, provenance)
     private = PrivateFacts(0, 0, ["ensemble Z"])
     tensors = {"ensemble.rows": rows, "ensemble.index": index}
-    write_private(place(world.folder, "private_0"), tensors, private, made)
+    write_private(place(world.folder, "private_0"), tensors, private, provenance)
     described = TargetFacts("a" * 64, {}, [0.5], [0.5], {"examples": 3}, 3)
     answers = {"h": rows, "z": rows}
-    write_targets(place(world.folder, "targets"), answers, index, described, made)
+    write_targets(place(world.folder, "targets"), answers, index, described, provenance)
     blocks, path = [np.eye(3, dtype=np.float32)], place(world.folder, "similarity_0")
-    write_similarity(path, lambda: blocks, index, facts, made)
+    write_similarity(path, lambda: blocks, index, facts, provenance)
     known = EnsembleFacts("rows", [0], 1, 0.1, {"examples": 3}, "all", 3)
     path = place(world.folder, "ensemble")
-    write_parts(path, {0: rows}, {}, index, known, made)
+    write_parts(path, {0: rows}, {}, index, known, provenance)
     return world
 
 
@@ -135,8 +136,8 @@ def split_file(world, broken):
     return "partition", *DIGITS, *rest
 
 
-# Each door, and the file of the world it takes.
-DOORS = {
+# Each command, and the file of the world it is given.
+COMMANDS = {
     aggregate: "client_0", local_train_partition: "partition",
     local_train_global: "global", dry_run: "global", evaluate: "global",
     embed: "global", export: "global", init_from: "global", plot: "partition",
@@ -190,6 +191,19 @@ def twice(raw: bytes) -> bytes:
     return joined(json.dumps(table)[:-1] + "," + again + "}", body)
 
 
+def rewritten(raw: bytes) -> bytes:
+    """The same in other words: spaces, and another order of the keys."""
+    table, body = head_of(raw)
+    return joined(json.dumps(dict(reversed(table.items()))), body)
+
+
+def nested(levels: int) -> dict:
+    value: dict = {}
+    for _ in range(levels):
+        value = {"a": [value]}
+    return value
+
+
 def legacy_torch(raw: bytes) -> bytes:
     return pickle.dumps({"weights": raw}, protocol=2)
 
@@ -208,61 +222,67 @@ def foreign(raw: bytes) -> bytes:
     return save({"w": np.ones(3)}, {"format": "pt"})
 
 
+# How a file is broken, and a word of the message.
 BREAKAGES = {
-    "truncated by one byte": (lambda raw: raw[:-1], "truncated: "),
-    "truncated in the header": (lambda raw: raw[:200], "truncated: its header should"),
-    "one byte more": (lambda raw: raw + b"\0", "1 bytes follow the last tensor"),
-    "flipped bit in the body": (lambda raw: flipped(raw, -1), "its bytes do not match"),
+    "truncated by one byte": (lambda raw: raw[:-1], "damaged"),
+    "truncated in the header": (lambda raw: raw[:200], "truncated"),
+    "one byte more": (lambda raw: raw + b"\0", "damaged"),
+    "flipped bit in the body": (lambda raw: flipped(raw, -1), "do not match"),
     "flipped bit in the metadata": (
         lambda raw: flipped(raw, raw.index(b'\\"seed\\":0') + len(b'\\"seed\\":')),
-        "its bytes do not match",
+        "do not match",
     ),
     "flipped bit in the hash": (
         lambda raw: flipped(raw, raw.index(b'\\"content\\":\\"') + 20), ""
     ),
-    "flipped bit in the length": (lambda raw: flipped(raw, 0), "its header is"),
-    "empty": (lambda raw: b"", "has 0 bytes, too few for a safetensors file"),
-    "text": (lambda raw: b"What is this?\n" * 9, "not a safetensors file, or truncated"),
-    "zeros": (lambda raw: bytes(len(raw)), "its header is not JSON"),
-    "key twice": (twice, "stands twice"),
+    "flipped bit in the length": (lambda raw: flipped(raw, 0), "damaged"),
+    "empty": (lambda raw: b"", "has 0 bytes"),
+    "text": (lambda raw: b"What is this?\n" * 9, "not a safetensors file"),
+    "zeros": (lambda raw: bytes(len(raw)), "not a safetensors file"),
+    "key twice": (twice, "occurs twice"),
     "path in a name": (lambda raw: renamed(raw, "../../etc"), "looks like a path"),
     "escape in a name": (lambda raw: renamed(raw, "\x1b[2J"), "unusable name '\\x1b"),
-    "NaN in the header": (with_nan, "its header is broken: NaN is not JSON"),
+    "rewritten": (rewritten, "another program"),
+    "NaN in the header": (with_nan, "not a safetensors file"),
     "newer version": (
-        lambda raw: with_header(raw, version=2, new=1), "version 2, this furlkit reads"
+        lambda raw: with_header(raw, version=3, new=1), "install a newer furlkit"
     ),
-    "unknown kind": (lambda raw: with_header(raw, kind="x"), "the unknown kind 'x'"),
-    "header edited": (lambda raw: with_header(raw, seed=9), "its bytes do not match"),
-    "deep nesting": (lambda raw: joined('{"a":' + "[" * 10**6), "its header is broken"),
-    "pickle": (legacy_torch, "is a pickle or zip file; furlkit reads safetensors only"),
-    "torch.save": (zipped_torch, "is a pickle or zip file; furlkit reads safetensors"),
-    "foreign safetensors": (foreign, "is a safetensors file, but not one of furlkit's"),
+    "unknown kind": (lambda raw: with_header(raw, kind="x"), "unknown kind"),
+    "header edited": (lambda raw: with_header(raw, seed=9), "do not match"),
+    "deep nesting": (lambda raw: joined('{"a":' + "[" * 10**6), "damaged"),
+    "deep nesting in the facts": (
+        lambda raw: with_header(raw, facts=nested(100)), "nested more than"
+    ),
+    "pickle": (legacy_torch, "is a pickle or zip file"),
+    "torch.save": (zipped_torch, "is a pickle or zip file"),
+    "JSON": (lambda raw: b'{"kind": "metrics"}', "is "),
+    "foreign safetensors": (foreign, "not one of furlkit's"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("breakage", BREAKAGES)
-@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
-def test_broken_bytes(world, refused, door, breakage):
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.__name__)
+def test_broken_bytes(world, refused, command, breakage):
     make, message = BREAKAGES[breakage]
-    path = world.folder / f"{DOORS[door]}.safetensors"
-    if door is packed_data and message == "its bytes do not match":
-        message = "is a partition file, a dataset was wanted here"
+    path = world.folder / f"{COMMANDS[command]}.safetensors"
+    if command is packed_data and message == "do not match":
+        message = "expected a dataset"
     path.write_bytes(make(path.read_bytes()))
-    refused(world.folder, 65, (path, message), *door(world, path))
+    refused(world.folder, 65, (path, message), *command(world, path))
 
 
-@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
-def test_missing_file_and_folder_in_its_place(world, refused, door):
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.__name__)
+def test_missing_file_and_folder_in_its_place(world, refused, command):
     missing = world.folder / "nowhere.safetensors"
-    refused(world.folder, 65, (missing, "no such file"), *door(world, missing))
+    refused(world.folder, 65, (missing, "no such file"), *command(world, missing))
     missing.mkdir()
-    err = refused(world.folder, 65, (missing,), *door(world, missing))
+    err = refused(world.folder, 65, (missing,), *command(world, missing))
     assert "folder" in err or "image" in err
 
 
-@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
-def test_file_that_may_not_be_read(world, refused, monkeypatch, door):
-    path, real = world.folder / f"{DOORS[door]}.safetensors", builtins.open
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.__name__)
+def test_file_that_may_not_be_read(world, refused, monkeypatch, command):
+    path, real = world.folder / f"{COMMANDS[command]}.safetensors", builtins.open
 
     def locked(name, *rest, **more):
         if name == path:
@@ -271,4 +291,19 @@ def test_file_that_may_not_be_read(world, refused, monkeypatch, door):
 
     monkeypatch.setattr(builtins, "open", locked)
     words = (path, "Permission denied")
-    refused(world.folder, 74, words, *door(world, path))
+    refused(world.folder, 74, words, *command(world, path))
+
+
+@pytest.mark.parametrize("count", [2, 64, "half"])
+def test_an_upload_with_negated_weights_is_not_averaged(world, refused, count):
+    """Flips of top bits, two of which the sum of words of version 1 did not notice."""
+    opened = Container(world.clients[0])
+    weight = opened.entry("encoder.fc.weight")
+    start = opened.body_start + weight.start
+    raw = np.frombuffer(world.clients[0].read_bytes(), np.uint8).copy()
+    words = weight.size // 8 if count == "half" else count
+    raw[start + 3 : start + 3 + 8 * words : 8] ^= 0x80
+    world.clients[0].write_bytes(raw.tobytes())
+    command = ("aggregate", *world.clients, "-o", world.output)
+    refused(world.folder, 65, (world.clients[0], "do not match"), *command)
+    refused(world.folder, 65, (world.clients[0],), *command, "--dry-run")

@@ -9,18 +9,18 @@ from furlkit.files.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from furlkit.files.container import read as container
+from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance
 
 FACTS = CheckpointFacts(
     "client", 3, {"encoder": "toy"}, [0.5], [0.25], client=2, examples=7, loss=1.5
 )
-MADE = Provenance("local-train", {"lr": 0.1}, 4, {"global": "a" * 64})
+PROVENANCE = Provenance("local-train", {"lr": 0.1}, 4, {"global": "a" * 64})
 TENSORS = {"w": np.array([1, 2], np.float32), "n": np.array(5)}
 
 
 def test_checkpoint_is_read_as_it_was_written(tmp_path):
-    header = write_checkpoint(tmp_path / "c", TENSORS, FACTS, MADE)
+    header = write_checkpoint(tmp_path / "c", TENSORS, FACTS, PROVENANCE)
     read = read_checkpoint(tmp_path / "c")
     assert read.facts == FACTS
     assert read.content == header.content
@@ -37,9 +37,9 @@ def test_values_that_are_not_finite_are_neither_written_nor_read(
     tensors = {"encoder.w": np.array([1, value, 2], dtype)}
     message = "c: encoder.w has 1 values that are NaN or infinite"
     with pytest.raises(InputError, match=message):
-        write_checkpoint(tmp_path / "c", tensors, FACTS, MADE)
+        write_checkpoint(tmp_path / "c", tensors, FACTS, PROVENANCE)
     assert list(tmp_path.iterdir()) == []
-    container.write(tmp_path / "c", tensors, MADE.header("checkpoint", FACTS))
+    write(tmp_path / "c", tensors, PROVENANCE.header("checkpoint", FACTS))
     with pytest.raises(InputError, match=message):
         read_checkpoint(tmp_path / "c")
 
@@ -58,21 +58,26 @@ def test_large_finite_values_are_fine(dtype):
     "facts, message",
     [
         ({"role": "spy"}, "is a checkpoint of the unknown role 'spy'"),
-        ({"role": None}, "header fact 'role' is None, str was wanted"),
-        ({"round": -1}, "header fact 'round' is -1, not a count"),
-        ({"round": 1.5}, "header fact 'round' is 1.5, not a count"),
-        ({"client": True}, "header fact 'client' is True, not a count"),
-        ({"examples": "9"}, "header fact 'examples' is '9', not a count"),
-        ({"architecture": ["cnn5"]}, "header fact 'architecture' is ['cnn5'], dict"),
-        ({"mean": 0.5}, "header fact 'mean' is 0.5, list[float] was wanted"),
-        ({"std": ["1"]}, "header fact 'std' is ['1'], list[float] was wanted"),
-        ({"parent": 3}, "header fact 'parent' is 3, str | None was wanted"),
-        ({"loss": "low"}, "header fact 'loss' is 'low', float | None was wanted"),
+        ({"role": None}, "header fact 'role' is None"),
+        ({"round": -1}, "header fact 'round' is -1"),
+        ({"round": 1.5}, "header fact 'round' is 1.5"),
+        ({"client": True}, "header fact 'client' is True"),
+        ({"examples": "9"}, "header fact 'examples' is '9'"),
+        ({"architecture": ["cnn5"]}, "header fact 'architecture' is ['cnn5']"),
+        ({"mean": 0.5}, "header fact 'mean' is 0.5"),
+        ({"std": ["1"]}, "header fact 'std' is ['1']"),
+        ({"parent": 3}, "header fact 'parent' is 3"),
+        ({"loss": "low"}, "header fact 'loss' is 'low'"),
+        ({"mean": []}, "its mean is []"),
+        ({"std": []}, "and its std []"),
+        ({"std": [0]}, "and its std [0]"),
+        ({"std": [0.5, 0.5]}, "and its std [0.5, 0.5]"),
+        ({"architecture": {"channels": 3}}, "expected 3 of each"),
         ({"invented": 1}, "its facts do not fit a checkpoint file"),
     ],
 )
 def test_facts_that_make_no_sense(tmp_path, forge, facts, message):
-    write_checkpoint(tmp_path / "c", TENSORS, FACTS, MADE)
+    write_checkpoint(tmp_path / "c", TENSORS, FACTS, PROVENANCE)
     forge(tmp_path / "c", facts=facts)
     with pytest.raises(InputError) as caught:
         open_checkpoint(tmp_path / "c")
@@ -81,14 +86,14 @@ def test_facts_that_make_no_sense(tmp_path, forge, facts, message):
 
 
 def test_missing_fact(tmp_path):
-    made = MADE.header("checkpoint", FACTS)
-    del made.facts["architecture"]
-    container.write(tmp_path / "c", TENSORS, made)
+    header = PROVENANCE.header("checkpoint", FACTS)
+    del header.facts["architecture"]
+    write(tmp_path / "c", TENSORS, header)
     with pytest.raises(InputError, match="c: its facts do not fit.*architecture"):
         open_checkpoint(tmp_path / "c")
 
 
 def test_whole_numbers_are_floats_too(tmp_path, forge):
-    write_checkpoint(tmp_path / "c", TENSORS, FACTS, MADE)
+    write_checkpoint(tmp_path / "c", TENSORS, FACTS, PROVENANCE)
     forge(tmp_path / "c", facts={"mean": [0], "loss": 2})
     assert open_checkpoint(tmp_path / "c")[1].mean == [0]

@@ -13,8 +13,8 @@ PUBLIC, HISTOGRAM = np.array([7]), np.array([[1, 1], [0, 0], [3, 0]])
 @pytest.fixture
 def path(tmp_path):
     place = tmp_path / "p"
-    made = Provenance("partition", {"clients": 3}, 5)
-    write_partition(place, PARTS, PUBLIC, HISTOGRAM, FACTS, made)
+    provenance = Provenance("partition", {"clients": 3}, 5)
+    write_partition(place, PARTS, PUBLIC, HISTOGRAM, FACTS, provenance)
     return place
 
 
@@ -61,13 +61,13 @@ def test_indices_that_do_not_fit(path, forge, tensors, facts):
 @pytest.mark.parametrize(
     "tensors, message",
     [
-        ({"indices": np.zeros(5, np.int32)}, r"indices is int32 \(5,\), int64 with 1"),
+        ({"indices": np.zeros(5, np.int32)}, r"indices is int32 \(5,\)"),
         (
             {"indices": np.zeros((5, 1), int)},
-            r"indices is int64 \(5, 1\), int64 with 1",
+            r"indices is int64 \(5, 1\)",
         ),
-        ({"public": np.array(7)}, r"public is int64 \(\), int64 with 1"),
-        ({"histogram": np.zeros(3, int)}, r"histogram is int64 \(3,\), int64 with 2"),
+        ({"public": np.array(7)}, r"public is int64 \(\)"),
+        ({"histogram": np.zeros(3, int)}, r"histogram is int64 \(3,\)"),
         ({"offsets": None}, "has no tensor offsets"),
     ],
 )
@@ -82,8 +82,16 @@ def test_further_tensors_are_ignored(path, forge):
     assert read_partition(path).of(0).tolist() == [4, 2]
 
 
+def test_too_few_class_names(path, forge):
+    forge(path, facts={"class_names": ["cat"]})
+    with pytest.raises(InputError, match="p: names 1 classes and counts 2"):
+        read_partition(path)
+    forge(path, facts={"class_names": []})
+    assert read_partition(path).facts.class_names == []
+
+
 @pytest.mark.parametrize("facts", [{"dataset": []}, {"class_names": "ab"}])
 def test_facts_of_another_make(path, forge, facts):
     forge(path, facts=facts)
-    with pytest.raises(InputError, match="p: header fact .* was wanted"):
+    with pytest.raises(InputError, match="p: header fact .* expected"):
         read_partition(path)

@@ -6,13 +6,13 @@ import pytest
 from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
 
-MADE = Provenance("local-train", {"lr": 0.1}, 3, {"global": "a" * 64})
+PROVENANCE = Provenance("local-train", {"lr": 0.1}, 3, {"global": "a" * 64})
 TENSORS, VALUES = {"w": np.array([1.5, np.inf])}, {"seconds": 0.5, "last": None}
 
 
-def test_progress_is_taken_up(tmp_path):
-    ProgressFile(tmp_path / "c", MADE).save(7, TENSORS, VALUES)
-    found, reason = ProgressFile(tmp_path / "c", MADE).load()
+def test_progress_is_resumed(tmp_path):
+    ProgressFile(tmp_path / "c", PROVENANCE).save(7, TENSORS, VALUES)
+    found, reason = ProgressFile(tmp_path / "c", PROVENANCE).load()
     assert reason is None
     assert found.step == 7 and found.values == VALUES
     assert found.tensors["w"].tolist() == [1.5, np.inf]
@@ -20,34 +20,34 @@ def test_progress_is_taken_up(tmp_path):
 
 
 def test_no_progress_yet(tmp_path):
-    assert ProgressFile(tmp_path / "c", MADE).load() == (None, None)
+    assert ProgressFile(tmp_path / "c", PROVENANCE).load() == (None, None)
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        replace(MADE, options={"lr": 0.2}),
-        replace(MADE, seed=4),
-        replace(MADE, inputs={"global": "b" * 64}),
-        replace(MADE, stage="distill"),
+        replace(PROVENANCE, options={"lr": 0.2}),
+        replace(PROVENANCE, seed=4),
+        replace(PROVENANCE, inputs={"global": "b" * 64}),
+        replace(PROVENANCE, stage="distill"),
     ],
 )
-def test_progress_of_other_work_is_not_taken_up(tmp_path, other):
-    ProgressFile(tmp_path / "c", MADE).save(7, TENSORS, VALUES)
+def test_progress_of_other_work_is_not_resumed(tmp_path, other):
+    ProgressFile(tmp_path / "c", PROVENANCE).save(7, TENSORS, VALUES)
     found, reason = ProgressFile(tmp_path / "c", other).load()
     assert found is None
     assert "c.progress: it belongs to other options or inputs; starting over" in reason
 
 
-def test_progress_of_another_output_is_not_taken_up(tmp_path):
-    ProgressFile(tmp_path / "a", MADE).save(7, TENSORS, VALUES)
+def test_progress_of_another_output_is_not_resumed(tmp_path):
+    ProgressFile(tmp_path / "a", PROVENANCE).save(7, TENSORS, VALUES)
     (tmp_path / "a.progress").rename(tmp_path / "b.progress")
-    assert ProgressFile(tmp_path / "b", MADE).load()[0] is None
+    assert ProgressFile(tmp_path / "b", PROVENANCE).load()[0] is None
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "foreign"])
 def test_damaged_progress_is_no_obstacle(tmp_path, damage):
-    file = ProgressFile(tmp_path / "c", MADE)
+    file = ProgressFile(tmp_path / "c", PROVENANCE)
     file.save(7, TENSORS, VALUES)
     raw = bytearray(file.path.read_bytes())
     raw[-1] ^= 1
@@ -64,7 +64,7 @@ def test_damaged_progress_is_no_obstacle(tmp_path, damage):
 
 
 def test_work_that_is_done_leaves_nothing(tmp_path):
-    file = ProgressFile(tmp_path / "c", MADE)
+    file = ProgressFile(tmp_path / "c", PROVENANCE)
     file.save(1, TENSORS, VALUES)
     file.discard()
     file.discard()

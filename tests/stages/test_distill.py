@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from furlkit.files.container.read import Container, write
+from furlkit.files.container.read import Container
+from furlkit.files.container.write import write
 from furlkit.files.ensemble import read_ensemble
 from furlkit.training import loop
 from tests.helpers import Killed, epoch_losses, furlkit

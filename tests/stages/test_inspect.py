@@ -8,7 +8,7 @@ from safetensors.numpy import save_file
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
-from furlkit.files.container import read as container
+from furlkit.files.container import write as container
 from furlkit.files.container.header import Header
 from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.ensemble import EnsembleFacts, write_parts

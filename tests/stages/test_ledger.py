@@ -8,8 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from furlkit.files.container import read as container
+from furlkit.files.container import write as container
 from furlkit.files.container.header import Header
+from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.files.metrics import read_metrics
 from furlkit.files.progress import ProgressFile
@@ -157,7 +158,7 @@ def test_two_runs_in_one_are_warned_of(folder, run):
 
 def test_an_upload_that_two_server_files_are_made_of_was_sent_once(folder, run):
     before = run("ledger", folder).out
-    inputs = container.Container(folder / "r1.safetensors").header.inputs
+    inputs = Container(folder / "r1.safetensors").header.inputs
     path = folder / "bn.safetensors"
     write(path, "checkpoint", "aggregate", inputs, 3, role="global", round=1)
     assert run("ledger", folder).out == before

@@ -11,7 +11,7 @@ import torch
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images, View
 from furlkit.data.sets.datasets import open_images
-from furlkit.errors import FurlkitError, StoppedError
+from furlkit.errors import FurlkitError, Stopped
 from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.models.architecture import Architecture, build
@@ -248,7 +248,7 @@ def test_a_signal_between_two_clients_saves_before_it_stops(
         finish(job, now, last)
 
     monkeypatch.setattr(Finetuning, "finish", signalled)
-    with pytest.raises(StoppedError):
+    with pytest.raises(Stopped):
         finetuned(tmp_path / "b", job_of())
     monkeypatch.undo()
     trained = []

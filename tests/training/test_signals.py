@@ -1,20 +1,25 @@
 import os
 import signal
+import subprocess
+import sys
+import time
+import weakref
 
 import pytest
 
-from furlkit.errors import StoppedError
+from furlkit.errors import Stopped
 from furlkit.training import signals as stopping
 
 
 @pytest.fixture(autouse=True)
 def handlers():
-    numbers = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+    numbers, hook = (*stopping.SIGNALS, signal.SIGALRM), sys.unraisablehook
     before = [signal.getsignal(number) for number in numbers]
     stopping.install()
     yield
     for number, handler in zip(numbers, before, strict=True):
         signal.signal(number, handler)
+    sys.unraisablehook = hook
     stopping._requests.received, stopping._requests.deferred = None, False
 
 
@@ -24,7 +29,7 @@ def send(number):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_outside_a_training_a_signal_stops_at_once(number):
-    with pytest.raises(StoppedError, match=f"stopped by {number.name}; run the same"):
+    with pytest.raises(Stopped, match=f"stopped by {number.name}; run the same"):
         send(number)
 
 
@@ -36,8 +41,8 @@ def test_ctrl_c_outside_a_training_is_ctrl_c():
 @pytest.mark.parametrize(
     "number, error",
     [
-        (signal.SIGTERM, StoppedError),
-        (signal.SIGUSR1, StoppedError),
+        (signal.SIGTERM, Stopped),
+        (signal.SIGUSR1, Stopped),
         (signal.SIGINT, KeyboardInterrupt),
     ],
 )
@@ -68,12 +73,101 @@ def test_a_signal_after_a_loops_last_look_stops_the_next_loop():
         send(signal.SIGTERM)
     with stopping.deferring():
         assert stopping.requested()
-        with pytest.raises(StoppedError):
+        with pytest.raises(Stopped):
             stopping.stop()
 
 
 def test_a_signal_between_two_loops_stops_at_once():
     with stopping.deferring():
         pass
-    with pytest.raises(StoppedError):
+    with pytest.raises(Stopped):
         send(signal.SIGTERM)
+
+
+def test_a_stop_is_no_error():
+    """`except FurlkitError` and `except Exception` let it pass."""
+    assert not issubclass(Stopped, Exception)
+
+
+def arrives_at(monkeypatch, where, name):
+    """SIGTERM arrives while `where.name` runs."""
+    real = getattr(where, name)
+
+    def interrupted(*given, **more):
+        send(signal.SIGTERM)
+        return real(*given, **more)
+
+    monkeypatch.setattr(where, name, interrupted)
+
+
+def test_a_stop_while_a_progress_file_is_read_is_a_stop(world, run, monkeypatch):
+    from furlkit.files import progress
+
+    command = (
+        "local-train", world.partition, world.model, "--data", "digits", "--client", 0,
+        "--epochs", 1, "--batch-size", 240, "-o", world.output,
+    )  # fmt: skip
+    saved = world.output.with_name("output.safetensors.progress")
+    saved.write_bytes(world.model.read_bytes())
+    before = world.output.read_bytes()
+    arrives_at(monkeypatch, progress, "open_kind")
+    outcome = run(*command)
+    assert outcome.code == 75
+    assert "stopped by SIGTERM" in outcome.err
+    assert world.output.read_bytes() == before
+    monkeypatch.undo()
+    assert run(*command).code == 0
+
+
+def test_a_stop_while_a_ledger_reads_is_a_stop(world, run, monkeypatch):
+    from furlkit.reports import ledger
+
+    arrives_at(monkeypatch, ledger, "Container")
+    outcome = run("ledger", world.folder)
+    assert outcome.code == 75
+    assert "stopped by SIGTERM" in outcome.err and outcome.out == ""
+
+
+def test_a_stop_that_python_drops_is_raised_again():
+    """What is raised in a weak reference's callback is ignored by Python."""
+
+    class Thing:
+        pass
+
+    thing = Thing()
+    kept = weakref.ref(thing, lambda _: send(signal.SIGTERM))
+    del thing
+    assert kept() is None
+    with pytest.raises(Stopped):
+        time.sleep(2)
+
+
+READY = """
+import sys
+from furlkit.cli import program
+real = program.stopping.install
+def install():
+    real()
+    print("ready", flush=True)
+program.stopping.install = install
+program.main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("delay", [0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6])
+def test_a_signal_during_the_start_ends_with_75(world, environment, delay):
+    """Most of the start is spent in imports."""
+    command = (
+        "local-train", world.partition, world.model, "--data", "digits", "--client", 0,
+        "--epochs", 10**6, "--batch-size", 240, "-o", world.output,
+    )  # fmt: skip
+    with subprocess.Popen(
+        [sys.executable, "-c", READY, *map(str, command)], env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as job:  # fmt: skip
+        assert job.stdout.readline() == "ready\n"
+        time.sleep(delay)
+        job.send_signal(signal.SIGTERM)
+        said = job.communicate(timeout=60)[1]
+    assert job.returncode == 75, said
+    assert "stopped by SIGTERM" in said and "Traceback" not in said

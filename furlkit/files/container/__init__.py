@@ -1,1 +1,1 @@
-"""Reading and writing safetensors, and what seals a file."""
+"""Reading and writing safetensors files, and the hashes that seal them."""

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from furlkit.errors import InputError
+from furlkit.files.container.seal import UNSEALED
 
-VERSION = 1
-UNSEALED = "0" * 64
+VERSION = 2
+# A ResNet-50's header takes 40 kB. The cap keeps a hostile header cheap to refuse.
+LIMIT = 4 * 2**20
+DEEPEST = 32
 KINDS = (
     "checkpoint",
     "dataset",
@@ -28,11 +31,11 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Header:
-    """What stands under the metadata key `furlkit`, as JSON with sorted keys.
+    """The value of the metadata key `furlkit`, as JSON with sorted keys.
 
     `inputs` maps a role to the content hash of the file that played it; `facts` is what
     a later stage needs to know. `content` is the sha256 of the file itself, by which
-    others name it; `check` is the quick checksum that every reader compares.
+    others name it; `check` is the checksum that every reader compares (see `seal`).
     """
 
     kind: str
@@ -60,21 +63,33 @@ def canonical(value: Any) -> str:
 
 
 def parse_strict(text: str | bytes) -> Any:
-    """JSON without the liberties Python takes: duplicate keys, NaN, 1e999 are errors."""
-    return json.loads(
+    """Parse JSON more strictly than Python: duplicate keys, NaN, 1e999 are errors."""
+    value = json.loads(
         text,
         object_pairs_hook=_no_duplicates,
         parse_constant=_no_constant,
         parse_float=_finite,
     )
+    check_depth(value)
+    return value
+
+
+def check_depth(value: Any, levels: int = DEEPEST) -> None:
+    """Lists in lists in lists would exhaust the stack of whoever looks at them."""
+    if not isinstance(value, dict | list):
+        return
+    if not levels:
+        raise ValueError(f"it is nested more than {DEEPEST} levels deep")
+    for inner in value.values() if isinstance(value, dict) else value:
+        check_depth(inner, levels - 1)
 
 
 def parse_header(path: Path, text: str) -> Header:
     """Read and check the text under the metadata key `furlkit`."""
     try:
         value = parse_strict(text)
-        # First of all: a newer version may have entries that this one does not know.
-        _check_version(path, value)
+        # Before all else: a newer version may have entries that this one does not know.
+        check_version(path, _version_of(value))
         header = Header(**value)
     except (ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: its furlkit header is broken: {error}") from error
@@ -82,8 +97,12 @@ def parse_header(path: Path, text: str) -> Header:
     return header
 
 
-def _check_version(path: Path, value: Any) -> None:
-    version = value.get("version", VERSION) if isinstance(value, dict) else VERSION
+def _version_of(value: Any) -> Any:
+    return value.get("version", VERSION) if isinstance(value, dict) else VERSION
+
+
+def check_version(path: Path, version: Any) -> None:
+    """Older versions are read; a newer one is refused, and what is no version too."""
     if type(version) is not int or version < 1:
         raise InputError(f"{path}: its format version is {short(version)}")
     if version > VERSION:
@@ -96,9 +115,9 @@ def _check_version(path: Path, value: Any) -> None:
 def _check_types(path: Path, header: Header) -> None:
     if header.kind not in KINDS:
         raise InputError(f"{path}: is of the unknown kind {short(header.kind)}")
-    wanted = {"stage": str, "options": dict, "inputs": dict, "facts": dict}
-    wanted |= {"content": str, "check": str}
-    for name, kind in wanted.items():
+    expected = {"stage": str, "options": dict, "inputs": dict, "facts": dict}
+    expected |= {"content": str, "check": str}
+    for name, kind in expected.items():
         if not isinstance(getattr(header, name), kind):
             raise InputError(f"{path}: header entry {name!r} is not a {kind.__name__}")
     if not re.fullmatch("[0-9a-f]{64}", header.content):
@@ -108,12 +127,12 @@ def _check_types(path: Path, header: Header) -> None:
 
 
 def with_article(noun: str) -> str:
-    """A kind of file or model as a sentence has it: a checkpoint, an ensemble."""
+    """A kind of file or model with its article: a checkpoint, an ensemble."""
     return f"{'an' if noun[:1] in tuple('aeiou') else 'a'} {noun}"
 
 
 def short(value: Any) -> str:
-    """A value from a file as a message shows it, however long it is."""
+    """A value from a file as a message shows it, cut to 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -123,7 +142,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) != len(pairs):
         counts = Counter(key for key, _ in pairs)
         twice = counts.most_common(1)[0][0]
-        raise ValueError(f"the key {short(twice)} stands twice")
+        raise ValueError(f"the key {short(twice)} occurs twice")
     return result
 
 

@@ -1,11 +1,13 @@
-"""How tensors lie in a safetensors container: names, types, places."""
+"""How tensors lie in a safetensors file: names, types, places."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from furlkit.files.container.header import canonical
 
 # BF16 is left out on purpose: numpy has no such type and furlkit never writes one.
 DTYPES = {
@@ -23,11 +25,12 @@ DTYPES = {
     "F64": np.dtype("<f8"),
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
+MOST_DIMENSIONS, LONGEST_NAME = 8, 300
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor of a container: its type, shape and place in the body."""
+    """One tensor of a file: its type, shape and place in the body."""
 
     name: str
     dtype: np.dtype
@@ -46,7 +49,7 @@ class Entry:
 
 
 def place(entries: Iterable[Entry]) -> list[Entry]:
-    """Give each tensor its place: wide types first, then by name, without holes.
+    """Give each tensor its place: wide types first, then by name, without gaps.
 
     Wide types first keeps every tensor aligned, as the safetensors library does it.
     """
@@ -57,77 +60,46 @@ def place(entries: Iterable[Entry]) -> list[Entry]:
     return placed
 
 
-def describe(entry: Entry) -> dict[str, Any]:
-    """The header's words for one tensor; never any that could not be read again."""
-    words = {
-        "dtype": NAMES[entry.dtype],
-        "shape": list(entry.shape),
-        "data_offsets": [entry.start, entry.end],
-    }
-    _entry(entry.name, words)
-    return words
-
-
-def understand(table: dict[str, Any], body_size: int) -> list[Entry]:
-    """Check the header's words for all tensors and give them in the body's order.
+def located(parts: Iterable[tuple[str, str, Sequence[int]]]) -> list[Entry]:
+    """Entries from names, types and shapes in the order of the body, checked.
 
     Raises ValueError with a sentence that says what is wrong.
     """
-    entries = [_entry(name, words) for name, words in table.items()]
-    entries.sort(key=lambda e: (e.start, e.end, e.name))
-    expected = 0
-    for entry in entries:
-        if entry.start != expected:
-            raise ValueError(f"{entry.name} starts at {entry.start}, not at {expected}")
-        expected = entry.end
-    if expected > body_size:
-        raise ValueError(f"truncated: {expected} bytes of tensors, {body_size} there")
-    if expected < body_size:
-        raise ValueError(f"{body_size - expected} bytes follow the last tensor")
-    return entries
+    entries, start = [], 0
+    for name, dtype, shape in parts:
+        if dtype not in DTYPES:
+            known = ", ".join(DTYPES)
+            raise ValueError(f"{name[:60]} has the type {dtype}; furlkit reads {known}")
+        entry = Entry(name, DTYPES[dtype], tuple(shape), start)
+        check(entry)
+        entries.append(entry)
+        start = entry.end
+    # Empty tensors share a place, and the library gives these in any order.
+    return sorted(entries, key=lambda e: (e.start, e.end, e.name))
 
 
-def _entry(name: str, words: Any) -> Entry:
-    _check_name(name)
-    if not isinstance(words, dict) or set(words) != {"dtype", "shape", "data_offsets"}:
-        raise ValueError(f"{name}: the header does not give dtype, shape, data_offsets")
-    dtype, shape, offsets = words["dtype"], words["shape"], words["data_offsets"]
-    if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise ValueError(
-            f"{name}: has the type {str(dtype)[:60]}; furlkit knows {_known()}"
-        )
-    if not _naturals(shape) or len(shape) > 8 or not _countable(shape):
-        raise ValueError(f"{name}: has the shape {str(shape)[:60]}")
-    if not _naturals(offsets) or len(offsets) != 2:
-        raise ValueError(f"{name}: has the offsets {str(offsets)[:60]}")
-    entry = Entry(name, DTYPES[dtype], tuple(shape), offsets[0])
-    if entry.end != offsets[1]:
-        raise ValueError(
-            f"{name}: its shape needs {entry.size} bytes, "
-            f"its offsets span {offsets[1] - offsets[0]}"
-        )
-    return entry
+def table(entries: Iterable[Entry], metadata: dict[str, str]) -> bytes:
+    """The JSON text that furlkit writes for these tensors; its keys are sorted."""
+    described = {
+        entry.name: {
+            "dtype": NAMES[entry.dtype],
+            "shape": entry.shape,
+            "data_offsets": (entry.start, entry.end),
+        }
+        for entry in entries
+    }
+    words: dict[str, Any] = {"__metadata__": metadata, **described}
+    return canonical(words).encode()
 
 
-def _check_name(name: str) -> None:
-    if not name or len(name) > 300 or not name.isprintable():
+def check(entry: Entry) -> None:
+    """What furlkit never writes and the safetensors library would accept: ValueError."""
+    name, shape = entry.name, entry.shape
+    if not name or len(name) > LONGEST_NAME or not name.isprintable():
         raise ValueError(f"a tensor has the unusable name {name[:60]!r}")
     if ".." in name or "/" in name or "\\" in name:
-        raise ValueError(
-            f"a tensor has the name {name[:60]!r}, which looks like a path"
-        )
-
-
-def _naturals(values: Any) -> bool:
-    return isinstance(values, list) and all(
-        type(value) is int and 0 <= value < 2**63 for value in values
-    )
-
-
-def _countable(shape: list[int]) -> bool:
+        raise ValueError(f"a tensor's name, {name[:60]!r}, looks like a path")
     # numpy refuses what it could not count even where another dimension is 0.
-    return math.prod(max(size, 1) for size in shape) < 2**60
-
-
-def _known() -> str:
-    return ", ".join(DTYPES)
+    countable = math.prod(max(size, 1) for size in shape) < 2**60
+    if len(shape) > MOST_DIMENSIONS or not countable:
+        raise ValueError(f"{name} has the shape {str(list(shape))[:60]}")

@@ -16,15 +16,15 @@ Combine = Callable[[Iterator[np.ndarray]], np.ndarray]
 
 
 class Lockstep:
-    """Takes tensor after tensor, piece after piece, each from every file in turn.
+    """Reads tensor after tensor, piece after piece, each from every file in turn.
 
-    Pieces are combined by a few threads. Checksums are made along the way; `finish`
+    Pieces are combined by a few threads. Checksums are computed along the way; `finish`
     compares them, when every tensor has been combined or skipped.
     """
 
     def __init__(self, containers: Sequence[Container]):
         self._containers = containers
-        self._checksums = [Checksum() for _ in containers]
+        self._checksums: list[Checksum] = []
         entries = containers[0].entries
         counts = [pieces_in(entry.size) for entry in entries]
         starts = accumulate(counts, initial=0)
@@ -34,6 +34,7 @@ class Lockstep:
 
     def __enter__(self) -> "Lockstep":
         _allow_files(len(self._containers) + 64)
+        self._checksums = [opened.start_check() for opened in self._containers]
         for opened in self._containers:
             try:
                 self._handles.append(os.open(opened.path, os.O_RDONLY))
@@ -49,10 +50,10 @@ class Lockstep:
             os.close(self._handles.pop())
 
     def combine(self, entry: Entry, combine: Combine) -> Iterator[np.ndarray]:
-        """For each piece of a tensor, what `combine` makes of it over all files.
+        """For each piece of a tensor, what `combine` computes from all files.
 
         `combine` is given that piece of every file, in the files' order; an array is
-        good until the next one is taken.
+        valid until the next one is taken.
         """
         first = self._places[entry.name]
 
@@ -63,7 +64,7 @@ class Lockstep:
         yield from self._pool.map(one, enumerate(cut(entry.size)))
 
     def skip(self, entry: Entry) -> None:
-        """A tensor that nobody asks for counts in the checksum all the same."""
+        """Read a tensor that is not used for the checksum alone."""
         for _ in self.combine(entry, lambda columns: np.empty(sum(1 for _ in columns))):
             pass
 
@@ -97,12 +98,12 @@ def _read_at(handle: int, buffer: np.ndarray, offset: int, opened: Container) ->
 
 
 def _allow_files(count: int) -> None:
-    """Raise the soft limit on open files where more clients than that take part."""
+    """Raise the soft limit on open files if there are more clients than it allows."""
     try:
         import resource
     except ImportError:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < count:
-        wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        most = count if hard == resource.RLIM_INFINITY else min(count, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

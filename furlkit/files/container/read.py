@@ -1,115 +1,37 @@
-"""Writing and reading the safetensors container itself.
+"""Reading safetensors files: the library reads the header, behind checks of our own.
 
-safetensors' own writer puts metadata keys in random order, ignores the umask and does
-not fsync; its reader maps the file, which makes memory hard to bound, and accepts
-headers that furlkit does not. The format is simple enough to do both here: 8 bytes of
-length, a JSON header, the tensors. Files written here open in the safetensors library.
+A header's length is capped before anything is parsed. The library refuses gaps, overlaps,
+truncation and shapes that do not fit their bytes. It accepts names that look like paths,
+shapes that numpy cannot hold, and a name that occurs twice: these are refused here.
+Tensors are read by positioned reads and not through the library's memory map, so that
+memory is bounded. See `seal` for the two hashes.
 
-Two hashes in the header seal a file. `content` names it: the sha256 of the whole file
-with the digits of both hashes read as zeros. `check` (see `checksum`), made with its own
-digits as zeros, is what every reader compares, because it costs next to nothing.
+Files of format version 1 have a `check` of another definition, which is not computed any
+more: their `content` is verified instead when their tensors are read.
 """
 
 import hashlib
-import json
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
 
-from furlkit.errors import DiskError, FurlkitError, InputError
-from furlkit.files.container.atomic import replacing
-from furlkit.files.container.header import (
+from furlkit.errors import DiskError, InputError
+from furlkit.files.container.header import LIMIT, Header, parse_header, with_article
+from furlkit.files.container.layout import Entry, located, table
+from furlkit.files.container.seal import (
+    MARKS,
     UNSEALED,
-    Header,
-    canonical,
-    parse_header,
-    parse_strict,
-    with_article,
+    Checksum,
+    bytes_of,
+    with_digits,
 )
-from furlkit.files.container.layout import Entry, describe, place, understand
-from furlkit.files.container.seal import Checksum, regrouped
 
-# A ResNet-50's header takes 40 kB. The cap keeps a hostile header cheap to refuse.
-HEADER_LIMIT = 4 * 2**20
-_SEALS = {"content": b'\\"content\\":\\"', "check": b'\\"check\\":\\"'}
 _CHUNK = 4 * 2**20
-
-Pieces = Callable[[Entry], Iterable[np.ndarray]]
-
-
-def write(path: Path, tensors: dict[str, np.ndarray], header: Header) -> Header:
-    """Write tensors and header; give back the header with its content hash."""
-    entries = [entry_of(name, array) for name, array in tensors.items()]
-    return write_stream(
-        path,
-        entries,
-        lambda e: [np.ascontiguousarray(tensors[e.name], e.dtype)],
-        header,
-    )
-
-
-def entry_of(name: str, array: np.ndarray) -> Entry:
-    """The description of one array."""
-    return Entry(name, array.dtype.newbyteorder("<"), array.shape)
-
-
-def write_stream(
-    path: Path, entries: Iterable[Entry], pieces: Pieces, header: Header
-) -> Header:
-    """Write tensors that are made one after the other, in pieces.
-
-    `pieces(entry)` yields arrays whose bytes, one after another, are the tensor; it is
-    called once for each entry, in the order of the file.
-    """
-    placed = place(entries)
-    head = _head(path, placed, header.unsealed())
-    with replacing(path) as stream:
-        digest, checksum, count = hashlib.sha256(head), Checksum(), 0
-        stream.write(head)
-        for entry in placed:
-            written = 0
-            for piece in regrouped(bytes_of(array) for array in pieces(entry)):
-                digest.update(piece.data)
-                checksum.add(piece, count)
-                written += stream.write(piece.data)
-                count += 1
-            if written != entry.size:
-                raise ValueError(
-                    f"{entry.name}: {written} bytes made, not {entry.size}"
-                )
-        content = digest.hexdigest()
-        named = _sealed(head, "content", UNSEALED, content)
-        check = checksum.digest(named)
-        stream.seek(0)
-        stream.write(_sealed(named, "check", UNSEALED, check))
-    return replace(header, content=content, check=check)
-
-
-def bytes_of(array: np.ndarray) -> np.ndarray:
-    """The bytes of a contiguous array, without a copy."""
-    return array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
-
-
-def _head(path: Path, placed: list[Entry], header: Header) -> bytes:
-    words = {entry.name: describe(entry) for entry in placed}
-    table = {"__metadata__": {"format": "pt", "furlkit": header.to_json()}, **words}
-    text = canonical(table).encode()
-    text += b" " * (-len(text) % 8)
-    if len(text) > HEADER_LIMIT:
-        raise FurlkitError(
-            f"{path}: its header would take {len(text)} bytes, furlkit accepts "
-            f"{HEADER_LIMIT}; nothing was written"
-        )
-    return len(text).to_bytes(8, "little") + text
-
-
-def _sealed(head: bytes, name: str, old: str, new: str) -> bytes:
-    """The head of a file with other digits for one of its hashes."""
-    seal = _SEALS[name]
-    return head.replace(seal + old.encode(), seal + new.encode(), 1)
+_COPY_AGAIN = "copy it again or re-create it"
 
 
 class Container:
@@ -117,7 +39,8 @@ class Container:
 
     def __init__(self, path: Path):
         self.path = Path(path)
-        self.header, self.entries, self._head = _read_head(self.path)
+        self._head = _read_head(self.path)
+        self.header, self.entries = _parse(self.path, self._head)
         self._by_name = {entry.name: entry for entry in self.entries}
 
     @property
@@ -142,10 +65,10 @@ class Container:
     def stream(self) -> Iterator[tuple[Entry, np.ndarray]]:
         """Every tensor in the file's order, one in memory at a time.
 
-        The checksum is compared when the last one has been taken. The file is opened
-        anew for each tensor, so any number of containers can be streamed side by side.
+        The checksum is compared after the last one. The file is opened once for each
+        tensor, so any number of containers can be streamed side by side.
         """
-        checksum, count = Checksum(), 0
+        checksum, count = self.start_check(), 0
         for entry in self.entries:
             array = self.read(entry)
             count = checksum.add_tensor(bytes_of(array), count)
@@ -178,8 +101,8 @@ class Container:
         return np.memmap(self.path, entry.dtype, "r", offset, entry.shape)
 
     def verify(self) -> None:
-        """Check the sha256 of the whole file without keeping anything."""
-        head = _sealed(self._unchecked_head(), "content", self.content, UNSEALED)
+        """Compare the sha256 of the whole file without keeping anything."""
+        head = with_digits(self._unchecked_head(), "content", self.content, UNSEALED)
         digest = hashlib.sha256(head)
         try:
             with open(self.path, "rb") as stream:
@@ -190,19 +113,29 @@ class Container:
             raise unreadable(self.path, error) from error
         self._compare(digest.hexdigest(), self.header.content, "content hash")
 
+    def start_check(self) -> Checksum:
+        """A checksum for the pieces that are about to be read, for `check` to compare.
+
+        A file of version 1 has none that could be compared: it is verified now.
+        """
+        if self.header.version == 1:
+            self.verify()
+        return Checksum()
+
     def check(self, checksum: Checksum) -> None:
         """Compare the checksum of the whole file with the one in its header."""
-        found = checksum.digest(self._unchecked_head())
-        self._compare(found, self.header.check, "checksum")
+        if self.header.version > 1:
+            found = checksum.digest(self._unchecked_head())
+            self._compare(found, self.header.check, "checksum")
 
     def _unchecked_head(self) -> bytes:
-        return _sealed(self._head, "check", self.header.check, UNSEALED)
+        return with_digits(self._head, "check", self.header.check, UNSEALED)
 
-    def _compare(self, found: str, wanted: str, name: str) -> None:
-        if found != wanted:
+    def _compare(self, found: str, expected: str, name: str) -> None:
+        if found != expected:
             raise InputError(
                 f"{self.path}: its bytes do not match the {name} in its header; "
-                "the file was damaged or edited; copy it again or make it anew"
+                f"the file was damaged or edited; {_COPY_AGAIN}"
             )
 
 
@@ -210,90 +143,102 @@ def open_kind(path: Path, kind: str) -> Container:
     """Open a file that must be of one kind."""
     container = Container(path)
     if container.header.kind != kind:
-        found, wanted = with_article(container.header.kind), with_article(kind)
-        raise InputError(f"{path}: is {found} file, {wanted} was wanted here")
+        found, expected = with_article(container.header.kind), with_article(kind)
+        raise InputError(f"{path}: is {found} file; expected {expected} file")
     return container
 
 
-def _read_head(path: Path) -> tuple[Header, list[Entry], bytes]:
+def _read_head(path: Path) -> bytes:
+    """The length and the text of the header, once the length makes sense."""
     try:
         with open(path, "rb") as stream:
             size = os.fstat(stream.fileno()).st_size
-            head = stream.read(8)
-            length = int.from_bytes(head, "little")
-            _check_start(path, head, length, size)
-            text = stream.read(length)
+            start = stream.read(8)
+            length = int.from_bytes(start, "little")
+            _check_start(path, start, length, size)
+            return start + stream.read(length)
     except OSError as error:
         raise unreadable(path, error) from error
-    table = _parse_table(path, text)
-    metadata = table.pop("__metadata__", None)
-    if not isinstance(metadata, dict) or not isinstance(metadata.get("furlkit"), str):
+
+
+def _parse(path: Path, head: bytes) -> tuple[Header, list[Entry]]:
+    try:
+        with safe_open(path, "numpy") as opened:
+            metadata = opened.metadata() or {}
+            header = _furlkit_header(path, metadata)
+            slices = ((name, opened.get_slice(name)) for name in opened.offset_keys())
+            entries = located((n, s.get_dtype(), s.get_shape()) for n, s in slices)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except (SafetensorError, ValueError) as error:
+        reason = str(error)[:200]
+        raise InputError(
+            f"{path}: not a safetensors file, or damaged: {reason}; {_COPY_AGAIN}"
+        ) from error
+    _check_canonical(path, head, header, table(entries, metadata))
+    return header, entries
+
+
+def _furlkit_header(path: Path, metadata: dict[str, str]) -> Header:
+    if "furlkit" not in metadata:
         raise InputError(
             f"{path}: is a safetensors file, but not one of furlkit's: "
             "its metadata has no key 'furlkit'"
         )
-    header = parse_header(path, metadata["furlkit"])
-    for name, seal in _SEALS.items():
-        if text.count(seal + getattr(header, name).encode()) != 1:
-            raise InputError(
-                f"{path}: its header has no readable {name}; was it rewritten by "
-                "another program? Make it anew"
-            )
-    try:
-        entries = understand(table, size - 8 - length)
-    except ValueError as error:
-        raise InputError(f"{path}: {error}; copy it again or make it anew") from error
-    return header, entries, head + text
+    return parse_header(path, metadata["furlkit"])
 
 
-def _check_start(path: Path, head: bytes, length: int, size: int) -> None:
+def _check_canonical(path: Path, head: bytes, header: Header, text: bytes) -> None:
+    """The header must be, to the byte, the one furlkit writes for its content.
+
+    The library merges names that occur twice; the text then differs.
+    """
+    hashes = all(
+        head.count(mark + getattr(header, name).encode()) == 1
+        for name, mark in MARKS.items()
+    )
+    if not hashes or head[8:].rstrip(b" ") != text:
+        raise InputError(
+            f"{path}: its header is not written as furlkit writes it: a name occurs "
+            "twice, or another program has rewritten the file; re-create it"
+        )
+
+
+def _check_start(path: Path, start: bytes, length: int, size: int) -> None:
     if size < 10:
         raise InputError(f"{path}: has {size} bytes, too few for a safetensors file")
     # A length may begin with these bytes as well, but then it fits the file.
-    if length > size - 8 and head.startswith((b"PK", b"\x80")):
+    if length > size - 8 and start.startswith((b"PK", b"\x80")):
         raise InputError(
             f"{path}: is a pickle or zip file; furlkit reads safetensors only and "
             "never unpickles; convert it with safetensors.torch.save_file first"
         )
-    if length > size - 8 and head.lstrip().startswith(b"{"):
-        raise InputError(
-            f"{path}: is JSON and not a safetensors file, which was wanted here"
-        )
+    if length > size - 8 and start.lstrip().startswith(b"{"):
+        raise InputError(f"{path}: is JSON; expected a safetensors file")
     if length > size - 8:
         raise InputError(
             f"{path}: not a safetensors file, or truncated: its header should take "
-            f"{length} bytes, the file has {size}"
+            f"{length} bytes, the file has {size}; {_COPY_AGAIN}"
         )
-    if length > HEADER_LIMIT:
+    if length > LIMIT:
         raise InputError(
-            f"{path}: its header takes {length} bytes, furlkit accepts {HEADER_LIMIT}"
+            f"{path}: its header takes {length} bytes, furlkit accepts {LIMIT}"
         )
 
 
-def _parse_table(path: Path, text: bytes) -> dict:
-    try:
-        table = parse_strict(text)
-    except (ValueError, RecursionError) as error:
-        what = "is not JSON" if isinstance(error, json.JSONDecodeError) else "is broken"
-        raise InputError(f"{path}: its header {what}: {error}") from error
-    if not isinstance(table, dict):
-        raise InputError(f"{path}: its header is not a JSON object")
-    return table
-
-
-def _read_fully(stream, view: memoryview, path: Path) -> None:
+def _read_fully(stream: BinaryIO, view: memoryview, path: Path) -> None:
     done = 0
     while done < len(view):
-        count = stream.readinto(view[done:])
+        count = stream.readinto(view[done:])  # type: ignore[attr-defined]
         if not count:
             raise InputError(f"{path}: became shorter while it was read")
         done += count
 
 
 def unreadable(path: Path, error: OSError) -> InputError | DiskError:
-    """The user's words for a file that cannot be opened or read."""
+    """The error for a file that cannot be opened or read."""
     if isinstance(error, FileNotFoundError):
         return InputError(f"{path}: no such file")
     if isinstance(error, IsADirectoryError):
-        return InputError(f"{path}: is a folder, a file was wanted")
+        return InputError(f"{path}: is a folder; expected a file")
     return DiskError(f"{path}: cannot read: {error.strerror or error}")

@@ -16,7 +16,8 @@ from furlkit.files.checkpoint import CheckpointFacts, check_finite, open_checkpo
 from furlkit.files.container.header import canonical, parse_strict
 from furlkit.files.container.layout import Entry
 from furlkit.files.container.lockstep import Lockstep
-from furlkit.files.container.read import Container, unreadable, write_stream
+from furlkit.files.container.read import Container, unreadable
+from furlkit.files.container.write import write_stream
 from furlkit.files.facts import Provenance
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.uploads import (

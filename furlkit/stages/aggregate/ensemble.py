@@ -13,7 +13,8 @@ from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.errors import InputError
 from furlkit.files.container.header import canonical, with_article
 from furlkit.files.container.layout import Entry
-from furlkit.files.container.read import Container, write_stream
+from furlkit.files.container.read import Container
+from furlkit.files.container.write import write_stream
 from furlkit.files.ensemble import EnsembleFacts, write_parts
 from furlkit.files.facts import Provenance
 from furlkit.files.features import Features, read_features

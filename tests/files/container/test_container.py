@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from furlkit.errors import FurlkitError, InputError
-from furlkit.files.container import read as container
-from furlkit.files.container.header import UNSEALED, Header
+from furlkit.files.container import write as container
+from furlkit.files.container.header import LIMIT, UNSEALED, Header
 from furlkit.files.container.layout import DTYPES, Entry
-from furlkit.files.container.read import Container
+from furlkit.files.container.read import Container, open_kind
 
 HEADER = Header("private", "test", {"a": 1.5}, 3, {"model": "f" * 64}, {"round": 2})
 
@@ -160,6 +160,35 @@ def test_every_flipped_bit_is_found(tmp_path):
             Container(path).tensors()
 
 
+def test_pairs_of_flipped_bits_are_found(tmp_path):
+    path, rng = tmp_path / "x.safetensors", np.random.default_rng(0)
+    container.write(path, {"w": rng.normal(size=900), "v": rng.normal(size=5)}, HEADER)
+    raw, start = path.read_bytes(), Container(path).body_start
+    for _ in range(200):
+        broken = bytearray(raw)
+        for bit in rng.choice(8 * (len(raw) - start), 2, replace=False).tolist():
+            broken[start + bit // 8] ^= 1 << bit % 8
+        path.write_bytes(broken)
+        with pytest.raises(InputError, match="do not match the checksum"):
+            Container(path).tensors()
+
+
+def test_a_name_that_occurs_twice_is_refused(tmp_path):
+    """The library reads one of the two; so does Python."""
+    path, tensors = tmp_path / "x", {"a": np.ones(2), "b": np.ones(2)}
+    container.write(path, tensors, HEADER)
+    raw = path.read_bytes()
+    text = raw[8 : 8 + int.from_bytes(raw[:8], "little")].rstrip(b" ")
+    table = json.loads(text)
+    for name in ("a", "__metadata__"):
+        again = json.dumps({name: table[name]}, separators=(",", ":"))[1:-1].encode()
+        twice = b"{" + again + b"," + text[1:]
+        body = raw[-32:]
+        path.write_bytes(len(twice).to_bytes(8, "little") + twice + body)
+        with pytest.raises(InputError, match="x: .*(twice|duplicate)"):
+            Container(path)
+
+
 def test_every_truncation_is_found(tmp_path):
     path = tmp_path / "x.safetensors"
     container.write(path, {"w": np.arange(3.0)}, HEADER)
@@ -194,7 +223,7 @@ def test_file_that_shrinks_while_it_is_read(tmp_path):
 
 def test_pieces_must_add_up_to_the_tensor(tmp_path):
     entries = [Entry("w", np.dtype("<f4"), (4,))]
-    with pytest.raises(ValueError, match="w: 12 bytes made, not 16"):
+    with pytest.raises(ValueError, match="w: its pieces have 12 bytes, not 16"):
         container.write_stream(
             tmp_path / "x", entries, lambda e: [np.ones(3, np.float32)], HEADER
         )
@@ -202,7 +231,7 @@ def test_pieces_must_add_up_to_the_tensor(tmp_path):
 
 
 def test_header_too_large_to_be_read_again_is_not_written(tmp_path):
-    header = Header("private", "x", {"p": "x" * container.HEADER_LIMIT})
+    header = Header("private", "x", {"p": "x" * LIMIT})
     with pytest.raises(FurlkitError, match="x: its header would take 4194.* bytes"):
         container.write(tmp_path / "x", {}, header)
     assert list(tmp_path.iterdir()) == []
@@ -218,5 +247,5 @@ def test_a_tensor_that_is_not_there(tmp_path):
 
 def test_wrong_kind(tmp_path):
     container.write(tmp_path / "x", {}, HEADER)
-    with pytest.raises(InputError, match="is a private file, a checkpoint was wanted"):
-        container.open_kind(tmp_path / "x", "checkpoint")
+    with pytest.raises(InputError, match="is a private file; expected a checkpoint"):
+        open_kind(tmp_path / "x", "checkpoint")

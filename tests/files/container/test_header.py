@@ -29,11 +29,13 @@ def test_canonical_text():
 @pytest.mark.parametrize(
     "text, message",
     [
-        ('{"a": 1, "a": 1}', "the key 'a' stands twice"),
-        ('{"x": {"a": 1, "b": 2, "a": 3}}', "the key 'a' stands twice"),
+        ('{"a": 1, "a": 1}', "the key 'a' occurs twice"),
+        ('{"x": {"a": 1, "b": 2, "a": 3}}', "the key 'a' occurs twice"),
         ('{"a": NaN}', "NaN is not JSON"),
         ('{"a": -Infinity}', "-Infinity is not JSON"),
         ('{"a": 1e999}', "'1e999' is too large a number"),
+        ("[" * 33 + "]" * 33, "nested more than 32 levels deep"),
+        ('{"a":' * 33 + "1" + "}" * 33, "nested more than 32 levels deep"),
         (b"\xff\xfe{", "codec can't decode"),
         ('{"a": }', "Expecting value"),
     ],
@@ -51,8 +53,8 @@ def changed(**words):
 @pytest.mark.parametrize(
     "text, message",
     [
-        (changed(version=VERSION + 1), "format version 2, this furlkit reads up to 1"),
-        (changed(version=2, invented_later=1), "install a newer furlkit"),
+        (changed(version=VERSION + 1), "format version 3, this furlkit reads up to 2"),
+        (changed(version=3, invented_later=1), "install a newer furlkit"),
         (changed(version=0), "its format version is 0"),
         (changed(version="1"), "its format version is '1'"),
         (changed(version=True), "its format version is True"),

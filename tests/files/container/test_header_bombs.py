@@ -1,4 +1,4 @@
-"""Headers made to exhaust whoever reads them."""
+"""Headers that would exhaust the memory or the time of their reader."""
 
 import pytest
 
@@ -49,4 +49,4 @@ def test_bomb_is_refused_in_a_second_and_200_megabytes(tmp_path, python, refused
     assert seconds < 1
     assert megabytes < 200
     output = tmp_path / "output.safetensors"
-    refused(tmp_path, 65, (path, "furlkit"), "aggregate", path, "-o", output)
+    refused(tmp_path, 65, (path,), "aggregate", path, "-o", output)

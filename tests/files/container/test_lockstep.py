@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from furlkit.errors import DiskError, InputError
-from furlkit.files.container import read as container
 from furlkit.files.container.header import Header
 from furlkit.files.container.lockstep import Lockstep
 from furlkit.files.container.read import Container
+from furlkit.files.container.write import write
 
 FILES = 5
 
@@ -27,7 +27,7 @@ def tensors(k: int) -> dict[str, np.ndarray]:
 @pytest.fixture
 def opened(tmp_path) -> list[Container]:
     for k in range(FILES):
-        container.write(tmp_path / f"{k}", tensors(k), Header("private", "x"))
+        write(tmp_path / f"{k}", tensors(k), Header("private", "x"))
     return [Container(tmp_path / f"{k}") for k in range(FILES)]
 
 
@@ -36,13 +36,13 @@ def concatenated(columns) -> np.ndarray:
 
 
 def test_pieces_of_every_file_come_in_order(opened):
-    wanted = [tensors(k) for k in range(FILES)]
+    written = [tensors(k) for k in range(FILES)]
     with Lockstep(opened) as files:
         for entry in opened[0].entries:
             pieces = list(files.combine(entry, concatenated))
             found = np.concatenate(pieces, axis=1) if pieces else None
             for k in range(FILES) if pieces else ():
-                expected = wanted[k][entry.name].reshape(-1)
+                expected = written[k][entry.name].reshape(-1)
                 assert found[k].dtype == expected.dtype
                 assert found[k].tobytes() == expected.tobytes()
         files.finish()

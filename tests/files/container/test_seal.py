@@ -1,3 +1,5 @@
+import hashlib
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -6,39 +8,100 @@ import pytest
 from furlkit.files.container.seal import PIECE, Checksum, cut, pieces_in, regrouped
 
 
-def total(data: np.ndarray) -> int:
+def digest(data: np.ndarray) -> str:
     checksum = Checksum()
     checksum.add_tensor(data, 0)
-    return checksum.total
+    return checksum.digest(b"head")
 
 
 def noise(size: int) -> np.ndarray:
     return np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8)
 
 
-def test_total_matches_loops():
-    data, modulus = noise(2 * PIECE + 21), 2**64
-    expected = 0
-    for place, start in enumerate(range(0, len(data), PIECE)):
-        piece = data[start : start + PIECE].tobytes()
-        whole = len(piece) // 8
-        for number in range(whole):
-            word = int.from_bytes(piece[8 * number : 8 * number + 8], "little")
-            expected += word * (2 * number + 1) * (2 * place + 1)
-        rest = int.from_bytes(piece[8 * whole :], "little")
-        expected += rest * (2 * place + 1)
-    assert total(data) == expected % modulus
+def test_digest_by_hand():
+    data = noise(2 * PIECE + 21)
+    pieces = (data[start : start + PIECE] for start in range(0, len(data), PIECE))
+    crcs = [zlib.crc32(piece.tobytes()).to_bytes(4, "little") for piece in pieces]
+    assert len(crcs) == 3
+    assert digest(data) == hashlib.sha256(b"head" + b"".join(crcs)).hexdigest()
 
 
 @pytest.mark.parametrize("size", [1, 7, 8, 9, 64, PIECE - 1, PIECE, PIECE + 1])
-def test_any_changed_byte_is_found(size):
+def test_any_flipped_bit_is_found(size):
     data = noise(size)
-    before = total(data)
+    before = digest(data)
     for place in {0, size // 3, size // 2, size - 1}:
         for bit in range(8):
             data[place] ^= 1 << bit
-            assert total(data) != before
+            assert digest(data) != before
             data[place] ^= 1 << bit
+
+
+def difference(bit: int, size: int) -> int:
+    """How a flip of one bit changes the crc32 of `size` bytes, whatever they are.
+
+    The crc32 is linear: crc(x ^ d) = crc(x) ^ crc(d) ^ crc(0).
+    """
+    flipped = bytearray(size)
+    flipped[bit // 8] = 1 << bit % 8
+    return zlib.crc32(flipped) ^ zlib.crc32(bytes(size))
+
+
+def test_crc32_is_linear_in_flips():
+    data, size = noise(4096), 4096
+    for bit in (0, 77, 8 * size - 1):
+        changed = data.copy()
+        changed[bit // 8] ^= 1 << bit % 8
+        found = zlib.crc32(changed.tobytes()) ^ zlib.crc32(data.tobytes())
+        assert found == difference(bit, size)
+
+
+def test_random_pairs_of_flips_are_found():
+    data = noise(16_384)
+    before, bits = digest(data), 8 * len(data)
+    pairs = np.random.default_rng(0).integers(0, bits, (60_000, 2)).tolist()
+    for one, other in pairs:
+        data[one // 8] ^= 1 << one % 8
+        data[other // 8] ^= 1 << other % 8
+        assert (digest(data) == before) == (one == other)
+        data[one // 8] ^= 1 << one % 8
+        data[other // 8] ^= 1 << other % 8
+
+
+def test_every_pair_of_flips_in_a_block_is_found():
+    """No two change the crc32 alike, so that no two cancel; none changes nothing."""
+    size = 4096
+    changes = {difference(bit, size) for bit in range(8 * size)}
+    assert len(changes) == 8 * size and 0 not in changes
+
+
+def test_every_pair_of_top_bits_of_a_full_piece_is_found():
+    """The signs of its 262,144 float32 numbers: no two change the crc32 alike."""
+    # Four more bytes behind a flip move its change on by one step.
+    change, changes = difference(31, 4), set()
+    for _ in range(PIECE // 4):
+        changes.add(change)
+        change = zlib.crc32(bytes(4), change) ^ zlib.crc32(bytes(4))
+    assert change == difference(31, PIECE + 4)
+    assert len(changes) == PIECE // 4 and 0 not in changes
+
+
+def test_bursts_of_32_bits_are_found():
+    data, rng = noise(PIECE), np.random.default_rng(1)
+    before = digest(data)
+    for place in rng.integers(0, PIECE - 4, 50):
+        changed = data.copy()
+        changed[place : place + 4] ^= rng.integers(1, 256, 4, dtype=np.uint8)
+        assert digest(changed) != before
+
+
+def test_flips_in_different_pieces_are_found():
+    data = noise(3 * PIECE)
+    before = digest(data)
+    for one, other in ((3, PIECE + 3), (3, 2 * PIECE + 3), (PIECE, 3 * PIECE - 1)):
+        changed = data.copy()
+        changed[[one, other]] ^= 0x80
+        assert digest(changed) != before
 
 
 def test_blocks_that_changed_places_are_found():
@@ -46,19 +109,20 @@ def test_blocks_that_changed_places_are_found():
     for size in (8, 512, 4096, PIECE):
         turned = data.copy()
         turned[:size], turned[size : 2 * size] = data[size : 2 * size], data[:size]
-        assert total(turned) != total(data)
+        assert digest(turned) != digest(data)
 
 
-def test_order_and_threads_do_not_matter():
+def test_order_threads_and_repetition_do_not_matter():
     data = noise(40 * PIECE)
     checksum = Checksum()
 
     def add(place: int) -> None:
         checksum.add(data[place * PIECE : (place + 1) * PIECE], place)
 
+    places = np.random.default_rng(0).permutation(40).tolist()
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(add, np.random.default_rng(0).permutation(40).tolist()))
-    assert checksum.total == total(data)
+        list(pool.map(add, [*places, *places[:9]]))
+    assert checksum.digest(b"head") == digest(data)
 
 
 def test_digest_depends_on_head_and_body():

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from furlkit.files.container import read as container
+from furlkit.files.container import write as container
 from furlkit.files.container.header import Header
 from furlkit.files.metrics import write_metrics
 from furlkit.reports.ledger import read_ledger

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from furlkit.files.container import read as container
+from furlkit.files.container import write as container
 from furlkit.files.container.header import Header
 from furlkit.files.journal import Journal
 from furlkit.reports.figures.loss import Loss, draw_loss

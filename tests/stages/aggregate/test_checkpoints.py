@@ -5,16 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from furlkit.stages.aggregate.mean import Options, run
 
-from furlkit.errors import InputError, StoppedError, UsageError
+from furlkit.errors import InputError, TooEarlyError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, read_checkpoint, write_checkpoint
 from furlkit.files.facts import Provenance
+from furlkit.stages.aggregate.checkpoints import Options, run
 
 MANY = """
 import resource, sys
 from pathlib import Path
-from furlkit.stages.aggregate.mean import Options, run
+from furlkit.stages.aggregate.checkpoints import Options, run
 resource.setrlimit(resource.RLIMIT_NOFILE, (40, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 paths = tuple(sorted(Path(sys.argv[1]).glob("c*")))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -177,7 +177,7 @@ def test_dry_run_writes_nothing_and_says_the_same(tmp_path, uploads):
 
 
 def test_too_few_clients(tmp_path, uploads):
-    with pytest.raises(StoppedError, match="3 clients .*--min-clients"):
+    with pytest.raises(TooEarlyError, match="3 clients .*--min-clients"):
         mean_of([*uploads[:3], uploads[0]], tmp_path, min_clients=4)
     assert mean_of(uploads, tmp_path, min_clients=4).facts.examples == 46
 

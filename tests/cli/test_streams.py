@@ -1,0 +1,124 @@
+"""A stderr that is closed, full, or read by nobody stops no training."""
+
+import os
+import subprocess
+import sys
+from io import StringIO
+
+import pytest
+
+from furlkit import console
+
+
+def train(world, output):
+    return [
+        sys.executable, "-m", "furlkit", "local-train", world.partition, world.model,
+        "--data", "digits", "--client", "0", "--epochs", "2", "--batch-size", "240",
+        "-o", output,
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def expected(_world, environment, tmp_path_factory) -> bytes:
+    """What a training writes when all streams are open."""
+    output = tmp_path_factory.mktemp("expected") / "new.safetensors"
+    subprocess.run(train(_world, output), env=environment, check=True)
+    return output.read_bytes()
+
+
+@pytest.mark.parametrize("streams", ["2>&-", "2>/dev/full", "0<&- 2>&-", "1>&- 2>&-"])
+def test_training_without_stderr(world, environment, expected, streams):
+    output = world.folder / "new.safetensors"
+    command = ["sh", "-c", f'"$@" {streams}', "sh", *train(world, output)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert output.read_bytes() == expected
+    if "1>" not in streams:
+        assert done.stdout.startswith(f"{output}: client 0")
+    assert "epoch" not in done.stdout
+
+
+def test_training_whose_log_nobody_reads(world, environment, expected):
+    output = world.folder / "new.safetensors"
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        train(world, output), env=environment, stdout=subprocess.PIPE, stderr=write
+    )
+    os.close(write)
+    assert done.returncode == 0 and done.stdout
+    assert output.read_bytes() == expected
+
+
+@pytest.mark.parametrize("streams", ["2>&-", "2>/dev/full"])
+@pytest.mark.parametrize(
+    "arguments, code", [(("inspect", "nowhere"), 65), (("inspect", "--no-such"), 2)]
+)
+def test_exit_codes_do_not_depend_on_stderr(environment, streams, arguments, code):
+    command = [sys.executable, "-m", "furlkit", *arguments]
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" {streams}', "sh", *command],
+        env=environment, capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == code
+    assert done.stdout == b""
+
+
+class Gone(StringIO):
+    """A terminal whose window was closed."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, _: str) -> int:
+        raise OSError(5, "Input/output error")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_terminal_that_has_gone_stops_no_progress_bar(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Gone())
+    steps = []
+    with console.bar("client 0", 3) as bar:
+        for step in range(3):
+            bar.reach(step)
+            console.warn("so it goes")
+            steps.append(step)
+    assert steps == [0, 1, 2]
+
+
+def test_a_file_never_becomes_stderr(world, environment):
+    """Without care the first file that is opened gets descriptor 2."""
+    code = (
+        "import os, sys\n"
+        "from furlkit import console\n"
+        "console.open_missing_streams()\n"
+        "handles = [os.open(sys.argv[1], os.O_RDONLY) for _ in range(3)]\n"
+        "print(min(handles) > 2, sys.stderr.fileno())\n"
+    )
+    command = ["sh", "-c", '"$@" 2>&- 0<&-', "sh", sys.executable, "-c", code]
+    done = subprocess.run(
+        [*command, world.model], env=environment, capture_output=True, text=True
+    )
+    assert done.stdout == "True 2\n"
+
+
+def test_a_result_that_cannot_be_written_is_an_error(world, environment):
+    command = [sys.executable, "-m", "furlkit", "inspect", world.model]
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >/dev/full', "sh", *command],
+        env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 74
+    assert "stdout: cannot write the result: No space left" in done.stderr
+    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+
+
+def test_a_reader_that_has_gone_is_no_error(world, environment):
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "furlkit", "inspect", world.model]
+    done = subprocess.run(
+        command, env=environment, stdout=write, stderr=subprocess.PIPE, text=True
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
