@@ -56,8 +56,10 @@ def model_words(facts: Facts, parents: int = 0) -> str:
         if examples and parents:
             made_of = "client" if parents == 1 else "clients"
             words += f", made of {parents:,} {made_of} with {count(examples)} images"
-    left_out = facts.get("left_out")
-    return f"{words}, without {word(left_out)}" if left_out else words
+    # Format version 1 says left_out where version 2 has statistics.
+    if facts.get("left_out") or facts.get("statistics") is False:
+        words += ", without BatchNorm statistics"
+    return words
 
 
 def score_words(metrics: Facts) -> str:
