@@ -79,29 +79,22 @@ def _box(path: Path, metrics: dict[str, Any]) -> Box:
             f"{path}: compares models of several rounds, so it has no place on the axis; "
             "compare models of one round"
         )
-    angles = metrics.get("angles")
-    angles = angles if isinstance(angles, dict) else {}
-    q1, median, q3 = _numbers(path, angles, "quartiles", 3)
-    low, high = _numbers(path, angles, "whiskers", 2)
-    if not low <= q1 <= q3 <= high:
+    found = metrics.get("angles")
+    angles: dict[str, Any] = found if isinstance(found, dict) else {}
+    quartiles, whiskers = (
+        angles[name] if isinstance(angles.get(name), list) else []
+        for name in ("quartiles", "whiskers")
+    )
+    five = [*whiskers[:1], *quartiles, *whiskers[1:]]
+    fit = len(quartiles) == 3 and len(whiskers) == 2
+    fit = fit and all(is_number(angle) and 0 <= angle <= LARGEST for angle in five)
+    if not fit or sorted(five) != five:
         raise InputError(
-            f"{path}: its quartiles {q1:g} to {q3:g} are outside its whiskers {low:g} "
-            f"to {high:g}; re-create it with furlkit evaluate angles"
+            f"{path}: expected rising angles in degrees, found quartiles "
+            f"{short(angles.get('quartiles'))} and whiskers {short(angles.get('whiskers'))}; re-create it with "
+            "furlkit evaluate angles"
         )
-    return Box(round_of(path, metrics), low, q1, median, q3, high)
-
-
-def _numbers(path: Path, angles: dict[str, Any], name: str, count: int) -> list[float]:
-    """Angles in degrees in rising order."""
-    found = angles.get(name)
-    found = found if isinstance(found, list) else []
-    fit = all(is_number(value) and 0 <= value <= LARGEST for value in found)
-    if not fit or len(found) != count or sorted(found) != found:
-        raise InputError(
-            f"{path}: its angles.{name} is {short(angles.get(name))}, expected {count} "
-            "rising angles in degrees; re-create it with furlkit evaluate angles"
-        )
-    return [float(value) for value in found]
+    return Box(round_of(path, metrics), *map(float, five))
 
 
 def _end(label: str, boxes: list[Box]) -> str:

@@ -79,9 +79,10 @@ def _line(
     label: str, groups: Sequence[Sequence[Point]], over: str
 ) -> tuple[Line, dict[str, list]]:
     """Means over the points of each group, and what they cost."""
+    named = [[point.epochs for point in group] for group in groups]
     costs: dict[str, list] = {
         "rounds": [group[0].rounds for group in groups],
-        "epochs": [group[0].epochs for group in groups],
+        "epochs": [next(filter(None, epochs), epochs[0]) for epochs in named],
         "bytes": [summarise(point.bytes for point in group).mean for group in groups],
     }
     values = [summarise(point.value for point in group) for group in groups]
@@ -100,48 +101,39 @@ def _cost_text(costs: dict[str, list], over: str) -> str:
 def _groups(
     label: str, folders: tuple[Path, ...], options: Options
 ) -> list[list[Point]]:
-    """Points of the same round after the same epochs, in the order of the axis.
-
-    A run that does not name its epochs joins the others of its round, if these agree.
-    """
+    """Points of all runs at the same place of the axis, in its order."""
     points = [p for folder in dict.fromkeys(folders) for p in _points(folder, options)]
-    known: dict[int, set[int]] = {}
+    # Bytes depend on the rounds, whatever the number of epochs in a round.
+    place = "epochs" if options.over == "epochs" else "rounds"
+    if place == "epochs":
+        _check_agreement(label, points, "epochs", "rounds", "--over rounds")
+    if place == "rounds" or not options.last:
+        _check_agreement(label, points, "rounds", "epochs", "--over epochs --last")
+    groups: dict[int, list[Point]] = {}
     for point in points:
-        if point.epochs is not None:
-            known.setdefault(point.rounds, set()).add(point.epochs)
-    groups: dict[tuple[int, int | None], list[Point]] = {}
-    for point in points:
-        epochs = known.get(point.rounds, set())
-        if point.epochs is None and len(epochs) == 1:
-            point = point._replace(epochs=min(epochs))
-        groups.setdefault((point.rounds, point.epochs), []).append(point)
-    firsts = [group[0] for group in groups.values()]
-    if options.over == "epochs":
-        _check_apart(label, firsts, "epochs")
-    # Bytes depend on the rounds alone, whatever the number of epochs in a round.
-    if not (options.over == "epochs" and options.last):
-        _check_apart(label, firsts, "rounds")
+        groups.setdefault(getattr(point, place), []).append(point)
     over = options.over
     return sorted(
-        groups.values(),
-        key=lambda group: summarise(getattr(point, over) for point in group).mean,
+        groups.values(), key=lambda g: summarise(getattr(p, over) for p in g).mean
     )
 
 
-def _check_apart(label: str, points: Sequence[Point], axis: str) -> None:
-    """Refuse two groups at one place: their line would jump up and down there."""
+def _check_agreement(
+    label: str, points: Sequence[Point], place: str, other: str, cure: str
+) -> None:
+    """Refuse to average runs of one place that differ in the other number."""
     seen: dict[int, Point] = {}
     for point in sorted(points, key=lambda point: point.rounds):
-        first = seen.setdefault(getattr(point, axis), point)
-        if first is not point:
-            one, other = (
-                f"{p.folder} (round {p.rounds}, "
-                f"{'unknown' if p.epochs is None else p.epochs} local epochs)"
+        if getattr(point, other) is None:
+            continue
+        first = seen.setdefault(getattr(point, place), point)
+        if getattr(first, other) != getattr(point, other):
+            one, two = (
+                f"{p.folder} (round {p.rounds}, {p.epochs} local epochs)"
                 for p in (first, point)
             )
-            cure = "--over rounds" if axis == "epochs" else "--over epochs --last"
             raise UsageError(
-                f"--series {label}: {one} and {other} have the same number of {axis}; "
+                f"--series {label}: {one} and {two} have the same number of {place}; "
                 f"give each its own --series, or draw {cure}"
             )
 

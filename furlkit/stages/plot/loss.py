@@ -154,25 +154,23 @@ def _journal(model: File, term: str | None) -> dict[int, float]:
 
 def _epoch(path: Path, entry: dict[str, Any], term: str | None) -> tuple[int, float]:
     """Number and loss of one epoch; the loss is the sum of terms, or one of them."""
-    epoch, terms = entry.get("epoch"), entry.get("losses")
-    if type(epoch) is not int or epoch < 1 or not isinstance(terms, dict) or not terms:
-        raise InputError(
-            f"{path}: its epoch {short(epoch)} has the losses {short(terms)}; was it "
-            "edited? Copy it again"
-        )
-    if term is not None and term not in terms:
+    epoch: Any = entry.get("epoch")
+    losses: Any = entry.get("losses")
+    terms = losses if isinstance(losses, dict) else {}
+    if terms and term is not None and term not in terms:
         there = plain(", ".join(sorted(terms)))
         raise InputError(
-            f"{path}: has no term '{term}' in epoch {epoch}; it has {there}"
+            f"{path}: has no term '{term}' in epoch {short(epoch)}; it has {there}"
         )
-    chosen = terms if term is None else {term: terms[term]}
-    for name, value in chosen.items():
-        if not is_number(value):
-            raise InputError(
-                f"{path}: its loss {plain(name)} in epoch {epoch} is {short(value)}, "
-                "expected a finite number; copy it again, or train this client again"
-            )
-    return epoch, float(sum(chosen.values()))
+    chosen: list[Any] = list(terms.values()) if term is None else [terms.get(term)]
+    fit = type(epoch) is int and epoch > 0 and chosen and all(map(is_number, chosen))
+    if not fit:
+        raise InputError(
+            f"{path}: its epoch {short(epoch)} has the losses "
+            f"{short(losses)}, expected finite numbers; copy it again, or "
+            "train this client again"
+        )
+    return epoch, float(sum(chosen))
 
 
 def _describe(line: Line) -> str:

@@ -212,7 +212,7 @@ def test_a_run_of_unknown_epochs_joins_the_others_of_its_round(make, draw):
     (line,) = draw(folders, flags=("--over", "rounds"))
     assert line["runs"] == [3, 3, 3] and line["epochs"] == [0, 2, 4]
     done = draw([*folders, make("d", epochs=(3, 3))], flags=("--over", "rounds"))
-    assert done.code == 2 and f"{folders[0]} (round 1, unknown local" in done.err
+    assert done.code == 2 and f"{folders[1]} (round 1, 2 local" in done.err
 
 
 def test_of_different_epochs_in_a_round_the_largest_counts(make, draw):
