@@ -38,11 +38,6 @@ class Transfer(NamedTuple):
     content: str
     file: File | None
 
-    @property
-    def kind(self) -> str:
-        """The kind of the file."""
-        return self.file.kind if self.file else "unknown"
-
 
 @dataclass(frozen=True)
 class Ledger:
@@ -211,29 +206,23 @@ def _grouped(
 
 
 def tally(transfers: Sequence[Transfer]) -> dict[str, Any]:
-    """Files, bytes and payload each way by kind; unknown files have no bytes."""
-    known = [transfer for transfer in transfers if transfer.file]
-    ways = {
-        way: _by_kind([t for t in known if t.direction == way])
-        for way in (SENT, RECEIVED)
-    }
-    sums = _sum(known)
-    unknown = len(transfers) - len(known)
-    return {
-        **ways, "bytes": sums["bytes"], "payload": sums["payload"], "unknown": unknown
-    }  # fmt: skip
+    """Files, bytes and payload in each direction by kind; unknown files have no bytes."""
+    known = [(t.direction, t.file) for t in transfers if t.file]
+    result: dict[str, Any] = {}
+    for way in (SENT, RECEIVED):
+        files = [file for direction, file in known if direction == way]
+        kinds = sorted({file.kind for file in files})
+        by_kind = {k: _sum(file for file in files if file.kind == k) for k in kinds}
+        result[way] = {"kinds": by_kind, **_sum(files)}
+    sums = _sum(file for _, file in known)
+    del sums["files"]
+    return {**result, **sums, "unknown": len(transfers) - len(known)}
 
 
-def _by_kind(transfers: Sequence[Transfer]) -> dict[str, Any]:
-    kinds = _grouped(transfers, lambda t: t.kind)
-    sums = {kind: _sum(group) for kind, group in kinds.items()}
-    return {"kinds": sums, **_sum(transfers)}
-
-
-def _sum(transfers: Iterable[Transfer]) -> dict[str, int]:
-    files = [transfer.file for transfer in transfers if transfer.file]
-    size, payload = sum(f.size for f in files), sum(f.payload for f in files)
-    return {"files": len(files), "bytes": size, "payload": payload}
+def _sum(files: Iterable[File]) -> dict[str, int]:
+    sizes = [(1, file.size, file.payload) for file in files]
+    totals = map(sum, zip(*sizes, strict=True)) if sizes else (0, 0, 0)
+    return dict(zip(("files", "bytes", "payload"), totals, strict=True))
 
 
 class Upload(NamedTuple):

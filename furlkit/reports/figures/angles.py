@@ -6,16 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from furlkit.reports.figures.style import (
-    COLOURS,
-    grid_lines,
-    head,
-    house_style,
-    new_figure,
-    panels_of,
-    slots,
-    tint,
-)
+from furlkit.reports.figures import style
 from furlkit.reports.text import shorten
 
 if TYPE_CHECKING:
@@ -48,13 +39,13 @@ def draw_angles(
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
     width = float(np.clip(0.9 + 0.3 * len(rounds), 2.4, 11 / columns))
-    with house_style():
-        figure = new_figure(max(4.0, 0.4 + columns * width), 0.7 + 2.6 * rows)
-        head(figure, title)
-        grid = panels_of(figure, len(panels), sharex=True, sharey=True)
+    with style.house_style():
+        figure = style.new_figure(max(4.0, 0.4 + columns * width), 0.7 + 2.6 * rows)
+        style.head(figure, title)
+        grid = style.panels_of(figure, len(panels), sharex=True, sharey=True)
         for number, (axes, (label, boxes)) in enumerate(zip(grid, panels, strict=True)):
             axes.set_title(shorten(label, max(8, int(width * 11))))
-            _draw_boxes(axes, rounds, boxes, COLOURS[number % len(COLOURS)])
+            _draw_boxes(axes, rounds, boxes, style.COLOURS[number % len(style.COLOURS)])
             axes.tick_params(labelbottom=number + columns >= len(panels))
         # Of many rounds every n-th is numbered, counted back from the last.
         step = -(-len(rounds) // NUMBERED)
@@ -84,9 +75,9 @@ def _draw_boxes(
     axes.bxp(
         numbers, positions=places, widths=0.85 * share, showfliers=False,
         patch_artist=True, manage_ticks=False, whiskerprops=line, capprops=line,
-        boxprops={"facecolor": tint(colour, 0.45), "linewidth": 0},
+        boxprops={"facecolor": style.tint(colour, 0.45), "linewidth": 0},
         medianprops={"color": "black", "linewidth": 1.2},
     )  # fmt: skip
-    slots(axes, len(rounds) - 1)
+    style.slots(axes, len(rounds) - 1)
     axes.set_ylim(bottom=0)
-    grid_lines(axes)
+    style.grid_lines(axes)

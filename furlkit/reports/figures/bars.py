@@ -6,16 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from furlkit.reports.figures.style import (
-    COLOURS,
-    grid_lines,
-    head,
-    house_style,
-    legend,
-    new_figure,
-    slots,
-    tint,
-)
+from furlkit.reports.figures import style
+from furlkit.reports.figures.style import COLOURS
 from furlkit.reports.summary import Summary, summarise
 from furlkit.reports.text import shorten
 
@@ -76,10 +68,10 @@ def draw_bars(bars: Sequence[Bar], axis: Axis, title: str = "") -> Any:
     labels = list(dict.fromkeys(bar.label for bar in bars))
     groups = list(dict.fromkeys(bar.group for bar in bars))
     places = _places(bars, groups)
-    with house_style():
+    with style.house_style():
         width = float(np.clip(1.3 + 0.55 * (places.max() + 1), 4, 12))
-        figure = new_figure(width, 3.8)
-        head(figure, title)
+        figure = style.new_figure(width, 3.8)
+        style.head(figure, title)
         axes = figure.add_subplot()
         narrow = (width - 1) / (places.max() + 1) < 0.36  # Inches for a bar's number.
         handles: dict[str, Any] = {}
@@ -89,10 +81,10 @@ def draw_bars(bars: Sequence[Bar], axis: Axis, title: str = "") -> Any:
             axes.annotate(
                 f"{axis.scale * bar.summary.mean:{'.1f' if axis.percent else '.4g'}}",
                 (place, axis.scale * max(0, bar.extent[1])), (0, 3), fontsize=8,
-                textcoords="offset points", ha="center", rotation=90 if narrow else 0,
+                textcoords="offset points", ha="center", rotation=90 if narrow else 0
             )  # fmt: skip
         _limit_heights(axes, bars, axis)
-        slots(axes, places.max())
+        style.slots(axes, places.max())
         axes.set_ylabel(axis.label)
         axes.tick_params(axis="x", length=0)
         names = groups if len(groups) > 1 else [bar.label for bar in bars]
@@ -100,7 +92,7 @@ def draw_bars(bars: Sequence[Bar], axis: Axis, title: str = "") -> Any:
         _name_slots(axes, middles if len(groups) > 1 else places.tolist(), names, width)
         if len(groups) > 1:
             short = [shorten(label, LABEL_WIDTH) for label in handles]
-            legend(figure, list(handles.values()), short, lower=True)
+            style.legend(figure, list(handles.values()), short, lower=True)
         axes.set_xlabel(_note(bars, groups))
     return figure
 
@@ -127,8 +119,8 @@ def _draw_bar(axes: "Axes", place: float, bar: Bar, number: int, axis: Axis) -> 
         {} if std is None else {"yerr": axis.scale * std, "capsize": 3}
     )
     drawn = axes.bar(
-        place, axis.scale * mean, 0.85, color=tint(COLOURS[colour], 0.75),
-        hatch=HATCHES[again % len(HATCHES)], edgecolor="white", linewidth=0, **whisker,
+        place, axis.scale * mean, 0.85, color=style.tint(COLOURS[colour], 0.75),
+        hatch=HATCHES[again % len(HATCHES)], edgecolor="white", linewidth=0, **whisker
     )  # fmt: skip
     if n > 1:
         beside = place + 0.25 * np.linspace(-1, 1, n)
@@ -147,7 +139,7 @@ def _limit_heights(axes: "Axes", bars: Sequence[Bar], axis: Axis) -> None:
     axes.set_ylim(bottom - (room / 2 if bottom < 0 else 0), top + room)
     if bottom < 0:
         axes.axhline(0, color="black", linewidth=0.8)
-    grid_lines(axes)
+    style.grid_lines(axes)
 
 
 def _name_slots(

@@ -6,13 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from furlkit.reports.figures.style import (
-    COLOURS,
-    head,
-    house_style,
-    new_figure,
-    panels_of,
-)
+from furlkit.reports.figures import style
+from furlkit.reports.figures.style import COLOURS
 from furlkit.reports.text import plain, shorten
 
 if TYPE_CHECKING:
@@ -52,11 +47,11 @@ def draw_clouds(clouds: Sequence[Cloud], key: Key, title: str = "") -> "Figure":
     """Panels side by side. Distances have no unit, so the axes have no numbers."""
     columns = min(len(clouds), 3)
     rows = -(-len(clouds) // columns)
-    with house_style():
+    with style.house_style():
         width = SIDE * columns + 1.4 * _legend_columns(key)
-        figure = new_figure(width, (SIDE + 0.2) * rows + 0.3)
-        head(figure, title)
-        panels = panels_of(figure, len(clouds))
+        figure = style.new_figure(width, (SIDE + 0.2) * rows + 0.3)
+        style.head(figure, title)
+        panels = style.panels_of(figure, len(clouds))
         for axes, cloud in zip(panels, clouds, strict=True):
             axes.set_title(shorten(cloud.label, 36))
             axes.set_aspect("equal", adjustable="datalim")
@@ -89,12 +84,12 @@ def _draw_points(axes: "Axes", cloud: Cloud, key: Key) -> Any:
     for turn, mark in enumerate(MARKS):
         mine = (ranks >= 0) & (ranks // len(COLOURS) == turn)
         colours = [COLOURS[place % len(COLOURS)] for place in ranks[mine]]
-        style: dict[str, Any] = {
+        looks: dict[str, Any] = {
             "marker": mark,
             "linewidth": 0.9 if mark == "x" else 0,
             "alpha": 0.85,
         }
-        axes.scatter(x[mine], y[mine], s=size, c=colours, **style)
+        axes.scatter(x[mine], y[mine], s=size, c=colours, **looks)
     return None
 
 
@@ -118,5 +113,5 @@ def _draw_legend(figure: "Figure", key: Key) -> None:
     figure.legend(
         handles, [name for _, _, name in entries], loc="outside right upper",
         title="class", alignment="left", frameon=False, handletextpad=0.2,
-        columnspacing=1, ncols=_legend_columns(key),
+        columnspacing=1, ncols=_legend_columns(key)
     )  # fmt: skip

@@ -5,17 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from furlkit.reports.figures.style import (
-    GREY,
-    MARKERS,
-    grid_lines,
-    head,
-    house_style,
-    legend,
-    look,
-    new_figure,
-    whole_ticks,
-)
+from furlkit.reports.figures import style
+from furlkit.reports.figures.style import GREY, MARKERS
 from furlkit.reports.summary import Line
 
 if TYPE_CHECKING:
@@ -41,44 +32,44 @@ def draw_lines(
     The legend gives the last value of each line.
     """
     scale, digits = (100, ".1f") if percent else (1, ".4g")
-    with house_style():
-        figure = new_figure(6, 3.8)
+    with style.house_style():
+        figure = style.new_figure(6, 3.8)
         axes = figure.add_subplot(xscale="log" if over == "bytes" else "linear")
         handles = []
         for number, line in enumerate(lines):
-            style = look(number)
+            looks = style.look(number)
             every = max(1, len(line.x) // MARKED)
             mean, std = scale * line.mean, scale * line.std
-            handles += axes.plot(line.x, mean, **style, markersize=4, markevery=every)
-            _draw_spread(axes, line.x, mean, std, style["color"])
+            handles += axes.plot(line.x, mean, **looks, markersize=4, markevery=every)
+            _draw_spread(axes, line.x, mean, std, looks["color"])
         if over == "bytes":
             _tick_bytes(axes, np.concatenate([line.x for line in lines]))
         else:
-            axes.xaxis.set_major_locator(whole_ticks(10))
-        grid_lines(axes)
+            axes.xaxis.set_major_locator(style.whole_ticks(10))
+        style.grid_lines(axes)
         axes.set_xlabel(LABELS[over] + _runs_note(lines))
         axes.set_ylabel(f"{value} (%)" if percent else value)
-        head(figure, title)
+        style.head(figure, title)
         labels = [
             _ending(line, format(scale * line.mean[-1], digits)) for line in lines
         ]
-        legend(figure, handles, labels, lower=bool(title))
+        style.legend(figure, handles, labels, lower=bool(title))
     return figure
 
 
 def draw_loss(losses: Sequence[Line], value: str, title: str = "") -> "Figure":
     """Losses over local epochs: dashed within a round, solid across an aggregation."""
-    with house_style():
-        figure = new_figure(6, 3.8)
+    with style.house_style():
+        figure = style.new_figure(6, 3.8)
         axes = figure.add_subplot()
         handles = [_draw_rounds(axes, k, loss) for k, loss in enumerate(losses)]
-        axes.xaxis.set_major_locator(whole_ticks(10))
-        grid_lines(axes)
+        axes.xaxis.set_major_locator(style.whole_ticks(10))
+        style.grid_lines(axes)
         axes.set_xlabel(LABELS["epochs"])
         axes.set_ylabel(value)
-        head(figure, title)
+        style.head(figure, title)
         labels = [_ending(loss, f"{loss.mean[-1]:.4g}") for loss in losses]
-        legend(figure, handles, labels, lower=bool(title))
+        style.legend(figure, handles, labels, lower=bool(title))
         _explain_styles(axes, losses)
     return figure
 
@@ -126,25 +117,25 @@ def _tick_bytes(axes: "Axes", every: np.ndarray) -> None:
 
 def _draw_rounds(axes: "Axes", number: int, loss: Line) -> Any:
     """Draw each round, then each aggregation; returns the handle for the legend."""
-    ends, style = round_ends(loss), look(number)
-    marker = style.pop("marker")
-    style |= {"markersize": 4 if len(ends) <= MARKED else 2.5, "linestyle": "-"}
+    ends, looks = round_ends(loss), style.look(number)
+    marker = looks.pop("marker")
+    looks |= {"markersize": 4 if len(ends) <= MARKED else 2.5, "linestyle": "-"}
     for here in np.split(np.arange(len(loss.x)), ends + 1):
         x, mean = loss.x[here], loss.mean[here]
         # A round of one epoch has no length to be dashed, so it is a marker.
         dot = marker if len(here) == 1 else ""
-        axes.plot(x, mean, **{**style, "linestyle": DASHED}, marker=dot)
-        _draw_spread(axes, x, mean, loss.std[here], style["color"])
+        axes.plot(x, mean, **{**looks, "linestyle": DASHED}, marker=dot)
+        _draw_spread(axes, x, mean, loss.std[here], looks["color"])
     for end in ends:
         jump = slice(end, end + 2)
-        axes.plot(loss.x[jump], loss.mean[jump], **style, marker=marker)
-    return _handle(**style, marker=marker if len(ends) else "")
+        axes.plot(loss.x[jump], loss.mean[jump], **looks, marker=marker)
+    return _handle(**looks, marker=marker if len(ends) else "")
 
 
-def _handle(**style: Any) -> Any:
+def _handle(**looks: Any) -> Any:
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], **style)
+    return Line2D([], [], **looks)
 
 
 def _explain_styles(axes: "Axes", losses: Sequence[Line]) -> None:

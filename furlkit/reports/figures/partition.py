@@ -5,13 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from furlkit.reports.figures.style import (
-    COLOURS,
-    head,
-    house_style,
-    new_figure,
-    whole_ticks,
-)
+from furlkit.reports.figures import style
+from furlkit.reports.figures.style import COLOURS, whole_ticks
 from furlkit.reports.text import plain, shorten
 
 if TYPE_CHECKING:
@@ -36,9 +31,9 @@ def draw_heat(
 
     clients, classes = histogram.shape
     width, height = 3.2 + 0.42 * classes, 1.9 + 0.3 * clients
-    with house_style():
-        figure = new_figure(np.clip(width, 5, 10), np.clip(height, 2.8, 8))
-        head(figure, title)
+    with style.house_style():
+        figure = style.new_figure(np.clip(width, 5, 10), np.clip(height, 2.8, 8))
+        style.head(figure, title)
         widths = [figure.get_figwidth() - 2, 0.8]
         axes, side = figure.subplots(1, 2, sharey=True, width_ratios=widths)
         # White is no image at all; the palest blue is left out, so a single one shows.
@@ -90,12 +85,12 @@ def draw_bubbles(histogram: np.ndarray, names: Sequence[str], title: str) -> "Fi
     cell = min(0.36, 7.5 / len(clients)), min(0.36, 6.5 / len(classes))  # Inches.
     widest = max((len(plain(str(names[k]))) for k in classes), default=0)
     left = 0.6 + 0.08 * min(16, widest)
-    with house_style():
-        figure = new_figure(
+    with style.house_style():
+        figure = style.new_figure(
             max(4.5, left + 1.1 + cell[0] * len(clients)),
             max(2.4, 1.3 + cell[1] * len(classes)),
         )
-        head(figure, title)
+        style.head(figure, title)
         axes = figure.add_subplot()
         axes.spines[:].set_visible(False)
         axes.set(xlim=(-0.5, len(clients) - 0.5), ylim=(-0.5, len(classes) - 0.5))
@@ -108,14 +103,14 @@ def draw_bubbles(histogram: np.ndarray, names: Sequence[str], title: str) -> "Fi
         places = np.argwhere(shown)
         most = int(max(1, shown.max(initial=0)))
         area = (0.9 * 72 * min(cell)) ** 2 / most  # Square points; the largest fits.
-        style: dict[str, Any] = {"color": COLOURS[0], "linewidth": 0, "clip_on": False}
+        looks: dict[str, Any] = {"color": COLOURS[0], "linewidth": 0, "clip_on": False}
         sizes = area * shown[tuple(places.T)]
-        axes.scatter(places[:, 0], places[:, 1], s=sizes, **style)
+        axes.scatter(places[:, 0], places[:, 1], s=sizes, **looks)
         counts = [int(n) for n in whole_ticks(4).tick_values(0, most) if 0 < n <= most]
         figure.legend(
-            [axes.scatter([], [], s=area * n, **style) for n in counts],
+            [axes.scatter([], [], s=area * n, **looks) for n in counts],
             [f"{n:,}" for n in counts], loc="outside right upper", title="images",
-            labelspacing=1.8, borderpad=1, frameon=False,
+            labelspacing=1.8, borderpad=1, frameon=False
         )  # fmt: skip
     return figure
 
@@ -123,9 +118,9 @@ def draw_bubbles(histogram: np.ndarray, names: Sequence[str], title: str) -> "Fi
 def draw_sizes(sizes: np.ndarray, title: str) -> "Figure":
     """How many images each client has: all that can be drawn without labels."""
     clients = len(sizes)
-    with house_style():
-        figure = new_figure(np.clip(1.5 + 0.4 * clients, 4, 8), 3)
-        head(figure, title)
+    with style.house_style():
+        figure = style.new_figure(np.clip(1.5 + 0.4 * clients, 4, 8), 3)
+        style.head(figure, title)
         axes = figure.add_subplot()
         axes.stairs(sizes, np.arange(clients + 1) - 0.5, fill=True, color=COLOURS[0])
         if clients <= NAMED:
