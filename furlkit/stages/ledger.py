@@ -146,15 +146,10 @@ def _check_plan(plan: Plan) -> None:
         )
     if plan.top is not None and not plan.similarity:
         raise UsageError(f"--top {plan.top:g}: needs --similarity; give that too")
-    if plan.similarity and plan.width is not None:
+    if plan.similarity == (plan.width is not None):
         raise UsageError(
-            f"--width {plan.width}: does not apply to --similarity, which has one column "
-            "per image; leave one of them out"
-        )
-    if not plan.similarity and plan.width is None:
-        raise UsageError(
-            "ledger --plan: give --width, the numbers that represent an image, or "
-            "--similarity"
+            "ledger --plan: give what is sent for an image, as --width NUMBERS or as "
+            "--similarity, one of them"
         )
 
 

@@ -252,8 +252,8 @@ PLAN = ("--plan", "--images", 10, "--width", 4, "--parameters", 9)
         (PLAN[:-2], "one of them"),
         ((*PLAN, "--model", "m"), "one of them"),
         ((*PLAN, "--top", 3), "--top 3"),
-        ((*PLAN, "--similarity"), "--width 4"),
-        (("--plan", "--images", 3, "--parameters", 9), "give --width"),
+        ((*PLAN, "--similarity"), "--width NUMBERS"),
+        (("--plan", "--images", 3, "--parameters", 9), "--width NUMBERS"),
         ((*PLAN, "--rounds", 0), "Invalid value for '--rounds'"),
     ],
 )

@@ -27,11 +27,8 @@ LABELS = {
 def draw_lines(
     lines: Sequence[Line], value: str, percent: bool, title: str = "", over="round"
 ) -> "Figure":
-    """Values over one of `LABELS`, with a band of one standard deviation.
-
-    The legend gives the last value of each line.
-    """
-    scale, digits = (100, ".1f") if percent else (1, ".4g")
+    """Values over one of `LABELS`, with a band of one standard deviation."""
+    scale = 100 if percent else 1
     with style.house_style():
         figure = style.new_figure(6, 3.8)
         axes = figure.add_subplot(xscale="log" if over == "bytes" else "linear")
@@ -42,18 +39,13 @@ def draw_lines(
             mean, std = scale * line.mean, scale * line.std
             handles += axes.plot(line.x, mean, **looks, markersize=4, markevery=every)
             _draw_spread(axes, line.x, mean, std, looks["color"])
-        if over == "bytes":
-            _tick_bytes(axes, np.concatenate([line.x for line in lines]))
-        else:
-            axes.xaxis.set_major_locator(style.whole_ticks(10))
-        style.grid_lines(axes)
         axes.set_xlabel(LABELS[over] + _runs_note(lines))
         axes.set_ylabel(f"{value} (%)" if percent else value)
-        style.head(figure, title)
-        labels = [
-            _ending(line, format(scale * line.mean[-1], digits)) for line in lines
-        ]
-        style.legend(figure, handles, labels, lower=bool(title))
+        lasts = [scale * line.mean[-1] for line in lines]
+        ends = [f"{y:.1f}" if percent else f"{y:.4g}" for y in lasts]
+        _finish(axes, handles, lines, ends, title)
+        if over == "bytes":
+            _tick_bytes(axes, np.concatenate([line.x for line in lines]))
     return figure
 
 
@@ -63,24 +55,31 @@ def draw_loss(losses: Sequence[Line], value: str, title: str = "") -> "Figure":
         figure = style.new_figure(6, 3.8)
         axes = figure.add_subplot()
         handles = [_draw_rounds(axes, k, loss) for k, loss in enumerate(losses)]
-        axes.xaxis.set_major_locator(style.whole_ticks(10))
-        style.grid_lines(axes)
         axes.set_xlabel(LABELS["epochs"])
         axes.set_ylabel(value)
-        style.head(figure, title)
-        labels = [_ending(loss, f"{loss.mean[-1]:.4g}") for loss in losses]
-        style.legend(figure, handles, labels, lower=bool(title))
+        ends = [f"{loss.mean[-1]:.4g}" for loss in losses]
+        _finish(axes, handles, losses, ends, title)
         _explain_styles(axes, losses)
     return figure
+
+
+def _finish(
+    axes: Any, handles: list, lines: Sequence[Line], ends: Sequence[str], title: str
+) -> None:
+    """Grid, whole ticks, title, and a legend with the last value of each line."""
+    axes.xaxis.set_major_locator(style.whole_ticks(10))
+    style.grid_lines(axes)
+    style.head(axes.figure, title)
+    named = [
+        f"{line.label} (last: {end})" for line, end in zip(lines, ends, strict=True)
+    ]
+    labels = [name.lstrip() for name in named]
+    style.legend(axes.figure, handles, labels, lower=bool(title))
 
 
 def round_ends(line: Line) -> np.ndarray:
     """The last point of each round but the last; the next point is after aggregation."""
     return np.flatnonzero(np.diff(line.rounds))
-
-
-def _ending(line: Line, last: str) -> str:
-    return f"{line.label} (last: {last})".lstrip()
 
 
 def _runs_note(lines: Sequence[Line]) -> str:

@@ -150,7 +150,7 @@ def test_bars_of_a_group_stand_together_in_whatever_order_they_are_given():
     assert middles == pytest.approx([0, 2.7, 1])
 
 
-def test_a_cut_axis_starts_where_it_was_told_and_says_so():
+def test_a_cut_axis_says_where_it_starts():
     axis = Axis("accuracy", percent=True, start=40)
     (axes,) = draw_bars([Bar("", "a", [0.5])], axis).axes
     assert axes.get_ylim()[0] == 40
