@@ -25,6 +25,11 @@ def read_metrics(path: Path) -> dict[str, Any]:
         raise unreadable(path, error) from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: is not a metrics file: {error}") from error
+    return as_metrics(path, document)
+
+
+def as_metrics(path: Path, document: Any) -> dict[str, Any]:
+    """Check that a JSON document is one of `write_metrics`."""
     if not isinstance(document, dict) or document.get("kind") != "metrics":
         raise InputError(f"{path}: is JSON, but not a metrics file of furlkit's")
     check_version(path, document.get("version"))

@@ -47,7 +47,7 @@ def common_round(models: Sequence[Checkpoint]) -> int | None:
     return rounds.pop() if len(rounds) == 1 else None
 
 
-def crowd_words(models: Sequence[Checkpoint]) -> str:
+def describe_models(models: Sequence[Checkpoint]) -> str:
     """How many models, and of which round: "5 models of round 3"."""
     number = "1 model" if len(models) == 1 else f"{len(models):,} models"
     round_ = common_round(models)

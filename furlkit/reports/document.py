@@ -1,54 +1,17 @@
-"""What every protocol with labels shares: its doors, its numbers, its document."""
+"""The metrics document and the result line of protocols that score with labels."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from furlkit.data.sets.datasets import ImageSet
-from furlkit.data.sets.source import Source
-from furlkit.errors import InputError
 from furlkit.evaluation.scores import accuracy, confusion_matrix, per_class_accuracy
 from furlkit.files.checkpoint import Checkpoint
-from furlkit.inputs.matching import check_channels
-from furlkit.models.loading import architecture_of
-from furlkit.runtime import Runtime
-
-
-@dataclass(frozen=True)
-class Options:
-    """What all protocols share: a model, labelled images to learn and to test on.
-
-    `seed` is None for a protocol that draws nothing.
-    """
-
-    model: Path
-    train: Source
-    test: Source
-    output: Path
-    seed: int | None = None
-    runtime: Runtime = Runtime()
-    dry_run: bool = False
-
-    @property
-    def inputs(self) -> list[Path]:
-        """What is read, and so may not be written."""
-        return [self.model, Path(self.train.name), Path(self.test.name)]
-
-
-def open_labelled(options: Options, model: Checkpoint) -> tuple[ImageSet, ImageSet]:
-    """The images to learn from and to test on: labelled, and fit for the model."""
-    train, test = options.train.images(), options.test.images()
-    for images in (train, test):
-        check_channels(images, architecture_of(model.path, model.facts), model.path)
-        if images.labels is None:
-            raise InputError(f"{images.name}: has no labels to evaluate with")
-    return train, test
 
 
 def scores(predictions: Tensor, labels: Tensor, classes: int) -> dict[str, Any]:
-    """What predictions are worth, over all and by class; every one counts."""
+    """Accuracy over all images and by class, and the confusion matrix."""
     return {
         "accuracy": accuracy(predictions, labels),
         "per_class": per_class_accuracy(predictions, labels, classes),
@@ -58,16 +21,16 @@ def scores(predictions: Tensor, labels: Tensor, classes: int) -> dict[str, Any]:
 
 
 def origins(model: Checkpoint, train: ImageSet, test: ImageSet) -> dict[str, Any]:
-    """The part of the document that says what was scored, and on what."""
+    """Which model was scored, and on which images."""
     return {
         "class_names": list(test.class_names),
         "data": {"train": train.fingerprint, "test": test.fingerprint},
-        "checkpoint": account(model),
+        "checkpoint": describe_checkpoint(model),
     }
 
 
-def account(model: Checkpoint) -> dict[str, Any]:
-    """Which model was measured, for a metrics file."""
+def describe_checkpoint(model: Checkpoint) -> dict[str, Any]:
+    """A model's content hash, stage, seed and facts."""
     return {
         "content": model.content,
         "stage": model.header.stage,
@@ -76,8 +39,8 @@ def account(model: Checkpoint) -> dict[str, Any]:
     }
 
 
-def line_of(output: Path, document: dict[str, Any], scored: str) -> str:
-    """The result for people; `scored` says what model it was."""
+def result_line(output: Path, document: dict[str, Any], scored: str) -> str:
+    """The result for people; `scored` says which model was scored."""
     return (
         f"{output}: {document['protocol']} accuracy "
         f"{100 * document['accuracy']:.2f}% on {document['test_examples']:,} images, "
@@ -85,6 +48,6 @@ def line_of(output: Path, document: dict[str, Any], scored: str) -> str:
     )
 
 
-def named(model: Checkpoint) -> str:
+def model_name(model: Checkpoint) -> str:
     """A model by its role and round."""
     return f"{model.facts.role} model of round {model.facts.round}"

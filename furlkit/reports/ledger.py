@@ -1,48 +1,35 @@
-"""What clients sent and received, found out from the headers of a run's files.
+"""Traffic of clients: counted from the headers of a run's files, or planned ahead.
 
-A file was sent if the server's `aggregate` was given it, and received if a client's
-`local-train` was: weights that never left a client, as FLESD's, are nobody's traffic.
+A file was sent if the server's `aggregate` read it, and received if a client's
+`local-train` did: weights that never leave a client, as in FLESD, are no traffic.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from furlkit.errors import FurlkitError, InputError
-from furlkit.files.container.header import short
-from furlkit.files.container.read import Container
-from furlkit.reports.runs import files_below
-from furlkit.reports.text import plain, short_hash
+from furlkit.errors import InputError
+from furlkit.files.similarity import kept_of
+from furlkit.reports.runs import File, read_files
+from furlkit.reports.text import short_hash
 
 SENT, RECEIVED = "sent", "received"
-# What a client is given, and whether it is given it once and for all. Its partition is
-# its own, and what is private never came from anywhere.
-DOORS = {"global": False, "dictionary": False, "targets": True}
-# The facts without which a file of the stage has no place in the ledger.
-NEEDED = {"local-train": ("client", "round"), "aggregate": ("round",)}
-# Stands for what a training that left no file was given.
-NOTHING_KNOWN = ""
+# Inputs that a client receives, and whether only once. Its partition and its private
+# files never leave it.
+RECEIVED_ROLES = {"global": False, "dictionary": False, "targets": True}
+UNKNOWN = ""  # The content of what a training received that left no file.
+# Bytes of a number, and of what is stored with a row of features or of similarities.
+WIDTHS = {"float32": 4, "float16": 2, "int8": 1}
+INDEX, SCALE, COLUMN = 8, 4, 4
+MOST_IMAGES = 2**62
 _CLIENT = re.compile("client ([0-9]{1,9})")
 
 
-class File(NamedTuple):
-    """What the ledger knows of a file; `payload` is the part of `size` in tensors."""
-
-    path: Path
-    kind: str
-    stage: str
-    content: str
-    options: dict[str, Any]
-    inputs: dict[str, str]
-    facts: dict[str, Any]
-    size: int
-    payload: int
-
-
 class Transfer(NamedTuple):
-    """One file on its way from or to a client; `file` is None where it is missing."""
+    """One file sent or received by a client; `file` is None where it is missing."""
 
     client: int
     round: int
@@ -51,15 +38,10 @@ class Transfer(NamedTuple):
     content: str
     file: File | None
 
-    @property
-    def kind(self) -> str:
-        """Of the file, if it is there."""
-        return self.file.kind if self.file else "unknown"
-
 
 @dataclass(frozen=True)
 class Ledger:
-    """All transfers by round and client, and what the user should look at."""
+    """All transfers by round and client, the run's files, and warnings."""
 
     transfers: tuple[Transfer, ...]
     files: tuple[File, ...]
@@ -72,63 +54,23 @@ class Ledger:
 
 
 def read_ledger(runs: Sequence[Path]) -> Ledger:
-    """Read the headers below some folders, or of single files, and add them up.
-
-    What is broken or foreign in a folder is left out with a warning; a single file was
-    asked for by name, and is an error.
-    """
-    files, warnings = _read_files(runs)
+    """Read the headers below folders, or of single files, and list all transfers."""
+    known, warnings = read_files(runs)
+    # Copies of a file count once; of several, the first path is named.
+    files = {file.content: file for file in reversed(known)}
     transfers = _transfers(files)
     if not transfers:
         raise InputError(
             f"{', '.join(map(str, runs))}: no training of a client and no aggregation "
-            "was found; give the folder that local-train and aggregate wrote into"
+            "found; give the folder that local-train and aggregate wrote to"
         )
-    warnings += [*_two_runs(files.values()), *_missing(transfers), *_lost(files)]
-    known = tuple(sorted(files.values(), key=lambda file: file.path))
-    return Ledger(tuple(transfers), known, tuple(warnings))
-
-
-def _read_files(runs: Sequence[Path]) -> tuple[dict[str, File], list[str]]:
-    """Files by content, the same one twice being one; and what had to be left out."""
-    found: dict[str, File] = {}
-    warnings: dict[Path, str] = {}
-    for run in runs:
-        for path in files_below(run) if run.is_dir() else [run]:
-            try:
-                file = _read_file(path)
-            except FurlkitError as error:
-                if path == run:
-                    raise
-                warnings[path.resolve()] = f"{plain(str(error))}; left out"
-                continue
-            # Of what is unfinished nobody was sent anything yet.
-            if file.kind != "progress":
-                known = found.get(file.content, file)
-                found[file.content] = min(known, file, key=lambda f: f.path)
-    return found, [warnings[path] for path in sorted(warnings)]
-
-
-def _read_file(path: Path) -> File:
-    opened = Container(path)
-    header = opened.header
-    for name in () if header.kind == "progress" else NEEDED.get(header.stage, ()):
-        value = header.facts.get(name)
-        if type(value) is not int or value < 0:
-            raise InputError(
-                f"{path}: was made by {header.stage}, but its {name} is {short(value)}"
-            )
-    if not all(isinstance(content, str) for content in header.inputs.values()):
-        raise InputError(f"{path}: its inputs are not all named by their content hash")
-    payload = sum(entry.size for entry in opened.entries)
-    return File(
-        path, header.kind, header.stage, header.content, header.options, header.inputs,
-        header.facts, opened.body_start + payload, payload,
-    )  # fmt: skip
+    unique = tuple(sorted(files.values(), key=lambda file: file.path))
+    warnings += [*_two_runs(unique), *_missing(transfers), *_lost_ensembles(files)]
+    return Ledger(tuple(transfers), unique, tuple(warnings))
 
 
 def _transfers(files: dict[str, File]) -> list[Transfer]:
-    """Each file once on each way it took, in the order of rounds and clients."""
+    """Each file once per client, round and direction, in that order."""
     servers = [file for file in files.values() if file.stage == "aggregate"]
     trained = [file for file in files.values() if file.stage == "local-train"]
     every = [*_sent(servers, files), *_received(trained, files)]
@@ -150,11 +92,11 @@ def _received(trained: Iterable[File], files: dict[str, File]) -> Iterator[Trans
     first: dict[tuple[int, str], int] = {}
     for model in sorted(trained, key=lambda file: file.facts["round"]):
         client, round_ = model.facts["client"], model.facts["round"]
-        for role, once in DOORS.items():
+        for role, once in RECEIVED_ROLES.items():
             content = model.inputs.get(role)
             if content is None or _is_own(model, role, files.get(content)):
                 continue
-            # A round may leave several files of one client, which all name the same.
+            # Several files of one client in a round name the same inputs.
             if once and first.setdefault((client, content), round_) != round_:
                 continue
             file = files.get(content)
@@ -162,17 +104,17 @@ def _received(trained: Iterable[File], files: dict[str, File]) -> Iterator[Trans
 
 
 def _unseen(sent: Iterable[Transfer], trained: Iterable[File]) -> list[Transfer]:
-    """Whoever sent something had trained, and for that had received something."""
+    """A client that sent something had trained, so it had received something."""
     seen = {(file.facts["client"], file.facts["round"]) for file in trained}
     senders = {(t.client, t.round) for t in sent if t.direction == SENT}
     return [
-        Transfer(*sender, RECEIVED, "global", NOTHING_KNOWN, None)
+        Transfer(*sender, RECEIVED, "global", UNKNOWN, None)
         for sender in senders - seen
     ]
 
 
 def _is_own(model: File, role: str, given: File | None) -> bool:
-    """Whether a client carried on from its own model, as with `--update keep`."""
+    """Whether a client continued from its own model, as with `--update keep`."""
     if role != "global":
         return False
     if given is not None:
@@ -181,46 +123,41 @@ def _is_own(model: File, role: str, given: File | None) -> bool:
 
 
 def _two_runs(files: Iterable[File]) -> Iterator[str]:
-    models: dict[tuple[int, int], list[Path]] = {}
+    models: dict[tuple[int, int], Path] = {}
     for file in files:
         if file.stage == "local-train" and file.kind == "checkpoint":
-            place = file.facts["round"], file.facts["client"]
-            models.setdefault(place, []).append(file.path)
-    for (round_, client), paths in sorted(models.items()):
-        if len(paths) > 1:
-            one, other = sorted(paths)[:2]
-            yield (
-                f"{one} and {other}: are both of client {client} in round {round_}; "
-                "are these files of several runs? Give one run at a time"
-            )
-            return
+            client, round_ = file.facts["client"], file.facts["round"]
+            first = models.setdefault((round_, client), file.path)
+            if first != file.path:
+                yield (
+                    f"{first} and {file.path}: are both of client {client} in round "
+                    f"{round_}; are these files of several runs? Give one run at a time"
+                )
+                return
 
 
 def _missing(transfers: Iterable[Transfer]) -> Iterator[str]:
-    """A warning for each file that is named but not there."""
-    unknown: dict[str, list[Transfer]] = {}
-    for transfer in transfers:
-        if transfer.file is None:
-            unknown.setdefault(transfer.content, []).append(transfer)
+    """A warning for each file that is named in a header but missing."""
+    unknown = _grouped((t for t in transfers if t.file is None), lambda t: t.content)
     for content, needed in unknown.items():
         first, more = needed[0], len(needed) - 1
         others = f" (and {more} more like it)" if more else ""
         who = f"client {first.client} in round {first.round}"
-        if content == NOTHING_KNOWN:
+        what = "sent" if first.direction == SENT else f"{first.role}, received"
+        if content == UNKNOWN:
             yield (
                 f"{who}{others}: sent something, but no file of its training is there; "
                 "what it received is unknown"
             )
-            continue
-        what = "sent" if first.direction == SENT else f"{first.role}, received"
-        yield (
-            f"{short_hash(content)}: is not among the files; it was {what} by {who}"
-            f"{others}; its bytes are unknown"
-        )
+        else:
+            yield (
+                f"{short_hash(content)}: is not among the files; it was {what} by {who}"
+                f"{others}; its size is unknown"
+            )
 
 
-def _lost(files: dict[str, File]) -> Iterator[str]:
-    """A warning for each ensemble without which nobody knows who sent what for it."""
+def _lost_ensembles(files: dict[str, File]) -> Iterator[str]:
+    """A warning for each missing ensemble: only its header names who sent what."""
     for file in sorted(files.values(), key=lambda file: file.path):
         content = file.inputs.get("ensemble")
         if file.stage == "distill" and content is not None and content not in files:
@@ -269,26 +206,65 @@ def _grouped(
 
 
 def tally(transfers: Sequence[Transfer]) -> dict[str, Any]:
-    """Files, bytes and payload each way by kind; unknown files have no bytes."""
-    known = [transfer for transfer in transfers if transfer.file]
-    ways = {
-        way: _by_kind([t for t in known if t.direction == way])
-        for way in (SENT, RECEIVED)
-    }
-    sums = _sum(known)
-    unknown = len(transfers) - len(known)
-    return {
-        **ways, "bytes": sums["bytes"], "payload": sums["payload"], "unknown": unknown
-    }  # fmt: skip
+    """Files, bytes and payload in each direction by kind; unknown files have no bytes."""
+    known = [(t.direction, t.file) for t in transfers if t.file]
+    result: dict[str, Any] = {}
+    for way in (SENT, RECEIVED):
+        files = [file for direction, file in known if direction == way]
+        kinds = sorted({file.kind for file in files})
+        by_kind = {k: _sum(file for file in files if file.kind == k) for k in kinds}
+        result[way] = {"kinds": by_kind, **_sum(files)}
+    sums = _sum(file for _, file in known)
+    del sums["files"]
+    return {**result, **sums, "unknown": len(transfers) - len(known)}
 
 
-def _by_kind(transfers: Sequence[Transfer]) -> dict[str, Any]:
-    kinds = _grouped(transfers, lambda t: t.kind)
-    sums = {kind: _sum(group) for kind, group in kinds.items()}
-    return {"kinds": sums, **_sum(transfers)}
+def _sum(files: Iterable[File]) -> dict[str, int]:
+    sizes = [(1, file.size, file.payload) for file in files]
+    totals = map(sum, zip(*sizes, strict=True)) if sizes else (0, 0, 0)
+    return dict(zip(("files", "bytes", "payload"), totals, strict=True))
 
 
-def _sum(transfers: Iterable[Transfer]) -> dict[str, int]:
-    files = [transfer.file for transfer in transfers if transfer.file]
-    size, payload = sum(f.size for f in files), sum(f.payload for f in files)
-    return {"files": len(files), "bytes": size, "payload": payload}
+class Upload(NamedTuple):
+    """How FLESD's clients send what they make of public images.
+
+    `width` numbers for each image, or, where it is None, its similarity to every image,
+    or to the `top` percent most similar ones.
+    """
+
+    width: int | None
+    encoding: str = "float32"
+    top: float | None = None
+
+    def numbers(self, n: int) -> int:
+        """Numbers sent for one of n images."""
+        if self.width is not None:
+            return self.width
+        return n if self.top is None else kept_of(self.top, n)
+
+    def bytes(self, n: int) -> int:
+        """Bytes of the tensors that `embed` writes for n images."""
+        each = WIDTHS[self.encoding] + (0 if self.top is None else COLUMN)
+        scaled = self.encoding == "int8" and self.width is not None
+        return n * (each * self.numbers(n) + INDEX + (SCALE if scaled else 0))
+
+
+def flesd_equation_11(T: int, n: int, d: int, T_avg: int, w: int) -> dict[str, Any]:
+    """FLESD Eq. 11: when sending representations costs less than averaging weights.
+
+        T n d <= T' |w|
+
+    T rounds of n public images with d numbers each, against T' rounds of weight
+    averaging of a model with |w| parameters; both sides count what one client sends.
+    """
+    left, right = T * n * d, T_avg * w
+    return {"left": left, "right": right, "holds": left <= right}
+
+
+def most_images(upload: Upload, rounds: int, budget: int) -> int:
+    """The most public images whose uploads of all rounds fit into a budget of bytes."""
+
+    def cost(n: int) -> int:
+        return rounds * upload.bytes(n)
+
+    return max(0, bisect_right(range(MOST_IMAGES), budget, key=cost) - 1)

@@ -1,52 +1,96 @@
-"""Folders of runs that pictures are made of, and the numbers they come to."""
+"""Folders of runs: the headers of their files."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-import numpy as np
+from furlkit.errors import FurlkitError, InputError, UsageError
+from furlkit.files.container.header import short
+from furlkit.files.container.read import Container
+from furlkit.reports.text import plain
 
-from furlkit.errors import InputError, UsageError
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-# More epochs than these in one round are no number that training wrote.
+# A larger number of epochs in one round was not written by a training.
 MOST_EPOCHS = 10**9
+# The facts that files of these stages must have.
+NEEDED = {"local-train": ("client", "round"), "aggregate": ("round",)}
+
+
+class File(NamedTuple):
+    """The header of a file; `payload` is the part of `size` in tensors."""
+
+    path: Path
+    kind: str
+    stage: str
+    content: str
+    options: dict[str, Any]
+    inputs: dict[str, str]
+    facts: dict[str, Any]
+    size: int
+    payload: int
+
+    @property
+    def epochs(self) -> int | None:
+        """The epochs that a training was asked for, if its options name a number."""
+        plan = self.options.get("plan")
+        epochs = plan.get("epochs") if isinstance(plan, dict) else None
+        return epochs if type(epochs) is int and 0 < epochs <= MOST_EPOCHS else None
 
 
 def check_runs(series: Sequence[tuple[str, tuple[Path, ...]]]) -> None:
-    """Every label stands once, and has folders."""
+    """Labels must be unique, and their folders exist."""
     labels = [label for label, _ in series]
     for label, folders in series:
         if labels.count(label) > 1:
-            raise UsageError(f"--series {label}: is there twice; give it another label")
+            raise UsageError(f"--series {label}: given twice; give it another label")
         for folder in folders:
             if not folder.is_dir():
                 raise InputError(
-                    f"{folder}: is no folder; --series {label} wants the folder of a run"
+                    f"{folder}: is not a folder; --series {label} needs the folder of "
+                    "a run"
                 )
 
 
-def files_below(folder: Path) -> Iterator[Path]:
-    """Files by their suffix; hidden ones and what lies in hidden folders is not ours."""
+def read_files(runs: Sequence[Path]) -> tuple[list[File], list[str]]:
+    """Files below folders, or single files, by path; and warnings.
+
+    What is broken or foreign in a folder is left out with a warning; a single file was
+    named by the user, so it is an error. Unfinished files are left out.
+    """
+    found: dict[Path, File] = {}
+    warnings: dict[Path, str] = {}
+    for run in runs:
+        for path in _below(run) if run.is_dir() else [run]:
+            try:
+                found[path] = _read_file(path)
+            except FurlkitError as error:
+                if path == run:
+                    raise
+                warnings[path.resolve()] = f"{plain(str(error))}; left out"
+    files = [found[path] for path in sorted(found) if found[path].kind != "progress"]
+    return files, [warnings[path] for path in sorted(warnings)]
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Files by their suffix, without hidden ones and those in hidden folders."""
     for path in sorted(folder.rglob("*.safetensors")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         if not hidden and path.is_file():
             yield path
 
 
-def planned_epochs(options: dict[str, Any]) -> int | None:
-    """The epochs that the options of a training name, if they are a number of them."""
-    plan = options.get("plan")
-    epochs = plan.get("epochs") if isinstance(plan, dict) else None
-    return epochs if type(epochs) is int and 0 < epochs <= MOST_EPOCHS else None
-
-
-def listed(record: "DataclassInstance") -> dict[str, Any]:
-    """A dataclass of arrays as JSON has it."""
-    return {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name, value in asdict(record).items()
-    }
+def _read_file(path: Path) -> File:
+    opened = Container(path)
+    header = opened.header
+    for name in () if header.kind == "progress" else NEEDED.get(header.stage, ()):
+        value = header.facts.get(name)
+        if type(value) is not int or value < 0:
+            raise InputError(
+                f"{path}: was made by {header.stage}, but its {name} is {short(value)}"
+            )
+    if not all(isinstance(content, str) for content in header.inputs.values()):
+        raise InputError(f"{path}: its inputs are not all named by their content hash")
+    payload = sum(entry.size for entry in opened.entries)
+    return File(
+        path, header.kind, header.stage, header.content, header.options, header.inputs,
+        header.facts, opened.body_start + payload, payload,
+    )  # fmt: skip

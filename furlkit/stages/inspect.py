@@ -14,7 +14,7 @@ from furlkit.files.container.layout import NAMES, Entry
 from furlkit.files.container.read import Container, unreadable
 from furlkit.files.metrics import read_metrics
 from furlkit.files.partition import Partition, read_partition
-from furlkit.reports.explain import score_words, sentence
+from furlkit.reports.explain import describe_metrics, sentence
 from furlkit.reports.text import (
     WIDTH,
     byte_size,
@@ -36,7 +36,7 @@ Explained = tuple[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Options:
-    """`verify` checks the content hash; `tensors` lists tensors that are many."""
+    """`verify` checks the content hash; `tensors` lists all tensors, however many."""
 
     paths: tuple[Path, ...]
     verify: bool = False
@@ -44,37 +44,33 @@ class Options:
 
 
 def run(options: Options) -> Iterator[Explained]:
-    """Explain each file: a text for people and the same for programs."""
+    """Explain each file: a text for people and the same facts for programs."""
     return (_explain(Path(path), options) for path in options.paths)
 
 
 def _explain(path: Path, options: Options) -> Explained:
-    start = _start(path)
+    try:
+        with open(path, "rb") as stream:
+            line = stream.readline(2**20)
+    except OSError as error:
+        raise unreadable(path, error) from error
     # Bytes 5 to 8 of a container are zeros: no header takes 4 GB. Text has no zeros.
-    if b"\0" in start or not start.lstrip().startswith(b"{"):
+    if b"\0" in line[:8] or not line.lstrip().startswith(b"{"):
         return _explain_container(path, options)
-    line = _first_line(path)
-    if line is not None and "kind" not in line and ("event" in line or "step" in line):
+    first = _parsed(line) or {}
+    if "kind" not in first and ("event" in first or "step" in first):
         return _explain_journal(path)
     return _explain_metrics(path)
 
 
-def _start(path: Path) -> bytes:
-    try:
-        with open(path, "rb") as stream:
-            return stream.read(8)
-    except OSError as error:
-        raise unreadable(path, error) from error
-
-
 def _explain_container(path: Path, options: Options) -> Explained:
     opened = Container(path)
-    header = opened.header
+    header, entries = opened.header, opened.entries
     if options.verify:
         opened.verify()
-    summary = sentence(header, opened.entries)
+    summary = sentence(header, entries)
     checked = "yes, every byte fits the content hash" if options.verify else "no"
-    size = opened.body_start + sum(entry.size for entry in opened.entries)
+    size = opened.body_start + sum(entry.size for entry in entries)
     top = [
         ("stage", plain(header.stage)),
         ("seed", word(header.seed)),
@@ -87,38 +83,20 @@ def _explain_container(path: Path, options: Options) -> Explained:
     lines += section("inputs", columns(inputs))
     lines += section("options", columns(list(flatten(header.options))))
     lines += section("facts", columns(list(flatten(header.facts))))
-    data = _container_data(path, opened, summary, options.verify)
+    tensors = [
+        {"name": e.name, "dtype": NAMES[e.dtype], "shape": e.shape, "bytes": e.size}
+        for e in entries
+    ]
+    data = {"path": str(path), "summary": summary, "verified": options.verify}
+    data |= {**vars(header), "tensors": tensors}
     if header.kind == "partition":
         partition = read_partition(path)
         lines += _clients(partition)
         data["public"] = len(partition.public)
         data["sizes"] = partition.sizes.tolist()
         data["histogram"] = partition.histogram.tolist()
-    lines += _tensors(opened.entries, options.tensors)
+    lines += _tensors(entries, options.tensors)
     return "\n".join(lines), data
-
-
-def _container_data(
-    path: Path, opened: Container, summary: str, verified: bool
-) -> dict[str, Any]:
-    header = opened.header
-    return {
-        "path": str(path),
-        "kind": header.kind,
-        "summary": summary,
-        "version": header.version,
-        "stage": header.stage,
-        "seed": header.seed,
-        "content": header.content,
-        "verified": verified,
-        "inputs": header.inputs,
-        "options": header.options,
-        "facts": header.facts,
-        "tensors": [
-            {"name": e.name, "dtype": NAMES[e.dtype], "shape": e.shape, "bytes": e.size}
-            for e in opened.entries
-        ],
-    }
 
 
 def _title(
@@ -136,28 +114,22 @@ def _tensors(entries: Sequence[Entry], every: bool) -> list[str]:
     total = byte_size(sum(e.size for e in entries))
     title = f"tensors: {len(entries):,} with {values:,} values, {total}"
     if every or len(entries) <= LISTED_TENSORS:
-        rows = [
-            (shorten(e.name, 56), NAMES[e.dtype], _shape(e.shape), f"{e.size:,}")
-            for e in sorted(entries, key=lambda e: e.name)
-        ]
-        table = [("name", "type", "shape", "bytes"), *rows]
+        table = [("name", "type", "shape", "bytes")]
+        for e in sorted(entries, key=lambda e: e.name):
+            shape = " x ".join(map(str, e.shape)) or "scalar"
+            table.append((shorten(e.name, 56), NAMES[e.dtype], shape, f"{e.size:,}"))
         return section(title, columns(table, "...r"), most=len(table))
-    groups = _grouped(entries)
-    rows = [
-        (
-            shorten(f"{name}.*" if len(group) > 1 else name, 56),
-            f"{len(group):,}",
-            ", ".join(sorted({NAMES[e.dtype] for e in group})),
-            f"{sum(e.size for e in group):,}",
-        )
-        for name, group in sorted(groups.items())
-    ]
-    table = [("name", "tensors", "type", "bytes"), *rows]
+    table = [("name", "tensors", "type", "bytes")]
+    for name, group in sorted(_grouped(entries).items()):
+        types = ", ".join(sorted({NAMES[e.dtype] for e in group}))
+        size = sum(e.size for e in group)
+        name = f"{name}.*" if len(group) > 1 else group[0].name
+        table.append((shorten(name, 56), f"{len(group):,}", types, f"{size:,}"))
     return section(f"{title} (--tensors lists each)", columns(table, ".r.r"))
 
 
 def _grouped(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
-    """Tensors by the start of their names, as many words of it as stay readable."""
+    """Tensors by the first words of their names, as many words as stay readable."""
     groups: dict[str, list[Entry]] = {}
     for words in (3, 2, 1):
         groups = {}
@@ -166,11 +138,7 @@ def _grouped(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
             groups.setdefault(start, []).append(entry)
         if len(groups) <= LISTED_TENSORS:
             break
-    return {(g[0].name if len(g) == 1 else name): g for name, g in groups.items()}
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape)) if shape else "scalar"
+    return groups
 
 
 def _clients(partition: Partition) -> list[str]:
@@ -187,7 +155,7 @@ def _clients(partition: Partition) -> list[str]:
 
 
 def _histogram_table(partition: Partition, names: list[str]) -> list[str]:
-    """One column a class, where there are few."""
+    """One column per class, where there are few."""
     histogram = partition.histogram
     rows = [["client", "images", *names]]
     for client, held in enumerate(histogram):
@@ -199,7 +167,7 @@ def _histogram_table(partition: Partition, names: list[str]) -> list[str]:
 
 
 def _top_classes(partition: Partition) -> list[str]:
-    """The classes a client has most of, where all would not fit on a line."""
+    """The most frequent classes of each client, where all would not fit on a line."""
     sizes = [f"{size:,}" for size in partition.sizes]
     if not partition.histogram.shape[1]:
         rows = [(str(client), size) for client, size in enumerate(sizes)]
@@ -218,17 +186,14 @@ def _top_classes(partition: Partition) -> list[str]:
 def _spread(partition: Partition) -> list[str]:
     """Least, mean and most, where the clients are too many to list."""
     histogram = partition.histogram
-    rows = [("", "least", "mean", "most")]
-    rows.append(_least_mean_most("images a client", partition.sizes))
+    values = {"images per client": partition.sizes}
     if histogram.shape[1]:
-        held = np.count_nonzero(histogram, axis=1)
-        rows.append(_least_mean_most("classes a client", held))
-        rows.append(_least_mean_most("images a class", histogram.sum(axis=0)))
+        values["classes per client"] = np.count_nonzero(histogram, axis=1)
+        values["images per class"] = histogram.sum(axis=0)
+    rows = [("", "least", "mean", "most")]
+    for name, v in values.items():
+        rows.append((name, f"{v.min():,}", f"{v.mean():,.1f}", f"{v.max():,}"))
     return columns(rows, ".rrr")
-
-
-def _least_mean_most(what: str, values: np.ndarray) -> tuple[str, str, str, str]:
-    return what, f"{values.min():,}", f"{values.mean():,.1f}", f"{values.max():,}"
 
 
 def _class_names(partition: Partition) -> list[str]:
@@ -240,7 +205,7 @@ def _class_names(partition: Partition) -> list[str]:
 
 def _explain_metrics(path: Path) -> Explained:
     metrics = read_metrics(path)
-    summary = score_words(metrics)
+    summary = describe_metrics(metrics)
     lines = _title(path, "metrics", summary, [("verified", "no, JSON has no hash")])
     scored = metrics.get("checkpoint")
     shown = {k: v for k, v in metrics.items() if k not in ("checkpoint", "kind")}
@@ -251,25 +216,18 @@ def _explain_metrics(path: Path) -> Explained:
     return "\n".join(lines), data
 
 
-def _first_line(path: Path) -> dict[str, Any] | None:
-    with open(path, "rb") as stream:
-        return _parsed(stream.readline(2**20))
-
-
 def _explain_journal(path: Path) -> Explained:
     with open(path, "rb") as stream:
         lines = [line for line in map(_parsed, stream) if line is not None]
-    last = lines[-1]
-    data: dict[str, Any] = {"path": str(path), "kind": "journal", "verified": None}
     summary = f"what happened while a stage ran, {len(lines):,} lines"
     text = _title(path, "journal", summary, [])
-    text += section("last line", columns(list(flatten(last))))
-    data.update(summary=summary, lines=len(lines), last=last)
-    return "\n".join(text), data
+    text += section("last line", columns(list(flatten(lines[-1]))))
+    data = {"path": str(path), "kind": "journal", "verified": None, "summary": summary}
+    return "\n".join(text), {**data, "lines": len(lines), "last": lines[-1]}
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    """A journal's line, or None for one that a kill cut short."""
+    """A line of a journal, or None for an incomplete one."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,26 +1,24 @@
-"""Pictures of angles between representations, as boxes by round."""
+"""Box plots of angles between representations, by round."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from furlkit.reports.figures.scores import rule, span, tint
-from furlkit.reports.figures.style import COLOURS, head, house_style, new_figure
+from furlkit.reports.figures import style
 from furlkit.reports.text import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLUMNS = 3  # Panels in a row.
-NUMBERED = 12  # Rounds of a panel that are all numbered.
+NUMBERED = 12  # Rounds that are all numbered.
 
 
 @dataclass(frozen=True)
 class Box:
-    """Five numbers of a distribution of angles in degrees, and the round it is of."""
+    """Five numbers of a distribution of angles in degrees, and their round."""
 
     round: int
     low: float
@@ -33,28 +31,29 @@ class Box:
 def draw_angles(
     panels: Sequence[tuple[str, Sequence[Box]]], title: str = ""
 ) -> "Figure":
-    """Boxes by round, a panel a series, on the same axes.
+    """Boxes by round, one panel per series, on the same axes.
 
     Rounds stand side by side, whatever lies between them: boxes have a width.
     """
     rounds = sorted({box.round for _, boxes in panels for box in boxes})
-    columns = min(len(panels), COLUMNS)
+    columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
-    width = np.clip(0.9 + 0.3 * len(rounds), 2.4, 11 / columns)
-    with house_style():
-        figure = new_figure(max(4.0, 0.4 + columns * width), 0.7 + 2.6 * rows)
-        head(figure, title)
-        grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-        for axes in grid.flat[len(panels) :]:
-            axes.remove()
-        for number, (label, boxes) in enumerate(panels):
-            axes = grid.flat[number]
-            most = max(8, int(width * 11))
-            axes.set_title(shorten(label, most))
-            _draw_boxes(axes, rounds, boxes, COLOURS[number % len(COLOURS)])
+    width = float(np.clip(0.9 + 0.3 * len(rounds), 2.4, 11 / columns))
+    with style.house_style():
+        figure = style.new_figure(max(4.0, 0.4 + columns * width), 0.7 + 2.6 * rows)
+        style.head(figure, title)
+        grid = style.panels_of(figure, len(panels), sharex=True, sharey=True)
+        for number, (axes, (label, boxes)) in enumerate(zip(grid, panels, strict=True)):
+            axes.set_title(shorten(label, max(8, int(width * 11))))
+            _draw_boxes(axes, rounds, boxes, style.COLOURS[number % len(style.COLOURS)])
             axes.tick_params(labelbottom=number + columns >= len(panels))
-        _number_rounds(grid[0, 0], rounds)
-        figure.supxlabel(_rounds_note(rounds), fontsize=9)
+        # Of many rounds every n-th is numbered, counted back from the last.
+        step = -(-len(rounds) // NUMBERED)
+        places = range((len(rounds) - 1) % step, len(rounds), step)
+        grid[0].set_xticks(places, [str(rounds[place]) for place in places])
+        scale = ", not to scale" if len(set(np.diff(rounds))) > 1 else ""
+        note = "box: quartiles, line: median,\nwhiskers: up to 1.5 box heights"
+        figure.supxlabel(f"round{scale}\n{note}", fontsize=9)
         figure.supylabel("angle (degrees)", fontsize=9)
     return figure
 
@@ -62,52 +61,23 @@ def draw_angles(
 def _draw_boxes(
     axes: "Axes", rounds: list[int], boxes: Sequence[Box], colour: str
 ) -> None:
-    at = {round_: place for place, round_ in enumerate(rounds)}
-    here = {round_: [b for b in boxes if b.round == round_] for round_ in rounds}
-    share = 0.75 / max(map(len, here.values()))
-    places = [
-        at[round_] + share * (k - (len(mine) - 1) / 2)
-        for round_, mine in here.items()
-        for k in range(len(mine))
-    ]
-    numbers = [_summary(box) for mine in here.values() for box in mine]
-    lines = {"color": colour, "linewidth": 0.9}
+    """Boxes of one round share its slot, side by side."""
+    numbers, places = [], []
+    share = 0.75 / max(sum(b.round == box.round for b in boxes) for box in boxes)
+    for slot, round_ in enumerate(rounds):
+        here = [box for box in boxes if box.round == round_]
+        places += [slot + share * (k - (len(here) - 1) / 2) for k in range(len(here))]
+        numbers += [
+            {"whislo": b.low, "q1": b.q1, "med": b.median, "q3": b.q3, "whishi": b.high}
+            for b in here
+        ]
+    line = {"color": colour, "linewidth": 0.9}
     axes.bxp(
-        numbers,
-        positions=places,
-        widths=0.85 * share,
-        showfliers=False,
-        patch_artist=True,
-        manage_ticks=False,
-        boxprops={"facecolor": tint(colour, 0.45), "linewidth": 0},
+        numbers, positions=places, widths=0.85 * share, showfliers=False,
+        patch_artist=True, manage_ticks=False, whiskerprops=line, capprops=line,
+        boxprops={"facecolor": style.tint(colour, 0.45), "linewidth": 0},
         medianprops={"color": "black", "linewidth": 1.2},
-        whiskerprops=lines,
-        capprops=lines,
-    )
-    span(axes, len(rounds) - 1)
+    )  # fmt: skip
+    style.slots(axes, len(rounds) - 1)
     axes.set_ylim(bottom=0)
-    rule(axes)
-
-
-def _summary(box: Box) -> dict[str, Any]:
-    return {
-        "whislo": box.low, "q1": box.q1, "med": box.median, "q3": box.q3,
-        "whishi": box.high,
-    }  # fmt: skip
-
-
-def _number_rounds(axes: "Axes", rounds: list[int]) -> None:
-    """Number every round, or every so-manieth of many; panels share their ticks."""
-    step = -(-len(rounds) // NUMBERED)
-    # The last round is the one that counts, so it always has its number.
-    places = range((len(rounds) - 1) % step, len(rounds), step)
-    axes.set_xticks(places, [str(rounds[place]) for place in places])
-
-
-def _rounds_note(rounds: list[int]) -> str:
-    uneven = len(set(np.diff(rounds))) > 1
-    scale = ", not to scale" if uneven else ""
-    return (
-        f"round{scale}\nbox: quartiles, line: median,\n"
-        "whiskers: to the last within 1.5 box heights"
-    )
+    style.grid_lines(axes)

@@ -18,11 +18,11 @@ from furlkit.errors import InputError, UsageError
 from furlkit.evaluation.angles import angles, box
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.metrics import write_metrics
-from furlkit.inputs.models import common_round, crowd_words, read_models, width_of
+from furlkit.inputs.models import common_round, describe_models, read_models, width_of
 from furlkit.inputs.paths import check_output
 from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, view_of
-from furlkit.reports.document import account
+from furlkit.reports.document import describe_checkpoint
 from furlkit.runtime import Runtime
 
 
@@ -50,7 +50,7 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     models = read_models(options.models, options.layer, images)
     _check_widths(models, options.layer)
     device = runtime.start(options.runtime)
-    seen = f"{crowd_words(models)} on {len(images.images):,} images"
+    seen = f"{describe_models(models)} on {len(images.images):,} images"
     if options.dry_run:
         plan = {"protocol": "angles", "images": len(images.images)}
         return f"would measure angles between {seen}", plan
@@ -61,8 +61,8 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
         "images": len(images.images),
         "round": common_round(models),
         **_measured(models, rows),
-        "models": [account(model) for model in models],
-        "checkpoint": account(models[0]),
+        "models": [describe_checkpoint(model) for model in models],
+        "checkpoint": describe_checkpoint(models[0]),
         "options": {"layer": options.layer, "threads": options.runtime.threads},
         "seed": None,
         "data": {"images": images.fingerprint},

@@ -63,12 +63,14 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
         **scoring.scores(_predictions(net, model, test), labels, classes),
         "class_names": list(names),
         "data": {"test": test.fingerprint},
-        "checkpoint": scoring.account(model),
+        "checkpoint": scoring.describe_checkpoint(model),
         "options": {"threads": options.runtime.threads},
         "seed": None,
     }
     write_metrics(options.output, document)
-    return scoring.line_of(options.output, document, scoring.named(model)), document
+    return scoring.result_line(
+        options.output, document, scoring.model_name(model)
+    ), document
 
 
 def _predictions(net: Net, model: Checkpoint, test: ImageSet) -> Tensor:

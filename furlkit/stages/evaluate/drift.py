@@ -25,14 +25,14 @@ from furlkit.evaluation.drift import (
 )
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.metrics import write_metrics
-from furlkit.inputs.models import common_round, crowd_words, read_models
+from furlkit.inputs.models import common_round, describe_models, read_models
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import BATCH, embed, represent
 from furlkit.models.loading import load_net, view_of
 from furlkit.randomness import numpy_generator, torch_generator
-from furlkit.reports.document import account
+from furlkit.reports.document import describe_checkpoint
 from furlkit.runtime import Runtime
 
 Numbers = dict[str, float | None]
@@ -61,8 +61,8 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Looked:
-    """The images that are looked at: their places, and labels where they are known."""
+class Sample:
+    """The images that are measured: their places, and labels where they are known."""
 
     images: np.ndarray
     index: np.ndarray
@@ -76,33 +76,34 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     images = options.data.images()
     models = read_models(options.models, options.layer, images)
     index, inputs = chosen_images(images, options.partition, options.part)
-    looked = _looked(options, images, index)
+    sample = _sample(options, images, index)
     device = runtime.start(options.runtime)
-    seen = f"{crowd_words(models)} on {len(looked.index):,} images"
+    seen = f"{describe_models(models)} on {len(sample.index):,} images"
     if options.dry_run:
-        plan = {"protocol": "drift", "images": len(looked.index)}
+        plan = {"protocol": "drift", "images": len(sample.index)}
         return f"would measure drift of {seen}", plan
-    measured = [_measured(options, model, looked, device) for model in models]
+    measured = [_measured(options, model, sample, device) for model in models]
     numbers = [found for found, _ in measured]
     document = {
         "protocol": "drift",
         **_numbers(numbers, cka_matrix([rows for _, rows in measured])),
-        "false_negative_ratio": _ratio(looked.labels),
-        "images": len(looked.index),
+        "false_negative_ratio": _ratio(sample.labels),
+        "images": len(sample.index),
         "round": common_round(models),
         "models": [
-            {**account(m), **found} for m, found in zip(models, numbers, strict=True)
+            {**describe_checkpoint(m), **found}
+            for m, found in zip(models, numbers, strict=True)
         ],
-        "checkpoint": account(models[0]),
-        "options": _words(options),
+        "checkpoint": describe_checkpoint(models[0]),
+        "options": _resolved_options(options),
         "seed": options.seed,
         "data": {"images": images.fingerprint, **inputs},
     }
     write_metrics(options.output, document)
-    return f"{options.output}: {_told(document)} of {seen}", document
+    return f"{options.output}: {_summary_text(document)} of {seen}", document
 
 
-def _looked(options: Options, images: ImageSet, index: np.ndarray) -> Looked:
+def _sample(options: Options, images: ImageSet, index: np.ndarray) -> Sample:
     if options.images == 1:
         raise UsageError("--images 1: drift looks at pairs of images; take 2 or more")
     if 0 < options.images < len(index):
@@ -116,17 +117,17 @@ def _looked(options: Options, images: ImageSet, index: np.ndarray) -> Looked:
     labels = None
     if images.labels is not None:
         labels = torch.from_numpy(np.asarray(images.labels)[index])
-    return Looked(images.images, index, labels)
+    return Sample(images.images, index, labels)
 
 
 def _measured(
-    options: Options, model: Checkpoint, looked: Looked, device: torch.device
+    options: Options, model: Checkpoint, sample: Sample, device: torch.device
 ) -> tuple[Numbers, Tensor]:
     """The numbers of one model, and its features of the plain images."""
     net = load_net(read_checkpoint(model.path), device)
     view = view_of(model, options.augmentation)
-    rows = embed(net, looked.images, looked.index, view, options.layer)
-    one, other = _views(net, looked, view, options)
+    rows = embed(net, sample.images, sample.index, view, options.layer)
+    one, other = _views(net, sample, view, options)
     try:
         found: Numbers = {
             "alignment": alignment(one, other),
@@ -135,9 +136,9 @@ def _measured(
             "effective_rank": effective_rank(rows),
             "spread": spread(rows),
         }
-        if looked.labels is not None:
+        if sample.labels is not None:
             found["false_negative_weight"] = false_negative_weight(
-                rows, looked.labels, options.temperature
+                rows, sample.labels, options.temperature
             )
     except InputError as error:
         raise InputError(f"{model.path}: {error}") from error
@@ -146,7 +147,7 @@ def _measured(
 
 @torch.inference_mode()
 def _views(
-    net: Net, looked: Looked, view: View, options: Options
+    net: Net, sample: Sample, view: View, options: Options
 ) -> tuple[Tensor, ...]:
     """Features of two augmentations of every image, twice (n, d) on the CPU.
 
@@ -154,7 +155,7 @@ def _views(
     """
     net.eval()
     device = next(net.parameters()).device
-    images = Images(looked.images, None, looked.index, view, device)
+    images = Images(sample.images, None, sample.index, view, device)
     parts: tuple[list[Tensor], list[Tensor]] = [], []
     with console.bar(f"two views of {len(images):,} images", len(images)) as bar:
         for index in torch.arange(len(images)).split(BATCH):
@@ -185,7 +186,7 @@ def _ratio(labels: Tensor | None) -> float | None:
     return None if labels is None else false_negative_ratio(labels)
 
 
-def _words(options: Options) -> dict[str, Any]:
+def _resolved_options(options: Options) -> dict[str, Any]:
     return {
         "layer": options.layer,
         "part": options.part,
@@ -196,7 +197,7 @@ def _words(options: Options) -> dict[str, Any]:
     }
 
 
-def _told(document: dict[str, Any]) -> str:
+def _summary_text(document: dict[str, Any]) -> str:
     words = (
         f"alignment {document['alignment']:.3f}, uniformity "
         f"{document['uniformity']:.2f}, effective rank "

@@ -17,6 +17,7 @@ from furlkit.files.facts import Provenance
 from furlkit.files.metrics import write_metrics
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.progress import ProgressFile
+from furlkit.inputs.labelled import Options, open_labelled
 from furlkit.inputs.matching import check_dataset
 from furlkit.inputs.paths import check_output
 from furlkit.models.architecture import Architecture, Net, build
@@ -25,7 +26,6 @@ from furlkit.models.heads import give_classifier
 from furlkit.models.loading import architecture_of, load_net, view_of
 from furlkit.randomness import numpy_generator, torch_generator
 from furlkit.reports import document as scoring
-from furlkit.reports.document import Options
 from furlkit.training import run as training
 from furlkit.training.loop import Plan
 from furlkit.training.rounds import Finetuning, Part, fill
@@ -114,7 +114,7 @@ def run(options: Options, settings: Settings) -> tuple[str, dict[str, Any]]:
     document = _document(doors, predictions, jobs.loss)
     write_metrics(options.output, document)
     ProgressFile(options.output, made).discard()
-    return scoring.line_of(options.output, document, _scored(doors)), document
+    return scoring.result_line(options.output, document, _scored(doors)), document
 
 
 def _open(options: Options, settings: Settings) -> Doors:
@@ -127,7 +127,7 @@ def _open(options: Options, settings: Settings) -> Doors:
         )
     partition = read_partition(settings.partition) if settings.partition else None
     model = read_checkpoint(options.model)
-    train, test = scoring.open_labelled(options, model)
+    train, test = open_labelled(options, model)
     if partition:
         check_dataset(partition, train)
     architecture = architecture_of(model.path, model.facts)
@@ -278,7 +278,7 @@ def _document(doors: Doors, predictions: torch.Tensor, loss: float) -> dict[str,
 
 
 def _scored(doors: Doors) -> str:
-    name = scoring.named(doors.model)
+    name = scoring.model_name(doors.model)
     return f"new weights in place of the {name}" if doors.settings.random_init else name
 
 

@@ -15,13 +15,13 @@ from furlkit.evaluation.knn import predict_knn
 from furlkit.evaluation.linear import LinearSettings, fit_linear, predict_linear
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.metrics import write_metrics
+from furlkit.inputs.labelled import Options, open_labelled
 from furlkit.inputs.paths import check_output
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, view_of
 from furlkit.randomness import torch_generator
 from furlkit.reports import document as scoring
-from furlkit.reports.document import Options
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def run(
     """Score the frozen encoder of a model; every test image counts."""
     check_output(options.output, options.inputs)
     model = read_checkpoint(options.model)
-    train, test = scoring.open_labelled(options, model)
+    train, test = open_labelled(options, model)
     net = load_net(model, runtime.start(options.runtime))
     protocol = "linear" if isinstance(settings, LinearSettings) else "knn"
     if options.dry_run:
@@ -73,7 +73,9 @@ def run(
         "seed": options.seed,
     }
     write_metrics(options.output, document)
-    return scoring.line_of(options.output, document, scoring.named(model)), document
+    return scoring.result_line(
+        options.output, document, scoring.model_name(model)
+    ), document
 
 
 def _features(net: Net, view: View, train: ImageSet, test: ImageSet) -> Features:

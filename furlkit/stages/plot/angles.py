@@ -9,7 +9,7 @@ from furlkit.files.container.header import canonical, short
 from furlkit.files.metrics import read_metrics
 from furlkit.inputs.paths import check_output as check_inputs
 from furlkit.reports.figures.angles import Box, draw_angles
-from furlkit.reports.figures.style import check_output, save
+from furlkit.reports.figures.style import check_output, finish
 from furlkit.reports.metrics import is_number, round_of, scored
 from furlkit.reports.text import plain, word
 
@@ -18,7 +18,7 @@ LARGEST = 180 + 1e-6  # Degrees; what was made from float32 may end a bit above.
 
 @dataclass(frozen=True)
 class Options:
-    """`series` are labels with the metrics files of evaluate angles, a panel each."""
+    """`series` are labels with metrics files of evaluate angles, one panel each."""
 
     series: tuple[tuple[str, tuple[Path, ...]], ...]
     output: Path
@@ -27,26 +27,25 @@ class Options:
 
 
 def run(options: Options) -> tuple[str, dict[str, Any]]:
-    """Draw a box for each file, rounds side by side, a panel for each series."""
+    """Draw a box for each file, rounds side by side, one panel per series."""
     check_output(options.output)
     files = [path for _, paths in options.series for path in paths]
     if not files:
         raise UsageError(
-            "plot angles: give it metrics files, which evaluate angles writes"
+            "plot angles: give metrics files, which evaluate angles writes"
         )
     check_inputs(options.output, files)
     panels = [(plain(label), _boxes(paths)) for label, paths in options.series if paths]
-    if not options.dry_run:
-        save(draw_angles(panels, plain(options.title)), options.output)
-    would = "would draw " if options.dry_run else ""
     ends = "; ".join(_end(label, boxes) for label, boxes in panels)
     data = [{"label": label, "boxes": list(map(asdict, b))} for label, b in panels]
-    line = f"{would}{options.output}: median angle {ends}"
-    return line, {"output": str(options.output), "panels": data}
+    return finish(
+        lambda: draw_angles(panels, plain(options.title)), options.output,
+        options.dry_run, f"median angle {ends}", {"panels": data},
+    )  # fmt: skip
 
 
 def _boxes(paths: tuple[Path, ...]) -> list[Box]:
-    """A box a result by round and seed, whatever the order of the files.
+    """A box for each result, by round and seed, whatever the order of the files.
 
     The same result given twice counts once.
     """
@@ -56,7 +55,9 @@ def _boxes(paths: tuple[Path, ...]) -> list[Box]:
         metrics = read_metrics(path)
         box = _box(path, metrics)
         layers.setdefault(word(metrics.get("layer")), path)
-        found[box.round, _seed(metrics), canonical(metrics)] = box
+        seed = scored(metrics).get("seed")
+        seed = seed if isinstance(seed, int) else -1
+        found[box.round, seed, canonical(metrics)] = box
     if len(layers) > 1:
         (one, first), (other, second) = list(layers.items())[:2]
         raise UsageError(
@@ -66,51 +67,34 @@ def _boxes(paths: tuple[Path, ...]) -> list[Box]:
     return [found[key] for key in sorted(found)]
 
 
-def _seed(metrics: dict[str, Any]) -> int:
-    seed = scored(metrics).get("seed")
-    return seed if isinstance(seed, int) else -1
-
-
 def _box(path: Path, metrics: dict[str, Any]) -> Box:
     protocol = metrics.get("protocol")
     if protocol != "angles":
         raise InputError(
-            f"{path}: is of the protocol {short(protocol)}, angles was wanted; "
-            "make it with furlkit evaluate angles"
+            f"{path}: expected the protocol angles, found {short(protocol)}; create it "
+            "with furlkit evaluate angles"
         )
-    angles = metrics.get("angles")
-    angles = angles if isinstance(angles, dict) else {}
-    q1, median, q3 = _numbers(path, angles, "quartiles", 3)
-    low, high = _numbers(path, angles, "whiskers", 2)
-    if not low <= q1 <= q3 <= high:
-        raise InputError(
-            f"{path}: its quartiles {q1:g} to {q3:g} lie outside its whiskers {low:g} "
-            f"to {high:g}; make it anew with furlkit evaluate angles"
-        )
-    return Box(_round(path, metrics), low, q1, median, q3, high)
-
-
-def _round(path: Path, metrics: dict[str, Any]) -> int:
-    # evaluate angles says none where the models it compared are of several rounds.
     if "round" in metrics and metrics["round"] is None:
         raise InputError(
-            f"{path}: is of models of several rounds, so it has no place among rounds; "
+            f"{path}: compares models of several rounds, so it has no place on the axis; "
             "compare models of one round"
         )
-    return round_of(path, metrics)
-
-
-def _numbers(path: Path, angles: dict[str, Any], name: str, count: int) -> list[float]:
-    """Angles in degrees in rising order."""
-    found = angles.get(name)
-    found = found if isinstance(found, list) else []
-    fit = all(is_number(value) and 0 <= value <= LARGEST for value in found)
-    if not fit or len(found) != count or sorted(found) != found:
+    found = metrics.get("angles")
+    angles: dict[str, Any] = found if isinstance(found, dict) else {}
+    quartiles, whiskers = (
+        angles[name] if isinstance(angles.get(name), list) else []
+        for name in ("quartiles", "whiskers")
+    )
+    five = [*whiskers[:1], *quartiles, *whiskers[1:]]
+    fit = len(quartiles) == 3 and len(whiskers) == 2
+    fit = fit and all(is_number(angle) and 0 <= angle <= LARGEST for angle in five)
+    if not fit or sorted(five) != five:
         raise InputError(
-            f"{path}: its angles.{name} is {short(angles.get(name))}, {count} rising "
-            "angles in degrees were wanted; make it anew with furlkit evaluate angles"
+            f"{path}: expected rising angles in degrees, found quartiles "
+            f"{short(angles.get('quartiles'))} and whiskers {short(angles.get('whiskers'))}; re-create it with "
+            "furlkit evaluate angles"
         )
-    return [float(value) for value in found]
+    return Box(round_of(path, metrics), *map(float, five))
 
 
 def _end(label: str, boxes: list[Box]) -> str:

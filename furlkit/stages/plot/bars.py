@@ -1,31 +1,24 @@
-"""plot bars: means over seeds side by side, as an ablation shows them."""
+"""plot bars: means over seeds side by side, as in an ablation."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from furlkit.errors import UsageError
 from furlkit.inputs.paths import check_output as check_inputs
-from furlkit.reports.figures.scores import Axis, Bar, draw_bars, lowest
-from furlkit.reports.figures.style import check_output, save
+from furlkit.reports.figures.bars import Axis, Bar, draw_bars
+from furlkit.reports.figures.style import check_output, finish
 from furlkit.reports.metrics import is_share
-from furlkit.reports.series import (
-    Comparison,
-    Results,
-    Series,
-    check_series,
-    compared,
-    read_results,
-)
+from furlkit.reports.series import Comparison, Results, Series, read_all
 from furlkit.reports.text import plain
 
 
 @dataclass(frozen=True)
 class Options:
-    """`value` names what is drawn; `reference` is the label others are held against.
+    """`value` names what is drawn; `reference` is the label to compare with.
 
-    `start` is where the axis is cut, in the unit that is drawn.
+    `start` is where the axis starts, in the unit that is drawn.
     """
 
     series: tuple[Series, ...]
@@ -38,35 +31,32 @@ class Options:
 
 
 def run(options: Options) -> tuple[str, dict[str, Any]]:
-    """Draw a bar a series: the mean of its files, their deviation, each as a dot."""
+    """Draw a bar for each series: mean and deviation of its files, each as a dot."""
     check_output(options.output)
-    check_series(options.series, options.reference)
     for series in options.series:
         check_inputs(options.output, series.paths)
-    results = [read_results(series, options.value) for series in options.series]
-    bars = [_bar(result) for result in results]
+    found = read_all(options.series, options.value, options.reference)
+    bars = [
+        Bar(plain(r.series.group), plain(r.series.label), r.values) for r, _ in found
+    ]
     axis = Axis(plain(options.value), is_share(options.value), options.start)
     _check_start(bars, axis)
-    against = [compared(result, results, options.reference) for result in results]
-    if not options.dry_run:
-        save(draw_bars(bars, axis, plain(options.title)), options.output)
-    words = [_words(bar, held, axis) for bar, held in zip(bars, against, strict=True)]
-    line = f"{options.output}: {axis.value} of {'; '.join(words)}"
+    described = [
+        _describe(bar, c, axis) for bar, (_, c) in zip(bars, found, strict=True)
+    ]
+    text = f"{axis.value} of {'; '.join(described)}"
     if options.reference is not None:
-        line += f"; against {plain(options.reference)}, with 95% intervals"
-    line = f"would draw {line}" if options.dry_run else line
-    rows = [_row(*each) for each in zip(results, bars, against, strict=True)]
-    data = {"value": options.value, "reference": options.reference, "bars": rows}
-    return line, {"output": str(options.output), **data}
-
-
-def _bar(results: Results) -> Bar:
-    group, label = plain(results.series.group), plain(results.series.label)
-    return Bar(group, label, results.values, results.mean, results.std)
+        text += f"; against {plain(options.reference)}, with 95% intervals"
+    rows = [_row(bar, *each) for bar, each in zip(bars, found, strict=True)]
+    return finish(
+        lambda: draw_bars(bars, axis, plain(options.title)), options.output,
+        options.dry_run, text,
+        {"value": options.value, "reference": options.reference, "bars": rows},
+    )  # fmt: skip
 
 
 def _check_start(bars: Sequence[Bar], axis: Axis) -> None:
-    least = axis.scale * lowest(bars)
+    least = axis.scale * min(bar.extent[0] for bar in bars)
     if axis.start and not 0 <= axis.start < least:
         raise UsageError(
             f"--from {axis.start:g}: would hide what is drawn down to {least:.4g}; "
@@ -74,25 +64,29 @@ def _check_start(bars: Sequence[Bar], axis: Axis) -> None:
         )
 
 
-def _words(bar: Bar, held: Comparison | None, axis: Axis) -> str:
+def _describe(bar: Bar, comparison: Comparison | None, axis: Axis) -> str:
     def shown(value: float, sign: str = "") -> str:
         return f"{axis.scale * value:{sign}{'.2f' if axis.percent else '.4g'}}"
 
-    name = f"{bar.group} {bar.label}".strip()
-    spread = "" if bar.std is None else f" +- {shown(bar.std)}"
-    words = f"{name} {shown(bar.mean)}{spread}{' %' if axis.percent else ''}"
-    if held is None:
-        return words
-    words += f" ({shown(held.difference.mean, '+')}"
-    low, high = held.difference.low, held.difference.high
-    if low is not None and high is not None:
-        words += f", {shown(low, '+')} to {shown(high, '+')}"
-    return f"{words}, by {held.by})"
+    mean, std, _ = bar.summary
+    spread = "" if std is None else f" +- {shown(std)}"
+    unit = " %" if axis.percent else ""
+    text = f"{bar.group} {bar.label} {shown(mean)}{spread}{unit}".lstrip()
+    if comparison is None:
+        return text
+    found = comparison.difference
+    text += f" ({shown(found.mean, '+')}"
+    if found.low is not None and found.high is not None:
+        text += f", {shown(found.low, '+')} to {shown(found.high, '+')}"
+    return f"{text}, by {comparison.by})"
 
 
-def _row(results: Results, bar: Bar, held: Comparison | None) -> dict[str, Any]:
-    row = {**asdict(bar), "values": list(bar.values), "n": len(bar.values)}
-    row["files"] = [str(path) for path in results.series.paths]
-    if held is not None:
-        row["difference"] = {**asdict(held.difference), "paired_by": held.by}
-    return row
+def _row(bar: Bar, results: Results, comparison: Comparison | None) -> dict[str, Any]:
+    row = {
+        "group": bar.group,
+        "label": bar.label,
+        "values": list(bar.values),
+        **bar.summary._asdict(),
+        "files": [str(path) for path in results.series.paths],
+    }
+    return {**row, "difference": comparison.to_json()} if comparison else row

@@ -1,4 +1,4 @@
-"""plot cost: what a score cost in bytes, rounds or local epochs, a line a method."""
+"""plot cost: scores over the bytes, rounds or local epochs they cost, by method."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -6,26 +6,27 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from furlkit import console
 from furlkit.errors import InputError, UsageError
 from furlkit.files.container.header import canonical, parse_strict
 from furlkit.files.container.read import unreadable
-from furlkit.files.metrics import read_metrics
-from furlkit.reports.figures.cost import LABELS, Cost, draw_cost
-from furlkit.reports.figures.style import check_output, save
-from furlkit.reports.ledger import File, read_ledger
-from furlkit.reports.metrics import Score, is_share, read_score
-from furlkit.reports.runs import check_runs, listed, planned_epochs
+from furlkit.files.metrics import as_metrics
+from furlkit.reports.figures.lines import draw_lines
+from furlkit.reports.figures.style import check_output, finish
+from furlkit.reports.ledger import read_ledger
+from furlkit.reports.metrics import is_share, read_score, show
+from furlkit.reports.runs import File, check_runs
+from furlkit.reports.summary import Line, summarise
 from furlkit.reports.text import byte_size, plain
+
+OVER = ("bytes", "rounds", "epochs")
 
 
 @dataclass(frozen=True)
 class Options:
     """`series` are labels with the folders of runs, several where there are seeds.
 
-    `over` is one of `LABELS`; with `last` a run is only the model of its last round.
+    `over` is one of `OVER`; with `last` only the last round of each run counts.
     """
 
     series: tuple[tuple[str, tuple[Path, ...]], ...]
@@ -39,112 +40,102 @@ class Options:
 
 
 class Point(NamedTuple):
-    """The score of a run's global model after a round, and what it took until then.
+    """The score of a run's global model after a round, and what it cost so far.
 
-    `epochs` is None where the files do not tell it.
+    `epochs` is None where the files do not say.
     """
 
     folder: Path
     rounds: int
     epochs: int | None
-    bytes: int
+    bytes: float
     value: float
 
 
 def run(options: Options) -> tuple[str, dict[str, Any]]:
-    """Draw scores of global models over what was spent to make them."""
+    """Draw scores of global models over what they cost."""
     check_output(options.output)
-    if options.over not in LABELS:
-        raise UsageError(f"--over {options.over}: use one of {', '.join(LABELS)}")
+    if options.over not in OVER:
+        raise UsageError(f"--over {options.over}: use one of {', '.join(OVER)}")
     check_runs(options.series)
-    costs = [_cost(label, folders, options) for label, folders in options.series]
     percent = is_share(options.value)
-    if not options.dry_run:
-        value, title = plain(options.value), plain(options.title)
-        figure = draw_cost(costs, value, percent, title, options.over)
-        save(figure, options.output)
-    ends = "; ".join(_end(cost, percent, options.over) for cost in costs)
-    would = "would draw " if options.dry_run else ""
-    line = f"{would}{options.output}: {options.protocol} {options.value} of {ends}"
-    data = [listed(cost) for cost in costs]
-    return line, {"output": str(options.output), "over": options.over, "lines": data}
+    lines, ends, data = [], [], []
+    for label, folders in options.series:
+        groups = _groups(label, folders, options)
+        line, costs = _line(plain(label), groups, options.over)
+        lines.append(line)
+        data.append(line.to_json(**costs))
+        end = f"{line.label} {show(line.mean[-1], percent)} after "
+        ends.append(end.lstrip() + _cost_text(costs, options.over))
+    value, title = plain(options.value), plain(options.title)
+    return finish(
+        lambda: draw_lines(lines, value, percent, title, options.over), options.output,
+        options.dry_run, f"{options.protocol} {options.value} of {'; '.join(ends)}",
+        {"over": options.over, "lines": data},
+    )  # fmt: skip
 
 
-def _cost(label: str, folders: tuple[Path, ...], options: Options) -> Cost:
-    """Means over runs of what was reached and what it took."""
-    runs = [_points(folder, options) for folder in dict.fromkeys(folders)]
-    groups = _groups([point for points in runs for point in points])
-    groups.sort(key=lambda group: _amount(group, options.over))
-    _check_places(label, [group[0] for group in groups], options)
-    # Sorted values have one mean, to the last bit, whatever the order of the runs.
-    values = [np.sort([point.value for point in group]) for group in groups]
-    return Cost(
-        plain(label),
-        rounds=np.array([group[0].rounds for group in groups]),
-        epochs=np.array([group[0].epochs for group in groups], object),
-        bytes=np.array([_amount(group, "bytes") for group in groups]),
-        mean=np.array([each.mean() for each in values]),
-        std=np.array([each.std(ddof=1) if len(each) > 1 else 0 for each in values]),
-        runs=np.array([len(each) for each in values]),
+def _line(
+    label: str, groups: Sequence[Sequence[Point]], over: str
+) -> tuple[Line, dict[str, list]]:
+    """Means over the points of each group, and what they cost."""
+    named = [[point.epochs for point in group] for group in groups]
+    costs: dict[str, list] = {
+        "rounds": [group[0].rounds for group in groups],
+        "epochs": [next(filter(None, epochs), epochs[0]) for epochs in named],
+        "bytes": [summarise(point.bytes for point in group).mean for group in groups],
+    }
+    values = [summarise(point.value for point in group) for group in groups]
+    return Line.of(label, costs[over], costs["rounds"], values), costs
+
+
+def _cost_text(costs: dict[str, list], over: str) -> str:
+    text, epochs = f"round {costs['rounds'][-1]}", costs["epochs"][-1]
+    if over == "bytes":
+        text += f" and {byte_size(round(costs['bytes'][-1]))}"
+    if over == "epochs":
+        text += f" and {epochs} local epoch{'' if epochs == 1 else 's'}"
+    return text
+
+
+def _groups(
+    label: str, folders: tuple[Path, ...], options: Options
+) -> list[list[Point]]:
+    """Points of all runs at the same place of the axis, in its order."""
+    points = [p for folder in dict.fromkeys(folders) for p in _points(folder, options)]
+    # Bytes depend on the rounds, whatever the number of epochs in a round.
+    place = "epochs" if options.over == "epochs" else "rounds"
+    if place == "epochs":
+        _check_agreement(label, points, "epochs", "rounds", "--over rounds")
+    if place == "rounds" or not options.last:
+        _check_agreement(label, points, "rounds", "epochs", "--over epochs --last")
+    groups: dict[int, list[Point]] = {}
+    for point in points:
+        groups.setdefault(getattr(point, place), []).append(point)
+    over = options.over
+    return sorted(
+        groups.values(), key=lambda g: summarise(getattr(p, over) for p in g).mean
     )
 
 
-def _groups(points: Sequence[Point]) -> list[list[Point]]:
-    """Points of the same round after the same epochs, in the order of rounds.
-
-    A run that does not tell its epochs goes with the others of its round, if these agree.
-    """
-    told: dict[int, set[int]] = {}
-    for point in points:
-        known = told.setdefault(point.rounds, set())
-        known |= set() if point.epochs is None else {point.epochs}
-    groups: dict[tuple[int, int | None], list[Point]] = {}
-    for point in points:
-        if point.epochs is None and len(told[point.rounds]) == 1:
-            point = point._replace(epochs=min(told[point.rounds]))
-        groups.setdefault((point.rounds, point.epochs), []).append(point)
-    return [groups[key] for key in sorted(groups, key=lambda key: key[0])]
-
-
-def _amount(group: Sequence[Point], over: str) -> float:
-    return float(np.mean([getattr(point, over) for point in group]))
-
-
-def _check_places(label: str, points: Sequence[Point], options: Options) -> None:
-    """Refuse what would make a line jump up and down on one place, or to and fro.
-
-    Bytes are as rounds here: how long clients train in a round does not change them.
-    """
-    by_epochs = options.over == "epochs"
-    if by_epochs:
-        _check_apart(label, points, "epochs")
-    if not (by_epochs and options.last):
-        _check_apart(label, points, "rounds")
-
-
-def _check_apart(label: str, points: Sequence[Point], axis: str) -> None:
+def _check_agreement(
+    label: str, points: Sequence[Point], place: str, other: str, cure: str
+) -> None:
+    """Refuse to average runs of one place that differ in the other number."""
     seen: dict[int, Point] = {}
-    for point in points:
-        first = seen.setdefault(getattr(point, axis), point)
-        if first is not point:
-            raise UsageError(f"--series {label}: {_clash(first, point, axis)}")
-
-
-def _clash(one: Point, other: Point, axis: str) -> str:
-    who = f"{one.folder} and {other.folder}"
-    if axis == "epochs":
-        rounds = f"{one.rounds} and {other.rounds} rounds"
-        found = f"are both at {one.epochs} local epochs, after {rounds}"
-        cure = "--over rounds"
-    else:
-        first, second = (
-            "unknown" if p.epochs is None else p.epochs for p in (one, other)
-        )
-        found = (
-            f"are both at round {one.rounds}, after {first} and {second} local epochs"
-        )
-        cure = "--over epochs --last"
-    return f"{who} {found}; give each a --series of its own, or draw {cure}"
+    for point in sorted(points, key=lambda point: point.rounds):
+        if getattr(point, other) is None:
+            continue
+        first = seen.setdefault(getattr(point, place), point)
+        if getattr(first, other) != getattr(point, other):
+            one, two = (
+                f"{p.folder} (round {p.rounds}, {p.epochs} local epochs)"
+                for p in (first, point)
+            )
+            raise UsageError(
+                f"--series {label}: {one} and {two} have the same number of {place}; "
+                f"give each its own --series, or draw {cure}"
+            )
 
 
 def _points(folder: Path, options: Options) -> list[Point]:
@@ -152,78 +143,69 @@ def _points(folder: Path, options: Options) -> list[Point]:
     ledger = read_ledger([folder])
     for warning in ledger.warnings:
         console.warn(warning)
-    trained = _epochs(ledger.files)
-    points = [
-        Point(
-            folder, round_, _epochs_until(round_, trained), ledger.until(round_), mean
-        )
-        for round_, mean in _means(_scores(folder, options))
-    ]
-    if options.over == "bytes":  # They stand in decades, and nothing is in none.
+    epochs = _epochs(ledger.files)
+    points = []
+    for round_, values in sorted(_scores(folder, options).items()):
+        # The sum is known if each of the rounds up to this one is.
+        past = [n for number, n in epochs.items() if 1 <= number <= round_]
+        trained = sum(past) if len(past) == round_ else None
+        value = summarise(values).mean
+        points.append(Point(folder, round_, trained, ledger.until(round_), value))
+    if options.over == "bytes":  # The axis is logarithmic and has no zero.
         points = [point for point in points if point.bytes]
     when = "after round 1 or later"
     if options.last:
         last = max(transfer.round for transfer in ledger.transfers)
         points = [point for point in points if point.rounds == last]
-        when = f"after round {last}, its last"
+        when = f"after its last round {last}"
     if not any(point.rounds for point in points):
         raise InputError(
             f"{folder}: has no {options.protocol} metrics of a global model {when}; "
-            f"make them with furlkit evaluate {options.protocol}"
+            f"create them with furlkit evaluate {options.protocol}"
         )
     if options.over == "epochs" and any(point.epochs is None for point in points):
-        unknown = next(number for number in count(1) if number not in trained)
+        unknown = next(number for number in count(1) if number not in epochs)
         raise InputError(
-            f"{folder}: no file of round {unknown} tells how many epochs its clients "
-            "trained for, and --over epochs adds them up; keep what local-train writes "
-            "in every round, or draw --over rounds"
+            f"{folder}: no file of round {unknown} says how many epochs its clients "
+            "trained for, which --over epochs adds up; keep what local-train writes in "
+            "every round, or draw --over rounds"
         )
     return points
 
 
-def _means(scores: Iterable[Score]) -> list[tuple[int, float]]:
-    """Rounds in their order, and the mean of the scores of each."""
-    rounds: dict[int, list[float]] = {}
-    for score in scores:
-        rounds.setdefault(score.round, []).append(score.value)
-    return [(k, float(np.sort(values).mean())) for k, values in sorted(rounds.items())]
-
-
 def _epochs(files: Iterable[File]) -> dict[int, int]:
-    """The epochs of each round that tells them.
+    """The epochs of each round where all files name them.
 
-    Of clients that trained for different numbers the largest counts: a round takes as
-    long as its slowest client, and nobody trained for the mean.
+    Where clients trained for different numbers the largest counts: a round takes as
+    long as its slowest client.
     """
     found: dict[int, list[int]] = {}
     for file in files:
         if file.stage == "local-train":
-            epochs = planned_epochs(file.options) or 0
-            found.setdefault(file.facts["round"], []).append(epochs)
+            found.setdefault(file.facts["round"], []).append(file.epochs or 0)
     return {round_: max(every) for round_, every in found.items() if all(every)}
 
 
-def _epochs_until(round_: int, trained: dict[int, int]) -> int | None:
-    """The sum over rounds 1 to `round_`, if each of them is known."""
-    past = [epochs for number, epochs in trained.items() if 1 <= number <= round_]
-    return sum(past) if len(past) == round_ else None
-
-
-def _scores(folder: Path, options: Options) -> list[Score]:
-    """The wanted number of global models; the same result twice counts once."""
-    found: dict[str, Score] = {}
+def _scores(folder: Path, options: Options) -> dict[int, list[float]]:
+    """Scores of global models by round; the same result twice counts once."""
+    found: dict[int, list[float]] = {}
+    seen = set()
     for path in sorted(folder.rglob("*.json")):
         for metrics in _metrics(path):
             if metrics.get("protocol") != options.protocol:
                 continue
-            score = read_score(path, "", metrics, options.value)
-            if score.role == "global":
-                found.setdefault(canonical(metrics), score)
-    return list(found.values())
+            score, content = (
+                read_score(path, metrics, options.value),
+                canonical(metrics),
+            )
+            if score.role == "global" and content not in seen:
+                found.setdefault(score.round, []).append(score.value)
+                seen.add(content)
+    return found
 
 
 def _metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """A metrics file; JSON of another sort, like an export's, is passed by."""
+    """A metrics file; other JSON, such as an export's config, is skipped."""
     try:
         document = parse_strict(path.read_bytes())
     except OSError as error:
@@ -232,15 +214,4 @@ def _metrics(path: Path) -> Iterator[dict[str, Any]]:
         console.warn(f"{plain(str(path))}: is not JSON: {error}; left out")
         return
     if isinstance(document, dict) and document.get("kind") == "metrics":
-        yield read_metrics(path)
-
-
-def _end(cost: Cost, percent: bool, over: str) -> str:
-    value = f"{100 * cost.mean[-1]:.2f} %" if percent else f"{cost.mean[-1]:.4g}"
-    after = f"round {cost.rounds[-1]}"
-    if over == "bytes":
-        after += f" and {byte_size(round(cost.bytes[-1]))}"
-    if over == "epochs":
-        epochs = cost.epochs[-1]
-        after += f" and {epochs} local epoch{'' if epochs == 1 else 's'}"
-    return f"{cost.label} {value} after {after}".lstrip()
+        yield as_metrics(path, document)

@@ -1,18 +1,18 @@
-"""plot: pictures of scores through rounds, and of partitions."""
+"""plot curve and plot partition: scores over rounds; who has which images."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from furlkit.errors import InputError, UsageError
 from furlkit.files.container.header import canonical, with_article
 from furlkit.files.metrics import read_metrics
 from furlkit.files.partition import Partition, read_partition
+from furlkit.reports.figures.lines import draw_lines
 from furlkit.reports.figures.partition import draw_bubbles, draw_heat, draw_sizes
-from furlkit.reports.figures.style import Line, check_output, draw_curve, save
-from furlkit.reports.metrics import Score, is_share, read_score
+from furlkit.reports.figures.style import check_output, finish
+from furlkit.reports.metrics import Score, is_share, read_score, show
+from furlkit.reports.summary import Line, summarise
 from furlkit.reports.text import plain
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class CurveOptions:
 
 @dataclass(frozen=True)
 class PartitionOptions:
-    """`style` is heat or bubbles; None for `title` says what the partition is."""
+    """`style` is heat or bubbles; without a `title` one is made from the partition."""
 
     partition: Path
     output: Path
@@ -47,71 +47,49 @@ class PartitionOptions:
 
 
 def run_curve(options: CurveOptions) -> tuple[str, dict[str, Any]]:
-    """Draw a value through rounds, one line for each series and protocol."""
+    """Draw a value over rounds, one line for each series and protocol."""
     check_output(options.output)
-    scores = _scores(options)
-    lines = _lines(scores)
+    lines = _lines(options)
     percent = is_share(options.value)
-    if not options.dry_run:
-        value, title = plain(options.value), plain(options.title)
-        save(draw_curve(lines, value, percent, title), options.output)
-    ends = "; ".join(_end(line, percent) for line in lines)
-    line = f"{_output(options)}: {options.value} of {ends}"
-    numbers = [{k: _listed(v) for k, v in asdict(line).items()} for line in lines]
-    return line, {"output": str(options.output), "lines": numbers}
+    value, title = plain(options.value), plain(options.title)
+    ends = "; ".join(
+        f"{line.label} {show(line.mean[-1], percent)} after round {line.rounds[-1]}"
+        for line in lines
+    )
+    return finish(
+        lambda: draw_lines(lines, value, percent, title), options.output,
+        options.dry_run, f"{options.value} of {ends}",
+        {"lines": [line.to_json() for line in lines]},
+    )  # fmt: skip
 
 
-def run_partition(options: PartitionOptions) -> tuple[str, dict[str, Any]]:
-    """Draw who holds how many images of which class."""
-    check_output(options.output)
-    if options.style not in STYLES:
-        raise UsageError(f"--style {options.style}: use one of {', '.join(STYLES)}")
-    partition = read_partition(options.partition)
-    _check_histogram(partition)
-    clients, classes = partition.histogram.shape
-    style = options.style if classes else "sizes"
-    if not options.dry_run:
-        save(_drawn(partition, style, options.title), options.output)
-    line = f"{_output(options)}: {clients:,} clients, {classes:,} classes as {style}"
-    if not classes:
-        line = f"{_output(options)}: sizes of {clients:,} clients; it has no labels"
-    data = {"style": style, "clients": clients, "classes": classes}
-    return line, {"output": str(options.output), **data}
-
-
-def _output(options: CurveOptions | PartitionOptions) -> str:
-    return f"{'would draw ' if options.dry_run else ''}{options.output}"
-
-
-def _scores(options: CurveOptions) -> list[Score]:
-    """Read every file once; the same result given twice in a series counts once."""
-    found: dict[tuple[str, str], Score] = {}
+def _lines(options: CurveOptions) -> list[Line]:
+    """A line for each label and protocol, labels in the order they were given."""
+    # The same result given twice in a series counts once.
+    found: dict[tuple[str, str], dict[str, Score]] = {}
     for label, paths in options.series:
         for path in paths:
             metrics = read_metrics(path)
-            score = read_score(path, plain(label), metrics, options.value)
-            found.setdefault((label, canonical(metrics)), score)
+            score = read_score(path, metrics, options.value)
+            scores = found.setdefault((plain(label), score.protocol), {})
+            scores.setdefault(canonical(metrics), score)
     if not found:
-        raise UsageError("plot curve: give it metrics files, which evaluate writes")
-    return list(found.values())
+        raise UsageError("plot curve: give metrics files, which evaluate writes")
+    labels = [plain(label) for label, _ in options.series]
+    order = sorted(found, key=lambda key: (labels.index(key[0]), key[1]))
+    single = len({protocol for _, protocol in found}) == 1
+    return [
+        _line(
+            label if label and single else f"{label}, {protocol}".removeprefix(", "),
+            list(found[label, protocol].values()),
+        )
+        for label, protocol in order
+    ]
 
 
-def _lines(scores: list[Score]) -> list[Line]:
-    """A line for each label and protocol, labels in the order they were given."""
-    labels = list(dict.fromkeys(score.label for score in scores))
-    protocols = sorted({score.protocol for score in scores})
-    lines = []
-    for label in labels:
-        for protocol in protocols:
-            mine = [s for s in scores if (s.label, s.protocol) == (label, protocol)]
-            words = [label] if label and len(protocols) == 1 else [label, protocol]
-            if mine:
-                _check_roles(mine)
-                lines.append(_line(", ".join(filter(None, words)), mine))
-    return lines
-
-
-def _check_roles(scores: list[Score]) -> None:
+def _line(label: str, scores: list[Score]) -> Line:
+    """Means over the files of each round; the models must have one role."""
+    rounds: dict[int, list[float]] = {}
     first = scores[0]
     for score in scores:
         if score.role != first.role:
@@ -119,45 +97,35 @@ def _check_roles(scores: list[Score]) -> None:
                 f"{score.path}: scores {with_article(score.role)} model, {first.path} "
                 f"{with_article(first.role)} model; give them to plot as two --series"
             )
-
-
-def _line(label: str, scores: list[Score]) -> Line:
-    """Mean and standard deviation (that of a sample) of the scores of each round."""
-    rounds: dict[int, list[float]] = {}
-    for score in scores:
         rounds.setdefault(score.round, []).append(score.value)
-    # Sorted values have one mean, to the last bit, whatever the order of the files.
-    columns = [np.sort(rounds[round_]) for round_ in sorted(rounds)]
-    return Line(
-        label,
-        rounds=np.array(sorted(rounds)),
-        mean=np.array([values.mean() for values in columns]),
-        std=np.array(
-            [values.std(ddof=1) if len(values) > 1 else 0 for values in columns]
-        ),
-        runs=np.array([len(values) for values in columns]),
-    )
+    order = sorted(rounds)
+    return Line.of(label, order, order, [summarise(rounds[r]) for r in order])
 
 
-def _end(line: Line, percent: bool) -> str:
-    last = line.mean[-1]
-    value = f"{100 * last:.2f} %" if percent else f"{last:.4g}"
-    return f"{line.label} {value} after round {line.rounds[-1]}"
-
-
-def _listed(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value
-
-
-def _check_histogram(partition: Partition) -> None:
-    if not partition.facts.clients or partition.histogram.min(initial=0) < 0:
+def run_partition(options: PartitionOptions) -> tuple[str, dict[str, Any]]:
+    """Draw how many images of each class every client has."""
+    check_output(options.output)
+    if options.style not in STYLES:
+        raise UsageError(f"--style {options.style}: use one of {', '.join(STYLES)}")
+    partition = read_partition(options.partition)
+    least = partition.histogram.min(initial=0)
+    if not partition.facts.clients or least < 0:
         raise InputError(
             f"{partition.path}: has {partition.facts.clients} clients and a least count "
-            f"of {partition.histogram.min(initial=0)}; make the partition anew"
+            f"of {least}; re-create the partition"
         )
+    clients, classes = partition.histogram.shape
+    style = options.style if classes else "sizes"
+    text = f"{clients:,} clients, {classes:,} classes as {style}"
+    if not classes:
+        text = f"sizes of {clients:,} clients; it has no labels"
+    return finish(
+        lambda: _draw(partition, style, options.title), options.output,
+        options.dry_run, text, {"style": style, "clients": clients, "classes": classes},
+    )  # fmt: skip
 
 
-def _drawn(partition: Partition, style: str, title: str | None) -> "Figure":
+def _draw(partition: Partition, style: str, title: str | None) -> "Figure":
     histogram, sizes = partition.histogram, partition.sizes
     names = partition.facts.class_names
     if not isinstance(names, list) or len(names) != histogram.shape[1]:

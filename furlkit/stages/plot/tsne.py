@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,13 +14,16 @@ from furlkit.files.features import Features, read_features
 from furlkit.inputs.paths import check_output as check_inputs
 from furlkit.randomness import derive, numpy_generator
 from furlkit.reports.figures.clouds import Cloud, Key, draw_clouds
-from furlkit.reports.figures.style import check_output, save
+from furlkit.reports.figures.style import check_output, finish
 from furlkit.reports.text import plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
 class Settings:
-    """At most `images` rows a panel, laid out with this perplexity from this seed."""
+    """At most `images` rows per panel, and t-SNE's perplexity and seed."""
 
     images: int = 2000
     perplexity: float = 30
@@ -31,7 +34,7 @@ class Settings:
 class Options:
     """`panels` are labels with feature files; `classes` are in colour, None for all.
 
-    None for `title` says what is drawn.
+    Without a `title` one is made.
     """
 
     panels: tuple[tuple[str, Path], ...]
@@ -53,36 +56,38 @@ class Panel(NamedTuple):
 
 
 def run(options: Options) -> tuple[str, dict[str, Any]]:
-    """Draw the t-SNE of each feature file, one panel a file."""
+    """Draw the t-SNE of each feature file, one panel per file."""
     check_output(options.output)
     if not options.panels:
-        raise UsageError("plot tsne: give it feature files, which embed writes")
-    given = [path for _, path in options.panels]
-    check_inputs(options.output, [*given, Path(options.data.name)])
-    known = options.data.labels()
-    key = _key(known, options.classes)
-    panels = [_panel(label, path, known, options) for label, path in options.panels]
-    data = [_data(panel, known) for panel in panels]
-    if not options.dry_run:
-        settings = options.settings
-        drawn = [lay_out(p.rows, settings.perplexity, settings.seed) for p in panels]
-        for values, (_, divergence) in zip(data, drawn, strict=True):
-            values["divergence"] = divergence
-        clouds = [
-            Cloud(p.label, points, p.labels)
-            for p, (points, _) in zip(panels, drawn, strict=True)
-        ]
-        save(draw_clouds(clouds, key, _title(panels, options)), options.output)
-    would = "would draw " if options.dry_run else ""
-    line = f"{would}{options.output}: {_words(panels)}, perplexity "
-    line += f"{options.settings.perplexity:g}, {len(key.shown):,} classes in colour"
-    return line, {"output": str(options.output), "panels": data}
+        raise UsageError("plot tsne: give feature files, which embed writes")
+    paths = [path for _, path in options.panels]
+    check_inputs(options.output, [*paths, Path(options.data.name)])
+    images, settings = options.data.labels(), options.settings
+    key = _key(images, options.classes)
+    panels = [_panel(label, path, images, options) for label, path in options.panels]
+    layers = " and ".join(sorted({plain(p.features.facts.layer) for p in panels}))
+    numbers = " and ".join(f"{n:,}" for n in sorted({len(p.rows) for p in panels}))
+    text = f"t-SNE of {layers} of {numbers} images"
+    text += f", perplexity {settings.perplexity:g}"
+    title = text if options.title is None else options.title
+    data = [_data(panel, images.classes) for panel in panels]
+
+    def draw() -> "Figure":
+        clouds = []
+        for panel, numbers in zip(panels, data, strict=True):
+            points, left = lay_out(panel.rows, settings.perplexity, settings.seed)
+            numbers["divergence"] = left
+            clouds.append(Cloud(panel.label, points, panel.labels))
+        return draw_clouds(clouds, key, plain(title))
+
+    text += f", {len(key.shown):,} classes in colour"
+    return finish(draw, options.output, options.dry_run, text, {"panels": data})
 
 
 def unit_rows(rows: np.ndarray) -> np.ndarray:
-    """Rows of length 1, so that near means a small angle; rows of zeros stay so."""
+    """Rows of length 1, so that near means a small angle; rows of zeros stay zero."""
     rows = rows.astype(np.float64)
-    # First by the largest entry: its square might not be a number any more.
+    # First by the largest entry, whose square might overflow.
     for order in (np.inf, 2):
         length = np.linalg.norm(rows, ord=order, axis=1, keepdims=True)
         rows = rows / np.where(length > 0, length, 1)
@@ -90,10 +95,10 @@ def unit_rows(rows: np.ndarray) -> np.ndarray:
 
 
 def lay_out(rows: np.ndarray, perplexity: float, seed: int) -> tuple[np.ndarray, float]:
-    """The t-SNE (n, 2) of unit rows, and the divergence that is left in the end.
+    """The t-SNE (n, 2) of unit rows, and the remaining divergence.
 
-    On one thread, whatever the machine has: sums made by several may differ in their
-    last bits, and t-SNE makes another picture of that.
+    It runs on one thread: sums of several threads may differ in their last bits, from
+    which t-SNE makes another picture.
     """
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
@@ -108,45 +113,44 @@ def lay_out(rows: np.ndarray, perplexity: float, seed: int) -> tuple[np.ndarray,
     return points.astype(np.float64), float(method.kl_divergence_)
 
 
-def _key(known: LabelSet, classes: tuple[int, ...] | None) -> Key:
-    if known.labels is None:
-        raise InputError(f"{known.name}: has no labels to colour by")
-    shown = tuple(dict.fromkeys(classes)) if classes else tuple(range(known.classes))
-    for label in shown:
-        if not 0 <= label < known.classes:
+def _key(images: LabelSet, classes: tuple[int, ...] | None) -> Key:
+    if images.labels is None:
+        raise InputError(f"{images.name}: has no labels to colour by")
+    last = images.classes - 1
+    for label in classes or ():
+        if not 0 <= label <= last:
             raise UsageError(
-                f"--classes {label}: {known.name} has the classes 0 to "
-                f"{known.classes - 1}"
+                f"--classes {label}: {images.name} has the classes 0 to {last}"
             )
-    return Key(shown, known.class_names, len(shown) == known.classes)
+    shown = tuple(dict.fromkeys(classes or range(images.classes)))
+    return Key(shown, images.class_names, len(shown) == images.classes)
 
 
-def _panel(label: str, path: Path, known: LabelSet, options: Options) -> Panel:
+def _panel(label: str, path: Path, images: LabelSet, options: Options) -> Panel:
     features = read_features(path)
-    _check_dataset(features, known, options.data)
+    _check_dataset(features, images, options.data)
     chosen = _chosen(features.index, options.settings)
     rows = unit_rows(features.rows[chosen])
-    _check_rows(features, rows, options.settings.perplexity)
-    labels = np.asarray(known.labels)[features.index[chosen]]
-    if not label and len(options.panels) > 1:
-        label = str(path)
+    _check_rows(path, rows, options.settings.perplexity)
+    labels = np.asarray(images.labels)[features.index[chosen]]
+    label = str(path) if not label and len(options.panels) > 1 else label
     return Panel(plain(label), features, rows, labels)
 
 
-def _check_dataset(features: Features, known: LabelSet, data: Source) -> None:
-    theirs, index = features.facts.dataset, features.index
-    if type(theirs.get("examples")) is not int:
-        raise InputError(f"{features.path}: does not say which images its rows are of")
-    difference = same_dataset(theirs, known.fingerprint)
+def _check_dataset(features: Features, images: LabelSet, data: Source) -> None:
+    path, dataset, index = features.path, features.facts.dataset, features.index
+    if type(dataset.get("examples")) is not int:
+        raise InputError(f"{path}: does not say which images its rows belong to")
+    difference = same_dataset(dataset, images.fingerprint)
     if difference:
         raise InputError(
-            f"{features.path}: is of other images than {known.name} (split "
-            f"{data.split}): {difference}; give the --data and --split of its embed"
+            f"{path}: belongs to other images than {images.name} (split {data.split}): "
+            f"{difference}; give the --data and --split of its embed"
         )
-    if len(index) and not 0 <= index.min() <= index.max() < known.examples:
+    if len(index) and not 0 <= index.min() <= index.max() < images.examples:
         raise InputError(
-            f"{features.path}: its index runs from {index.min()} to {index.max()}, "
-            f"{known.name} has {known.examples:,} images; make it anew with embed"
+            f"{path}: its index goes from {index.min()} to {index.max()}, {images.name} "
+            f"has {images.examples:,} images; re-create it with embed"
         )
 
 
@@ -157,23 +161,23 @@ def _chosen(index: np.ndarray, settings: Settings) -> np.ndarray:
     return order[rng.permutation(len(order))[: settings.images]]
 
 
-def _check_rows(features: Features, rows: np.ndarray, perplexity: float) -> None:
+def _check_rows(path: Path, rows: np.ndarray, perplexity: float) -> None:
     n, width = rows.shape
     if n <= perplexity:
         raise UsageError(
-            f"--perplexity {perplexity:g}: must be less than the {n} images of "
-            f"{features.path} that are drawn"
+            f"--perplexity {perplexity:g}: must be less than the {n} images of {path} "
+            "that are drawn"
         )
     if width < 2:
-        raise InputError(f"{features.path}: has rows of {width} numbers, 2 are needed")
+        raise InputError(f"{path}: has rows of {width} numbers, 2 are needed")
     if np.ptp(rows, axis=0).max() < 1e-7:
         raise InputError(
-            f"{features.path}: all its rows point the same way: the model has "
-            "collapsed, and there is nothing to lay out"
+            f"{path}: all its rows have the same direction: the model has collapsed, and "
+            "there is nothing to draw"
         )
 
 
-def _data(panel: Panel, known: LabelSet) -> dict[str, Any]:
+def _data(panel: Panel, classes: int) -> dict[str, Any]:
     facts = panel.features.facts
     return {
         "label": panel.label,
@@ -183,17 +187,5 @@ def _data(panel: Panel, known: LabelSet) -> dict[str, Any]:
         "round": facts.round,
         "images": len(panel.rows),
         "of": len(panel.features.index),
-        "per_class": np.bincount(panel.labels, minlength=known.classes).tolist(),
+        "per_class": np.bincount(panel.labels, minlength=classes).tolist(),
     }
-
-
-def _words(panels: list[Panel]) -> str:
-    layers = " and ".join(sorted({plain(p.features.facts.layer) for p in panels}))
-    numbers = " and ".join(f"{n:,}" for n in sorted({len(p.rows) for p in panels}))
-    return f"t-SNE of {layers} of {numbers} images"
-
-
-def _title(panels: list[Panel], options: Options) -> str:
-    if options.title is not None:
-        return plain(options.title)
-    return f"{_words(panels)}, perplexity {options.settings.perplexity:g}"

@@ -2,9 +2,8 @@ import json
 
 import pytest
 
-from furlkit.errors import FurlkitError, InputError, UsageError
+from furlkit.errors import InputError, UsageError
 from furlkit.files.metrics import write_metrics
-from furlkit.reports.figures import style as figures
 from furlkit.reports.figures.angles import Box, draw_angles
 from furlkit.stages.plot.angles import Options
 from furlkit.stages.plot.angles import run as draw
@@ -12,19 +11,22 @@ from furlkit.stages.plot.angles import run as draw
 BOX = {"quartiles": [20.0, 25.0, 32.5], "whiskers": [5.0, 50.0]}
 
 
-def angles(folder, name, round_=1, seed=None, **more):
-    path = folder / f"{name}.json"
-    checkpoint = {"seed": seed, "facts": {"round": round_, "role": "client"}}
-    values = {"protocol": "angles", "angles": BOX, "checkpoint": checkpoint}
-    write_metrics(path, {**values, **more})
-    return path
+@pytest.fixture
+def angles(metrics):
+    """Write what evaluate angles does."""
+
+    def write(folder, name, round_=1, seed=None, **more):
+        values = {"protocol": "angles", "angles": BOX, **more}
+        return metrics(folder, name, None, round_, seed, "client", **values)
+
+    return write
 
 
 def moved(by):
     return {name: [value + by for value in values] for name, values in BOX.items()}
 
 
-def test_run_gives_the_numbers_of_each_box_by_round(tmp_path):
+def test_run_gives_the_numbers_of_each_box_by_round(tmp_path, angles):
     late = angles(tmp_path, "late", 3, angles=moved(-5))
     files = late, angles(tmp_path, "early", 1)
     options = Options((("", files),), tmp_path / "x.png")
@@ -43,7 +45,7 @@ def test_run_gives_the_numbers_of_each_box_by_round(tmp_path):
     json.dumps(data)
 
 
-def test_each_series_is_a_panel_and_files_of_a_round_stand_by_seed(tmp_path):
+def test_each_series_is_a_panel_and_files_of_a_round_stand_by_seed(tmp_path, angles):
     seeds = [
         angles(tmp_path, f"s{seed}", 2, seed, angles=moved(seed)) for seed in range(3)
     ]
@@ -55,13 +57,13 @@ def test_each_series_is_a_panel_and_files_of_a_round_stand_by_seed(tmp_path):
     assert "without 25.0, 26.0, 27.0 degrees after round 2; with 25.0 degrees" in text
 
 
-def test_the_same_result_given_twice_is_one_box(tmp_path):
+def test_the_same_result_given_twice_is_one_box(tmp_path, angles):
     files = angles(tmp_path, "a"), angles(tmp_path, "b")
     _, data = draw(Options((("", files),), tmp_path / "x.png"))
     assert len(data["panels"][0]["boxes"]) == 1
 
 
-def test_same_bytes_twice_whatever_the_order_of_files(tmp_path):
+def test_same_bytes_twice_whatever_the_order_of_files(tmp_path, angles):
     files = [
         angles(tmp_path, f"f{k}", k // 2, angles=moved(k), extra=k % 2)
         for k in range(8)
@@ -112,23 +114,20 @@ def test_many_rounds_are_not_all_numbered_but_the_last_one_is():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"protocol": "knn"}, "is of the protocol 'knn', angles was wanted"),
-        ({"protocol": None}, "is of the protocol None, angles was wanted"),
-        ({"angles": 3}, "its angles.quartiles is None, 3 rising angles"),
-        ({"angles": {**BOX, "quartiles": [1, 2]}}, "its angles.quartiles is [1, 2]"),
-        ({"angles": {**BOX, "quartiles": [3, 2, 4]}}, "3 rising angles"),
-        ({"angles": {**BOX, "quartiles": [1, True, 4]}}, "3 rising angles"),
-        ({"angles": {**BOX, "whiskers": [1, 10**400]}}, "angles.whiskers is [1, 1000"),
-        ({"angles": {**BOX, "whiskers": [-1, 50]}}, "angles.whiskers is [-1, 50]"),
-        (
-            {"angles": {**BOX, "whiskers": [22, 50]}},
-            "lie outside its whiskers 22 to 50",
-        ),
-        ({"checkpoint": {"facts": {}}}, "says nothing of the round"),
-        ({"round": None}, "is of models of several rounds"),
+        ({"protocol": "knn"}, "'knn'"),
+        ({"protocol": None}, "found None"),
+        ({"angles": 3}, "quartiles None"),
+        ({"angles": {**BOX, "quartiles": [1, 2]}}, "quartiles [1, 2]"),
+        ({"angles": {**BOX, "quartiles": [3, 2, 4]}}, "rising angles"),
+        ({"angles": {**BOX, "quartiles": [1, True, 4]}}, "rising angles"),
+        ({"angles": {**BOX, "whiskers": [1, 10**400]}}, "whiskers [1, 1000"),
+        ({"angles": {**BOX, "whiskers": [-1, 50]}}, "whiskers [-1, 50]"),
+        ({"angles": {**BOX, "whiskers": [22, 50]}}, "whiskers [22, 50]"),
+        ({"checkpoint": {"facts": {}}}, "the round"),
+        ({"round": None}, "several rounds"),
     ],
 )
-def test_files_that_cannot_be_drawn_are_input_errors(tmp_path, values, message):
+def test_files_that_cannot_be_drawn_are_input_errors(tmp_path, values, message, angles):
     file = angles(tmp_path, "m", **values)
     with pytest.raises(InputError) as caught:
         draw(Options((("", (file,)),), tmp_path / "x.png"))
@@ -136,7 +135,7 @@ def test_files_that_cannot_be_drawn_are_input_errors(tmp_path, values, message):
     assert not (tmp_path / "x.png").exists()
 
 
-def test_not_a_number_and_other_files_are_input_errors(tmp_path, refused):
+def test_not_a_number_and_other_files_are_input_errors(tmp_path, refused, angles):
     file = angles(tmp_path, "m")
     file.write_text(file.read_text().replace("25.0", "NaN"))
     output = tmp_path / "x.png"
@@ -145,35 +144,19 @@ def test_not_a_number_and_other_files_are_input_errors(tmp_path, refused):
     refused(tmp_path, 65, (gone,), "plot", "angles", gone, "-o", output)
 
 
-def test_layers_are_not_mixed_in_a_series(tmp_path):
+def test_layers_are_not_mixed_in_a_series(tmp_path, angles):
     files = angles(tmp_path, "h", layer="h"), angles(tmp_path, "z", 2, layer="z")
-    with pytest.raises(UsageError, match="has the angles of z, .* those of h; give"):
+    with pytest.raises(UsageError, match="angles of z, .* those of h"):
         draw(Options((("", files),), tmp_path / "x.png"))
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["-o", "x.png"], "plot angles: give metrics files"),
-        (["m.json", "-o", "x.gif"], "cannot draw '.gif'; use .png, .pdf, .svg"),
-        (["--series", "m.json", "-o", "x.png"], "wanted LABEL=FILE,FILE,..."),
-        (["--series", "a=", "-o", "x.png"], "wanted LABEL=FILE,FILE,..."),
-        (["--series", "a=m.json,", "-o", "x.png"], "wanted LABEL=FILE,FILE,..."),
-    ],
-)
-def test_wrong_usage(tmp_path, monkeypatch, refused, words, message):
-    monkeypatch.chdir(tmp_path)
-    angles(tmp_path, "m")
-    refused(tmp_path, 2, (message,), "plot", "angles", *words)
-
-
-def test_output_is_no_input(tmp_path):
+def test_output_is_no_input(tmp_path, angles):
     file = angles(tmp_path, "m").rename(tmp_path / "m.png")
     with pytest.raises(UsageError, match="uses that file already"):
         draw(Options((("", (file,)),), file))
 
 
-def test_dry_run_checks_and_draws_nothing(tmp_path, run, refused):
+def test_dry_run_checks_and_draws_nothing(tmp_path, run, refused, angles):
     file, output = angles(tmp_path, "m"), tmp_path / "x.png"
     rest = ("--dry-run", "-o", output)
     code, out, _ = run("plot", "angles", "--series", f"a={file}", *rest)
@@ -181,12 +164,6 @@ def test_dry_run_checks_and_draws_nothing(tmp_path, run, refused):
     assert out == f"would draw {output}: median angle a 25.0 degrees after round 1\n"
     write_metrics(file, {"protocol": "knn"})
     refused(tmp_path, 65, ("'knn'",), "plot", "angles", file, *rest)
-
-
-def test_missing_matplotlib_says_how_to_get_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(figures.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(FurlkitError, match=r"pip install 'furlkit\[plot\]'"):
-        draw(Options((("", (tmp_path / "m.json",)),), tmp_path / "x.png"))
 
 
 def test_what_evaluate_angles_writes_can_be_drawn(world, run):

@@ -1,13 +1,10 @@
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from furlkit.files.container import write as container
 from furlkit.files.container.header import Header
-from furlkit.files.metrics import write_metrics
 from furlkit.reports.ledger import read_ledger
 
 
@@ -17,23 +14,17 @@ def write(path, stage, inputs=None, size=10, epochs=None, **facts):
     return container.write(path, {"w": np.zeros(size, "f4")}, header).content
 
 
-def metrics(folder, name, round_, accuracy, protocol="linear", role="global", **more):
-    checkpoint = {"facts": {"round": round_, "role": role}}
-    values = {"protocol": protocol, "accuracy": accuracy, "checkpoint": checkpoint}
-    write_metrics(folder / f"r{round_}" / f"{name}.json", {**values, **more})
-
-
 @pytest.fixture
-def make(tmp_path):
+def make(tmp_path, metrics):
     """The folder of a run of one client, with a linear score after each round.
 
-    `epochs` are those of its training in each round; without them no file tells any.
+    `epochs` are those of its training in each round; without them no file names any.
     """
 
     def build(name, accuracies=(0.1, 0.5, 0.6), size=10, epochs=()):
         folder = tmp_path / name
         model = write(folder / "r0/g.safetensors", "init", None, size, round=0)
-        metrics(folder, "linear", 0, accuracies[0])
+        metrics(folder / "r0", "linear", accuracies[0], 0)
         for number, accuracy in enumerate(accuracies[1:], start=1):
             here, facts = folder / f"r{number}", {"client": 0, "round": number}
             if epochs:
@@ -45,7 +36,7 @@ def make(tmp_path):
             model = write(
                 here / "g.safetensors", "aggregate", inputs, size, round=number
             )
-            metrics(folder, "linear", number, accuracy)
+            metrics(here, "linear", accuracy, number)
         return folder
 
     return build
@@ -84,7 +75,7 @@ def test_scores_stand_over_the_bytes_until_then(make, run, tmp_path):
     assert output.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
-def test_a_line_a_method_and_what_is_told_of_it(make, run, tmp_path):
+def test_one_line_per_method_and_their_ends(make, run, tmp_path):
     one, other = make("a"), make("b", (0.1, 0.7), size=3)
     words = ("--series", f"B={other}", "--series", f"A={one}", "-o", tmp_path / "x.svg")
     done = run("plot", "cost", *words)
@@ -112,11 +103,11 @@ def test_several_runs_give_a_mean_and_a_deviation(make, run, tmp_path):
     assert line["bytes"] == wanted
 
 
-def test_only_global_models_of_the_protocol_count(make, run, tmp_path):
+def test_only_global_models_of_the_protocol_count(make, run, tmp_path, metrics):
     folder = make("a", (0, 0.5))
-    metrics(folder, "knn", 1, 0.25, protocol="knn", rank=3.5)
-    metrics(folder, "client", 1, 0.9, role="client")
-    metrics(folder, "copy", 1, 0.5)
+    metrics(folder, "knn", 0.25, protocol="knn", rank=3.5)
+    metrics(folder, "client", 0.9, role="client")
+    metrics(folder, "copy")
     (folder / "config.json").write_text("{}")
     (folder / "broken.json").write_text('{"kind": "met')
     words = ("--series", f"A={folder}", "-o", tmp_path / "x.png", "--json")
@@ -140,10 +131,8 @@ def test_what_cannot_be_drawn(make, run, tmp_path):
     for code, message, *words in (
         (65, "no knn metrics of a global model", f"A={folder}", "--protocol", "knn"),
         (65, "has no number 'rank'", f"A={folder}", "--value", "rank"),
-        (65, "is no folder; --series A wants", f"A={tmp_path / 'no'}"),
-        (2, "--series A: is there twice", f"A={folder}", "--series", f"A={folder}"),
-        (2, "wanted LABEL=FILE", "A"),
-        (2, "cannot draw '.txt'", f"A={folder}", "-o", "x.txt"),
+        (65, f"{tmp_path / 'no'}: is not a folder", f"A={tmp_path / 'no'}"),
+        (2, "--series A: given twice", f"A={folder}", "--series", f"A={folder}"),
         (2, "'time' is not one of", f"A={folder}", "--over", "time"),
     ):
         done = run("plot", "cost", "-o", output, "--series", *words)
@@ -151,7 +140,7 @@ def test_what_cannot_be_drawn(make, run, tmp_path):
         assert done.out == "" and not output.exists()
 
 
-def test_what_the_ledger_misses_is_told(make, run, tmp_path):
+def test_warnings_of_the_ledger_are_passed_on(make, run, tmp_path):
     folder = make("a")
     (folder / "r0/g.safetensors").unlink()
     done = run("plot", "cost", "--series", f"A={folder}", "-o", tmp_path / "x.png")
@@ -210,21 +199,20 @@ def test_seeds_are_averaged_where_rounds_and_epochs_agree(make, draw):
     assert line["epochs"] == [0, 2, 4] and line["runs"] == [2, 2, 2]
 
 
-def test_epochs_that_are_told_change_no_default_picture(make, draw):
+def test_known_epochs_do_not_change_the_default_picture(make, draw):
     silent = draw([make("a"), make("b", (0, 0.3, 0.9, 1), size=30)])
-    told = draw([make("c", epochs=(2, 2)), make("d", (0, 0.3, 0.9, 1), 30, (2, 2, 2))])
-    for line in (*silent, *told):
-        del line["epochs"], line["bytes"]  # A header that tells more is longer.
-    assert silent == told and told[0]["runs"] == [2, 2, 1]
+    named = draw([make("c", epochs=(2, 2)), make("d", (0, 0.3, 0.9, 1), 30, (2, 2, 2))])
+    for line in (*silent, *named):
+        del line["epochs"], line["bytes"]  # A header with epochs is longer.
+    assert silent == named and named[0]["runs"] == [2, 2, 1]
 
 
-def test_a_run_that_tells_no_epochs_goes_with_the_others_of_its_round(make, draw):
+def test_a_run_of_unknown_epochs_joins_the_others_of_its_round(make, draw):
     folders = [make("a"), make("b", epochs=(2, 2)), make("c")]
     (line,) = draw(folders, flags=("--over", "rounds"))
     assert line["runs"] == [3, 3, 3] and line["epochs"] == [0, 2, 4]
     done = draw([*folders, make("d", epochs=(3, 3))], flags=("--over", "rounds"))
-    found = f"{folders[0]} and {folders[1]} are both at round 1, after unknown and 2"
-    assert done.code == 2 and found in done.err
+    assert done.code == 2 and f"{folders[1]} (round 1, 2 local" in done.err
 
 
 def test_of_different_epochs_in_a_round_the_largest_counts(make, draw):
@@ -241,11 +229,7 @@ def test_epochs_that_are_not_known_are_refused_over_epochs_only(make, draw):
     for folder, first in ((gone, 1), (silent, 2)):
         done = draw([folder], flags=("--over", "epochs"))
         assert done.code == 65 and done.out == ""
-        assert done.err.splitlines()[-1] == (
-            f"error: {folder}: no file of round {first} tells how many epochs its "
-            "clients trained for, and --over epochs adds them up; keep what local-train "
-            "writes in every round, or draw --over rounds"
-        )
+        assert f"{folder}: no file of round {first}" in done.err
         (line,) = draw([folder], flags=("--over", "rounds"))
         assert line["epochs"] == [0, *([None, None] if first == 1 else [2, None])]
 
@@ -254,19 +238,18 @@ def test_runs_that_would_share_a_place_are_refused(make, draw):
     one, two, single = (
         make("e2", epochs=(2, 2)), make("e3", epochs=(3, 3)), make("t1", (0, 1), epochs=(4,))
     )  # fmt: skip
-    own = "give each a --series of its own, or draw"
-    at_2 = f"{one} and {two} are both at round 2, after 4 and 6 local epochs; {own}"
-    at_1 = f"{one} and {two} are both at round 1, after 2 and 3 local epochs; {own}"
-    at_4 = f"{single} and {one} are both at 4 local epochs, after 1 and 2 rounds; {own}"
+    at_1 = f"{one} (round 1, 2 local epochs) and {two} (round 1, 3 local epochs)"
+    at_2 = f"{one} (round 2, 4 local epochs) and {two} (round 2, 6 local epochs)"
+    at_4 = f"{single} (round 1, 4 local epochs) and {one} (round 2, 4 local epochs)"
     for message, folders, *flags in (
-        (f"{at_2} --over epochs --last", (one, two), "--over", "rounds", "--last"),
-        (f"{at_2} --over epochs --last", (one, two), "--last"),
-        (f"{at_1} --over epochs --last", (one, two)),
-        (f"{at_1} --over epochs --last", (one, two), "--over", "epochs"),
-        (f"{at_4} --over rounds", (one, single), "--over", "epochs", "--last"),
+        (at_2, (one, two), "--over", "rounds", "--last"),
+        (at_2, (one, two), "--last"),
+        (at_1, (one, two)),
+        (at_1, (one, two), "--over", "epochs"),
+        (at_4, (one, single), "--over", "epochs", "--last"),
     ):
         done = draw(folders, flags=flags)
-        assert (done.code, done.err) == (2, f"error: --series L0: {message}\n")
+        assert done.code == 2 and f"--series L0: {message}" in done.err
         assert len(draw(*([folder] for folder in folders), flags=flags)) == 2
 
 
@@ -274,15 +257,5 @@ def test_without_a_score_of_its_last_round_a_run_has_no_last_point(make, draw):
     folder = make("a", epochs=(1, 1))
     (folder / "r2/linear.json").unlink()
     done = draw([folder], flags=("--over", "rounds", "--last"))
-    assert done.code == 65 and done.err == (
-        f"error: {folder}: has no linear metrics of a global model after round 2, its "
-        "last; make them with furlkit evaluate linear\n"
-    )
-
-
-def test_the_stage_is_imported_without_matplotlib_and_torch():
-    code = (
-        "import sys, furlkit.stages.plot.cost; "
-        "sys.exit(bool({'matplotlib', 'torch'} & sys.modules.keys()))"
-    )
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    assert done.code == 65 and f"{folder}: has no linear metrics" in done.err
+    assert "round 2" in done.err

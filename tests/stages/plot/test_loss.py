@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ import pytest
 from furlkit.files.container import write as container
 from furlkit.files.container.header import Header
 from furlkit.files.journal import Journal
-from furlkit.reports.figures.loss import Loss, draw_loss
 
 
 def client(folder, round_, number, losses, epochs=None, kind="checkpoint", **facts):
@@ -79,7 +76,7 @@ def test_epochs_of_all_rounds_with_mean_and_spread_of_clients(folder, run, tmp_p
     assert output.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
-def test_what_is_told_of_each_line(folder, make, run, tmp_path):
+def test_the_result_line(folder, make, run, tmp_path):
     other = make("b", {0: [1.25]}, {0: [1]}, {0: [0.5]})
     once = make("c", {0: [3, 2]})
     words = [f"FLESD={folder}", "--series", f"FedAvg={other}", "--series", f"cc={once}"]
@@ -133,15 +130,12 @@ def test_several_runs_have_the_mean_of_their_means(make, draw):
     assert draw(f"A={other},{other}")[0]["clients"] == [1]
 
 
-def test_runs_of_different_length_are_told(make, run, tmp_path):
+def test_runs_of_different_length_are_warned_of(make, run, tmp_path):
     one, other = make("a", {0: [3]}, {0: [2]}), make("b", {0: [5]})
     words = ("--series", f"A={one},{other}", "-o", tmp_path / "x.png", "--json")
     done = run("plot", "loss", *words)
     assert json.loads(done.out)["lines"][0]["mean"] == [4, 2]
-    assert done.err == (
-        f"warning: --series A: {other} has other rounds or epochs than {one}; means are "
-        "of the runs that have them, so some jumps are between runs\n"
-    )
+    assert "warning" in done.err and f"{other} has other rounds" in done.err
 
 
 def test_a_real_training_is_read(world, draw):
@@ -170,14 +164,11 @@ def test_an_epoch_that_two_jobs_wrote_counts_once(make, draw):
 
 
 @pytest.mark.parametrize("rest", ["", '{"event": "epo'])
-def test_a_journal_that_was_cut_short_is_told(folder, run, tmp_path, rest):
+def test_an_incomplete_journal_is_warned_of(folder, run, tmp_path, rest):
     journal = folder / "r001/client_1.log.jsonl"
     journal.write_text(journal.read_text().splitlines()[0] + "\n" + rest)
     done = run("plot", "loss", "--series", f"A={folder}", "-o", tmp_path / "x.png")
-    assert done.err == (
-        f"warning: {journal}: was cut short, it ends with epoch 1 of 2; only what is "
-        "there is drawn\n"
-    )
+    assert f"{journal}: is incomplete" in done.err and "epoch 1 of 2" in done.err
     assert "aggregation +0 on average" in done.out  # From client 2's 4 to 4.
 
 
@@ -196,12 +187,6 @@ def test_dry_run_draws_nothing(folder, run, tmp_path):
     assert not output.exists()
 
 
-ADVICE = (
-    "; the losses of client_1.safetensors were wanted: local-train writes them there, "
-    "beside the checkpoint, so copy both"
-)
-
-
 def edited(path, **changes):
     entry = json.loads(path.read_text().splitlines()[0])
     path.write_text(json.dumps({**entry, **changes}) + "\n")
@@ -210,46 +195,30 @@ def edited(path, **changes):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda log: log.unlink(), ": no such file" + ADVICE),
-        (lambda log: log.write_text(""), ": has no epoch in it" + ADVICE),
-        (lambda log: log.write_text('{"event"'), ": has no epoch in it" + ADVICE),
-        (
-            lambda log: edited(log, losses={"simclr": float("nan")}),
-            ": its loss simclr in epoch 1 is nan, a finite number was wanted; copy it "
-            "again, or train this client anew",
-        ),
-        (
-            lambda log: edited(log, losses={"simclr": "4"}),
-            ": its loss simclr in epoch 1 is '4', a finite number was wanted; copy it "
-            "again, or train this client anew",
-        ),
-        (
-            lambda log: edited(log, losses={}),
-            ": its epoch 1 has the losses {}; was it edited? Copy it again",
-        ),
-        (
-            lambda log: edited(log, epoch=0, losses=[1]),
-            ": its epoch 0 has the losses [1]; was it edited? Copy it again",
-        ),
+        (lambda log: log.unlink(), "no such file"),
+        (lambda log: log.write_text(""), "no epoch"),
+        (lambda log: log.write_text('{"event"'), "no epoch"),
+        (lambda log: edited(log, losses={"simclr": float("nan")}), "nan"),
+        (lambda log: edited(log, losses={"simclr": "4"}), "'4'"),
+        (lambda log: edited(log, losses={}), "has the losses {}"),
+        (lambda log: edited(log, epoch=0, losses=[1]), "has the losses [1]"),
     ],
 )
-def test_journals_that_cannot_be_drawn(folder, run, tmp_path, change, message):
+def test_journals_that_cannot_be_drawn(folder, refused, tmp_path, change, message):
     journal, output = folder / "r001/client_1.log.jsonl", tmp_path / "x.png"
     change(journal)
-    done = run("plot", "loss", "--series", f"A={folder}", "-o", output)
-    assert done == (65, "", f"error: {journal}{message}\n") and not output.exists()
+    words = ("plot", "loss", "--series", f"A={folder}", "-o", output)
+    refused(tmp_path, 65, (journal, message), *words)
 
 
-def test_a_term_that_is_not_there(make, run, tmp_path):
+def test_a_term_that_is_not_there(make, refused, tmp_path):
     place = make("a", {0: [{"simclr": 4, "proximal": 0.5}]})
     words = ("--series", f"A={place}", "--term", "kl", "-o", tmp_path / "x.png")
-    assert run("plot", "loss", *words) == (
-        65, "", f"error: {place}/r001/client_0.log.jsonl: has no term 'kl' in epoch 1; "
-        "it has proximal, simclr\n",
-    )  # fmt: skip
+    log = place / "r001/client_0.log.jsonl"
+    refused(tmp_path, 65, (log, "'kl'", "proximal, simclr"), "plot", "loss", *words)
 
 
-def test_folders_that_are_no_run(folder, make, run, tmp_path):
+def test_folders_that_are_not_a_run(folder, make, refused, tmp_path):
     (tmp_path / "empty").mkdir()
     gap = make("gap", {0: [3]}, {}, {0: [2]})
     odd = tmp_path / "odd"
@@ -257,103 +226,18 @@ def test_folders_that_are_no_run(folder, make, run, tmp_path):
     two = tmp_path / "two"
     shutil.copytree(folder, two / "seed0")
     client(two / "seed1", 2, 1, [3], role="other")
-    for place, message in (
-        (tmp_path / "no", "no: is no folder; --series A wants the folder of a run"),
-        (
-            tmp_path / "empty",
-            "empty: has no checkpoint of local-train; give the folder of a run, with "
-            "its clients' models and their journals",
-        ),
-        (
-            gap,
-            "gap: has clients' models of round 3, but none of round 2; every round is "
-            "wanted, so copy those files too",
-        ),
-        (odd, f"{path}: was made by local-train, but its round is 'one'"),
-        (
-            two,
-            f"{two}/seed0/r002/client_1.safetensors and {two}/seed1/r002/"
-            "client_1.safetensors: are both of client 1 in round 2; are these files of "
-            "several runs? Give each as a RUN of its own",
-        ),
+    pair = (two / f"seed{k}/r002/client_1.safetensors" for k in (0, 1))
+    for place, *words in (
+        (tmp_path / "no", "is not a folder"),
+        (tmp_path / "empty", "no checkpoint of local-train"),
+        (gap, "round 3, but none of round 2"),
+        (odd, path, "its round is 'one'"),
+        (two, *pair, "several runs"),
     ):
-        done = run("plot", "loss", "--series", f"A={place}", "-o", tmp_path / "x.png")
-        assert done.code == 65 and done.err.endswith(f"{message}\n"), done
-        assert done.out == "" and not (tmp_path / "x.png").exists()
+        line = ("plot", "loss", "--series", f"A={place}", "-o", tmp_path / "x.png")
+        refused(tmp_path, 65, (place, *words), *line)
 
 
-def test_wrong_usage(folder, run, tmp_path):
-    for message, *words in (
-        ("--series A: is there twice", f"A={folder}", "--series", f"A={folder}"),
-        ("wanted LABEL=FILE", "A"),
-        ("cannot draw '.txt'", f"A={folder}", "-o", "x.txt"),
-    ):
-        done = run("plot", "loss", "-o", tmp_path / "x.png", "--series", *words)
-        assert done.code == 2 and message in done.err and done.out == ""
-
-
-def line(label, rounds, mean, clients=2):
-    ones = np.ones(len(mean), int)
-    return Loss(label, np.array(rounds), ones.cumsum(), np.array(mean), 0.5 * ones,
-                clients * ones, ones)  # fmt: skip
-
-
-def drawn(axes):
-    """Each line's style, marker and points."""
-    return [
-        (x.get_linestyle(), x.get_marker(), x.get_xydata().tolist()) for x in axes.lines
-    ]
-
-
-def words(legend):
-    return [text.get_text() for text in legend.get_texts()]
-
-
-def test_rounds_are_dashed_and_jumps_are_solid_with_markers():
-    figure = draw_loss([line("a", [1, 1, 2, 2], [4, 3, 3.5, 2])], "training loss")
-    (axes,) = figure.axes
-    assert drawn(axes) == [
-        ("--", "None", [[1, 4], [2, 3]]),
-        ("--", "None", [[3, 3.5], [4, 2]]),
-        ("-", "o", [[2, 3], [3, 3.5]]),
-    ]
-    bands = [band.get_paths()[0].vertices for band in axes.collections]
-    assert [(b[:, 0].min(), b[:, 0].max()) for b in bands] == [(1, 2), (3, 4)]
-    assert [(b[:, 1].min(), b[:, 1].max()) for b in bands] == [(2.5, 4.5), (1.5, 4)]
-    keys = ["clients' mean", "one standard deviation", "aggregation"]
-    assert words(axes.get_legend()) == keys
-    assert words(figure.legends[0]) == ["a"]
-    assert [text.get_text() for text in axes.texts] == ["2"]
-    assert axes.get_ylabel() == "training loss"
-
-
-def test_rounds_of_one_epoch_are_points_with_bars():
-    figure = draw_loss([line("", [1, 2], [4, 3])], "training loss")
-    (axes,) = figure.axes
-    assert [marker for _, marker, _ in drawn(axes)] == ["o", "o", "o"]
-    assert drawn(axes)[2] == ("-", "o", [[1, 4], [2, 3]])
-    bars = [bar[2][0].get_segments()[0].tolist() for bar in axes.containers]
-    assert bars == [[[1, 3.5], [1, 4.5]], [[2, 2.5], [2, 3.5]]]
-    mean, *_ = axes.get_legend().get_lines()
-    assert (mean.get_linestyle(), mean.get_marker()) == ("None", "o")
-    assert not figure.legends
-
-
-def test_nothing_is_explained_that_is_not_there():
-    (axes,) = draw_loss([line("a", [1, 1], [4, 3], clients=1)], "loss").axes
-    assert words(axes.get_legend()) == ["clients' mean"] and not axes.collections
-
-
-def test_more_lines_than_colours_differ_by_their_markers():
-    lines = [line(f"{k}", [1, 2], [4 + k, 3 + k]) for k in range(9)]
-    handles = draw_loss(lines, "loss", "title").legends[0].get_lines()
-    looks = {(handle.get_color(), handle.get_marker()) for handle in handles}
-    assert len(looks) == 9
-
-
-def test_the_stage_is_imported_without_matplotlib_and_torch():
-    code = (
-        "import sys, furlkit.stages.plot.loss; "
-        "sys.exit(bool({'matplotlib', 'torch'} & sys.modules.keys()))"
-    )
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+def test_a_label_given_twice(folder, refused, tmp_path):
+    words = ("--series", f"A={folder}", "--series", f"A={folder}", "-o", "x.png")
+    refused(tmp_path, 2, ("--series A: given twice",), "plot", "loss", *words)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from furlkit.reports.paired import Difference, paired
+from furlkit.reports.summary import Difference, paired
 
 
 def test_paired_gives_the_interval_of_a_printed_t_table():

@@ -1,0 +1,84 @@
+"""Summaries of runs over seeds: mean and deviation, a line of a plot, a difference."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+CONFIDENCE = 0.95
+
+
+class Summary(NamedTuple):
+    """Mean, sample standard deviation (None for a single value) and count."""
+
+    mean: float
+    std: float | None
+    n: int
+
+
+def summarise(values: Iterable[float]) -> Summary:
+    """The one place where results of several runs become a mean and a deviation."""
+    # Sorting makes the mean independent of the order of the runs, to the last bit.
+    ordered = np.sort(np.fromiter(values, np.float64))
+    std = float(ordered.std(ddof=1)) if len(ordered) > 1 else None
+    return Summary(float(ordered.mean()), std, len(ordered))
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line in a plot: at each x, the mean of `runs` runs and their deviation.
+
+    `rounds` are the rounds of the points; `std` is 0 where there is a single value.
+    """
+
+    label: str
+    x: np.ndarray
+    rounds: np.ndarray
+    mean: np.ndarray
+    std: np.ndarray
+    runs: np.ndarray
+
+    @classmethod
+    def of(
+        cls, label: str, x: Sequence, rounds: Sequence[int], values: Sequence[Summary]
+    ) -> "Line":
+        """A line of one summary for each x."""
+        means, stds, counts = zip(
+            *((s.mean, s.std or 0.0, s.n) for s in values), strict=True
+        )
+        return cls(label, *map(np.array, (x, rounds, means, stds, counts)))
+
+    def to_json(self, **columns: Any) -> dict[str, Any]:
+        """The line for programs; `columns` are further lists, one entry per point."""
+        numbers = {"mean": self.mean, "std": self.std, "runs": self.runs, **columns}
+        lists = {name: np.asarray(each).tolist() for name, each in numbers.items()}
+        return {"label": self.label, "rounds": self.rounds.tolist(), **lists}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The mean of n differences and its 95% interval, None for a single pair."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    n: int
+
+
+def paired(a: Sequence[float], b: Sequence[float]) -> Difference:
+    """The mean of a_i - b_i with Student's t interval of n - 1 degrees of freedom.
+
+    What a seed does to both methods cancels, so the interval is narrower than the
+    deviations of the two means suggest.
+    """
+    if len(a) != len(b) or not len(a):
+        raise ValueError(f"{len(a)} and {len(b)} values make no pairs")
+    mean, std, n = summarise(np.asarray(a, np.float64) - np.asarray(b, np.float64))
+    if std is None:
+        return Difference(mean, None, None, n)
+    # scipy.stats has it too, and takes twice as long to import.
+    from scipy.special import stdtrit
+
+    half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * std / n**0.5
+    return Difference(mean, mean - half, mean + half, n)
