@@ -11,7 +11,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def plain(text: str) -> str:
-    """Escape what could move a terminal's cursor; file headers are not to be trusted."""
+    """Escape what could move a terminal's cursor: file headers are not trusted."""
     if text.isprintable():
         return text
     return "".join(
@@ -28,17 +28,17 @@ def shorten(text: str, width: int) -> str:
 
 
 def short_hash(content: str) -> str:
-    """The first digits of a content hash: enough to tell files apart by eye."""
+    """The first digits of a content hash: enough to distinguish files."""
     return shorten(plain(content[:12]), 12)
 
 
 def count(value: Any) -> str:
-    """A number of things with its thousands apart; anything else as it stands."""
+    """A number with commas between thousands; anything else unchanged."""
     return f"{value:,}" if type(value) is int else shorten(word(value), 40)
 
 
 def byte_size(size: int) -> str:
-    """Bytes in the unit that suits them."""
+    """Bytes in a suitable unit."""
     amount, units = float(size), ["bytes", "kB", "MB", "GB", "TB"]
     while amount >= 1000 and len(units) > 1:
         amount /= 1000
@@ -55,14 +55,14 @@ def word(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list):
-        return _list_words(value)
+        return _list_text(value)
     if isinstance(value, dict):
         return f"({len(value)} entries)"
     text = str(value)
     return text[:12] if _HASH.fullmatch(text) else shorten(plain(text), VALUE_WIDTH)
 
 
-def _list_words(values: list[Any]) -> str:
+def _list_text(values: list[Any]) -> str:
     if not values:
         return "(empty)"
     if all(isinstance(value, list) for value in values):
@@ -88,7 +88,7 @@ def flatten(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str
 
 
 def columns(rows: Sequence[Sequence[str]], right: str = "") -> list[str]:
-    """Rows of cells as aligned lines; `right` has an r for each column to push right.
+    """Rows of cells as aligned lines; `right` has an r for each right-aligned column.
 
     >>> columns([("a", "1"), ("bb", "10")], right=".r")
     ['a    1', 'bb  10']
@@ -105,7 +105,7 @@ def _padded(cell: str, width: int, push: str) -> str:
 
 
 def section(title: str, lines: Sequence[str], most: int = 200) -> list[str]:
-    """A title, and its lines set in under it; nothing at all where there are none."""
+    """A title with indented lines below; empty where there are no lines."""
     if not lines:
         return []
     shown = [f"    {line}" for line in lines[:most]]
