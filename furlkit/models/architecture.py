@@ -110,8 +110,11 @@ class Net(nn.Module):
         super().__init__()
         entry = encoder_entry(architecture.encoder)
         self.encoder: nn.Module = catalogue.load(entry.function)(architecture)
-        for name, widths in architecture.heads.items():
-            self.add_module(name, build_head(head_entry(name), widths, architecture))
+        a, image = architecture, (architecture.image_size, architecture.channels)
+        for name, widths in a.heads.items():
+            head = head_entry(name)
+            inputs = a.z_dim if head.reads == "z" and a.z_dim else a.feature_dim
+            self.add_module(name, build_head(head, inputs, widths, image))
 
     def head(self, name: str) -> nn.Module | None:
         """A head, or None where the net has no such head."""

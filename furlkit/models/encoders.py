@@ -1,21 +1,38 @@
 """Networks that give h: a function from an architecture to each."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from furlkit.models.architecture import Architecture
+
+class Described(Protocol):
+    """What an encoder is built from: an `Architecture`."""
+
+    @property
+    def encoder(self) -> str:
+        """Its name in the catalogue."""
+
+    @property
+    def channels(self) -> int:
+        """1 (grey) or 3 (colour)."""
+
+    @property
+    def width(self) -> float:
+        """Factor on the width of every layer."""
+
+    @property
+    def stem(self) -> str:
+        """small or standard, for a ResNet."""
 
 
-def cnn5(a: "Architecture") -> nn.Module:
+def cnn5(a: Described) -> nn.Module:
     """Five convolutions and a linear layer, of any width."""
     return Cnn5(a.channels, a.width)
 
 
-def resnet(a: "Architecture") -> nn.Module:
+def resnet(a: Described) -> nn.Module:
     """torchvision's ResNet without its classifier, tensors under their own names."""
     from torchvision import models
 

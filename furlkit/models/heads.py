@@ -1,7 +1,7 @@
 """What sits on the representation: projectors, predictors, decoders, classifiers."""
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -10,17 +10,16 @@ from torch import Tensor, nn
 from furlkit.catalogue import Head
 from furlkit.models.encoders import conv3x3
 
-if TYPE_CHECKING:
-    from furlkit.models.architecture import Architecture, Net
-
+N = TypeVar("N", bound=nn.Module)
 DECODER_CHANNELS = (64, 16)  # At the coarsest map; halved, but never below the second.
 
 
-def build_head(head: Head, widths: tuple[int, ...], a: "Architecture") -> nn.Module:
-    """A head of an architecture, by its form; it reads h, or z if its entry says so."""
+def build_head(
+    head: Head, inputs: int, widths: tuple[int, ...], image: tuple[int, int]
+) -> nn.Module:
+    """A head by its form; `image` is the size and channels that a decoder gives back."""
     if head.form == "decoder":
-        return Decoder(a.feature_dim, a.image_size, a.channels)
-    inputs = a.z_dim if head.reads == "z" and a.z_dim else a.feature_dim
+        return Decoder(inputs, *image)
     if head.form == "linear":
         return nn.Linear(inputs, widths[0])
     return mlp(inputs, widths)
@@ -62,8 +61,8 @@ class Decoder(nn.Module):
 
 
 def give_classifier(
-    net: "Net", inputs: int, hidden: int, classes: int, generator: torch.Generator
-) -> "Net":
+    net: N, inputs: int, hidden: int, classes: int, generator: torch.Generator
+) -> N:
     """Take the heads off a net and give it a new classifier of h.
 
     Linear, ReLU, Linear; `hidden` of 0 makes it one linear layer. Drawn as PyTorch's
