@@ -1,6 +1,6 @@
 """Everything local-train is given, opened and checked against each other."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from furlkit import runtime
+from furlkit.catalogue import divided, objectives, recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
@@ -36,29 +37,38 @@ from furlkit.inputs.matching import (
     check_targets,
 )
 from furlkit.inputs.paths import check_patterns, fill
+from furlkit.inputs.settings import fill as fill_options
 from furlkit.models.loading import architecture_of, fitting_net, fresh_statistics
 from furlkit.runtime import Runtime
 from furlkit.training.loop import Plan
-from furlkit.training.methods import OBJECTIVES, UPDATES, settings_of
+from furlkit.training.methods import OBJECTIVES, UPDATES
 from furlkit.training.run import Handling
 
 
 @dataclass(frozen=True)
 class Aligning:
-    """FedCA's alignment: targets, the public images they are of, and the weight."""
+    """FedCA's alignment: targets, the public images they were made from, the weight."""
 
-    targets: Path
-    data: Source
-    beta: float = 0.01
-    reduction: str = "sum"
-    batch_size: int = 128
+    align: Path
+    align_data: str
+    align_split: str
+    data_root: Path | None
+    download: bool
+    beta: float
+    align_reduction: str
+    align_batch_size: int
+
+    @property
+    def data(self) -> Source:
+        """The public images."""
+        return Source(self.align_data, self.data_root, self.download, self.align_split)
 
 
 @dataclass(frozen=True)
 class Options:
     """`output`, `private` and `private_out` may hold `{client}`.
 
-    `settings` are the objective's own options; None stands for its default.
+    `settings` are the objective's own options, `recorded` what provenance has of all.
     """
 
     partition: Path
@@ -70,16 +80,29 @@ class Options:
     settings: dict[str, Any]
     augmentation: Augmentation
     plan: Plan
-    update: str = "replace"
-    proximal: float = 0.0
-    sharing: Sharing = Sharing()
-    aligning: Aligning | None = None
-    private: str | None = None
-    private_out: str | None = None
-    handling: Handling = Handling()
-    runtime: Runtime = Runtime()
-    seed: int = 0
-    dry_run: bool = False
+    update: str
+    proximal: float
+    sharing: Sharing
+    aligning: Aligning | None
+    private: str | None
+    private_out: str | None
+    handling: Handling
+    runtime: Runtime
+    seed: int
+    dry_run: bool
+    recorded: dict[str, Any]
+
+
+def options_of(values: dict[str, Any]) -> Options:
+    """The options of local-train from flat values."""
+    settings, rest = divided(values, objectives()[values["objective"]].options)
+    if rest["align"] and not rest["align_data"]:
+        raise UsageError(
+            f"--align {rest['align']}: give --align-data too, the public images that the "
+            "targets were made from"
+        )
+    known = {"settings": settings, "recorded": recorded("local-train", values)}
+    return fill_options(Options, {**rest, **known})
 
 
 @dataclass(frozen=True)
@@ -90,7 +113,6 @@ class Doors:
     partition: Partition
     model: Checkpoint
     images: ImageSet
-    settings: dict[str, Any]
     dictionary: Features | None = None
     targets: Targets | None = None
     public: ImageSet | None = None
@@ -104,7 +126,11 @@ class Doors:
     def plan(self) -> Plan:
         """A schedule of several rounds is taken up where the last round left it."""
         plan = self.options.plan
-        return replace(plan, first_round=self.round - 1) if plan.rounds > 1 else plan
+        return (
+            replace(plan, first_round=self.round - 1)
+            if plan.schedule_rounds > 1
+            else plan
+        )
 
     def private(self, client: int) -> Private | None:
         """What the client kept of its last round."""
@@ -156,7 +182,6 @@ def open_doors(options: Options) -> Doors:
     """Open and check everything; nothing is trained or written."""
     _kept.cache_clear()
     objective = OBJECTIVES[options.objective]
-    settings = settings_of(options.objective, options.settings)
     _check_sharing(options)
     _check_files(options)
     runtime.start(options.runtime)
@@ -173,7 +198,7 @@ def open_doors(options: Options) -> Doors:
     check_channels(images, architecture, model.path)
     if objective.labels:
         check_labels(images, architecture.classifier or 0, model.path)
-    doors = Doors(options, partition, model, images, settings)
+    doors = Doors(options, partition, model, images)
     doors = _with_dictionary(_with_targets(doors))
     _check_round(doors)
     for client in options.clients:
@@ -191,7 +216,7 @@ def _check_files(options: Options) -> None:
     given = (options.model, options.partition, options.sharing.dictionary)
     inputs = [Path(options.data.name), *(path for path in given if path)]
     if options.aligning:
-        inputs += [options.aligning.targets, Path(options.aligning.data.name)]
+        inputs += [options.aligning.align, Path(options.aligning.data.name)]
     writes = {
         "-o": options.output,
         "--private-out": options.private_out,
@@ -202,16 +227,18 @@ def _check_files(options: Options) -> None:
 
 def _check_sharing(options: Options) -> None:
     sharing = options.sharing
-    contrastive = OBJECTIVES[options.objective].negatives
+    contrastive = objectives()[options.objective].negatives
     for flag, given in (
         ("--dictionary", sharing.dictionary),
         ("--features-out", sharing.features_out),
     ):
         if given and not contrastive:
-            raise UsageError(f"{flag} means nothing to --objective {options.objective}")
-    if sharing.features_out and sharing.keep and not options.private_out:
+            raise UsageError(
+                f"{flag} does not apply to --objective {options.objective}"
+            )
+    if sharing.features_out and sharing.alpha and not options.private_out:
         raise UsageError(
-            f"--alpha {sharing.keep:g}: the ensemble of past rounds is kept in a private "
+            f"--alpha {sharing.alpha:g}: the ensemble of past rounds is kept in a private "
             "file; give --private-out, or --alpha 0 to share this round's rows alone"
         )
 
@@ -225,7 +252,7 @@ def _with_targets(doors: Doors) -> Doors:
             f"{doors.model.path}: has no projector, so no z to align; make it with "
             "init --head projector"
         )
-    targets, public = read_targets(aligning.targets), aligning.data.images()
+    targets, public = read_targets(aligning.align), aligning.data.images()
     check_targets(targets, public, doors.model)
     return replace(doors, targets=targets, public=public)
 
@@ -253,37 +280,21 @@ def _check_client(doors: Doors, client: int) -> None:
 
 def _check_round(doors: Doors) -> None:
     plan = doors.plan
-    if plan.schedule == "cosine" and plan.first_round >= plan.rounds:
+    if plan.schedule == "cosine" and plan.first_round >= plan.schedule_rounds:
         raise UsageError(
-            f"--schedule-rounds {plan.rounds}: this is round {doors.round}, and a "
+            f"--schedule-rounds {plan.schedule_rounds}: this is round {doors.round}, and a "
             "cosine schedule has come down to 0 by then; give the number of all rounds"
         )
 
 
 def _words(doors: Doors) -> dict[str, Any]:
-    """The options as resolved; those of a part that was not asked for are left out."""
+    """The options as resolved; those of a part that is not in use are left out."""
     o = doors.options
-    words = {
-        "objective": o.objective,
-        "settings": doors.settings,
-        "augmentation": asdict(o.augmentation),
-        "plan": asdict(doors.plan),
-        "update": o.update,
-        "proximal": o.proximal,
-        "channels_last": o.handling.channels_last,
-        "compile": o.handling.compile,
-        "device": runtime.start(o.runtime).type,
-        "threads": o.runtime.threads,
-    }
-    if doors.dictionary:
-        words["leave_own_out"] = o.sharing.leave_own_out
+    words = {**o.recorded, "device": runtime.start(o.runtime).type}
+    if not doors.dictionary:  # A recipe may give it in the first round too.
+        del words["leave-own-out"]
+    if doors.plan.schedule_rounds > 1:
+        words["first-round"] = doors.plan.first_round
     if o.sharing.features_out:
-        rows = o.sharing.rows(doors.partition.facts.clients)
-        words["sharing"] = {"alpha": o.sharing.keep, "rows": rows}
-    if a := o.aligning:
-        words["alignment"] = {
-            "beta": a.beta,
-            "reduction": a.reduction,
-            "batch_size": a.batch_size,
-        }
+        words["rows"] = o.sharing.rows(doors.partition.facts.clients)
     return words

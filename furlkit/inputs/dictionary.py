@@ -12,42 +12,26 @@ from furlkit.files.features import FeatureFacts, Features, read_features
 from furlkit.files.private import ENSEMBLE, Private
 
 ROWS, INDEX = f"{ENSEMBLE}rows", f"{ENSEMBLE}index"
-ALPHA, SIZE = 0.5, 1024
 
 
 @dataclass(frozen=True)
 class Sharing:
     """FedCA's dictionary: the one that was made, and the client's part of the next.
 
-    None stands for a default: `alpha` 0.5, `size` K = 1024, and `participants` m, the
-    clients that share rows, all of the partition's. `features_out` may hold `{client}`.
+    `dictionary_size` is K and `participants` m, the clients that share rows; None stands
+    for all of the partition. `features_out` may hold `{client}`.
     """
 
-    dictionary: Path | None = None
-    leave_own_out: bool = False
-    features_out: str | None = None
-    alpha: float | None = None
-    size: int | None = None
-    participants: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.features_out is None:
-            for name in ("alpha", "size", "participants"):
-                if getattr(self, name) is not None:
-                    flag = "dictionary-size" if name == "size" else name
-                    raise UsageError(
-                        f"--{flag} {getattr(self, name)}: is about the rows a client "
-                        "shares; give --features-out too, where they are written"
-                    )
-
-    @property
-    def keep(self) -> float:
-        """alpha: how much of the past the ensemble keeps."""
-        return ALPHA if self.alpha is None else self.alpha
+    dictionary: Path | None
+    leave_own_out: bool
+    features_out: str | None
+    alpha: float
+    dictionary_size: int
+    participants: int | None
 
     def rows(self, clients: int) -> int:
         """How many rows a client shares, ceil(K / m), where there are so many clients."""
-        return rows_to_share(self.size or SIZE, self.participants or clients)
+        return rows_to_share(self.dictionary_size, self.participants or clients)
 
 
 def open_dictionary(path: Path, width: int, model: Checkpoint) -> Features:

@@ -27,9 +27,10 @@ class Options:
     train: Source
     test: Source
     output: Path
+    runtime: Runtime
+    dry_run: bool
+    recorded: dict[str, Any]
     seed: int | None = None
-    runtime: Runtime = Runtime()
-    dry_run: bool = False
 
     @property
     def inputs(self) -> list[Path]:

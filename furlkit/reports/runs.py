@@ -39,7 +39,7 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 def planned_epochs(options: dict[str, Any]) -> int | None:
     """The epochs that the options of a training name, if they are a number of them."""
-    plan = options.get("plan")
+    plan = options.get("plan", options)  # Files of format version 1 have it nested.
     epochs = plan.get("epochs") if isinstance(plan, dict) else None
     return epochs if type(epochs) is int and 0 < epochs <= MOST_EPOCHS else None
 

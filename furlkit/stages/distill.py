@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from furlkit import runtime
+from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Batch, Images
 from furlkit.data.sets.datasets import ImageSet
@@ -19,6 +20,7 @@ from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Net
 from furlkit.models.ensembles import Similarities
 from furlkit.models.loading import architecture_of, load_net, tensors_of, view_of
@@ -33,7 +35,7 @@ from furlkit.training.run import Handling
 class Options:
     """`temperature` is tau_S and `layer` h or z; None takes what the ensemble has.
 
-    `momentum` is zeta, of the slow copy, and `anchors` is m, the length of its queue.
+    `ema` is zeta, of the slow copy, and `anchors` is m, the length of its queue.
     """
 
     ensemble: Path
@@ -42,14 +44,15 @@ class Options:
     output: Path
     augmentation: Augmentation
     plan: Plan
-    layer: str | None = None
-    temperature: float | None = None
-    momentum: float = 0.999
-    anchors: int = 2048
-    handling: Handling = Handling()
-    runtime: Runtime = Runtime()
-    seed: int = 0
-    dry_run: bool = False
+    layer: str | None
+    temperature: float | None
+    ema: float
+    anchors: int
+    handling: Handling
+    runtime: Runtime
+    seed: int
+    dry_run: bool
+    recorded: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -73,23 +76,18 @@ class Doors:
         """How the global model comes to be."""
         o = self.options
         words = {
+            **o.recorded,
             "layer": self.layer,
             "temperature": self.tau,
-            "momentum": o.momentum,
-            "anchors": o.anchors,
-            "augmentation": asdict(o.augmentation),
-            "plan": asdict(o.plan),
-            "channels_last": o.handling.channels_last,
-            "compile": o.handling.compile,
             "device": runtime.start(o.runtime).type,
-            "threads": o.runtime.threads,
         }
         inputs = {"ensemble": self.ensemble.content, "start": self.model.content}
         return Provenance("distill", words, o.seed, inputs)
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Train the student on the public images and write it as the global model."""
+    options = fill(Options, {**values, "recorded": recorded("distill", values)})
     doors = _open(options)
     facts = doors.ensemble.facts
     line = (
@@ -148,7 +146,7 @@ def _train(doors: Doors) -> tuple[Net, Epoch]:
     similarities = Similarities(doors.ensemble, device)
 
     def loss_of(batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
-        return distiller.step(batch, similarities, doors.tau, options.momentum)
+        return distiller.step(batch, similarities, doors.tau, options.ema)
 
     def fill() -> None:
         distiller.fill(images, options.plan.batch_size, purpose)

@@ -14,7 +14,7 @@ from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
 from furlkit.files.features import write_features
 from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
-from furlkit.inputs.client import Doors, Options, open_doors
+from furlkit.inputs.client import Doors, open_doors, options_of
 from furlkit.inputs.dictionary import (
     INDEX,
     ROWS,
@@ -36,8 +36,9 @@ from furlkit.weights import is_batchnorm_statistic
 Result = tuple[str, dict[str, Any]]
 
 
-def run(options: Options) -> list[Result]:
+def run(values: dict[str, Any]) -> list[Result]:
     """Train one client after the other from the global model."""
+    options = options_of(values)
     doors = open_doors(options)
     if options.dry_run:
         return [_plan(doors, client) for client in options.clients]
@@ -75,7 +76,7 @@ def _train(doors: Doors, client: int) -> Result:
 
 def _loss_of(doors: Doors, client: int, net: Net, purpose: Purpose) -> LossOf:
     """The objective's step with what it was given, and the terms added to it."""
-    options, settings = doors.options, dict(doors.settings)
+    options, settings = doors.options, dict(doors.options.settings)
     rows = doors.negatives(client)
     if rows is not None and len(rows):
         device = next(net.parameters()).device
@@ -87,7 +88,7 @@ def _loss_of(doors: Doors, client: int, net: Net, purpose: Purpose) -> LossOf:
     if (a := options.aligning) and a.beta:
         public, order = _public(doors, net), (*purpose, "align")
         terms["alignment"] = alignment(
-            net, public, a.beta, a.reduction, a.batch_size, order
+            net, public, a.beta, a.align_reduction, a.align_batch_size, order
         )
     return with_terms(step, terms)
 
@@ -148,14 +149,14 @@ def _share(doors: Doors, client: int, net: Net, data: dict[str, Any]) -> Tensors
     sharing, index = doors.options.sharing, doors.partition.of(client)
     view = view_of(doors.model, Augmentation())
     z = embed(net, doors.images.images, index, view, "z").numpy()
-    Z = ensemble_of(doors.private(client), z, index, sharing.keep)
+    Z = ensemble_of(doors.private(client), z, index, sharing.alpha)
     rng = numpy_generator(doors.options.seed, "share", doors.round, client)
     rows = shared_rows(Z, sharing.rows(doors.partition.facts.clients), rng)
     facts = sharing_facts(client, doors.round, len(rows), doors.model.content)
     path, made = fill(sharing.features_out or "", client), doors.made(client)
     numbers = np.arange(len(rows))
     data["features"] = write_features(path, rows, numbers, facts, made).content
-    return {ROWS: Z, INDEX: index} if sharing.keep else {}
+    return {ROWS: Z, INDEX: index} if sharing.alpha else {}
 
 
 def _plan(doors: Doors, client: int) -> Result:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from furlkit import console
+from furlkit.catalogue import recorded
 from furlkit.data.sets.datasets import ImageSet, names, open_labels, usual_numbers
 from furlkit.data.sets.fingerprint import fingerprint, hash_sample, sample_positions
 from furlkit.data.sets.folder import (
@@ -22,6 +23,7 @@ from furlkit.errors import InputError, UsageError
 from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.facts import Provenance
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill
 
 BLOCK = 1024
 
@@ -35,10 +37,20 @@ class Options:
 
     sources: tuple[Source, ...]
     output: Path
-    channels: int | None = None
-    labels: bool = True
-    domain_folders: bool = False
-    dry_run: bool = False
+    channels: int | None
+    no_labels: bool
+    domain_folders: bool
+    dry_run: bool
+    recorded: dict[str, Any]
+
+
+def _options(values: dict[str, Any]) -> Options:
+    given = dict(values)
+    place = {key: given.pop(key) for key in ("data_root", "download", "split")}
+    size = given.pop("image_size")
+    sources = (Source(name, **place, size=size) for name in given["sources"])
+    known = {**recorded("pack", values), "sources": len(values["sources"])}
+    return fill(Options, {**given, "sources": tuple(sources), "recorded": known})
 
 
 class Part(Protocol):
@@ -56,8 +68,9 @@ class Part(Protocol):
         """All images, in order."""
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write the images and labels of one source, or of several as domains."""
+    options = _options(values)
     check_output(options.output, [Path(source.name) for source in options.sources])
     parts = [_part(source, options) for source in options.sources]
     shape = _common_shape(options, parts)
@@ -84,7 +97,7 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
         line += f", {len(domain_names)} domains"
     data: dict[str, Any] = {"shape": list(shape), "fingerprint": mark}
     if not options.dry_run:
-        made = Provenance("pack", _words(options))
+        made = Provenance("pack", options.recorded)
         blocks = _told(parts, shape)
         header = write_dataset(
             options.output, shape, lambda: blocks, columns, facts, made
@@ -137,22 +150,11 @@ class _Folder:
         yield from read_images(self._index, self._size, channels=self.shape[3])
 
 
-def _words(options: Options) -> dict[str, Any]:
-    return {
-        "sources": len(options.sources),
-        "split": options.sources[0].split,
-        "image_size": options.sources[0].image_size,
-        "channels": options.channels,
-        "labels": options.labels,
-        "domain_folders": options.domain_folders,
-    }
-
-
 def _part(source: Source, options: Options) -> Part:
     if source.name not in names() and Path(source.name).is_dir():
         index = index_folder(Path(source.name), domains=options.domain_folders)
         known = open_labels(source.name, domains=options.domain_folders)
-        return _Folder(index, source.image_size, options.channels or 3, known)
+        return _Folder(index, source.size, options.channels or 3, known)
     if options.domain_folders:
         raise UsageError(f"--domain-folders: {source.name} is not a folder of images")
     return _Loaded(source.images(), source.labels())
@@ -178,9 +180,9 @@ def _columns(
     columns: dict[str, np.ndarray] = {}
     names: list[str] = []
     bare = [part.known.name for part in parts if part.known.labels is None]
-    if options.labels and 0 < len(bare) < len(parts):
+    if not options.no_labels and 0 < len(bare) < len(parts):
         console.warn(f"{bare[0]}: has no labels, so none are packed")
-    if options.labels and not bare:
+    if not options.no_labels and not bare:
         columns["labels"], names = _joined_labels([part.known for part in parts])
     if len(parts) > 1:
         sizes = [part.shape[0] for part in parts]

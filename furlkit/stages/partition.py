@@ -1,30 +1,34 @@
 """partition: which client holds which images."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from furlkit.catalogue import recorded
 from furlkit.data.partitions.options import SchemeOptions
-from furlkit.data.partitions.schemes import label_histogram, options_read, split
+from furlkit.data.partitions.schemes import label_histogram, split
 from furlkit.data.sets.source import Source
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import PartitionFacts, write_partition
+from furlkit.inputs.settings import fill
 from furlkit.randomness import numpy_generator
 
 
 @dataclass(frozen=True)
 class Options:
-    """The dataset whose labels are dealt, and how."""
+    """The dataset whose labels are partitioned, and how."""
 
     data: Source
     scheme: SchemeOptions
     seed: int
     output: Path
-    dry_run: bool = False
+    dry_run: bool
+    recorded: dict[str, Any]
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
-    """Deal a dataset's indices to clients, and some to the public."""
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Partition a dataset's indices among clients, and some to the public."""
+    options = fill(Options, {**values, "recorded": recorded("partition", values)})
     data = options.data.labels()
     rng = numpy_generator(options.seed, "partition", options.scheme.scheme)
     drawn = split(data, options.scheme, rng)
@@ -40,16 +44,12 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     )
     result = {"clients": len(parts), "sizes": sizes, "public": len(public)}
     if not options.dry_run:
-        made = Provenance("partition", _words(options.scheme, len(parts)), options.seed)
+        made = Provenance(
+            # How many clients there are may be a file's to say.
+            "partition",
+            {**options.recorded, "clients": len(parts)},
+            options.seed,
+        )
         header = write_partition(options.output, parts, public, histogram, facts, made)
         result["content"] = header.content
     return line, result
-
-
-def _words(scheme: SchemeOptions, clients: int) -> dict[str, Any]:
-    # A path means nothing on another machine; what the file said is in the indices,
-    # and how many clients there are is the file's to say.
-    given = replace(scheme, split_file=None, clients=clients)
-    words = asdict(given)
-    read = options_read(scheme.scheme)
-    return {k: v for k, v in words.items() if k in read and v is not None}

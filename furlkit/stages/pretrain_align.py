@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from furlkit import runtime
+from furlkit.catalogue import divided, objectives, recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images
 from furlkit.data.sets.datasets import ImageSet
@@ -20,6 +21,7 @@ from furlkit.files.targets import TargetFacts, write_targets
 from furlkit.inputs.matching import check_channels, check_head
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import architecture_of, load_net, tensors_of, view_of
@@ -27,7 +29,7 @@ from furlkit.randomness import numpy_generator
 from furlkit.runtime import Runtime
 from furlkit.training import run as training
 from furlkit.training.loop import Epoch, Plan
-from furlkit.training.methods import OBJECTIVES, settings_of
+from furlkit.training.methods import OBJECTIVES
 from furlkit.training.run import Handling
 
 
@@ -46,13 +48,14 @@ class Options:
     settings: dict[str, Any]
     augmentation: Augmentation
     plan: Plan
-    images: int = 0
-    partition: Path | None = None
-    part: str = "all"
-    handling: Handling = Handling()
-    runtime: Runtime = Runtime()
-    seed: int = 0
-    dry_run: bool = False
+    images: int
+    partition: Path | None
+    part: str
+    handling: Handling
+    runtime: Runtime
+    seed: int
+    dry_run: bool
+    recorded: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,11 @@ class Doors:
     made: Provenance
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Train a model on public images, then write it and its targets h and z."""
+    settings, rest = divided(values, objectives()[values["objective"]].options)
+    known = {"settings": settings, "recorded": recorded("pretrain-align", values)}
+    options = fill(Options, {**rest, **known})
     doors = _open(options)
     line = (
         f"{options.output}: alignment model trained on {len(doors.index):,} images; "
@@ -83,7 +89,6 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
 
 def _open(options: Options) -> Doors:
     objective = OBJECTIVES[options.objective]
-    settings = settings_of(options.objective, options.settings)
     if objective.labels:
         raise UsageError(
             f"--objective {options.objective}: an alignment model is trained without "
@@ -101,7 +106,11 @@ def _open(options: Options) -> Doors:
     check_channels(images, architecture_of(model.path, model.facts), model.path)
     index, contents = chosen_images(images, options.partition, options.part)
     index = _drawn(options, index)
-    words = _words(options, settings, device.type, images)
+    words = {
+        **options.recorded,
+        "dataset": images.fingerprint,
+        "device": device.type,
+    }
     contents["model"] = model.content
     made = Provenance("pretrain-align", words, options.seed, contents)
     load_net(model, device)
@@ -129,7 +138,7 @@ def _train(doors: Doors) -> tuple[Net, Epoch]:
     net = load_net(doors.model, device)
     training.prepare(net, options.handling)
     view = view_of(doors.model, options.augmentation, options.handling.channels_last)
-    settings = settings_of(options.objective, options.settings)
+    settings = options.settings
     job = training.Job(
         title="alignment model",
         module=net,
@@ -169,21 +178,3 @@ def _write(doors: Doors, net: Net, last: Epoch) -> dict[str, str]:
         options.targets_out, rows, doors.index, described, doors.made
     )
     return {"content": model.content, "targets": targets.content}
-
-
-def _words(
-    options: Options, settings: dict[str, Any], device: str, images: ImageSet
-) -> dict[str, Any]:
-    return {
-        "objective": options.objective,
-        "settings": settings,
-        "augmentation": asdict(options.augmentation),
-        "plan": asdict(options.plan),
-        "images": options.images,
-        "part": options.part,
-        "dataset": images.fingerprint,
-        "channels_last": options.handling.channels_last,
-        "compile": options.handling.compile,
-        "device": device,
-        "threads": options.runtime.threads,
-    }

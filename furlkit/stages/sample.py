@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from furlkit.errors import UsageError
+from furlkit.inputs.settings import fill
 from furlkit.randomness import numpy_generator
 
 
@@ -17,8 +18,9 @@ class Options:
     seed: int
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Draw the clients of each round; a round's draw depends on no other round."""
+    options = fill(Options, values)
     if not 0 < options.fraction <= 1:
         raise UsageError(f"--fraction {options.fraction} is not above 0 and at most 1")
     drawn = {r: draw(options.clients, options.fraction, options.seed, r)

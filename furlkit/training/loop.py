@@ -27,7 +27,7 @@ from furlkit.training.optimisers import SGD, Adam, LossScale, Optimiser
 class Plan:
     """How long and how fast to train.
 
-    A cosine schedule spans `rounds` rounds of `epochs` epochs and starts this training
+    A cosine schedule spans `schedule_rounds` rounds of `epochs` epochs and starts this training
     at round `first_round` (from 0) of them; warm-up is in epochs at its start.
     """
 
@@ -39,7 +39,7 @@ class Plan:
     momentum: float = 0.9
     schedule: str = "constant"
     warmup: float = 0.0
-    rounds: int = 1
+    schedule_rounds: int = 1
     first_round: int = 0
     precision: str = "float32"
 
@@ -51,7 +51,7 @@ class Plan:
             return self.lr * (now + 1) / (warm + 1)
         if self.schedule == "constant":
             return self.lr
-        span = max(self.rounds * self.epochs * steps - warm, 1)
+        span = max(self.schedule_rounds * self.epochs * steps - warm, 1)
         return self.lr / 2 * (1 + math.cos(math.pi * min((now - warm) / span, 1)))
 
 

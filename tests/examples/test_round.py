@@ -183,12 +183,12 @@ def test_every_command_of_every_system_is_understood(make, tmp_path, name, scale
 
 def understand(command: str, *words: str) -> None:
     """A name, a value or a preset that the program does not know is raised here."""
-    node, context = furlkit.commands[command], click.Context(furlkit)
+    node, context = furlkit.get_command(None, command), click.Context(furlkit)
     context.info_name = "furlkit"
     if isinstance(node, click.Group):
         context = click.Context(node, parent=context, info_name=command)
         command, *words = words
-        node = node.commands[command]
+        node = node.get_command(context, command)
     node.make_context(command, list(words), parent=context)
 
 

@@ -77,7 +77,7 @@ def test_a_model_without_the_head_of_the_objective(refused, world, objective, he
 @pytest.mark.parametrize("option", [("--temperature", 0.5), ("--form", "full")])
 def test_an_option_of_another_objective(refused, option):
     err = refused(2, "--objective", "rotation", *option)
-    assert f"{option[0]} means nothing to --objective rotation" in err
+    assert f"{option[0]} does not apply to --objective rotation" in err
 
 
 @pytest.mark.parametrize(

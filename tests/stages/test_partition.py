@@ -79,7 +79,7 @@ def test_a_dry_run_says_what_would_come_and_writes_nothing(tmp_path, capsys):
 @pytest.mark.parametrize(
     "wrong, message",
     [
-        (("--decay", 0.5), "--decay means nothing to --scheme iid"),
+        (("--decay", 0.5), "--decay does not apply to --scheme iid"),
         (("--scheme", "dirichlet", "--concentration", "nan"), "wanted a number"),
         (("--clients", 0), "--clients 0 is below 1"),
         (("-o", "."), "is a directory"),

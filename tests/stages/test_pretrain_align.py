@@ -211,7 +211,7 @@ def test_a_dry_run_checks_and_writes_nothing(world, tmp_path, run):
         (("--images", 1439), 2, "--images 1439: digits has 1,438"),
         (("--images", 1), 65, "digits: 1 images; training needs 2 at least"),
         (("--part", "public"), 2, "--part public: needs the --partition it is of"),
-        (("--objective", "rotation", "--form", "full"), 2, "--form means nothing to"),
+        (("--objective", "rotation", "--form", "full"), 2, "--form does not apply to"),
         (("--data", "nowhere"), 2, "nowhere: neither a known dataset"),
         (("--data", "nowhere.npz"), 65, "nowhere.npz"),
     ],

@@ -9,23 +9,31 @@ from furlkit.data.sets.labels import LabelSet
 
 @dataclass(frozen=True)
 class Source:
-    """A name or path, where torchvision's files lie, and whether to fetch them."""
+    """A name or path, where torchvision's files are, and whether to download them.
 
-    name: str
-    root: Path | None = None
+    Images are resized to `size`, if it is given.
+    """
+
+    data: str
+    data_root: Path | None = None
     download: bool = False
-    image_size: int | None = None
     split: str = "train"
+    size: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What the user gave, for messages."""
+        return self.data
 
     def images(self) -> ImageSet:
         """Open the images."""
         return open_images(
-            self.name, self.split, root=self.root, download=self.download,
-            image_size=self.image_size,
+            self.data, self.split, root=self.data_root, download=self.download,
+            image_size=self.size,
         )  # fmt: skip
 
     def labels(self) -> LabelSet:
         """Open the labels alone, decoding no image."""
         return open_labels(
-            self.name, self.split, root=self.root, download=self.download
+            self.data, self.split, root=self.data_root, download=self.download
         )

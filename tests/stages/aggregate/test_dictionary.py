@@ -51,7 +51,7 @@ def test_it_says_where_it_comes_from(uploads, aggregate):
     _, path = aggregate(*uploads, "--dictionary-size", 10)
     header = Container(path).header
     assert header.stage == "aggregate" and header.seed is None
-    assert header.options == {"rule": "dictionary", "size": 10}
+    assert header.options == {"rule": "dictionary", "dictionary-size": 10}
     assert header.inputs == {
         f"client {client}": Container(upload).content
         for client, upload in zip((2, 10, 0), uploads, strict=True)
@@ -166,7 +166,7 @@ def test_too_few_clients_is_no_failure_but_a_stop(uploads, refused, tmp_path):
 )
 def test_options_of_the_other_rule(uploads, refused, tmp_path, rule, option):
     words = ("aggregate", "--rule", rule, *option, *uploads, "-o", tmp_path / "d")
-    refused(tmp_path, 2, (f"{option[0]} means nothing to --rule {rule}",), *words)
+    refused(tmp_path, 2, (f"{option[0]} does not apply to --rule {rule}",), *words)
 
 
 def test_an_output_that_is_an_input(uploads, refused, tmp_path):

@@ -93,7 +93,12 @@ def test_it_says_where_it_comes_from(tmp_path, aggregate):
     given = uploads(tmp_path)
     header = Container(aggregate(*given, "--temperature", 0.2)[1]).header
     assert header.stage == "aggregate" and header.seed is None
-    assert header.options == {"rule": "ensemble", "temperature": 0.2, "form": "rows"}
+    assert header.options == {
+        "rule": "ensemble",
+        "temperature": 0.2,
+        "matrix": False,
+        "form": "rows",
+    }
     assert header.inputs == {
         f"client {client}": Container(path).content
         for client, path in zip(WIDTHS, given, strict=True)
@@ -283,7 +288,7 @@ def test_too_few_clients_is_no_failure_but_a_stop(tmp_path, refused):
 def test_options_of_another_rule(tmp_path, refused, rule, option):
     given = uploads(tmp_path)
     command = ("aggregate", "--rule", rule, *option, *given, "-o", tmp_path / "e")
-    refused(tmp_path, 2, (f"{option[0]} means nothing to --rule {rule}",), *command)
+    refused(tmp_path, 2, (f"{option[0]} does not apply to --rule {rule}",), *command)
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "x"])
