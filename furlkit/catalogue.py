@@ -68,7 +68,9 @@ class Flag:
 
 @dataclass(frozen=True)
 class File:
-    """The path of a file or folder."""
+    """The path of a file or folder; one that is `written` must not be a folder."""
+
+    written: bool = False
 
 
 @dataclass(frozen=True)
@@ -687,7 +689,7 @@ SCHEMES = _named(
 
 # --- groups of options that several commands have -------------------------------------
 
-OUTPUT = Option("output", File(), help="The file to write.", required=True,
+OUTPUT = Option("output", File(written=True), help="The file to write.", required=True,
                 recorded=False, second="-o")
 DATA_FILES = (
     Option("data-root", File(), help="Where torchvision's datasets are.",
@@ -1011,13 +1013,17 @@ def plugins(group: str) -> dict[str, Any]:
 
 
 def _with_plugins(own: dict[str, Entry], group: str) -> dict[str, Entry]:
-    more = plugins(group)
-    for name in own.keys() & more.keys():
+    added = plugins(group)
+    _check_names(own, added, group)
+    return {**own, **added}
+
+
+def _check_names(own: Iterable[str], added: Iterable[str], group: str) -> None:
+    for name in sorted(set(own) & set(added)):
         raise UsageError(
-            f"{name}: an installed package adds this name to {group}, which furlkit has "
-            "already; uninstall or rename it"
+            f"{name}: an installed package adds this name to {group}, but furlkit has "
+            "it already; uninstall or rename it"
         )
-    return {**own, **more}
 
 
 def objectives() -> dict[str, Objective]:
@@ -1030,9 +1036,11 @@ def encoders() -> dict[str, Encoder]:
     return _with_plugins(ENCODERS, "furlkit.encoders")
 
 
-def datasets() -> dict[str, Dataset]:
-    """The datasets that other packages add; furlkit's own are in furlkit/data/sets."""
-    return plugins("furlkit.datasets")
+def datasets(taken: Iterable[str] = ()) -> dict[str, Dataset]:
+    """The datasets that other packages add; furlkit's own have the names `taken`."""
+    added = plugins("furlkit.datasets")
+    _check_names(taken, added, "furlkit.datasets")
+    return added
 
 
 @cache
@@ -1237,7 +1245,7 @@ COMMANDS = _commands(
             Option("images", Whole(0), 0,
                    "Draw this many of them at random; 0 takes all."),
             *PART,
-            Option("targets-out", File(), help="Where to write h and z of the images.",
+            Option("targets-out", File(written=True), help="Where to write h and z of the images.",
                    required=True, recorded=False),
             OUTPUT,
         ),
@@ -1486,7 +1494,7 @@ COMMANDS = _commands(
     ),
     command("export", "Write the bare encoder under torchvision's names.",
         group(IN_OUT,
-            replace(OUTPUT, help="The folder for model.safetensors and config.json.",
+            replace(OUTPUT, kind=File(), help="The folder for model.safetensors and config.json.",
                     metavar="FOLDER"),
         ),
         GENERAL.without("preset", "seed"),

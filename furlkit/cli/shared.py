@@ -117,7 +117,7 @@ def _type(kind: catalogue.Kind) -> Any:
         case catalogue.Clients():
             return Clients()
         case catalogue.File():
-            return FilePath
+            return click.Path(dir_okay=not kind.written, path_type=Path)
     return str
 
 

@@ -41,7 +41,7 @@ from furlkit.inputs.settings import fill as fill_options
 from furlkit.models.loading import architecture_of, fitting_net, fresh_statistics
 from furlkit.runtime import Runtime
 from furlkit.training.loop import Plan
-from furlkit.training.methods import OBJECTIVES, UPDATES
+from furlkit.training.methods import UPDATES
 from furlkit.training.run import Handling
 
 
@@ -181,7 +181,7 @@ _kept = lru_cache(maxsize=1)(read_private)
 def open_doors(options: Options) -> Doors:
     """Open and check everything; nothing is trained or written."""
     _kept.cache_clear()
-    objective = OBJECTIVES[options.objective]
+    objective = objectives()[options.objective]
     _check_sharing(options)
     _check_files(options)
     runtime.start(options.runtime)
@@ -191,7 +191,8 @@ def open_doors(options: Options) -> Doors:
         check_own(model, partition, options.clients[0])
     else:
         check_global(model, partition)
-    check_head(model, objective.head, options.objective)
+    for head in objective.head_names:
+        check_head(model, head, options.objective)
     images = options.data.images()
     check_dataset(partition, images)
     architecture = architecture_of(model.path, model.facts)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from furlkit import runtime
+from furlkit.catalogue import load, objectives
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images
 from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
@@ -29,7 +30,6 @@ from furlkit.models.loading import Tensors, load_net, tensors_of, view_of
 from furlkit.randomness import numpy_generator
 from furlkit.training import run as training
 from furlkit.training.loop import Epoch, LossOf, Purpose
-from furlkit.training.methods import OBJECTIVES
 from furlkit.training.terms import PublicImages, Term, alignment, proximal, with_terms
 from furlkit.weights import is_batchnorm_statistic
 
@@ -55,7 +55,7 @@ def _train(doors: Doors, client: int) -> Result:
     net = load_net(doors.start(client), device)
     training.prepare(net, options.handling)
     view = view_of(doors.model, options.augmentation, options.handling.channels_last)
-    labelled = OBJECTIVES[options.objective].labels
+    labelled = objectives()[options.objective].labels
     labels = doors.images.labels if labelled else None
     purpose = (options.seed, "local-train", doors.round, client)
     job = training.Job(
@@ -81,7 +81,7 @@ def _loss_of(doors: Doors, client: int, net: Net, purpose: Purpose) -> LossOf:
     if rows is not None and len(rows):
         device = next(net.parameters()).device
         settings["z_dict"] = torch.from_numpy(rows).float().to(device)
-    step = partial(OBJECTIVES[options.objective].step, net, **settings)
+    step = partial(load(objectives()[options.objective].function), net, **settings)
     terms: dict[str, Term] = {}
     if options.proximal:
         terms["proximal"] = proximal(net, options.proximal)

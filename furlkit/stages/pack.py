@@ -47,7 +47,8 @@ class Options:
 def _options(values: dict[str, Any]) -> Options:
     given = dict(values)
     place = {key: given.pop(key) for key in ("data_root", "download", "split")}
-    size = given.pop("image_size")
+    size, channels = given.pop("image_size"), given.pop("channels")
+    given["channels"] = int(channels) if channels else None
     sources = (Source(name, **place, size=size) for name in given["sources"])
     known = {**recorded("pack", values), "sources": len(values["sources"])}
     return fill(Options, {**given, "sources": tuple(sources), "recorded": known})

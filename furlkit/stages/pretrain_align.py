@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from furlkit import runtime
-from furlkit.catalogue import divided, objectives, recorded
+from furlkit.catalogue import divided, load, objectives, recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images
 from furlkit.data.sets.datasets import ImageSet
@@ -29,7 +29,6 @@ from furlkit.randomness import numpy_generator
 from furlkit.runtime import Runtime
 from furlkit.training import run as training
 from furlkit.training.loop import Epoch, Plan
-from furlkit.training.methods import OBJECTIVES
 from furlkit.training.run import Handling
 
 
@@ -88,7 +87,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _open(options: Options) -> Doors:
-    objective = OBJECTIVES[options.objective]
+    objective = objectives()[options.objective]
     if objective.labels:
         raise UsageError(
             f"--objective {options.objective}: an alignment model is trained without "
@@ -100,7 +99,7 @@ def _open(options: Options) -> Doors:
     check_output(options.targets_out, [*inputs, options.output], "--targets-out")
     device = runtime.start(options.runtime)
     model = read_checkpoint(options.model)
-    for head in (objective.head, "projector"):
+    for head in (*objective.head_names, "projector"):
         check_head(model, head, options.objective)
     images = options.data.images()
     check_channels(images, architecture_of(model.path, model.facts), model.path)
@@ -142,7 +141,9 @@ def _train(doors: Doors) -> tuple[Net, Epoch]:
     job = training.Job(
         title="alignment model",
         module=net,
-        loss_of=partial(OBJECTIVES[options.objective].step, net, **settings),
+        loss_of=partial(
+            load(objectives()[options.objective].function), net, **settings
+        ),
         images=Images(doors.images.images, None, doors.index, view, device),
         plan=options.plan,
         purpose=(options.seed, "pretrain-align"),

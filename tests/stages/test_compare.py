@@ -89,7 +89,7 @@ def test_the_worst_of_a_seed_needs_seeds(run, scores):
     "words, message",
     [
         (("--published", "b=3"), "--published b: is no label; there are a"),
-        (("--published", "a=x"), "wanted LABEL=NUMBER"),
+        (("--published", "a=x"), "expected LABEL=NUMBER"),
         (("--reference", "b"), "--reference b: is no label"),
         (("--lowest", "b"), "--lowest b: is no label of a --series"),
         (("--series", "a=x.json"), "--series a: is there twice"),

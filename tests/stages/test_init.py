@@ -125,8 +125,11 @@ def test_from_another_width_is_refused(init, tmp_path, capsys):
             ("--image-size", 8, "--channels", 1, "--objective", "supervised"),
             "--classes",
         ),
-        (("--data", "digits", "--width", "nan"), "wanted a number"),
-        (("--data", "digits", "--stem", "small"), "cnn5 has no stem"),
+        (("--data", "digits", "--width", "nan"), "expected a number"),
+        (
+            ("--data", "digits", "--stem", "small"),
+            "--stem does not apply to --encoder cnn5",
+        ),
         (("--data", "digitz"), "did you mean digits?"),
     ],
 )

@@ -80,7 +80,7 @@ def test_a_dry_run_says_what_would_come_and_writes_nothing(tmp_path, capsys):
     "wrong, message",
     [
         (("--decay", 0.5), "--decay does not apply to --scheme iid"),
-        (("--scheme", "dirichlet", "--concentration", "nan"), "wanted a number"),
+        (("--scheme", "dirichlet", "--concentration", "nan"), "expected a number"),
         (("--clients", 0), "--clients 0 is below 1"),
         (("-o", "."), "is a directory"),
     ],

@@ -7,12 +7,15 @@ label file, unless images must be resized.
 """
 
 import difflib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from furlkit import catalogue
 from furlkit.data.sets import digits
 from furlkit.data.sets.fingerprint import fingerprint, label_fingerprint
 from furlkit.data.sets.folder import (
@@ -30,7 +33,7 @@ from furlkit.data.sets.labels import (
 )
 from furlkit.data.sets.npz import read_npz
 from furlkit.data.sets.resize import resize_images
-from furlkit.data.sets.torchvision import KNOWN, read_torchvision
+from furlkit.data.sets.torchvision import KNOWN, Known, read_torchvision
 from furlkit.errors import InputError, UsageError
 
 DEFAULT_ROOT = Path("data")
@@ -60,7 +63,7 @@ class ImageSet:
 
 def names() -> tuple[str, ...]:
     """The datasets known by name."""
-    return ("digits", *KNOWN)
+    return ("digits", *KNOWN, *catalogue.datasets(("digits", *KNOWN)))
 
 
 def open_images(
@@ -130,15 +133,22 @@ def _named(name: str, split: str, root: Path | None, download: bool) -> ImageSet
         class_names, mean, std = digits.CLASSES, digits.MEAN, digits.STD
     else:
         root = DEFAULT_ROOT if root is None else Path(root)
-        images, labels, class_names = read_torchvision(
-            name, split, root, download=download
-        )
-        mean, std = KNOWN[name].mean, KNOWN[name].std
+        known, read = _reader(name)
+        images, labels, class_names = read(split, root, download=download)
+        mean, std = known.mean, known.std
     mark = fingerprint(len(images), images=images, labels=labels)
     classes = len(class_names)
     return ImageSet(
         name, images, labels, None, classes, class_names, mean, std, mark
     )  # fmt: skip
+
+
+def _reader(name: str) -> tuple[Known | catalogue.Dataset, Callable[..., Any]]:
+    """A dataset of torchvision's or of another package, and the function that reads it."""
+    if name in KNOWN:
+        return KNOWN[name], partial(read_torchvision, name)
+    added = catalogue.datasets()[name]
+    return added, catalogue.load(added.function)
 
 
 def _packed(path: Path) -> ImageSet:

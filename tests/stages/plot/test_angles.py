@@ -156,9 +156,9 @@ def test_layers_are_not_mixed_in_a_series(tmp_path):
     [
         (["-o", "x.png"], "plot angles: give metrics files"),
         (["m.json", "-o", "x.gif"], "cannot draw '.gif'; use .png, .pdf, .svg"),
-        (["--series", "m.json", "-o", "x.png"], "wanted LABEL=FILE,FILE,..."),
-        (["--series", "a=", "-o", "x.png"], "wanted LABEL=FILE,FILE,..."),
-        (["--series", "a=m.json,", "-o", "x.png"], "wanted LABEL=FILE,FILE,..."),
+        (["--series", "m.json", "-o", "x.png"], "expected LABEL=FILE,FILE,..."),
+        (["--series", "a=", "-o", "x.png"], "expected LABEL=FILE,FILE,..."),
+        (["--series", "a=m.json,", "-o", "x.png"], "expected LABEL=FILE,FILE,..."),
     ],
 )
 def test_wrong_usage(tmp_path, monkeypatch, refused, words, message):

@@ -243,7 +243,7 @@ def test_not_a_number_and_other_files_are_input_errors(tmp_path, refused):
     ("words", "message"),
     [
         (["-o", "x.png"], "Missing option '--series'"),
-        (["--series", "m.json", "-o", "x.png"], "wanted LABEL=FILE,FILE,..."),
+        (["--series", "m.json", "-o", "x.png"], "expected LABEL=FILE,FILE,..."),
         (["--series", "a=m.json", "-o", "x"], "cannot draw ''"),
         (["--series", "a=m.json", "--from", "-1", "-o", "x.png"], "--from"),
         (["--series", "a=m.json", "--from", "nan", "-o", "x.png"], "--from"),

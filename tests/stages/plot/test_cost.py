@@ -142,7 +142,7 @@ def test_what_cannot_be_drawn(make, run, tmp_path):
         (65, "has no number 'rank'", f"A={folder}", "--value", "rank"),
         (65, "is no folder; --series A wants", f"A={tmp_path / 'no'}"),
         (2, "--series A: is there twice", f"A={folder}", "--series", f"A={folder}"),
-        (2, "wanted LABEL=FILE", "A"),
+        (2, "expected LABEL=FILE", "A"),
         (2, "cannot draw '.txt'", f"A={folder}", "-o", "x.txt"),
         (2, "'time' is not one of", f"A={folder}", "--over", "time"),
     ):

@@ -285,7 +285,7 @@ def test_folders_that_are_no_run(folder, make, run, tmp_path):
 def test_wrong_usage(folder, run, tmp_path):
     for message, *words in (
         ("--series A: is there twice", f"A={folder}", "--series", f"A={folder}"),
-        ("wanted LABEL=FILE", "A"),
+        ("expected LABEL=FILE", "A"),
         ("cannot draw '.txt'", f"A={folder}", "-o", "x.txt"),
     ):
         done = run("plot", "loss", "-o", tmp_path / "x.png", "--series", *words)

@@ -221,7 +221,7 @@ def test_other_kinds_of_files_are_refused(world, refused):
     [
         (["-o", "x.png"], "plot tsne: give it feature files"),
         (["h.safetensors", "-o", "x.bmp"], "cannot draw '.bmp'"),
-        (["--panel", "h.safetensors", "-o", "x.png"], "wanted LABEL=FILE"),
+        (["--panel", "h.safetensors", "-o", "x.png"], "expected LABEL=FILE"),
         (["h.safetensors", "--classes", "0,10", "-o", "x.png"],
          "--classes 10: digits has the classes 0 to 9"),
         (["h.safetensors", "--classes", "-1", "-o", "x.png"], "--classes -1"),
