@@ -1,15 +1,16 @@
 """What can be chosen by name, and every option: declared here, once, without torch.
 
 An entry says what a method is called, where its function lies, which heads it trains,
-which options it reads and what files pass through it. The command line makes its flags,
-help and checks of it, files record options by it, and the README's table is made of it.
+which options it reads and what files pass through it. A command lists the groups of its
+options. The flags, the groups of --help, the checks of what applies to what, the options
+that a file records and the README's table of methods are all made from these entries.
 
 Other packages add entries through the entry-point groups `furlkit.objectives`,
 `furlkit.encoders` and `furlkit.datasets`; see `plugins`.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from pkgutil import resolve_name
 from typing import Any, TypeVar
@@ -40,9 +41,14 @@ class Whole:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several words."""
+    """One of several words; a function gives those that other packages may add to."""
 
-    names: tuple[str, ...]
+    names: "tuple[str, ...] | Callable[[], Iterable[str]]"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words."""
+        return tuple(self.names() if callable(self.names) else self.names)
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,9 @@ class Flag:
 
 @dataclass(frozen=True)
 class File:
-    """The path of a file or folder."""
+    """The path of a file or folder; one that is `written` must not be a folder."""
+
+    written: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,10 +82,17 @@ class Text:
 
 @dataclass(frozen=True)
 class Clients:
-    """Clients by number: 3, 0-4, 0,2,5-7."""
+    """Clients, or rounds, by number: 3, 0-4, 0,2,5-7."""
 
 
-Kind = Number | Whole | Choice | Numbers | Flag | File | Text | Clients
+@dataclass(frozen=True)
+class Labelled:
+    """A label and files: LABEL=FILE,FILE,...; one file where not `several`."""
+
+    several: bool = True
+
+
+Kind = Number | Whole | Choice | Numbers | Flag | File | Text | Clients | Labelled
 
 # --- entries --------------------------------------------------------------------------
 
@@ -86,8 +101,12 @@ Kind = Number | Whole | Choice | Numbers | Flag | File | Text | Clients
 class Option:
     """One option: its flag without dashes, its kind, default and help.
 
-    `recorded` options decide the bytes of an output and go into its header. `short` is a
-    second flag (-o), `variable` the name in Python where the flag's own is taken.
+    `recorded` options decide the bytes of an output and go into its header. `needs` names
+    the option without which this one does not apply: "features-out", or with the value
+    it must have, "optimiser=sgd"; `replaces` one that does not apply beside this. `usual`
+    describes a default that the inputs decide.
+    `second` is a second flag (-o, --share), `variable` the name in Python where the
+    flag's own is taken.
     """
 
     name: str
@@ -97,8 +116,11 @@ class Option:
     required: bool = False
     multiple: bool = False
     recorded: bool = True
+    needs: str = ""
+    replaces: str = ""
+    usual: str = ""
     metavar: str = ""
-    short: str = ""
+    second: str = ""
     variable: str = ""
 
     @property
@@ -113,6 +135,27 @@ class Group:
 
     title: str
     options: tuple[Option, ...]
+
+    def varied(self, **defaults: Any) -> "Group":
+        """The same options, some with another default."""
+        return replace(self, options=_varied(self.options, defaults))
+
+    def without(self, *keys: str) -> "Group":
+        """The same options, less some."""
+        kept = tuple(option for option in self.options if option.key not in keys)
+        return replace(self, options=kept)
+
+
+def group(title: str, *options: Option) -> Group:
+    """A group of these options."""
+    return Group(title, options)
+
+
+def _varied(options: Iterable[Option], defaults: Mapping[str, Any]) -> tuple:
+    return tuple(
+        replace(option, default=defaults.get(option.key, option.default))
+        for option in options
+    )
 
 
 @dataclass(frozen=True)
@@ -173,6 +216,15 @@ class Term:
     paper: str = ""
     equation: str = ""
 
+    @property
+    def group(self) -> Group:
+        """Its options, which apply only where the switch is given."""
+        options = (
+            option if option.name == self.switch else replace(option, needs=self.switch)
+            for option in self.options
+        )
+        return Group(f"{self.name.capitalize()}: {self.help}", tuple(options))
+
 
 @dataclass(frozen=True)
 class Update:
@@ -213,16 +265,203 @@ class Encoder:
     features: int
     scales: bool = False  # Whether --width applies.
     stems: bool = False  # Whether --stem applies.
+    help: str = ""
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """Those of --width and --stem that it reads."""
+        return (WIDTH,) * self.scales + (STEM,) * self.stems
 
 
-Entry = TypeVar("Entry", Objective, Update, Term, Rule, Encoder, Head)
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset known by name.
+
+    `function(split, root, download=...)` gives images (N, H, W, C) in uint8, labels or
+    None, and the names of the classes; `mean` and `std` are for values in [0, 1].
+    """
+
+    name: str
+    function: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
 
 
-def _named(entries: Iterable[Entry]) -> dict[str, Entry]:
+@dataclass(frozen=True)
+class Scheme:
+    """How a dataset's images are partitioned among clients."""
+
+    name: str
+    help: str
+    options: tuple[Option, ...] = ()
+    paper: str = ""
+    equation: str = ""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """Where finetuning takes place, and how long it is by default."""
+
+    name: str
+    help: str
+    options: tuple[Option, ...] = ()
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A way to evaluate: `function` is what it computes, `groups` its own options."""
+
+    name: str
+    help: str
+    function: str
+    groups: "tuple[Group | Family, ...]" = ()
+    paper: str = ""
+    equation: str = ""
+
+
+Entry = TypeVar(
+    "Entry",
+    Objective,
+    Update,
+    Term,
+    Rule,
+    Encoder,
+    Head,
+    Dataset,
+    Scheme,
+    Mode,
+    Protocol,
+)
+
+
+def _named(*entries: Entry) -> dict[str, Entry]:
     return {entry.name: entry for entry in entries}
 
 
+@dataclass(frozen=True)
+class Family:
+    """A choice by name, as --objective, and the entries it chooses from.
+
+    Each entry has options of its own. Where a preset's table serves several calls of a
+    command that choose differently it is `mixed`: it has options of several entries.
+    """
+
+    title: str
+    choice: Option
+    entries: Callable[[], Mapping[str, Any]]
+    mixed: bool = False
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options of all entries, each once."""
+        return tuple(_merged(found) for found in self._found.values())
+
+    @property
+    def groups(self) -> list[Group]:
+        """The choice and what several entries read; then the options of each entry."""
+        shared = [self.choice]
+        own: dict[str, tuple[Option, ...]] = {}
+        for found in self._found.values():
+            if len(found) > 1:
+                shared.append(_merged(found))
+            else:
+                ((name, option),) = found.items()
+                own[name] = (*own.get(name, ()), option)
+        groups = [Group(f"--{self.choice.name} {name}", own[name]) for name in own]
+        return [Group(self.title, tuple(shared)), *groups]
+
+    @property
+    def _found(self) -> dict[str, dict[str, Option]]:
+        """By an option's name, the entries that read it and what they declare."""
+        found: dict[str, dict[str, Option]] = {}
+        for entry in self.entries().values():
+            for option in entry.options:
+                found.setdefault(option.name, {})[entry.name] = option
+        return found
+
+
+def _merged(found: Mapping[str, Option]) -> Option:
+    """One flag for an option that several entries read; its help names them."""
+    first_name, first = next(iter(found.items()))
+    if len(found) == 1:
+        return first
+    for name, option in found.items():
+        if option.kind != first.kind:
+            raise UsageError(
+                f"--{first.name}: {first_name} and {name} declare it with different "
+                "types; an installed package must rename its option"
+            )
+    texts = {option.help for option in found.values()}
+    text = f"{first.help} Read by {', '.join(found)}."
+    if len(texts) > 1:
+        text = " ".join(f"{name}: {option.help}" for name, option in found.items())
+    if len({option.default for option in found.values()}) == 1:
+        return replace(first, help=text)
+    usual = ", ".join(f"{shown(option)} for {name}" for name, option in found.items())
+    return replace(first, default=None, help=text, usual=usual)
+
+
+def shown(option: Option) -> str:
+    """An option's default as --help shows it; empty if there is none."""
+    value = option.default
+    if option.usual:
+        return option.usual
+    if value is None or value is False or value in ("", ()):
+        return ""
+    if value is True:
+        return "on"
+    if isinstance(value, tuple):
+        return ",".join(
+            f"{part:g}" if isinstance(part, float) else str(part) for part in value
+        )
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: its words, one line of help, and the groups of its options."""
+
+    name: str
+    help: str
+    parts: "tuple[Group | Family | Callable[[], Group], ...]" = ()
+
+    @property
+    def families(self) -> list[Family]:
+        """The choices whose entries have options of their own."""
+        return [part for part in self.parts if isinstance(part, Family)]
+
+    @property
+    def groups(self) -> list[Group]:
+        """Its options in the order of --help; options of the same title stand together."""
+        found: dict[str, tuple[Option, ...]] = {}
+        for part in self.parts:
+            if isinstance(part, Family):
+                groups = part.groups
+            else:
+                groups = [part if isinstance(part, Group) else part()]
+            for group in groups:
+                found[group.title] = (*found.get(group.title, ()), *group.options)
+        return [Group(title, options) for title, options in found.items() if options]
+
+    @property
+    def options(self) -> dict[str, Option]:
+        """All its options by key; no two may have the same."""
+        found: dict[str, Option] = {}
+        for group in self.groups:
+            for option in group.options:
+                if option.key in found:
+                    raise UsageError(
+                        f"{self.name}: two things add an option --{option.name}; an "
+                        "installed package must rename its own"
+                    )
+                found[option.key] = option
+        return found
+
+
 # --- the methods that come with furlkit -----------------------------------------------
+
+# Tables are read by rows: an option takes two lines here, and seven by the formatter.
+# fmt: off
 
 SIMCLR = 'Chen et al. 2020, "A Simple Framework for Contrastive Learning"'
 FEDCA = 'Zhang et al. 2020, "Federated Unsupervised Representation Learning"'
@@ -233,256 +472,519 @@ ROTNET = 'Gidaris et al. 2018, "Predicting Image Rotations"'
 
 # Weights are drawn in this order, so a new head goes to the end.
 HEADS = _named(
-    (
-        Head("projector", widths=(512, 128), help="Widths of the projector's layers."),
-        Head(
-            "predictor",
-            reads="z",
-            widths=(512, 128),
-            help="Widths of the predictor's layers.",
-        ),
-        Head("decoder", form="decoder"),
-        Head("classifier", form="linear"),
-        Head("rotation", form="linear", widths=(4,)),
-    )
+    Head("projector", widths=(512, 128), help="Widths of the projector's layers."),
+    Head("predictor", reads="z", widths=(512, 128),
+         help="Widths of the predictor's layers."),
+    Head("decoder", form="decoder"),
+    Head("classifier", form="linear"),
+    Head("rotation", form="linear", widths=(4,)),
 )
 
 OBJECTIVES = _named(
-    (
-        Objective(
-            "simclr",
-            "contrast of two views (NT-Xent)",
-            heads=("projector",),
-            step="furlkit.objectives.simclr:step",
-            options=(
-                Option("temperature", Number(above=0), 0.5, "tau of the contrast."),
-                Option(
-                    "form",
-                    Choice(("oneway", "symmetric", "full")),
-                    "full",
-                    "View 1 against view 2, both ways, or all 2N views.",
-                ),
-            ),
-            negatives=True,
-            paper=SIMCLR,
-            equation="SimCLR Eq. 1, FedCA Eq. 3; `--form oneway` is FedCA Eq. 4-8",
+    Objective("simclr", "contrast of two views (NT-Xent)",
+        heads=("projector",),
+        step="furlkit.objectives.simclr:step",
+        options=(
+            Option("temperature", Number(above=0), 0.5, "tau of the contrast."),
+            Option("form", Choice(("oneway", "symmetric", "full")), "full",
+                   "View 1 against view 2, both ways, or all 2N views."),
         ),
-        Objective(
-            "rotation",
-            "which quarter turn an image was given",
-            heads=("rotation",),
-            step="furlkit.objectives.rotation:step",
-            paper=ROTNET,
-            equation="Gidaris et al. Eq. 2-3",
-        ),
-        Objective(
-            "autoencoder",
-            "reconstruction through a decoder",
-            heads=("decoder",),
-            step="furlkit.objectives.autoencoder:step",
-            equation="squared error",
-        ),
-        Objective(
-            "supervised",
-            "cross-entropy on labels",
-            heads=("classifier",),
-            step="furlkit.objectives.supervised:step",
-            labels=True,
-            paper=FEDAVG,
-            equation="cross-entropy",
-        ),
-    )
+        negatives=True,
+        paper=SIMCLR,
+        equation="SimCLR Eq. 1, FedCA Eq. 3; `--form oneway` is FedCA Eq. 4-8",
+    ),
+    Objective("rotation", "which quarter turn an image was given",
+        heads=("rotation",),
+        step="furlkit.objectives.rotation:step",
+        paper=ROTNET,
+        equation="Gidaris et al. Eq. 2-3",
+    ),
+    Objective("autoencoder", "reconstruction through a decoder",
+        heads=("decoder",),
+        step="furlkit.objectives.autoencoder:step",
+        equation="squared error",
+    ),
+    Objective("supervised", "cross-entropy on labels",
+        heads=("classifier",),
+        step="furlkit.objectives.supervised:step",
+        labels=True,
+        paper=FEDAVG,
+        equation="cross-entropy",
+    ),
 )
 
 TERMS = _named(
-    (
-        Term(
-            "proximal",
-            "the weights stay near the global model's",
-            "furlkit.terms.proximal:proximal",
-            switch="proximal",
-            options=(
-                Option(
-                    "proximal",
-                    Number(low=0),
-                    0.0,
-                    "mu of (mu/2) ||w - w_global||^2; 0 turns it off.",
-                ),
-            ),
-            paper=FEDPROX,
-            equation="FedProx Eq. 2, with the half",
+    Term("proximal", "the weights stay near the global model's",
+        "furlkit.terms.proximal:proximal",
+        switch="proximal",
+        options=(
+            Option("proximal", Number(low=0), 0.0,
+                   "mu of (mu/2) ||w - w_global||^2; 0 turns it off."),
         ),
-        Term(
-            "alignment",
-            "h and z of public images stay near those of a common model",
-            "furlkit.terms.alignment:alignment",
-            switch="align",
-            options=(
-                Option(
-                    "align",
-                    File(),
-                    help="h and z of public images by the alignment model, as "
-                    "pretrain-align writes them.",
-                    recorded=False,
-                    metavar="TARGETS",
-                ),
-                Option(
-                    "align-data",
-                    Text("NAME|PATH"),
-                    help="The public images that the targets were made from.",
-                    recorded=False,
-                ),
-                Option(
-                    "align-split",
-                    Choice(("train", "test")),
-                    help="Which split of a dataset known by name.  [default: train]",
-                    recorded=False,
-                ),
-                Option("beta", Number(low=0), 0.01, "Weight of the term."),
-                Option(
-                    "align-reduction",
-                    Choice(("sum", "mean")),
-                    "sum",
-                    "Over the public images of a step.",
-                ),
-                Option(
-                    "align-batch-size", Whole(1), 128, "Public images of each step."
-                ),
-            ),
-            paper=FEDCA,
-            equation="FedCA Eq. 11-14",
+        paper=FEDPROX,
+        equation="FedProx Eq. 2, with the half",
+    ),
+    Term("alignment", "h and z of public images stay near those of a common model",
+        "furlkit.terms.alignment:alignment",
+        switch="align",
+        options=(
+            Option("align", File(),
+                   help="h and z of public images by the alignment model, as "
+                        "pretrain-align writes them.", recorded=False,
+                   metavar="TARGETS"),
+            Option("align-data", Text("NAME|PATH"),
+                   help="The public images that the targets were made from.",
+                   recorded=False),
+            Option("align-split", Choice(("train", "test")), "train",
+                   "Which split of a dataset known by name.", recorded=False),
+            Option("beta", Number(low=0), 0.01, "Weight of the term."),
+            Option("align-reduction", Choice(("sum", "mean")), "sum",
+                   "Over the public images of a step."),
+            Option("align-batch-size", Whole(1), 128,
+                   "Public images of each step."),
         ),
-    )
+        paper=FEDCA,
+        equation="FedCA Eq. 11-14",
+    ),
 )
 
 UPDATES = _named(
-    (
-        Update(
-            "replace",
-            "the global model",
-            "furlkit.updates.replace:replace",
-            paper=FEDAVG,
-        ),
-        Update(
-            "keep",
-            "the client's own model, given in place of GLOBAL",
-            "furlkit.updates.keep:keep",
-            paper=FLESD,
-        ),
-    )
+    Update("replace", "the global model", "furlkit.updates.replace:replace",
+        paper=FEDAVG,
+    ),
+    Update("keep", "the client's own model, given in place of GLOBAL",
+        "furlkit.updates.keep:keep",
+        paper=FLESD,
+    ),
 )
 
 DICTIONARY_SIZE = Option("dictionary-size", Whole(1), 1024, "K, its number of rows.")
 
 RULES = _named(
-    (
-        Rule(
-            "mean",
-            "the weighted mean of models",
-            "furlkit.aggregators.mean:mean",
-            reads="checkpoint",
-            options=(
-                Option(
-                    "weights",
-                    Text("examples|uniform|FILE.json"),
-                    "examples",
-                    'By number of images, equal, or given as {"CLIENT": WEIGHT}.',
-                ),
-                Option(
-                    "bn",
-                    Choice(("average", "keep")),
-                    "average",
-                    "BatchNorm statistics are averaged, or left out for clients to keep.",
-                ),
-            ),
-            paper=FEDAVG,
-            equation="FedAvg; FedCA Eq. 2",
+    Rule("mean", "the weighted mean of models", "furlkit.aggregators.mean:mean",
+        reads="checkpoint",
+        options=(
+            Option("weights", Text("examples|uniform|FILE.json"), "examples",
+                   'By number of images, equal, or given as {"CLIENT": '
+                   "WEIGHT}."),
+            Option("bn", Choice(("average", "keep")), "average",
+                   "BatchNorm statistics are averaged, or left out for "
+                   "clients to keep."),
         ),
-        Rule(
-            "dictionary",
-            "the rows that clients share, one after the other",
-            "furlkit.aggregators.dictionary:dictionary",
-            reads="rows",
-            options=(DICTIONARY_SIZE,),
-            paper=FEDCA,
-            equation="FedCA Eq. 4-8, Algorithm 1",
+        paper=FEDAVG,
+        equation="FedAvg; FedCA Eq. 2",
+    ),
+    Rule("dictionary", "the rows that clients share, one after the other",
+        "furlkit.aggregators.dictionary:dictionary",
+        reads="rows",
+        options=(DICTIONARY_SIZE,),
+        paper=FEDCA,
+        equation="FedCA Eq. 4-8, Algorithm 1",
+    ),
+    Rule("ensemble", "what the clients' models find similar among public images",
+        "furlkit.aggregators.similarity:ensemble",
+        reads="similarity",
+        options=(
+            Option("temperature", Number(above=0), 0.1,
+                   "tau_T of exp(cosine / tau_T)."),
+            Option("matrix", Flag(), False,
+                   "Write the n x n matrix instead of what it is computed "
+                   "from."),
         ),
-        Rule(
-            "ensemble",
-            "what the clients' models find similar among public images",
-            "furlkit.aggregators.similarity:ensemble",
-            reads="similarity",
-            options=(
-                Option(
-                    "temperature", Number(above=0), 0.1, "tau_T of exp(cosine / tau_T)."
-                ),
-                Option(
-                    "matrix",
-                    Flag(),
-                    False,
-                    "Write the n x n matrix instead of what it is computed from.",
-                ),
-            ),
-            paper=FLESD,
-            equation="FLESD Eq. 4-6",
-        ),
-    )
+        paper=FLESD,
+        equation="FLESD Eq. 4-6",
+    ),
 )
 
 # What a client shares for others to use as negatives.
-SHARING = Group(
-    "Sharing rows (FedCA's dictionary)",
-    (
-        Option(
-            "dictionary",
-            File(),
-            help="Rows that are negatives for every image; aggregate --rule dictionary "
-            "writes them.",
-            recorded=False,
+SHARING = group("Sharing rows: FedCA's dictionary",
+    Option("dictionary", File(),
+           help="Rows that are negatives for every image; aggregate --rule dictionary "
+                "writes them.", recorded=False),
+    Option("leave-own-out", Flag(), False,
+           "Leave the client's own rows of the dictionary out."),
+    Option("features-out", Text("FILE"),
+           help="Where to write the rows that the client shares, ceil(K / m) rows of "
+                "its averaged features Z; may hold {client}.", recorded=False),
+    Option("alpha", Number(low=0, below=1), 0.5,
+           "Z <- alpha Z + (1 - alpha) z; 0 shares z alone (FedCA Eq. 9).",
+           needs="features-out"),
+    replace(DICTIONARY_SIZE, needs="features-out"),
+    Option("participants", Whole(1), help="m, the clients of the round.",
+           usual="all of the partition", needs="features-out"),
+)
+
+WIDTH = Option("width", Number(above=0), 1.0, "Multiplies the width of every layer.")
+STEM = Option("stem", Choice(("auto", "small", "standard")), "auto",
+              "small is 3x3 without pooling; auto takes it for images below 64 "
+              "pixels.")
+
+ENCODERS = _named(
+    Encoder("cnn5", "furlkit.models.encoders:cnn5", 2048, scales=True),
+    Encoder("resnet18", "furlkit.models.encoders:resnet", 512, stems=True),
+    Encoder("resnet34", "furlkit.models.encoders:resnet", 512, stems=True),
+    Encoder("resnet50", "furlkit.models.encoders:resnet", 2048, stems=True),
+)
+
+_CONCENTRATION = Option("concentration", Number(),
+                        help="Of the Dirichlet distribution, alpha or beta; small is "
+                             "skewed.")
+_M = Option("classes-per-client", Whole(), help="m, classes of each client.")
+_REPLACEMENT = Option("with-replacement", Flag(), False,
+                      "Let several clients hold the same image.")
+_PUBLIC = (
+    Option("public-fraction", Number(), help="Hold out this share as public."),
+    Option("public-count", Whole(), help="Hold out this many images as public."),
+)
+
+SCHEMES = _named(
+    Scheme("iid", "equal random parts", (_REPLACEMENT, *_PUBLIC)),
+    Scheme("classes", "m classes for each client, exclusive or on several clients",
+        (
+            _M,
+            Option("class-copies", Whole(), 1, "How many clients hold each class."),
+            Option("ordered-classes", Flag(), False,
+                   "Client 0 gets the first m classes, and so on."),
+            *_PUBLIC,
         ),
-        Option(
-            "leave-own-out",
-            Flag(),
-            False,
-            "Leave the client's own rows of the dictionary out.",
+        FEDAVG,
+    ),
+    Scheme("dirichlet",
+        "each CLASS is spread over the clients by Dir(alpha): clients differ in size "
+        "and in mix",
+        (
+            _CONCENTRATION,
+            Option("cap-at-mean", Flag(), False,
+                   "A client at the mean size gets no further class."),
+            *_PUBLIC,
         ),
-        Option(
-            "features-out",
-            Text("FILE"),
-            help="Where to write the rows that the client shares, ceil(K / m) rows of "
-            "its averaged features Z; may hold {client}.",
-            recorded=False,
+    ),
+    Scheme("dirichlet-client",
+        "each CLIENT draws its mix of classes from Dir(beta): clients are equal in "
+        "size and differ in mix",
+        (_CONCENTRATION, _REPLACEMENT, *_PUBLIC),
+    ),
+    Scheme("volume", "client i gets delta/n + (1-delta) gamma^i / sum_j gamma^j",
+        (
+            Option("even-share", Number(), 0.1, "delta, the share that is even."),
+            Option("decay", Number(), 0.9, "gamma, the ratio from client to client."),
+            _M,
+            *_PUBLIC,
         ),
-        Option(
-            "alpha",
-            Number(low=0, below=1),
-            0.5,
-            "Z <- alpha Z + (1 - alpha) z; 0 shares z alone.",
-        ),
-        DICTIONARY_SIZE,
-        Option(
-            "participants",
-            Whole(1),
-            help="m, the clients of the round.  [default: all of the partition]",
+    ),
+    Scheme("shards", "sorted by label, s shards for each client",
+        (Option("shards-per-client", Whole(), 2, "s."), *_PUBLIC),
+        FEDAVG,
+    ),
+    Scheme("domains", "a group of clients for each domain of a packed file",
+        (_CONCENTRATION, _REPLACEMENT, *_PUBLIC),
+    ),
+    Scheme("file", "indices from a file",
+        (
+            Option("split-file", File(),
+                   help="JSON or safetensors with the indices of each client.",
+                   recorded=False),
+            _REPLACEMENT,
         ),
     ),
 )
 
-ENCODERS = _named(
-    (
-        Encoder("cnn5", "furlkit.models.encoders:cnn5", 2048, scales=True),
-        Encoder("resnet18", "furlkit.models.encoders:resnet", 512, stems=True),
-        Encoder("resnet34", "furlkit.models.encoders:resnet", 512, stems=True),
-        Encoder("resnet50", "furlkit.models.encoders:resnet", 2048, stems=True),
-    )
+# --- groups of options that several commands have -------------------------------------
+
+OUTPUT = Option("output", File(written=True), help="The file to write.", required=True,
+                recorded=False, second="-o")
+DATA_FILES = (
+    Option("data-root", File(), help="Where torchvision's datasets are.",
+           recorded=False, usual="data", metavar="FOLDER"),
+    Option("download", Flag(), False, "Download the dataset if it is missing.",
+           recorded=False),
+)
+SEED = Option("seed", Whole(0), 0, "The number that all random draws are derived from.",
+              recorded=False)
+PRESET = Option("preset", Text("NAME|FILE.toml"),
+                help="Take defaults from this command's table of a preset; flags win. "
+                     "`furlkit presets` lists them.", recorded=False)
+DRY_RUN = Option("dry-run", Flag(), False,
+                 "Open and check every input, print the plan, stop.", recorded=False)
+VERBOSITY = (
+    Option("json", Flag(), False, "Print the result as JSON.", recorded=False),
+    Option("quiet", Flag(), False, "Print only the result, warnings and errors.",
+           recorded=False, second="-q"),
+    Option("verbose", Flag(), False, "Print more.", recorded=False, second="-v"),
+)
+IN_OUT = "Inputs and outputs"
+GENERAL = group("General", PRESET, SEED, DRY_RUN, *VERBOSITY)
+LAYER = Option("layer", Choice(("h", "z")), "h",
+               "h, the encoder's output, or z, the projector's.")
+PART = (
+    Option("partition", File(), help="The partition of --part.", recorded=False),
+    Option("part", Text("all|public|CLIENT"), "all",
+           "Which images: all, the public ones, or those of a client."),
 )
 
+
+def _data(help_text: str, required: bool = True) -> tuple[Option, ...]:
+    """--data and where its files are."""
+    data = Option(
+        "data", Text("NAME|PATH"), help=help_text, required=required, recorded=False
+    )
+    return data, *DATA_FILES
+
+
+def _split(default: str, recorded: bool = False) -> Option:
+    return Option(
+        "split",
+        Choice(("train", "test")),
+        default,
+        "Which split of a dataset known by name.",
+        recorded=recorded,
+    )
+
+
+def _epochs(default: int, help_text: str) -> Option:
+    return Option("epochs", Whole(1), default, help_text)
+
+
+LENGTH = (
+    Option("batch-size", Whole(2), 128,
+           "Images of each batch; a last partial batch is left out."),
+)
+OPTIMISER = (
+    Option("optimiser", Choice(("adam", "sgd")), "adam", "How weights are updated."),
+    Option("lr", Number(above=0), 1e-3, "Learning rate."),
+    Option("weight-decay", Number(low=0), 1e-6, "L2 penalty, added to the gradient."),
+    Option("momentum", Number(0, 1), 0.9, "Momentum of SGD.", needs="optimiser=sgd"),
+)
+SCHEDULE = (
+    Option("schedule", Choice(("constant", "cosine")), "constant",
+           "How the learning rate changes."),
+    Option("warmup", Number(low=0), 0.0,
+           "Epochs of linear warm-up at the start of the schedule."),
+)
+OPTIMISATION = group("Optimisation", *LENGTH, *OPTIMISER, *SCHEDULE)
+
+AUGMENTATION = group("Augmentation",
+    Option("crop-scale", Numbers(count=2), (0.2, 1.0),
+           "Random resized crop: range of the area."),
+    Option("crop-ratio", Numbers(count=2), (0.75, 1.3333),
+           "Random resized crop: range of width / height."),
+    Option("flip", Number(0, 1), 0.5, "Probability of a horizontal flip."),
+    Option("jitter", Numbers(count=4), (0.4, 0.4, 0.4, 0.1),
+           "Strength of brightness, contrast, saturation, hue."),
+    Option("jitter-probability", Number(0, 1), 0.8, "Probability of colour jitter."),
+    Option("grey", Number(0, 1), 0.2, "Probability of greyscale."),
+    Option("blur", Number(0, 1), 0.0, "Probability of Gaussian blur."),
+    Option("blur-sigma", Numbers(count=2), (0.1, 2.0),
+           "Range of the blur's sigma, in pixels."),
+    Option("solarise", Number(0, 1), 0.0, "Probability of solarising."),
+    Option("cutout", Whole(0), 0,
+           "Side of a square that is cut out, in pixels; 0 is off."),
+    Option("randaugment", Numbers(whole=True, count=2), (0, 9),
+           "Operations for each image, and their magnitude out of 30."),
+)
+RUNTIME = (
+    Option("device", Text("auto|cpu|cuda|cuda:N|mps"), "auto", "Where to compute.",
+           recorded=False),
+    Option("threads", Whole(1), 1,
+           "Threads of the CPU; several clients at once are faster than several "
+           "threads in one."),
+)
+PRECISION = Option("precision", Choice(("float32", "bfloat16", "float16")), "float32",
+                   "Of the forward pass; weights stay float32.")
+SAVE_EVERY = Option("save-every", Number(low=0), 60.0,
+                    "Seconds between progress files.", recorded=False)
+EXECUTION = group("Execution", PRECISION,
+    Option("channels-last", Flag(negative=True), True, "Memory layout of the network."),
+    Option("compile", Flag(negative=True), False,
+           "Compile the network with torch.compile."),
+    SAVE_EVERY,
+    *RUNTIME,
+)
+RUNNING = group("Execution", *RUNTIME)
+
+# --- evaluation -----------------------------------------------------------------------
+
+_TEST_DATA = Option("test-data", Text("NAME|PATH"), help="Labelled images to test on.",
+                    recorded=False, usual="the test split of --data")
+_SCORED = group(IN_OUT,
+    *_data("Labelled images to learn from; its test split is the test set."),
+    _TEST_DATA,
+    OUTPUT,
+)
+_SCORED_CLASSIFIER = group(IN_OUT,
+    *_data("Its test split is the test set; with --test-data it only gives the "
+           "classes.", required=False),
+    _TEST_DATA,
+    OUTPUT,
+)
+_FRACTION = (
+    Option("fraction", Number(above=0, high=1),
+           help="Part of the images that have labels: 0.01 and 0.1 in the paper; "
+                "rounded, at least 2 images.", required=True),
+    Option("choice", Choice(("random", "stratified")), "random",
+           "How they are drawn from each client's images: all alike, or the fraction "
+           "of every class."),
+)
+_PARTITION = Option("partition", File(),
+                    help="Which images of --data each client holds.", recorded=False)
+_NETWORK = group("Network",
+    Option("hidden", Whole(0, 2**16), 512,
+           "Width of the MLP's hidden layer; 0 makes it one linear layer."),
+    Option("random-init", Flag(), False,
+           "Take the model's architecture but new weights, drawn from --seed: the "
+           "reference without pretraining."),
+)
+# The paper's 100 epochs; in rounds of the 5 that its clients train for.
+_ROUNDS = Option("rounds", Whole(1), 20, "Rounds.")
+_FEDERATED_EPOCHS = _epochs(5, "Epochs of each round; the last one is reported.")
+_CENTRAL_EPOCHS = _epochs(100, "Epochs; the last one is reported.")
+_MODES = _named(
+    Mode("federated", "clients train and are averaged", (_ROUNDS, _FEDERATED_EPOCHS)),
+    Mode("central", "all labels are in one place", (_CENTRAL_EPOCHS,)),
+)
+_MODE = Family("Mode",
+    Option("mode", Choice(tuple(_MODES)), "federated",
+           "Clients train and are averaged, or all labels are in one place."),
+    lambda: _MODES,
+)
+_FINETUNING = (
+    group("Optimisation", *LENGTH, *OPTIMISER),
+    AUGMENTATION.varied(crop_scale=(0.5, 1.0), jitter_probability=0.0, grey=0.0),
+    _NETWORK,
+    group("Execution", PRECISION, SAVE_EVERY, *RUNTIME),
+)
+
+PROTOCOLS = _named(
+    Protocol("linear", "Train a linear classifier on the frozen h.",
+        "furlkit.evaluation.linear:fit_linear",
+        (
+            _SCORED,
+            group("Optimisation", _CENTRAL_EPOCHS,
+                Option("batch-size", Whole(1), 512, "Images of each batch."),
+                *_varied(OPTIMISER, {"momentum": 0.0}),
+                Option("milestones", Numbers(whole=True), (),
+                       "Epochs after which the rate is divided by 10: 60,80."),
+            ),
+            RUNNING,
+            GENERAL,
+        ),
+        equation="softmax regression on h",
+    ),
+    Protocol("knn", "Classify by the k nearest training images, by cosine of h.",
+        "furlkit.evaluation.knn:predict_knn",
+        (
+            _SCORED,
+            group("Vote",
+                Option("k", Whole(1), 200, "Neighbours that vote."),
+                Option("temperature", Number(above=0), 0.1,
+                       "t of the vote's weights exp(cosine / t)."),
+            ),
+            RUNNING,
+            GENERAL.without("seed"),
+        ),
+        equation="Wu et al. section 3.4",
+    ),
+    Protocol("classifier",
+        "Score the classifier that a model has of its own; nothing is trained.",
+        "furlkit.evaluation.linear:predict_linear",
+        (_SCORED_CLASSIFIER, RUNNING, GENERAL.without("seed")),
+        equation="FLESD Fig. 2",
+    ),
+    Protocol("semi", "Finetune encoder and MLP on the few images that have labels.",
+        "furlkit.stages.evaluate.finetune:choose",
+        (
+            group(IN_OUT, *_SCORED.options, _PARTITION),
+            group("Labels", *_FRACTION),
+            _MODE,
+            *_FINETUNING,
+            GENERAL,
+        ),
+        equation="FedCA Table 2",
+    ),
+    Protocol("finetune",
+        "Finetune encoder and MLP by supervised FedAvg on the clients' labels.",
+        "furlkit.stages.evaluate.finetune:run",
+        (
+            group(IN_OUT, *_SCORED.options, replace(_PARTITION, required=True)),
+            group("Labels",
+                replace(_FRACTION[0], default=1.0, required=False),
+                _FRACTION[1],
+            ),
+            group("Optimisation", _ROUNDS, _FEDERATED_EPOCHS),
+            *_FINETUNING,
+            GENERAL,
+        ),
+        equation="FedCA Table 2",
+    ),
+    Protocol("transfer", "Finetune encoder and MLP on all labels of another dataset.",
+        "furlkit.stages.evaluate.finetune:run",
+        (
+            _SCORED,
+            group("Optimisation",
+                Option("image-size", Whole(8, 2**16),
+                       help="Side that images are resized to.", usual="the model's"),
+                _CENTRAL_EPOCHS,
+            ),
+            *_FINETUNING,
+            GENERAL,
+        ),
+        equation="FedCA Table 3",
+    ),
+    Protocol("angles",
+        "Measure the angles between models' representations of the same images.",
+        "furlkit.evaluation.angles:angles",
+        (
+            group(IN_OUT,
+                *_data("The images for all models; labels are not needed."),
+                _split("test"),
+                OUTPUT,
+            ),
+            group("Measurement", LAYER),
+            RUNNING,
+            GENERAL.without("seed"),
+        ),
+        equation="FedCA Fig. 4",
+    ),
+    Protocol("drift",
+        "Measure representations, and how similar they are, without labels.",
+        "furlkit.evaluation.drift:cka_matrix",
+        (
+            group(IN_OUT,
+                *_data("The images for all models; labels are optional."),
+                _split("train"),
+                *PART,
+                OUTPUT,
+            ),
+            group("Measurement",
+                Option("images", Whole(0), 2000,
+                       "Draw this many of them, as pairs cost their square; 0 takes "
+                       "all."),
+                LAYER,
+                Option("temperature", Number(above=0), 0.5,
+                       "t of the weights exp(cosine / t) of false negatives."),
+            ),
+            AUGMENTATION,
+            RUNNING,
+            GENERAL,
+        ),
+        equation="Wang and Isola; Kornblith et al.",
+    ),
+)
+
+# fmt: on
 # --- looking up -----------------------------------------------------------------------
 
 
 def load(function: str) -> Any:
     """The function at module:name; this is where torch gets imported."""
     return resolve_name(function)
+
+
+KINDS: dict[str, type] = {
+    "furlkit.objectives": Objective,
+    "furlkit.encoders": Encoder,
+    "furlkit.datasets": Dataset,
+}
 
 
 @cache
@@ -494,25 +996,36 @@ def plugins(group: str) -> dict[str, Any]:
     """
     from importlib.metadata import entry_points
 
-    found = {}
+    found: dict[str, Any] = {}
     for point in entry_points(group=group):
         try:
             entry = point.load()
+            if not issubclass(type(entry), KINDS[group]):
+                raise TypeError(f"expected a {KINDS[group].__name__}, found {entry!r}")
         except Exception as error:
             console.warn(f"{point.value}: cannot load this {group} entry: {error}")
             continue
+        if entry.name in found:
+            raise UsageError(
+                f"{entry.name}: two installed packages add this name to {group}; "
+                "uninstall one of them"
+            )
         found[entry.name] = entry
     return found
 
 
 def _with_plugins(own: dict[str, Entry], group: str) -> dict[str, Entry]:
-    more = plugins(group)
-    for name in own.keys() & more.keys():
+    added = plugins(group)
+    _check_names(own, added, group)
+    return {**own, **added}
+
+
+def _check_names(own: Iterable[str], added: Iterable[str], group: str) -> None:
+    for name in sorted(set(own) & set(added)):
         raise UsageError(
-            f"{name}: an installed package adds this name to {group}, which furlkit has "
-            "already; uninstall or rename it"
+            f"{name}: an installed package adds this name to {group}, but furlkit has "
+            "it already; uninstall or rename it"
         )
-    return {**own, **more}
 
 
 def objectives() -> dict[str, Objective]:
@@ -523,6 +1036,13 @@ def objectives() -> dict[str, Objective]:
 def encoders() -> dict[str, Encoder]:
     """All encoders, those of other packages included."""
     return _with_plugins(ENCODERS, "furlkit.encoders")
+
+
+def datasets(taken: Iterable[str] = ()) -> dict[str, Dataset]:
+    """The datasets that other packages add; furlkit's own have the names `taken`."""
+    added = plugins("furlkit.datasets")
+    _check_names(taken, added, "furlkit.datasets")
+    return added
 
 
 @cache
@@ -536,19 +1056,548 @@ def heads() -> dict[str, Head]:
     return found
 
 
-def settings_of(
-    options: Iterable[Option], given: Mapping[str, Any], owner: str
-) -> dict[str, Any]:
-    """An entry's options by key: the values given, defaults where they are None.
+# --- commands -------------------------------------------------------------------------
 
-    `owner` is the choice they belong to, as "--objective simclr".
+
+def _head_widths() -> Group:
+    """The widths of heads that are MLPs, furlkit's and those of other packages."""
+    mlps = (head for head in heads().values() if head.form == "mlp")
+    return Group(
+        "Heads",
+        tuple(
+            Option(
+                h.name, Numbers(whole=True), h.widths, h.help or f"Widths of {h.name}."
+            )
+            for h in mlps
+        ),
+    )
+
+
+def _names_of_heads() -> Iterable[str]:
+    return heads()
+
+
+_OBJECTIVE = Option(
+    "objective", Choice(objectives), "simclr", "What a batch minimises."
+)
+OBJECTIVE = Family("Objective", _OBJECTIVE, objectives)
+UPDATE = Family(
+    "Update",
+    Option(
+        "update",
+        Choice(tuple(UPDATES)),
+        "replace",
+        "What the client starts the round from: the global model, or (keep) its "
+        "own, which is then given in place of GLOBAL.",
+    ),
+    lambda: UPDATES,
+)
+RULE = Family(
+    "Rule",
+    Option(
+        "rule",
+        Choice(tuple(RULES)),
+        "mean",
+        "mean of models, dictionary of the rows that clients share, or ensemble "
+        "of what their models find similar.",
+    ),
+    lambda: RULES,
+    mixed=True,
+)
+SCHEME = Family(
+    "Scheme",
+    Option("scheme", Choice(tuple(SCHEMES)), "iid", "How images are partitioned."),
+    lambda: SCHEMES,
+)
+ENCODER = Family(
+    "Encoder",
+    Option(
+        "encoder",
+        Choice(encoders),
+        "cnn5",
+        "The network whose output is the representation h.",
+    ),
+    encoders,
+)
+_CHANNELS = Option(
+    "channels", Choice(("1", "3")), help="1 is grey, 3 is colour.", usual="the data's"
+)
+_TITLE = Option("title", Text(), "", "Title above the picture.", recorded=False)
+_VALUE = Option(
+    "value",
+    Text("NAME"),
+    "accuracy",
+    "What to show: the name of a number in the files.",
+    recorded=False,
+)
+
+
+def _series(help_text: str, required: bool = False, metavar: str = "") -> Option:
+    return Option(
+        "series",
+        Labelled(),
+        (),
+        f"{help_text}; may be repeated.",
+        required=required,
+        multiple=True,
+        recorded=False,
+        metavar=metavar,
+    )
+
+
+_RUNS = _series(
+    "A line: the folders of a method's runs, one per seed or length",
+    required=True,
+    metavar="LABEL=RUN,RUN,...",
+)
+_DRAWN = group("General", DRY_RUN, *VERBOSITY)
+_COUNT = Whole(1, 10**12)
+
+
+def command(
+    name: str, help_text: str, *parts: "Group | Family | Callable[[], Group]"
+) -> Command:
+    """A command with these groups of options."""
+    return Command(name, help_text, parts)
+
+
+def _commands(*commands: Command) -> dict[str, Command]:
+    return {entry.name: entry for entry in commands}
+
+
+# In the order in which a person works.
+# fmt: off
+COMMANDS = _commands(
+    command("partition", "Partition a dataset's images among clients.",
+        group(IN_OUT,
+            *_data("Dataset name, image folder, packed file, .npz, or a file of "
+                   "labels."),
+            OUTPUT,
+        ),
+        SCHEME,
+        group("All schemes",
+            Option("clients", Whole(), 5, "Number of clients."),
+            Option("min-size", Whole(), 1,
+                   "Draw again while a client has fewer images."),
+            Option("redraws", Whole(), 100,
+                   "How often to draw again before giving up."),
+            Option("public-client", Whole(),
+                   help="Make this client's part public; it does not train."),
+        ),
+        GENERAL,
+    ),
+    command("sample", "Print which clients take part in which round, as ROUND/CLIENT.",
+        group("Sampling",
+            Option("clients", Clients(), help="Which clients there are: 0-9, or 1-5,8.",
+                   required=True),
+            Option("fraction", Number(), 1.0,
+                   "Share of the clients that takes part, at least one client."),
+            Option("rounds", Clients(), (1,), "Rounds to draw for: 3, or 1-20."),
+        ),
+        GENERAL.without("preset", "dry_run"),
+    ),
+    command("pack", "Put a dataset into one file that training maps into memory.",
+        group(IN_OUT, _split("train", recorded=True), *DATA_FILES, OUTPUT),
+        group("Images",
+            Option("image-size", Whole(),
+                   help="Resize the shorter side to this, then cut out the centre."),
+            replace(_CHANNELS, help="Pack as grey (1) or colour (3).",
+                    usual="as the images are"),
+            Option("no-labels", Flag(), False, "Leave the labels out."),
+            Option("domain-folders", Flag(), False,
+                   "A folder holds domains, which hold classes: art/cat/1.jpg."),
+        ),
+        GENERAL.without("preset", "seed"),
+    ),
+    command("init", "Make the global model of round 0.",
+        group(IN_OUT,
+            *_data("Take image size, channels, classes, mean and std from it.",
+                   required=False),
+            Option("from", File(),
+                   help="Copy the encoder, and heads of the same name, from a "
+                        "checkpoint.", recorded=False, metavar="CHECKPOINT",
+                   variable="source"),
+            OUTPUT,
+        ),
+        ENCODER,
+        group("Heads",
+            replace(_OBJECTIVE,
+                    help="Gives the model the heads that this objective trains."),
+            Option("head", Choice(_names_of_heads), (),
+                   "A further head; may be repeated.", multiple=True,
+                   variable="more_heads"),
+        ),
+        _head_widths,
+        group("Images",
+            Option("image-size", Whole(), help="Side of the input.",
+                   usual="the data's"),
+            _CHANNELS,
+            Option("classes", Whole(), help="Classes of the classifier.",
+                   usual="the data's"),
+            Option("mean", Numbers(), help="Normalisation.", usual="the data's"),
+            Option("std", Numbers(), help="Normalisation.", usual="the data's"),
+        ),
+        GENERAL,
+    ),
+    command("pretrain-align",
+        "Train FedCA's alignment model on public images, and write its targets.",
+        group(IN_OUT,
+            *_data("Public images."),
+            _split("train"),
+            Option("images", Whole(0), 0,
+                   "Draw this many of them at random; 0 takes all."),
+            *PART,
+            Option("targets-out", File(written=True), help="Where to write h and z of the images.",
+                   required=True, recorded=False),
+            OUTPUT,
+        ),
+        OBJECTIVE,
+        group("Optimisation", _epochs(100, "Epochs."), *OPTIMISATION.options),
+        AUGMENTATION,
+        EXECUTION,
+        GENERAL,
+    ),
+    command("local-train",
+        "Train clients from the global model, each on its own images.",
+        group(IN_OUT,
+            Option("client", Clients(), help="One client or several: 3, 0-4, 0,2,5-7.",
+                   required=True, recorded=False, variable="clients"),
+            *_data("The dataset that the partition was made for."),
+            Option("private", Text("FILE"),
+                   help="The client's private file of its last round; may hold "
+                        "{client}.", recorded=False),
+            Option("private-out", Text("FILE"),
+                   help="Where to write the client's private file; may hold {client}.",
+                   recorded=False),
+            replace(OUTPUT, kind=Text("FILE"),
+                    help="The file to write; {client} stands for the client's number."),
+            Option("send", Text("PART,..."),
+                   help="Parts of the model that leave the client; it keeps the others "
+                        "in its private file.", usual="encoder and heads"),
+        ),
+        OBJECTIVE,
+        SHARING,
+        *(term.group for term in TERMS.values()),
+        UPDATE,
+        group("Optimisation",
+            _epochs(5, "Local epochs E."),
+            *OPTIMISATION.options,
+            Option("schedule-rounds", Whole(1), 1,
+                   "Rounds that the schedule spans; 1 restarts it each round."),
+            Option("phases", Text("PART:EPOCHS,..."),
+                   help="Train only some parts at a time: projector:5,encoder:5.",
+                   replaces="epochs"),
+        ),
+        AUGMENTATION,
+        EXECUTION,
+        GENERAL,
+    ),
+    command("embed",
+        "Write a model's features of images, or the similarities between them.",
+        group(IN_OUT, *_data("The images to embed."), _split("train"), *PART, OUTPUT),
+        group("What is written",
+            replace(LAYER, second="--share"),
+            Option("similarity", Flag(), False,
+                   "Write the cosines between all images instead."),
+            Option("top", Number(above=0, high=100),
+                   help="Keep this many percent of each row, the largest.",
+                   needs="similarity"),
+            Option("encoding", Choice(("float32", "float16", "int8")), "float32",
+                   "How numbers are written; int8 has a scale for each row of "
+                   "features, and steps of 1/127 for similarities."),
+        ),
+        RUNNING,
+        GENERAL.without("seed"),
+    ),
+    command("aggregate",
+        "Make one global model, dictionary or ensemble of the clients' uploads.",
+        group(IN_OUT, OUTPUT),
+        RULE,
+        group("All rules",
+            Option("min-clients", Whole(1), 1, "Exit with 75 if fewer have reported.",
+                   recorded=False),
+        ),
+        GENERAL.without("seed"),
+    ),
+    command("distill", "Distil what the clients' models find similar into one model.",
+        group(IN_OUT,
+            *_data("The dataset that embed was given."),
+            _split("train"),
+            OUTPUT,
+        ),
+        group("Distillation (FLESD Eq. 7-10)",
+            replace(LAYER, default=None,
+                    help="Which output of the student is compared with the ensemble.",
+                    usual="the ensemble's"),
+            Option("temperature", Number(above=0), help="tau_S.",
+                   usual="the ensemble's tau_T"),
+            Option("ema", Number(0, 1), 0.999,
+                   "zeta, the momentum of the student's slow copy."),
+            Option("anchors", Whole(2), 2048, "m, the length of the queue of anchors."),
+        ),
+        group("Optimisation",
+            _epochs(200, "Epochs over the public images."),
+            *OPTIMISATION.options,
+        ),
+        AUGMENTATION,
+        EXECUTION,
+        GENERAL,
+    ),
+    command("evaluate", "Score a representation; the result is a JSON file."),
+    *(
+        Command(f"evaluate {protocol.name}", protocol.help, protocol.groups)
+        for protocol in PROTOCOLS.values()
+    ),
+    command("compare",
+        "Print scores of several seeds side by side, with paired differences.",
+        group(IN_OUT,
+            _series("A line: the files of a method, one per seed", required=True),
+            _VALUE,
+            Option("reference", Text("LABEL"),
+                   help="Show how far each line is above this one: the mean of the "
+                        "differences, paired by seed or else by the order of the "
+                        "files, with a 95% t interval.", recorded=False),
+            Option("published", Text("LABEL=NUMBER"), (),
+                   "What a paper prints for a line (percent for an accuracy); may be "
+                   "repeated.", multiple=True, recorded=False),
+            Option("lowest", Text("LABEL"), (),
+                   "This line has several files for each seed, of which only the "
+                   "lowest counts, as of all clients the worst; may be repeated.",
+                   multiple=True, recorded=False),
+        ),
+        group("General", *VERBOSITY),
+    ),
+    command("plot", "Draw pictures of results and partitions."),
+    command("plot curve", "Draw accuracy through the rounds from metrics files.",
+        group(IN_OUT, _series("A labelled line of its own"), _VALUE, _TITLE, OUTPUT),
+        _DRAWN,
+    ),
+    command("plot partition",
+        "Draw which client holds how many images of which class.",
+        group(IN_OUT,
+            Option("style", Choice(("heat", "bubbles")), "heat",
+                   "A heat map, or bubbles by size.", recorded=False),
+            replace(_TITLE, default=None),
+            OUTPUT,
+        ),
+        _DRAWN,
+    ),
+    command("plot tsne", "Draw features in the plane by t-SNE, coloured by class.",
+        group(IN_OUT,
+            Option("panel", Labelled(several=False), (),
+                   "A feature file with a heading; may be repeated.", multiple=True,
+                   recorded=False, variable="panels"),
+            *_data("The images of the features, for their classes."),
+            _split("test"),
+            OUTPUT,
+        ),
+        group("Picture",
+            Option("classes", Numbers(whole=True),
+                   help="Classes in colour, the others in grey: 0,1.", usual="all"),
+            Option("images", Whole(2), 2000,
+                   "Draw at most this many of each file, chosen at random."),
+            Option("perplexity", Number(1), 30.0,
+                   "About how many neighbours an image is kept close to."),
+            replace(_TITLE, default=None),
+        ),
+        group("General", SEED, DRY_RUN, *VERBOSITY),
+    ),
+    command("plot angles",
+        "Draw the angles between models through the rounds as boxes.",
+        group(IN_OUT, _series("A labelled panel of its own"), _TITLE, OUTPUT),
+        _DRAWN,
+    ),
+    command("plot bars",
+        "Draw means over seeds as bars, with their standard deviation.",
+        group(IN_OUT,
+            replace(_series("A bar: the mean of its files, one per seed; bars of the "
+                            "same group stand together, and a label has the same "
+                            "colour in all of them", required=True),
+                    metavar="[GROUP:]LABEL=FILE,..."),
+            _VALUE,
+            Option("reference", Text("LABEL"),
+                   help="Show how far each bar is above this one of its group: the "
+                        "mean of the differences, paired by the models' seeds or else "
+                        "by the order of the files, with a 95% t interval.",
+                   recorded=False),
+            Option("from", Number(low=0), 0.0,
+                   "Where the axis starts, in the unit that is drawn (percent for an "
+                   "accuracy); if not at 0, the axis says so.", recorded=False,
+                   variable="start"),
+            _TITLE,
+            OUTPUT,
+        ),
+        _DRAWN,
+    ),
+    command("plot cost",
+        "Draw accuracy over what it cost in bytes, rounds or local epochs.",
+        group(IN_OUT, _RUNS,
+            Option("over", Choice(("bytes", "rounds", "epochs")), "bytes",
+                   "What is on the x axis: bytes, rounds, or local epochs until then.",
+                   recorded=False),
+            Option("last", Flag(), False, "Of each run, only its last round counts.",
+                   recorded=False),
+            _VALUE,
+            Option("protocol", Text("NAME"), "linear",
+                   "Of which evaluation: linear, knn, ...", recorded=False),
+            _TITLE,
+            OUTPUT,
+        ),
+        _DRAWN,
+    ),
+    command("plot loss",
+        "Draw the training loss through the rounds, with the jumps of aggregation.",
+        group(IN_OUT, _RUNS,
+            Option("term", Text("NAME"),
+                   help="One term of the loss, as simclr: methods that add terms of "
+                        "their own can be compared by it.", recorded=False,
+                   usual="the sum of all"),
+            _TITLE,
+            OUTPUT,
+        ),
+        _DRAWN,
+    ),
+    command("ledger",
+        "Count the bytes that clients sent and received, by round and kind of file.",
+        group(IN_OUT,
+            replace(OUTPUT,
+                    help="Write the result as a metrics file too; --plan writes none.",
+                    required=False),
+        ),
+        group("Planning ahead: FLESD Eq. 11",
+            Option("plan", Flag(), False,
+                   "Calculate before anything is trained; takes no RUN."),
+            Option("images", _COUNT, help="How many public images.", needs="plan"),
+            Option("width", _COUNT,
+                   help="d, the numbers that an image is represented by.",
+                   needs="plan"),
+            Option("encoding", Choice(("float32", "float16", "int8")), "float32",
+                   "How clients write numbers, as in embed.", needs="plan"),
+            Option("similarity", Flag(), False,
+                   "Clients send the cosines between all images instead.",
+                   needs="plan"),
+            Option("top", Number(above=0, high=100),
+                   help="Of the similarities, this many percent of each row.",
+                   needs="similarity"),
+            Option("model", File(),
+                   help="The model whose bytes count; only its header is read.",
+                   needs="plan", metavar="CHECKPOINT"),
+            Option("parameters", _COUNT,
+                   help="Or its number of parameters, 4 bytes each.", needs="plan"),
+            Option("clients", _COUNT, 1, "Clients that train in a round.",
+                   needs="plan"),
+            Option("rounds", _COUNT, 1, "Rounds of FLESD.", needs="plan"),
+            Option("rounds-averaging", _COUNT, help="Rounds of weight averaging.",
+                   needs="plan", usual="as --rounds"),
+        ),
+        group("General", *VERBOSITY),
+    ),
+    command("inspect", "Explain any file of furlkit's.",
+        group(IN_OUT,
+            Option("verify", Flag(), False,
+                   "Check every byte against the content hash."),
+            Option("tensors", Flag(), False, "List every tensor of a large file."),
+        ),
+        group("General", *VERBOSITY),
+    ),
+    command("export", "Write the bare encoder under torchvision's names.",
+        group(IN_OUT,
+            replace(OUTPUT, kind=File(), help="The folder for model.safetensors and config.json.",
+                    metavar="FOLDER"),
+        ),
+        GENERAL.without("preset", "seed"),
+    ),
+    command("presets", "List the presets, or print one with its comments.",
+        group("General", *VERBOSITY),
+    ),
+)
+
+# fmt: on
+# --- values ---------------------------------------------------------------------------
+
+
+def defaults(command: str) -> dict[str, Any]:
+    """What a command's options are by key where nothing is given."""
+    options = COMMANDS[command].options
+    given = {key: option.default for key, option in options.items()}
+    return resolved(command, given, (), ())
+
+
+def resolved(
+    command: str,
+    given: Mapping[str, Any],
+    by_hand: Collection[str],
+    from_preset: Collection[str],
+) -> dict[str, Any]:
+    """The values of a command by key: those given, and the defaults of what was chosen.
+
+    An option of an entry that was not chosen is left out. One that does not apply is
+    refused if it was typed by hand or if a preset contradicts itself; a preset's own is
+    ignored where the choice it belongs to was made by hand.
     """
-    known = {option.key: option for option in options}
-    for key, value in given.items():
-        if value is not None and key not in known:
-            flag = key.replace("_", "-")
-            raise UsageError(f"--{flag} does not apply to {owner}")
+    entry, values = COMMANDS[command], dict(given)
+
+    def refuse(option: Option, choice: str, why: str, mixed: bool = False) -> None:
+        overruled = mixed or choice in by_hand
+        if option.key in by_hand or (option.key in from_preset and not overruled):
+            raise UsageError(f"--{option.name} does not apply {why}")
+
+    for family in entry.families:
+        name, choice = values[family.choice.key], family.choice
+        own = {option.key: option for option in family.entries()[name].options}
+        for option in family.options:
+            if option.key not in own:
+                why = f"to --{choice.name} {name}"
+                refuse(option, choice.key, why, family.mixed)
+                values.pop(option.key, None)
+            elif values.get(option.key) is None:
+                values[option.key] = own[option.key].default
+    for option in entry.options.values():
+        if values.get(option.key) and key_of(option.replaces) in by_hand:
+            other = option.replaces
+            raise UsageError(f"--{other} does not apply beside --{option.name}")
+        if option.key in values and not _applies(option, values):
+            needed, _, value = option.needs.partition("=")
+            why = f"without --{needed}"
+            if value:
+                why = f"to --{needed} {values[key_of(needed)]}"
+            refuse(option, key_of(needed), why)
+            values[option.key] = option.default
+    return values
+
+
+def key_of(name: str) -> str:
+    """The name in Python of an option."""
+    return name.replace("-", "_")
+
+
+def _applies(option: Option, values: Mapping[str, Any]) -> bool:
+    needed, _, value = option.needs.partition("=")
+    found = values.get(key_of(needed))
+    return not needed or (found == value if value else bool(found))
+
+
+def recorded(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that decide the bytes of a command's output, by flag, for its header.
+
+    `values` are resolved ones. Options that do not apply are left out, and those whose
+    default the inputs decide: the stage adds what it made of them.
+    """
     return {
-        key: option.default if given.get(key) is None else given[key]
-        for key, option in known.items()
+        option.name: _plain(values[key])
+        for key, option in COMMANDS[command].options.items()
+        if option.recorded and values.get(key) is not None and _applies(option, values)
     }
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def divided(
+    values: Mapping[str, Any], options: Iterable[Option]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The values of some options, and all others."""
+    keys = {option.key for option in options}
+    own = {key: value for key, value in values.items() if key in keys}
+    return own, {key: value for key, value in values.items() if key not in keys}

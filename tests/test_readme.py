@@ -46,7 +46,7 @@ def test_the_round_by_hand_runs(tmp_path, monkeypatch, capsys):
 def test_every_command_it_names_exists():
     named = set(re.findall(r"`furlkit ([a-z][a-z-]*)", README))
     assert named
-    assert named <= set(program.commands)
+    assert named <= set(program.list_commands())
 
 
 MODULES = sorted(set(re.findall(r"`((?:\w+/)*\w+\.py)`", README)))

@@ -1,4 +1,4 @@
-"""The lobby: options, help, rewording of errors. Nothing heavy is imported here."""
+"""The command line: one module for each command. Nothing heavy is imported here."""
 
 from furlkit.cli.program import main
 

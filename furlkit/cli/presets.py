@@ -11,7 +11,12 @@ from typing import Any
 
 import click
 
+from furlkit import catalogue, console
+from furlkit.cli.shared import argument, command
 from furlkit.errors import InputError, UsageError
+
+# Recipes name their preset on every stage, and this one has little to set.
+OPTIONAL = (["evaluate", "classifier"],)
 
 
 def names() -> list[str]:
@@ -21,37 +26,50 @@ def names() -> list[str]:
     return sorted(path.stem for path in found if path.suffix == ".toml")
 
 
-def apply(context: click.Context, _parameter: click.Parameter, name: str | None):
+@command("presets", argument("name", "[NAME]", str, required=False))
+def presets(values: dict[str, Any]) -> None:
+    """NAME is a preset that comes with furlkit, or the path of a TOML file. Each value
+    has its origin beside it: (P) printed in the paper, (C) the original's code, (O) our
+    choice. `extends` names the preset whose values hold where it sets none.
+
+    \b
+    Example:
+      furlkit presets
+      furlkit presets fedca
+    """
+    if values["name"] is not None:
+        text = _text(values["name"])
+        console.result(text.rstrip(), {"name": values["name"], "text": text})
+        return
+    first = {name: _text(name).splitlines()[0].lstrip("# ") for name in names()}
+    width = max(map(len, first))
+    lines = [f"{name:{width}}  {text}" for name, text in first.items()]
+    console.result("\n".join(lines), first)
+
+
+def apply(context: click.Context, name: str | None) -> None:
     """Make the table of this command the command's defaults; a flag by hand wins."""
     if name is None:
-        return None
-    table = _table(name, _stage(context))
-    by_key = {_key(p): p for p in context.command.params if isinstance(p, click.Option)}
+        return
+    stage = context.command_path.split()[1:]
+    table = _table(name, stage)
+    by_name = {o.name: o for o in catalogue.COMMANDS[" ".join(stage)].options.values()}
     for key in table:
-        if key not in by_key or key in ("preset", "output"):
+        if key not in by_name or key in ("preset", "output"):
             raise UsageError(
-                f"--preset {name}: [{'.'.join(_stage(context))}] sets {key!r}, "
+                f"--preset {name}: [{'.'.join(stage)}] sets {key!r}, "
                 f"which {context.command_path} does not have"
             )
     context.default_map = {
-        by_key[key].name: _typed(name, by_key[key], value)
+        by_name[key].key: _typed(name, by_name[key], value)
         for key, value in table.items()
     }
-    return name
 
 
-def _stage(context: click.Context) -> list[str]:
-    return context.command_path.split()[1:]
-
-
-def _key(option: click.Option) -> str:
-    return max(option.opts, key=len).lstrip("-")
-
-
-def _typed(name: str, option: click.Option, value: Any) -> Any:
+def _typed(name: str, option: catalogue.Option, value: Any) -> Any:
     if not isinstance(value, str | int | float | list):
         raise UsageError(
-            f"--preset {name}: {_key(option)!r} is {value!r}, wanted text, a number, "
+            f"--preset {name}: {option.name!r} is {value!r}, expected text, a number, "
             "true, false or a list"
         )
     if option.multiple:
@@ -64,9 +82,11 @@ def _table(name: str, stage: list[str]) -> dict[str, Any]:
     found: Any = tables(name)
     for part in stage:
         found = found.get(part) if isinstance(found, dict) else None
-    if not isinstance(found, dict):
-        raise UsageError(f"--preset {name}: has no table [{'.'.join(stage)}]")
-    return found
+    if isinstance(found, dict):
+        return found
+    if stage in OPTIONAL:
+        return {}
+    raise UsageError(f"--preset {name}: has no table [{'.'.join(stage)}]")
 
 
 def tables(name: str) -> dict[str, Any]:
@@ -93,6 +113,13 @@ def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(name: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(_text(name))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{name}: is not TOML: {error}") from error
+
+
+def _text(name: str) -> str:
     if name.endswith(".toml"):
         path: Any = Path(name)
     elif name in names():
@@ -102,8 +129,8 @@ def _read(name: str) -> dict[str, Any]:
             f"--preset {name}: known are {', '.join(names())}, or FILE.toml"
         )
     try:
-        return tomllib.loads(path.read_text())
+        return path.read_text()
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not TOML: {error}") from error

@@ -6,18 +6,7 @@ from typing import NoReturn
 import click
 
 from furlkit import __version__, console
-from furlkit.cli import (
-    comparing,
-    data,
-    evaluation,
-    finetuning,
-    ledger,
-    losses,
-    models,
-    plots,
-    results,
-    training,
-)
+from furlkit.cli.shared import Commands
 from furlkit.errors import FurlkitError, Stopped
 from furlkit.training import signals as stopping
 
@@ -25,31 +14,21 @@ INTERRUPTED = 130
 DISK = 74
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="furlkit")
-def furlkit() -> None:
-    """Federated unsupervised representation learning, a stage a command.
+HELP = """Federated unsupervised representation learning, one command for each stage.
 
-    \b
-    A round by hand:
-      furlkit partition --data digits --clients 5 -o p.safetensors
-      furlkit init --data digits --width 0.25 -o r0.safetensors
-      furlkit local-train p.safetensors r0.safetensors --data digits --client 0-4 \\
-          -o 'r1_client_{client}.safetensors'
-      furlkit aggregate r1_client_*.safetensors -o r1.safetensors
-      furlkit evaluate knn r1.safetensors --data digits -o r1.json
+\b
+A round by hand:
+  furlkit partition --data digits --clients 5 -o p.safetensors
+  furlkit init --data digits --width 0.25 -o r0.safetensors
+  furlkit local-train p.safetensors r0.safetensors --data digits --client 0-4 \\
+      -o 'r1_client_{client}.safetensors'
+  furlkit aggregate r1_client_*.safetensors -o r1.safetensors
+  furlkit evaluate knn r1.safetensors --data digits -o r1.json
 
-    Every file can be looked into with `furlkit inspect`.
-    """
-
-
-for room in (data, models, training, evaluation, results, plots, ledger):
-    for command in room.COMMANDS:
-        furlkit.add_command(command)
-for command in (*finetuning.COMMANDS, *comparing.COMMANDS):
-    evaluation.evaluate.add_command(command)
-for command in (*ledger.PLOTS, *losses.PLOTS):
-    plots.plot.add_command(command)
+`furlkit inspect` explains every file. `furlkit COMMAND --help` shows a command's options.
+"""
+furlkit = Commands(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+click.version_option(__version__, prog_name="furlkit")(furlkit)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

@@ -19,6 +19,28 @@ class Options:
     published: tuple[tuple[str, float], ...] = ()
 
 
+def run_values(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Compare with flat options; `published` are LABEL=NUMBER, `lowest` labels."""
+    given = dict(values)
+    lowest = given.pop("lowest")
+    for label in sorted(set(lowest) - {label for label, _ in given["series"]}):
+        raise UsageError(f"--lowest {label}: is no label of a --series")
+    series = tuple(
+        Series("", label, paths)._replace(lowest=label in lowest)
+        for label, paths in given["series"]
+    )
+    published = tuple(map(_published, given["published"]))
+    return run(Options(**{**given, "series": series, "published": published}))
+
+
+def _published(text: str) -> tuple[str, float]:
+    label, _, number = text.rpartition("=")
+    try:
+        return label, float(number)
+    except ValueError as error:
+        raise UsageError(f"--published {text}: expected LABEL=NUMBER") from error
+
+
 def run(options: Options) -> tuple[str, dict[str, Any]]:
     """Mean and deviation of each series, the paper's number, the paired difference."""
     labels = [series.label for series in options.series]

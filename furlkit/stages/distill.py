@@ -9,6 +9,7 @@ import torch
 
 from furlkit import runtime
 from furlkit.aggregators.similarity_rows import Similarities
+from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Batch, Images
 from furlkit.data.sets.datasets import ImageSet
@@ -21,6 +22,7 @@ from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Net
 from furlkit.models.loading import (
     architecture_of,
@@ -41,7 +43,7 @@ from furlkit.training.run import Execution
 class Options:
     """`temperature` is tau_S and `layer` h or z; None takes what the ensemble has.
 
-    `ema` is zeta, the momentum of the slow copy, and `anchors` is m, the length of its queue.
+    `ema` is zeta, the momentum of the slow copy; `anchors` is m, the queue's length.
     """
 
     ensemble: Path
@@ -50,14 +52,15 @@ class Options:
     output: Path
     augmentation: Augmentation
     plan: Plan
-    layer: str | None = None
-    temperature: float | None = None
-    ema: float = 0.999
-    anchors: int = 2048
-    execution: Execution = Execution()
-    runtime: Runtime = Runtime()
-    seed: int = 0
-    dry_run: bool = False
+    layer: str | None
+    temperature: float | None
+    ema: float
+    anchors: int
+    execution: Execution
+    runtime: Runtime
+    seed: int
+    dry_run: bool
+    recorded: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -81,23 +84,18 @@ class Doors:
         """How the global model comes to be."""
         o = self.options
         words = {
+            **o.recorded,
             "layer": self.layer,
             "temperature": self.tau,
-            "ema": o.ema,
-            "anchors": o.anchors,
-            "augmentation": asdict(o.augmentation),
-            "plan": asdict(o.plan),
-            "channels_last": o.execution.channels_last,
-            "compile": o.execution.compile,
             "device": runtime.start(o.runtime).type,
-            "threads": o.runtime.threads,
         }
         inputs = {"ensemble": self.ensemble.content, "start": self.model.content}
         return Provenance("distill", words, o.seed, inputs)
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Train the student on the public images and write it as the global model."""
+    options = fill(Options, {**values, "recorded": recorded("distill", values)})
     doors = _open(options)
     facts = doors.ensemble.facts
     line = (

@@ -10,9 +10,10 @@ import torch
 import torch.nn.functional as F
 
 from furlkit import runtime
+from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.source import Source
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import InputError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
@@ -25,6 +26,7 @@ from furlkit.files.similarity import (
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill
 from furlkit.models.embedding import embed
 from furlkit.models.loading import architecture_of, load_net, view_of, z_width
 from furlkit.runtime import Runtime
@@ -42,22 +44,22 @@ class Options:
     model: Path
     data: Source
     output: Path
-    layer: str = "h"
-    similarity: bool = False
-    top: float | None = None
-    encoding: str = "float32"
-    partition: Path | None = None
-    part: str = "all"
-    runtime: Runtime = Runtime()
-    dry_run: bool = False
+    layer: str
+    similarity: bool
+    top: float | None
+    encoding: str
+    partition: Path | None
+    part: str
+    runtime: Runtime
+    dry_run: bool
+    recorded: dict[str, Any]
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write features h or z of images, or the cosines between all of them."""
+    options = fill(Options, {**values, "recorded": recorded("embed", values)})
     given = (options.model, options.partition, Path(options.data.name))
     check_output(options.output, [path for path in given if path])
-    if options.top is not None and not options.similarity:
-        raise UsageError(f"--top {options.top:g}: is of a --similarity; give that too")
     model = read_checkpoint(options.model)
     architecture = architecture_of(model.path, model.facts)
     if options.layer == "z":
@@ -78,7 +80,9 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     if not options.dry_run:
         view = view_of(model, Augmentation())
         rows = embed(net, images.images, index, view, options.layer)
-        made = Provenance("embed", _words(options, device), None, inputs)
+        made = Provenance(
+            "embed", {**options.recorded, "device": device.type}, None, inputs
+        )
         data["content"] = _write(options, rows, index, facts, made)
     return line, data
 
@@ -125,15 +129,3 @@ def _check_directions(model: Path, rows: torch.Tensor) -> None:
             f"{model}: makes zeros of {zeros:,} of {n:,} images, which have no cosine; "
             "the model is dead or has collapsed, train it again with a lower --lr"
         )
-
-
-def _words(options: Options, device: torch.device) -> dict[str, Any]:
-    words = {
-        "layer": options.layer,
-        "similarity": options.similarity,
-        "encoding": options.encoding,
-        "part": options.part,
-        "device": device.type,
-        "threads": options.runtime.threads,
-    }
-    return words if options.top is None else {**words, "top": options.top}

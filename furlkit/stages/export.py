@@ -11,6 +11,7 @@ from furlkit.files.container.atomic import write_bytes
 from furlkit.files.container.header import Header
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance
+from furlkit.inputs.settings import fill
 from furlkit.models.loading import architecture_of, fitting_net
 
 
@@ -20,11 +21,12 @@ class Options:
 
     model: Path
     output: Path
-    dry_run: bool = False
+    dry_run: bool
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write an encoder's tensors under torchvision's names, and what it takes."""
+    options = fill(Options, values)
     model = read_checkpoint(options.model)
     if not model.facts.statistics:
         raise InputError(

@@ -4,13 +4,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from furlkit import catalogue
+from furlkit.catalogue import divided, encoders, heads, objectives, recorded
 from furlkit.data.sets.datasets import default_mean_std, names, open_labels
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, read_checkpoint, write_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Architecture, build
 from furlkit.models.loading import Tensors, architecture_of, tensors_of
 from furlkit.randomness import torch_generator
@@ -20,26 +21,25 @@ from furlkit.randomness import torch_generator
 class Options:
     """What the net is. Size, channels, classes, mean and std are the data's, if given.
 
-    `heads` names the heads the objective trains; `source` is a checkpoint whose
-    encoder, and heads of the same name, are taken over.
+    `heads` are the heads of the objective and further ones, with the widths of those
+    that are MLPs. `source` is a checkpoint whose encoder, and heads of the same name,
+    are copied.
     """
 
     output: Path
     encoder: str
-    heads: tuple[str, ...]
-    width: float = 1.0
-    stem: str = "auto"
-    projector: tuple[int, ...] = (512, 128)
-    predictor: tuple[int, ...] = (512, 128)
-    data: Source | None = None
-    image_size: int | None = None
-    channels: int | None = None
-    classes: int | None = None
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
-    source: Path | None = None
-    seed: int = 0
-    dry_run: bool = False
+    encoder_options: dict[str, Any]
+    heads: dict[str, tuple[int, ...]]
+    data: Source | None
+    image_size: int | None
+    channels: int | None
+    classes: int | None
+    mean: tuple[float, ...] | None
+    std: tuple[float, ...] | None
+    source: Path | None
+    seed: int
+    dry_run: bool
+    recorded: dict[str, Any]
 
 
 class Known(NamedTuple):
@@ -52,8 +52,9 @@ class Known(NamedTuple):
     std: tuple[float, ...] | None = None
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Draw the weights of a net and write them as the global model of round 0."""
+    options = _options(values)
     if options.source is not None:
         check_output(options.output, [options.source])
     architecture, mean, std = _resolve(options)
@@ -72,10 +73,41 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     )
     data = {"parameters": total, "encoder_parameters": encoder, **asdict(facts)}
     if not options.dry_run:
-        words = {**architecture.to_dict(), "mean": list(mean), "std": list(std)}
+        words = {
+            **options.recorded,
+            "head": list(options.heads),
+            "image-size": architecture.image_size,
+            "channels": architecture.channels,
+            "mean": list(mean),
+            "std": list(std),
+        }
         made = Provenance("init", words, options.seed, inputs)
         data["content"] = write_checkpoint(options.output, tensors, facts, made).content
     return line, data
+
+
+def _options(values: dict[str, Any]) -> Options:
+    encoder, objective = (
+        encoders()[values["encoder"]],
+        objectives()[values["objective"]],
+    )
+    own, rest = divided(values, encoder.options)
+    chosen = dict.fromkeys((*objective.head_names, *rest.pop("more_heads")))
+    mlps = {name: rest.pop(name) for name in heads() if name in rest}
+    del rest["objective"]
+    if rest["channels"]:
+        rest["channels"] = int(rest["channels"])
+    widths = {
+        name: mlps.get(name, head.widths)
+        for name, head in heads().items()
+        if name in chosen
+    }
+    unread = {"more_heads", *(name for name in mlps if name not in chosen)}
+    known = recorded("init", {k: v for k, v in values.items() if k not in unread})
+    return fill(
+        Options,
+        {**rest, "encoder_options": own, "heads": widths, "recorded": known},
+    )
 
 
 def _resolve(
@@ -106,27 +138,25 @@ def _resolve(
 def _architecture(
     options: Options, size: int, channels: int, known: Known
 ) -> Architecture:
-    heads = options.heads
     classes = options.classes or known.classes
-    if "classifier" in heads and not classes:
+    if "classifier" in options.heads and not classes:
         raise UsageError("init: a classifier needs --classes, or labelled --data")
-    widths = {name: head.widths for name, head in catalogue.heads().items()}
-    widths |= {"projector": options.projector, "predictor": options.predictor}
-    widths["classifier"] = (classes or 0,)
+    widths = dict(options.heads)
+    if "classifier" in widths:
+        widths["classifier"] = (classes or 0,)
     return Architecture(
         encoder=options.encoder,
         image_size=size,
         channels=channels,
-        width=options.width,
-        stem=options.stem,
-        heads={name: widths[name] for name in heads},
+        **options.encoder_options,
+        heads=widths,
     )
 
 
 def _known(source: Source) -> Known:
     if source.name not in names() and Path(source.name).is_dir():
         # A folder's images may have any size; decoding them would tell nothing.
-        return Known(source.image_size, 3, open_labels(source.name).classes)
+        return Known(source.size, 3, open_labels(source.name).classes)
     images = source.images()
     height, width, channels = images.images.shape[1:]
     return Known(min(height, width), channels, images.classes, images.mean, images.std)

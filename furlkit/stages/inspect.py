@@ -14,6 +14,7 @@ from furlkit.files.container.layout import NAMES, Entry
 from furlkit.files.container.read import Container, unreadable
 from furlkit.files.metrics import read_metrics
 from furlkit.files.partition import Partition, read_partition
+from furlkit.inputs.settings import fill
 from furlkit.reports.explain import describe_metrics, sentence
 from furlkit.reports.text import (
     WIDTH,
@@ -39,12 +40,13 @@ class Options:
     """`verify` checks the content hash; `tensors` lists all tensors, however many."""
 
     paths: tuple[Path, ...]
-    verify: bool = False
-    tensors: bool = False
+    verify: bool
+    tensors: bool
 
 
-def run(options: Options) -> Iterator[Explained]:
+def run(values: dict[str, Any]) -> Iterator[Explained]:
     """Explain each file: a text for people and the same facts for programs."""
+    options = fill(Options, values)
     return (_explain(Path(path), options) for path in options.paths)
 
 

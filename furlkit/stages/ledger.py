@@ -56,6 +56,23 @@ class Plan:
     rounds_averaging: int | None = None
 
 
+def run_values(values: dict[str, Any]) -> Result:
+    """Count, or with `plan` calculate ahead, with flat options."""
+    given = dict(values)
+    runs, output, plan = (given.pop(key) for key in ("runs", "output", "plan"))
+    if plan and (runs or output):
+        raise UsageError(
+            f"--plan: takes no RUN and writes no file; leave out {output or runs[0]}"
+        )
+    if plan and given["images"] is None:
+        raise UsageError("ledger --plan: give --images, the number of public images")
+    if plan:
+        return run_plan(Plan(**given))
+    if not runs:
+        raise UsageError("ledger: give the folder of a run, or --plan")
+    return run(Options(runs, output))
+
+
 def run(options: Options) -> Result:
     """Count what the clients of a run sent and received, by round and by client."""
     ledger = read_ledger(options.runs)

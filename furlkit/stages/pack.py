@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from furlkit import console
+from furlkit.catalogue import recorded
 from furlkit.data.sets.datasets import default_mean_std, names, open_labels
 from furlkit.data.sets.fingerprint import (
     fingerprint_of,
@@ -21,6 +22,7 @@ from furlkit.errors import InputError, UsageError
 from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.facts import Provenance
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill
 
 BLOCK = 1024
 Shape = tuple[int, int, int, int]
@@ -35,10 +37,21 @@ class Options:
 
     sources: tuple[Source, ...]
     output: Path
-    channels: int | None = None
-    labels: bool = True
-    domain_folders: bool = False
-    dry_run: bool = False
+    channels: int | None
+    no_labels: bool
+    domain_folders: bool
+    dry_run: bool
+    recorded: dict[str, Any]
+
+
+def _options(values: dict[str, Any]) -> Options:
+    given = dict(values)
+    place = {key: given.pop(key) for key in ("data_root", "download", "split")}
+    size, channels = given.pop("image_size"), given.pop("channels")
+    given["channels"] = int(channels) if channels else None
+    sources = (Source(name, **place, size=size) for name in given["sources"])
+    known = {**recorded("pack", values), "sources": len(values["sources"])}
+    return fill(Options, {**given, "sources": tuple(sources), "recorded": known})
 
 
 @dataclass(frozen=True)
@@ -53,8 +66,9 @@ class Part:
     blocks: Callable[[], Iterator[np.ndarray]]  # all images, in order
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write the images and labels of one source, or of several as domains."""
+    options = _options(values)
     check_output(options.output, [Path(source.name) for source in options.sources])
     parts = [_open_part(source, options) for source in options.sources]
     shape = _common_shape(options, parts)
@@ -66,7 +80,7 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
         line += f", {len(facts.domain_names)} domains"
     data: dict[str, Any] = {"shape": list(shape), "fingerprint": facts.fingerprint}
     if not options.dry_run:
-        provenance = Provenance("pack", _resolved_options(options))
+        provenance = Provenance("pack", options.recorded)
         blocks = _blocks_with_progress(parts, shape)
         header = write_dataset(
             options.output, shape, lambda: blocks, columns, facts, provenance
@@ -103,17 +117,6 @@ def _blocks_with_progress(parts: list[Part], shape: Shape) -> Iterator[np.ndarra
                 bar.reach(done)
 
 
-def _resolved_options(options: Options) -> dict[str, Any]:
-    return {
-        "sources": len(options.sources),
-        "split": options.sources[0].split,
-        "image_size": options.sources[0].image_size,
-        "channels": options.channels,
-        "labels": options.labels,
-        "domain_folders": options.domain_folders,
-    }
-
-
 def _open_part(source: Source, options: Options) -> Part:
     if source.name not in names() and Path(source.name).is_dir():
         return _folder_part(source, options)
@@ -135,7 +138,7 @@ def _folder_part(source: Source, options: Options) -> Part:
     """A folder is decoded block by block, so that it may be larger than the memory."""
     index = index_folder(Path(source.name), domains=options.domain_folders)
     labels = open_labels(source.name, domains=options.domain_folders)
-    size, channels = source.image_size, options.channels or 3
+    size, channels = source.size, options.channels or 3
 
     def take(positions: np.ndarray) -> np.ndarray:
         chosen = replace(index, paths=tuple(index.paths[i] for i in positions))
@@ -171,9 +174,9 @@ def _columns(
     columns: dict[str, np.ndarray] = {}
     names: list[str] = []
     unlabelled = [part.labels.name for part in parts if part.labels.labels is None]
-    if options.labels and 0 < len(unlabelled) < len(parts):
+    if not options.no_labels and 0 < len(unlabelled) < len(parts):
         console.warn(f"{unlabelled[0]}: has no labels, so none are packed")
-    if options.labels and not unlabelled:
+    if not options.no_labels and not unlabelled:
         columns["labels"], names = _joined_labels([part.labels for part in parts])
     if len(parts) > 1:
         sizes = [part.shape[0] for part in parts]

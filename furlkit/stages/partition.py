@@ -1,14 +1,16 @@
 """partition: assign the images of a dataset to clients."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from furlkit.catalogue import recorded
 from furlkit.data.partitions.options import SchemeOptions
-from furlkit.data.partitions.schemes import label_histogram, options_read, split
+from furlkit.data.partitions.schemes import label_histogram, split
 from furlkit.data.sets.source import Source
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import PartitionFacts, write_partition
+from furlkit.inputs.settings import fill
 from furlkit.randomness import numpy_generator
 
 
@@ -20,11 +22,13 @@ class Options:
     scheme: SchemeOptions
     seed: int
     output: Path
-    dry_run: bool = False
+    dry_run: bool
+    recorded: dict[str, Any]
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Divide a dataset's indices among clients, and optionally a public part."""
+    options = fill(Options, {**values, "recorded": recorded("partition", values)})
     data = options.data.labels()
     rng = numpy_generator(options.seed, "partition", options.scheme.scheme)
     drawn = split(data, options.scheme, rng)
@@ -40,18 +44,11 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     )
     result = {"clients": len(parts), "sizes": sizes, "public": len(public)}
     if not options.dry_run:
-        resolved = _resolved_options(options.scheme, len(parts))
+        # A split file decides the number of clients, whatever --clients says.
+        resolved = {**options.recorded, "clients": len(parts)}
         provenance = Provenance("partition", resolved, options.seed)
         header = write_partition(
             options.output, parts, public, histogram, facts, provenance
         )
         result["content"] = header.content
     return line, result
-
-
-def _resolved_options(scheme: SchemeOptions, clients: int) -> dict[str, Any]:
-    # A path is useless on another machine, and the indices have the file's content.
-    # A split file decides the number of clients, whatever --clients says.
-    values = asdict(replace(scheme, split_file=None, clients=clients))
-    read = options_read(scheme.scheme)
-    return {k: v for k, v in values.items() if k in read and v is not None}

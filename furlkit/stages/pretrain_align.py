@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from furlkit import catalogue, runtime
+from furlkit import runtime
+from furlkit.catalogue import divided, objectives, recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images
 from furlkit.data.sets.datasets import ImageSet
@@ -19,6 +20,7 @@ from furlkit.files.targets import TargetFacts, write_targets
 from furlkit.inputs.matching import check_channels, check_heads
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import (
@@ -51,13 +53,14 @@ class Options:
     settings: dict[str, Any]
     augmentation: Augmentation
     plan: Plan
-    images: int = 0
-    partition: Path | None = None
-    part: str = "all"
-    execution: Execution = Execution()
-    runtime: Runtime = Runtime()
-    seed: int = 0
-    dry_run: bool = False
+    images: int
+    partition: Path | None
+    part: str
+    execution: Execution
+    runtime: Runtime
+    seed: int
+    dry_run: bool
+    recorded: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -68,12 +71,14 @@ class Doors:
     model: Checkpoint
     images: ImageSet
     index: np.ndarray
-    settings: dict[str, Any]
     made: Provenance
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Train a model on public images, then write it and its targets h and z."""
+    settings, rest = divided(values, objectives()[values["objective"]].options)
+    known = {"settings": settings, "recorded": recorded("pretrain-align", values)}
+    options = fill(Options, {**rest, **known})
     doors = _open(options)
     line = (
         f"{options.output}: alignment model trained on {len(doors.index):,} images; "
@@ -88,10 +93,7 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
 
 
 def _open(options: Options) -> Doors:
-    objective = catalogue.objectives()[options.objective]
-    settings = catalogue.settings_of(
-        objective.options, options.settings, f"--objective {objective.name}"
-    )
+    objective = objectives()[options.objective]
     if objective.labels:
         raise UsageError(
             f"--objective {options.objective}: an alignment model is trained without "
@@ -110,11 +112,15 @@ def _open(options: Options) -> Doors:
     check_channels(images, architecture, model.path)
     index, contents = chosen_images(images, options.partition, options.part)
     index = _drawn(options, index)
-    words = _words(options, settings, device.type, images)
+    words = {
+        **options.recorded,
+        "dataset": images.fingerprint,
+        "device": device.type,
+    }
     contents["model"] = model.content
     made = Provenance("pretrain-align", words, options.seed, contents)
     load_net(model, device)
-    return Doors(options, model, images, index, settings, made)
+    return Doors(options, model, images, index, made)
 
 
 def _drawn(options: Options, index: np.ndarray) -> np.ndarray:
@@ -138,10 +144,10 @@ def _train(doors: Doors) -> tuple[Net, Epoch]:
     net = load_net(doors.model, device)
     training.prepare(net, options.execution)
     view = view_of(doors.model, options.augmentation, options.execution.channels_last)
-    objective = catalogue.objectives()[options.objective]
+    objective = objectives()[options.objective]
     job = training.Job(
         title="alignment model",
-        learner=learner_of(objective, net, doors.settings),
+        learner=learner_of(objective, net, options.settings),
         images=Images(doors.images.images, None, doors.index, view, device),
         plan=options.plan,
         purpose=(options.seed, "pretrain-align"),
@@ -179,21 +185,3 @@ def _write(doors: Doors, net: Net, last: Epoch) -> dict[str, str]:
         options.targets_out, rows, doors.index, described, doors.made
     )
     return {"content": model.content, "targets": targets.content}
-
-
-def _words(
-    options: Options, settings: dict[str, Any], device: str, images: ImageSet
-) -> dict[str, Any]:
-    return {
-        "objective": options.objective,
-        "settings": settings,
-        "augmentation": asdict(options.augmentation),
-        "plan": asdict(options.plan),
-        "images": options.images,
-        "part": options.part,
-        "dataset": images.fingerprint,
-        "channels_last": options.execution.channels_last,
-        "compile": options.execution.compile,
-        "device": device,
-        "threads": options.runtime.threads,
-    }

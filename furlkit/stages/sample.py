@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from furlkit.errors import UsageError
+from furlkit.inputs.settings import fill
 from furlkit.randomness import numpy_generator
 
 
@@ -17,8 +18,9 @@ class Options:
     seed: int
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Draw the clients of each round; a round's draw depends on no other round."""
+    options = fill(Options, values)
     if not 0 < options.fraction <= 1:
         raise UsageError(f"--fraction {options.fraction}: expected a value in (0, 1]")
     chosen_by = options.clients, options.fraction, options.seed

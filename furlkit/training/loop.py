@@ -29,7 +29,7 @@ from furlkit.weights import below, part_of, within
 class Plan:
     """How long and how fast to train.
 
-    A cosine schedule spans `rounds` rounds of `epochs` epochs and starts this training
+    A cosine schedule spans `schedule_rounds` rounds of `epochs` epochs and starts this training
     at round `first_round` (from 0) of them; warm-up is in epochs at its start.
 
     `phases` divide the epochs: each trains some parts of the model and leaves all others
@@ -44,7 +44,7 @@ class Plan:
     momentum: float = 0.9
     schedule: str = "constant"
     warmup: float = 0.0
-    rounds: int = 1
+    schedule_rounds: int = 1
     first_round: int = 0
     precision: str = "float32"
     phases: tuple["Phase", ...] = ()
@@ -73,7 +73,7 @@ class Plan:
             return self.lr * (now + 1) / (warm + 1)
         if self.schedule == "constant":
             return self.lr
-        span = max(self.rounds * self.epochs * steps - warm, 1)
+        span = max(self.schedule_rounds * self.epochs * steps - warm, 1)
         return self.lr / 2 * (1 + math.cos(math.pi * min((now - warm) / span, 1)))
 
 

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from furlkit import __version__, console
-from furlkit.cli.program import furlkit
+from furlkit.cli.program import furlkit as program
 from furlkit.errors import (
     DiskError,
     FurlkitError,
@@ -19,10 +19,10 @@ from furlkit.errors import (
 )
 
 
-def commands(group=furlkit, path=()):
+def commands(group=program, path=()):
     """Every command that does something, by its words."""
-    for name, command in sorted(group.commands.items()):
-        words = (*path, name)
+    for name in group.list_commands():
+        words, command = (*path, name), group.get_command(None, name)
         if isinstance(command, click.Group):
             yield from commands(command, words)
         else:
@@ -75,7 +75,7 @@ def test_help_is_shown_and_fits_a_terminal(run, words):
     assert max(map(len, out.splitlines())) <= 90
 
 
-EXAMPLES = [line for c in (furlkit, *COMMANDS.values()) for line in examples(c)]
+EXAMPLES = [line for c in (program, *COMMANDS.values()) for line in examples(c)]
 
 
 @pytest.mark.parametrize("line", EXAMPLES, ids=" ".join)
@@ -92,7 +92,7 @@ def test_examples_in_the_help_parse(run, monkeypatch, line):
 def test_output_and_verbosity_options_are_the_same_everywhere(words):
     known = {name for option in options(COMMANDS[words]) for name in option.opts}
     assert {"--json", "-q", "--quiet", "-v", "--verbose"} <= known
-    if words[0] not in ("inspect", "sample", "compare"):
+    if words[0] not in ("inspect", "sample", "compare", "presets"):
         assert {"-o", "--output"} <= known
         assert "--dry-run" in known or words[0] in ("plot", "ledger")
 

@@ -54,7 +54,7 @@ def _understand(words: list[str]) -> None:
     context = click.Context(node, info_name="furlkit")
     while isinstance(node, click.Group):
         name, *words = words
-        node = node.commands[name]
+        node = node.get_command(context, name)
         if isinstance(node, click.Group):
             context = click.Context(node, parent=context, info_name=name)
     node.make_context(name, list(words), parent=context)

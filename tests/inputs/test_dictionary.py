@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from furlkit import catalogue
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, CheckpointFacts
 from furlkit.files.facts import Provenance
@@ -20,6 +21,7 @@ from furlkit.inputs.dictionary import (
     shared_rows,
     sharing_facts,
 )
+from furlkit.inputs.settings import fill
 
 OWNERS = [[0, 2], [2, 1], [5, 0], [7, 3]]
 FACTS = FeatureFacts("z", {}, "dictionary", round=2, examples=6, owners=OWNERS)
@@ -40,6 +42,9 @@ def kept(rows, index, **more):
     return Private("p", PrivateFacts(0, 1, []), tensors, "a" * 64)
 
 
+SHARING = {option.key: option.default for option in catalogue.SHARING.options}
+
+
 @pytest.fixture
 def write(tmp_path):
     """Write a dictionary file; returns its path."""
@@ -54,29 +59,15 @@ def write(tmp_path):
 
 
 def test_defaults_are_those_of_the_paper():
-    assert Sharing(features_out="f").keep == 0.5
-    assert Sharing(features_out="f").rows(5) == 205
-    assert Sharing(features_out="f", alpha=0.0).keep == 0
+    sharing = fill(Sharing, SHARING)
+    assert sharing.alpha == 0.5 and sharing.rows(5) == 205
 
 
 def test_rows_are_shared_among_those_who_take_part():
-    sharing = Sharing(features_out="f", size=100, participants=3)
+    given = {"dictionary_size": 100, "participants": 3}
+    sharing = fill(Sharing, {**SHARING, **given})
     assert sharing.rows(10) == 34
     assert replace(sharing, participants=None).rows(10) == 10
-
-
-@pytest.mark.parametrize(
-    "given, flag",
-    [
-        ({"alpha": 0.5}, "--alpha 0.5"),
-        ({"alpha": 0.0}, "--alpha 0.0"),
-        ({"size": 8}, "--dictionary-size 8"),
-        ({"participants": 3}, "--participants 3"),
-    ],
-)
-def test_options_of_what_is_shared_need_a_place_to_write_it(given, flag):
-    with pytest.raises(UsageError, match=f"{flag}: .*--features-out"):
-        Sharing(**given)
 
 
 def model(round_, parent=None):

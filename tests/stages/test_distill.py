@@ -114,7 +114,7 @@ def test_it_says_how_it_was_made(world, distill):
     assert (header.stage, header.seed) == ("distill", 5)
     contents = {k: Container(world / k).content for k in ("e", "start")}
     assert header.inputs == {"ensemble": contents["e"], "start": contents["start"]}
-    expected = {"layer": "z", "temperature": 0.1, "momentum": 0.9, "anchors": 40}
+    expected = {"layer": "z", "temperature": 0.1, "ema": 0.9, "anchors": 40}
     assert expected.items() <= header.options.items()
     assert header.facts["examples"] == IMAGES and header.facts["round"] == 3
     assert header.facts["loss"] == pytest.approx(losses(path)[-1])

@@ -111,7 +111,7 @@ def test_a_dry_run_checks_and_writes_nothing(world, embed, tmp_path, capsys):
         (("--partition", "P", "--part", "9"), 2, "--part 9: "),
         (("--partition", "P", "--split", "test"), 65, "p.st: "),
         (("--device", "cuda:99", "--dry-run"), 2, "--device cuda:99"),
-        (("--top", "5"), 2, "--top 5"),
+        (("--top", "5"), 2, "--top"),
         (("--similarity", "--top", "0"), 2, "--top"),
         (("--similarity", "--top", "101"), 2, "--top"),
         (("--encoding", "int4"), 2, "--encoding"),

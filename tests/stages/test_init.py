@@ -122,7 +122,7 @@ def test_from_another_width_is_refused(init, tmp_path, capsys):
             "--classes",
         ),
         (("--data", "digits", "--width", "nan"), "--width"),
-        (("--data", "digits", "--stem", "small"), "--stem small"),
+        (("--data", "digits", "--stem", "small"), "--stem"),
         (("--data", "digitz"), "digits?"),
     ],
 )

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from furlkit.catalogue import defaults
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
 from furlkit.files.container import write as container
@@ -21,7 +22,7 @@ from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
 from furlkit.files.similarity import write_similarity, write_top
 from furlkit.reports.text import byte_size, flatten, shorten
-from furlkit.stages.inspect import Options, run
+from furlkit.stages.inspect import run
 
 PARENT, PARTITION = "ab" * 32, "cd" * 32
 PLAN = {"objective": "simclr", "plan": {"lr": 0.001, "epochs": 5}}
@@ -29,7 +30,7 @@ MADE = Provenance("local-train", PLAN, 7, {"global": PARENT, "partition": PARTIT
 
 
 def explain(path, **options):
-    ((text, data),) = run(Options((path,), **options))
+    ((text, data),) = run({**defaults("inspect"), "paths": (path,), **options})
     json.dumps(data)
     assert max(map(len, text.splitlines()[1:])) <= 100
     return text, data
@@ -381,7 +382,7 @@ def test_verify_finds_a_flipped_bit_that_a_look_does_not(tmp_path):
 
 def test_files_are_explained_in_the_order_given(tmp_path):
     paths = checkpoint(tmp_path / "b"), checkpoint(tmp_path / "a", client=4)
-    found = run(Options(paths))
+    found = run({**defaults("inspect"), "paths": paths})
     assert [data["facts"]["client"] for _, data in found] == [3, 4]
 
 

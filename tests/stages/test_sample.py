@@ -5,13 +5,19 @@ import sys
 import pytest
 
 from furlkit.errors import UsageError
-from furlkit.stages.sample import Options, draw, run
+from furlkit.stages.sample import draw, run
 from tests.helpers import furlkit
 
 
+def drawn(clients, fraction, rounds, seed):
+    names = ("clients", "fraction", "rounds", "seed")
+    values = zip(names, (clients, fraction, rounds, seed), strict=True)
+    return run(dict(values))[1]["rounds"]
+
+
 def test_a_rounds_draw_depends_on_no_other_round():
-    one = run(Options(tuple(range(10)), 0.4, (1, 2, 3, 4, 5), 7))[1]["rounds"]
-    other = run(Options(tuple(range(10)), 0.4, (3,), 7))[1]["rounds"]
+    one = drawn(tuple(range(10)), 0.4, (1, 2, 3, 4, 5), 7)
+    other = drawn(tuple(range(10)), 0.4, (3,), 7)
     assert one[3] == other[3]
     assert len({tuple(clients) for clients in one.values()}) > 1
 
@@ -45,7 +51,7 @@ def test_the_seed_is_read():
 @pytest.mark.parametrize("fraction", [0, -1, 1.5])
 def test_a_fraction_is_above_0_and_at_most_1(fraction):
     with pytest.raises(UsageError, match=f"--fraction {fraction}"):
-        run(Options((0, 1), fraction, (1,), 0))
+        drawn((0, 1), fraction, (1,), 0)
 
 
 def test_lines_are_round_and_client(capsys):

@@ -96,7 +96,8 @@ def test_a_cosine_over_one_round_by_hand():
 def test_a_cosine_over_three_rounds_goes_on_where_the_last_round_ended():
     whole = Plan(epochs=6, batch_size=4, lr=0.3, schedule="cosine")
     parts = [
-        Plan(2, 4, lr=0.3, schedule="cosine", rounds=3, first_round=r) for r in range(3)
+        Plan(2, 4, lr=0.3, schedule="cosine", schedule_rounds=3, first_round=r)
+        for r in range(3)
     ]
     together = [part.lr_at(step, 5) for part in parts for step in range(10)]
     assert together == pytest.approx([whole.lr_at(step, 5) for step in range(30)])
@@ -116,7 +117,7 @@ def test_warm_up_climbs_in_equal_steps_then_the_schedule_begins():
 
 
 def test_warm_up_is_at_the_start_of_the_schedule_not_of_every_round():
-    plan = Plan(2, 4, lr=0.6, warmup=1, rounds=3, first_round=1)
+    plan = Plan(2, 4, lr=0.6, warmup=1, schedule_rounds=3, first_round=1)
     assert plan.lr_at(0, 2) == 0.6
     assert Plan(2, 4, lr=0.6, warmup=1).lr_at(0, 2) == pytest.approx(0.2)
 

@@ -7,11 +7,15 @@ must be resized.
 """
 
 import difflib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from furlkit import catalogue
 from furlkit.data.sets import digits
 from furlkit.data.sets.fingerprint import fingerprint_of, label_fingerprint
 from furlkit.data.sets.folder import (
@@ -29,7 +33,11 @@ from furlkit.data.sets.labels import (
 )
 from furlkit.data.sets.npz import read_npz
 from furlkit.data.sets.resize import resize_images
-from furlkit.data.sets.torchvision import TORCHVISION_SETS, read_torchvision
+from furlkit.data.sets.torchvision import (
+    TORCHVISION_SETS,
+    TorchvisionSet,
+    read_torchvision,
+)
 from furlkit.errors import InputError, UsageError
 
 DEFAULT_ROOT = Path("data")
@@ -52,7 +60,8 @@ class ImageSet(LabelSet):
 
 def names() -> tuple[str, ...]:
     """The names of the datasets that need no path."""
-    return ("digits", *TORCHVISION_SETS)
+    own = ("digits", *TORCHVISION_SETS)
+    return (*own, *catalogue.datasets(own))
 
 
 def open_images(
@@ -123,13 +132,22 @@ def _open_named(name: str, split: str, root: Path | None, download: bool) -> Ima
         class_names, mean, std = digits.CLASSES, digits.MEAN, digits.STD
     else:
         root = DEFAULT_ROOT if root is None else Path(root)
-        images, labels, class_names = read_torchvision(
-            name, split, root, download=download
-        )
-        mean, std = TORCHVISION_SETS[name].mean, TORCHVISION_SETS[name].std
+        known, read = _reader(name)
+        images, labels, class_names = read(split, root, download=download)
+        mean, std = known.mean, known.std
     fingerprint = fingerprint_of(len(images), images=images, labels=labels)
     label_set = LabelSet(name, len(images), labels, None, class_names, fingerprint)
     return ImageSet(**vars(label_set), images=images, mean=mean, std=std)
+
+
+def _reader(
+    name: str,
+) -> tuple[TorchvisionSet | catalogue.Dataset, Callable[..., Any]]:
+    """A dataset of torchvision's or of another package, and the function that reads it."""
+    if name in TORCHVISION_SETS:
+        return TORCHVISION_SETS[name], partial(read_torchvision, name)
+    added = catalogue.datasets()[name]
+    return added, catalogue.load(added.function)
 
 
 def _open_packed(path: Path) -> ImageSet:

@@ -9,26 +9,34 @@ from furlkit.data.sets.labels import LabelSet
 
 @dataclass(frozen=True)
 class Source:
-    """A name or path, the folder of torchvision's files, whether to download them."""
+    """A name or path, the folder of torchvision's files, whether to download them.
 
-    name: str
-    root: Path | None = None
+    Images are resized to `size`, if it is given.
+    """
+
+    data: str
+    data_root: Path | None = None
     download: bool = False
-    image_size: int | None = None
     split: str = "train"
+    size: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What the user gave, for messages."""
+        return self.data
 
     def images(self) -> ImageSet:
         """Open the images."""
         return open_images(
-            self.name,
+            self.data,
             self.split,
-            root=self.root,
+            root=self.data_root,
             download=self.download,
-            image_size=self.image_size,
+            image_size=self.size,
         )
 
     def labels(self) -> LabelSet:
         """Open the labels without decoding images."""
         return open_labels(
-            self.name, self.split, root=self.root, download=self.download
+            self.data, self.split, root=self.data_root, download=self.download
         )

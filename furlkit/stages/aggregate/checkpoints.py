@@ -11,6 +11,7 @@ import numpy as np
 from furlkit import catalogue
 from furlkit.aggregators.mean import shares_of
 from furlkit.aggregators.uploads import Combine
+from furlkit.catalogue import recorded
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, check_finite, open_checkpoint
 from furlkit.files.container.header import canonical, parse_strict
@@ -20,6 +21,7 @@ from furlkit.files.container.read import Container, unreadable
 from furlkit.files.container.write import write_stream
 from furlkit.files.facts import Provenance
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill
 from furlkit.inputs.uploads import (
     TRAIN_AGAIN,
     check_enough,
@@ -37,11 +39,12 @@ class Options:
 
     inputs: tuple[Path, ...]
     output: Path
-    rule: str = "mean"
-    weights: str = "examples"
-    bn: str = "average"
-    min_clients: int = 1
-    dry_run: bool = False
+    rule: str
+    weights: str
+    bn: str
+    min_clients: int
+    dry_run: bool
+    recorded: dict[str, Any]
 
 
 class Client(NamedTuple):
@@ -61,8 +64,9 @@ class Client(NamedTuple):
         return self.opened.content
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check the uploads against each other, then average them in one pass."""
+    options = fill(Options, {**values, "recorded": recorded("aggregate", values)})
     check_output(options.output, options.inputs)
     clients = in_client_order(map(_opened, options.inputs))
     _check_together(clients)
@@ -125,7 +129,7 @@ def _write(
     entries = clients[0].opened.entries
     if options.bn == "keep":
         entries = [e for e in entries if not is_batchnorm_statistic(e.name)]
-    words = {"rule": options.rule, "weights": options.weights, "bn": options.bn}
+    words = dict(options.recorded)
     if options.weights not in ("examples", "uniform"):
         words["weights"] = "given"
     inputs = {f"client {c.facts.client}": c.opened.content for c in clients}

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from furlkit.aggregators.dictionary import dictionary
+from furlkit.catalogue import recorded
 from furlkit.errors import InputError
 from furlkit.files.facts import Provenance
 from furlkit.files.features import (
@@ -16,6 +17,7 @@ from furlkit.files.features import (
     write_features,
 )
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill
 from furlkit.inputs.uploads import (
     TRAIN_AGAIN,
     check_enough,
@@ -28,22 +30,25 @@ ROUNDING = 1e-3
 
 @dataclass(frozen=True)
 class Options:
-    """`size` is K, the rows a dictionary has at most."""
+    """`dictionary_size` is K, the rows that a dictionary has at most."""
 
     inputs: tuple[Path, ...]
     output: Path
-    size: int = 1024
-    min_clients: int = 1
-    dry_run: bool = False
+    rule: str
+    dictionary_size: int
+    min_clients: int
+    dry_run: bool
+    recorded: dict[str, Any]
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check the uploads against each other, then write one after the other."""
+    options = fill(Options, {**values, "recorded": recorded("aggregate", values)})
     check_output(options.output, options.inputs)
     clients = in_client_order(map(_opened, options.inputs))
     _check_together(clients)
     check_enough(len(clients), options.min_clients)
-    kept = dictionary([client.rows for client in clients], options.size)
+    kept = dictionary([client.rows for client in clients], options.dictionary_size)
     rows = np.concatenate(kept)
     owners = [[c.facts.client or 0, len(k)] for c, k in zip(clients, kept, strict=True)]
     first = clients[0].facts
@@ -58,8 +63,7 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     data: dict[str, Any] = {"round": first.round, "rows": len(rows), "owners": owners}
     if not options.dry_run:
         inputs = {f"client {c.facts.client}": c.content for c in clients}
-        words = {"rule": "dictionary", "size": options.size}
-        made = Provenance("aggregate", words, None, inputs)
+        made = Provenance("aggregate", options.recorded, None, inputs)
         numbers = np.arange(len(rows))
         data["content"] = write_features(
             options.output, rows, numbers, facts, made

@@ -9,6 +9,7 @@ import numpy as np
 
 from furlkit.aggregators.dictionary import unit_rows
 from furlkit.aggregators.similarity import ensemble, sharpened
+from furlkit.catalogue import recorded
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.errors import InputError
 from furlkit.files.container.header import canonical, with_article
@@ -26,6 +27,7 @@ from furlkit.files.similarity import (
     read_similarity,
 )
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill
 from furlkit.inputs.uploads import check_enough, check_same, in_client_order
 
 BLOCK = 1024
@@ -44,14 +46,17 @@ class Options:
 
     inputs: tuple[Path, ...]
     output: Path
-    temperature: float = 0.1
-    matrix: bool = False
-    min_clients: int = 1
-    dry_run: bool = False
+    rule: str
+    temperature: float
+    matrix: bool
+    min_clients: int
+    dry_run: bool
+    recorded: dict[str, Any]
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check that all are of the same images in the same order, then put together."""
+    options = fill(Options, {**values, "recorded": recorded("aggregate", values)})
     check_output(options.output, options.inputs)
     clients = in_client_order(map(_opened, options.inputs))
     _check_together(clients)
@@ -78,8 +83,7 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     }
     if not options.dry_run:
         inputs = {f"client {c.facts.client}": c.content for c in clients}
-        words = {"rule": "ensemble", "temperature": options.temperature, "form": form}
-        made = Provenance("aggregate", words, None, inputs)
+        made = Provenance("aggregate", {**options.recorded, "form": form}, None, inputs)
         data["content"] = _write(options, clients, facts, made)
     return line, data
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from furlkit import runtime
+from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
@@ -20,6 +21,7 @@ from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.metrics import write_metrics
 from furlkit.inputs.models import common_round, describe_models, read_models, width_of
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill
 from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, view_of
 from furlkit.reports.document import describe_checkpoint
@@ -33,13 +35,16 @@ class Options:
     models: tuple[Path, ...]
     data: Source
     output: Path
-    layer: str = "h"
-    runtime: Runtime = Runtime()
-    dry_run: bool = False
+    layer: str
+    runtime: Runtime
+    dry_run: bool
+    recorded: dict[str, Any]
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Measure the angle between every two models' representations of each image."""
+    known = recorded("evaluate angles", values)
+    options = fill(Options, {**values, "recorded": known})
     check_output(options.output, [*options.models, Path(options.data.name)])
     if len(options.models) < 2:
         raise UsageError(
@@ -63,7 +68,7 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
         **_measured(models, rows),
         "models": [describe_checkpoint(model) for model in models],
         "checkpoint": describe_checkpoint(models[0]),
-        "options": {"layer": options.layer, "threads": options.runtime.threads},
+        "options": options.recorded,
         "seed": None,
         "data": {"images": images.fingerprint},
     }

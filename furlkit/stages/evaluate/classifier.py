@@ -1,7 +1,7 @@
 """evaluate classifier: what a model's own classifier is worth; nothing is trained."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from furlkit import runtime
+from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.labels import LabelSet, number_names
 from furlkit.data.sets.source import Source
-from furlkit.errors import InputError
+from furlkit.errors import InputError, UsageError
 from furlkit.evaluation.linear import predict_linear
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.metrics import write_metrics
+from furlkit.inputs.labelled import train_and_test
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import architecture_of, load_net, view_of
@@ -34,9 +37,10 @@ class Options:
     model: Path
     test: Source
     output: Path
-    train: Source | None = None
-    runtime: Runtime = Runtime()
-    dry_run: bool = False
+    train: Source | None
+    runtime: Runtime
+    dry_run: bool
+    recorded: dict[str, Any]
 
     @property
     def inputs(self) -> list[Path]:
@@ -45,8 +49,9 @@ class Options:
         return [self.model, *(Path(source.name) for source in sources)]
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Score the classes that a model gives the test images; every image counts."""
+    options = _options(values)
     check_output(options.output, options.inputs)
     model = read_checkpoint(options.model)
     classes = _classes_of(model)
@@ -64,13 +69,25 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
         "class_names": list(names),
         "data": {"test": test.fingerprint},
         "checkpoint": scoring.describe_checkpoint(model),
-        "options": {"threads": options.runtime.threads},
+        "options": options.recorded,
         "seed": None,
     }
     write_metrics(options.output, document)
     return scoring.result_line(
         options.output, document, scoring.model_name(model)
     ), document
+
+
+def _options(values: dict[str, Any]) -> Options:
+    if values["data"] is None and values["test_data"] is None:
+        raise UsageError("evaluate classifier: give --data or --test-data")
+    given = train_and_test(values)
+    train = None
+    if values["test_data"] is not None and given["train"] is not None:
+        # A named set has the same classes in both its splits, and test splits are small.
+        train = replace(given["train"], split="test")
+    known = recorded("evaluate classifier", values)
+    return fill(Options, {**given, "train": train, "recorded": known})
 
 
 def _predictions(net: Net, model: Checkpoint, test: ImageSet) -> Tensor:

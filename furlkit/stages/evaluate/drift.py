@@ -1,7 +1,7 @@
 """evaluate drift: how representations fare without labels, and how alike they are."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from furlkit import console, runtime
+from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images, View
 from furlkit.data.sets.datasets import ImageSet
@@ -28,6 +29,7 @@ from furlkit.files.metrics import write_metrics
 from furlkit.inputs.models import common_round, describe_models, read_models
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import BATCH, embed, represent
 from furlkit.models.loading import load_net, view_of
@@ -49,15 +51,16 @@ class Options:
     models: tuple[Path, ...]
     data: Source
     output: Path
-    layer: str = "h"
-    partition: Path | None = None
-    part: str = "all"
-    images: int = 2000
-    temperature: float = 0.5
-    augmentation: Augmentation = Augmentation()
-    seed: int = 0
-    runtime: Runtime = Runtime()
-    dry_run: bool = False
+    layer: str
+    partition: Path | None
+    part: str
+    images: int
+    temperature: float
+    augmentation: Augmentation
+    seed: int
+    runtime: Runtime
+    dry_run: bool
+    recorded: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,10 @@ class Sample:
     labels: Tensor | None
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Measure each model on two views of images, and every two by linear CKA."""
+    known = recorded("evaluate drift", values)
+    options = fill(Options, {**values, "recorded": known})
     given = (*options.models, options.partition, Path(options.data.name))
     check_output(options.output, [path for path in given if path])
     images = options.data.images()
@@ -95,7 +100,7 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
             for m, found in zip(models, numbers, strict=True)
         ],
         "checkpoint": describe_checkpoint(models[0]),
-        "options": _resolved_options(options),
+        "options": options.recorded,
         "seed": options.seed,
         "data": {"images": images.fingerprint, **inputs},
     }
@@ -184,17 +189,6 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def _ratio(labels: Tensor | None) -> float | None:
     return None if labels is None else false_negative_ratio(labels)
-
-
-def _resolved_options(options: Options) -> dict[str, Any]:
-    return {
-        "layer": options.layer,
-        "part": options.part,
-        "images": options.images,
-        "temperature": options.temperature,
-        "augmentation": asdict(options.augmentation),
-        "threads": options.runtime.threads,
-    }
 
 
 def _summary_text(document: dict[str, Any]) -> str:

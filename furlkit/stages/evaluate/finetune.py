@@ -1,6 +1,6 @@
 """evaluate semi, finetune, transfer: what an encoder is worth when it is trained on."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from furlkit import console, runtime
+from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import View
 from furlkit.data.sets.datasets import ImageSet
@@ -17,9 +18,10 @@ from furlkit.files.facts import Provenance
 from furlkit.files.metrics import write_metrics
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.progress import ProgressFile
-from furlkit.inputs.labelled import Options, open_labelled
+from furlkit.inputs.labelled import Options, open_labelled, train_and_test
 from furlkit.inputs.matching import check_dataset
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill_each
 from furlkit.models.architecture import Architecture, Net, build
 from furlkit.models.embedding import predict
 from furlkit.models.heads import give_classifier
@@ -32,7 +34,12 @@ from furlkit.training.rounds import Finetuning, Part, fill
 from furlkit.training.run import Execution
 
 LEAST = 2  # BatchNorm needs two images.
-SHOWN = ("batch_size", "optimiser", "lr", "weight_decay", "momentum", "precision")
+# What a protocol does that has no options for it.
+CENTRAL = {
+    "mode": "central", "partition": None, "rounds": 1, "fraction": 1.0,
+    "choice": "random", "image_size": None,
+}  # fmt: skip
+DIFFERENT = {"semi": {}, "finetune": {"mode": "federated"}, "transfer": {}}
 
 
 @dataclass(frozen=True)
@@ -47,15 +54,15 @@ class Settings:
     protocol: str
     plan: Plan
     augmentation: Augmentation
-    mode: str = "central"
-    partition: Path | None = None
-    rounds: int = 1
-    fraction: float = 1.0
-    choice: str = "random"
-    hidden: int = 512
-    image_size: int | None = None
-    random_init: bool = False
-    save_every: float = 60.0
+    mode: str
+    partition: Path | None
+    rounds: int
+    fraction: float
+    choice: str
+    hidden: int
+    image_size: int | None
+    random_init: bool
+    save_every: float
 
 
 @dataclass(frozen=True)
@@ -94,8 +101,13 @@ class Doors:
         return [Part(0, np.sort(np.concatenate([*self.labelled.values()])))]
 
 
-def run(options: Options, settings: Settings) -> tuple[str, dict[str, Any]]:
+def run(protocol: str, values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Finetune encoder and classifier on labelled images; score them on test images."""
+    given = {**CENTRAL, **DIFFERENT[protocol], **train_and_test(values)}
+    known = recorded(f"evaluate {protocol}", values)
+    options, settings = fill_each(
+        (Options, Settings), {**given, "protocol": protocol, "recorded": known}
+    )
     doors = _open(options, settings)
     device = runtime.start(options.runtime)
     net = _net(doors, device)
@@ -223,15 +235,10 @@ def _jobs(doors: Doors, net: Net, view: View) -> Finetuning:
 
 def _words(doors: Doors) -> dict[str, Any]:
     """The options, as the document and the progress file have them."""
-    s = doors.settings
     return {
-        "choice": s.choice,
-        "hidden": s.hidden,
-        "image_size": doors.architecture.image_size,
-        "augmentation": asdict(s.augmentation),
-        **{name: getattr(s.plan, name) for name in SHOWN},
+        **doors.options.recorded,
+        "image-size": doors.architecture.image_size,
         "device": runtime.start(doors.options.runtime).type,
-        "threads": doors.options.runtime.threads,
     }
 
 
@@ -252,7 +259,7 @@ def _facts(doors: Doors) -> dict[str, Any]:
 
 def _made(doors: Doors) -> Provenance:
     marks = {"train": doors.train.fingerprint, "test": doors.test.fingerprint}
-    words = {**_words(doors), **_facts(doors), "plan": asdict(doors.settings.plan)}
+    words = {**_words(doors), **_facts(doors)}
     words.update(data=marks, classes=doors.classes)
     return Provenance("evaluate", words, doors.seed, _inputs(doors))
 

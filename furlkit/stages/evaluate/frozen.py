@@ -1,6 +1,6 @@
 """evaluate: what a representation is worth."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from furlkit import runtime
+from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import View
 from furlkit.data.sets.datasets import ImageSet
@@ -15,8 +16,9 @@ from furlkit.evaluation.knn import predict_knn
 from furlkit.evaluation.linear import LinearSettings, fit_linear, predict_linear
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.metrics import write_metrics
-from furlkit.inputs.labelled import Options, open_labelled
+from furlkit.inputs.labelled import Options, open_labelled, train_and_test
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill_each
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, view_of
@@ -28,8 +30,11 @@ from furlkit.reports import document as scoring
 class KnnSettings:
     """Neighbours and temperature of the vote."""
 
-    k: int = 200
-    temperature: float = 0.1
+    k: int
+    temperature: float
+
+
+SETTINGS: dict[str, type] = {"linear": LinearSettings, "knn": KnnSettings}
 
 
 class Features(NamedTuple):
@@ -42,15 +47,16 @@ class Features(NamedTuple):
     classes: int
 
 
-def run(
-    options: Options, settings: LinearSettings | KnnSettings
-) -> tuple[str, dict[str, Any]]:
+def run(protocol: str, values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Score the frozen encoder of a model; every test image counts."""
+    known = {"recorded": recorded(f"evaluate {protocol}", values)}
+    options, settings = fill_each(
+        (Options, SETTINGS[protocol]), {**train_and_test(values), **known}
+    )
     check_output(options.output, options.inputs)
     model = read_checkpoint(options.model)
     train, test = open_labelled(options, model)
     net = load_net(model, runtime.start(options.runtime))
-    protocol = "linear" if isinstance(settings, LinearSettings) else "knn"
     if options.dry_run:
         line = (
             f"would score {options.model} by {protocol} on {len(test.images):,} images"
@@ -69,7 +75,7 @@ def run(
         **scoring.scores(predictions, features.test_labels, features.classes),
         **scoring.origins(model, train, test),
         "train_examples": len(features.train),
-        "options": {**asdict(settings), "threads": options.runtime.threads},
+        "options": options.recorded,
         "seed": options.seed,
     }
     write_metrics(options.output, document)

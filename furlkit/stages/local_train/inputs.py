@@ -10,6 +10,7 @@ import torch
 
 from furlkit import catalogue, runtime
 from furlkit.aggregators.dictionary import rows_to_share
+from furlkit.catalogue import divided
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
@@ -37,6 +38,7 @@ from furlkit.inputs.matching import (
     check_targets,
 )
 from furlkit.inputs.paths import check_patterns, fill
+from furlkit.inputs.settings import fill as fill_options
 from furlkit.models.architecture import Architecture, build
 from furlkit.models.loading import (
     check_tensors,
@@ -48,7 +50,7 @@ from furlkit.models.loading import (
 from furlkit.randomness import torch_generator
 from furlkit.runtime import Runtime
 from furlkit.training.learners import learner_of
-from furlkit.training.loop import Plan
+from furlkit.training.loop import Phase, Plan
 from furlkit.training.run import Execution
 from furlkit.weights import (
     Tensors,
@@ -113,6 +115,62 @@ class Options:
     recorded: dict[str, Any]
 
 
+def options_of(values: dict[str, Any]) -> Options:
+    """The options of local-train from flat values."""
+    rest, recorded = dict(values), catalogue.recorded("local-train", values)
+    objective = catalogue.objectives()[rest.pop("objective")]
+    update = catalogue.UPDATES[rest.pop("update")]
+    settings, rest = divided(rest, objective.options)
+    update_settings, rest = divided(rest, update.options)
+    terms = {}
+    for term in catalogue.TERMS.values():
+        # Options that are not recorded name files, which are opened here.
+        own, rest = divided(rest, [o for o in term.options if o.recorded])
+        if values[catalogue.key_of(term.switch)]:
+            terms[term.name] = own
+    known: dict[str, Any] = {
+        "objective": objective,
+        "settings": settings,
+        "update": update,
+        "update_settings": update_settings,
+        "terms": terms,
+        "align_data": _align_source(rest),
+        "send": tuple(rest["send"].split(",")) if rest["send"] else None,
+        "phases": parse_phases(rest["phases"]) if rest["phases"] else (),
+        "recorded": recorded,
+    }
+    if known["phases"]:
+        known["epochs"] = sum(phase.epochs for phase in known["phases"])
+        recorded["epochs"] = known["epochs"]
+    return fill_options(Options, {**rest, **known})
+
+
+def _align_source(values: dict[str, Any]) -> Source | None:
+    """The public images of --align, which must be given with it."""
+    data, split = values.pop("align_data"), values.pop("align_split")
+    if values["align"] and not data:
+        raise UsageError(
+            f"--align {values['align']}: give --align-data too, the public images that "
+            "the targets were made from"
+        )
+    return (
+        Source(data, values["data_root"], values["download"], split) if data else None
+    )
+
+
+def parse_phases(text: str) -> tuple[Phase, ...]:
+    """projector:5,encoder:5 as phases; parts of one phase are joined by +."""
+    phases = []
+    for word in text.split(","):
+        parts, _, epochs = word.partition(":")
+        if not all(parts.split("+")) or not epochs.isdecimal() or int(epochs) < 1:
+            raise UsageError(
+                f"--phases {text}: expected parts and epochs, as projector:5,encoder:5"
+            )
+        phases.append(Phase(tuple(parts.split("+")), int(epochs)))
+    return tuple(phases)
+
+
 @dataclass(frozen=True)
 class Inputs:
     """Everything local-train was given, opened and checked; the same for all clients."""
@@ -137,7 +195,9 @@ class Inputs:
     def plan(self) -> Plan:
         """A schedule of several rounds continues where the last round left it."""
         plan = self.options.plan
-        return replace(plan, first_round=self.round - 1) if plan.rounds > 1 else plan
+        if plan.schedule_rounds == 1:
+            return plan
+        return replace(plan, first_round=self.round - 1)
 
 
 class Expected(NamedTuple):
@@ -188,6 +248,8 @@ def open_inputs(options: Options) -> Inputs:
         check_labels(images, architecture.heads["classifier"][0], model.path)
     expected = _expected(options, architecture)
     _check_whole(model, expected)
+    for phase in options.plan.phases:
+        _check_parts("--phases", phase.parts, expected)
     sent = _sent_parts(options, architecture, expected)
     inputs = Inputs(options, partition, model, architecture, images, expected, sent)
     inputs = _with_dictionary(_with_targets(inputs))
@@ -269,10 +331,7 @@ def _sent_parts(
     net = ("encoder", *architecture.heads)
     if options.send is None:
         return net
-    parts = parts_of([*expected.net, *expected.more])
-    for part in options.send:
-        if not any(within(own, [part]) for own in parts):
-            raise UsageError(f"--send {part}: the model's parts are {', '.join(parts)}")
+    _check_parts("--send", options.send, expected)
     kept = [part for part in net if not within(part, options.send)]
     if kept and not options.private_out:
         raise UsageError(
@@ -280,6 +339,13 @@ def _sent_parts(
             "give --private-out, where the client keeps what it does not send"
         )
     return options.send
+
+
+def _check_parts(flag: str, parts: Iterable[str], expected: Expected) -> None:
+    known = parts_of([*expected.net, *expected.more])
+    for part in parts:
+        if not any(within(own, [part]) for own in known):
+            raise UsageError(f"{flag} {part}: the model's parts are {', '.join(known)}")
 
 
 def _check_files(options: Options) -> None:
@@ -354,9 +420,9 @@ def _negatives(inputs: Inputs, number: int) -> np.ndarray | None:
 
 def _check_round(inputs: Inputs) -> None:
     plan = inputs.plan
-    if plan.schedule == "cosine" and plan.first_round >= plan.rounds:
+    if plan.schedule == "cosine" and plan.first_round >= plan.schedule_rounds:
         raise UsageError(
-            f"--schedule-rounds {plan.rounds}: this is round {inputs.round}, and a "
+            f"--schedule-rounds {plan.schedule_rounds}: this is round {inputs.round}, and a "
             "cosine schedule has reached 0 by then; give the number of all rounds"
         )
 
@@ -369,6 +435,12 @@ def _provenance(inputs: Inputs, private: Private | None) -> Provenance:
         contents["dictionary"] = inputs.dictionary.content
     if inputs.targets:
         contents["targets"] = inputs.targets.content
-    return Provenance(
-        "local-train", inputs.options.recorded, inputs.options.seed, contents
-    )
+    options = inputs.options
+    resolved = {**options.recorded, "device": runtime.start(options.runtime).type}
+    if not inputs.dictionary:  # A recipe may give the flag in the first round too.
+        resolved.pop("leave-own-out", None)
+    if inputs.plan.schedule_rounds > 1:
+        resolved["first-round"] = inputs.plan.first_round
+    if options.sharing.features_out:
+        resolved["rows"] = options.sharing.rows(inputs.partition.facts.clients)
+    return Provenance("local-train", resolved, options.seed, contents)

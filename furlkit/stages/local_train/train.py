@@ -23,9 +23,9 @@ from furlkit.randomness import numpy_generator
 from furlkit.stages.local_train.inputs import (
     Client,
     Inputs,
-    Options,
     open_client,
     open_inputs,
+    options_of,
 )
 from furlkit.training import run as training
 from furlkit.training.learners import (
@@ -41,8 +41,9 @@ from furlkit.weights import Tensors, divide, is_batchnorm_statistic, parts_of
 Result = tuple[str, dict[str, Any]]
 
 
-def run(options: Options) -> list[Result]:
+def run(values: dict[str, Any]) -> list[Result]:
     """Train one client after the other from the global model."""
+    options = options_of(values)
     inputs = open_inputs(options)
     if options.dry_run:
         return [_plan(inputs, number) for number in options.clients]

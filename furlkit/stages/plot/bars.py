@@ -30,6 +30,15 @@ class Options:
     dry_run: bool = False
 
 
+def run_values(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Draw with flat options; a label may start with its group, GROUP:LABEL."""
+    series = []
+    for label, paths in values["series"]:
+        group, colon, name = label.partition(":")
+        series.append(Series(group if colon else "", name if colon else label, paths))
+    return run(Options(**{**values, "series": tuple(series)}))
+
+
 def run(options: Options) -> tuple[str, dict[str, Any]]:
     """Draw a bar for each series: mean and deviation of its files, each as a dot."""
     check_output(options.output)

@@ -12,6 +12,7 @@ from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.features import Features, read_features
 from furlkit.inputs.paths import check_output as check_inputs
+from furlkit.inputs.settings import fill
 from furlkit.randomness import derive, numpy_generator
 from furlkit.reports.figures.clouds import Cloud, Key, draw_clouds
 from furlkit.reports.figures.style import check_output, finish
@@ -53,6 +54,11 @@ class Panel(NamedTuple):
     features: Features
     rows: np.ndarray
     labels: np.ndarray
+
+
+def run_values(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Draw with flat options."""
+    return run(fill(Options, values))
 
 
 def run(options: Options) -> tuple[str, dict[str, Any]]:

@@ -6,19 +6,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from furlkit.catalogue import defaults
 from furlkit.errors import InputError, TooEarlyError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, read_checkpoint, write_checkpoint
 from furlkit.files.facts import Provenance
-from furlkit.stages.aggregate.checkpoints import Options, run
+from furlkit.stages.aggregate.checkpoints import run
 
 MANY = """
 import resource, sys
 from pathlib import Path
-from furlkit.stages.aggregate.checkpoints import Options, run
+from furlkit.catalogue import defaults
+from furlkit.stages.aggregate.checkpoints import run
 resource.setrlimit(resource.RLIMIT_NOFILE, (40, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 paths = tuple(sorted(Path(sys.argv[1]).glob("c*")))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-run(Options(paths, Path(sys.argv[1]) / "out"))
+out = Path(sys.argv[1]) / "out"
+run({**defaults("aggregate"), "inputs": paths, "output": out})
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
@@ -52,8 +55,13 @@ def uploads(tmp_path) -> list[Path]:
     return [write(tmp_path / f"c{k}", k) for k in range(4)]
 
 
+def values(uploads, tmp_path, **options):
+    given = {"inputs": tuple(uploads), "output": tmp_path / "out", **options}
+    return {**defaults("aggregate"), **given}
+
+
 def mean_of(uploads, tmp_path, **options):
-    run(Options(tuple(uploads), tmp_path / "out", **options))
+    run(values(uploads, tmp_path, **options))
     return read_checkpoint(tmp_path / "out")
 
 
@@ -168,10 +176,9 @@ def test_every_byte_counts_in_the_check_even_of_tensors_left_out(tmp_path, uploa
 
 
 def test_dry_run_writes_nothing_and_says_the_same(tmp_path, uploads):
-    options = tuple(uploads), tmp_path / "out"
-    line, data = run(Options(*options, dry_run=True))
+    line, data = run(values(uploads, tmp_path, dry_run=True))
     assert not (tmp_path / "out").exists()
-    real_line, real = run(Options(*options))
+    real_line, real = run(values(uploads, tmp_path))
     assert line == real_line
     assert {**data, "content": real["content"]} == real
 

@@ -51,7 +51,7 @@ def test_it_says_where_it_comes_from(uploads, aggregate):
     _, path = aggregate(*uploads, "--dictionary-size", 10)
     header = Container(path).header
     assert header.stage == "aggregate" and header.seed is None
-    assert header.options == {"rule": "dictionary", "size": 10}
+    assert header.options == {"rule": "dictionary", "dictionary-size": 10}
     assert header.inputs == {
         f"client {client}": Container(upload).content
         for client, upload in zip((2, 10, 0), uploads, strict=True)

@@ -93,7 +93,12 @@ def test_it_says_where_it_comes_from(tmp_path, aggregate):
     given = uploads(tmp_path)
     header = Container(aggregate(*given, "--temperature", 0.2)[1]).header
     assert header.stage == "aggregate" and header.seed is None
-    assert header.options == {"rule": "ensemble", "temperature": 0.2, "form": "rows"}
+    assert header.options == {
+        "rule": "ensemble",
+        "temperature": 0.2,
+        "matrix": False,
+        "form": "rows",
+    }
     assert header.inputs == {
         f"client {client}": Container(path).content
         for client, path in zip(WIDTHS, given, strict=True)

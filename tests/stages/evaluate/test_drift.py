@@ -94,7 +94,7 @@ def test_numbers_above_are_means_and_the_line_says_them(world, drift):
     assert (found["protocol"], found["round"], found["seed"]) == ("drift", 1, 0)
     assert [m["facts"]["client"] for m in found["models"]] == [0, 1, 2]
     assert found["checkpoint"]["content"] == found["models"][0]["content"]
-    assert found["options"]["augmentation"]["crop_scale"] == [0.2, 1]
+    assert found["options"]["crop-scale"] == [0.2, 1]
     assert outcome.out == (
         f"{path}: alignment {found['alignment']:.3f}, uniformity "
         f"{found['uniformity']:.2f}, effective rank {found['effective_rank']:.1f}, CKA "

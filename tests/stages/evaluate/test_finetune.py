@@ -200,7 +200,7 @@ def test_images_reach_the_net_in_the_size_asked_for(evaluate, monkeypatch, more)
     monkeypatch.setattr(evaluate_finetune, "predict", predict)
     code, path = evaluate("t", "transfer", "--image-size", 84, *more)
     assert code == 0 and seen == [(84, 84), (84, 84)]
-    assert json.loads(path.read_text())["options"]["image_size"] == 84
+    assert json.loads(path.read_text())["options"]["image-size"] == 84
 
 
 def test_a_resnet_keeps_its_stem_in_another_size(tmp_path, evaluate, monkeypatch):

@@ -89,7 +89,7 @@ def test_clients_that_cannot_train_are_left_out(world, evaluate, tmp_path, capsy
     "words, code, said",
     [
         ("semi --fraction 0.1", 2, "--partition"),
-        ("semi --fraction 0.1 --mode central --rounds 3", 2, "--rounds 3"),
+        ("semi --fraction 0.1 --mode central --rounds 3", 2, "--rounds"),
         ("semi --mode central", 2, "Missing option '--fraction'"),
         ("semi --fraction 0 --mode central", 2, "Invalid value for '--fraction'"),
         ("semi --fraction 1.1 --mode central", 2, "Invalid value for '--fraction'"),

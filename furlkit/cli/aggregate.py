@@ -1,0 +1,24 @@
+"""aggregate: what the server makes of the clients' uploads."""
+
+from typing import Any
+
+from furlkit.cli.shared import arguments, command, tell
+
+
+@command("aggregate", arguments("inputs", "UPLOAD..."))
+def aggregate(values: dict[str, Any]) -> None:
+    """Checked first: architecture, shapes, types, finite values, round, parent model, and
+    that no client counts twice; for an ensemble also that all are of the same images, in
+    the same order. The order of the files does not matter.
+
+    \b
+    Examples:
+      furlkit aggregate exp/r001/client_*.safetensors -o exp/r001/global.safetensors
+      furlkit aggregate --rule dictionary exp/r001/features_*.safetensors \\
+          -o exp/r001/dictionary.safetensors
+      furlkit aggregate --rule ensemble exp/r001/public_*.safetensors \\
+          -o exp/r001/ensemble.safetensors
+    """
+    from furlkit.stages.aggregate import run
+
+    tell(run(values))

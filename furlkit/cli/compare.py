@@ -1,0 +1,18 @@
+"""compare: scores of several seeds side by side."""
+
+from typing import Any
+
+from furlkit.cli.shared import command, tell
+
+
+@command("compare")
+def compare(values: dict[str, Any]) -> None:
+    """
+    \b
+    Example:
+      furlkit compare --series FedSimCLR=a0.json,a1.json --series FedCA=b0.json,b1.json \\
+          --reference FedSimCLR
+    """
+    from furlkit.stages.compare import run_values
+
+    tell(run_values(values))

@@ -1,0 +1,22 @@
+"""embed: features of images, or similarities between them."""
+
+from typing import Any
+
+from furlkit.cli.shared import argument, command, tell
+
+
+@command("embed", argument("model", "CHECKPOINT"))
+def embed(values: dict[str, Any]) -> None:
+    """FLESD's clients send one of the two for the public images, in place of their model.
+
+    \b
+    Examples:
+      furlkit embed exp/r003/global.safetensors --data digits --split test \\
+          -o exp/r003/features.safetensors
+      furlkit embed exp/r001/client_1.safetensors --data digits --share z \\
+          --partition exp/partition.safetensors --part public --encoding int8 \\
+          -o exp/r001/public_1.safetensors
+    """
+    from furlkit.stages.embed import run
+
+    tell(run(values))

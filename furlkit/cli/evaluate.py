@@ -1,0 +1,143 @@
+"""evaluate: how good a representation is, one command for each protocol."""
+
+from typing import Any
+
+from furlkit.catalogue import COMMANDS
+from furlkit.cli.shared import Commands, argument, arguments, command, tell
+
+evaluate = Commands("evaluate", help=COMMANDS["evaluate"].help)
+model = argument("model", "CHECKPOINT")
+models = arguments("models", "CHECKPOINT...")
+
+
+@command("evaluate linear", model)
+def linear(values: dict[str, Any]) -> None:
+    """The classifier of the last epoch is scored, never the best one.
+
+    \b
+    Example:
+      furlkit evaluate linear exp/r003/global.safetensors --data digits \\
+          --preset fedca -o exp/r003/linear.json
+    """
+    from furlkit.stages.evaluate.frozen import run
+
+    tell(run("linear", values))
+
+
+@command("evaluate knn", model)
+def knn(values: dict[str, Any]) -> None:
+    """Nothing is trained.
+
+    \b
+    Example:
+      furlkit evaluate knn exp/r003/global.safetensors --data digits -o exp/r003/knn.json
+    """
+    from furlkit.stages.evaluate.frozen import run
+
+    tell(run("knn", values))
+
+
+@command("evaluate classifier", model)
+def classifier(values: dict[str, Any]) -> None:
+    """It is what local-train --objective supervised trains, and what aggregate makes of
+    the clients' classifiers. Models without one are scored by evaluate linear.
+
+    \b
+    Example:
+      furlkit evaluate classifier exp/r003/global.safetensors --data digits \\
+          -o exp/r003/classifier.json
+    """
+    from furlkit.stages.evaluate.classifier import run
+
+    tell(run(values))
+
+
+@command("evaluate semi", model)
+def semi(values: dict[str, Any]) -> None:
+    """Every client has --fraction of its own images labelled. Federated, the clients
+    train on them in rounds of supervised FedAvg, averaged by their number of labels;
+    central, one place trains on all of them: on that part of --data, or, with
+    --partition, on the clients' parts together.
+
+    FedCA's paper has 1% and 10%, an MLP with one hidden layer, Adam, a rate of 1e-3
+    and 100 epochs. Ours are: federated, in 20 rounds of 5 epochs; the hidden layer's
+    512; batches of 128; crop and flip as augmentation; the weight decay. Its row
+    "FedAvg (Supervised)" is --random-init.
+
+    \b
+    Example:
+      furlkit evaluate semi exp/r020/global.safetensors --data digits \\
+          --partition exp/partition.safetensors --fraction 0.1 -o exp/r020/semi.json
+    """
+    from furlkit.stages.evaluate.finetune import run
+
+    tell(run("semi", values))
+
+
+@command("evaluate finetune", model)
+def finetune(values: dict[str, Any]) -> None:
+    """Each round every client trains from the same model on its labelled images; models
+    are averaged by the number of those. It is `evaluate semi` with all labels, unless
+    --fraction says otherwise.
+
+    The optimiser, its rate and 100 epochs in all are those of FedCA's paper. Ours are:
+    20 rounds of 5 epochs; the hidden layer's 512; batches of 128; crop and flip as
+    augmentation; the weight decay.
+
+    \b
+    Example:
+      furlkit evaluate finetune exp/r020/global.safetensors --data digits \\
+          --partition exp/partition.safetensors -o exp/r020/finetune.json
+    """
+    from furlkit.stages.evaluate.finetune import run
+
+    tell(run("finetune", values))
+
+
+@command("evaluate transfer", model)
+def transfer(values: dict[str, Any]) -> None:
+    """The whole network is trained in one place. Images are normalised as the model's
+    own were.
+
+    FedCA's paper has an MLP, Adam, a rate of 1e-3, 100 epochs, and CIFAR resized to 84
+    for models of MiniImageNet. Ours are: the hidden layer's 512; batches of 128; crop
+    and flip as augmentation; the weight decay. Its row "random init" is --random-init.
+
+    \b
+    Example:
+      furlkit evaluate transfer exp/r020/global.safetensors --data cifar10 \\
+          --image-size 84 -o exp/r020/transfer.json
+    """
+    from furlkit.stages.evaluate.finetune import run
+
+    tell(run("transfer", values))
+
+
+@command("evaluate angles", models)
+def angles(values: dict[str, Any]) -> None:
+    """The box (quartiles, whiskers) of every pair of models, and of all pairs together.
+
+    \b
+    Example:
+      furlkit evaluate angles exp/r003/client_*.safetensors --data digits \\
+          -o exp/r003/angles.json
+    """
+    from furlkit.stages.evaluate.angles import run
+
+    tell(run(values))
+
+
+@command("evaluate drift", models)
+def drift(values: dict[str, Any]) -> None:
+    """Alignment and uniformity of two augmented views; effective rank and spread of the
+    plain images; linear CKA between every two models. Where labels are known, also
+    the share of false negatives, and of the weight that a contrastive loss gives them.
+
+    \b
+    Example:
+      furlkit evaluate drift exp/r003/client_*.safetensors --data digits \\
+          -o exp/r003/drift.json
+    """
+    from furlkit.stages.evaluate.drift import run
+
+    tell(run(values))

@@ -1,0 +1,142 @@
+"""plot: pictures of results and partitions, one command for each."""
+
+from typing import Any
+
+from furlkit.catalogue import COMMANDS
+from furlkit.cli.shared import Commands, argument, arguments, command, tell
+from furlkit.errors import UsageError
+
+plot = Commands("plot", help=COMMANDS["plot"].help)
+metrics = arguments("files", "METRICS...", required=False)
+
+
+def _labelled(picture: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Files without a label as a series of their own, before those of --series."""
+    files, series = values.pop("files"), values["series"]
+    lines = ((("", files),) if files else ()) + series
+    if not lines:
+        raise UsageError(
+            f"plot {picture}: give metrics files, or --series LABEL=FILE,..."
+        )
+    return {**values, "series": lines}
+
+
+@command("plot curve", metrics)
+def curve(values: dict[str, Any]) -> None:
+    """Several files of one round (several seeds) give a mean and a band.
+
+    \b
+    Example:
+      furlkit plot curve exp/r*/knn.json -o exp/curve.png
+    """
+    from furlkit.stages.plot.scores import CurveOptions, run_curve
+
+    tell(run_curve(CurveOptions(**_labelled("curve", values))))
+
+
+@command("plot partition", argument("partition"))
+def partition(values: dict[str, Any]) -> None:
+    """
+    \b
+    Example:
+      furlkit plot partition exp/partition.safetensors -o exp/partition.png
+    """
+    from furlkit.stages.plot.scores import PartitionOptions, run_partition
+
+    tell(run_partition(PartitionOptions(**values)))
+
+
+@command("plot tsne", arguments("files", "FEATURES...", required=False))
+def tsne(values: dict[str, Any]) -> None:
+    """Features are made by embed. Rows are scaled to length 1 first, so that near means a
+    small angle; that is our choice. Files of the same images show the same ones of them.
+
+    \b
+    Example:
+      furlkit plot tsne exp/r020/h_0.safetensors --data cifar10 --classes 0,1 \\
+          -o exp/tsne.png
+    """
+    from furlkit.stages.plot.tsne import run_values
+
+    files = tuple(("", path) for path in values.pop("files"))
+    tell(run_values({**values, "panels": files + values["panels"]}))
+
+
+@command("plot angles", metrics)
+def angles(values: dict[str, Any]) -> None:
+    """The files are those of evaluate angles. Several files of one round (several seeds)
+    stand side by side.
+
+    \b
+    Example:
+      furlkit plot angles --series plain=a/r001/angles.json,a/r002/angles.json \\
+          --series aligned=b/r001/angles.json,b/r002/angles.json -o angles.png
+    """
+    from furlkit.stages.plot.angles import Options, run
+
+    tell(run(Options(**_labelled("angles", values))))
+
+
+@command("plot bars")
+def bars(values: dict[str, Any]) -> None:
+    """
+    \b
+    Example:
+      furlkit plot bars --series IID:FedSimCLR=a0.json,a1.json \\
+          --series IID:FedCA=b0.json,b1.json --reference FedSimCLR -o bars.png
+    """
+    from furlkit.stages.plot.bars import run_values
+
+    tell(run_values(values))
+
+
+@command("plot cost")
+def cost(values: dict[str, Any]) -> None:
+    """Scores are those of the metrics files in a run's folder that are of its global
+    models, one point for each round. Points of several runs that have the same round and
+    the same epochs until then give a mean and a band. With --last each run is one point,
+    so that a line can be made of runs of different length.
+
+    Bytes are those of furlkit ledger. A model that cost none, as that of round 0, is not
+    drawn over bytes: their axis is logarithmic and has no zero. Epochs are those of
+    local-train, summed over rounds; of clients that trained for different numbers in a
+    round the largest counts: the server waits for it.
+
+    \b
+    Examples:
+      furlkit plot cost --series FedAvg=exp/fedavg --series FLESD=exp/flesd \\
+          -o exp/cost.png
+    \b
+    FLESD's Figure 4: more rounds with as many epochs in all, one long run, and two
+    rounds with more local epochs:
+      furlkit plot cost --over rounds --last --series FedAvg=exp/a1,exp/a2,exp/a10 \\
+          --series FLESD=exp/f1,exp/f2,exp/f10 -o exp/left.png
+      furlkit plot cost --over rounds --series FedAvg=exp/fedavg-long \\
+          --series FLESD=exp/flesd-long -o exp/middle.png
+      furlkit plot cost --over epochs --last --series FedAvg=exp/a20,exp/a50,exp/a100 \\
+          --series FLESD=exp/f20,exp/f50,exp/f100 -o exp/right.png
+    """
+    from furlkit.stages.plot.cost import Options, run
+
+    tell(run(Options(**values)))
+
+
+@command("plot loss")
+def loss(values: dict[str, Any]) -> None:
+    """Losses are those of the journals that local-train writes beside its checkpoints
+    (client_0.log.jsonl beside client_0.safetensors), which give round and client. The
+    axis counts the local epochs of all rounds. Dashed is the mean of the clients in a
+    round, with a band of one standard deviation over them; solid leads from the last
+    epoch of a round to the first of the next, so it shows the effect of aggregation. As a
+    journal has the mean of an epoch's steps, some training is in a jump too. Clients
+    that skip a round, or train for fewer epochs, are left out of the mean there.
+    Several runs give the mean of their means, and a band over the clients of all.
+
+    \b
+    Example:
+      furlkit plot loss --series FedAvg=exp/fedavg --series FLESD=exp/flesd \\
+          -o exp/loss.png
+    """
+    from furlkit.stages.plot.loss import Options, run
+
+    tell(run(Options(**values)))

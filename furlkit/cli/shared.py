@@ -1,0 +1,322 @@
+"""Entries of the catalogue as click's options, their types, and the layout of --help."""
+
+from collections.abc import Callable, Iterable
+from inspect import cleandoc
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from furlkit import catalogue, console
+from furlkit.catalogue import Option
+
+MOST_CLIENTS = 10**6
+LARGEST = 1e30
+LONG = 40  # Choices that take more characters are listed in the help instead.
+FilePath = click.Path(path_type=Path)
+Body = Callable[[dict[str, Any]], None]
+
+
+class Real(click.FloatRange):
+    """A number within a range, which NaN never is, and that float32 can hold."""
+
+    def convert(self, value, param, ctx):
+        """Text to a number."""
+        number = super().convert(value, param, ctx)
+        if not abs(number) <= LARGEST:
+            self.fail(f"{value!r}: expected a number up to {LARGEST:g}", param, ctx)
+        return number
+
+
+class Numbers(click.ParamType):
+    """Numbers with commas between: 0.2,1."""
+
+    name = "NUMBERS"
+
+    def __init__(self, kind: type, count: int | None):
+        self._kind, self._count = kind, count
+
+    def convert(self, value, param, ctx):
+        """Text to a tuple of numbers."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            numbers = tuple(self._kind(part) for part in str(value).split(","))
+        except ValueError:
+            self.fail(f"{value!r}: expected numbers with commas between", param, ctx)
+        if self._count is not None and len(numbers) != self._count:
+            self.fail(f"{value!r}: expected {self._count} numbers", param, ctx)
+        if not all(abs(number) <= LARGEST for number in numbers):
+            self.fail(f"{value!r}: expected numbers up to {LARGEST:g}", param, ctx)
+        return numbers
+
+
+class Clients(click.ParamType):
+    """Clients by number: 3, 0-4, 0,2,5-7; the order and repeats do not matter."""
+
+    name = "CLIENTS"
+
+    def convert(self, value, param, ctx):
+        """Text to a sorted tuple of numbers."""
+        if isinstance(value, tuple):
+            return value
+        chosen: set[int] = set()
+        for part in str(value).split(","):
+            first, dash, last = part.partition("-")
+            if not first.isdecimal() or (dash and not last.isdecimal()):
+                self.fail(
+                    f"{value!r}: expected numbers like 3, 0-4 or 0,2,5-7", param, ctx
+                )
+            if int(last or first) - int(first) >= MOST_CLIENTS:
+                self.fail(f"{value!r}: is more than {MOST_CLIENTS:,}", param, ctx)
+            chosen.update(range(int(first), int(last or first) + 1))
+        if not chosen:
+            self.fail(
+                f"{value!r}: is empty; the smaller number comes first", param, ctx
+            )
+        return tuple(sorted(chosen))
+
+
+class Labelled(click.ParamType):
+    """LABEL=FILE,FILE,... as a label and its files."""
+
+    def __init__(self, several: bool):
+        self.name = "LABEL=FILE,FILE,..." if several else "LABEL=FILE"
+        self._several = several
+
+    def convert(self, value, param, ctx):
+        """Text to a label and paths, or one path."""
+        if isinstance(value, tuple):
+            return value
+        label, _, text = str(value).partition("=")
+        names = text.split(",") if self._several else [text]
+        if not all(names):
+            self.fail(f"{value!r}: expected {self.name}", param, ctx)
+        paths = tuple(map(Path, names))
+        return label, (paths if self._several else paths[0])
+
+
+def _type(kind: catalogue.Kind) -> Any:
+    """click's type for a kind of value."""
+    match kind:
+        case catalogue.Number():
+            low = kind.low if kind.above is None else kind.above
+            high = kind.high if kind.below is None else kind.below
+            strict = {"min_open": kind.above is not None}
+            return Real(low, high, max_open=kind.below is not None, **strict)
+        case catalogue.Whole():
+            return click.IntRange(kind.low, kind.high)
+        case catalogue.Choice():
+            return click.Choice(kind.words)
+        case catalogue.Numbers():
+            return Numbers(int if kind.whole else float, kind.count)
+        case catalogue.Labelled():
+            return Labelled(kind.several)
+        case catalogue.Clients():
+            return Clients()
+        case catalogue.File():
+            return click.Path(dir_okay=not kind.written, path_type=Path)
+    return str
+
+
+def _metavar(option: Option) -> str:
+    """What stands for the value in --help."""
+    kind = option.kind
+    if option.metavar:
+        return option.metavar
+    match kind:
+        case catalogue.Number():
+            return "X"
+        case catalogue.Whole():
+            return "N"
+        case catalogue.Choice():
+            words = f"[{'|'.join(kind.words)}]"
+            return words if len(words) <= LONG else "NAME"
+        case catalogue.Numbers():
+            letter = "N" if kind.whole else "X"
+            return ",".join([letter] * kind.count if kind.count else [letter, "..."])
+        case catalogue.Text():
+            return kind.metavar
+        case catalogue.Flag():
+            return ""
+        case catalogue.Clients():
+            return "NUMBERS"
+        case catalogue.Labelled():
+            return "LABEL=FILE,..." if kind.several else "LABEL=FILE"
+    return "FILE"
+
+
+def _help(option: Option) -> str:
+    """An option's help with its choices, if they are long, and its default."""
+    text = option.help
+    if isinstance(option.kind, catalogue.Choice) and _metavar(option) == "NAME":
+        text += f" One of {', '.join(option.kind.words)}."
+    if option.required:
+        return f"{text}  [required]"
+    usual = catalogue.shown(option)
+    return f"{text}  [default: {usual}]" if usual else text
+
+
+def _click_option(option: Option) -> click.Option:
+    flags = [*([option.second] if option.second else []), f"--{option.name}"]
+    more: dict[str, Any] = {"metavar": _metavar(option) or None}
+    if isinstance(option.kind, catalogue.Flag):
+        if option.kind.negative:
+            flags[-1] += f"/--no-{option.name}"
+        more = {"is_flag": True}
+    else:
+        more["type"] = _type(option.kind)
+    # For click None is a default too, with which a required option would have a value.
+    if option.default is not None and not option.multiple:
+        more["default"] = option.default
+    if option.key in _CALLBACKS:
+        more |= {"callback": _CALLBACKS[option.key], "expose_value": False}
+        more["is_eager"] = option.key == "preset"
+    return click.Option(
+        [*flags, option.key],
+        help=_help(option),
+        required=option.required,
+        multiple=option.multiple,
+        **more,
+    )
+
+
+def _set_verbosity(_: click.Context, parameter: click.Parameter, value: Any) -> None:
+    if parameter.name == "json" and value:
+        console.settings.json = True
+    elif parameter.name == "quiet" and value:
+        console.settings.verbosity = -1
+    elif parameter.name == "verbose" and value:
+        console.settings.verbosity = 1
+
+
+def _apply_preset(context: click.Context, _: click.Parameter, name: str | None) -> None:
+    # The command that lists presets is made with this module, so it cannot come first.
+    from furlkit.cli import presets
+
+    presets.apply(context, name)
+
+
+_CALLBACKS: dict[str, Callable[..., Any]] = {
+    "json": _set_verbosity,
+    "quiet": _set_verbosity,
+    "verbose": _set_verbosity,
+    "preset": _apply_preset,
+}
+
+
+class Command(click.Command):
+    """A command whose options stand in the groups of the catalogue."""
+
+    entry: catalogue.Command
+
+    def format_options(
+        self, context: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        """Write one section for each group."""
+        shown = {p.name: p for p in self.params if isinstance(p, click.Option)}
+        for group in self.entry.groups:
+            rows = [_row(option, shown[option.key]) for option in group.options]
+            if group.title == "General":
+                rows.append(("-h, --help", "Show this message and exit."))
+            with formatter.section(group.title):
+                formatter.write_dl(rows, col_max=26)
+
+
+def _row(option: Option, shown: click.Option) -> tuple[str, str]:
+    names = ", ".join(shown.opts)
+    if shown.secondary_opts:
+        names += f" / {shown.secondary_opts[0]}"
+    return f"{names} {_metavar(option)}".rstrip(), shown.help or ""
+
+
+def argument(
+    name: str, metavar: str = "", kind: Any = FilePath, required: bool = True
+) -> click.Argument:
+    """A positional argument."""
+    return click.Argument([name], type=kind, metavar=metavar or None, required=required)
+
+
+def arguments(
+    name: str, metavar: str, required: bool = True, kind: Any = FilePath
+) -> click.Argument:
+    """Positional arguments, as many as there are."""
+    return click.Argument(
+        [name], type=kind, metavar=metavar, nargs=-1, required=required
+    )
+
+
+def command(name: str, *given: click.Argument) -> Callable[[Body], Command]:
+    """A command of the catalogue; its function gets the resolved values by key."""
+    entry = catalogue.COMMANDS[name]
+
+    def decorate(body: Body) -> Command:
+        made = Command(
+            name.split()[-1],
+            callback=lambda **values: body(_resolved(name, values)),
+            help=f"{entry.help}\n\n{cleandoc(body.__doc__ or '')}",
+            params=[*given, *map(_click_option, entry.options.values())],
+        )
+        made.entry = entry
+        return made
+
+    return decorate
+
+
+class Commands(click.Group):
+    """Commands in the catalogue's order; a module is imported when it is asked for.
+
+    A command NAME is `NAME` in furlkit/cli/NAME.py, and one of a group in the group's
+    own module: `evaluate knn` is `knn` in furlkit/cli/evaluate.py.
+    """
+
+    def __init__(self, path: str = "", **more: Any):
+        name = path or "furlkit"
+        super().__init__(name, **more)
+        self._path = f"{path} " if path else ""
+
+    def list_commands(self, _context: click.Context | None = None) -> list[str]:
+        """The names of the commands of this group."""
+        below = (
+            name.removeprefix(self._path)
+            for name in catalogue.COMMANDS
+            if name.startswith(self._path)
+        )
+        return [name for name in below if " " not in name]
+
+    def get_command(
+        self, context: click.Context | None, name: str
+    ) -> click.Command | None:
+        """The command of this name."""
+        if name not in self.list_commands(context):
+            return None
+        attribute = name.replace("-", "_")
+        module = self._path.strip() or attribute
+        return resolve_name(f"furlkit.cli.{module}:{attribute}")
+
+    def format_commands(
+        self, context: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        """List the commands without importing them."""
+        names = self.list_commands(context)
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, catalogue.COMMANDS[self._path + name].help) for name in names]
+            )
+
+
+def _resolved(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    source = click.get_current_context().get_parameter_source
+    by_hand = {key for key in given if source(key) is ParameterSource.COMMANDLINE}
+    from_preset = {key for key in given if source(key) is ParameterSource.DEFAULT_MAP}
+    return catalogue.resolved(name, given, by_hand, from_preset)
+
+
+def tell(results: Iterable[tuple[str, dict]] | tuple[str, dict]) -> None:
+    """Print what a stage gave: one result, or one after the other."""
+    dry = click.get_current_context().params.get("dry_run")
+    for line, values in [results] if isinstance(results, tuple) else results:
+        planned = dry and not line.startswith("would")
+        console.result(f"would write {line}" if planned else line, values)
