@@ -19,12 +19,12 @@ layer = click.option(
 ending = shared.stacked(shared.device, shared.output, shared.dry_run, shared.speech)
 
 
-def source_and_runtime(data, data_root, download, split, device, threads):
+def source_and_runtime(data, data_root, download, split, device, threads, isa):
     from furlkit.data.sets.source import Source
     from furlkit.runtime import Runtime
 
     source = Source(data, data_root, download, split=split)
-    return {"data": source, "runtime": Runtime(device, threads)}
+    return {"data": source, "runtime": Runtime(device, threads, isa)}
 
 
 @click.command()
@@ -40,7 +40,9 @@ def source_and_runtime(data, data_root, download, split, device, threads):
 )
 @layer
 @ending
-def angles(models, data, data_root, download, split, device, threads, **rest) -> None:
+def angles(
+    models, data, data_root, download, split, device, threads, isa, **rest
+) -> None:
     """Measure the angles between models' representations of the same images.
 
     The box (quartiles, whiskers) of every pair of models, and of all pairs together.
@@ -52,7 +54,7 @@ def angles(models, data, data_root, download, split, device, threads, **rest) ->
     """
     from furlkit.stages.evaluate.angles import Options, run
 
-    given = source_and_runtime(data, data_root, download, split, device, threads)
+    given = source_and_runtime(data, data_root, download, split, device, threads, isa)
     shared.tell(run(Options(models=models, **given, **rest)))
 
 
@@ -87,7 +89,9 @@ def angles(models, data, data_root, download, split, device, threads, **rest) ->
 @augmentation
 @shared.seed
 @ending
-def drift(models, data, data_root, download, split, device, threads, **rest) -> None:
+def drift(
+    models, data, data_root, download, split, device, threads, isa, **rest
+) -> None:
     """Measure how representations fare, and how alike they are, without labels.
 
     Alignment and uniformity of two augmented views; effective rank and spread of the
@@ -101,7 +105,7 @@ def drift(models, data, data_root, download, split, device, threads, **rest) -> 
     """
     from furlkit.stages.evaluate.drift import Options, run
 
-    given = source_and_runtime(data, data_root, download, split, device, threads)
+    given = source_and_runtime(data, data_root, download, split, device, threads, isa)
     how = build_augmentation(rest)
     shared.tell(run(Options(models=models, augmentation=how, **given, **rest)))
 

@@ -179,6 +179,7 @@ def sample(clients, fraction, rounds, seed) -> None:
     help="A folder holds domains, which hold classes: art/cat/1.jpg.",
 )
 @shared.data_place
+@shared.isa
 @shared.output
 @shared.dry_run
 @shared.speech
@@ -191,6 +192,7 @@ def pack(
     domain_folders,
     data_root,
     download,
+    isa,
     output,
     dry_run,
 ) -> None:
@@ -212,9 +214,8 @@ def pack(
         Source(name, data_root, download, image_size, split) for name in sources
     )
     wanted = int(channels) if channels else None
-    shared.tell(
-        run(Options(chosen, output, wanted, not no_labels, domain_folders, dry_run))
-    )
+    how = (wanted, not no_labels, domain_folders, isa)
+    shared.tell(run(Options(chosen, output, *how, dry_run)))
 
 
 COMMANDS = (partition, sample, pack)

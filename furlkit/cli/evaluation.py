@@ -34,7 +34,9 @@ def _check_split(data: str, test_data: str | None) -> None:
         )
 
 
-def build_options(model, data, test_data, data_root, download, device, threads, **rest):
+def build_options(
+    model, data, test_data, data_root, download, device, threads, isa, **rest
+):
     from furlkit.data.sets.source import Source
     from furlkit.runtime import Runtime
     from furlkit.stages.evaluate.frozen import Options
@@ -42,7 +44,7 @@ def build_options(model, data, test_data, data_root, download, device, threads, 
     _check_split(data, test_data)
     train = Source(data, data_root, download)
     test = Source(test_data or data, data_root, download, split="test")
-    runtime = Runtime(device, threads)
+    runtime = Runtime(device, threads, isa)
     return Options(model=model, train=train, test=test, runtime=runtime, **rest)
 
 
@@ -149,7 +151,7 @@ def _apply_if_there(
 )
 @ending
 def classifier(
-    model, data, test_data, data_root, download, device, threads, **rest
+    model, data, test_data, data_root, download, device, threads, isa, **rest
 ) -> None:
     """Score the classifier that a model has of its own; nothing is trained.
 
@@ -173,7 +175,7 @@ def classifier(
     # A named set has the same classes in both its splits, and test splits are small.
     both = test_data is not None and data is not None
     train = Source(data, data_root, download, split="test") if both else None
-    runtime = Runtime(device, threads)
+    runtime = Runtime(device, threads, isa)
     shared.tell(run(Options(model, test, train=train, runtime=runtime, **rest)))
 
 

@@ -91,6 +91,7 @@ HEADS = ("projector", "predictor", "decoder", "classifier", "rotation")
     type=FilePath,
     help="Take over the encoder, and heads of the same name, of a checkpoint.",
 )
+@shared.isa
 @shared.seed
 @shared.output
 @shared.dry_run

@@ -7,7 +7,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from furlkit import console
+from furlkit import console, runtime
 from furlkit.cli import presets
 from furlkit.errors import UsageError
 
@@ -128,12 +128,26 @@ seed = click.option(
 dry_run = click.option(
     "--dry-run", is_flag=True, help="Open and check every input, print the plan, stop."
 )
+
+
+def _set_isa(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    runtime.set_isa(value)  # Now, because no command has imported torch yet.
+    return value
+
+
+isa = click.option(
+    "--isa", type=click.Choice(runtime.ISAS), default="auto", show_default=True,
+    callback=_set_isa,
+    help="CPU instructions; avx2 or avx512 give the same bytes on every CPU that has "
+    "them.",
+)  # fmt: skip
 device = stacked(
     click.option("--device", default="auto", show_default=True,
                  metavar="auto|cpu|cuda|cuda:N|mps", help="Where to compute."),
     click.option("--threads", type=click.IntRange(1), default=1, show_default=True,
                  help="Threads of the CPU; several clients at once beat several "
                  "threads in one."),
+    isa,
 )  # fmt: skip
 
 

@@ -48,7 +48,9 @@ from furlkit.cli.options import FilePath, Real
 @shared.output
 @shared.dry_run
 @shared.speech
-def embed(model, data, data_root, download, split, device, threads, **rest) -> None:
+def embed(
+    model, data, data_root, download, split, device, threads, isa, **rest
+) -> None:
     """Write what a model makes of images: features or similarities.
 
     \b
@@ -64,7 +66,7 @@ def embed(model, data, data_root, download, split, device, threads, **rest) -> N
     from furlkit.stages.embed import Options, run
 
     source = Source(data, data_root, download, split=split)
-    runtime = Runtime(device, threads)
+    runtime = Runtime(device, threads, isa)
     shared.tell(run(Options(model=model, data=source, runtime=runtime, **rest)))
 
 

@@ -105,7 +105,7 @@ def pretrain_align(model, output, targets_out, dry_run, **rest) -> None:
         settings=_build_settings(rest),
         plan=_build_plan(rest),
         handling=_build_handling(rest),
-        runtime=Runtime(take("device"), take("threads")),
+        runtime=Runtime(take("device"), take("threads"), take("isa")),
         dry_run=dry_run,
         **rest,
     )
@@ -206,7 +206,7 @@ def build_options(
         aligning=build_aligning(values, place),
         plan=_build_plan(values),
         handling=_build_handling(values),
-        runtime=Runtime(take("device"), take("threads")),
+        runtime=Runtime(take("device"), take("threads"), take("isa")),
         **values,
     )  # fmt: skip
 
@@ -286,7 +286,7 @@ def distill(data, data_root, download, split, zeta, **rest) -> None:
         augmentation=build_augmentation(rest),
         plan=_build_plan(rest),
         handling=_build_handling(rest),
-        runtime=Runtime(take("device"), take("threads")),
+        runtime=Runtime(take("device"), take("threads"), take("isa")),
         **rest,
     )
     shared.tell(run(options))

@@ -272,8 +272,7 @@ def _words(doors: Doors) -> dict[str, Any]:
         "proximal": o.proximal,
         "channels_last": o.handling.channels_last,
         "compile": o.handling.compile,
-        "device": runtime.start(o.runtime).type,
-        "threads": o.runtime.threads,
+        **o.runtime.resolved_options(),
     }
     if doors.dictionary:
         words["leave_own_out"] = o.sharing.leave_own_out

@@ -81,8 +81,7 @@ class Doors:
             "plan": asdict(o.plan),
             "channels_last": o.handling.channels_last,
             "compile": o.handling.compile,
-            "device": runtime.start(o.runtime).type,
-            "threads": o.runtime.threads,
+            **o.runtime.resolved_options(),
         }
         inputs = {"ensemble": self.ensemble.content, "start": self.model.content}
         return Provenance("distill", words, o.seed, inputs)
@@ -138,7 +137,7 @@ def _open(options: Options) -> Doors:
 
 
 def _train(doors: Doors) -> tuple[Net, Epoch]:
-    options, device = doors.options, runtime.start(doors.options.runtime)
+    options, device = doors.options, runtime.device_of(doors.options.runtime)
     student = load_net(doors.model, device)
     training.prepare(student, options.handling)
     view = view_of(doors.model, options.augmentation, options.handling.channels_last)

@@ -78,7 +78,7 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     if not options.dry_run:
         view = view_of(model, Augmentation())
         rows = embed(net, images.images, index, view, options.layer)
-        made = Provenance("embed", _words(options, device), None, inputs)
+        made = Provenance("embed", _words(options), None, inputs)
         data["content"] = _write(options, rows, index, facts, made)
     return line, data
 
@@ -127,13 +127,12 @@ def _check_directions(model: Path, rows: torch.Tensor) -> None:
         )
 
 
-def _words(options: Options, device: torch.device) -> dict[str, Any]:
+def _words(options: Options) -> dict[str, Any]:
     words = {
         "layer": options.layer,
         "similarity": options.similarity,
         "encoding": options.encoding,
         "part": options.part,
-        "device": device.type,
-        "threads": options.runtime.threads,
+        **options.runtime.resolved_options(),
     }
     return words if options.top is None else {**words, "top": options.top}

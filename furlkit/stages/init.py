@@ -13,6 +13,7 @@ from furlkit.inputs.paths import check_output
 from furlkit.models.architecture import Architecture, build
 from furlkit.models.loading import Tensors, architecture_of, tensors_of
 from furlkit.randomness import torch_generator
+from furlkit.runtime import pinned_option
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Options:
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     source: Path | None = None
+    isa: str = "auto"
     seed: int = 0
     dry_run: bool = False
 
@@ -72,6 +74,7 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
     data = {"parameters": total, "encoder_parameters": encoder, **asdict(facts)}
     if not options.dry_run:
         words = {**architecture.to_dict(), "mean": list(mean), "std": list(std)}
+        words.update(pinned_option(options.isa))
         made = Provenance("init", words, options.seed, inputs)
         data["content"] = write_checkpoint(options.output, tensors, facts, made).content
     return line, data

@@ -50,7 +50,7 @@ def run(options: Options) -> list[Result]:
 
 def _train(doors: Doors, client: int) -> Result:
     options = doors.options
-    device = runtime.start(options.runtime)
+    device = runtime.device_of(options.runtime)
     net = load_net(doors.start(client), device)
     training.prepare(net, options.handling)
     view = view_of(doors.model, options.augmentation, options.handling.channels_last)

@@ -22,6 +22,7 @@ from furlkit.errors import InputError, UsageError
 from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.facts import Provenance
 from furlkit.inputs.paths import check_output
+from furlkit.runtime import pinned_option
 
 BLOCK = 1024
 
@@ -38,6 +39,7 @@ class Options:
     channels: int | None = None
     labels: bool = True
     domain_folders: bool = False
+    isa: str = "auto"
     dry_run: bool = False
 
 
@@ -145,6 +147,7 @@ def _words(options: Options) -> dict[str, Any]:
         "channels": options.channels,
         "labels": options.labels,
         "domain_folders": options.domain_folders,
+        **pinned_option(options.isa),
     }
 
 

@@ -101,7 +101,7 @@ def _open(options: Options) -> Doors:
     check_channels(images, architecture_of(model.path, model.facts), model.path)
     index, contents = chosen_images(images, options.partition, options.part)
     index = _drawn(options, index)
-    words = _words(options, settings, device.type, images)
+    words = _words(options, settings, images)
     contents["model"] = model.content
     made = Provenance("pretrain-align", words, options.seed, contents)
     load_net(model, device)
@@ -125,7 +125,7 @@ def _drawn(options: Options, index: np.ndarray) -> np.ndarray:
 
 
 def _train(doors: Doors) -> tuple[Net, Epoch]:
-    options, device = doors.options, runtime.start(doors.options.runtime)
+    options, device = doors.options, runtime.device_of(doors.options.runtime)
     net = load_net(doors.model, device)
     training.prepare(net, options.handling)
     view = view_of(doors.model, options.augmentation, options.handling.channels_last)
@@ -172,7 +172,7 @@ def _write(doors: Doors, net: Net, last: Epoch) -> dict[str, str]:
 
 
 def _words(
-    options: Options, settings: dict[str, Any], device: str, images: ImageSet
+    options: Options, settings: dict[str, Any], images: ImageSet
 ) -> dict[str, Any]:
     return {
         "objective": options.objective,
@@ -184,6 +184,5 @@ def _words(
         "dataset": images.fingerprint,
         "channels_last": options.handling.channels_last,
         "compile": options.handling.compile,
-        "device": device,
-        "threads": options.runtime.threads,
+        **options.runtime.resolved_options(),
     }

@@ -63,7 +63,7 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
         **_measured(models, rows),
         "models": [account(model) for model in models],
         "checkpoint": account(models[0]),
-        "options": {"layer": options.layer, "threads": options.runtime.threads},
+        "options": {"layer": options.layer, **options.runtime.resolved_options()},
         "seed": None,
         "data": {"images": images.fingerprint},
     }

@@ -64,7 +64,7 @@ def run(options: Options) -> tuple[str, dict[str, Any]]:
         "class_names": list(names),
         "data": {"test": test.fingerprint},
         "checkpoint": scoring.account(model),
-        "options": {"threads": options.runtime.threads},
+        "options": options.runtime.resolved_options(),
         "seed": None,
     }
     write_metrics(options.output, document)

@@ -194,7 +194,7 @@ def _words(options: Options) -> dict[str, Any]:
         "images": options.images,
         "temperature": options.temperature,
         "augmentation": asdict(options.augmentation),
-        "threads": options.runtime.threads,
+        **options.runtime.resolved_options(),
     }
 
 

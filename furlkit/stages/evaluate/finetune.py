@@ -228,8 +228,7 @@ def _words(doors: Doors) -> dict[str, Any]:
         "image_size": doors.architecture.image_size,
         "augmentation": asdict(s.augmentation),
         **{name: getattr(s.plan, name) for name in SHOWN},
-        "device": runtime.start(doors.options.runtime).type,
-        "threads": doors.options.runtime.threads,
+        **doors.options.runtime.resolved_options(),
     }
 
 

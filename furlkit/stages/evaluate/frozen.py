@@ -69,7 +69,7 @@ def run(
         **scoring.scores(predictions, features.test_labels, features.classes),
         **scoring.origins(model, train, test),
         "train_examples": len(features.train),
-        "options": {**asdict(settings), "threads": options.runtime.threads},
+        "options": {**asdict(settings), **options.runtime.resolved_options()},
         "seed": options.seed,
     }
     write_metrics(options.output, document)
