@@ -19,6 +19,7 @@ from furlkit.data.batches import Batch, Images
 from furlkit.errors import FurlkitError
 from furlkit.evaluation.collapse import effective_rank, spread
 from furlkit.randomness import derive, torch_generator
+from furlkit.runtime import check_precision
 from furlkit.training import signals as stopping
 from furlkit.training.optimisers import SGD, Adam, LossScale, Optimiser
 
@@ -123,6 +124,7 @@ def train(
     `purpose` (seed, round, client, ...) is what all random draws are derived from.
     """
     trainer = _Trainer(module, plan)
+    check_precision(plan.precision, trainer.device)
     state = _resume(trainer, keeper)
     steps = steps_per_epoch(len(images), plan.batch_size)
     module.train()
