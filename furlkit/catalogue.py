@@ -782,12 +782,16 @@ AUGMENTATION = group("Augmentation",
     Option("randaugment", Numbers(whole=True, count=2), (0, 9),
            "Operations for each image, and their magnitude out of 30."),
 )
+ISA = Option("isa", Choice(("auto", "native", "avx2", "avx512")), "auto",
+             "CPU instructions; avx2 and avx512 give the same bytes on every CPU that "
+             "has them.", recorded=False)
 RUNTIME = (
     Option("device", Text("auto|cpu|cuda|cuda:N|mps"), "auto", "Where to compute.",
            recorded=False),
     Option("threads", Whole(1), 1,
            "Threads of the CPU; several clients at once are faster than several "
            "threads in one."),
+    ISA,
 )
 PRECISION = Option("precision", Choice(("float32", "bfloat16", "float16")), "float32",
                    "Of the forward pass; weights stay float32.")
@@ -1207,6 +1211,7 @@ COMMANDS = _commands(
             Option("domain-folders", Flag(), False,
                    "A folder holds domains, which hold classes: art/cat/1.jpg."),
         ),
+        group("Execution", ISA),
         GENERAL.without("preset", "seed"),
     ),
     command("init", "Make the global model of round 0.",
@@ -1237,6 +1242,7 @@ COMMANDS = _commands(
             Option("mean", Numbers(), help="Normalisation.", usual="the data's"),
             Option("std", Numbers(), help="Normalisation.", usual="the data's"),
         ),
+        group("Execution", ISA),
         GENERAL,
     ),
     command("pretrain-align",

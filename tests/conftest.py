@@ -17,9 +17,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from furlkit import runtime
 from tests.helpers import Killed, furlkit
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+runtime.set_isa("auto")  # Before any test imports torch; their processes inherit it.
 ROOT = Path(__file__).resolve().parent.parent
 MAKES_OWN = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
 

@@ -97,7 +97,7 @@ LAYERS = {
         *("aggregators", "evaluation", "training", "inputs", "reports"),
         *BASE,
     },
-    "cli": {"stages", "training", "catalogue", "errors", "console", "__init__"},
+    "cli": {"stages", "training", "catalogue", "errors", "console", "runtime"},
     "presets": set(),
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from furlkit import catalogue, console
+from furlkit import catalogue, console, runtime
 from furlkit.catalogue import Option
 
 MOST_CLIENTS = 10**6
@@ -172,7 +172,8 @@ def _click_option(option: Option) -> click.Option:
     if option.default is not None and not option.multiple:
         more["default"] = option.default
     if option.key in _CALLBACKS:
-        more |= {"callback": _CALLBACKS[option.key], "expose_value": False}
+        more["callback"] = _CALLBACKS[option.key]
+        more["expose_value"] = option.key == "isa"
         more["is_eager"] = option.key == "preset"
     return click.Option(
         [*flags, option.key],
@@ -199,7 +200,13 @@ def _apply_preset(context: click.Context, _: click.Parameter, name: str | None) 
     presets.apply(context, name)
 
 
+def _set_isa(_: click.Context, _parameter: click.Parameter, value: str) -> str:
+    runtime.set_isa(value)  # Now, because no command has imported torch yet.
+    return value
+
+
 _CALLBACKS: dict[str, Callable[..., Any]] = {
+    "isa": _set_isa,
     "json": _set_verbosity,
     "quiet": _set_verbosity,
     "verbose": _set_verbosity,

@@ -87,7 +87,7 @@ class Doors:
             **o.recorded,
             "layer": self.layer,
             "temperature": self.tau,
-            "device": runtime.start(o.runtime).type,
+            **o.runtime.resolved_options(),
         }
         inputs = {"ensemble": self.ensemble.content, "start": self.model.content}
         return Provenance("distill", words, o.seed, inputs)
@@ -140,7 +140,7 @@ def _open(options: Options) -> Doors:
 
 
 def _train(doors: Doors) -> tuple[Net, Epoch]:
-    options, device = doors.options, runtime.start(doors.options.runtime)
+    options, device = doors.options, runtime.device_of(doors.options.runtime)
     student = load_net(doors.model, device)
     training.prepare(student, options.execution)
     view = view_of(doors.model, options.augmentation, options.execution.channels_last)

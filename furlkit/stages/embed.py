@@ -80,9 +80,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if not options.dry_run:
         view = view_of(model, Augmentation())
         rows = embed(net, images.images, index, view, options.layer)
-        made = Provenance(
-            "embed", {**options.recorded, "device": device.type}, None, inputs
-        )
+        resolved = {**options.recorded, **options.runtime.resolved_options()}
+        made = Provenance("embed", resolved, None, inputs)
         data["content"] = _write(options, rows, index, facts, made)
     return line, data
 

@@ -15,6 +15,7 @@ from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Architecture, build
 from furlkit.models.loading import Tensors, architecture_of, tensors_of
 from furlkit.randomness import torch_generator
+from furlkit.runtime import pinned_option
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Options:
     mean: tuple[float, ...] | None
     std: tuple[float, ...] | None
     source: Path | None
+    isa: str
     seed: int
     dry_run: bool
     recorded: dict[str, Any]
@@ -75,6 +77,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if not options.dry_run:
         words = {
             **options.recorded,
+            **pinned_option(options.isa),
             "head": list(options.heads),
             "image-size": architecture.image_size,
             "channels": architecture.channels,

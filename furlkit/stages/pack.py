@@ -23,6 +23,7 @@ from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.facts import Provenance
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
+from furlkit.runtime import pinned_option
 
 BLOCK = 1024
 Shape = tuple[int, int, int, int]
@@ -40,6 +41,7 @@ class Options:
     channels: int | None
     no_labels: bool
     domain_folders: bool
+    isa: str
     dry_run: bool
     recorded: dict[str, Any]
 
@@ -80,7 +82,9 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         line += f", {len(facts.domain_names)} domains"
     data: dict[str, Any] = {"shape": list(shape), "fingerprint": facts.fingerprint}
     if not options.dry_run:
-        provenance = Provenance("pack", options.recorded)
+        provenance = Provenance(
+            "pack", {**options.recorded, **pinned_option(options.isa)}
+        )
         blocks = _blocks_with_progress(parts, shape)
         header = write_dataset(
             options.output, shape, lambda: blocks, columns, facts, provenance

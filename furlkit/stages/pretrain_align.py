@@ -115,7 +115,7 @@ def _open(options: Options) -> Doors:
     words = {
         **options.recorded,
         "dataset": images.fingerprint,
-        "device": device.type,
+        **options.runtime.resolved_options(),
     }
     contents["model"] = model.content
     made = Provenance("pretrain-align", words, options.seed, contents)
@@ -140,7 +140,7 @@ def _drawn(options: Options, index: np.ndarray) -> np.ndarray:
 
 
 def _train(doors: Doors) -> tuple[Net, Epoch]:
-    options, device = doors.options, runtime.start(doors.options.runtime)
+    options, device = doors.options, runtime.device_of(doors.options.runtime)
     net = load_net(doors.model, device)
     training.prepare(net, options.execution)
     view = view_of(doors.model, options.augmentation, options.execution.channels_last)

@@ -20,6 +20,7 @@ from furlkit.errors import FurlkitError
 from furlkit.evaluation.collapse import effective_rank, spread
 from furlkit.objectives.learner import Forward
 from furlkit.randomness import derive, torch_generator
+from furlkit.runtime import check_precision
 from furlkit.training import signals
 from furlkit.training.optimisers import SGD, Adam, LossScale, Optimiser
 from furlkit.weights import below, part_of, within
@@ -161,6 +162,7 @@ def train(
     """
     steps = steps_per_epoch(len(images), plan.batch_size)
     trainer = _Trainer(learner, terms, plan)
+    check_precision(plan.precision, trainer.device)
     state = _resume(trainer, keeper, steps)
     with signals.deferring():
         while state.step < plan.epochs * steps:

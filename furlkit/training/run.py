@@ -16,6 +16,7 @@ from furlkit.errors import FurlkitError
 from furlkit.files.facts import Provenance
 from furlkit.files.journal import Journal
 from furlkit.files.progress import Progress, ProgressFile
+from furlkit.runtime import no_primitive
 from furlkit.training import loop, signals
 from furlkit.weights import Tensors, below
 
@@ -169,6 +170,8 @@ def naming(title: str) -> Iterator[None]:
         if "out of memory" in str(error) or "allocate memory" in str(error):
             cure = "lower --batch-size, or try --precision bfloat16"
             raise FurlkitError(f"{title}: out of memory; {cure}") from error
+        if cause := no_primitive(error):
+            raise FurlkitError(f"{title}: {cause}") from error
         raise
 
 

@@ -68,7 +68,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         **_measured(models, rows),
         "models": [describe_checkpoint(model) for model in models],
         "checkpoint": describe_checkpoint(models[0]),
-        "options": options.recorded,
+        "options": {**options.recorded, **options.runtime.resolved_options()},
         "seed": None,
         "data": {"images": images.fingerprint},
     }

@@ -69,7 +69,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         "class_names": list(names),
         "data": {"test": test.fingerprint},
         "checkpoint": scoring.describe_checkpoint(model),
-        "options": options.recorded,
+        "options": {**options.recorded, **options.runtime.resolved_options()},
         "seed": None,
     }
     write_metrics(options.output, document)

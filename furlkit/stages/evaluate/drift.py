@@ -100,7 +100,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             for m, found in zip(models, numbers, strict=True)
         ],
         "checkpoint": describe_checkpoint(models[0]),
-        "options": options.recorded,
+        "options": {**options.recorded, **options.runtime.resolved_options()},
         "seed": options.seed,
         "data": {"images": images.fingerprint, **inputs},
     }

@@ -238,7 +238,7 @@ def _words(doors: Doors) -> dict[str, Any]:
     return {
         **doors.options.recorded,
         "image-size": doors.architecture.image_size,
-        "device": runtime.start(doors.options.runtime).type,
+        **doors.options.runtime.resolved_options(),
     }
 
 

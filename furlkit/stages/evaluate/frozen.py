@@ -75,7 +75,7 @@ def run(protocol: str, values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         **scoring.scores(predictions, features.test_labels, features.classes),
         **scoring.origins(model, train, test),
         "train_examples": len(features.train),
-        "options": options.recorded,
+        "options": {**options.recorded, **options.runtime.resolved_options()},
         "seed": options.seed,
     }
     write_metrics(options.output, document)

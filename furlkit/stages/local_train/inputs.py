@@ -436,7 +436,7 @@ def _provenance(inputs: Inputs, private: Private | None) -> Provenance:
     if inputs.targets:
         contents["targets"] = inputs.targets.content
     options = inputs.options
-    resolved = {**options.recorded, "device": runtime.start(options.runtime).type}
+    resolved = {**options.recorded, **options.runtime.resolved_options()}
     if not inputs.dictionary:  # A recipe may give the flag in the first round too.
         resolved.pop("leave-own-out", None)
     if inputs.plan.schedule_rounds > 1:

@@ -60,7 +60,7 @@ def run(values: dict[str, Any]) -> list[Result]:
 
 
 def _train(inputs: Inputs, client: Client) -> Result:
-    options, device = inputs.options, runtime.start(inputs.options.runtime)
+    options, device = inputs.options, runtime.device_of(inputs.options.runtime)
     net, more = _net(inputs, client, device)
     training.prepare(net, options.execution)
     settings = dict(options.settings)
