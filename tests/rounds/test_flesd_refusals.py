@@ -169,7 +169,7 @@ def test_a_similarity_that_is_not_finite(world, forge, no_ensemble, value):
     matrix = Container(world / "s1").tensors()["matrix"]
     matrix[7, 9] = value
     path = forge(world / "s1", {"matrix": matrix})
-    no_ensemble(65, (path, f"row 7 has {value} for row 9; a cos"), "s1", kind="s")
+    no_ensemble(65, (path, f"row 7 has {value} for row 9"), "s1", kind="s")
 
 
 def test_rows_of_zeros(world, forge, no_ensemble):
@@ -187,7 +187,7 @@ def test_a_file_cut_short(world, no_ensemble, kind):
 
 
 def test_too_few_clients(no_ensemble):
-    words = ("3 clients have reported, --min-clients wants 4", "run the same command")
+    words = ("3 clients have reported, --min-clients", "run the same command")
     no_ensemble(75, words, "r1", "--min-clients", 4)
 
 
@@ -238,14 +238,14 @@ def test_other_images_than_the_ensemble_s(
 @pytest.mark.parametrize(
     "ensemble, start, wrong, message",
     [
-        ("r1", "g", "r1", "is a features file, an ensemble was wanted here; make it"),
-        ("s1", "g", "s1", "is a similarity file, an ensemble was wanted"),
-        ("d", "g", "d", "is a features file, an ensemble was wanted"),
-        ("g", "g", "g", "is a checkpoint file, an ensemble was wanted"),
-        ("k1", "g", "k1", "is a private file, an ensemble was wanted"),
-        ("e", "e", "e", "ensemble file, a checkpoint was wanted"),
-        ("e", "p", "p", "is a partition file, a checkpoint was wanted"),
-        ("e", "k1", "k1", "is a private file, a checkpoint was wanted"),
+        ("r1", "g", "r1", "is a features file; expected an ensemble"),
+        ("s1", "g", "s1", "is a similarity file; expected an ensemble"),
+        ("d", "g", "d", "is a features file; expected an ensemble"),
+        ("g", "g", "g", "is a checkpoint file; expected an ensemble"),
+        ("k1", "g", "k1", "is a private file; expected an ensemble"),
+        ("e", "e", "e", "ensemble file; expected a checkpoint"),
+        ("e", "p", "p", "is a partition file; expected a checkpoint"),
+        ("e", "k1", "k1", "is a private file; expected a checkpoint"),
         ("e", "flat", "flat", "has no projector, so no z; use --layer h"),
         ("e", "kept", "kept", "has no BatchNorm statistics"),
         ("nowhere", "g", "nowhere", "no such file"),

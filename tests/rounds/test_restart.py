@@ -151,7 +151,7 @@ def test_what_a_stopped_program_says(world, tmp_path, undisturbed):
     first.terminate()
     out, err = first.communicate(timeout=60)
     assert first.returncode == 75 and out == b""
-    assert b"error: stopped by SIGTERM; run the same command again to carry on" in err
+    assert b"error: stopped by SIGTERM; run the same command again to resume" in err
     step = step_of(output)
     again = subprocess.run(words, capture_output=True, timeout=60, check=False)
     assert again.returncode == 0 and again.stdout.count(b"\n") == 1

@@ -269,4 +269,4 @@ def test_a_row_that_does_not_hold_its_own_image_is_refused(world, tmp_path, run)
     write(folder / "t_1", tensors, opened.header.unsealed())
     words = ("aggregate", "--rule", "ensemble", folder / "t_1", folder / "t_2")
     done = run(*words, "-o", tmp_path / "e")
-    assert done.code == 65 and "does not find its own image alike" in done.err
+    assert done.code == 65 and "for its own image" in done.err

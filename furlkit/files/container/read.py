@@ -173,7 +173,7 @@ def _parse(path: Path, head: bytes) -> tuple[Header, list[Entry]]:
     except (SafetensorError, ValueError) as error:
         reason = str(error)[:200]
         raise InputError(
-            f"{path}: not a safetensors file, or damaged: {reason}; {_COPY_AGAIN}"
+            f"{path}: truncated, damaged or not a safetensors file: {reason}; {_COPY_AGAIN}"
         ) from error
     _check_canonical(path, head, header, table(entries, metadata))
     return header, entries

@@ -118,7 +118,7 @@ def test_clients_may_share_different_numbers_of_rows(tmp_path, aggregate):
         ({"client": 10}, "are both of client 10 and differ; leave one of them out"),
         ({"layer": "h"}, "is not what a client shares"),
         ({"owners": [[2, 4]]}, "is not what a client shares"),
-        ({"client": -1}, "header fact 'client' is -1, not a count"),
+        ({"client": -1}, "header fact 'client' is -1"),
     ],
 )
 def test_uploads_that_do_not_fit(uploads, forge, refused, tmp_path, facts, message):
@@ -152,7 +152,7 @@ def test_rows_that_do_not_fit(uploads, forge, refused, tmp_path, change, message
 
 def test_too_few_clients_is_no_failure_but_a_stop(uploads, refused, tmp_path):
     words = ("aggregate", "--rule", "dictionary", *uploads, uploads[0])
-    message = ("3 clients have reported, --min-clients wants 4", "run the same command")
+    message = ("3 clients have reported, --min-clients", "run the same command")
     refused(tmp_path, 75, message, *words, "--min-clients", 4, "-o", tmp_path / "d")
 
 

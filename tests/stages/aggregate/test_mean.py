@@ -262,7 +262,7 @@ def test_upload_that_diverged(tmp_path, uploads, forge, value):
     "text, error, message",
     [
         ('{"0": 1, "1": 1, "2": 1}', UsageError, "has no weight for client 3"),
-        ('{"0": 1, "0": 2}', InputError, "is not JSON: the key '0' stands twice"),
+        ('{"0": 1, "0": 2}', InputError, "is not JSON: the key '0' occurs twice"),
         ('{"0": NaN}', InputError, "is not JSON: NaN is not JSON"),
         ('{"0": 1e999}', InputError, "is not JSON"),
         ('{"0": "1"}', InputError, "wanted an object like"),

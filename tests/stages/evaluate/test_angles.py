@@ -180,12 +180,12 @@ def test_models_that_cannot_be_compared(world, run, refused):
 @pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
 def test_files_that_are_no_models_for_it(world, run, refused, dry_run):
     one = world.clients[0]
-    words = (world.partition, "is a partition file, a checkpoint was wanted")
+    words = (world.partition, "is a partition file; expected a checkpoint")
     check(refused, world, 65, words, one, world.partition, *dry_run)
     private = world.folder / "private.safetensors"
     facts, made = PrivateFacts(0, 1, ["a style"]), Provenance("local-train")
     write_private(private, {"w": np.ones(2)}, facts, made)
-    words = (private, "is a private file, a checkpoint was wanted")
+    words = (private, "is a private file; expected a checkpoint")
     check(refused, world, 65, words, one, private, *dry_run)
     kept = world.folder / "kept.safetensors"
     assert run("aggregate", *world.clients, "--bn", "keep", "-o", kept).code == 0

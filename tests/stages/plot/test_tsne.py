@@ -212,7 +212,7 @@ def test_images_without_labels_have_no_colours(tmp_path, features):
 
 def test_other_kinds_of_files_are_refused(world, refused):
     rest = ("--data", "digits", "-o", world.folder / "x.png")
-    words = (world.model, "is a checkpoint file, a features was wanted")
+    words = (world.model, "is a checkpoint file; expected a features")
     refused(world.folder, 65, words, "plot", "tsne", world.model, *rest)
 
 
