@@ -42,8 +42,8 @@ def result(line: str, data: dict[str, Any]) -> None:
         # Whoever read our output has gone, as `head` does; that is no failure.
         if not isinstance(error, BrokenPipeError):
             raise DiskError(
-                f"stdout: cannot write the result: {error.strerror}; the files are "
-                "complete"
+                f"stdout: cannot write the result: {error.strerror}; make room or "
+                "redirect it, then run the same command again"
             ) from error
 
 

@@ -13,7 +13,7 @@ from furlkit.files.container.header import Header
 from furlkit.files.container.layout import Entry
 from furlkit.files.container.read import Container, open_kind
 from furlkit.files.container.write import entry_of, write_stream
-from furlkit.files.facts import Provenance, understand
+from furlkit.files.facts import Provenance, check_fingerprint, understand
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ def read_dataset(path: Path) -> Packed:
     facts = understand(path, opened.header, DatasetFacts)
     images = opened.entry("images")
     _check_images(path, images)
-    if facts.fingerprint.get("examples") != images.shape[0]:
+    check_fingerprint(path, facts.fingerprint)
+    if facts.fingerprint["examples"] != images.shape[0]:
         raise InputError(f"{path}: its fingerprint is not of {images.shape[0]} images")
     check_normalisation(path, facts.mean, facts.std, images.shape[3])
     return Packed(

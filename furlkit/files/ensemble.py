@@ -16,7 +16,7 @@ from furlkit.files.checkpoint import check_finite
 from furlkit.files.container.header import Header, with_article
 from furlkit.files.container.read import Container
 from furlkit.files.container.write import write
-from furlkit.files.facts import Provenance, understand
+from furlkit.files.facts import Provenance, check_fingerprint, understand
 
 FORMS = ("rows", "top", "matrix")
 RECREATE = "re-create it with aggregate --rule ensemble"
@@ -80,6 +80,7 @@ def read_ensemble(path: Path) -> Ensemble:
             "aggregate --rule ensemble"
         )
     facts = understand(path, opened.header, EnsembleFacts, ("round", "examples"))
+    check_fingerprint(path, facts.dataset)
     entry = opened.entry("index")
     if entry.dtype != np.int64 or len(entry.shape) != 1:
         raise InputError(

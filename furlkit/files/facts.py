@@ -51,6 +51,21 @@ def understand(
     return facts
 
 
+def check_fingerprint(path: Path, fingerprint: dict[str, Any]) -> None:
+    """A dataset's fingerprint has a count of examples, and hashes that may be unknown."""
+    examples = fingerprint.get("examples")
+    if type(examples) is not int or examples < 0:
+        raise InputError(
+            f"{path}: does not say how many images its dataset has; re-create it"
+        )
+    for name, value in fingerprint.items():
+        if name != "examples" and not isinstance(value, str | None):
+            raise InputError(
+                f"{path}: the hash of its dataset's {short(name)} is {short(value)}; "
+                "re-create it"
+            )
+
+
 def _fits(value: Any, kind: Any) -> bool:
     """Whether a value from JSON is of an annotated type: int, list[str], int | None."""
     origin, inner = get_origin(kind), get_args(kind)

@@ -12,7 +12,7 @@ from furlkit.files.container.header import Header
 from furlkit.files.container.read import Container, open_kind
 from furlkit.files.container.write import write
 from furlkit.files.encoding import decoded, encoded
-from furlkit.files.facts import Provenance, understand
+from furlkit.files.facts import Provenance, check_fingerprint, understand
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,19 @@ def write_features(
 def read_features(path: Path) -> Features:
     """Read a feature file whole, rows as float32: checked, finite, lengths equal."""
     opened = open_kind(path, "features")
-    facts = understand(path, opened.header, FeatureFacts, ("client", "round"))
+    facts = understand_features(path, opened.header)
     check_index(opened, "rows")
     tensors = opened.tensors()
     rows = decoded(Path(path), tensors, "rows")
     return Features(Path(path), facts, rows, tensors["index"], opened.content)
+
+
+def understand_features(path: Path, header: Header) -> FeatureFacts:
+    """The facts of rows or similarities; rows that are shared name no dataset."""
+    facts = understand(path, header, FeatureFacts, ("client", "round"))
+    if facts.dataset:
+        check_fingerprint(path, facts.dataset)
+    return facts
 
 
 def check_index(opened: Container, name: str) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from furlkit.errors import InputError, UsageError
-from furlkit.files.container.header import Header, short
+from furlkit.files.container.header import Header
 from furlkit.files.container.read import open_kind
 from furlkit.files.container.write import write
-from furlkit.files.facts import Provenance, understand
+from furlkit.files.facts import Provenance, check_fingerprint, understand
 
 _TENSORS = {"indices": 1, "offsets": 1, "public": 1, "histogram": 2}
 
@@ -78,6 +78,7 @@ def read_partition(path: Path) -> Partition:
     """Read a partition and check that its indices make sense."""
     opened = open_kind(path, "partition")
     facts = understand(path, opened.header, PartitionFacts, ("clients",))
+    check_fingerprint(path, facts.dataset)
     for name, dimensions in _TENSORS.items():
         entry = opened.entry(name)
         if entry.dtype != np.int64 or len(entry.shape) != dimensions:
@@ -95,7 +96,7 @@ def read_partition(path: Path) -> Partition:
 
 
 def _check(partition: Partition) -> None:
-    examples = partition.facts.dataset.get("examples")
+    examples = partition.facts.dataset["examples"]
     offsets, indices = partition.offsets, partition.indices
     used = np.concatenate([indices, partition.public])
     fits = (
@@ -104,13 +105,12 @@ def _check(partition: Partition) -> None:
         and offsets[0] == 0
         and offsets[-1] == len(indices)
         and bool(np.all(np.diff(offsets) >= 0))
-        and isinstance(examples, int)
         and (not len(used) or (used.min() >= 0 and used.max() < examples))
     )
     if not fits:
         raise InputError(
             f"{partition.path}: its indices do not fit {partition.facts.clients} "
-            f"clients over {short(examples)} examples; re-create the partition"
+            f"clients over {examples} examples; re-create the partition"
         )
     names, classes = partition.facts.class_names, partition.histogram.shape[1]
     if names and len(names) < classes:

@@ -17,8 +17,8 @@ from furlkit.files.container.header import Header
 from furlkit.files.container.layout import Entry
 from furlkit.files.container.read import Container, open_kind
 from furlkit.files.container.write import write, write_stream
-from furlkit.files.facts import Provenance, understand
-from furlkit.files.features import FeatureFacts, check_index
+from furlkit.files.facts import Provenance
+from furlkit.files.features import FeatureFacts, check_index, understand_features
 
 STEP = 127
 DTYPES = {"float32": "<f4", "float16": "<f2", "int8": "|i1"}
@@ -97,7 +97,7 @@ def kept_of(percent: float, n: int) -> int:
 def read_similarity(path: Path) -> Similarity:
     """Read a similarity file whole, as float32: hash checked, in shape, cosines."""
     opened = open_kind(path, "similarity")
-    facts = understand(path, opened.header, FeatureFacts, ("client", "round"))
+    facts = understand_features(path, opened.header)
     check_index(opened, "matrix")
     shape = opened.entry("matrix").shape
     if "columns" not in opened and shape[0] != shape[1]:

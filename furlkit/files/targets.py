@@ -11,7 +11,7 @@ from furlkit.files.checkpoint import check_finite
 from furlkit.files.container.header import Header
 from furlkit.files.container.read import open_kind
 from furlkit.files.container.write import write
-from furlkit.files.facts import Provenance, understand
+from furlkit.files.facts import Provenance, check_fingerprint, understand
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ def read_targets(path: Path) -> Targets:
     opened = open_kind(path, "targets")
     facts = understand(path, opened.header, TargetFacts, ("examples",))
     n = facts.examples
-    if type(facts.dataset.get("examples")) is not int:
-        raise InputError(f"{path}: does not say how many images its dataset has")
+    check_fingerprint(path, facts.dataset)
     for name, kind, axes in (("h", "f", 2), ("z", "f", 2), ("index", "i", 1)):
         entry = opened.entry(name)
         if entry.dtype.kind != kind or len(entry.shape) != axes or entry.shape[0] != n:

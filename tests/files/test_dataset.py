@@ -61,7 +61,8 @@ def test_dataset_that_does_not_fit(path, forge, tensors, message):
         ({"std": []}, "its std"),
         ({"std": [0.0]}, "its std"),
         ({"mean": [0.5] * 3}, "expected 1 of each"),
-        ({"fingerprint": {}}, "its fingerprint is not of 3 images"),
+        ({"fingerprint": {}}, "does not say how many images"),
+        ({"fingerprint": {"examples": 4}}, "its fingerprint is not of 3 images"),
     ],
 )
 def test_facts_that_do_not_fit(path, forge, facts, message):

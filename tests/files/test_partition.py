@@ -48,8 +48,6 @@ def test_a_client_that_is_not_there(path, client):
         ({"histogram": np.ones((2, 2), int)}, {}),
         ({}, {"clients": 4}),
         ({}, {"dataset": {"examples": 9}}),
-        ({}, {"dataset": {}}),
-        ({}, {"dataset": {"examples": "10"}}),
     ],
 )
 def test_indices_that_do_not_fit(path, forge, tensors, facts):
@@ -88,6 +86,15 @@ def test_too_few_class_names(path, forge):
         read_partition(path)
     forge(path, facts={"class_names": []})
     assert read_partition(path).facts.class_names == []
+
+
+@pytest.mark.parametrize(
+    "dataset", [{}, {"examples": "10"}, {"examples": -1}, {"examples": 10, "labels": 3}]
+)
+def test_fingerprints_of_another_make(path, forge, dataset):
+    forge(path, facts={"dataset": dataset})
+    with pytest.raises(InputError, match="p: .*dataset"):
+        read_partition(path)
 
 
 @pytest.mark.parametrize("facts", [{"dataset": []}, {"class_names": "ab"}])

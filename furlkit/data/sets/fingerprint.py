@@ -77,8 +77,9 @@ def same_dataset(a: dict[str, Any], b: dict[str, Any]) -> str | None:
 
     Only hashes that both have are compared, and there must be at least one.
     """
-    if a["examples"] != b["examples"]:
-        return f"one has {a['examples']:,} examples, the other {b['examples']:,}"
+    one, other = a.get("examples", 0), b.get("examples", 0)
+    if one != other:
+        return f"one has {one:,} examples, the other {other:,}"
     common = comparable(a, b)
     if not common:
         return "they have no fingerprint in common, so they cannot be told apart"

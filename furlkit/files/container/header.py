@@ -14,7 +14,7 @@ from furlkit.files.container.seal import UNSEALED
 VERSION = 2
 # A ResNet-50's header takes 40 kB. The cap keeps a hostile header cheap to refuse.
 LIMIT = 4 * 2**20
-DEEPEST = 32
+DEEPEST = 64
 KINDS = (
     "checkpoint",
     "dataset",

@@ -65,7 +65,7 @@ def located(parts: Iterable[tuple[str, str, Sequence[int]]]) -> list[Entry]:
 
     Raises ValueError with a sentence that says what is wrong.
     """
-    entries, start = [], 0
+    entries, start, empty = [], 0, False
     for name, dtype, shape in parts:
         if dtype not in DTYPES:
             known = ", ".join(DTYPES)
@@ -73,9 +73,11 @@ def located(parts: Iterable[tuple[str, str, Sequence[int]]]) -> list[Entry]:
         entry = Entry(name, DTYPES[dtype], tuple(shape), start)
         check(entry)
         entries.append(entry)
-        start = entry.end
+        size = entry.size
+        empty |= not size
+        start += size
     # Empty tensors share a place, and the library gives these in any order.
-    return sorted(entries, key=lambda e: (e.start, e.end, e.name))
+    return sorted(entries, key=lambda e: (e.start, e.end, e.name)) if empty else entries
 
 
 def table(entries: Iterable[Entry], metadata: dict[str, str]) -> bytes:
@@ -100,6 +102,6 @@ def check(entry: Entry) -> None:
     if ".." in name or "/" in name or "\\" in name:
         raise ValueError(f"a tensor's name, {name[:60]!r}, looks like a path")
     # numpy refuses what it could not count even where another dimension is 0.
-    countable = math.prod(max(size, 1) for size in shape) < 2**60
-    if len(shape) > MOST_DIMENSIONS or not countable:
+    count = math.prod(shape) or math.prod(max(size, 1) for size in shape)
+    if len(shape) > MOST_DIMENSIONS or count >= 2**60:
         raise ValueError(f"{name} has the shape {str(list(shape))[:60]}")

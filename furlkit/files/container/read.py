@@ -173,7 +173,7 @@ def _parse(path: Path, head: bytes) -> tuple[Header, list[Entry]]:
     except (SafetensorError, ValueError) as error:
         reason = str(error)[:200]
         raise InputError(
-            f"{path}: not a safetensors file, or damaged: {reason}; {_COPY_AGAIN}"
+            f"{path}: truncated, damaged or not a safetensors file: {reason}; {_COPY_AGAIN}"
         ) from error
     _check_canonical(path, head, header, table(entries, metadata))
     return header, entries
@@ -214,7 +214,9 @@ def _check_start(path: Path, start: bytes, length: int, size: int) -> None:
             "never unpickles; convert it with safetensors.torch.save_file first"
         )
     if length > size - 8 and start.lstrip().startswith(b"{"):
-        raise InputError(f"{path}: is JSON; expected a safetensors file")
+        raise InputError(
+            f"{path}: is JSON, not a safetensors file; expected a furlkit file with tensors"
+        )
     if length > size - 8:
         raise InputError(
             f"{path}: not a safetensors file, or truncated: its header should take "
