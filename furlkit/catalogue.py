@@ -1082,10 +1082,6 @@ def _head_widths() -> Group:
     )
 
 
-def _names_of_heads() -> Iterable[str]:
-    return heads()
-
-
 _OBJECTIVE = Option(
     "objective", Choice(objectives), "simclr", "What a batch minimises."
 )
@@ -1239,7 +1235,7 @@ COMMANDS = _commands(
         group("Heads",
             replace(_OBJECTIVE,
                     help="Gives the model the heads that this objective trains."),
-            Option("head", Choice(_names_of_heads), (),
+            Option("head", Choice(heads), (),
                    "A further head; may be repeated.", multiple=True,
                    variable="more_heads"),
         ),

@@ -26,6 +26,7 @@ from furlkit.catalogue import (
 from furlkit.data.partitions.schemes import ALWAYS, NAMES, options_read
 from furlkit.errors import UsageError
 from furlkit.inputs.settings import fill, fill_each
+from furlkit.reports.runs import planned_epochs
 
 STAGES = [name for name, entry in COMMANDS.items() if entry.parts]
 each = pytest.mark.parametrize("name", STAGES)
@@ -273,16 +274,30 @@ def parts(cls):
                 yield from parts(kind)
 
 
-@pytest.mark.parametrize("name", ["local-train", "pretrain-align", "distill"])
-def test_defaults_of_value_classes_are_those_of_the_catalogue(name):
+@pytest.mark.parametrize(
+    "name, cls",
+    [
+        ("local-train", "inputs.client:Options"),
+        ("partition", "stages.partition:Options"),
+        ("evaluate linear", "evaluation.linear:LinearSettings"),
+    ],
+)
+def test_defaults_of_value_classes_are_those_of_the_catalogue(name, cls):
     """Classes of lower layers may be made by hand; then they have the same defaults."""
-    found = catalogue.load(f"furlkit.stages.{OPTIONS[name]}")
-    options = found if isinstance(found, type) else get_type_hints(found)["return"]
-    usual = defaults(name)
-    for cls in parts(options):
-        for field in fields(cls):
+    usual = {key: option.default for key, option in COMMANDS[name].options.items()}
+    checked = 0
+    for part in parts(catalogue.load(f"furlkit.{cls}")):
+        for field in fields(part):
             if field.default is not MISSING and field.name in usual:
                 assert field.default == pytest.approx(usual[field.name], abs=1e-4)
+                checked += 1
+    assert checked > 5
+
+
+def test_epochs_are_read_from_files_of_both_formats():
+    assert planned_epochs(recorded("local-train", defaults("local-train"))) == 5
+    assert planned_epochs({"plan": {"epochs": 5}}) == 5
+    assert planned_epochs({"plan": 5}) is None
 
 
 @pytest.mark.parametrize("scheme", NAMES)

@@ -82,4 +82,4 @@ def test_help_and_checks_know_it(call):
     done = call("local-train", "p", "g", *words)
     assert done.returncode == 2
     assert "--margin does not apply to --objective simclr" in done.stderr
-    assert "|tiny]" in call("init", "--help").stdout
+    assert "\n    tiny" in call("init", "--help").stdout
