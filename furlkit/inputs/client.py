@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from furlkit import runtime
-from furlkit.catalogue import divided, objectives, recorded
+from furlkit.catalogue import UPDATES, divided, load, objectives, recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
@@ -41,7 +41,6 @@ from furlkit.inputs.settings import fill as fill_options
 from furlkit.models.loading import architecture_of, fitting_net, fresh_statistics
 from furlkit.runtime import Runtime
 from furlkit.training.loop import Plan
-from furlkit.training.methods import UPDATES
 from furlkit.training.run import Handling
 
 
@@ -151,7 +150,8 @@ class Doors:
             own = fresh_statistics(architecture_of(model.path, model.facts))
         if private:
             own = {**own, **private.weights}
-        tensors = UPDATES[self.options.update](model.tensors, own)
+        update = load(UPDATES[self.options.update].function)
+        tensors = update(model.tensors, own)
         return replace(model, tensors=tensors)
 
     def negatives(self, client: int) -> np.ndarray | None:
