@@ -131,10 +131,14 @@ class Option:
 
 @dataclass(frozen=True)
 class Group:
-    """Options that stand together in --help."""
+    """Options that stand together in --help.
+
+    `choices` are the words that the first of them chooses from, each with its help.
+    """
 
     title: str
     options: tuple[Option, ...]
+    choices: tuple[tuple[str, str], ...] = ()
 
     def varied(self, **defaults: Any) -> "Group":
         """The same options, some with another default."""
@@ -368,7 +372,8 @@ class Family:
                 ((name, option),) = found.items()
                 own[name] = (*own.get(name, ()), option)
         groups = [Group(f"--{self.choice.name} {name}", own[name]) for name in own]
-        return [Group(self.title, tuple(shared)), *groups]
+        choices = tuple((e.name, e.help) for e in self.entries().values())
+        return [Group(self.title, tuple(shared), choices), *groups]
 
     @property
     def _found(self) -> dict[str, dict[str, Option]]:
@@ -433,15 +438,17 @@ class Command:
     @property
     def groups(self) -> list[Group]:
         """Its options in the order of --help; options of the same title stand together."""
-        found: dict[str, tuple[Option, ...]] = {}
+        found: dict[str, Group] = {}
         for part in self.parts:
             if isinstance(part, Family):
                 groups = part.groups
             else:
                 groups = [part if isinstance(part, Group) else part()]
             for group in groups:
-                found[group.title] = (*found.get(group.title, ()), *group.options)
-        return [Group(title, options) for title, options in found.items() if options]
+                known = found.get(group.title, Group(group.title, (), group.choices))
+                options = (*known.options, *group.options)
+                found[group.title] = replace(known, options=options)
+        return [group for group in found.values() if group.options]
 
     @property
     def options(self) -> dict[str, Option]:
@@ -620,10 +627,14 @@ STEM = Option("stem", Choice(("auto", "small", "standard")), "auto",
               "pixels.")
 
 ENCODERS = _named(
-    Encoder("cnn5", "furlkit.models.encoders:cnn5", 2048, scales=True),
-    Encoder("resnet18", "furlkit.models.encoders:resnet", 512, stems=True),
-    Encoder("resnet34", "furlkit.models.encoders:resnet", 512, stems=True),
-    Encoder("resnet50", "furlkit.models.encoders:resnet", 2048, stems=True),
+    Encoder("cnn5", "furlkit.models.encoders:cnn5", 2048, scales=True,
+            help="five convolutions and a linear layer"),
+    Encoder("resnet18", "furlkit.models.encoders:resnet", 512, stems=True,
+            help="torchvision's ResNet-18"),
+    Encoder("resnet34", "furlkit.models.encoders:resnet", 512, stems=True,
+            help="torchvision's ResNet-34"),
+    Encoder("resnet50", "furlkit.models.encoders:resnet", 2048, stems=True,
+            help="torchvision's ResNet-50"),
 )
 
 _CONCENTRATION = Option("concentration", Number(),
@@ -848,7 +859,7 @@ _MODES = _named(
 )
 _MODE = Family("Mode",
     Option("mode", Choice(tuple(_MODES)), "federated",
-           "Clients train and are averaged, or all labels are in one place."),
+           "Where training takes place.", metavar="NAME"),
     lambda: _MODES,
 )
 _FINETUNING = (
@@ -1077,22 +1088,18 @@ def _head_widths() -> Group:
     )
 
 
-def _names_of_heads() -> Iterable[str]:
-    return heads()
-
-
 _OBJECTIVE = Option(
     "objective", Choice(objectives), "simclr", "What a batch minimises."
 )
-OBJECTIVE = Family("Objective", _OBJECTIVE, objectives)
+OBJECTIVE = Family("Objective", replace(_OBJECTIVE, metavar="NAME"), objectives)
 UPDATE = Family(
     "Update",
     Option(
         "update",
         Choice(tuple(UPDATES)),
         "replace",
-        "What the client starts the round from: the global model, or (keep) its "
-        "own, which is then given in place of GLOBAL.",
+        "What the client starts the round from.",
+        metavar="NAME",
     ),
     lambda: UPDATES,
 )
@@ -1102,15 +1109,21 @@ RULE = Family(
         "rule",
         Choice(tuple(RULES)),
         "mean",
-        "mean of models, dictionary of the rows that clients share, or ensemble "
-        "of what their models find similar.",
+        "What is made of the uploads.",
+        metavar="NAME",
     ),
     lambda: RULES,
     mixed=True,
 )
 SCHEME = Family(
     "Scheme",
-    Option("scheme", Choice(tuple(SCHEMES)), "iid", "How images are partitioned."),
+    Option(
+        "scheme",
+        Choice(tuple(SCHEMES)),
+        "iid",
+        "How images are partitioned.",
+        metavar="NAME",
+    ),
     lambda: SCHEMES,
 )
 ENCODER = Family(
@@ -1120,6 +1133,7 @@ ENCODER = Family(
         Choice(encoders),
         "cnn5",
         "The network whose output is the representation h.",
+        metavar="NAME",
     ),
     encoders,
 )
@@ -1228,7 +1242,7 @@ COMMANDS = _commands(
         group("Heads",
             replace(_OBJECTIVE,
                     help="Gives the model the heads that this objective trains."),
-            Option("head", Choice(_names_of_heads), (),
+            Option("head", Choice(heads), (),
                    "A further head; may be repeated.", multiple=True,
                    variable="more_heads"),
         ),

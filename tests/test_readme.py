@@ -11,6 +11,7 @@ import furlkit
 from furlkit.cli import presets
 from furlkit.cli.program import _outcome
 from furlkit.cli.program import furlkit as program
+from furlkit.reports.methods import methods_table
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -63,6 +64,12 @@ def test_every_objective_and_preset_of_a_method_is_in_its_table():
         assert f"`{name}`" in table or name == "digits"
     for path in (PACKAGE / "objectives").glob("[a-z]*.py"):
         assert f"`objectives/{path.name}`" in table
+
+
+def test_the_table_of_methods_is_the_catalogue_s():
+    marks = r"<!-- methods:.*?-->\n(.*?)\n<!-- end of methods -->"
+    (table,) = re.findall(marks, README, re.S)
+    assert table == methods_table()
 
 
 def test_every_kind_of_file_is_in_its_table():

@@ -151,7 +151,8 @@ def _metavar(option: Option) -> str:
 def _help(option: Option) -> str:
     """An option's help with its choices, if they are long, and its default."""
     text = option.help
-    if isinstance(option.kind, catalogue.Choice) and _metavar(option) == "NAME":
+    listed = not option.metavar and _metavar(option) == "NAME"
+    if listed and isinstance(option.kind, catalogue.Choice):
         text += f" One of {', '.join(option.kind.words)}."
     if option.required:
         return f"{text}  [required]"
@@ -225,7 +226,12 @@ class Command(click.Command):
         """Write one section for each group."""
         shown = {p.name: p for p in self.params if isinstance(p, click.Option)}
         for group in self.entry.groups:
-            rows = [_row(option, shown[option.key]) for option in group.options]
+            first, *rest = (_row(o, shown[o.key]) for o in group.options)
+            rows = [
+                first,
+                *((f"  {name}", text) for name, text in group.choices),
+                *rest,
+            ]
             if group.title == "General":
                 rows.append(("-h, --help", "Show this message and exit."))
             with formatter.section(group.title):

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from furlkit.catalogue import OBJECTIVES
 from furlkit.data import batches
 from furlkit.files.checkpoint import read_checkpoint, write_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import read_partition
 from furlkit.objectives import simclr
-from furlkit.stages.local_train import OBJECTIVES
 from tests.helpers import NET, digest, furlkit, round_0
 
 HEADS = ("projector", "decoder", "classifier", "rotation")
@@ -70,7 +70,7 @@ def test_every_objective_learns_and_moves_only_its_own_head(
     losses = [line["losses"][objective] for line in journal(output)]
     assert len(losses) == 5 and losses[-1] < losses[0]
     before, after = read_checkpoint(world / "g.st"), read_checkpoint(output)
-    assert moved(before, after) == {"encoder", OBJECTIVES[objective].head}
+    assert moved(before, after) == {"encoder", *OBJECTIVES[objective].head_names}
 
 
 def test_a_checkpoint_says_where_it_comes_from(world, train, capsys):

@@ -1,0 +1,1 @@
+"""Additions to furlkit: an objective, an encoder and a dataset."""

@@ -1,0 +1,392 @@
+"""The catalogue: options stand once, in --help, in checks, in values and in files."""
+
+import json
+import re
+import sys
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import UnionType
+from typing import get_args, get_type_hints
+
+import pytest
+
+from furlkit import catalogue, cli
+from furlkit.catalogue import (
+    COMMANDS,
+    Family,
+    Number,
+    Objective,
+    Option,
+    Whole,
+    defaults,
+    recorded,
+    resolved,
+)
+from furlkit.data.partitions.schemes import ALWAYS, NAMES, options_read
+from furlkit.errors import UsageError
+from furlkit.inputs.settings import fill, fill_each
+from furlkit.reports.runs import planned_epochs
+
+STAGES = [name for name, entry in COMMANDS.items() if entry.parts]
+each = pytest.mark.parametrize("name", STAGES)
+
+
+def sections(text: str) -> dict[str, str]:
+    """The titled groups of a help text."""
+    parts = re.split(r"^(\S.*):$", text, flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+@each
+def test_every_option_stands_in_exactly_one_group_of_help(run, name):
+    found = sections(run(*name.split(), "--help").out)
+    for group in COMMANDS[name].groups:
+        for option in group.options:
+            flag = re.compile(rf"^  (?:-\S+, )?--{option.name}(?=[ \n/])", re.M)
+            places = [title for title in found if flag.search(found[title])]
+            assert places == [group.title], option.name
+
+
+@each
+def test_values_have_plain_names_in_help(run, name):
+    text = " ".join(sections(run(*name.split(), "--help").out).values())
+    for word in ("<=", "RANGE", "INTEGER", "FLOAT", "BOOLEAN", "None", "[default: ]"):
+        assert word not in text
+
+
+def test_defaults_are_shown_as_they_are_typed(run):
+    text = " ".join(run("local-train", "--help").out.split())
+    assert (
+        "--crop-scale X,X Random resized crop: range of the area. [default: 0.2,1]"
+        in text
+    )
+    assert "--epochs N Local epochs E. [default: 5]" in text
+    text = " ".join(run("evaluate", "semi", "--help").out.split())
+    assert "[default: 5 for federated, 100 for central]" in text
+
+
+def test_commands_are_listed_in_working_order(run):
+    names = re.findall(r"^  ([a-z-]+)  ", run("--help").out.split("Commands:")[1], re.M)
+    order = (
+        "partition sample pack init pretrain-align local-train embed aggregate distill"
+    )
+    assert names == [
+        *order.split(),
+        *["evaluate", "compare", "plot", "ledger", "inspect", "export", "presets"],
+    ]
+
+
+LOADED = """
+import sys
+from furlkit.cli.program import _outcome
+_outcome(["--help"])
+heavy = ("torch", "numpy", "importlib.metadata")
+print(sorted(m for m in sys.modules if m.startswith("furlkit.cli.") or m in heavy))
+"""
+
+
+def test_help_of_the_program_imports_no_command_and_no_plugin(python):
+    loaded = python(LOADED).splitlines()[-1]
+    assert loaded == "['furlkit.cli.program', 'furlkit.cli.shared']"
+
+
+ALLOWED = {"cli", "catalogue", "errors", "console"}
+
+
+@pytest.mark.parametrize("path", sorted(Path(cli.__file__).parent.glob("*.py")))
+def test_a_command_imports_its_stage_and_little_else(path):
+    found = set(re.findall(r"from furlkit\.?([\w.]*) import (\w+)", path.read_text()))
+    names = {module or name for module, name in found}
+    stage = f"stages.{path.stem}"
+    others = {n for n in names if not (n == stage or n.startswith(f"{stage}."))}
+    extra = (
+        {"training.signals", "training", "__version__"}
+        if path.stem == "program"
+        else set()
+    )
+    assert {n.split(".")[0] for n in others - extra} <= ALLOWED
+
+
+@each
+def test_defaults_are_values_of_their_kind(name):
+    for option in COMMANDS[name].options.values():
+        value, kind = option.default, option.kind
+        if isinstance(kind, Number | Whole) and value is not None:
+            assert kind.low is None or value >= kind.low, option.name
+            assert kind.high is None or value <= kind.high, option.name
+        if isinstance(kind, catalogue.Choice) and value not in (None, ()):
+            assert value in kind.words, option.name
+
+
+# --- what does not apply --------------------------------------------------------------
+
+
+def given(name: str, **values):
+    options = COMMANDS[name].options
+    return {**{key: option.default for key, option in options.items()}, **values}
+
+
+@pytest.mark.parametrize(
+    "name, values, words",
+    [
+        ("local-train", {"objective": "rotation", "form": "full"}, "--form does not apply to --objective rotation"),
+        ("pretrain-align", {"objective": "rotation", "form": "full"}, "--objective rotation"),
+        ("partition", {"scheme": "iid", "decay": 0.5}, "--decay does not apply to --scheme iid"),
+        ("aggregate", {"rule": "mean", "matrix": True}, "--matrix does not apply to --rule mean"),
+        ("init", {"encoder": "resnet18", "width": 0.5}, "--width does not apply to --encoder resnet18"),
+        ("evaluate semi", {"mode": "central", "rounds": 3}, "--rounds does not apply to --mode central"),
+        ("evaluate linear", {"optimiser": "adam", "momentum": 0.5}, "--momentum does not apply to --optimiser adam"),
+        ("local-train", {"alpha": 0.5}, "--alpha does not apply without --features-out"),
+        ("local-train", {"beta": 0.5}, "--beta does not apply without --align"),
+        ("embed", {"top": 5.0}, "--top does not apply without --similarity"),
+        ("ledger", {"images": 5}, "--images does not apply without --plan"),
+    ],
+)  # fmt: skip
+def test_what_does_not_apply_is_refused_by_hand(name, values, words):
+    with pytest.raises(UsageError, match=words):
+        resolved(name, given(name, **values), values.keys(), ())
+
+
+@pytest.mark.parametrize(
+    "name, choice, preset",
+    [
+        (
+            "local-train",
+            {"objective": "rotation"},
+            {"form": "full", "temperature": 0.1},
+        ),
+        ("partition", {"scheme": "iid"}, {"concentration": 1.0}),
+        ("init", {"encoder": "resnet18"}, {"width": 0.5}),
+        ("evaluate linear", {"optimiser": "adam"}, {"momentum": 0.9}),
+    ],
+)
+def test_a_preset_s_own_is_dropped_where_its_choice_is_made_by_hand(
+    name, choice, preset
+):
+    values = given(name, **choice, **preset)
+    found = resolved(name, values, choice.keys(), preset.keys())
+    assert found == resolved(name, given(name, **choice), choice.keys(), ())
+    with pytest.raises(UsageError, match="does not apply"):
+        resolved(name, values, (), {*choice, *preset})
+
+
+def test_a_preset_of_aggregate_has_options_of_several_rules():
+    preset = {"rule": "mean", "dictionary_size": 8, "bn": "keep"}
+    found = resolved("aggregate", given("aggregate", **preset), (), preset.keys())
+    assert found["bn"] == "keep" and "dictionary_size" not in found
+
+
+# --- what files record ----------------------------------------------------------------
+
+
+def test_recorded_options_are_flags_of_what_was_chosen():
+    found = recorded("local-train", defaults("local-train"))
+    assert (found["objective"], found["temperature"]) == ("simclr", 0.5)
+    assert found["batch-size"] == 128 and found["crop-scale"] == [0.2, 1.0]
+    absent = {"dictionary-size", "alpha", "beta", "momentum", "data", "seed", "device"}
+    assert not absent & found.keys()
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_recorded_options_follow_the_choices():
+    values = {"objective": "rotation", "features_out": "f", "optimiser": "sgd"}
+    values = resolved("local-train", given("local-train", **values), values.keys(), ())
+    found = recorded("local-train", values)
+    assert not {"temperature", "form", "beta"} & found.keys()
+    assert (found["alpha"], found["dictionary-size"], found["momentum"]) == (
+        0.5,
+        1024,
+        0.9,
+    )
+
+
+# --- values in dataclasses ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Inner:
+    lr: float
+
+
+@dataclass(frozen=True)
+class Outer:
+    seed: int
+    inner: Inner
+    other: Inner | None
+    own: int = 3
+
+
+def test_fill_takes_fields_by_name_and_parts_from_the_same_values():
+    assert fill(Outer, {"seed": 1, "lr": 0.5}) == Outer(1, Inner(0.5), Inner(0.5))
+    assert fill_each((Inner, Outer), {"seed": 1, "lr": 0.5})[0] == Inner(0.5)
+
+
+def test_fill_complains_of_values_that_nobody_reads_and_of_missing_ones():
+    with pytest.raises(TypeError, match="no field reads epochs"):
+        fill(Outer, {"seed": 1, "lr": 0.5, "epochs": 3})
+    with pytest.raises(TypeError, match="no value for seed"):
+        fill(Outer, {"lr": 0.5})
+
+
+def test_an_optional_part_is_left_out_where_its_first_field_has_no_value():
+    @dataclass(frozen=True)
+    class Whole_:
+        inner: Inner | None
+
+    assert fill(Whole_, {"lr": None}) == Whole_(None)
+
+
+OPTIONS = {
+    "partition": "partition:Options",
+    "sample": "sample:Options",
+    "pack": "pack:Options",
+    "init": "init:Options",
+    "pretrain-align": "pretrain_align:Options",
+    "local-train": "local_train:options_of",
+    "embed": "embed:Options",
+    "distill": "distill:Options",
+    "inspect": "inspect:Options",
+    "export": "export:Options",
+    "aggregate": "aggregate.mean:Options",
+    "evaluate knn": "evaluate.frozen:KnnSettings",
+    "evaluate semi": "evaluate.finetune:Settings",
+    "evaluate angles": "evaluate.angles:Options",
+    "evaluate drift": "evaluate.drift:Options",
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_of_a_stage_have_no_defaults_of_their_own(name):
+    """A default stands in the catalogue, and nowhere else."""
+    found = catalogue.load(f"furlkit.stages.{OPTIONS[name]}")
+    options = found if isinstance(found, type) else get_type_hints(found)["return"]
+    for field in fields(options):
+        assert field.default is MISSING and field.default_factory is MISSING, field.name
+
+
+def parts(cls):
+    """The dataclasses that a stage's options are made of, itself included."""
+    yield cls
+    for hint in get_type_hints(cls).values():
+        for kind in get_args(hint) if isinstance(hint, UnionType) else (hint,):
+            if is_dataclass(kind):
+                yield from parts(kind)
+
+
+@pytest.mark.parametrize(
+    "name, cls",
+    [
+        ("local-train", "inputs.client:Options"),
+        ("partition", "stages.partition:Options"),
+        ("evaluate linear", "evaluation.linear:LinearSettings"),
+    ],
+)
+def test_defaults_of_value_classes_are_those_of_the_catalogue(name, cls):
+    """Classes of lower layers may be made by hand; then they have the same defaults."""
+    usual = {key: option.default for key, option in COMMANDS[name].options.items()}
+    checked = 0
+    for part in parts(catalogue.load(f"furlkit.{cls}")):
+        for field in fields(part):
+            if field.default is not MISSING and field.name in usual:
+                assert field.default == pytest.approx(usual[field.name], abs=1e-4)
+                checked += 1
+    assert checked > 5
+
+
+def test_epochs_are_read_from_files_of_both_formats():
+    assert planned_epochs(recorded("local-train", defaults("local-train"))) == 5
+    assert planned_epochs({"plan": {"epochs": 5}}) == 5
+    assert planned_epochs({"plan": 5}) is None
+
+
+@pytest.mark.parametrize("scheme", NAMES)
+def test_a_scheme_s_options_are_those_it_reads(scheme):
+    keys = {option.key for option in catalogue.SCHEMES[scheme].options}
+    assert keys == set(options_read(scheme)) - set(ALWAYS)
+
+
+# --- entries of other packages --------------------------------------------------------
+
+
+def entry(name: str, *options: Option) -> Objective:
+    return Objective(
+        name, "a toy", heads=("projector",), step="toy:step", options=options
+    )
+
+
+@pytest.fixture
+def points(monkeypatch):
+    """Pretend that packages with these objects are installed."""
+
+    def install(**objects):
+        for name, value in objects.items():
+            monkeypatch.setattr(sys.modules[__name__], name, value, raising=False)
+        found = [
+            EntryPoint(name, f"{__name__}:{name}", "furlkit.objectives")
+            for name in objects
+        ]
+        monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
+        monkeypatch.setattr(
+            "importlib.metadata.entry_points",
+            lambda group: found if "obj" in group else [],
+        )
+        catalogue.plugins.cache_clear()
+        catalogue.heads.cache_clear()
+
+    yield install
+    catalogue.plugins.cache_clear()
+    catalogue.heads.cache_clear()
+
+
+def test_an_objective_of_another_package_brings_its_options(points):
+    points(toy_entry=entry("toy", Option("temperature", Number(above=0), 0.3, "tau.")))
+    assert list(catalogue.objectives())[-1] == "toy"
+    (shared,) = [o for o in catalogue.OBJECTIVE.options if o.name == "temperature"]
+    assert shared.usual == "0.5 for simclr, 0.3 for toy" and shared.default is None
+    values = given("local-train", objective="toy")
+    assert resolved("local-train", values, ("objective",), ())["temperature"] == 0.3
+
+
+def test_a_broken_package_is_a_warning(points, capsys):
+    points(toy_entry=7)
+    assert catalogue.objectives() == catalogue.OBJECTIVES
+    assert "cannot load this furlkit.objectives entry" in capsys.readouterr().err
+
+
+def test_a_name_that_is_taken_is_an_error(points):
+    points(toy_entry=entry("simclr"))
+    with pytest.raises(UsageError, match="simclr: an installed package adds this name"):
+        catalogue.objectives()
+
+
+def test_an_option_that_the_command_has_already_is_an_error(points):
+    points(toy_entry=entry("toy", Option("momentum", Number(), 0.3, "m.")))
+    with pytest.raises(UsageError, match="--momentum"):
+        _ = COMMANDS["local-train"].options
+
+
+def test_an_option_of_two_types_is_an_error(points):
+    points(toy_entry=entry("toy", Option("temperature", Whole(1), 3, "tau.")))
+    with pytest.raises(UsageError, match="--temperature: simclr and toy"):
+        _ = catalogue.OBJECTIVE.options
+
+
+def test_every_choice_with_entries_is_a_family():
+    families = [f for c in COMMANDS.values() for f in c.families]
+    assert {f.choice.name for f in families if isinstance(f, Family)} == {
+        "objective", "update", "rule", "scheme", "encoder", "mode",
+    }  # fmt: skip
+
+
+# --- presets --------------------------------------------------------------------------
+
+
+def test_presets_lists_and_prints(run):
+    code, out, _ = run("presets")
+    assert code == 0 and re.search(r"^fedca +FedCA: SimCLR on every client", out, re.M)
+    code, out, _ = run("presets", "fedca-align")
+    assert code == 0 and out.startswith("# FedSimCLR with FedCA's alignment")
+    assert "beta = 0.01              # (P)" in out
+    assert json.loads(run("presets", "fedu", "--json").out)["name"] == "fedu"
+    assert run("presets", "fedfoo").code == 2
