@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import furlkit
-from furlkit.cli import presets
+from furlkit import presets
 from furlkit.cli.program import _outcome
 from furlkit.cli.program import furlkit as program
 from furlkit.reports.methods import methods_table

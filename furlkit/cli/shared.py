@@ -9,11 +9,14 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from furlkit import catalogue, console, runtime
+from furlkit import catalogue, console, presets, runtime
 from furlkit.catalogue import Option
+from furlkit.errors import UsageError
 
 MOST_CLIENTS = 10**6
 LARGEST = 1e30
+# Recipes name their preset on every stage, and this one has little to set.
+OPTIONAL = (["evaluate", "classifier"],)
 LONG = 40  # Choices that take more characters are listed in the help instead.
 FilePath = click.Path(path_type=Path)
 Body = Callable[[dict[str, Any]], None]
@@ -195,10 +198,45 @@ def _set_verbosity(_: click.Context, parameter: click.Parameter, value: Any) -> 
 
 
 def _apply_preset(context: click.Context, _: click.Parameter, name: str | None) -> None:
-    # The command that lists presets is made with this module, so it cannot come first.
-    from furlkit.cli import presets
+    """Make the table of this command the command's defaults; a flag by hand wins."""
+    if name is None:
+        return
+    stage = context.command_path.split()[1:]
+    table = _table(name, stage)
+    by_name = {o.name: o for o in catalogue.COMMANDS[" ".join(stage)].options.values()}
+    for key in table:
+        if key not in by_name or key in ("preset", "output"):
+            raise UsageError(
+                f"--preset {name}: [{'.'.join(stage)}] sets {key!r}, "
+                f"which {context.command_path} does not have"
+            )
+    context.default_map = {
+        by_name[key].key: _typed(name, by_name[key], value)
+        for key, value in table.items()
+    }
 
-    presets.apply(context, name)
+
+def _typed(name: str, option: catalogue.Option, value: Any) -> Any:
+    if not isinstance(value, str | int | float | list):
+        raise UsageError(
+            f"--preset {name}: {option.name!r} is {value!r}, expected text, a number, "
+            "true, false or a list"
+        )
+    if option.multiple:
+        return value if isinstance(value, list) else [value]
+    # Comma-separated options take text; click has its own view of lists.
+    return ",".join(map(str, value)) if isinstance(value, list) else value
+
+
+def _table(name: str, stage: list[str]) -> dict[str, Any]:
+    found: Any = presets.tables(name)
+    for part in stage:
+        found = found.get(part) if isinstance(found, dict) else None
+    if isinstance(found, dict):
+        return found
+    if stage in OPTIONAL:
+        return {}
+    raise UsageError(f"--preset {name}: has no table [{'.'.join(stage)}]")
 
 
 def _set_isa(_: click.Context, _parameter: click.Parameter, value: str) -> str:

@@ -1,0 +1,67 @@
+"""Presets: TOML files whose tables hold what one could have typed.
+
+One that says `extends = "NAME"` (or a file beside it) at its top has that preset's
+values wherever it sets none of its own, so it shows what it changes and nothing else.
+"""
+
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from furlkit.errors import InputError, UsageError
+
+
+def names() -> list[str]:
+    """The presets that come with furlkit."""
+    folder = resources.files("furlkit.presets")
+    found = (Path(entry.name) for entry in folder.iterdir())
+    return sorted(path.stem for path in found if path.suffix == ".toml")
+
+
+def tables(name: str) -> dict[str, Any]:
+    """All tables of a preset, with those of the presets it extends."""
+    chain = [name]
+    found = _read(name)
+    while (base := found.pop("extends", None)) is not None:
+        if isinstance(base, str) and base.endswith(".toml"):
+            base = str(Path(chain[-1]).parent / base)
+        if not isinstance(base, str) or base in chain:
+            raise UsageError(f"--preset {name}: cannot extend {base!r}")
+        chain.append(base)
+        found = _merged(_read(base), found)
+    return found
+
+
+def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    both = {
+        key: _merged(base[key], own[key])
+        for key in base.keys() & own.keys()
+        if isinstance(base[key], dict) and isinstance(own[key], dict)
+    }
+    return {**base, **own, **both}
+
+
+def _read(name: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text_of(name))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{name}: is not TOML: {error}") from error
+
+
+def text_of(name: str) -> str:
+    """A preset as it is written, comments included."""
+    if name.endswith(".toml"):
+        path: Any = Path(name)
+    elif name in names():
+        path = resources.files("furlkit.presets") / f"{name}.toml"
+    else:
+        raise UsageError(
+            f"--preset {name}: known are {', '.join(names())}, or FILE.toml"
+        )
+    try:
+        return path.read_text()
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: is not TOML: {error}") from error

@@ -199,7 +199,7 @@ class _Keeper:
         found, reason = self.file.load()
         if reason:
             console.warn(reason)
-        self.journal.rewind(found.step if found else 0)
+        self._rewind: int | None = found.step if found else 0
         if found is not None:
             self._load(found)
 
@@ -216,6 +216,11 @@ class _Keeper:
 
     def restore(self) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
         """The training that was interrupted, asked for once; None starts a new one."""
+        if (
+            self._rewind is not None
+        ):  # Now, since a training that is refused writes nothing.
+            self.journal.rewind(self._rewind)
+            self._rewind = None
         inner, self._inner = self._inner, None
         if inner is None and self.job.begin is not None:
             self.job.begin()

@@ -8,8 +8,8 @@ import click
 import pytest
 from click.core import ParameterSource
 
+from furlkit import presets
 from furlkit.catalogue import COMMANDS
-from furlkit.cli import presets
 from furlkit.cli.program import furlkit
 
 FEDCA = ("fedca", "fedca-align", "fedca-dictionary", "fedca-ensemble")

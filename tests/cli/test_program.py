@@ -242,6 +242,7 @@ OTHER = {
     "--participants": "2", "--align": "t", "--align-data": "mnist", "--beta": "0.5",
     "--align-split": "test",
     "--align-reduction": "mean", "--align-batch-size": "7",
+    "--send": "encoder", "--phases": "projector:1,encoder:2",
 }  # fmt: skip
 # Options that have no effect alone, and the options they are given with.
 SHARING, ALIGNING = ("--features-out", "w"), ("--align", "u", "--align-data", "usps")

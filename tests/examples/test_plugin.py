@@ -70,7 +70,6 @@ def test_a_round_with_its_objective_and_dataset(call):
     assert found["knn"]["accuracy"] > 0.5
 
 
-@pytest.mark.xfail(strict=True, reason="models/ does not build encoders of entries yet")
 def test_a_round_with_its_encoder(call):
     assert round_of(call, "tiny")["knn"]["accuracy"] > 0.5
 

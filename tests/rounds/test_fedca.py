@@ -124,11 +124,13 @@ def test_what_leaves_a_client_is_its_model_and_unit_rows(whole, number):
             assert dataset["labels"].encode() not in raw
 
 
-def test_shared_rows_are_of_the_ensemble_and_drawn_again_each_time(whole):
+def test_shared_rows_are_averaged_features_drawn_again_each_time(whole):
     draws = set()
     for number, client in itertools.product((1, 2), range(3)):
         folder = whole / f"r{number}"
-        Z = read_private(folder / f"private_{client}", client).tensors["ensemble.rows"]
+        Z = read_private(folder / f"private_{client}", client).memory[
+            "averaged_features.rows"
+        ]
         rows = read_features(folder / f"features_{client}").rows
         assert distance_to_the_nearest(rows, unit(Z)).max() < 1e-6
         draws.add(tuple((rows @ unit(Z).T).argmax(axis=1)))
@@ -145,7 +147,7 @@ def test_the_dictionary_is_the_clients_rows_in_order_cut_to_k(whole):
     assert found.facts.dataset == {} and found.facts.client is None
 
 
-def test_the_ensemble_is_the_recursion_over_rounds_by_image(whole):
+def test_averaged_features_are_the_recursion_over_rounds_by_image(whole):
     """Eq. 9 by hand, from the output of embed on the models of both rounds."""
     for client in range(3):
         first, second = (embedded(whole, number, client) for number in (1, 2))
@@ -154,16 +156,16 @@ def test_the_ensemble_is_the_recursion_over_rounds_by_image(whole):
             (2, {i: ALPHA * (1 - ALPHA) * first[i] + (1 - ALPHA) * second[i] for i in first}),
         ):  # fmt: skip
             private = read_private(whole / f"r{number}" / f"private_{client}", client)
-            index = private.tensors["ensemble.index"].tolist()
+            index = private.memory["averaged_features.index"].tolist()
             assert set(index) == set(first) and len(index) == len(first)
             np.testing.assert_allclose(
-                private.tensors["ensemble.rows"], [expected[i] for i in index],
+                private.memory["averaged_features.rows"], [expected[i] for i in index],
                 rtol=1e-4, atol=1e-6,
             )  # fmt: skip
-            assert private.facts.holds == ["BatchNorm statistics", "ensemble Z"]
+            assert private.facts.memory == ["averaged_features"]
 
 
-def test_a_client_that_missed_a_round_resumes_from_its_own_ensemble(whole, tmp_path):
+def test_a_client_that_missed_a_round_resumes_from_its_own_features(whole, tmp_path):
     """Round 3 of client 1, which has taken part in round 1 only."""
     words = ["--private", whole / "r1" / "private_{client}"]
     words += ["--features-out", tmp_path / "f{client}"]
@@ -176,10 +178,10 @@ def test_a_client_that_missed_a_round_resumes_from_its_own_ensemble(whole, tmp_p
         read_private(path, 1) for path in (whole / "r1" / "private_1", tmp_path / "p1")
     )
     assert (Z_1.facts.round, Z_3.facts.round) == (1, 3)
-    assert Z_3.tensors["ensemble.index"].tolist() == z.index.tolist()
-    expected = ALPHA * Z_1.tensors["ensemble.rows"] + (1 - ALPHA) * z.rows
+    assert Z_3.memory["averaged_features.index"].tolist() == z.index.tolist()
+    expected = ALPHA * Z_1.memory["averaged_features.rows"] + (1 - ALPHA) * z.rows
     np.testing.assert_allclose(
-        Z_3.tensors["ensemble.rows"], expected, rtol=1e-4, atol=1e-6
+        Z_3.memory["averaged_features.rows"], expected, rtol=1e-4, atol=1e-6
     )
     shared = read_features(tmp_path / "f1").rows
     assert distance_to_the_nearest(shared, unit(expected)).max() < 1e-5

@@ -194,13 +194,15 @@ def test_no_label_reaches_any_training(world, tmp_path):
     assert found[0] == found[1]
 
 
-def test_a_round_without_sharing_leaves_the_ensemble_as_it_is(world, train, tmp_path):
+def test_a_round_without_sharing_leaves_averaged_features_as_they_are(
+    world, train, tmp_path
+):
     first = ("--features-out", tmp_path / "f", "--private-out", tmp_path / "v1")
     train("c1", *first, model="g0")
     quiet = ("--private", tmp_path / "v1", "--private-out", tmp_path / "v2")
     train("c2", *quiet)
     before, after = tensor_bytes(tmp_path / "v1"), tensor_bytes(tmp_path / "v2")
-    kept = {name for name in before if name.startswith("ensemble.")}
+    kept = {name for name in before if name.startswith("memory.")}
     assert kept and all(before[name] == after[name] for name in kept)
 
 

@@ -162,25 +162,34 @@ def test_targets_of_other_images(world, no_training, data, message):
 @pytest.mark.parametrize(
     "part, value",
     [
-        ("encoder", "resnet18"),
         ("width", 0.03),
         ("image_size", 16),
         ("channels", 3),
-        ("projector", [8, 5]),
+        ("projector", (8, 5)),
         ("projector", None),
-        ("stem", "small"),
     ],
 )
 def test_targets_of_another_net(world, forge, no_training, part, value):
     known = Container(world / "t").header.facts["architecture"]
-    forge(world / "t", facts={"architecture": {**known, part: value}})
-    words = (world / "t", f"{part} {value}")
-    no_training(65, words, *ALIGN)
+    changed = {**known, part: value}
+    if part == "projector":
+        heads = {"projector": value, "rotation": [4]}
+        changed = {**known, "heads": {k: v for k, v in heads.items() if v}}
+    forge(world / "t", facts={"architecture": changed})
+    no_training(65, (world / "t", f"{part} {value}"), *ALIGN)
+
+
+def test_targets_of_another_encoder(world, forge, no_training):
+    known = Container(world / "t").header.facts["architecture"]
+    other = {**known, "encoder": "resnet18", "width": 1.0, "stem": "small"}
+    forge(world / "t", facts={"architecture": other})
+    no_training(65, (world / "t", "encoder resnet18"), *ALIGN)
 
 
 def test_heads_that_alignment_does_not_use_may_differ(world, run, forge):
     known = Container(world / "t").header.facts["architecture"]
-    forge(world / "t", facts={"architecture": {**known, "rotation": False}})
+    only = {"projector": known["heads"]["projector"]}
+    forge(world / "t", facts={"architecture": {**known, "heads": only}})
     assert run(*train(world, *ALIGN, "--dry-run")).code == 0
 
 
@@ -236,11 +245,11 @@ def test_a_dictionary_is_not_for_the_model_it_was_made_from(world, no_training):
     [
         ({}, {"round": 2}, "round 2"),
         ({}, {"round": 9}, "round 9"),
-        ({"ensemble.rows": np.ones((480, 5), "f4")}, {}, "(480, 5)"),
-        ({"ensemble.index": np.arange(479)}, {}, "(480, 4)"),
-        ({"ensemble.index": None}, {}, "(480, 4)"),
-        ({"ensemble.index": np.ones(480)}, {}, "(480, 4)"),
-        ({"ensemble.index": np.zeros((480, 1), int)}, {}, "(480, 4)"),
+        ({"memory.averaged_features.rows": np.ones((480, 5), "f4")}, {}, "(480, 5)"),
+        ({"memory.averaged_features.index": np.arange(479)}, {}, "(480, 4)"),
+        ({"memory.averaged_features.index": None}, {}, "(480, 4)"),
+        ({"memory.averaged_features.index": np.ones(480)}, {}, "(480, 4)"),
+        ({"memory.averaged_features.index": np.zeros((480, 1), int)}, {}, "(480, 4)"),
         ({"encoder.bn1.running_mean": np.ones(7, "f4")}, {}, "running_mean"),
         ({"unheard_of": np.ones(7, "f4")}, {}, "unheard_of"),
     ],

@@ -4,7 +4,6 @@ import itertools
 import shutil
 
 import pytest
-from furlkit.training.distillation import Distiller
 from safetensors.numpy import load_file
 
 from furlkit.files.container import atomic
@@ -13,6 +12,7 @@ from furlkit.files.ensemble import read_ensemble
 from furlkit.files.features import read_features
 from furlkit.files.partition import read_partition
 from furlkit.files.progress import ProgressFile
+from furlkit.objectives.similarity import Distiller
 from furlkit.training import loop
 from tests.helpers import Killed, contents, epoch_losses, furlkit
 
@@ -150,7 +150,10 @@ def test_clients_of_all_architectures_distilled_into_another(whole, tmp_path):
     assert furlkit("init", *DIGITS, *net, "-o", tmp_path / "r0" / "global") == 0
     assert furlkit(*distill(tmp_path, 1)) == 0
     facts = Container(tmp_path / "r1" / "global").header.facts
-    assert facts["round"] == 1 and facts["architecture"]["projector"] == [12, 7]
+    assert facts["round"] == 1 and facts["architecture"]["heads"]["projector"] == [
+        12,
+        7,
+    ]
     first, last = losses(tmp_path / "r1" / "global")
     assert last < first
     assert furlkit(*local_train(tmp_path, 2)) == 0

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from furlkit.stages import local_train
+from furlkit.stages.local_train import train as local_train
 from furlkit.training import loop
 from tests.helpers import Killed, digest, furlkit, killed, progress_of, round_0, step_of
 

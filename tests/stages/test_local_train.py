@@ -157,11 +157,10 @@ def test_cosines_are_compared_in_float32_even_in_mixed_precision():
     net = SimpleNamespace(encoder=lambda x: x @ w, projector=lambda h: h @ w)
     batch = SimpleNamespace(two_views=lambda: x)
     with torch.autocast("cpu", torch.bfloat16):
-        terms, z = simclr.step(net, batch, 0.1, "full")
-    assert z.dtype == torch.bfloat16
-    assert torch.equal(
-        terms["simclr"], simclr.nt_xent(*z.float().chunk(2), 0.1, "full")
-    )
+        forward = simclr.step(net, batch, 0.1, "full")
+    assert forward.z.dtype == torch.bfloat16
+    expected = simclr.nt_xent(*forward.z.float().chunk(2), 0.1, "full")
+    assert torch.equal(forward.losses["simclr"], expected)
 
 
 @pytest.mark.parametrize("objective", ["rotation", "autoencoder", "supervised"])

@@ -225,9 +225,8 @@ def test_batchnorm_statistics_stay_at_home(world, train, tmp_path, refused):
 def test_a_private_file_of_another_net(refused, tmp_path):
     path = tmp_path / "kept"
     statistics = {"encoder.bn1.running_mean": np.zeros(3, "f4")}
-    write_private(
-        path, statistics, PrivateFacts(0, 0, ["x"]), Provenance("local-train")
-    )
+    facts = PrivateFacts(0, 0, ["encoder"], [])
+    write_private(path, statistics, {}, facts, Provenance("local-train"))
     err = refused(65, "--private", path)
     assert f"{path}: encoder.bn1.running_mean" in err and "(3,)" in err
 

@@ -17,10 +17,14 @@ def step(net, batch, *, margin):
     """mean max(|p_1 - z_2|^2 - margin, 0), for unit p and z; the gradient stops at z."""
     import torch.nn.functional as F
 
-    h = net.encoder(batch.two_views())  # (2B, d)
+    from furlkit.objectives.learner import Forward
+
+    x = batch.two_views()  # (2B, C, S, S)
+    h = net.encoder(x)
     z = net.projector(h)
     p = F.normalize(net.predictor(z).float(), dim=1)
     z_1, z_2 = F.normalize(z.float(), dim=1).detach().chunk(2)
     p_1, p_2 = p.chunk(2)
     gaps = ((p_1 - z_2) ** 2).sum(dim=1) + ((p_2 - z_1) ** 2).sum(dim=1)  # (B)
-    return {"agreement": (gaps / 2 - margin).clamp(min=0).mean()}, z
+    loss = (gaps / 2 - margin).clamp(min=0).mean()
+    return Forward({"agreement": loss}, x, h, z)
