@@ -163,6 +163,14 @@ def _varied(options: Iterable[Option], defaults: Mapping[str, Any]) -> tuple:
 
 
 @dataclass(frozen=True)
+class Paper:
+    """Where a method comes from; `equation` of an entry counts in it."""
+
+    name: str
+    url: str
+
+
+@dataclass(frozen=True)
 class Head:
     """A head: what it reads (h, or the projector's z), its form and usual widths.
 
@@ -194,7 +202,7 @@ class Objective:
     options: tuple[Option, ...] = ()
     labels: bool = False
     negatives: bool = False
-    paper: str = ""
+    paper: Paper | None = None
     equation: str = ""
 
     @property
@@ -217,7 +225,7 @@ class Term:
     function: str
     switch: str
     options: tuple[Option, ...]
-    paper: str = ""
+    paper: Paper | None = None
     equation: str = ""
 
     @property
@@ -243,7 +251,7 @@ class Update:
     function: str
     options: tuple[Option, ...] = ()
     own: bool = False
-    paper: str = ""
+    paper: Paper | None = None
     equation: str = ""
 
 
@@ -256,7 +264,7 @@ class Rule:
     function: str
     reads: str
     options: tuple[Option, ...] = ()
-    paper: str = ""
+    paper: Paper | None = None
     equation: str = ""
 
 
@@ -298,7 +306,7 @@ class Scheme:
     name: str
     help: str
     options: tuple[Option, ...] = ()
-    paper: str = ""
+    paper: Paper | None = None
     equation: str = ""
 
 
@@ -319,7 +327,7 @@ class Protocol:
     help: str
     function: str
     groups: "tuple[Group | Family, ...]" = ()
-    paper: str = ""
+    paper: Paper | None = None
     equation: str = ""
 
 
@@ -470,12 +478,14 @@ class Command:
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
 
-SIMCLR = 'Chen et al. 2020, "A Simple Framework for Contrastive Learning"'
-FEDCA = 'Zhang et al. 2020, "Federated Unsupervised Representation Learning"'
-FLESD = 'Shi et al. 2021, "Communication-Efficient Federated Representation Learning"'
-FEDPROX = 'Li et al. 2020, "Federated Optimization in Heterogeneous Networks"'
-FEDAVG = 'McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks"'
-ROTNET = 'Gidaris et al. 2018, "Predicting Image Rotations"'
+SIMCLR = Paper("SimCLR", "https://arxiv.org/abs/2002.05709")
+FEDCA = Paper("FedCA", "https://arxiv.org/abs/2010.08982")
+FLESD = Paper("FLESD", "https://arxiv.org/abs/2109.14611")
+FEDPROX = Paper("FedProx", "https://arxiv.org/abs/1812.06127")
+FEDAVG = Paper("FedAvg", "https://arxiv.org/abs/1602.05629")
+ROTNET = Paper("RotNet", "https://arxiv.org/abs/1803.07728")
+WU = Paper("Wu et al.", "https://arxiv.org/abs/1805.01978")
+WANG = Paper("Wang and Isola", "https://arxiv.org/abs/2005.10242")
 
 # Weights are drawn in this order, so a new head goes to the end.
 HEADS = _named(
@@ -498,13 +508,13 @@ OBJECTIVES = _named(
         ),
         negatives=True,
         paper=SIMCLR,
-        equation="SimCLR Eq. 1, FedCA Eq. 3; `--form oneway` is FedCA Eq. 4-8",
+        equation="Eq. 1; FedCA Eq. 3-8",
     ),
     Objective("rotation", "which quarter turn an image was given",
         heads=("rotation",),
         step="furlkit.objectives.rotation:step",
         paper=ROTNET,
-        equation="Gidaris et al. Eq. 2-3",
+        equation="Eq. 2-3",
     ),
     Objective("autoencoder", "reconstruction through a decoder",
         heads=("decoder",),
@@ -529,7 +539,7 @@ TERMS = _named(
                    "mu of (mu/2) ||w - w_global||^2; 0 turns it off."),
         ),
         paper=FEDPROX,
-        equation="FedProx Eq. 2, with the half",
+        equation="Eq. 2",
     ),
     Term("alignment", "h and z of public images stay near those of a common model",
         "furlkit.terms.alignment:alignment",
@@ -551,7 +561,7 @@ TERMS = _named(
                    "Public images of each step."),
         ),
         paper=FEDCA,
-        equation="FedCA Eq. 11-14",
+        equation="Eq. 11-14",
     ),
 )
 
@@ -579,14 +589,14 @@ RULES = _named(
                    "clients to keep."),
         ),
         paper=FEDAVG,
-        equation="FedAvg; FedCA Eq. 2",
+        equation="Algorithm 1; FedCA Eq. 2",
     ),
     Rule("dictionary", "the rows that clients share, one after the other",
         "furlkit.aggregators.dictionary:dictionary",
         reads="rows",
         options=(DICTIONARY_SIZE,),
         paper=FEDCA,
-        equation="FedCA Eq. 4-8, Algorithm 1",
+        equation="Eq. 9-10, Algorithm 1",
     ),
     Rule("ensemble", "what the clients' models find similar among public images",
         "furlkit.aggregators.similarity:ensemble",
@@ -599,7 +609,7 @@ RULES = _named(
                    "from."),
         ),
         paper=FLESD,
-        equation="FLESD Eq. 4-6",
+        equation="Eq. 4-6",
     ),
 )
 
@@ -883,7 +893,7 @@ PROTOCOLS = _named(
             RUNNING,
             GENERAL,
         ),
-        equation="softmax regression on h",
+        equation="softmax on h",
     ),
     Protocol("knn", "Classify by the k nearest training images, by cosine of h.",
         "furlkit.evaluation.knn:predict_knn",
@@ -897,13 +907,15 @@ PROTOCOLS = _named(
             RUNNING,
             GENERAL.without("seed"),
         ),
-        equation="Wu et al. section 3.4",
+        paper=WU,
+        equation="section 3.4",
     ),
     Protocol("classifier",
         "Score the classifier that a model has of its own; nothing is trained.",
         "furlkit.evaluation.linear:predict_linear",
         (_SCORED_CLASSIFIER, RUNNING, GENERAL.without("seed")),
-        equation="FLESD Fig. 2",
+        paper=FLESD,
+        equation="Fig. 2",
     ),
     Protocol("semi", "Finetune encoder and MLP on the few images that have labels.",
         "furlkit.stages.evaluate.finetune:choose",
@@ -914,7 +926,8 @@ PROTOCOLS = _named(
             *_FINETUNING,
             GENERAL,
         ),
-        equation="FedCA Table 2",
+        paper=FEDCA,
+        equation="Table 2",
     ),
     Protocol("finetune",
         "Finetune encoder and MLP by supervised FedAvg on the clients' labels.",
@@ -929,7 +942,8 @@ PROTOCOLS = _named(
             *_FINETUNING,
             GENERAL,
         ),
-        equation="FedCA Table 2",
+        paper=FEDCA,
+        equation="Table 2",
     ),
     Protocol("transfer", "Finetune encoder and MLP on all labels of another dataset.",
         "furlkit.stages.evaluate.finetune:run",
@@ -943,7 +957,8 @@ PROTOCOLS = _named(
             *_FINETUNING,
             GENERAL,
         ),
-        equation="FedCA Table 3",
+        paper=FEDCA,
+        equation="Table 3",
     ),
     Protocol("angles",
         "Measure the angles between models' representations of the same images.",
@@ -958,7 +973,8 @@ PROTOCOLS = _named(
             RUNNING,
             GENERAL.without("seed"),
         ),
-        equation="FedCA Fig. 4",
+        paper=FEDCA,
+        equation="Fig. 4",
     ),
     Protocol("drift",
         "Measure representations, and how similar they are, without labels.",
@@ -982,7 +998,8 @@ PROTOCOLS = _named(
             RUNNING,
             GENERAL,
         ),
-        equation="Wang and Isola; Kornblith et al.",
+        paper=WANG,
+        equation="and CKA",
     ),
 )
 

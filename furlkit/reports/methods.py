@@ -5,7 +5,7 @@ from typing import Any
 
 from furlkit import catalogue
 
-HEADING = ("method", "chosen by", "module", "equation")
+HEADING = ("flag", "module", "from")
 
 
 def methods_table() -> str:
@@ -16,21 +16,20 @@ def methods_table() -> str:
 
 def _rows() -> Iterator[tuple[str, ...]]:
     for entry in catalogue.OBJECTIVES.values():
-        yield _row(entry, f"local-train --objective {entry.name}")
+        yield _row(entry, f"--objective {entry.name}")
     for term in catalogue.TERMS.values():
-        yield _row(term, f"local-train --{term.switch}")
+        yield _row(term, f"--{term.switch}")
     for update in catalogue.UPDATES.values():
-        yield _row(update, f"local-train --update {update.name}")
+        yield _row(update, f"--update {update.name}")
     for rule in catalogue.RULES.values():
-        yield _row(rule, f"aggregate --rule {rule.name}")
+        yield _row(rule, f"--rule {rule.name}")
     for protocol in catalogue.PROTOCOLS.values():
         yield _row(protocol, f"evaluate {protocol.name}")
 
 
 def _row(entry: Any, flag: str) -> tuple[str, ...]:
-    text = entry.help.rstrip(".")
-    text = text[0].lower() + text[1:]
-    return f"{entry.name}: {text}", f"`{flag}`", f"`{_module(entry)}`", entry.equation
+    origin = f"[{entry.paper.name}]({entry.paper.url})" if entry.paper else ""
+    return f"`{flag}`", f"`{_module(entry)}`", f"{origin} {entry.equation}".strip()
 
 
 def _module(entry: Any) -> str:
