@@ -479,6 +479,7 @@ class Command:
 # fmt: off
 
 SIMCLR = Paper("SimCLR", "https://arxiv.org/abs/2002.05709")
+SIMSIAM = Paper("SimSiam", "https://arxiv.org/abs/2011.10566")
 FEDCA = Paper("FedCA", "https://arxiv.org/abs/2010.08982")
 FLESD = Paper("FLESD", "https://arxiv.org/abs/2109.14611")
 FEDPROX = Paper("FedProx", "https://arxiv.org/abs/1812.06127")
@@ -509,6 +510,12 @@ OBJECTIVES = _named(
         negatives=True,
         paper=SIMCLR,
         equation="Eq. 1; FedCA Eq. 3-8",
+    ),
+    Objective("simsiam", "each view predicts the other's projection",
+        heads=("projector", "predictor"),
+        step="furlkit.objectives.simsiam:step",
+        paper=SIMSIAM,
+        equation="Eq. 1-4",
     ),
     Objective("rotation", "which quarter turn an image was given",
         heads=("rotation",),

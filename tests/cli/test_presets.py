@@ -17,7 +17,16 @@ FLESD = (
     "flesd", "flesd-cc", "flesd-fedavg", "flesd-fedprox", "flesd-nonfl",
     "flesd-supervised",
 )  # fmt: skip
-SYSTEMS = ("fedsimclr", "fedae", "fedpr", "fedavg", "digits", *FEDCA, *FLESD)
+SYSTEMS = (
+    "fedsimclr",
+    "fedsimsiam",
+    "fedae",
+    "fedpr",
+    "fedavg",
+    "digits",
+    *FEDCA,
+    *FLESD,
+)
 SCORES = ("moco", "fedu")
 # Stages that not every system has.
 OPTIONAL = {"pretrain-align", "embed", "distill"}
