@@ -480,6 +480,7 @@ class Command:
 
 SIMCLR = Paper("SimCLR", "https://arxiv.org/abs/2002.05709")
 SIMSIAM = Paper("SimSiam", "https://arxiv.org/abs/2011.10566")
+BYOL = Paper("BYOL", "https://arxiv.org/abs/2006.07733")
 FEDCA = Paper("FedCA", "https://arxiv.org/abs/2010.08982")
 FLESD = Paper("FLESD", "https://arxiv.org/abs/2109.14611")
 FEDPROX = Paper("FedProx", "https://arxiv.org/abs/1812.06127")
@@ -516,6 +517,15 @@ OBJECTIVES = _named(
         step="furlkit.objectives.simsiam:step",
         paper=SIMSIAM,
         equation="Eq. 1-4",
+    ),
+    Objective("byol", "a net predicts the projections of a slow copy of itself",
+        heads=("projector", "predictor"),
+        learner="furlkit.objectives.byol:learner",
+        options=(
+            Option("ema", Number(0, 1), 0.99, "How much of the target stays in a step."),
+        ),
+        paper=BYOL,
+        equation="Eq. 1-2",
     ),
     Objective("rotation", "which quarter turn an image was given",
         heads=("rotation",),

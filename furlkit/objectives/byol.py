@@ -1,0 +1,65 @@
+"""BYOL: an online net predicts the projections of a target that slowly follows it.
+
+Grill et al., "Bootstrap Your Own Latent", NeurIPS 2020, Eq. 1-2.
+
+    p_1, p_2      predictions of the online net for the two views, p = predictor(z)
+    z'_1, z'_2    projections of the same views by the target net, without gradient
+    ema           how much of the target stays in each step
+"""
+
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from furlkit.objectives.learner import Forward
+from furlkit.objectives.momentum import follow
+from furlkit.objectives.simsiam import negative_cosine
+
+TARGET_PARTS = ("encoder", "projector")
+
+
+def byol_loss(p: Tensor, z_target: Tensor) -> Tensor:
+    """BYOL Eq. 2, the mean over rows of || p / ||p|| - z' / ||z'|| ||^2 = 2 - 2 cos."""
+    return 2 + 2 * negative_cosine(p, z_target)
+
+
+class Byol(nn.Module):
+    """The online net and its target; only the online net is trained.
+
+    The target's BatchNorm normalises by its own batches, as the online net's does.
+    """
+
+    net: Any
+
+    def __init__(self, net: nn.Module, ema: float):
+        super().__init__()
+        self.net, self._ema = net, ema
+        copies = {name: deepcopy(getattr(net, name)) for name in TARGET_PARTS}
+        self.target = nn.ModuleDict(copies).requires_grad_(False)
+
+    def step(self, batch) -> Forward:
+        """Both views through both nets; each view predicts the target of the other."""
+        x = batch.two_views()  # (2N, C, S, S)
+        h = self.net.encoder(x)
+        z = self.net.projector(h)  # (2N, d)
+        p = self.net.predictor(z)  # (2N, d)
+        with torch.no_grad():
+            z_target = self.target["projector"](self.target["encoder"](x))
+        with torch.autocast(z.device.type, enabled=False):
+            p_1, p_2 = p.float().chunk(2)
+            z_1, z_2 = z_target.float().chunk(2)
+            loss = byol_loss(p_1, z_2) + byol_loss(p_2, z_1)
+        return Forward({"byol": loss}, x, h, z)
+
+    def after_step(self) -> None:
+        """BYOL Eq. 1: the target moves towards the online net."""
+        for name in TARGET_PARTS:
+            online = getattr(self.net, name)
+            follow(self.target[name].parameters(), online.parameters(), self._ema)
+
+
+def learner(net: nn.Module, *, ema: float) -> Byol:
+    """A target that starts as a copy of the net."""
+    return Byol(net, ema)
