@@ -481,6 +481,7 @@ class Command:
 SIMCLR = Paper("SimCLR", "https://arxiv.org/abs/2002.05709")
 SIMSIAM = Paper("SimSiam", "https://arxiv.org/abs/2011.10566")
 BYOL = Paper("BYOL", "https://arxiv.org/abs/2006.07733")
+FEDEMA = Paper("FedEMA", "https://arxiv.org/abs/2204.04385")
 FEDCA = Paper("FedCA", "https://arxiv.org/abs/2010.08982")
 FLESD = Paper("FLESD", "https://arxiv.org/abs/2109.14611")
 FEDPROX = Paper("FedProx", "https://arxiv.org/abs/1812.06127")
@@ -589,6 +590,16 @@ UPDATES = _named(
     Update("keep", "the client's own model, given in place of GLOBAL",
         "furlkit.updates.keep:keep",
         paper=FLESD,
+    ),
+    Update("fedema", "the global model mixed with the client's own by their distance",
+        "furlkit.updates.fedema:fedema",
+        options=(
+            Option("tau", Number(0, 1), 0.7,
+                   "How much of its own the client keeps when it first mixes."),
+        ),
+        own=True,
+        paper=FEDEMA,
+        equation="section 4",
     ),
 )
 

@@ -1,0 +1,50 @@
+"""The update of FedEMA: the further the global model went, the less of it is taken.
+
+Zhuang et al., "Divergence-aware Federated Self-Supervised Learning", ICLR 2022.
+
+    w_g, w_k    the global model; the client's own after its last round
+    m           how much of its own the client keeps
+    lambda_k    the client's scale, set once, from tau
+"""
+
+import numpy as np
+
+from furlkit.weights import Tensors, is_batchnorm_statistic, part_of, weighted_sum
+
+LAMBDA = "fedema.lambda"
+
+
+def fedema(
+    w_g: Tensors, w_k: Tensors | None, memory: Tensors, *, tau: float
+) -> tuple[Tensors, Tensors]:
+    """w <- m w_k + (1 - m) w_g,   m = min(lambda_k ||w_g - w_k||, 1),
+
+    lambda_k = tau / ||w_g - w_k|| when the client first has a model of its own, so that
+    m = tau then. The distance is that of the trained weights of encoder and projector;
+    the predictor and BatchNorm statistics are mixed by the same m.
+    """
+    if w_k is None:
+        return w_g, memory
+    gap = distance(w_g, w_k)
+    if LAMBDA not in memory and gap > 0:
+        memory = {**memory, LAMBDA: np.array(tau / gap)}
+    m = min(float(memory.get(LAMBDA, 0.0)) * gap, 1.0)
+    mixed = {
+        name: np.asarray(weighted_sum([w_k[name], array], [m, 1 - m]))
+        for name, array in w_g.items()
+        if name in w_k
+    }
+    return {**w_g, **mixed}, memory
+
+
+def distance(w_g: Tensors, w_k: Tensors) -> float:
+    """||w_g - w_k|| over the trained weights of the online encoder and projector."""
+    names = [
+        name
+        for name in w_g
+        if part_of(name) in ("encoder", "projector")
+        and not is_batchnorm_statistic(name)
+        and name in w_k
+    ]
+    squares = [np.square(w_g[k].astype(np.float64) - w_k[k]).sum() for k in names]
+    return float(np.sqrt(sum(squares)))
