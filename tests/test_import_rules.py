@@ -98,7 +98,7 @@ LAYERS = {
         *BASE,
     },
     "cli": {"stages", "training", "presets", *BASE},
-    "presets": {"errors"},
+    "presets": {"catalogue", "errors"},
 }
 
 

@@ -2,6 +2,7 @@
 
 One that says `extends = "NAME"` (or a file beside it) at its top has that preset's
 values wherever it sets none of its own, so it shows what it changes and nothing else.
+Where it chooses another objective or scheme, the options of the old one are left out.
 """
 
 import tomllib
@@ -9,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from furlkit.catalogue import COMMANDS
 from furlkit.errors import InputError, UsageError
 
 
@@ -33,13 +35,29 @@ def tables(name: str) -> dict[str, Any]:
     return found
 
 
-def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+def _merged(
+    base: dict[str, Any], own: dict[str, Any], stage: tuple[str, ...] = ()
+) -> dict[str, Any]:
     both = {
-        key: _merged(base[key], own[key])
+        key: _merged(base[key], own[key], (*stage, key))
         for key in base.keys() & own.keys()
         if isinstance(base[key], dict) and isinstance(own[key], dict)
     }
-    return {**base, **own, **both}
+    overruled = _overruled(" ".join(stage), base, own)
+    kept = {key: value for key, value in base.items() if key not in overruled}
+    return {**kept, **own, **both}
+
+
+def _overruled(command: str, base: dict[str, Any], own: dict[str, Any]) -> set[str]:
+    """Options of a choice that a preset makes otherwise than the one it extends."""
+    found: set[str] = set()
+    families = COMMANDS[command].families if command in COMMANDS else []
+    for family in families:
+        entry = family.entries().get(str(own.get(family.choice.name)))
+        if entry and base.get(family.choice.name) != entry.name:
+            found |= {option.name for option in family.options}
+            found -= {option.name for option in entry.options}
+    return found
 
 
 def _read(name: str) -> dict[str, Any]:

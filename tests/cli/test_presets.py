@@ -328,3 +328,13 @@ def test_a_table_is_no_value(tmp_path, run):
     path.write_text("[init]\nwidth = {a = 1}\n")
     outcome = run("init", "--preset", path, "-o", tmp_path / "g")
     assert outcome.code == 2 and f"--preset {path}: 'width'" in outcome.err
+
+
+def test_another_objective_leaves_out_the_options_of_the_one_it_extends(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('extends = "fedsimclr"\n[local-train]\nobjective = "rotation"\n')
+    table = presets.tables(str(path))["local-train"]
+    assert "temperature" not in table and "form" not in table
+    assert table["batch-size"] == 128
+    path.write_text('extends = "fedsimclr"\n[local-train]\nobjective = "simclr"\n')
+    assert presets.tables(str(path))["local-train"]["temperature"] == 0.5
