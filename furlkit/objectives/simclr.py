@@ -39,7 +39,7 @@ def nt_xent(
     every form (FedCA Eq. 5-6); it takes no gradient.
     """
     if form not in FORMS:
-        raise ValueError(f"form {form!r}: wanted one of {', '.join(FORMS)}")
+        raise ValueError(f"form {form!r}: expected one of {', '.join(FORMS)}")
     z_1, z_2 = normalise(z_1), normalise(z_2)
     logits_1 = oneway_logits(z_1, z_2)  # (N, N)
     logits_2 = logits_1.T
