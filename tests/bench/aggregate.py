@@ -65,7 +65,7 @@ def _uploads(folder: Path) -> list[Path]:
     from furlkit.models.architecture import Architecture, build
     from furlkit.models.loading import tensors_of
 
-    architecture = Architecture("resnet18", 32, 3, projector=(512, 128))
+    architecture = Architecture("resnet18", 32, 3, heads={"projector": (512, 128)})
     paths = []
     for client in range(CLIENTS):
         net = build(architecture, torch.Generator().manual_seed(client))

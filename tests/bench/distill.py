@@ -10,13 +10,13 @@ from statistics import median
 
 import numpy as np
 import torch
-from furlkit.models.ensembles import Similarities
-from furlkit.training.distillation import Distiller
 
-from furlkit.files.ensemble import Ensemble, EnsembleFacts
+from furlkit.aggregators.dictionary import unit_rows
+from furlkit.aggregators.similarity_rows import Similarities
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
 from furlkit.models.architecture import Architecture, build
+from furlkit.objectives.similarity import Distiller
 from furlkit.runtime import Runtime, start
 from tests.bench.aggregate import _MEASURED, _timed
 from tests.bench.world import BATCH, client_images
@@ -67,23 +67,24 @@ def _share() -> str:
     """Rows of M for a batch, relative to a whole step of cnn5, on one thread."""
     start(Runtime("cpu", 1))
     n = 5_000
-    architecture = Architecture("cnn5", 32, 3, projector=(512, 128))
+    architecture = Architecture("cnn5", 32, 3, heads={"projector": (512, 128)})
     net = build(architecture, torch.Generator().manual_seed(0))
-    distiller = Distiller(net, "z", WIDTH, ANCHORS)
-    images = client_images(n)
-    facts = EnsembleFacts("rows", [*range(CLIENTS)], 1, 0.1, {}, "public", n)
     rng = np.random.default_rng(0)
-    parts = {k: rng.standard_normal((n, WIDTH), np.float32) for k in range(CLIENTS)}
-    for part in parts.values():
-        part /= np.linalg.norm(part, axis=1, keepdims=True)
-    ensemble = Ensemble(Path("bench"), facts, np.arange(n), "", parts)
-    similarities = Similarities(ensemble, torch.device("cpu"))
+    parts = [rng.standard_normal((n, WIDTH), np.float32) for _ in range(CLIENTS)]
+    similarities = Similarities(
+        [torch.from_numpy(unit_rows(part)) for part in parts], tau_T=0.1
+    )
+    distiller = Distiller(
+        net, similarities, layer="z", width=WIDTH, anchors=ANCHORS, temperature=0.1,
+        ema=0.999,
+    )  # fmt: skip
+    images = client_images(n)
     batch = images.batch(torch.arange(BATCH), torch.Generator().manual_seed(0))
     anchors = torch.randint(n, (ANCHORS,), generator=torch.Generator().manual_seed(1))
     rows, steps = [], []
     for _ in range(TURNS):
-        rows.append(_seconds(lambda: similarities.rows(batch.index, anchors)))
-        steps.append(_seconds(lambda: _step(distiller, batch, similarities)))
+        rows.append(_seconds(lambda: similarities(batch.index, anchors)))
+        steps.append(_seconds(lambda: _step(distiller, batch)))
     share = median(a / b for a, b in zip(rows, steps, strict=True))
     return (
         f"rows of M for {BATCH} images, {ANCHORS} anchors, {CLIENTS} clients: "
@@ -91,9 +92,8 @@ def _share() -> str:
     )
 
 
-def _step(distiller: Distiller, batch, similarities: Similarities) -> None:
-    terms, _ = distiller.step(batch, similarities, 0.1, 0.999)
-    terms["distillation"].backward()
+def _step(distiller: Distiller, batch) -> None:
+    distiller.step(batch).losses["distillation"].backward()
 
 
 def _seconds(function) -> float:

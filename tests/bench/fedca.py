@@ -6,15 +6,19 @@ alignment term with a bare forward and backward pass of its batch.
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from statistics import median
+from typing import Any
 
 import torch
-from furlkit.training.terms import PublicImages, Term, alignment, with_terms
 
 from furlkit.models.architecture import Net
+from furlkit.objectives.learner import Stateless
 from furlkit.objectives.simclr import step
 from furlkit.runtime import Runtime, start
-from furlkit.training.loop import Plan, train
+from furlkit.terms.alignment import alignment
+from furlkit.training.learners import Given
+from furlkit.training.loop import Plan, positions, train
 from tests.bench.step import _NoKeeper
 from tests.bench.world import BATCH, NETS, client_images, fresh_net, parameters
 
@@ -50,19 +54,23 @@ def _seconds(steps: Iterator[object]) -> float:
 def _steps(size: str, dictionary: bool = False, align: bool = False):
     net, images = fresh_net(size), client_images(10_000)
     z_dict = torch.randn(K, 64) if dictionary else None
-    terms: dict[str, Term] = {}
-    if align:
-        h, z = torch.randn(PUBLIC, net.encoder.fc.out_features), torch.randn(PUBLIC, 64)  # type: ignore[union-attr]
-        public = PublicImages(client_images(PUBLIC), h, z)
-        terms["alignment"] = alignment(net, public, 0.01, "sum", BATCH, (0, "bench"))
-
-    def objective(batch):
-        return step(net, batch, 0.5, "oneway", z_dict)
-
+    terms = {"alignment": _alignment(net, size)} if align else {}
+    options = {"temperature": 0.5, "form": "oneway", "z_dict": z_dict}
+    learner = Stateless(net, partial(step, **options))
     plan = Plan(epochs=10**6, batch_size=BATCH)
-    loss_of = with_terms(objective, terms)
-    events = train(net, loss_of, images, plan, (0, "bench"), _NoKeeper())
-    return (event for event in events if isinstance(event, int))
+    return train(learner, terms, images, plan, (0, "bench"), _NoKeeper())
+
+
+def _alignment(net: Net, size: str) -> Any:
+    public = client_images(PUBLIC)
+    h, z = torch.randn(PUBLIC, NETS[size].feature_dim), torch.randn(PUBLIC, 64)
+
+    def batch_of(step: int, size: int):
+        index = positions(public, size, (0, "bench"), step)
+        return public.batch(index, torch.Generator(), step)
+
+    options = {"align_reduction": "sum", "align_batch_size": BATCH}
+    return alignment(net, Given(batch_of, h, z), beta=0.01, **options)
 
 
 def _bare_passes(size: str) -> Iterator[object]:

@@ -6,10 +6,12 @@ not augment, shuffle, log or save. One minus the ratio is the overhead of furlki
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from statistics import median
 
 import torch
 
+from furlkit.objectives.learner import Stateless
 from furlkit.objectives.simclr import nt_xent, step
 from furlkit.runtime import Runtime, start
 from furlkit.training.loop import Plan, train
@@ -60,11 +62,8 @@ def whole_steps(size: str) -> Iterator[object]:
     net, images = fresh_net(size), client_images(10_000)
     plan = Plan(epochs=10**6, batch_size=BATCH)
 
-    def loss_of(batch):
-        return step(net, batch, 0.5, "full")
-
-    events = train(net, loss_of, images, plan, (0, "bench"), _NoKeeper())
-    return (event for event in events if isinstance(event, int))
+    learner = Stateless(net, partial(step, temperature=0.5, form="full"))
+    return train(learner, {}, images, plan, (0, "bench"), _NoKeeper())
 
 
 class _NoKeeper:

@@ -10,8 +10,8 @@ from furlkit.models.architecture import Architecture, Net, build
 BATCH = 128
 SIMCLR = Augmentation()
 NETS = {
-    "0.1M": Architecture("cnn5", 32, 3, width=0.1, projector=(128, 64)),
-    "1M": Architecture("cnn5", 32, 3, width=0.3, projector=(128, 64)),
+    "0.1M": Architecture("cnn5", 32, 3, width=0.1, heads={"projector": (128, 64)}),
+    "1M": Architecture("cnn5", 32, 3, width=0.3, heads={"projector": (128, 64)}),
 }
 
 
