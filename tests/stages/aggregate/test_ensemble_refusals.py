@@ -6,7 +6,7 @@ import pytest
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
 
-N, MADE = 12, Provenance("embed", {}, None, {"model": "a" * 64})
+N, PROVENANCE = 12, Provenance("embed", {}, None, {"model": "a" * 64})
 INDEX = np.arange(N) * 3
 MARK = {"examples": 90, "images": "b" * 64, "labels": "c" * 64}
 FILES = {"examples": 90, "images": None, "labels": "c" * 64, "files": "d" * 64}
@@ -22,7 +22,7 @@ def upload(tmp_path):
         given = {"layer": "z", "part": "public", "client": client, "round": 2, **words}
         facts = FeatureFacts(dataset=mark, examples=len(index), **given)
         path = tmp_path / f"f{client}"
-        write_features(path, rows.astype(np.float32), index, facts, MADE)
+        write_features(path, rows.astype(np.float32), index, facts, PROVENANCE)
         return path
 
     return write
