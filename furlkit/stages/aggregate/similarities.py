@@ -1,7 +1,6 @@
 """aggregate --rule ensemble: what the clients' models together find alike."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +8,9 @@ import numpy as np
 
 from furlkit.aggregators.dictionary import unit_rows
 from furlkit.aggregators.similarity import ensemble, sharpened
-from furlkit.catalogue import recorded
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.errors import InputError
-from furlkit.files.container.header import canonical, with_article
+from furlkit.files.container.header import Header, canonical, with_article
 from furlkit.files.container.layout import Entry
 from furlkit.files.container.read import Container
 from furlkit.files.container.write import write_stream
@@ -26,12 +24,16 @@ from furlkit.files.similarity import (
     mapped,
     read_similarity,
 )
-from furlkit.inputs.paths import check_output
-from furlkit.inputs.settings import fill
-from furlkit.inputs.uploads import check_enough, check_same, in_client_order
+from furlkit.inputs.uploads import (
+    check_same,
+    check_same_facts,
+    open_uploads,
+    provenance_of,
+    usual,
+)
 
 BLOCK = 1024
-Given = Features | Similarity
+Upload = Features | Similarity
 # What must be the same, and what to do if it is not.
 ALIKE = {
     "part": "embed the same --part, the public one, for every client",
@@ -40,33 +42,15 @@ ALIKE = {
 }
 
 
-@dataclass(frozen=True)
-class Options:
-    """`temperature` is tau_T; `matrix` writes M itself, n x n."""
-
-    inputs: tuple[Path, ...]
-    output: Path
-    rule: str
-    temperature: float
-    matrix: bool
-    min_clients: int
-    dry_run: bool
-    recorded: dict[str, Any]
-
-
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Check that all are of the same images in the same order, then put together."""
-    options = fill(Options, {**values, "recorded": recorded("aggregate", values)})
-    check_output(options.output, options.inputs)
-    clients = in_client_order(map(_opened, options.inputs))
-    _check_together(clients)
-    check_enough(len(clients), options.min_clients)
-    first, form = clients[0], _form(options, clients)
+    """Check that all are of the same images in the same order, then combine them."""
+    options, clients = open_uploads(values, _read, _check_together)
+    first, form = clients[0], _form(clients, options.settings["matrix"])
     facts = EnsembleFacts(
         form=form,
         clients=[client.facts.client or 0 for client in clients],
         round=first.facts.round or 0,
-        temperature=options.temperature,
+        temperature=options.settings["temperature"],
         dataset=first.facts.dataset,
         part=first.facts.part,
         examples=len(first.index),
@@ -74,43 +58,42 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     )
     line = (
         f"{options.output}: round {facts.round}, ensemble of {len(clients)} "
-        f"client{'s' if len(clients) > 1 else ''} on {facts.examples:,} images, as {form}"
+        f"client{'s' * (len(clients) > 1)} on {facts.examples:,} images, as {form}"
     )
-    data: dict[str, Any] = {
-        "round": facts.round,
-        "form": form,
-        "clients": facts.clients,
-    }
+    data: dict[str, Any] = {"round": facts.round, "form": form}
+    data["clients"] = facts.clients
     if not options.dry_run:
-        inputs = {f"client {c.facts.client}": c.content for c in clients}
-        made = Provenance("aggregate", {**options.recorded, "form": form}, None, inputs)
-        data["content"] = _write(options, clients, facts, made)
+        provenance = provenance_of(options, clients, form=form)
+        write = _write_matrix if form == "matrix" else _write_parts
+        data["content"] = write(options.output, clients, facts, provenance).content
     return line, data
 
 
-def _form(options: Options, clients: Sequence[Given]) -> str:
-    if options.matrix or any(_is_whole(client) for client in clients):
-        return "matrix"
-    return "rows" if isinstance(clients[0], Features) else "top"
+def _form(clients: Sequence[Upload], matrix: bool) -> str:
+    """`matrix`: M itself, n x n. The others are what its rows are computed from."""
+    if all(isinstance(client, Features) for client in clients):
+        return "matrix" if matrix else "rows"
+    whole = any(client.columns is None for client in clients)  # type: ignore[union-attr]
+    return "matrix" if matrix or whole else "top"
 
 
-def _is_whole(client: Given) -> bool:
-    return isinstance(client, Similarity) and client.columns is None
+def _write_parts(
+    output: Path, clients: list[Upload], facts: EnsembleFacts, provenance: Provenance
+) -> Header:
+    parts, columns = {}, {}
+    for client in clients:
+        number = client.facts.client or 0
+        if isinstance(client, Features):
+            parts[number] = unit_rows(client.rows)
+        elif client.columns is not None:
+            parts[number], columns[number] = client.matrix, client.columns
+    return write_parts(output, parts, columns, clients[0].index, facts, provenance)
 
 
-def _write(
-    options: Options, clients: list[Given], facts: EnsembleFacts, made: Provenance
-) -> str:
+def _write_matrix(
+    output: Path, clients: list[Upload], facts: EnsembleFacts, provenance: Provenance
+) -> Header:
     index = clients[0].index
-    if facts.form != "matrix":
-        parts, columns = {}, {}
-        for client in clients:
-            number = client.facts.client or 0
-            if isinstance(client, Features):
-                parts[number] = unit_rows(client.rows)
-            elif client.columns is not None:
-                parts[number], columns[number] = client.matrix, client.columns
-        return write_parts(options.output, parts, columns, index, facts, made).content
     n = len(index)
     entries = [
         Entry("matrix", np.dtype("<f4"), (n, n)),
@@ -127,11 +110,10 @@ def _write(
             block = ensemble(sharpened(of(rows), facts.temperature) for of in parts)
             yield np.ascontiguousarray(block, dtype="<f4")
 
-    header = made.header("ensemble", facts)
-    return write_stream(options.output, entries, pieces, header).content
+    return write_stream(output, entries, pieces, provenance.header("ensemble", facts))
 
 
-def _cosines(client: Given):
+def _cosines(client: Upload):
     """A function from a slice of rows to these rows of M_k."""
     if isinstance(client, Features):
         unit = unit_rows(client.rows)
@@ -148,12 +130,12 @@ def _cosines(client: Given):
     return dense
 
 
-def _opened(path: Path) -> Given:
+def _read(path: Path) -> Upload:
     kind = Container(path).header.kind
     if kind not in ("features", "similarity"):
         raise InputError(
-            f"{path}: is {with_article(kind)} file, a features or similarity file was "
-            "wanted here; make it with embed, of a client's model and the public images"
+            f"{path}: is {with_article(kind)} file, expected a features or similarity "
+            "file; create it with embed, from a client's model and the public images"
         )
     client = read_similarity(path) if kind == "similarity" else read_features(path)
     _check_upload(client)
@@ -163,26 +145,27 @@ def _opened(path: Path) -> Given:
     return client
 
 
-def _check_upload(client: Given) -> None:
-    if client.facts.owners is not None:
+def _check_upload(client: Upload) -> None:
+    facts = client.facts
+    if facts.owners is not None:
         raise InputError(
-            f"{client.path}: is a dictionary, whose rows are of no known images; what "
-            "embed makes of the public images was wanted"
+            f"{client.path}: is a dictionary, whose rows are of no known images; pass "
+            "the output of embed on the public images"
         )
-    if client.facts.client is None or client.facts.round is None:
+    if facts.client is None or facts.round is None:
         raise InputError(
-            f"{client.path}: is by no client's model; what embed makes of the models "
-            "that local-train writes was wanted"
+            f"{client.path}: not made from a client's model; pass the output of embed "
+            "on a local-train checkpoint"
         )
-    if type(client.facts.dataset.get("examples")) is not int:
+    if type(facts.dataset.get("examples")) is not int:
         raise InputError(
-            f"{client.path}: does not say of which images it is; make it with embed on "
-            "the public part"
+            f"{client.path}: does not say of which images it is; create it with embed "
+            "on the public part"
         )
-    if client.facts.part.isdecimal():
+    if facts.part.isdecimal():
         raise InputError(
-            f"{client.path}: is of client {client.facts.part}'s own images, which the "
-            "server does not have; embed the public ones, with --part public"
+            f"{client.path}: is of client {facts.part}'s own images, which the server "
+            "does not have; embed the public ones, with --part public"
         )
     if isinstance(client, Features):
         _check_rows(client)
@@ -201,45 +184,37 @@ def _check_rows(client: Features) -> None:
         )
 
 
-def _check_together(clients: list[Given]) -> None:
+def _check_together(clients: list[Upload]) -> None:
     _check_datasets(clients)
     kinds = [type(client).__name__.lower() for client in clients]
     check_same(clients, "kind", kinds, "embed all with --similarity, or none")
-    for what, cure in ALIKE.items():
-        check_same(clients, what, [getattr(c.facts, what) for c in clients], cure)
-    _check_images(clients)
-
-
-def _check_datasets(clients: list[Given]) -> None:
-    """The majority is right, and what two fingerprints both know is compared."""
-    marks = [canonical(client.facts.dataset) for client in clients]
-    common = clients[marks.index(max(marks, key=marks.count))]
-    for client, mark in zip(clients, marks, strict=True):
-        difference = same_dataset(client.facts.dataset, common.facts.dataset)
-        if mark != canonical(common.facts.dataset) and difference:
-            raise InputError(
-                f"{client.path}: is of another dataset than {common.path}: {difference}; "
-                "embed the same public images for every client"
-            )
-
-
-def _check_images(clients: list[Given]) -> None:
-    """Row i is of the same image everywhere."""
-    orders = [client.index.tobytes() for client in clients]
-    common = clients[orders.index(max(orders, key=orders.count))]
+    check_same_facts(clients, ALIKE)
+    # Row i is of the same image everywhere.
+    common = usual(clients, [client.index.tobytes() for client in clients])
     for client in clients:
-        difference = _difference(client.index, common.index)
-        if difference:
+        if difference := _difference(client.index, common.index):
             raise InputError(
                 f"{client.path}: {difference} {common.path}; embed the same part of the "
                 "same partition for every client"
             )
 
 
-def _difference(index: np.ndarray, wanted: np.ndarray) -> str:
-    if len(index) != len(wanted):
-        return f"has {len(index):,} images, and there are {len(wanted):,} in"
-    if missing := np.count_nonzero(~np.isin(index, wanted)):
+def _check_datasets(clients: list[Upload]) -> None:
+    """Of two fingerprints, what both know is compared."""
+    common = usual(clients, [canonical(client.facts.dataset) for client in clients])
+    for client in clients:
+        ours, theirs = client.facts.dataset, common.facts.dataset
+        if ours != theirs and (difference := same_dataset(ours, theirs)):
+            raise InputError(
+                f"{client.path}: is of another dataset than {common.path}: {difference}; "
+                "embed the same public images for every client"
+            )
+
+
+def _difference(index: np.ndarray, expected: np.ndarray) -> str:
+    if len(index) != len(expected):
+        return f"has {len(index):,} images, and there are {len(expected):,} in"
+    if missing := np.count_nonzero(~np.isin(index, expected)):
         return f"has images, {missing:,} of {len(index):,}, that are not in"
-    places = np.flatnonzero(index != wanted)
+    places = np.flatnonzero(index != expected)
     return f"has, from row {places[0]} on, another order than" if len(places) else ""

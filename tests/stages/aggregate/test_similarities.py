@@ -10,7 +10,7 @@ from furlkit.files.ensemble import read_ensemble
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
 from furlkit.files.similarity import write_similarity, write_top
-from furlkit.stages.aggregate import ensemble as aggregate_ensemble
+from furlkit.stages.aggregate import similarities as aggregate_ensemble
 
 N, PROVENANCE = 12, Provenance("embed", {}, None, {"model": "a" * 64})
 DATASET = {"examples": 90, "images": "b" * 64}
