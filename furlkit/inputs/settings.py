@@ -17,16 +17,11 @@ def fill(cls: type[T], values: Mapping[str, Any]) -> T:
     None is left out where its own first field has no value. A value that no field takes
     is a mistake in the program.
     """
-    return fill_each((cls,), values)[0]
-
-
-def fill_each(classes: tuple[type, ...], values: Mapping[str, Any]) -> list[Any]:
-    """Several dataclasses from the same values, each of which one of them must take."""
     taken: set[str] = set()
-    filled: list[Any] = [_fill(cls, values, taken) for cls in classes]
+    filled = _fill(cls, values, taken)
     if unread := values.keys() - taken - READ_BEFORE:
-        names = " and ".join(cls.__qualname__ for cls in classes)
-        raise TypeError(f"{names}: no field reads {', '.join(sorted(unread))}")
+        names = ", ".join(sorted(unread))
+        raise TypeError(f"{cls.__qualname__}: no field reads {names}")
     return filled
 
 
