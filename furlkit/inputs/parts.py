@@ -35,7 +35,7 @@ def chosen_images(
             )
         index = partition.of(int(part))
     else:
-        raise UsageError(f"--part {part}: wanted all, public or a client")
+        raise UsageError(f"--part {part}: expected all, public or a client")
     if not len(index):
         raise InputError(f"{path}: its part {part} has no images")
     return index, {"partition": partition.content}

@@ -1,1 +1,1 @@
-"""The rooms: one module a subcommand. Open doors, call methods, close doors."""
+"""One module or folder for each subcommand: open inputs, call methods, write."""

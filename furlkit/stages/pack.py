@@ -18,7 +18,7 @@ from furlkit.data.sets.fingerprint import (
 from furlkit.data.sets.folder import folder_shape, index_folder, read_images
 from furlkit.data.sets.labels import LabelSet
 from furlkit.data.sets.source import Source
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import UsageError
 from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.facts import Provenance
 from furlkit.inputs.paths import check_output
@@ -46,16 +46,6 @@ class Options:
     recorded: dict[str, Any]
 
 
-def _options(values: dict[str, Any]) -> Options:
-    given = dict(values)
-    place = {key: given.pop(key) for key in ("data_root", "download", "split")}
-    size, channels = given.pop("image_size"), given.pop("channels")
-    given["channels"] = int(channels) if channels else None
-    sources = (Source(name, **place, size=size) for name in given["sources"])
-    known = {**recorded("pack", values), "sources": len(values["sources"])}
-    return fill(Options, {**given, "sources": tuple(sources), "recorded": known})
-
-
 @dataclass(frozen=True)
 class Part:
     """One source: its labels in memory, its images on demand."""
@@ -70,7 +60,15 @@ class Part:
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write the images and labels of one source, or of several as domains."""
-    options = _options(values)
+    given, sources = dict(values), values["sources"]
+    where = {key: given.pop(key) for key in ("data_root", "download", "split")}
+    where["size"] = given.pop("image_size")
+    known = {
+        "sources": tuple(Source(name, **where) for name in sources),
+        "channels": int(given["channels"]) if given["channels"] else None,
+        "recorded": {**recorded("pack", values), "sources": len(sources)},
+    }
+    options = fill(Options, {**given, **known})
     check_output(options.output, [Path(source.name) for source in options.sources])
     parts = [_open_part(source, options) for source in options.sources]
     shape = _common_shape(options, parts)
@@ -200,20 +198,14 @@ def _joined_labels(sources: list[LabelSet]) -> tuple[np.ndarray, list[str]]:
     shared = set(first).intersection(*(one.class_names for one in sources))
     same_count = len({one.classes for one in sources}) == 1
     if all(one.class_names == first for one in sources) or (same_count and not shared):
-        return np.concatenate([_labels(one) for one in sources]), list(first)
+        return np.concatenate([np.asarray(one.labels) for one in sources]), list(first)
     names = sorted(set().union(*(one.class_names for one in sources)))
     number = {name: i for i, name in enumerate(names)}
     renumbered = [
-        np.array([number[name] for name in one.class_names])[_labels(one)]
+        np.array([number[name] for name in one.class_names])[one.labels]
         for one in sources
     ]
     return np.concatenate(renumbered), names
-
-
-def _labels(source: LabelSet) -> np.ndarray:
-    if source.labels is None:
-        raise InputError(f"{source.name}: has no labels")
-    return source.labels
 
 
 def _sample(parts: list[Part], shape: Shape) -> Iterator[np.ndarray]:
