@@ -5,7 +5,7 @@ from pathlib import Path
 
 from furlkit.errors import UsageError
 
-Given = dict[str, str | None]
+Patterns = dict[str, str | None]
 
 
 def fill(pattern: str, client: int) -> Path:
@@ -20,7 +20,7 @@ def check_output(output: Path, inputs: Sequence[Path], flag: str = "-o") -> None
 
 
 def check_patterns(
-    clients: Sequence[int], reads: Given, writes: Given, inputs: Sequence[Path]
+    clients: Sequence[int], reads: Patterns, writes: Patterns, inputs: Sequence[Path]
 ) -> None:
     """No file may be written twice, or both read and written; keys are flags.
 

@@ -31,14 +31,6 @@ class Options:
     recorded: dict[str, Any]
 
 
-class Facts(Protocol):
-    """What a header says of its client."""
-
-    @property
-    def client(self) -> int | None:
-        """The client's number."""
-
-
 class Upload(Protocol):
     """A file of a client."""
 
@@ -47,8 +39,8 @@ class Upload(Protocol):
         """Where it lies."""
 
     @property
-    def facts(self) -> Facts:
-        """What its header says."""
+    def facts(self) -> Any:
+        """What its header says, the client's number among it."""
 
     @property
     def content(self) -> str:

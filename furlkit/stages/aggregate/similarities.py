@@ -168,20 +168,15 @@ def _check_upload(client: Upload) -> None:
             "does not have; embed the public ones, with --part public"
         )
     if isinstance(client, Features):
-        _check_rows(client)
-
-
-def _check_rows(client: Features) -> None:
-    """Only what has a direction is like anything."""
-    length = np.linalg.norm(client.rows, axis=1)
-    zeros = np.flatnonzero(length < SHORTEST)
-    if len(zeros):
-        raise InputError(
-            f"{client.path}: has zeros in {len(zeros):,} of its {len(length):,} rows, row "
-            f"{zeros[0]} first, which are like nothing; the model of client "
-            f"{client.facts.client} is dead or has collapsed, train it again with a "
-            "lower --lr, or leave it out"
-        )
+        length = np.linalg.norm(client.rows, axis=1)
+        zeros = np.flatnonzero(length < SHORTEST)
+        if len(zeros):
+            raise InputError(
+                f"{client.path}: has zeros in {len(zeros):,} of its {len(length):,} "
+                f"rows, row {zeros[0]} first, which have no cosine; the model of client "
+                f"{facts.client} is dead or has collapsed, train it again with a lower "
+                "--lr, or leave it out"
+            )
 
 
 def _check_together(clients: list[Upload]) -> None:

@@ -77,10 +77,11 @@ def run(values: dict[str, Any]) -> Result:
         return f"would measure drift of {seen}", plan
     measured = [_measured(options, model, sample, device) for model in compared]
     numbers = [numbers for numbers, _ in measured]
+    ratio = None if sample.labels is None else false_negative_ratio(sample.labels)
     found = {
         "protocol": "drift",
         **_numbers(numbers, cka_matrix([rows for _, rows in measured])),
-        "false_negative_ratio": _ratio(sample.labels),
+        "false_negative_ratio": ratio,
         "images": len(sample.index),
         "round": common_round(compared),
         "models": [
@@ -91,7 +92,14 @@ def run(values: dict[str, Any]) -> Result:
         "data": {"images": images.fingerprint, **contents},
     }
     document = write_document(options, found)
-    return f"{options.output}: {_summary_text(document)} of {seen}", document
+    cka = document["mean_cka"]
+    line = (
+        f"{options.output}: alignment {document['alignment']:.3f}, uniformity "
+        f"{document['uniformity']:.2f}, effective rank "
+        f"{document['effective_rank']:.1f}"
+    )
+    line += "" if cka is None else f", CKA {cka:.3f}"
+    return f"{line} of {seen}", document
 
 
 def _sample(options: Options, images: ImageSet, index: np.ndarray) -> Sample:
@@ -171,17 +179,3 @@ def _numbers(
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None
-
-
-def _ratio(labels: Tensor | None) -> float | None:
-    return None if labels is None else false_negative_ratio(labels)
-
-
-def _summary_text(document: dict[str, Any]) -> str:
-    text = (
-        f"alignment {document['alignment']:.3f}, uniformity "
-        f"{document['uniformity']:.2f}, effective rank "
-        f"{document['effective_rank']:.1f}"
-    )
-    cka = document["mean_cka"]
-    return text if cka is None else f"{text}, CKA {cka:.3f}"
