@@ -1,4 +1,4 @@
-"""pretrain-align: the alignment model, and what it makes of the public images."""
+"""pretrain-align: the alignment model, and its h and z of the public images."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -9,7 +9,7 @@ import numpy as np
 from furlkit import catalogue
 from furlkit.aggregators.mean import shares_of
 from furlkit.aggregators.uploads import Combine
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, check_finite, open_checkpoint
 from furlkit.files.container.header import Header, canonical, parse_strict
 from furlkit.files.container.layout import Entry
@@ -79,12 +79,8 @@ class _Uploads:
         self.clients = [client.facts.client or 0 for client in clients]
         self.shares, self._files = shares, files
         self._entries = {entry.name: entry for entry in clients[0].opened.entries}
+        self.names = list(self._entries)
         self._read: set[str] = set()
-
-    @property
-    def names(self) -> list[str]:
-        """The tensors that every upload has."""
-        return list(self._entries)
 
     def combine(self, name: str, function: Combine) -> Iterator[np.ndarray]:
         """For each piece of a tensor, `function` of that piece of every upload."""
@@ -129,6 +125,10 @@ def _write(
             for piece in result(entry.name):
                 if piece.dtype.kind == "f" and not np.isfinite(piece).all():
                     _check_bodies(clients)
+                    raise FurlkitError(
+                        f"{options.output}: --rule {options.rule} gives values of "
+                        f"{entry.name} that are not finite"
+                    )
                 yield piece
             if entry.name == last:
                 # Before the output takes its place, so that damage leaves no file.

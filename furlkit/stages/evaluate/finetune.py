@@ -33,16 +33,12 @@ from furlkit.training.loop import Plan
 from furlkit.training.run import Execution
 
 LEAST = 2  # BatchNorm needs two images.
-# What a protocol does that has no options for it; `evaluate finetune` has no mode.
+# What a protocol does that has no options for it.
 CENTRAL = {
-    "mode": "central", "partition": None, "rounds": 1, "fraction": 1.0,
-    "choice": "random", "image_size": None,
+    "partition": None, "rounds": 1, "fraction": 1.0, "choice": "random",
+    "image_size": None,
 }  # fmt: skip
-FIXED = {
-    "semi": CENTRAL,
-    "transfer": CENTRAL,
-    "finetune": CENTRAL | {"mode": "federated"},
-}
+MODES = {"semi": "central", "finetune": "federated", "transfer": "central"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,14 +99,10 @@ class Inputs:
     @property
     def facts(self) -> dict[str, Any]:
         """What is finetuned, and on how many labels."""
-        o = self.options
+        names = ("protocol", "mode", "fraction", "rounds", "random_init")
         return {
-            "protocol": o.protocol,
-            "mode": o.mode,
-            "fraction": o.fraction,
-            "rounds": o.rounds,
-            "epochs": o.plan.epochs,
-            "random_init": o.random_init,
+            **{name: getattr(self.options, name) for name in names},
+            "epochs": self.options.plan.epochs,
             "train_examples": sum(map(len, self.labelled.values())),
             "labelled": {str(k): len(index) for k, index in self.labelled.items()},
         }
@@ -119,8 +111,9 @@ class Inputs:
 def run(protocol: str, values: dict[str, Any]) -> Result:
     """Finetune encoder and classifier on labelled images; score them on test images."""
     known = {"protocol": protocol, "recorded": recorded(f"evaluate {protocol}", values)}
-    given = {**FIXED[protocol], **labelled.train_and_test(values), **known}
-    inputs = _open(fill(Options, given))
+    fixed = {**CENTRAL, "mode": MODES[protocol]}
+    given = labelled.train_and_test(values)
+    inputs = _open(fill(Options, {**fixed, **given, **known}))
     options, train, test = inputs.options, inputs.train, inputs.test
     net = _net(inputs, runtime.start(options.runtime))
     if options.dry_run:

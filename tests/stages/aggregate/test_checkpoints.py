@@ -8,7 +8,7 @@ import pytest
 
 from furlkit import catalogue
 from furlkit.catalogue import Number, Option, Rule, defaults
-from furlkit.errors import InputError, TooEarlyError, UsageError
+from furlkit.errors import FurlkitError, InputError, TooEarlyError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, read_checkpoint, write_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.stages.aggregate import run
@@ -322,7 +322,8 @@ def scaled(uploads, *, scale):
 
     def first(column):
         array = next(column)
-        array *= scale
+        with np.errstate(over="ignore", invalid="ignore"):
+            array *= scale
         return array
 
     return lambda name: uploads.combine(name, first)
@@ -355,7 +356,7 @@ def points(tmp_path):
 
 
 def test_a_rule_may_go_through_all_uploads_first(tmp_path, points, add_rule):
-    """Distances 17, 18 and 17: client 1 wins. By a alone it were 2, by b alone 0."""
+    """Distances 17, 18 and 17: client 1 wins. By a alone 2 would, by b alone 0."""
     known = add_rule(krum)
     run({**known, "rule": "krum", "inputs": tuple(points), "output": tmp_path / "out"})
     found = read_checkpoint(tmp_path / "out")
@@ -385,3 +386,11 @@ def test_a_rule_is_given_its_own_options(tmp_path, points, add_rule):
     assert found.header.options == {
         "rule": "scaled", "scale": 3.0, "shares": [10 / 46, 11 / 46, 12 / 46, 13 / 46],
     }  # fmt: skip
+
+
+def test_a_rule_that_gives_nan_writes_nothing(tmp_path, points, add_rule):
+    known = add_rule(scaled, Option("scale", Number(), 2.0, "A factor."))
+    given = {"rule": "scaled", "inputs": tuple(points), "output": tmp_path / "out"}
+    with pytest.raises(FurlkitError, match=r"out: .*encoder\.a"):
+        run({**known, **given, "scale": 1e39})
+    assert not (tmp_path / "out").exists()
