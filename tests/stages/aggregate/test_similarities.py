@@ -10,7 +10,7 @@ from furlkit.files.ensemble import read_ensemble
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
 from furlkit.files.similarity import write_similarity, write_top
-from furlkit.stages.aggregate import similarities as aggregate_ensemble
+from furlkit.stages.aggregate import similarities
 
 N, PROVENANCE = 12, Provenance("embed", {}, None, {"model": "a" * 64})
 DATASET = {"examples": 90, "images": "b" * 64}
@@ -121,7 +121,7 @@ def test_a_matrix_is_equation_6_of_any_kind_of_upload(tmp_path, aggregate, kind,
 
 def test_a_matrix_is_written_in_blocks(tmp_path, aggregate, monkeypatch):
     given = uploads(tmp_path)
-    monkeypatch.setattr(aggregate_ensemble, "BLOCK", 5)
+    monkeypatch.setattr(similarities, "BLOCK", 5)
     np.testing.assert_allclose(
         matrix_of(aggregate(*given, "--matrix")[1]), mean(), rtol=1e-5
     )
