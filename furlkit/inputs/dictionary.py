@@ -37,25 +37,15 @@ def open_dictionary(path: Path, width: int, model: Checkpoint) -> Features:
             f"{path}: was made by clients of another run than {model.path}; use the "
             "dictionary and the model of one run"
         )
-    check_owners(found)
+    owners = found.facts.owners
+    if owners is not None:
+        pairs = all(len(pair) == 2 and min(pair) >= 0 for pair in owners)
+        if not pairs or sum(rows for _, rows in owners) != len(found.rows):
+            raise InputError(
+                f"{path}: has {len(found.rows)} rows, its owners do not add up to "
+                "them; re-create it with aggregate --rule dictionary"
+            )
     return found
-
-
-def check_owners(dictionary: Features) -> None:
-    """What a dictionary says of its owners must fit its rows."""
-    owners = dictionary.facts.owners
-    if owners is None:
-        return
-    if not all(len(pair) == 2 and min(pair) >= 0 for pair in owners):
-        raise InputError(
-            f"{dictionary.path}: its owners are no list of [client, rows]; re-create it "
-            "with aggregate --rule dictionary"
-        )
-    if sum(rows for _, rows in owners) != len(dictionary.rows):
-        raise InputError(
-            f"{dictionary.path}: has {len(dictionary.rows)} rows, its owners have "
-            f"{sum(rows for _, rows in owners)}"
-        )
 
 
 def rows_of_others(dictionary: Features, client: int) -> np.ndarray:

@@ -8,13 +8,14 @@ from typing import Any
 from furlkit.data.sets.datasets import ImageSet, names
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
-from furlkit.files.checkpoint import Checkpoint
+from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.matching import check_channels
+from furlkit.inputs.paths import check_output
 from furlkit.models.loading import architecture_of
 from furlkit.runtime import Runtime
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """A model, and labelled images to train and test on.
 
@@ -30,11 +31,6 @@ class Options:
     recorded: dict[str, Any]
     seed: int | None = None
 
-    @property
-    def inputs(self) -> list[Path]:
-        """The files that are read, and so may not be written."""
-        return [self.model, Path(self.train.name), Path(self.test.name)]
-
 
 def train_and_test(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values with sources `train` and `test` in place of --data and --test-data.
@@ -49,18 +45,22 @@ def train_and_test(values: Mapping[str, Any]) -> dict[str, Any]:
             f"--data {data}: has no test split of its own; give --test-data"
         )
     train = Source(data, **place) if data else None
-    return {
-        **given,
-        "train": train,
-        "test": Source(test or data, **place, split="test"),
-    }
+    test_source = Source(test or data, **place, split="test")
+    return {**given, "train": train, "test": test_source}
 
 
-def open_labelled(options: Options, model: Checkpoint) -> tuple[ImageSet, ImageSet]:
-    """The training and test images; they must have labels and fit the model."""
-    train, test = options.train.images(), options.test.images()
-    for images in (train, test):
-        check_channels(images, architecture_of(model.path, model.facts), model.path)
-        if images.labels is None:
-            raise InputError(f"{images.name}: has no labels to evaluate with")
-    return train, test
+def open_labelled(options: Options) -> tuple[Checkpoint, ImageSet, ImageSet]:
+    """The model, and training and test images; they have labels and fit the model."""
+    sources = (options.train, options.test)
+    check_output(options.output, [options.model, *(Path(s.name) for s in sources)])
+    model = read_checkpoint(options.model)
+    train, test = (check_labelled(source.images(), model) for source in sources)
+    return model, train, test
+
+
+def check_labelled(images: ImageSet, model: Checkpoint) -> ImageSet:
+    """The images, which must have labels and fit the model."""
+    check_channels(images, architecture_of(model.path, model.facts), model.path)
+    if images.labels is None:
+        raise InputError(f"{images.name}: has no labels to evaluate with")
+    return images

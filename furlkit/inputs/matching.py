@@ -1,7 +1,6 @@
 """Whether images, partition and model belong together."""
 
 from pathlib import Path
-from typing import Any
 
 from furlkit import console
 from furlkit.catalogue import Objective
@@ -152,33 +151,21 @@ def check_targets(targets: Targets, images: ImageSet, model: Checkpoint) -> None
 
 def _check_same_net(targets: Targets, model: Checkpoint) -> None:
     """h and z compare only between nets that are built alike and see alike."""
-    theirs = _net_of(targets.path, targets.facts.architecture)
+    try:
+        theirs = Architecture.from_dict(targets.facts.architecture)
+    except InputError as error:
+        raise InputError(f"{targets.path}: {error}") from error
     ours = architecture_of(model.path, model.facts)
     pairs = {key: (getattr(theirs, key), getattr(ours, key)) for key in SAME_NET}
     pairs["projector"] = theirs.heads.get("projector"), ours.heads.get("projector")
-    for part, (found, expected) in pairs.items():
+    pairs["mean"] = targets.facts.mean, model.facts.mean
+    pairs["std"] = targets.facts.std, model.facts.std
+    for layer, width in (("h", ours.feature_dim), ("z", ours.z_dim)):
+        found = getattr(targets, layer).shape[1]
+        pairs[f"{layer} of"] = f"{found} numbers", f"{width} numbers"
+    for what, (found, expected) in pairs.items():
         if found != expected:
             raise InputError(
-                f"{targets.path}: was made by a net with {part} {found}, {model.path} has "
+                f"{targets.path}: was made by a net with {what} {found}, {model.path} has "
                 f"{expected}; create the targets with pretrain-align {model.path}"
             )
-    for name in ("mean", "std"):
-        if getattr(targets.facts, name) != getattr(model.facts, name):
-            raise InputError(
-                f"{targets.path}: its net normalises images by {name} "
-                f"{getattr(targets.facts, name)}, {model.path} by "
-                f"{getattr(model.facts, name)}"
-            )
-    for name, width in (("h", ours.feature_dim), ("z", ours.z_dim)):
-        found = getattr(targets, name).shape[1]
-        if found != width:
-            raise InputError(
-                f"{targets.path}: {name} has {found} numbers, the model's has {width}"
-            )
-
-
-def _net_of(path: Path, values: dict[str, Any]) -> Architecture:
-    try:
-        return Architecture.from_dict(values)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error

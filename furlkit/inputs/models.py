@@ -1,37 +1,58 @@
 """Models that are compared: which they are, and how a metrics file names them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from furlkit.data.sets.datasets import ImageSet
+from furlkit.data.sets.source import Source
 from furlkit.errors import UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.matching import check_channels
+from furlkit.inputs.paths import check_output
 from furlkit.models.loading import architecture_of, fitting_net, z_width
+from furlkit.runtime import Runtime
 
 
-def read_models(
-    paths: Sequence[Path], layer: str, images: ImageSet
-) -> list[Checkpoint]:
-    """Read and check models that see the same images, by round, client and content.
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Models that are compared on the same images, by their layer h or z."""
+
+    models: tuple[Path, ...]
+    data: Source
+    output: Path
+    layer: str
+    runtime: Runtime
+    dry_run: bool
+    recorded: dict[str, Any]
+
+
+def open_models(
+    options: Options, *more: Path | None
+) -> tuple[ImageSet, list[Checkpoint]]:
+    """The images, and the models, checked and sorted by round, client and content.
 
     Their order on the command line does not matter. They come without tensors, which
     are read again when it is their turn: memory is one model, however many there are.
+    `more` are other files that the command reads.
     """
+    given = (*options.models, *more, Path(options.data.name))
+    check_output(options.output, [path for path in given if path])
+    images = options.data.images()
     found: dict[str, Checkpoint] = {}
-    for path in paths:
+    for path in options.models:
         model = read_checkpoint(path)
         fitting_net(model)
         check_channels(images, architecture_of(path, model.facts), path)
-        width_of(model, layer)
+        width_of(model, options.layer)
         if model.content in found:
             raise UsageError(
                 f"{path}: is the same model as {found[model.content].path}, which says "
                 "nothing of how models differ; give every model once"
             )
         found[model.content] = replace(model, tensors={})
-    return sorted(found.values(), key=_place)
+    return images, sorted(found.values(), key=_place)
 
 
 def width_of(model: Checkpoint, layer: str) -> int:

@@ -17,15 +17,14 @@ def chosen_images(
 
     `part` is all, public, or the number of a client.
     """
+    index = np.arange(len(images.images))
     if path is None:
         if part != "all":
             raise UsageError(f"--part {part}: needs the --partition it is of")
-        return np.arange(len(images.images)), {}
+        return index, {}
     partition = read_partition(path)
     check_dataset(partition, images)
-    if part == "all":
-        index = np.arange(len(images.images))
-    elif part == "public":
+    if part == "public":
         index = partition.public
     elif part.isdecimal():
         if int(part) >= partition.facts.clients:
@@ -34,8 +33,8 @@ def chosen_images(
                 f"{partition.facts.clients - 1}"
             )
         index = partition.of(int(part))
-    else:
-        raise UsageError(f"--part {part}: wanted all, public or a client")
+    elif part != "all":
+        raise UsageError(f"--part {part}: expected all, public or a client")
     if not len(index):
         raise InputError(f"{path}: its part {part} has no images")
     return index, {"partition": partition.content}

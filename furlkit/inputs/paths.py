@@ -5,7 +5,7 @@ from pathlib import Path
 
 from furlkit.errors import UsageError
 
-Given = dict[str, str | None]
+Patterns = dict[str, str | None]
 
 
 def fill(pattern: str, client: int) -> Path:
@@ -20,11 +20,11 @@ def check_output(output: Path, inputs: Sequence[Path], flag: str = "-o") -> None
 
 
 def check_patterns(
-    clients: Sequence[int], reads: Given, writes: Given, inputs: Sequence[Path]
+    clients: Sequence[int], reads: Patterns, writes: Patterns, inputs: Sequence[Path]
 ) -> None:
     """No file may be written twice, or both read and written; keys are flags.
 
-    A restart reads its inputs again, so a command that changed them could not carry on.
+    A restart reads its inputs again, so a command that changed them could not be resumed.
     """
     read = {flag: pattern for flag, pattern in reads.items() if pattern}
     written = {flag: pattern for flag, pattern in writes.items() if pattern}
@@ -40,7 +40,7 @@ def check_patterns(
         for flag, pattern in written.items():
             path = fill(pattern, client)
             if path.is_dir():
-                raise UsageError(f"{flag} {path}: is a folder, a file was wanted")
+                raise UsageError(f"{flag} {path}: is a folder, expected a file")
             if path.absolute() in used:
                 raise UsageError(f"{flag} {path}: this command uses that file already")
             used.add(path.absolute())

@@ -1,7 +1,7 @@
 """Flat values of options, as the command line gives them, put into dataclasses."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -17,40 +17,30 @@ def fill(cls: type[T], values: Mapping[str, Any]) -> T:
     None is left out where its own first field has no value. A value that no field takes
     is a mistake in the program.
     """
-    return fill_each((cls,), values)[0]
-
-
-def fill_each(classes: tuple[type, ...], values: Mapping[str, Any]) -> list[Any]:
-    """Several dataclasses from the same values, each of which one of them must take."""
     taken: set[str] = set()
-    filled: list[Any] = [_fill(cls, values, taken) for cls in classes]
+    filled = _fill(cls, values, taken)
     if unread := values.keys() - taken - READ_BEFORE:
-        names = " and ".join(cls.__qualname__ for cls in classes)
-        raise TypeError(f"{names}: no field reads {', '.join(sorted(unread))}")
+        names = ", ".join(sorted(unread))
+        raise TypeError(f"{cls.__qualname__}: no field reads {names}")
     return filled
 
 
 def _fill(cls: type[T], values: Mapping[str, Any], taken: set[str]) -> T:
-    hints, given = get_type_hints(cls), {}
+    hints = get_type_hints(cls)
+    given: dict[str, Any] = {}
     for field in fields(cls):  # type: ignore[arg-type]
         taken.add(field.name)
         part, optional = _part(hints[field.name])
         if part is not None and not isinstance(values.get(field.name), part):
-            given[field.name] = _filled_part(part, optional, values, taken)
+            names = [inner.name for inner in fields(part)]
+            if optional and values.get(names[0]) is None:
+                taken.update(names)
+                given[field.name] = None
+            else:
+                given[field.name] = _fill(part, values, taken)
         elif field.name in values:
             given[field.name] = values[field.name]
-        elif not _has_default(field):
-            raise TypeError(f"{cls.__qualname__}: no value for {field.name}")
     return cls(**given)
-
-
-def _filled_part(
-    part: type, optional: bool, values: Mapping[str, Any], taken: set[str]
-) -> Any:
-    if optional and values.get(fields(part)[0].name) is None:
-        taken |= {field.name for field in fields(part)}
-        return None
-    return _fill(part, values, taken)
 
 
 def _part(hint: Any) -> tuple[type | None, bool]:
@@ -58,7 +48,3 @@ def _part(hint: Any) -> tuple[type | None, bool]:
     kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
     found = [kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)]
     return (found[0] if found else None), type(None) in kinds
-
-
-def _has_default(field: Field) -> bool:
-    return field.default is not MISSING or field.default_factory is not MISSING

@@ -1,1 +1,1 @@
-"""One module or folder for each subcommand: open inputs, call methods, write outputs."""
+"""One module or folder for each subcommand: open inputs, call methods, write."""

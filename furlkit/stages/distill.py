@@ -1,7 +1,7 @@
 """distill: the server's student learns to arrange public images as the clients do."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +16,21 @@ from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
-from furlkit.files.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from furlkit.files.checkpoint import (
+    Checkpoint,
+    CheckpointFacts,
+    read_checkpoint,
+    write_checkpoint,
+)
 from furlkit.files.ensemble import Ensemble, read_ensemble
 from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
 from furlkit.inputs.matching import check_channels
+from furlkit.inputs.models import width_of
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Net
-from furlkit.models.loading import (
-    architecture_of,
-    load_net,
-    tensors_of,
-    view_of,
-    z_width,
-)
+from furlkit.models.loading import architecture_of, load_net, tensors_of, view_of
 from furlkit.objectives.similarity import Distiller
 from furlkit.randomness import torch_generator
 from furlkit.runtime import Runtime
@@ -41,7 +41,7 @@ from furlkit.training.run import Execution
 
 @dataclass(frozen=True)
 class Options:
-    """`temperature` is tau_S and `layer` h or z; None takes what the ensemble has.
+    """`temperature` is tau_S and `layer` h or z; None uses the ensemble's.
 
     `ema` is zeta, the momentum of the slow copy; `anchors` is m, the queue's length.
     """
@@ -64,15 +64,19 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Doors:
-    """What distill was given, opened and checked."""
+class Inputs:
+    """What distill was given, opened and checked; `net` is the student at the start."""
 
     options: Options
     ensemble: Ensemble
     model: Checkpoint
     images: ImageSet
-    layer: str
-    width: int
+    net: Net
+
+    @property
+    def layer(self) -> str:
+        """The student's layer that is compared, h or z."""
+        return self.options.layer or self.ensemble.facts.layer
 
     @property
     def tau(self) -> float:
@@ -80,38 +84,45 @@ class Doors:
         return self.options.temperature or self.ensemble.facts.temperature
 
     @property
-    def made(self) -> Provenance:
-        """How the global model comes to be."""
+    def provenance(self) -> Provenance:
+        """How the global model is made."""
         o = self.options
-        words = {
+        resolved = {
             **o.recorded,
             "layer": self.layer,
             "temperature": self.tau,
             **o.runtime.resolved_options(),
         }
-        inputs = {"ensemble": self.ensemble.content, "start": self.model.content}
-        return Provenance("distill", words, o.seed, inputs)
+        contents = {"ensemble": self.ensemble.content, "start": self.model.content}
+        return Provenance("distill", resolved, o.seed, contents)
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Train the student on the public images and write it as the global model."""
     options = fill(Options, {**values, "recorded": recorded("distill", values)})
-    doors = _open(options)
-    facts = doors.ensemble.facts
+    inputs = _open(options)
+    facts = inputs.ensemble.facts
     line = (
         f"{options.output}: round {facts.round}, distilled from {len(facts.clients)} "
         f"client{'s' * (len(facts.clients) > 1)} on {facts.examples:,} public images"
     )
     data: dict[str, Any] = {"round": facts.round, "images": facts.examples}
     if not options.dry_run:
-        student, last = _train(doors)
-        data["content"] = _write(doors, student, last)
-        data.update(asdict(last))
-        ProgressFile(options.output, doors.made).discard()
+        last = _train(inputs)
+        start = inputs.model.facts
+        about = CheckpointFacts(
+            "global", facts.round, start.architecture, start.mean, start.std,
+            examples=facts.examples, parent=inputs.model.content,
+            loss=sum(last.losses.values()),
+        )  # fmt: skip
+        tensors, provenance = tensors_of(inputs.net), inputs.provenance
+        written = write_checkpoint(options.output, tensors, about, provenance)
+        data.update(content=written.content, **asdict(last))
+        ProgressFile(options.output, provenance).discard()
     return line, data
 
 
-def _open(options: Options) -> Doors:
+def _open(options: Options) -> Inputs:
     given = [options.ensemble, options.model, Path(options.data.name)]
     check_output(options.output, given)
     device = runtime.start(options.runtime)
@@ -126,33 +137,30 @@ def _open(options: Options) -> Doors:
     if len(index) < 2 or not 0 <= index.min() <= index.max() < len(images.images):
         raise InputError(
             f"{ensemble.path}: names {len(index)} images, {images.name} has "
-            f"{len(images.images)}; 2 of them or more were wanted"
+            f"{len(images.images)}; expected at least 2 of them"
         )
     if options.anchors < min(options.plan.batch_size, len(index)):
         cure = "an image must find itself among them; lower --batch-size"
         raise UsageError(f"--anchors {options.anchors}: fewer than a batch, but {cure}")
-    architecture = architecture_of(model.path, model.facts)
-    check_channels(images, architecture, model.path)
-    layer = options.layer or ensemble.facts.layer
-    width = z_width(model) if layer == "z" else architecture.feature_dim
-    load_net(model, device)
-    return Doors(options, ensemble, model, images, layer, width)
+    check_channels(images, architecture_of(model.path, model.facts), model.path)
+    inputs = Inputs(options, ensemble, model, images, load_net(model, device))
+    width_of(model, inputs.layer)
+    return inputs
 
 
-def _train(doors: Doors) -> tuple[Net, Epoch]:
-    options, device = doors.options, runtime.device_of(doors.options.runtime)
-    student = load_net(doors.model, device)
-    training.prepare(student, options.execution)
-    view = view_of(doors.model, options.augmentation, options.execution.channels_last)
-    images = Images(doors.images.images, None, doors.ensemble.index, view, device)
-    purpose = (options.seed, "distill", doors.ensemble.facts.round)
+def _train(inputs: Inputs) -> Epoch:
+    options, device = inputs.options, runtime.device_of(inputs.options.runtime)
+    training.prepare(inputs.net, options.execution)
+    view = view_of(inputs.model, options.augmentation, options.execution.channels_last)
+    images = Images(inputs.images.images, None, inputs.ensemble.index, view, device)
+    purpose = (options.seed, "distill", inputs.ensemble.facts.round)
     distiller = Distiller(
-        student,
-        _similarities(doors.ensemble, device),
-        layer=doors.layer,
-        width=doors.width,
+        inputs.net,
+        _similarities(inputs.ensemble, device),
+        layer=inputs.layer,
+        width=width_of(inputs.model, inputs.layer),
         anchors=options.anchors,
-        temperature=doors.tau,
+        temperature=inputs.tau,
         ema=options.ema,
     )
     job = training.Job(
@@ -164,7 +172,7 @@ def _train(doors: Doors) -> tuple[Net, Epoch]:
         begin=lambda: distiller.fill(_first_keys(options, images, purpose)),
     )
     every = options.execution.save_every
-    return student, training.run(job, options.output, doors.made, every)
+    return training.run(job, options.output, inputs.provenance, every)
 
 
 def _similarities(ensemble: Ensemble, device: torch.device) -> Similarities:
@@ -186,21 +194,3 @@ def _first_keys(options: Options, images: Images, purpose: Purpose) -> Iterator[
         index = positions(images, size, (*purpose, "fill"), step)
         generator = torch_generator(*purpose, "fill", step)
         yield images.batch(index, generator, step - steps)
-
-
-def _write(doors: Doors, student: Net, last: Epoch) -> str:
-    ensemble = doors.ensemble.facts
-    facts = replace(
-        doors.model.facts,
-        role="global",
-        round=ensemble.round,
-        client=None,
-        examples=ensemble.examples,
-        parent=doors.model.content,
-        partition=None,
-        loss=sum(last.losses.values()),
-        parts=None,
-        statistics=True,
-    )
-    output = doors.options.output
-    return write_checkpoint(output, tensors_of(student), facts, doors.made).content

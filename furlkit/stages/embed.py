@@ -1,4 +1,4 @@
-"""embed: what a model makes of images, as a file."""
+"""embed: the features of images by a model, or the cosines between them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -66,10 +66,10 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         z_width(model)
     images = options.data.images()
     check_channels(images, architecture, model.path)
-    index, inputs = chosen_images(images, options.partition, options.part)
+    index, contents = chosen_images(images, options.partition, options.part)
     device = runtime.start(options.runtime)
     net = load_net(model, device)
-    inputs["model"] = model.content
+    contents["model"] = model.content
     facts = FeatureFacts(
         options.layer, images.fingerprint, options.part, model.facts.client,
         model.facts.round, len(index),
@@ -81,8 +81,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         view = view_of(model, Augmentation())
         rows = embed(net, images.images, index, view, options.layer)
         resolved = {**options.recorded, **options.runtime.resolved_options()}
-        made = Provenance("embed", resolved, None, inputs)
-        data["content"] = _write(options, rows, index, facts, made)
+        provenance = Provenance("embed", resolved, None, contents)
+        data["content"] = _write(options, rows, index, facts, provenance)
     return line, data
 
 
@@ -91,9 +91,9 @@ def _write(
     rows: torch.Tensor,
     index: np.ndarray,
     facts: FeatureFacts,
-    made: Provenance,
+    provenance: Provenance,
 ) -> str:
-    more = (index, facts, made, options.encoding)
+    more = (index, facts, provenance, options.encoding)
     if not options.similarity:
         return write_features(options.output, rows.numpy(), *more).content
     _check_directions(options.model, rows)
@@ -120,11 +120,11 @@ def _check_directions(model: Path, rows: torch.Tensor) -> None:
     length, n = torch.linalg.vector_norm(rows, dim=1), len(rows)
     if broken := int((~torch.isfinite(length)).sum()):
         raise InputError(
-            f"{model}: makes NaN or infinity of {broken:,} of {n:,} images; the model "
+            f"{model}: gives NaN or infinity for {broken:,} of {n:,} images; the model "
             "has diverged, train it again with a lower --lr"
         )
     if zeros := int((length < SHORTEST).sum()):
         raise InputError(
-            f"{model}: makes zeros of {zeros:,} of {n:,} images, which have no cosine; "
+            f"{model}: gives zeros for {zeros:,} of {n:,} images, which have no cosine; "
             "the model is dead or has collapsed, train it again with a lower --lr"
         )

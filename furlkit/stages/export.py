@@ -10,7 +10,6 @@ from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.container.atomic import write_bytes
 from furlkit.files.container.header import Header
 from furlkit.files.container.write import write
-from furlkit.files.facts import Provenance
 from furlkit.inputs.settings import fill
 from furlkit.models.loading import architecture_of, fitting_net
 
@@ -46,8 +45,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         document = {**config, "how_to_load": _how_to_load(model)}
         text = json.dumps(document, indent=2, sort_keys=True) + "\n"
         write_bytes(options.output / "config.json", text.encode())
-        made = Provenance("export", inputs={"model": model.content})
-        header = Header("encoder", made.stage, {}, None, made.inputs, config)
+        contents = {"model": model.content}
+        header = Header("encoder", "export", {}, None, contents, config)
         config["content"] = write(weights, tensors, header).content
     line = f"{weights}: {config['architecture']}, h has {config['num_features']}"
     if config["stem"] == "small":
@@ -73,27 +72,24 @@ def _config(model: Checkpoint) -> dict[str, Any]:
 def _how_to_load(model: Checkpoint) -> list[str]:
     """Lines of Python after which `net` is the encoder, ready for images."""
     a = architecture_of(model.path, model.facts)
-    load = 'net.load_state_dict(load_file("model.safetensors"))'
-    first = "from safetensors.torch import load_file"
+    lines = ["from safetensors.torch import load_file"]
     if a.encoder == "cnn5":
-        build = f"net = Cnn5(channels={a.channels}, width={a.width})"
-        return [
-            first,
+        lines += [
             "from furlkit.models.encoders import Cnn5",
-            build,
-            load,
-            "net.eval()",
+            f"net = Cnn5(channels={a.channels}, width={a.width})",
         ]
-    lines = [
-        first,
-        "from torch import nn",
-        f"from torchvision.models import {a.encoder}",
-    ]
-    lines += [f"net = {a.encoder}()", "net.fc = nn.Identity()"]
-    if a.stem == "small":
-        conv = f"nn.Conv2d({a.channels}, 64, 3, padding=1, bias=False)"
-        lines += [f"net.conv1 = {conv}", "net.maxpool = nn.Identity()"]
-    elif a.channels != 3:
-        conv = f"nn.Conv2d({a.channels}, 64, 7, stride=2, padding=3, bias=False)"
-        lines += [f"net.conv1 = {conv}"]
+    else:
+        lines += [
+            "from torch import nn",
+            f"from torchvision.models import {a.encoder}",
+            f"net = {a.encoder}()",
+            "net.fc = nn.Identity()",
+        ]
+        if a.stem == "small":
+            conv = f"nn.Conv2d({a.channels}, 64, 3, padding=1, bias=False)"
+            lines += [f"net.conv1 = {conv}", "net.maxpool = nn.Identity()"]
+        elif a.channels != 3:
+            conv = f"nn.Conv2d({a.channels}, 64, 7, stride=2, padding=3, bias=False)"
+            lines += [f"net.conv1 = {conv}"]
+    load = 'net.load_state_dict(load_file("model.safetensors"))'
     return [*lines, load, "net.eval()"]

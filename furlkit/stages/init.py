@@ -44,14 +44,14 @@ class Options:
     recorded: dict[str, Any]
 
 
-class Known(NamedTuple):
+class DataDefaults(NamedTuple):
     """What the images say about the net that is to see them."""
 
     image_size: int | None = None
     channels: int | None = None
     classes: int | None = None
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -61,9 +61,9 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         check_output(options.output, [options.source])
     architecture, mean, std = _resolve(options)
     net = build(architecture, torch_generator(options.seed, "init"))
-    tensors, inputs = tensors_of(net), {}
+    tensors, contents = tensors_of(net), {}
     if options.source is not None:
-        taken, inputs["source"] = _taken_from(options.source, tensors)
+        taken, contents["source"] = _taken_from(options.source, tensors)
         tensors.update(taken)
     facts = CheckpointFacts("global", 0, architecture.to_dict(), list(mean), list(std))
     total = sum(p.numel() for p in net.parameters())
@@ -75,50 +75,42 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     )
     data = {"parameters": total, "encoder_parameters": encoder, **asdict(facts)}
     if not options.dry_run:
-        words = {
+        resolved = {
             **options.recorded,
             **pinned_option(options.isa),
             "head": list(options.heads),
             "image-size": architecture.image_size,
             "channels": architecture.channels,
-            "mean": list(mean),
-            "std": list(std),
+            "mean": facts.mean,
+            "std": facts.std,
         }
-        made = Provenance("init", words, options.seed, inputs)
-        data["content"] = write_checkpoint(options.output, tensors, facts, made).content
+        provenance = Provenance("init", resolved, options.seed, contents)
+        written = write_checkpoint(options.output, tensors, facts, provenance)
+        data["content"] = written.content
     return line, data
 
 
 def _options(values: dict[str, Any]) -> Options:
-    encoder, objective = (
-        encoders()[values["encoder"]],
-        objectives()[values["objective"]],
-    )
-    own, rest = divided(values, encoder.options)
-    chosen = dict.fromkeys((*objective.head_names, *rest.pop("more_heads")))
-    mlps = {name: rest.pop(name) for name in heads() if name in rest}
-    del rest["objective"]
-    if rest["channels"]:
-        rest["channels"] = int(rest["channels"])
-    widths = {
-        name: mlps.get(name, head.widths)
-        for name, head in heads().items()
-        if name in chosen
+    own, rest = divided(values, encoders()[values["encoder"]].options)
+    objective = objectives()[rest.pop("objective")]
+    chosen = {*objective.head_names, *rest.pop("more_heads")}
+    widths = {name: rest.pop(name, head.widths) for name, head in heads().items()}
+    unread = {"more_heads", *(widths.keys() - chosen)}
+    known = {
+        "encoder_options": own,
+        "heads": {name: width for name, width in widths.items() if name in chosen},
+        "channels": int(rest["channels"]) if rest["channels"] else None,
+        "recorded": recorded("init", {k: values[k] for k in values.keys() - unread}),
     }
-    unread = {"more_heads", *(name for name in mlps if name not in chosen)}
-    known = recorded("init", {k: v for k, v in values.items() if k not in unread})
-    return fill(
-        Options,
-        {**rest, "encoder_options": own, "heads": widths, "recorded": known},
-    )
+    return fill(Options, {**rest, **known})
 
 
 def _resolve(
     options: Options,
 ) -> tuple[Architecture, tuple[float, ...], tuple[float, ...]]:
-    known = _known(options.data) if options.data else Known()
-    size, channels = options.image_size or known.image_size, known.channels
-    channels = options.channels or channels
+    known = _defaults_of(options.data) if options.data else DataDefaults()
+    size = options.image_size or known.image_size
+    channels = options.channels or known.channels
     if options.data and size is None:
         raise UsageError(
             f"--data {options.data.name}: a folder's images may have any size; give "
@@ -126,43 +118,32 @@ def _resolve(
         )
     if size is None or channels is None:
         raise UsageError("init: give --data, or both --image-size and --channels")
-    usual = (known.mean, known.std)
-    if known.mean is None or known.std is None or len(known.mean) != channels:
-        usual = default_mean_std(channels)
-    mean, std = options.mean or usual[0], options.std or usual[1]
-    if not len(mean or ()) == len(std or ()) == channels or min(std or (0,)) <= 0:
+    mean, std = known.mean, known.std
+    if len(mean) != channels:
+        mean, std = default_mean_std(channels)
+    mean, std = options.mean or mean, options.std or std
+    if not len(mean) == len(std) == channels or min(std) <= 0:
         raise UsageError(
-            f"--mean {mean} --std {std}: wanted {channels} numbers each, one a "
-            "channel, and no spread of 0"
+            f"--mean {mean} --std {std}: expected {channels} numbers each, one for each "
+            "channel, and a std above 0"
         )
-    return _architecture(options, size, channels, known), mean, std  # type: ignore[return-value]
-
-
-def _architecture(
-    options: Options, size: int, channels: int, known: Known
-) -> Architecture:
-    classes = options.classes or known.classes
-    if "classifier" in options.heads and not classes:
-        raise UsageError("init: a classifier needs --classes, or labelled --data")
-    widths = dict(options.heads)
+    widths, classes = dict(options.heads), options.classes or known.classes
     if "classifier" in widths:
-        widths["classifier"] = (classes or 0,)
-    return Architecture(
-        encoder=options.encoder,
-        image_size=size,
-        channels=channels,
-        **options.encoder_options,
-        heads=widths,
-    )
+        if not classes:
+            raise UsageError("init: a classifier needs --classes, or labelled --data")
+        widths["classifier"] = (classes,)
+    own = options.encoder_options
+    return Architecture(options.encoder, size, channels, heads=widths, **own), mean, std
 
 
-def _known(source: Source) -> Known:
+def _defaults_of(source: Source) -> DataDefaults:
     if source.name not in names() and Path(source.name).is_dir():
-        # A folder's images may have any size; decoding them would tell nothing.
-        return Known(source.size, 3, open_labels(source.name).classes)
+        # A folder's images may have any size, so they need not be decoded.
+        return DataDefaults(source.size, 3, open_labels(source.name).classes)
     images = source.images()
     height, width, channels = images.images.shape[1:]
-    return Known(min(height, width), channels, images.classes, images.mean, images.std)
+    side = min(height, width)
+    return DataDefaults(side, channels, images.classes, images.mean, images.std)
 
 
 def _taken_from(path: Path, tensors: Tensors) -> tuple[Tensors, str]:

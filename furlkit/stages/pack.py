@@ -1,6 +1,6 @@
 """pack: write a dataset to one file that training maps into memory."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from furlkit.data.sets.fingerprint import (
 from furlkit.data.sets.folder import folder_shape, index_folder, read_images
 from furlkit.data.sets.labels import LabelSet
 from furlkit.data.sets.source import Source
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import UsageError
 from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.facts import Provenance
 from furlkit.inputs.paths import check_output
@@ -46,16 +46,6 @@ class Options:
     recorded: dict[str, Any]
 
 
-def _options(values: dict[str, Any]) -> Options:
-    given = dict(values)
-    place = {key: given.pop(key) for key in ("data_root", "download", "split")}
-    size, channels = given.pop("image_size"), given.pop("channels")
-    given["channels"] = int(channels) if channels else None
-    sources = (Source(name, **place, size=size) for name in given["sources"])
-    known = {**recorded("pack", values), "sources": len(values["sources"])}
-    return fill(Options, {**given, "sources": tuple(sources), "recorded": known})
-
-
 @dataclass(frozen=True)
 class Part:
     """One source: its labels in memory, its images on demand."""
@@ -70,7 +60,15 @@ class Part:
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write the images and labels of one source, or of several as domains."""
-    options = _options(values)
+    given, sources = dict(values), values["sources"]
+    where = {key: given.pop(key) for key in ("data_root", "download", "split")}
+    where["size"] = given.pop("image_size")
+    known = {
+        "sources": tuple(Source(name, **where) for name in sources),
+        "channels": int(given["channels"]) if given["channels"] else None,
+        "recorded": {**recorded("pack", values), "sources": len(sources)},
+    }
+    options = fill(Options, {**given, **known})
     check_output(options.output, [Path(source.name) for source in options.sources])
     parts = [_open_part(source, options) for source in options.sources]
     shape = _common_shape(options, parts)
@@ -82,31 +80,42 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         line += f", {len(facts.domain_names)} domains"
     data: dict[str, Any] = {"shape": list(shape), "fingerprint": facts.fingerprint}
     if not options.dry_run:
-        provenance = Provenance(
-            "pack", {**options.recorded, **pinned_option(options.isa)}
-        )
+        resolved = {**options.recorded, **pinned_option(options.isa)}
         blocks = _blocks_with_progress(parts, shape)
-        header = write_dataset(
-            options.output, shape, lambda: blocks, columns, facts, provenance
-        )
-        data["content"] = header.content
+        more = (columns, facts, Provenance("pack", resolved))
+        written = write_dataset(options.output, shape, lambda: blocks, *more)
+        data["content"] = written.content
     return line, data
 
 
 def _columns_and_facts(
     options: Options, parts: list[Part], shape: Shape
 ) -> tuple[dict[str, np.ndarray], DatasetFacts]:
-    columns, class_names = _columns(options, parts)
+    """Several sources become one domain each; one keeps its own domains, mean and std."""
+    sets = [part.labels for part in parts]
+    first, domain_names = sets[0], [one.name for one in sets]
+    columns: dict[str, np.ndarray] = {}
+    class_names: list[str] = []
+    unlabelled = [one.name for one in sets if one.labels is None]
+    if not options.no_labels and 0 < len(unlabelled) < len(sets):
+        console.warn(f"{unlabelled[0]}: has no labels, so none are packed")
+    if not options.no_labels and not unlabelled:
+        columns["labels"], class_names = _joined_labels(sets)
     fingerprint = fingerprint_of(shape[0], labels=columns.get("labels"))
     fingerprint["images"] = hash_sample(shape, _sample(parts, shape))
+    mean, std = default_mean_std(shape[3])
     if len(parts) > 1:
-        domain_names = [part.labels.name for part in parts]
+        sizes = [part.shape[0] for part in parts]
+        columns["domains"] = np.repeat(np.arange(len(parts)), sizes)
     else:
-        domain_names = list(parts[0].labels.domain_names)
+        domain_names = list(first.domain_names)
+        if first.domains is not None:
+            columns["domains"] = first.domains
         # A partition of the folder must still fit the packed file.
-        if files := parts[0].labels.fingerprint.get("files"):
+        if files := first.fingerprint.get("files"):
             fingerprint["files"] = files
-    mean, std = _mean_std(parts, shape[3])
+        if len(parts[0].mean) == shape[3]:
+            mean, std = parts[0].mean, parts[0].std
     facts = DatasetFacts(class_names, domain_names, fingerprint, list(mean), list(std))
     return columns, facts
 
@@ -172,24 +181,6 @@ def _common_shape(options: Options, parts: list[Part]) -> Shape:
     return sum(part.shape[0] for part in parts), height, width, channels
 
 
-def _columns(
-    options: Options, parts: list[Part]
-) -> tuple[dict[str, np.ndarray], list[str]]:
-    columns: dict[str, np.ndarray] = {}
-    names: list[str] = []
-    unlabelled = [part.labels.name for part in parts if part.labels.labels is None]
-    if not options.no_labels and 0 < len(unlabelled) < len(parts):
-        console.warn(f"{unlabelled[0]}: has no labels, so none are packed")
-    if not options.no_labels and not unlabelled:
-        columns["labels"], names = _joined_labels([part.labels for part in parts])
-    if len(parts) > 1:
-        sizes = [part.shape[0] for part in parts]
-        columns["domains"] = np.repeat(np.arange(len(parts)), sizes)
-    elif parts[0].labels.domains is not None:
-        columns["domains"] = parts[0].labels.domains
-    return columns, names
-
-
 def _joined_labels(sources: list[LabelSet]) -> tuple[np.ndarray, list[str]]:
     """Labels of several sources in one numbering, joined by class name.
 
@@ -200,20 +191,14 @@ def _joined_labels(sources: list[LabelSet]) -> tuple[np.ndarray, list[str]]:
     shared = set(first).intersection(*(one.class_names for one in sources))
     same_count = len({one.classes for one in sources}) == 1
     if all(one.class_names == first for one in sources) or (same_count and not shared):
-        return np.concatenate([_labels(one) for one in sources]), list(first)
+        return np.concatenate([np.asarray(one.labels) for one in sources]), list(first)
     names = sorted(set().union(*(one.class_names for one in sources)))
     number = {name: i for i, name in enumerate(names)}
     renumbered = [
-        np.array([number[name] for name in one.class_names])[_labels(one)]
+        np.array([number[name] for name in one.class_names])[one.labels]
         for one in sources
     ]
     return np.concatenate(renumbered), names
-
-
-def _labels(source: LabelSet) -> np.ndarray:
-    if source.labels is None:
-        raise InputError(f"{source.name}: has no labels")
-    return source.labels
 
 
 def _sample(parts: list[Part], shape: Shape) -> Iterator[np.ndarray]:
@@ -229,10 +214,3 @@ def _sample(parts: list[Part], shape: Shape) -> Iterator[np.ndarray]:
 
 def _with_channels(images: np.ndarray, channels: int) -> np.ndarray:
     return np.broadcast_to(images, (*images.shape[:3], channels))
-
-
-def _mean_std(parts: list[Part], channels: int) -> tuple[Sequence[float], ...]:
-    """One source keeps its own mean and std; several get the default ones."""
-    if len(parts) == 1 and len(parts[0].mean) == channels:
-        return parts[0].mean, parts[0].std
-    return default_mean_std(channels)

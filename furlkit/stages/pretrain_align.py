@@ -1,6 +1,6 @@
-"""pretrain-align: the alignment model, and what it makes of the public images."""
+"""pretrain-align: the alignment model, and its h and z of the public images."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,12 @@ from furlkit.data.batches import Images
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
-from furlkit.files.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from furlkit.files.checkpoint import (
+    Checkpoint,
+    CheckpointFacts,
+    read_checkpoint,
+    write_checkpoint,
+)
 from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
 from furlkit.files.targets import TargetFacts, write_targets
@@ -64,14 +69,15 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Doors:
-    """What pretrain-align was given, opened and checked."""
+class Inputs:
+    """What pretrain-align was given, opened and checked; `net` is still untrained."""
 
     options: Options
     model: Checkpoint
     images: ImageSet
     index: np.ndarray
-    made: Provenance
+    net: Net
+    provenance: Provenance
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -79,20 +85,20 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     settings, rest = divided(values, objectives()[values["objective"]].options)
     known = {"settings": settings, "recorded": recorded("pretrain-align", values)}
     options = fill(Options, {**rest, **known})
-    doors = _open(options)
+    inputs = _open(options)
     line = (
-        f"{options.output}: alignment model trained on {len(doors.index):,} images; "
+        f"{options.output}: alignment model trained on {len(inputs.index):,} images; "
         f"their targets h, z in {options.targets_out}"
     )
-    data: dict[str, Any] = {"images": len(doors.index)}
+    data: dict[str, Any] = {"images": len(inputs.index)}
     if not options.dry_run:
-        net, last = _train(doors)
-        data.update(_write(doors, net, last), **asdict(last))
-        ProgressFile(options.output, doors.made).discard()
+        last = _train(inputs)
+        data.update(_write(inputs, last), **asdict(last))
+        ProgressFile(options.output, inputs.provenance).discard()
     return line, data
 
 
-def _open(options: Options) -> Doors:
+def _open(options: Options) -> Inputs:
     objective = objectives()[options.objective]
     if objective.labels:
         raise UsageError(
@@ -100,9 +106,9 @@ def _open(options: Options) -> Doors:
             "labels"
         )
     given = (options.model, options.partition, Path(options.data.name))
-    inputs = [path for path in given if path]
-    check_output(options.output, inputs)
-    check_output(options.targets_out, [*inputs, options.output], "--targets-out")
+    paths = [path for path in given if path]
+    check_output(options.output, paths)
+    check_output(options.targets_out, [*paths, options.output], "--targets-out")
     device = runtime.start(options.runtime)
     model = read_checkpoint(options.model)
     architecture = architecture_of(model.path, model.facts)
@@ -111,16 +117,16 @@ def _open(options: Options) -> Doors:
     images = options.data.images()
     check_channels(images, architecture, model.path)
     index, contents = chosen_images(images, options.partition, options.part)
-    index = _drawn(options, index)
-    words = {
+    resolved = {
         **options.recorded,
         "dataset": images.fingerprint,
         **options.runtime.resolved_options(),
     }
     contents["model"] = model.content
-    made = Provenance("pretrain-align", words, options.seed, contents)
-    load_net(model, device)
-    return Doors(options, model, images, index, made)
+    return Inputs(
+        options, model, images, _drawn(options, index), load_net(model, device),
+        Provenance("pretrain-align", resolved, options.seed, contents),
+    )  # fmt: skip
 
 
 def _drawn(options: Options, index: np.ndarray) -> np.ndarray:
@@ -134,54 +140,45 @@ def _drawn(options: Options, index: np.ndarray) -> np.ndarray:
         index = np.sort(rng.choice(index, options.images, replace=False))
     if len(index) < 2:
         raise InputError(
-            f"{options.data.name}: {len(index)} images; training needs 2 at least"
+            f"{options.data.name}: {len(index)} images; training needs at least 2"
         )
     return index
 
 
-def _train(doors: Doors) -> tuple[Net, Epoch]:
-    options, device = doors.options, runtime.device_of(doors.options.runtime)
-    net = load_net(doors.model, device)
-    training.prepare(net, options.execution)
-    view = view_of(doors.model, options.augmentation, options.execution.channels_last)
+def _train(inputs: Inputs) -> Epoch:
+    options, device = inputs.options, runtime.device_of(inputs.options.runtime)
+    training.prepare(inputs.net, options.execution)
+    view = view_of(inputs.model, options.augmentation, options.execution.channels_last)
     objective = objectives()[options.objective]
     job = training.Job(
         title="alignment model",
-        learner=learner_of(objective, net, options.settings),
-        images=Images(doors.images.images, None, doors.index, view, device),
+        learner=learner_of(objective, inputs.net, options.settings),
+        images=Images(inputs.images.images, None, inputs.index, view, device),
         plan=options.plan,
         purpose=(options.seed, "pretrain-align"),
     )
     every = options.execution.save_every
-    return net, training.run(job, options.output, doors.made, every, save_last=True)
+    return training.run(job, options.output, inputs.provenance, every, save_last=True)
 
 
-def _write(doors: Doors, net: Net, last: Epoch) -> dict[str, str]:
+def _write(inputs: Inputs, last: Epoch) -> dict[str, str]:
     """The model first: the targets name it, and they are what make waits for."""
-    options, facts = doors.options, doors.model.facts
-    about = replace(
-        facts,
-        role="align",
-        round=0,
-        client=None,
-        examples=len(doors.index),
-        parent=doors.model.content,
-        partition=None,
-        loss=sum(last.losses.values()),
-        parts=None,
-        statistics=True,
-    )
-    model = write_checkpoint(options.output, tensors_of(net), about, doors.made)
-    view = view_of(doors.model, Augmentation())
+    options, start, count = inputs.options, inputs.model.facts, len(inputs.index)
+    facts = CheckpointFacts(
+        "align", 0, start.architecture, start.mean, start.std, examples=count,
+        parent=inputs.model.content, loss=sum(last.losses.values()),
+    )  # fmt: skip
+    tensors = tensors_of(inputs.net)
+    model = write_checkpoint(options.output, tensors, facts, inputs.provenance)
+    images, view = inputs.images, view_of(inputs.model, Augmentation())
     rows = {
-        layer: embed(net, doors.images.images, doors.index, view, layer).numpy()
+        layer: embed(inputs.net, images.images, inputs.index, view, layer).numpy()
         for layer in ("h", "z")
     }
     described = TargetFacts(
-        model.content, facts.architecture, facts.mean, facts.std,
-        doors.images.fingerprint, len(doors.index),
+        model.content, start.architecture, start.mean, start.std, images.fingerprint,
+        count,
     )  # fmt: skip
-    targets = write_targets(
-        options.targets_out, rows, doors.index, described, doors.made
-    )
+    more = (inputs.index, described, inputs.provenance)
+    targets = write_targets(options.targets_out, rows, *more)
     return {"content": model.content, "targets": targets.content}

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from furlkit import catalogue
+from furlkit.aggregators.dictionary import average_features, shared_rows
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, CheckpointFacts
 from furlkit.files.facts import Provenance
@@ -13,19 +14,16 @@ from furlkit.files.private import Private, PrivateFacts
 from furlkit.inputs.dictionary import (
     INDEX,
     ROWS,
-    Sharing,
-    ensemble_of,
-    last_ensemble,
+    averaged_features,
     open_dictionary,
     rows_of_others,
-    shared_rows,
-    sharing_facts,
 )
 from furlkit.inputs.settings import fill
+from furlkit.stages.local_train.inputs import Sharing
 
 OWNERS = [[0, 2], [2, 1], [5, 0], [7, 3]]
 FACTS = FeatureFacts("z", {}, "dictionary", round=2, examples=6, owners=OWNERS)
-MADE = Provenance("aggregate")
+PROVENANCE = Provenance("aggregate")
 
 
 def numbered(n=6, d=2):
@@ -37,9 +35,9 @@ def in_memory(facts=FACTS, rows=None):
     return Features("d", facts, rows, np.arange(len(rows)), "a" * 64)
 
 
-def kept(rows, index, **more):
-    tensors = {ROWS: rows, INDEX: np.asarray(index, np.int64), **more}
-    return Private("p", PrivateFacts(0, 1, []), tensors, "a" * 64)
+def kept(rows, index):
+    memory = {ROWS: rows, INDEX: np.asarray(index, np.int64)}
+    return Private("p", PrivateFacts(0, 1, [], []), {}, memory, "a" * 64)
 
 
 SHARING = {option.key: option.default for option in catalogue.SHARING.options}
@@ -52,7 +50,9 @@ def write(tmp_path):
     def to(rows=None, **facts):
         rows = numbered() if rows is None else rows
         path = tmp_path / "d"
-        write_features(path, rows, np.arange(len(rows)), replace(FACTS, **facts), MADE)
+        write_features(
+            path, rows, np.arange(len(rows)), replace(FACTS, **facts), PROVENANCE
+        )
         return path
 
     return to
@@ -137,26 +137,28 @@ def test_own_rows_cannot_be_found_where_owners_are_unknown():
         rows_of_others(in_memory(replace(FACTS, owners=None)), 0)
 
 
-def test_an_ensemble_starts_at_0():
+def test_averaged_features_start_at_0():
     index = np.array([4, 2])
-    assert last_ensemble(None, index, 3).tolist() == [[0, 0, 0], [0, 0, 0]]
-    statistics = Private("p", PrivateFacts(0, 1, []), {"bn.mean": numbered()}, "a" * 64)
-    assert last_ensemble(statistics, index, 3).tolist() == [[0, 0, 0], [0, 0, 0]]
+    assert averaged_features(None, index, 3).tolist() == [[0, 0, 0], [0, 0, 0]]
+    tensors = {"bn.mean": numbered()}
+    statistics = Private("p", PrivateFacts(0, 1, [], []), tensors, {}, "a" * 64)
+    assert averaged_features(statistics, index, 3).tolist() == [[0, 0, 0], [0, 0, 0]]
 
 
-def test_an_ensemble_is_found_by_the_images_place_in_the_dataset():
+def test_averaged_features_are_found_by_the_images_place_in_the_dataset():
     private = kept(numbered(3), [40, 7, 12])
-    found = last_ensemble(private, np.array([12, 99, 40]), 2)
+    found = averaged_features(private, np.array([12, 99, 40]), 2)
     assert found.tolist() == [[4, 5], [0, 0], [0, 1]]
 
 
-def test_the_ensemble_of_a_round_is_made_by_image():
+def test_features_are_averaged_by_image():
     """Eq. 9 for known images; a new image starts from 0, a removed one is dropped."""
     private = kept(np.array([[8.0], [4.0]], np.float32), [3, 9])
     z = np.array([[2.0], [6.0]], np.float32)
-    found = ensemble_of(private, z, np.array([9, 5]), 0.25)
-    assert found.tolist() == [[0.25 * 4 + 0.75 * 2], [0.75 * 6]]
-    assert ensemble_of(private, z, np.array([9, 5]), 0).tolist() == z.tolist()
+    Z = averaged_features(private, np.array([9, 5]), 1)
+    expected = [[0.25 * 4 + 0.75 * 2], [0.75 * 6]]
+    assert average_features(Z, z, 0.25).tolist() == expected
+    assert average_features(Z, z, 0).tolist() == z.tolist()
 
 
 @pytest.mark.parametrize(
@@ -168,19 +170,19 @@ def test_the_ensemble_of_a_round_is_made_by_image():
         (numbered(3), [[1], [2], [3]]),
     ],
 )
-def test_an_ensemble_of_another_model_is_refused(rows, index):
+def test_averaged_features_of_another_model_are_refused(rows, index):
     with pytest.raises(InputError, match="p: .*2 numbers"):
-        last_ensemble(kept(rows, index), np.array([1, 2]), 2)
+        averaged_features(kept(rows, index), np.array([1, 2]), 2)
 
 
-def test_an_ensemble_without_an_index_is_refused():
+def test_averaged_features_without_an_index_are_refused():
     private = kept(numbered(3), [1, 2, 3])
-    del private.tensors[INDEX]
+    del private.memory[INDEX]
     with pytest.raises(InputError, match="p: .*2 numbers"):
-        last_ensemble(private, np.array([1]), 2)
+        averaged_features(private, np.array([1]), 2)
 
 
-def test_shared_rows_are_different_rows_of_the_ensemble_made_unit():
+def test_shared_rows_are_different_rows_of_Z_of_length_1():
     Z = np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32) * 9
     shared = shared_rows(Z, 8, np.random.default_rng(1))
     unit = Z / np.linalg.norm(Z, axis=1, keepdims=True)
@@ -202,11 +204,6 @@ def test_what_is_shared_depends_on_the_draw():
         shared_rows(Z, 5, np.random.default_rng(seed)).tolist() for seed in (1, 1, 2)
     )
     assert first == again != other
-
-
-def test_the_header_of_shared_rows_says_nothing_of_the_images():
-    facts = sharing_facts(3, 2, 8, "a" * 64)
-    assert facts == FeatureFacts("z", {}, "3", 3, 2, 8, parent="a" * 64)
 
 
 def test_rows_of_zeros_are_not_shared():

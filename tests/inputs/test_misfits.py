@@ -106,10 +106,11 @@ def test_wrong_kind(world, refused, command, given, found, expected):
 
 
 def test_private_progress_metrics_and_journal_are_no_uploads(world, refused):
-    tensors, made = {"w": np.ones(2)}, Provenance("local-train")
+    tensors, provenance = {"w": np.ones(2)}, Provenance("local-train")
     private = world.folder / "private_0.safetensors"
-    write_private(private, tensors, PrivateFacts(0, 1, ["a style"]), made)
-    progress = ProgressFile(world.clients[0], made)
+    facts = PrivateFacts(0, 1, ["a style"], [])
+    write_private(private, tensors, {}, facts, provenance)
+    progress = ProgressFile(world.clients[0], provenance)
     progress.save(3, tensors, {})
     write_metrics(world.folder / "knn.json", {"accuracy": 1.0})
     for path, message in (

@@ -25,7 +25,7 @@ def test_round_0_is_a_global_model_of_the_datas_size(init, capsys):
     facts = model.facts
     assert (facts.role, facts.round, facts.client) == ("global", 0, None)
     assert facts.architecture["image_size"] == 8 and facts.architecture["channels"] == 1
-    assert facts.architecture["projector"] == [512, 128]
+    assert facts.architecture["heads"] == {"projector": [512, 128]}
     assert facts.mean == [0.3053] and facts.std == [0.3759]
     data = json.loads(capsys.readouterr().out)
     net = load_net(model, torch.device("cpu"))
@@ -59,7 +59,8 @@ def test_a_folder_gives_its_classes_and_not_its_size(init, tmp_path):
     assert init("g", *folder)[0] == 2
     code, path = init("g", *folder, "--image-size", 8)
     assert code == 0
-    assert read_checkpoint(path).facts.architecture["classifier"] == 3
+    heads = read_checkpoint(path).facts.architecture["heads"]
+    assert heads == {"classifier": [3]}
 
 
 def test_a_folder_called_digits_does_not_hide_the_dataset(init, tmp_path, monkeypatch):

@@ -10,12 +10,12 @@ from tests.helpers import furlkit
 def test_a_partition_file_holds_every_image_once(tmp_path, capsys):
     path = tmp_path / "p.st"
     assert furlkit("partition", "--data", "digits", "--clients", 7, "-o", path) == 0
-    made = read_partition(path)
-    parts = [made.of(client) for client in range(7)]
+    found = read_partition(path)
+    parts = [found.of(client) for client in range(7)]
     assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(1438))
-    assert made.histogram.sum(axis=1).tolist() == made.sizes.tolist()
-    assert made.facts.class_names == list("0123456789")
-    assert made.header.seed == 0 and made.header.options["scheme"] == "iid"
+    assert found.histogram.sum(axis=1).tolist() == found.sizes.tolist()
+    assert found.facts.class_names == list("0123456789")
+    assert found.header.seed == 0 and found.header.options["scheme"] == "iid"
     assert capsys.readouterr().out == (
         f"{path}: 7 clients of 205 to 206 images by iid, 0 public, of 1,438\n"
     )
@@ -24,9 +24,9 @@ def test_a_partition_file_holds_every_image_once(tmp_path, capsys):
 def test_public_images_belong_to_no_client(tmp_path):
     path, public = tmp_path / "p.st", ("--public-count", 100)
     assert furlkit("partition", "--data", "digits", *public, "-o", path) == 0
-    made = read_partition(path)
-    assert len(made.public) == 100
-    assert not set(made.public) & set(made.indices)
+    found = read_partition(path)
+    assert len(found.public) == 100
+    assert not set(found.public) & set(found.indices)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_a_file_of_indices_is_taken_as_it_is_and_its_name_is_not_kept(tmp_path):
     path = tmp_path / "p.st"
     code = furlkit("partition", "--data", "digits", *split, "--clients", 2, "-o", path)
     assert code == 0
-    made = read_partition(path)
-    assert [made.of(client).tolist() for client in (0, 1)] == expected
+    found = read_partition(path)
+    assert [found.of(client).tolist() for client in (0, 1)] == expected
     assert str(tmp_path).encode() not in path.read_bytes()
 
 
@@ -92,5 +92,5 @@ def test_a_split_file_decides_the_number_of_clients(tmp_path):
     (tmp_path / "s.json").write_text("[[0, 1, 2], [3, 4]]")
     draw = ("partition", "--data", "digits", "--scheme", "file", "--split-file")
     assert furlkit(*draw, tmp_path / "s.json", "-o", tmp_path / "p") == 0
-    made = read_partition(tmp_path / "p")
-    assert made.facts.clients == made.header.options["clients"] == 2
+    found = read_partition(tmp_path / "p")
+    assert found.facts.clients == found.header.options["clients"] == 2

@@ -53,18 +53,18 @@ def test_the_targets_are_what_embed_says_of_the_model(pretrain, tmp_path):
 
 def test_model_and_targets_say_where_they_come_from(world, pretrain):
     model, targets = pretrain("x", "--seed", 5)
-    made, found = read_checkpoint(model), read_targets(targets)
+    trained, found = read_checkpoint(model), read_targets(targets)
     start = read_checkpoint(world / "g.st")
-    assert (made.facts.role, made.facts.round) == ("align", 0)
-    assert made.facts.client is None and made.facts.examples == 64
-    assert made.facts.parent == start.content
-    assert made.facts.architecture == start.facts.architecture
-    assert made.tensors.keys() == start.tensors.keys()
-    assert found.facts.model == made.content
+    assert (trained.facts.role, trained.facts.round) == ("align", 0)
+    assert trained.facts.client is None and trained.facts.examples == 64
+    assert trained.facts.parent == start.content
+    assert trained.facts.architecture == start.facts.architecture
+    assert trained.tensors.keys() == start.tensors.keys()
+    assert found.facts.model == trained.content
     assert found.facts.architecture == start.facts.architecture
     assert (found.facts.mean, found.facts.std) == (start.facts.mean, start.facts.std)
     assert found.facts.dataset["examples"] == 1438 and found.facts.examples == 64
-    for header in (made.header, Container(targets).header):
+    for header in (trained.header, Container(targets).header):
         assert header.stage == "pretrain-align" and header.seed == 5
         assert header.inputs == {"model": start.content}
         assert header.options["images"] == 64 and header.options["part"] == "all"

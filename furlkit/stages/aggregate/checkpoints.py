@@ -1,8 +1,6 @@
 """aggregate: one model from many clients' models, by any rule for checkpoints."""
 
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,84 +9,64 @@ import numpy as np
 from furlkit import catalogue
 from furlkit.aggregators.mean import shares_of
 from furlkit.aggregators.uploads import Combine
-from furlkit.catalogue import recorded
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, check_finite, open_checkpoint
-from furlkit.files.container.header import canonical, parse_strict
+from furlkit.files.container.header import Header, canonical, parse_strict
 from furlkit.files.container.layout import Entry
 from furlkit.files.container.lockstep import Lockstep
 from furlkit.files.container.read import Container, unreadable
 from furlkit.files.container.write import write_stream
-from furlkit.files.facts import Provenance
-from furlkit.inputs.paths import check_output
-from furlkit.inputs.settings import fill
 from furlkit.inputs.uploads import (
-    TRAIN_AGAIN,
-    check_enough,
-    check_same,
-    in_client_order,
+    ROUND,
+    Options,
+    check_same_facts,
+    open_uploads,
+    provenance_of,
+    usual,
 )
 from furlkit.weights import is_batchnorm_statistic
 
 MOST_EXAMPLES = 10**12
 
 
-@dataclass(frozen=True)
-class Options:
-    """`weights` is examples, uniform, or a JSON file from client to weight."""
-
-    inputs: tuple[Path, ...]
-    output: Path
-    rule: str
-    weights: str
-    bn: str
-    min_clients: int
-    dry_run: bool
-    recorded: dict[str, Any]
-
-
 class Client(NamedTuple):
     """One upload, opened."""
 
+    path: Path
+    content: str
     opened: Container
     facts: CheckpointFacts
 
-    @property
-    def path(self) -> Path:
-        """Where it lies."""
-        return self.opened.path
-
-    @property
-    def content(self) -> str:
-        """Its content hash."""
-        return self.opened.content
-
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Check the uploads against each other, then average them in one pass."""
-    options = fill(Options, {**values, "recorded": recorded("aggregate", values)})
-    check_output(options.output, options.inputs)
-    clients = in_client_order(map(_opened, options.inputs))
-    _check_together(clients)
-    check_enough(len(clients), options.min_clients)
-    weights = _weights(clients, options.weights)
-    facts = _facts(clients, options.bn)
-    names = [str(client.facts.client) for client in clients]
+    """Check the uploads against each other, then combine them tensor by tensor."""
+    options, clients = open_uploads(values, _opened, _check_together)
+    # Rules that do not declare --weights or --bn have their defaults.
+    settings = {"weights": "examples", "bn": "average", **options.settings}
+    how, bn = settings.pop("weights"), settings.pop("bn")
+    shares = shares_of(_weights(clients, how))
+    facts = _facts(clients, bn)
     line = (
         f"{options.output}: round {facts.round}, {options.rule} of {len(clients)} "
         f"clients, {facts.examples:,} examples"
     )
-    shares = dict(zip(names, shares_of(weights), strict=True))
-    data: dict[str, Any] = {"round": facts.round, "shares": shares}
-    if options.dry_run:
+    numbers = [str(client.facts.client) for client in clients]
+    by_client = dict(zip(numbers, shares, strict=True))
+    data: dict[str, Any] = {"round": facts.round, "shares": by_client}
+    # A mean is finite only if every upload is, so `_write` looks at the mean alone.
+    if options.dry_run or options.rule != "mean":
         _check_bodies(clients)
-    else:
-        data["content"] = _write(options, clients, list(shares.values()), facts)
+    if not options.dry_run:
+        resolved: dict[str, Any] = {"shares": shares}
+        if how not in ("examples", "uniform"):
+            resolved["weights"] = "given"
+        header = provenance_of(options, clients, **resolved).header("checkpoint", facts)
+        data["content"] = _write(options, settings, clients, shares, header)
     return line, data
 
 
 def _check_bodies(clients: list[Client]) -> None:
-    """What `_write` checks along the way, without writing."""
+    """Every value is finite and every file as its seal says."""
     for client in clients:
         for entry, array in client.opened.stream():
             check_finite(client.path, entry.name, array)
@@ -101,17 +79,23 @@ class _Uploads:
         self.clients = [client.facts.client or 0 for client in clients]
         self.shares, self._files = shares, files
         self._entries = {entry.name: entry for entry in clients[0].opened.entries}
+        self.names = list(self._entries)
         self._read: set[str] = set()
-
-    @property
-    def names(self) -> list[str]:
-        """The tensors that every upload has."""
-        return list(self._entries)
 
     def combine(self, name: str, function: Combine) -> Iterator[np.ndarray]:
         """For each piece of a tensor, `function` of that piece of every upload."""
+
+        def whole(column: Iterator[np.ndarray]) -> np.ndarray:
+            result = function(column)
+            # A rule may leave uploads out; their checksums need every piece, and the
+            # next piece takes the place of the last one.
+            result = result if result.base is None else result.copy()
+            for _ in column:
+                pass
+            return result
+
         self._read.add(name)
-        return self._files.combine(self._entries[name], function)
+        return self._files.combine(self._entries[name], whole)
 
     def check(self) -> None:
         """Compare every file with its seal; tensors that no rule read count as well."""
@@ -122,30 +106,29 @@ class _Uploads:
 
 def _write(
     options: Options,
+    settings: dict[str, Any],
     clients: list[Client],
     shares: list[float],
-    facts: CheckpointFacts,
+    header: Header,
 ) -> str:
+    """`settings` are what the rule's function takes besides the uploads."""
     entries = clients[0].opened.entries
-    if options.bn == "keep":
+    if not header.facts["statistics"]:
         entries = [e for e in entries if not is_batchnorm_statistic(e.name)]
-    words = dict(options.recorded)
-    if options.weights not in ("examples", "uniform"):
-        words["weights"] = "given"
-    inputs = {f"client {c.facts.client}": c.opened.content for c in clients}
-    header = Provenance("aggregate", {**words, "shares": shares}, None, inputs).header(
-        "checkpoint", facts
-    )
     last = entries[-1].name
     with Lockstep([client.opened for client in clients]) as files:
         uploads = _Uploads(files, clients, shares)
-        result = catalogue.load(catalogue.RULES[options.rule].function)(uploads)
+        rule = catalogue.load(catalogue.RULES[options.rule].function)
+        result = rule(uploads, **settings)
 
         def pieces(entry: Entry) -> Iterator[np.ndarray]:
             for piece in result(entry.name):
-                # A sum is finite only if every summand is: one look instead of many.
                 if piece.dtype.kind == "f" and not np.isfinite(piece).all():
                     _check_bodies(clients)
+                    raise FurlkitError(
+                        f"{options.output}: --rule {options.rule} gives values of "
+                        f"{entry.name} that are not finite"
+                    )
                 yield piece
             if entry.name == last:
                 # Before the output takes its place, so that damage leaves no file.
@@ -155,65 +138,54 @@ def _write(
 
 
 def _opened(path: Path) -> Client:
-    client = Client(*open_checkpoint(path))
-    _check_upload(client)
-    return client
-
-
-def _check_upload(client: Client) -> None:
-    facts = client.facts
+    opened, facts = open_checkpoint(path)
     if facts.role != "client" or facts.client is None:
         raise InputError(
-            f"{client.path}: is a checkpoint of role {facts.role}, "
-            "expected the ones that local-train writes (role client)"
+            f"{path}: is a checkpoint of role {facts.role}, expected the ones that "
+            "local-train writes (role client)"
         )
     if facts.examples is None or not 0 < facts.examples <= MOST_EXAMPLES:
-        raise InputError(
-            f"{client.path}: says it was trained on {facts.examples} examples"
-        )
-    if all(is_batchnorm_statistic(entry.name) for entry in client.opened.entries):
-        raise InputError(f"{client.path}: has no weights at all")
+        raise InputError(f"{path}: says it was trained on {facts.examples} examples")
+    if all(is_batchnorm_statistic(entry.name) for entry in opened.entries):
+        raise InputError(f"{path}: has no weights at all")
+    return Client(path, opened.content, opened, facts)
 
 
 def _check_together(clients: list[Client]) -> None:
-    for what in ("round", "parent"):
-        values = [getattr(client.facts, what) for client in clients]
-        check_same(clients, what, values, TRAIN_AGAIN)
-    makes = [_make(client) for client in clients]
-    usual = clients[makes.index(Counter(makes).most_common(1)[0][0])]
+    check_same_facts(clients, ROUND)
+    common = usual(clients, [_layout(client) for client in clients])
     for client in clients:
-        _check_alike(client, usual)
+        _check_alike(client, common)
 
 
-def _make(client: Client) -> tuple:
+def _layout(client: Client) -> tuple:
     """What all uploads must share, in a form that can be counted."""
     facts = client.facts
-    words = canonical([facts.architecture, facts.mean, facts.std])
-    return words, *((e.name, e.shape, e.dtype.str) for e in client.opened.entries)
+    net = canonical([facts.architecture, facts.mean, facts.std])
+    return net, *((e.name, e.shape, e.dtype.str) for e in client.opened.entries)
 
 
-def _check_alike(client: Client, usual: Client) -> None:
-    theirs = {e.name: e for e in usual.opened.entries}
+def _check_alike(client: Client, common: Client) -> None:
+    theirs = {e.name: e for e in common.opened.entries}
     ours = {e.name: e for e in client.opened.entries}
     if odd := sorted(theirs.keys() ^ ours.keys()):
-        state = "has" if odd[0] in ours else "lacks"
-        other = "lack" if odd[0] in ours else "have"
-        raise InputError(f"{client.path}: {state} {odd[0]}, the others {other} it")
+        one, rest = ("has", "lack") if odd[0] in ours else ("lacks", "have")
+        raise InputError(f"{client.path}: {one} {odd[0]}, the others {rest} it")
     for name, entry in ours.items():
-        if entry.shape != theirs[name].shape:
+        other = theirs[name]
+        if entry.shape != other.shape:
             raise InputError(
                 f"{client.path}: {name} is {entry.shape}, the others have "
-                f"{theirs[name].shape}; was it trained with another --stem or --width?"
+                f"{other.shape}; was it trained with another --stem or --width?"
             )
-        if entry.dtype != theirs[name].dtype:
+        if entry.dtype != other.dtype:
             raise InputError(
-                f"{client.path}: {name} is {entry.dtype}, the others have "
-                f"{theirs[name].dtype}"
+                f"{client.path}: {name} is {entry.dtype}, the others have {other.dtype}"
             )
     if any(entry.start != theirs[name].start for name, entry in ours.items()):
         raise InputError(f"{client.path}: its tensors lie in another order")
     for fact in ("architecture", "mean", "std"):
-        mine, others = getattr(client.facts, fact), getattr(usual.facts, fact)
+        mine, others = getattr(client.facts, fact), getattr(common.facts, fact)
         if canonical(mine) != canonical(others):
             raise InputError(
                 f"{client.path}: its {fact} is {mine}, the others have {others}"

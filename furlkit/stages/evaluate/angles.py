@@ -1,9 +1,7 @@
 """evaluate angles: how far apart models see the same images."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,45 +12,33 @@ from furlkit import runtime
 from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
-from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.evaluation.angles import angles, box
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
-from furlkit.files.metrics import write_metrics
-from furlkit.inputs.models import common_round, describe_models, read_models, width_of
-from furlkit.inputs.paths import check_output
+from furlkit.inputs.models import (
+    Options,
+    common_round,
+    describe_models,
+    open_models,
+    width_of,
+)
 from furlkit.inputs.settings import fill
 from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, view_of
 from furlkit.reports.document import describe_checkpoint
-from furlkit.runtime import Runtime
+from furlkit.stages.evaluate import Result, write_document
 
 
-@dataclass(frozen=True)
-class Options:
-    """`layer` is h or z, which all models must have in the same width."""
-
-    models: tuple[Path, ...]
-    data: Source
-    output: Path
-    layer: str
-    runtime: Runtime
-    dry_run: bool
-    recorded: dict[str, Any]
-
-
-def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> Result:
     """Measure the angle between every two models' representations of each image."""
     known = recorded("evaluate angles", values)
     options = fill(Options, {**values, "recorded": known})
-    check_output(options.output, [*options.models, Path(options.data.name)])
     if len(options.models) < 2:
         raise UsageError(
             f"evaluate angles: found {len(options.models)} model, an angle is between "
             "2 or more"
         )
-    images = options.data.images()
-    models = read_models(options.models, options.layer, images)
+    images, models = open_models(options)
     _check_widths(models, options.layer)
     device = runtime.start(options.runtime)
     seen = f"{describe_models(models)} on {len(images.images):,} images"
@@ -60,7 +46,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         plan = {"protocol": "angles", "images": len(images.images)}
         return f"would measure angles between {seen}", plan
     rows = [_rows(model, images, options.layer, device) for model in models]
-    document = {
+    found = {
         "protocol": "angles",
         "layer": options.layer,
         "images": len(images.images),
@@ -68,11 +54,9 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         **_measured(models, rows),
         "models": [describe_checkpoint(model) for model in models],
         "checkpoint": describe_checkpoint(models[0]),
-        "options": {**options.recorded, **options.runtime.resolved_options()},
-        "seed": None,
         "data": {"images": images.fingerprint},
     }
-    write_metrics(options.output, document)
+    document = write_document(options, found)
     low, median, high = document["angles"]["quartiles"]
     line = (
         f"{options.output}: median angle {median:.1f} degrees (quartiles {low:.1f} to "

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,7 @@ from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.evaluation.linear import predict_linear
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
-from furlkit.files.metrics import write_metrics
-from furlkit.inputs.labelled import train_and_test
-from furlkit.inputs.matching import check_channels
+from furlkit.inputs.labelled import check_labelled, train_and_test
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Net
@@ -28,11 +27,12 @@ from furlkit.models.embedding import embed
 from furlkit.models.loading import architecture_of, load_net, view_of
 from furlkit.reports import document as scoring
 from furlkit.runtime import Runtime
+from furlkit.stages.evaluate import Result, write_scores
 
 
 @dataclass(frozen=True)
 class Options:
-    """`train`, if given, only tells which classes there are: no image of it is used."""
+    """`train`, if given, only says which classes there are: no image of it is used."""
 
     model: Path
     test: Source
@@ -42,20 +42,15 @@ class Options:
     dry_run: bool
     recorded: dict[str, Any]
 
-    @property
-    def inputs(self) -> list[Path]:
-        """What is read, and so may not be written."""
-        sources = [self.test, *([self.train] if self.train else [])]
-        return [self.model, *(Path(source.name) for source in sources)]
 
-
-def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> Result:
     """Score the classes that a model gives the test images; every image counts."""
     options = _options(values)
-    check_output(options.output, options.inputs)
+    sources = [options.test, *([options.train] if options.train else [])]
+    check_output(options.output, [options.model, *(Path(s.name) for s in sources)])
     model = read_checkpoint(options.model)
     classes = _classes_of(model)
-    test = options.test.images()
+    test = check_labelled(options.test.images(), model)
     names = _checked_names(options, model, classes, test)
     net = load_net(model, runtime.start(options.runtime))
     if options.dry_run:
@@ -63,19 +58,14 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         line = f"would score {options.model} by classifier on {images:,} images"
         return line, {"protocol": "classifier", "images": images}
     labels = torch.from_numpy(np.asarray(test.labels))
-    document = {
+    found = {
         "protocol": "classifier",
         **scoring.scores(_predictions(net, model, test), labels, classes),
         "class_names": list(names),
         "data": {"test": test.fingerprint},
         "checkpoint": scoring.describe_checkpoint(model),
-        "options": {**options.recorded, **options.runtime.resolved_options()},
-        "seed": None,
     }
-    write_metrics(options.output, document)
-    return scoring.result_line(
-        options.output, document, scoring.model_name(model)
-    ), document
+    return write_scores(options, found, scoring.model_name(model))
 
 
 def _options(values: dict[str, Any]) -> Options:
@@ -116,9 +106,6 @@ def _checked_names(
     options: Options, model: Checkpoint, classes: int, test: ImageSet
 ) -> Sequence[str]:
     """The test images must be ones the classifier can sort; gives the classes' names."""
-    check_channels(test, architecture_of(model.path, model.facts), model.path)
-    if test.labels is None:
-        raise InputError(f"{test.name}: has no labels to evaluate with")
     known: list[ImageSet | LabelSet] = [test]
     if options.train:
         known.append(options.train.labels())
@@ -130,27 +117,18 @@ def _checked_names(
             f"{most.classes:,}; give images of the classes that it was trained on"
             + (lacks if len(known) == 1 and most.classes < classes else "")
         )
-    named = [data for data in known if _is_named(data)]
+    # Classes may have numbers in place of names, which say nothing.
+    named = [d for d in known if d.class_names != number_names(len(d.class_names))]
     for data in named[1:]:
         _check_same_names(test, data)
     return (named or [most])[0].class_names
 
 
-def _is_named(data: ImageSet | LabelSet) -> bool:
-    """Whether the classes have names, and not just numbers in place of them."""
-    return data.class_names != number_names(len(data.class_names))
-
-
 def _check_same_names(test: ImageSet, data: ImageSet | LabelSet) -> None:
-    theirs, ours = test.class_names, data.class_names
-    pairs = enumerate(zip(theirs, ours, strict=False))
-    place = next((i for i, (a, b) in pairs if a != b), min(len(theirs), len(ours)))
-    if theirs != ours:
-        found, wanted = (
-            repr(names[place]) if place < len(names) else "missing"
-            for names in (theirs, ours)
-        )
-        raise InputError(
-            f"{test.name}: its class {place} is {found}, that of {data.name} is "
-            f"{wanted}; give test images of the same classes, in the same order"
-        )
+    pairs = zip_longest(test.class_names, data.class_names, fillvalue="missing")
+    for place, (found, expected) in enumerate(pairs):
+        if found != expected:
+            raise InputError(
+                f"{test.name}: its class {place} is {found!r}, that of {data.name} is "
+                f"{expected!r}; give test images of the same classes, in the same order"
+            )

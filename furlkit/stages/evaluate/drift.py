@@ -14,7 +14,6 @@ from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images, View
 from furlkit.data.sets.datasets import ImageSet
-from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.evaluation.collapse import effective_rank, spread
 from furlkit.evaluation.drift import (
@@ -25,42 +24,34 @@ from furlkit.evaluation.drift import (
     uniformity,
 )
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
-from furlkit.files.metrics import write_metrics
-from furlkit.inputs.models import common_round, describe_models, read_models
+from furlkit.inputs import models
+from furlkit.inputs.models import common_round, describe_models, open_models
 from furlkit.inputs.parts import chosen_images
-from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import BATCH, embed, represent
 from furlkit.models.loading import load_net, view_of
 from furlkit.randomness import numpy_generator, torch_generator
 from furlkit.reports.document import describe_checkpoint
-from furlkit.runtime import Runtime
+from furlkit.stages.evaluate import Result, write_document
 
 Numbers = dict[str, float | None]
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(models.Options):
     """`part` is all, public or a client's number; `images` is the most to take.
 
     They are drawn from the seed, and 0 takes all: pairs of images cost their square.
     `temperature` is the tau of the weights that false negatives get.
     """
 
-    models: tuple[Path, ...]
-    data: Source
-    output: Path
-    layer: str
     partition: Path | None
     part: str
     images: int
     temperature: float
     augmentation: Augmentation
     seed: int
-    runtime: Runtime
-    dry_run: bool
-    recorded: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -72,40 +63,43 @@ class Sample:
     labels: Tensor | None
 
 
-def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def run(values: dict[str, Any]) -> Result:
     """Measure each model on two views of images, and every two by linear CKA."""
     known = recorded("evaluate drift", values)
     options = fill(Options, {**values, "recorded": known})
-    given = (*options.models, options.partition, Path(options.data.name))
-    check_output(options.output, [path for path in given if path])
-    images = options.data.images()
-    models = read_models(options.models, options.layer, images)
-    index, inputs = chosen_images(images, options.partition, options.part)
+    images, compared = open_models(options, options.partition)
+    index, contents = chosen_images(images, options.partition, options.part)
     sample = _sample(options, images, index)
     device = runtime.start(options.runtime)
-    seen = f"{describe_models(models)} on {len(sample.index):,} images"
+    seen = f"{describe_models(compared)} on {len(sample.index):,} images"
     if options.dry_run:
         plan = {"protocol": "drift", "images": len(sample.index)}
         return f"would measure drift of {seen}", plan
-    measured = [_measured(options, model, sample, device) for model in models]
-    numbers = [found for found, _ in measured]
-    document = {
+    measured = [_measured(options, model, sample, device) for model in compared]
+    numbers = [numbers for numbers, _ in measured]
+    ratio = None if sample.labels is None else false_negative_ratio(sample.labels)
+    found = {
         "protocol": "drift",
         **_numbers(numbers, cka_matrix([rows for _, rows in measured])),
-        "false_negative_ratio": _ratio(sample.labels),
+        "false_negative_ratio": ratio,
         "images": len(sample.index),
-        "round": common_round(models),
+        "round": common_round(compared),
         "models": [
-            {**describe_checkpoint(m), **found}
-            for m, found in zip(models, numbers, strict=True)
+            {**describe_checkpoint(model), **own}
+            for model, own in zip(compared, numbers, strict=True)
         ],
-        "checkpoint": describe_checkpoint(models[0]),
-        "options": {**options.recorded, **options.runtime.resolved_options()},
-        "seed": options.seed,
-        "data": {"images": images.fingerprint, **inputs},
+        "checkpoint": describe_checkpoint(compared[0]),
+        "data": {"images": images.fingerprint, **contents},
     }
-    write_metrics(options.output, document)
-    return f"{options.output}: {_summary_text(document)} of {seen}", document
+    document = write_document(options, found)
+    cka = document["mean_cka"]
+    line = (
+        f"{options.output}: alignment {document['alignment']:.3f}, uniformity "
+        f"{document['uniformity']:.2f}, effective rank "
+        f"{document['effective_rank']:.1f}"
+    )
+    line += "" if cka is None else f", CKA {cka:.3f}"
+    return f"{line} of {seen}", document
 
 
 def _sample(options: Options, images: ImageSet, index: np.ndarray) -> Sample:
@@ -185,17 +179,3 @@ def _numbers(
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None
-
-
-def _ratio(labels: Tensor | None) -> float | None:
-    return None if labels is None else false_negative_ratio(labels)
-
-
-def _summary_text(document: dict[str, Any]) -> str:
-    words = (
-        f"alignment {document['alignment']:.3f}, uniformity "
-        f"{document['uniformity']:.2f}, effective rank "
-        f"{document['effective_rank']:.1f}"
-    )
-    cka = document["mean_cka"]
-    return words if cka is None else f"{words}, CKA {cka:.3f}"

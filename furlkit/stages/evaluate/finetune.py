@@ -10,40 +10,39 @@ import torch
 from furlkit import console, runtime
 from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
-from furlkit.data.batches import View
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.errors import InputError, UsageError
-from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.facts import Provenance
-from furlkit.files.metrics import write_metrics
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.progress import ProgressFile
-from furlkit.inputs.labelled import Options, open_labelled, train_and_test
+from furlkit.inputs import labelled
 from furlkit.inputs.matching import check_dataset
 from furlkit.inputs.paths import check_output
-from furlkit.inputs.settings import fill_each
+from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Architecture, Net, build
 from furlkit.models.embedding import predict
 from furlkit.models.heads import give_classifier
 from furlkit.models.loading import architecture_of, load_net, view_of
 from furlkit.randomness import numpy_generator, torch_generator
 from furlkit.reports import document as scoring
+from furlkit.stages.evaluate import Result, write_scores
+from furlkit.training import rounds
 from furlkit.training import run as training
 from furlkit.training.loop import Plan
-from furlkit.training.rounds import Finetuning, Part, fill
 from furlkit.training.run import Execution
 
 LEAST = 2  # BatchNorm needs two images.
 # What a protocol does that has no options for it.
 CENTRAL = {
-    "mode": "central", "partition": None, "rounds": 1, "fraction": 1.0,
-    "choice": "random", "image_size": None,
+    "partition": None, "rounds": 1, "fraction": 1.0, "choice": "random",
+    "image_size": None,
 }  # fmt: skip
-DIFFERENT = {"semi": {}, "finetune": {"mode": "federated"}, "transfer": {}}
+MODES = {"semi": "central", "finetune": "federated", "transfer": "central"}
 
 
-@dataclass(frozen=True)
-class Settings:
+@dataclass(frozen=True, kw_only=True)
+class Options(labelled.Options):
     """How to finetune. Without `partition` one client holds all images: mode central.
 
     `choice` says how labelled images are chosen: random, or stratified by class.
@@ -63,14 +62,14 @@ class Settings:
     image_size: int | None
     random_init: bool
     save_every: float
+    seed: int
 
 
 @dataclass(frozen=True)
-class Doors:
+class Inputs:
     """Everything that was given, opened and checked; whose images have labels."""
 
     options: Options
-    settings: Settings
     model: Checkpoint
     architecture: Architecture
     partition: Partition | None
@@ -79,101 +78,123 @@ class Doors:
     labelled: dict[int, np.ndarray]
 
     @property
-    def seed(self) -> int:
-        """What every draw is derived from."""
-        return self.options.seed or 0
-
-    @property
     def classes(self) -> int:
         """As many as there are in the images to learn from or in those to test on."""
         return max(self.train.classes, self.test.classes)
 
     @property
-    def examples(self) -> int:
-        """All labelled images."""
-        return sum(map(len, self.labelled.values()))
+    def parts(self) -> list[rounds.Part]:
+        """Who trains on what."""
+        if self.options.mode == "federated":
+            held = self.labelled.items()
+            return [rounds.Part(k, index) for k, index in held if len(index)]
+        return [rounds.Part(0, np.sort(np.concatenate([*self.labelled.values()])))]
 
     @property
-    def parts(self) -> list[Part]:
-        """Who trains on what."""
-        if self.settings.mode == "federated":
-            return [Part(k, index) for k, index in self.labelled.items() if len(index)]
-        return [Part(0, np.sort(np.concatenate([*self.labelled.values()])))]
+    def contents(self) -> dict[str, str]:
+        """The content hash of each file."""
+        files = {"model": self.model, "partition": self.partition}
+        return {role: file.content for role, file in files.items() if file}
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is finetuned, and on how many labels."""
+        names = ("protocol", "mode", "fraction", "rounds", "random_init")
+        return {
+            **{name: getattr(self.options, name) for name in names},
+            "epochs": self.options.plan.epochs,
+            "train_examples": sum(map(len, self.labelled.values())),
+            "labelled": {str(k): len(index) for k, index in self.labelled.items()},
+        }
 
 
-def run(protocol: str, values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def run(protocol: str, values: dict[str, Any]) -> Result:
     """Finetune encoder and classifier on labelled images; score them on test images."""
-    given = {**CENTRAL, **DIFFERENT[protocol], **train_and_test(values)}
-    known = recorded(f"evaluate {protocol}", values)
-    options, settings = fill_each(
-        (Options, Settings), {**given, "protocol": protocol, "recorded": known}
-    )
-    doors = _open(options, settings)
-    device = runtime.start(options.runtime)
-    net = _net(doors, device)
+    known = {"protocol": protocol, "recorded": recorded(f"evaluate {protocol}", values)}
+    fixed = {**CENTRAL, "mode": MODES[protocol]}
+    given = labelled.train_and_test(values)
+    inputs = _open(fill(Options, {**fixed, **given, **known}))
+    options, train, test = inputs.options, inputs.train, inputs.test
+    net = _net(inputs, runtime.start(options.runtime))
     if options.dry_run:
-        return _plan(doors)
+        return _plan(inputs)
     execution = Execution()
     training.prepare(net, execution)
     view = replace(
-        view_of(doors.model, settings.augmentation, execution.channels_last),
-        size=doors.architecture.image_size,
+        view_of(inputs.model, options.augmentation, execution.channels_last),
+        size=inputs.architecture.image_size,
     )
-    jobs, made = _jobs(doors, net, view), _made(doors)
-    training.run(jobs, options.output, made, settings.save_every)
-    fill(net, jobs.weights)
-    predictions = predict(net, doors.test.images, view)
-    document = _document(doors, predictions, jobs.loss)
-    write_metrics(options.output, document)
-    ProgressFile(options.output, made).discard()
-    return scoring.result_line(options.output, document, _scored(doors)), document
+    jobs = rounds.Finetuning(
+        net, train.images, np.asarray(train.labels), view, inputs.parts, options.plan,
+        options.rounds, (options.seed, "finetune"),
+    )  # fmt: skip
+    provenance = _provenance(inputs)
+    training.run(jobs, options.output, provenance, options.save_every)
+    rounds.fill(net, jobs.weights)
+    predictions = predict(net, test.images, view)
+    labels = torch.from_numpy(np.asarray(test.labels))
+    found = {
+        **inputs.facts,
+        **scoring.scores(predictions, labels, inputs.classes),
+        **scoring.origins(inputs.model, train, test),
+        "train_loss": jobs.loss,
+        "inputs": inputs.contents,
+    }
+    scored = scoring.model_name(inputs.model)
+    if options.random_init:
+        scored = f"new weights in place of the {scored}"
+    result = write_scores(options, found, scored)
+    ProgressFile(options.output, provenance).discard()
+    return result
 
 
-def _open(options: Options, settings: Settings) -> Doors:
-    given = [settings.partition] if settings.partition else []
-    check_output(options.output, [*options.inputs, *given])
-    if settings.mode == "federated" and not settings.partition:
+def _open(options: Options) -> Inputs:
+    if options.mode == "federated" and not options.partition:
         raise UsageError(
             "--partition: says which images each client holds, and --mode federated "
             "needs it; give one, or use --mode central"
         )
-    partition = read_partition(settings.partition) if settings.partition else None
-    model = read_checkpoint(options.model)
-    train, test = open_labelled(options, model)
+    partition = None
+    if options.partition:
+        check_output(options.output, [options.partition])
+        partition = read_partition(options.partition)
+    model, train, test = labelled.open_labelled(options)
     if partition:
         check_dataset(partition, train)
     architecture = architecture_of(model.path, model.facts)
-    size = settings.image_size or architecture.image_size
-    return Doors(
-        options, settings, model, replace(architecture, image_size=size), partition,
-        train, test, _labelled(settings, options.seed or 0, partition, train),
+    size = options.image_size or architecture.image_size
+    # Metrics and the progress file record the size, whoever decided it.
+    options = replace(options, recorded={**options.recorded, "image-size": size})
+    return Inputs(
+        options, model, replace(architecture, image_size=size), partition, train, test,
+        _labelled(options, partition, train),
     )  # fmt: skip
 
 
 def _labelled(
-    settings: Settings, seed: int, partition: Partition | None, train: ImageSet
+    options: Options, partition: Partition | None, train: ImageSet
 ) -> dict[int, np.ndarray]:
     """The labelled images of each client; those of one for all without a partition."""
     held = {0: np.arange(len(train.images))}
     if partition:
         held = {k: partition.of(k) for k in range(partition.facts.clients)}
-    labels = train.labels if settings.choice == "stratified" else None
-    labelled = {}
+    labels = train.labels if options.choice == "stratified" else None
+    chosen = {}
     for client, index in held.items():
-        rng = numpy_generator(seed, "labelled", client)
-        labelled[client] = choose(index, settings.fraction, labels, rng)
-        if settings.mode == "federated" and len(index) < LEAST:
+        rng = numpy_generator(options.seed, "labelled", client)
+        chosen[client] = choose(index, options.fraction, labels, rng)
+        if options.mode == "federated" and len(index) < LEAST:
             console.warn(
-                f"client {client} has {len(index)} images, training needs {LEAST} at "
-                "least; it is left out"
+                f"client {client} has {len(index)} images, training needs at least "
+                f"{LEAST}; it is left out"
             )
-            labelled[client] = index[:0]
-    if sum(map(len, labelled.values())) < LEAST:
+            chosen[client] = index[:0]
+    if sum(map(len, chosen.values())) < LEAST:
         raise InputError(
             f"{partition.path if partition else train.name}: has too few images to "
             f"train on, {LEAST} labelled ones are the least"
         )
-    return labelled
+    return chosen
 
 
 def choose(
@@ -211,90 +232,39 @@ def _quotas(sizes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarr
     return quotas
 
 
-def _net(doors: Doors, device: torch.device) -> Net:
-    """The encoder, of the model or drawn anew, and a new classifier."""
-    if doors.settings.random_init:
-        drawn = torch_generator(doors.seed, "finetune", "encoder")
-        net = build(doors.architecture, drawn).to(device)
+def _net(inputs: Inputs, device: torch.device) -> Net:
+    """The encoder, of the model or with new weights, and a new classifier."""
+    options, architecture = inputs.options, inputs.architecture
+    if options.random_init:
+        drawn = torch_generator(options.seed, "finetune", "encoder")
+        net = build(architecture, drawn).to(device)
     else:
-        net = load_net(doors.model, device)
+        net = load_net(inputs.model, device)
     return give_classifier(
-        net, doors.architecture.feature_dim, doors.settings.hidden, doors.classes,
-        torch_generator(doors.seed, "finetune", "classifier"),
+        net, architecture.feature_dim, options.hidden, inputs.classes,
+        torch_generator(options.seed, "finetune", "classifier"),
     )  # fmt: skip
 
 
-def _jobs(doors: Doors, net: Net, view: View) -> Finetuning:
-    s, train = doors.settings, doors.train
-    labels = np.asarray(train.labels)
-    purpose = (doors.seed, "finetune")
-    return Finetuning(
-        net, train.images, labels, view, doors.parts, s.plan, s.rounds, purpose
-    )  # fmt: skip
-
-
-def _words(doors: Doors) -> dict[str, Any]:
-    """The options, as the document and the progress file have them."""
-    return {
-        **doors.options.recorded,
-        "image-size": doors.architecture.image_size,
-        **doors.options.runtime.resolved_options(),
+def _provenance(inputs: Inputs) -> Provenance:
+    """What decides the result, so that a progress file of another run is not used."""
+    options, train, test = inputs.options, inputs.train, inputs.test
+    resolved = {
+        **options.recorded,
+        **options.runtime.resolved_options(),
+        **inputs.facts,
+        "data": {"train": train.fingerprint, "test": test.fingerprint},
+        "classes": inputs.classes,
     }
+    return Provenance("evaluate", resolved, options.seed, inputs.contents)
 
 
-def _facts(doors: Doors) -> dict[str, Any]:
-    """What was finetuned, and on how many labels."""
-    s = doors.settings
-    return {
-        "protocol": s.protocol,
-        "mode": s.mode,
-        "fraction": s.fraction,
-        "rounds": s.rounds,
-        "epochs": s.plan.epochs,
-        "random_init": s.random_init,
-        "train_examples": doors.examples,
-        "labelled": {str(k): len(index) for k, index in doors.labelled.items()},
-    }
-
-
-def _made(doors: Doors) -> Provenance:
-    marks = {"train": doors.train.fingerprint, "test": doors.test.fingerprint}
-    words = {**_words(doors), **_facts(doors)}
-    words.update(data=marks, classes=doors.classes)
-    return Provenance("evaluate", words, doors.seed, _inputs(doors))
-
-
-def _inputs(doors: Doors) -> dict[str, str]:
-    inputs = {"model": doors.model.content}
-    if doors.partition:
-        inputs["partition"] = doors.partition.content
-    return inputs
-
-
-def _document(doors: Doors, predictions: torch.Tensor, loss: float) -> dict[str, Any]:
-    labels = torch.from_numpy(np.asarray(doors.test.labels))
-    return {
-        **_facts(doors),
-        **scoring.scores(predictions, labels, doors.classes),
-        **scoring.origins(doors.model, doors.train, doors.test),
-        "train_loss": loss,
-        "options": _words(doors),
-        "seed": doors.seed,
-        "inputs": _inputs(doors),
-    }
-
-
-def _scored(doors: Doors) -> str:
-    name = scoring.model_name(doors.model)
-    return f"new weights in place of the {name}" if doors.settings.random_init else name
-
-
-def _plan(doors: Doors) -> tuple[str, dict[str, Any]]:
-    s, images = doors.settings, len(doors.test.images)
-    who = f"{len(doors.parts):,} clients" if s.mode == "federated" else "one place"
+def _plan(inputs: Inputs) -> Result:
+    o, facts, images = inputs.options, inputs.facts, len(inputs.test.images)
+    who = f"{len(inputs.parts):,} clients" if o.mode == "federated" else "one place"
     line = (
-        f"would score {doors.options.model} by {s.protocol} on {images:,} images, "
-        f"after {s.rounds} x {s.plan.epochs} epochs on {doors.examples:,} labelled "
+        f"would score {o.model} by {o.protocol} on {images:,} images, after "
+        f"{o.rounds} x {o.plan.epochs} epochs on {facts['train_examples']:,} labelled "
         f"images in {who}"
     )
-    return line, {**_facts(doors), "images": images}
+    return line, {**facts, "images": images}

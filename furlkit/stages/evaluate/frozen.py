@@ -1,4 +1,4 @@
-"""evaluate: what a representation is worth."""
+"""evaluate linear, knn: what a frozen representation is worth."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,31 +10,34 @@ from torch import Tensor
 from furlkit import runtime
 from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
-from furlkit.data.batches import View
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.evaluation.knn import predict_knn
 from furlkit.evaluation.linear import LinearSettings, fit_linear, predict_linear
-from furlkit.files.checkpoint import read_checkpoint
-from furlkit.files.metrics import write_metrics
 from furlkit.inputs.labelled import Options, open_labelled, train_and_test
-from furlkit.inputs.paths import check_output
-from furlkit.inputs.settings import fill_each
-from furlkit.models.architecture import Net
+from furlkit.inputs.settings import fill
 from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, view_of
 from furlkit.randomness import torch_generator
 from furlkit.reports import document as scoring
+from furlkit.stages.evaluate import Result, write_scores
 
 
-@dataclass(frozen=True)
-class KnnSettings:
+@dataclass(frozen=True, kw_only=True)
+class Linear(Options):
+    """How the linear classifier is trained."""
+
+    settings: LinearSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knn(Options):
     """Neighbours and temperature of the vote."""
 
     k: int
     temperature: float
 
 
-SETTINGS: dict[str, type] = {"linear": LinearSettings, "knn": KnnSettings}
+OPTIONS: dict[str, type[Linear] | type[Knn]] = {"linear": Linear, "knn": Knn}
 
 
 class Features(NamedTuple):
@@ -47,55 +50,39 @@ class Features(NamedTuple):
     classes: int
 
 
-def run(protocol: str, values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def run(protocol: str, values: dict[str, Any]) -> Result:
     """Score the frozen encoder of a model; every test image counts."""
     known = {"recorded": recorded(f"evaluate {protocol}", values)}
-    options, settings = fill_each(
-        (Options, SETTINGS[protocol]), {**train_and_test(values), **known}
-    )
-    check_output(options.output, options.inputs)
-    model = read_checkpoint(options.model)
-    train, test = open_labelled(options, model)
+    options = fill(OPTIONS[protocol], {**train_and_test(values), **known})
+    model, train, test = open_labelled(options)
     net = load_net(model, runtime.start(options.runtime))
     if options.dry_run:
         line = (
             f"would score {options.model} by {protocol} on {len(test.images):,} images"
         )
         return line, {"protocol": protocol, "images": len(test.images)}
-    features = _features(net, view_of(model, Augmentation()), train, test)
-    if isinstance(settings, LinearSettings):
-        predictions = _linear(features, settings, options.seed or 0)
-    else:
-        predictions = predict_knn(
-            features.train, features.train_labels, features.test, features.classes,
-            settings.k, settings.temperature,
-        )  # fmt: skip
-    document = {
-        "protocol": protocol,
-        **scoring.scores(predictions, features.test_labels, features.classes),
-        **scoring.origins(model, train, test),
-        "train_examples": len(features.train),
-        "options": {**options.recorded, **options.runtime.resolved_options()},
-        "seed": options.seed,
-    }
-    write_metrics(options.output, document)
-    return scoring.result_line(
-        options.output, document, scoring.model_name(model)
-    ), document
 
-
-def _features(net: Net, view: View, train: ImageSet, test: ImageSet) -> Features:
-    def of(images: ImageSet) -> tuple[Tensor, Tensor]:
-        index = np.arange(len(images.images))
+    def features_of(images: ImageSet) -> tuple[Tensor, Tensor]:
+        index, view = np.arange(len(images.images)), view_of(model, Augmentation())
         labels = torch.from_numpy(np.asarray(images.labels))
         return embed(net, images.images, index, view, "h"), labels
 
-    return Features(*of(train), *of(test), max(train.classes, test.classes))
+    classes = max(train.classes, test.classes)
+    features = Features(*features_of(train), *features_of(test), classes)
+    found = {
+        "protocol": protocol,
+        **scoring.scores(_predict(features, options), features.test_labels, classes),
+        **scoring.origins(model, train, test),
+        "train_examples": len(features.train),
+    }
+    return write_scores(options, found, scoring.model_name(model))
 
 
-def _linear(features: Features, settings: LinearSettings, seed: int) -> Tensor:
-    weight, bias = fit_linear(
-        features.train, features.train_labels, features.classes, settings,
-        torch_generator(seed, "evaluate", "linear"),
-    )  # fmt: skip
-    return predict_linear(features.test, weight, bias)
+def _predict(features: Features, options: Linear | Knn) -> Tensor:
+    train, train_labels, test, _, classes = features
+    if isinstance(options, Knn):
+        vote = (options.k, options.temperature)
+        return predict_knn(train, train_labels, test, classes, *vote)
+    rng = torch_generator(options.seed or 0, "evaluate", "linear")
+    head = fit_linear(train, train_labels, classes, options.settings, rng)
+    return predict_linear(test, *head)

@@ -6,17 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from furlkit.catalogue import defaults
-from furlkit.errors import InputError, TooEarlyError, UsageError
+from furlkit import catalogue
+from furlkit.catalogue import Number, Option, Rule, defaults
+from furlkit.errors import FurlkitError, InputError, TooEarlyError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, read_checkpoint, write_checkpoint
 from furlkit.files.facts import Provenance
-from furlkit.stages.aggregate.checkpoints import run
+from furlkit.stages.aggregate import run
 
 MANY = """
 import resource, sys
 from pathlib import Path
 from furlkit.catalogue import defaults
-from furlkit.stages.aggregate.checkpoints import run
+from furlkit.stages.aggregate import run
 resource.setrlimit(resource.RLIMIT_NOFILE, (40, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 paths = tuple(sorted(Path(sys.argv[1]).glob("c*")))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -44,9 +45,9 @@ def tensors(k: int) -> dict[str, np.ndarray]:
 def write(path: Path, k: int, model=None, **facts) -> Path:
     words = {"client": k, "examples": 10 + k, "parent": "a" * 64, "round": 3}
     known = {"role": "client", "architecture": {"encoder": "toy"}, "mean": [0.5]}
-    made = Provenance("local-train", {}, 0)
+    provenance = Provenance("local-train", {}, 0)
     facts = CheckpointFacts(**{**known, "std": [0.5], **words, **facts})
-    write_checkpoint(path, model or tensors(k), facts, made)
+    write_checkpoint(path, model or tensors(k), facts, provenance)
     return path
 
 
@@ -296,3 +297,100 @@ def test_hundred_clients_stream_in_little_memory(tmp_path, python, monkeypatch):
     kilobytes = int(python(MANY, tmp_path))
     assert kilobytes < 30 * 1024
     assert np.all(read_checkpoint(tmp_path / "out").tensors["w"] == np.float32(49.5))
+
+
+def krum(uploads):
+    """The upload with the smallest sum of squared distances to its n - 2 nearest."""
+    n = len(uploads.clients)
+    D = np.zeros((n, n))
+    for name in uploads.names:
+        for distances in uploads.combine(name, squared_distances):
+            D += distances
+    chosen = np.sort(D, axis=1)[:, 1 : n - 1].sum(axis=1).argmin()
+    return lambda name: uploads.combine(
+        name, lambda column: [array.copy() for array in column][chosen]
+    )
+
+
+def squared_distances(column):
+    rows = np.stack([array.astype(float) for array in column])  # (n, d)
+    return ((rows[:, None] - rows) ** 2).sum(axis=2)  # (n, n)
+
+
+def scaled(uploads, *, scale):
+    """Client 0's tensors times a factor."""
+
+    def first(column):
+        array = next(column)
+        with np.errstate(over="ignore", invalid="ignore"):
+            array *= scale
+        return array
+
+    return lambda name: uploads.combine(name, first)
+
+
+@pytest.fixture
+def add_rule(monkeypatch):
+    def add(function, *options):
+        name = function.__name__
+        place = f"{__name__}:{name}"
+        rule = Rule(name, "a toy", place, reads="checkpoint", options=options)
+        monkeypatch.setitem(catalogue.RULES, name, rule)
+        return {
+            k: v for k, v in defaults("aggregate").items() if k not in ("weights", "bn")
+        }
+
+    return add
+
+
+@pytest.fixture
+def points(tmp_path):
+    """Clients at (0, 1), (4, 0), (3, 4) and, far away, (100, 100)."""
+    places = [(0, 1), (4, 0), (3, 4), (100, 100)]
+    return [
+        write(tmp_path / f"p{k}", k, {
+            "encoder.a": np.array([a], np.float32), "encoder.b": np.array([b], np.float32)
+        })
+        for k, (a, b) in enumerate(places)
+    ]  # fmt: skip
+
+
+def test_a_rule_may_go_through_all_uploads_first(tmp_path, points, add_rule):
+    """Distances 17, 18 and 17: client 1 wins. By a alone 2 would, by b alone 0."""
+    known = add_rule(krum)
+    run({**known, "rule": "krum", "inputs": tuple(points), "output": tmp_path / "out"})
+    found = read_checkpoint(tmp_path / "out")
+    assert found.tensors["encoder.a"].tolist() == [4]
+    assert found.tensors["encoder.b"].tolist() == [0]
+    assert found.facts.role == "global" and found.header.options["rule"] == "krum"
+
+
+def test_a_rule_that_drops_uploads_still_refuses_broken_ones(
+    tmp_path, points, add_rule, forge
+):
+    known = add_rule(krum)
+    forge(points[3], {"encoder.b": np.array([np.nan], np.float32)})
+    given = {"rule": "krum", "inputs": tuple(points), "output": tmp_path / "out"}
+    with pytest.raises(InputError, match="p3: encoder.b"):
+        run({**known, **given})
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_rule_is_given_its_own_options(tmp_path, points, add_rule):
+    known = add_rule(scaled, Option("scale", Number(), 2.0, "A factor."))
+    given = {"rule": "scaled", "inputs": tuple(points), "output": tmp_path / "out"}
+    run({**known, **given, "scale": 3.0})
+    found = read_checkpoint(tmp_path / "out")
+    assert found.tensors["encoder.a"].tolist() == [0]
+    assert found.tensors["encoder.b"].tolist() == [3]
+    assert found.header.options == {
+        "rule": "scaled", "scale": 3.0, "shares": [10 / 46, 11 / 46, 12 / 46, 13 / 46],
+    }  # fmt: skip
+
+
+def test_a_rule_that_gives_nan_writes_nothing(tmp_path, points, add_rule):
+    known = add_rule(scaled, Option("scale", Number(), 2.0, "A factor."))
+    given = {"rule": "scaled", "inputs": tuple(points), "output": tmp_path / "out"}
+    with pytest.raises(FurlkitError, match=r"out: .*encoder\.a"):
+        run({**known, **given, "scale": 1e39})
+    assert not (tmp_path / "out").exists()

@@ -10,8 +10,8 @@ from furlkit.data.sets.datasets import open_images
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.container.read import Container
 from furlkit.models import embedding
+from furlkit.models.embedding import predict
 from furlkit.models.loading import load_net, view_of
-from furlkit.training.rounds import predict
 
 DIGITS = ("--data", "digits")
 SMALL = ("--width", 0.02, "--objective", "supervised")

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from furlkit.data.batches import Images
 from furlkit.data.sets.datasets import open_images
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.partition import read_partition
@@ -182,11 +181,11 @@ def test_new_weights_have_nothing_of_the_model(world, score, tmp_path, capsys):
 def test_images_reach_the_net_in_the_size_asked_for(evaluate, monkeypatch, more):
     seen = []
 
-    def finetune(job, *_files):
-        index = torch.arange(2)
-        images = Images(job.images, job.labels, index.numpy(), job.view, index.device)
-        seen.append(images.batch(index, torch.Generator()).one_view().shape[2:])
-        return 0.0
+    def train(jobs, *_files):
+        images = jobs.job(0).images
+        batch = images.batch(torch.arange(2), torch.Generator())
+        seen.append(batch.one_view().shape[2:])
+        jobs.losses = (0.0,)
 
     def watched(_net, x):
         seen.append(x[0].shape[2:])
@@ -196,7 +195,7 @@ def test_images_reach_the_net_in_the_size_asked_for(evaluate, monkeypatch, more)
         return original(net, images[:2], view).repeat(180)[:359]
 
     original = evaluate_finetune.predict
-    monkeypatch.setattr(evaluate_finetune, "finetune", finetune)
+    monkeypatch.setattr(evaluate_finetune.training, "run", train)
     monkeypatch.setattr(evaluate_finetune, "predict", predict)
     code, path = evaluate("t", "transfer", "--image-size", 84, *more)
     assert code == 0 and seen == [(84, 84), (84, 84)]
@@ -208,9 +207,9 @@ def test_a_resnet_keeps_its_stem_in_another_size(tmp_path, evaluate, monkeypatch
     model, seen = tmp_path / "resnet.st", []
     net = ("--data", "digits", "--encoder", "resnet18")
     assert furlkit("init", *net, "-o", model) == 0
-    original = evaluate_finetune.put_classifier
+    original = evaluate_finetune.give_classifier
     monkeypatch.setattr(
-        evaluate_finetune, "put_classifier",
+        evaluate_finetune, "give_classifier",
         lambda net, *more: seen.append(net.encoder.conv1.kernel_size)
         or original(net, *more),
     )  # fmt: skip

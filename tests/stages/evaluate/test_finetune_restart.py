@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from furlkit.stages.evaluate import finetune as evaluate_finetune
 from tests.helpers import furlkit, progress_of, round_0, step_of
 
 # Six batches of 16 in an epoch, for each of three clients.
@@ -99,7 +98,7 @@ def test_progress_of_another_command_is_started_over(world, evaluate, tmp_path, 
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate_finetune, "write_metrics", killed)
+        patch.setattr("furlkit.stages.evaluate.write_metrics", killed)
         assert evaluate("b", *words, "--seed", 1)[0] == 130
     assert (tmp_path / "b.json.progress").exists()
     capsys.readouterr()
@@ -107,7 +106,7 @@ def test_progress_of_another_command_is_started_over(world, evaluate, tmp_path, 
     assert code == 0 and path.read_bytes() == expected
     assert "b.json.progress: " in capsys.readouterr().err
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate_finetune, "write_metrics", killed)
+        patch.setattr("furlkit.stages.evaluate.write_metrics", killed)
         assert evaluate("a", *words)[0] == 130
     code, path = evaluate("a", *words)
     assert code == 0 and path.read_bytes() == expected

@@ -3,23 +3,22 @@ import random
 
 import numpy as np
 import pytest
-from furlkit.aggregators.averaged import unit_rows
 
+from furlkit.aggregators.dictionary import unit_rows
 from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
-from furlkit.files.features import read_features, write_features
-from furlkit.inputs.dictionary import sharing_facts
+from furlkit.files.features import FeatureFacts, read_features, write_features
 
-PARENT, MADE = "a" * 64, Provenance("local-train", {}, 0)
+PARENT, PROVENANCE = "a" * 64, Provenance("local-train", {}, 0)
 
 
 def upload(folder, client, rows=4, width=3, round_=2, parent=PARENT):
     """What local-train --features-out writes."""
     Z = np.random.default_rng(client).standard_normal((rows, width))
     path = folder / f"f{client}"
-    facts = sharing_facts(client, round_, rows, parent)
+    facts = FeatureFacts("z", {}, str(client), client, round_, rows, parent=parent)
     unit = unit_rows(Z.astype(np.float32))
-    write_features(path, unit, np.arange(rows), facts, MADE)
+    write_features(path, unit, np.arange(rows), facts, PROVENANCE)
     return path
 
 

@@ -3,16 +3,16 @@ import random
 
 import numpy as np
 import pytest
-from furlkit.aggregators.averaged import unit_rows
 
+from furlkit.aggregators.dictionary import unit_rows
 from furlkit.files.container.read import Container
 from furlkit.files.ensemble import read_ensemble
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
 from furlkit.files.similarity import write_similarity, write_top
-from furlkit.stages.aggregate import ensemble as aggregate_ensemble
+from furlkit.stages.aggregate import similarities
 
-N, MADE = 12, Provenance("embed", {}, None, {"model": "a" * 64})
+N, PROVENANCE = 12, Provenance("embed", {}, None, {"model": "a" * 64})
 DATASET = {"examples": 90, "images": "b" * 64}
 INDEX = np.arange(N) * 3
 WIDTHS = {2: 3, 10: 5, 0: 4}
@@ -34,13 +34,13 @@ def facts(client):
 
 def features(folder, client, encoding="float32"):
     path = folder / f"f{client}"
-    write_features(path, R(client), INDEX, facts(client), MADE, encoding)
+    write_features(path, R(client), INDEX, facts(client), PROVENANCE, encoding)
     return path
 
 
 def whole(folder, client, encoding="float32"):
     path, blocks = folder / f"s{client}", [M(client).astype(np.float32)]
-    write_similarity(path, lambda: blocks, INDEX, facts(client), MADE, encoding)
+    write_similarity(path, lambda: blocks, INDEX, facts(client), PROVENANCE, encoding)
     return path
 
 
@@ -48,7 +48,7 @@ def top(folder, client, encoding="float32", k=3):
     path, M_k = folder / f"t{client}", M(client)
     columns = np.argsort(-M_k, axis=1)[:, :k]
     values = np.take_along_axis(M_k, columns, 1).astype(np.float32)
-    write_top(path, columns, values, INDEX, facts(client), MADE, encoding)
+    write_top(path, columns, values, INDEX, facts(client), PROVENANCE, encoding)
     return path
 
 
@@ -121,7 +121,7 @@ def test_a_matrix_is_equation_6_of_any_kind_of_upload(tmp_path, aggregate, kind,
 
 def test_a_matrix_is_written_in_blocks(tmp_path, aggregate, monkeypatch):
     given = uploads(tmp_path)
-    monkeypatch.setattr(aggregate_ensemble, "BLOCK", 5)
+    monkeypatch.setattr(similarities, "BLOCK", 5)
     np.testing.assert_allclose(
         matrix_of(aggregate(*given, "--matrix")[1]), mean(), rtol=1e-5
     )

@@ -1,0 +1,71 @@
+"""aggregate --rule dictionary: one dictionary of the rows that clients share."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from furlkit.aggregators.dictionary import dictionary
+from furlkit.errors import InputError
+from furlkit.files.features import (
+    FeatureFacts,
+    Features,
+    read_features,
+    write_features,
+)
+from furlkit.inputs.uploads import (
+    ROUND,
+    check_same,
+    check_same_facts,
+    open_uploads,
+    provenance_of,
+)
+
+ROUNDING = 1e-3
+
+
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Check the uploads against each other, then write one after the other."""
+    options, clients = open_uploads(values, _read, _check_together)
+    size = options.settings["dictionary_size"]
+    kept = dictionary([client.rows for client in clients], size)
+    rows = np.concatenate(kept)
+    owners = [[c.facts.client or 0, len(k)] for c, k in zip(clients, kept, strict=True)]
+    first = clients[0].facts
+    line = (
+        f"{options.output}: round {first.round}, dictionary of {len(rows):,} rows of "
+        f"{len(clients)} clients"
+    )
+    data: dict[str, Any] = {"round": first.round, "rows": len(rows), "owners": owners}
+    if not options.dry_run:
+        facts = FeatureFacts(
+            layer="z", dataset={}, part="dictionary", round=first.round,
+            examples=len(rows), parent=first.parent, owners=owners,
+        )  # fmt: skip
+        more = (np.arange(len(rows)), facts, provenance_of(options, clients))
+        data["content"] = write_features(options.output, rows, *more).content
+    return line, data
+
+
+def _read(path: Path) -> Features:
+    client = read_features(path)
+    facts = client.facts
+    if facts.layer != "z" or facts.client is None or facts.owners is not None:
+        raise InputError(
+            f"{path}: is not what a client shares; pass the files that local-train "
+            "--features-out writes"
+        )
+    lengths = np.linalg.norm(client.rows.astype(np.float64), axis=1)
+    if len(lengths) and np.abs(lengths - 1).max() > ROUNDING:
+        odd = lengths[np.abs(lengths - 1).argmax()]
+        raise InputError(
+            f"{path}: a row has length {odd:.3g}, expected rows of length 1, as "
+            "local-train --features-out writes them"
+        )
+    return client
+
+
+def _check_together(clients: list[Features]) -> None:
+    check_same_facts(clients, ROUND)
+    widths = [client.rows.shape[1] for client in clients]
+    check_same(clients, "length of a row", widths, ROUND["round"])

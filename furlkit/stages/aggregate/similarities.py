@@ -1,0 +1,215 @@
+"""aggregate --rule ensemble: what the clients' models together find alike."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from furlkit.aggregators.dictionary import unit_rows
+from furlkit.aggregators.similarity import ensemble, sharpened
+from furlkit.data.sets.fingerprint import same_dataset
+from furlkit.errors import InputError
+from furlkit.files.container.header import Header, canonical, with_article
+from furlkit.files.container.layout import Entry
+from furlkit.files.container.read import Container
+from furlkit.files.container.write import write_stream
+from furlkit.files.ensemble import EnsembleFacts, write_parts
+from furlkit.files.facts import Provenance
+from furlkit.files.features import Features, read_features
+from furlkit.files.similarity import (
+    SHORTEST,
+    Similarity,
+    cosines,
+    mapped,
+    read_similarity,
+)
+from furlkit.inputs.uploads import (
+    check_same,
+    check_same_facts,
+    open_uploads,
+    provenance_of,
+    usual,
+)
+
+BLOCK = 1024
+Upload = Features | Similarity
+# What must be the same, and what to do if it is not.
+ALIKE = {
+    "part": "embed the same --part, the public one, for every client",
+    "layer": "embed all with the same --layer",
+    "round": "embed that client's model of the same round, or leave it out",
+}
+
+
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Check that all are of the same images in the same order, then combine them."""
+    options, clients = open_uploads(values, _read, _check_together)
+    first, form = clients[0], _form(clients, options.settings["matrix"])
+    facts = EnsembleFacts(
+        form=form,
+        clients=[client.facts.client or 0 for client in clients],
+        round=first.facts.round or 0,
+        temperature=options.settings["temperature"],
+        dataset=first.facts.dataset,
+        part=first.facts.part,
+        examples=len(first.index),
+        layer=first.facts.layer,
+    )
+    line = (
+        f"{options.output}: round {facts.round}, ensemble of {len(clients)} "
+        f"client{'s' * (len(clients) > 1)} on {facts.examples:,} images, as {form}"
+    )
+    data: dict[str, Any] = {"round": facts.round, "form": form}
+    data["clients"] = facts.clients
+    if not options.dry_run:
+        provenance = provenance_of(options, clients, form=form)
+        write = _write_matrix if form == "matrix" else _write_parts
+        data["content"] = write(options.output, clients, facts, provenance).content
+    return line, data
+
+
+def _form(clients: Sequence[Upload], matrix: bool) -> str:
+    """`matrix`: M itself, n x n. The others are what its rows are computed from."""
+    if all(isinstance(client, Features) for client in clients):
+        return "matrix" if matrix else "rows"
+    whole = any(client.columns is None for client in clients)  # type: ignore[union-attr]
+    return "matrix" if matrix or whole else "top"
+
+
+def _write_parts(
+    output: Path, clients: list[Upload], facts: EnsembleFacts, provenance: Provenance
+) -> Header:
+    parts, columns = {}, {}
+    for client in clients:
+        number = client.facts.client or 0
+        if isinstance(client, Features):
+            parts[number] = unit_rows(client.rows)
+        elif client.columns is not None:
+            parts[number], columns[number] = client.matrix, client.columns
+    return write_parts(output, parts, columns, clients[0].index, facts, provenance)
+
+
+def _write_matrix(
+    output: Path, clients: list[Upload], facts: EnsembleFacts, provenance: Provenance
+) -> Header:
+    index = clients[0].index
+    n = len(index)
+    entries = [
+        Entry("matrix", np.dtype("<f4"), (n, n)),
+        Entry("index", np.dtype("<i8"), (n,)),
+    ]
+
+    def pieces(entry: Entry) -> Iterator[np.ndarray]:
+        if entry.name == "index":
+            yield np.ascontiguousarray(index, dtype=np.int64)
+            return
+        parts = [_cosines(client) for client in clients]
+        for start in range(0, n, BLOCK):
+            rows = slice(start, start + BLOCK)
+            block = ensemble(sharpened(of(rows), facts.temperature) for of in parts)
+            yield np.ascontiguousarray(block, dtype="<f4")
+
+    return write_stream(output, entries, pieces, provenance.header("ensemble", facts))
+
+
+def _cosines(client: Upload):
+    """A function from a slice of rows to these rows of M_k."""
+    if isinstance(client, Features):
+        unit = unit_rows(client.rows)
+        return lambda rows: unit[rows] @ unit.T
+    matrix, columns = client.matrix, client.columns
+    if columns is None:
+        return lambda rows: cosines(matrix[rows])
+
+    def dense(rows: slice) -> np.ndarray:
+        block = np.full((len(matrix[rows]), len(matrix)), -np.inf, np.float32)
+        np.put_along_axis(block, columns[rows].astype(np.int64), matrix[rows], axis=1)
+        return block
+
+    return dense
+
+
+def _read(path: Path) -> Upload:
+    kind = Container(path).header.kind
+    if kind not in ("features", "similarity"):
+        raise InputError(
+            f"{path}: is {with_article(kind)} file, expected a features or similarity "
+            "file; create it with embed, from a client's model and the public images"
+        )
+    client = read_similarity(path) if kind == "similarity" else read_features(path)
+    _check_upload(client)
+    # Checked whole, but not kept: memory is one matrix, however many clients.
+    if isinstance(client, Similarity) and client.columns is None:
+        return mapped(client)
+    return client
+
+
+def _check_upload(client: Upload) -> None:
+    facts = client.facts
+    if facts.owners is not None:
+        raise InputError(
+            f"{client.path}: is a dictionary, whose rows are of no known images; pass "
+            "the output of embed on the public images"
+        )
+    if facts.client is None or facts.round is None:
+        raise InputError(
+            f"{client.path}: not made from a client's model; pass the output of embed "
+            "on a local-train checkpoint"
+        )
+    if type(facts.dataset.get("examples")) is not int:
+        raise InputError(
+            f"{client.path}: does not say of which images it is; create it with embed "
+            "on the public part"
+        )
+    if facts.part.isdecimal():
+        raise InputError(
+            f"{client.path}: is of client {facts.part}'s own images, which the server "
+            "does not have; embed the public ones, with --part public"
+        )
+    if isinstance(client, Features):
+        length = np.linalg.norm(client.rows, axis=1)
+        zeros = np.flatnonzero(length < SHORTEST)
+        if len(zeros):
+            raise InputError(
+                f"{client.path}: has zeros in {len(zeros):,} of its {len(length):,} "
+                f"rows, row {zeros[0]} first, which have no cosine; the model of client "
+                f"{facts.client} is dead or has collapsed, train it again with a lower "
+                "--lr, or leave it out"
+            )
+
+
+def _check_together(clients: list[Upload]) -> None:
+    _check_datasets(clients)
+    kinds = [type(client).__name__.lower() for client in clients]
+    check_same(clients, "kind", kinds, "embed all with --similarity, or none")
+    check_same_facts(clients, ALIKE)
+    # Row i is of the same image everywhere.
+    common = usual(clients, [client.index.tobytes() for client in clients])
+    for client in clients:
+        if difference := _difference(client.index, common.index):
+            raise InputError(
+                f"{client.path}: {difference} {common.path}; embed the same part of the "
+                "same partition for every client"
+            )
+
+
+def _check_datasets(clients: list[Upload]) -> None:
+    """Of two fingerprints, what both know is compared."""
+    common = usual(clients, [canonical(client.facts.dataset) for client in clients])
+    for client in clients:
+        ours, theirs = client.facts.dataset, common.facts.dataset
+        if ours != theirs and (difference := same_dataset(ours, theirs)):
+            raise InputError(
+                f"{client.path}: is of another dataset than {common.path}: {difference}; "
+                "embed the same public images for every client"
+            )
+
+
+def _difference(index: np.ndarray, expected: np.ndarray) -> str:
+    if len(index) != len(expected):
+        return f"has {len(index):,} images, and there are {len(expected):,} in"
+    if missing := np.count_nonzero(~np.isin(index, expected)):
+        return f"has images, {missing:,} of {len(index):,}, that are not in"
+    places = np.flatnonzero(index != expected)
+    return f"has, from row {places[0]} on, another order than" if len(places) else ""
