@@ -108,7 +108,7 @@ def test_wrong_kind(world, refused, command, given, found, expected):
 def test_private_progress_metrics_and_journal_are_no_uploads(world, refused):
     tensors, made = {"w": np.ones(2)}, Provenance("local-train")
     private = world.folder / "private_0.safetensors"
-    write_private(private, tensors, PrivateFacts(0, 1, ["a style"]), made)
+    write_private(private, tensors, {}, PrivateFacts(0, 1, ["w"], []), made)
     progress = ProgressFile(world.clients[0], made)
     progress.save(3, tensors, {})
     write_metrics(world.folder / "knn.json", {"accuracy": 1.0})

@@ -183,8 +183,8 @@ def test_files_that_are_no_models_for_it(world, run, refused, dry_run):
     words = (world.partition, "partition file")
     check(refused, world, 65, words, one, world.partition, *dry_run)
     private = world.folder / "private.safetensors"
-    facts, made = PrivateFacts(0, 1, ["a style"]), Provenance("local-train")
-    write_private(private, {"w": np.ones(2)}, facts, made)
+    facts, made = PrivateFacts(0, 1, ["style"], []), Provenance("local-train")
+    write_private(private, {"style.w": np.ones(2)}, {}, facts, made)
     words = (private, "private file")
     check(refused, world, 65, words, one, private, *dry_run)
     kept = world.folder / "kept.safetensors"

@@ -225,8 +225,8 @@ def test_images_that_do_not_fit(world, run, refused):
 def test_files_that_are_no_models_for_it(world, run, refused):
     one = world.clients[0]
     private = world.folder / "private.safetensors"
-    facts, made = PrivateFacts(0, 1, ["a style"]), Provenance("local-train")
-    write_private(private, {"w": np.ones(2)}, facts, made)
+    facts, made = PrivateFacts(0, 1, ["style"], []), Provenance("local-train")
+    write_private(private, {"style.w": np.ones(2)}, {}, facts, made)
     words = (private, "private file")
     check(refused, world, 65, words, one, private)
     words = (one, "same model")
