@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
 from furlkit.files.container.header import Header
-from furlkit.files.container.read import Container, open_kind
+from furlkit.files.container.read import FLOATS, Container, open_kind
 from furlkit.files.container.write import write
 from furlkit.files.encoding import decoded, encoded
 from furlkit.files.facts import Provenance, check_fingerprint, understand
@@ -81,17 +80,8 @@ def understand_features(path: Path, header: Header) -> FeatureFacts:
     return facts
 
 
-def check_index(opened: Container, name: str) -> None:
-    """There must be an index: int64, one for each row of a table."""
-    main, index = opened.entry(name), opened.entry("index")
-    numbers = main.dtype.kind == "f" or main.dtype == np.int8
-    if index.dtype != np.int64 or not numbers:
-        raise InputError(
-            f"{opened.path}: {name} is {main.dtype} and index is {index.dtype}; "
-            "expected floating-point numbers or int8, and int64"
-        )
-    if len(main.shape) != 2 or index.shape != main.shape[:1]:
-        raise InputError(
-            f"{opened.path}: {name} is {main.shape} and index is {index.shape}; "
-            "expected one index for each row"
-        )
+def check_index(opened: Container, name: str) -> tuple[int, ...]:
+    """A table of numbers must have an index for each row; gives the table's shape."""
+    shape = opened.expect(name, f"{FLOATS} int8", "n", "d").shape
+    opened.expect("index", "int64", shape[0])
+    return shape
