@@ -7,6 +7,7 @@ import torch
 from torchvision.transforms import ColorJitter
 from torchvision.transforms import functional as TF
 
+from furlkit.data.augment.arrange import Arranged
 from furlkit.data.augment.colour import (
     BRIGHTNESS,
     CONTRAST,
@@ -17,7 +18,7 @@ from furlkit.data.augment.colour import (
     draw_jitter,
     grey_,
     hue_,
-    jitter,
+    jitter_chosen,
 )
 
 # Float32 with another order of operations; values are in [0, 1].
@@ -45,6 +46,12 @@ def pictures(n, channels=3):
         images[4], images[5] = 0, 1
         images[6] = (images[6] * 3).floor() / 3
     return images
+
+
+def jitter(images, params):
+    arranged = Arranged(images)
+    jitter_chosen(arranged, params, torch.ones(len(images), dtype=torch.bool))
+    return arranged.restored()
 
 
 def close(got, expected, tolerance=TOLERANCE):

@@ -5,12 +5,13 @@ import torch
 from torchvision.transforms import InterpolationMode, RandAugment
 from torchvision.transforms.autoaugment import _apply_op
 
+from furlkit.data.augment.arrange import Arranged
 from furlkit.data.augment.randaugment import (
     KINDS,
     Draws,
     draw_randaugment,
     operate_,
-    randaugment,
+    randaugment_arranged,
 )
 
 NAMES = {
@@ -79,6 +80,12 @@ def test_operation_equals_torchvision(kind, sign, channels):
     # A pixel that lies between two others by rounding may be taken from either.
     allowed = 0.0005 if kind in KINDS[1:6] else 0
     assert differs.float().mean() <= allowed
+
+
+def randaugment(images, draws, magnitude):
+    arranged = Arranged(images)
+    randaugment_arranged(arranged, draws, magnitude)
+    return arranged.restored()
 
 
 def test_each_image_gets_its_own_operations_in_turn():

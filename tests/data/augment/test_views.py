@@ -1,7 +1,6 @@
 """The composition: values without randomness, and what randomness may change."""
 
 import dataclasses
-import math
 
 import pytest
 import torch
@@ -168,17 +167,9 @@ def test_an_empty_batch_gives_an_empty_view():
         ({"crop_scale": (0.5, 0.2)}, "--crop-scale"),
         ({"crop_scale": (0.5, 1.2)}, "--crop-scale"),
         ({"crop_ratio": (2.0, 1.0)}, "--crop-ratio"),
-        ({"crop_ratio": (1.0, math.inf)}, "--crop-ratio"),
-        ({"flip": 1.5}, "--flip"),
         ({"jitter": (0.4, 0.4, 0.4, 0.6)}, "--jitter"),
         ({"jitter": (-0.4, 0.4, 0.4, 0.1)}, "--jitter"),
-        ({"jitter": (0.4, 0.4, 0.1)}, "--jitter"),
-        ({"jitter_probability": -0.1}, "--jitter-probability"),
-        ({"grey": math.nan}, "--grey"),
-        ({"blur": 2}, "--blur"),
         ({"blur_sigma": (0.0, 2.0)}, "--blur-sigma"),
-        ({"solarise": -1}, "--solarise"),
-        ({"cutout": -1}, "--cutout"),
         ({"randaugment": (2, 31)}, "--randaugment"),
         ({"randaugment": (-1, 9)}, "--randaugment"),
     ],
