@@ -18,12 +18,7 @@ import numpy as np
 from furlkit import catalogue
 from furlkit.data.sets import digits
 from furlkit.data.sets.fingerprint import fingerprint_of, label_fingerprint
-from furlkit.data.sets.folder import (
-    FolderIndex,
-    folder_shape,
-    index_folder,
-    read_images,
-)
+from furlkit.data.sets.folder import folder_shape, index_folder, read_images
 from furlkit.data.sets.labels import (
     LABEL_FILES,
     LabelSet,
@@ -95,19 +90,17 @@ def open_labels(
     *,
     root: Path | None = None,
     download: bool = False,
-    domains: bool = False,
 ) -> LabelSet:
     """Open the labels of a dataset without decoding images, which a partition needs.
 
-    Also reads a plain file of labels: .npy, .json or .txt. `domains` reads a folder as
-    domain/class/image.
+    Also reads a plain file of labels: .npy, .json or .txt.
     """
     name = str(name_or_path)
     if name in names():
         return _open_named(name, split, root, download)
     path = _existing_path(name, *LABEL_FILES)
     if path.is_dir():
-        return _folder_labels(index_folder(path, domains=domains))
+        return index_folder(path).labels
     if path.suffix in LABEL_FILES:
         return read_label_file(path)
     if path.suffix == ".safetensors":
@@ -199,22 +192,6 @@ def _npz_labels(
     )
 
 
-def _folder_labels(index: FolderIndex) -> LabelSet:
-    return LabelSet(
-        name=str(index.root),
-        examples=len(index),
-        labels=index.labels,
-        domains=index.domains,
-        class_names=index.class_names,
-        fingerprint=fingerprint_of(
-            len(index),
-            labels=index.labels,
-            files=zip(index.paths, index.sizes, strict=True),
-        ),
-        domain_names=index.domain_names,
-    )
-
-
 def _open_folder(path: Path, size: int | None) -> ImageSet:
     index = index_folder(path)
     images = np.empty(folder_shape(index, size), np.uint8)
@@ -222,7 +199,7 @@ def _open_folder(path: Path, size: int | None) -> ImageSet:
     for block in read_images(index, size):
         images[done : done + len(block)] = block
         done += len(block)
-    return _with_images(_folder_labels(index), images)
+    return _with_images(index.labels, images)
 
 
 def _with_images(labels: LabelSet, images: np.ndarray) -> ImageSet:
