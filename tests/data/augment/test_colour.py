@@ -20,6 +20,7 @@ from furlkit.data.augment.colour import (
     hue_,
     jitter_chosen,
 )
+from tests.data.augment.noise import generator
 
 # Float32 with another order of operations; values are in [0, 1].
 TOLERANCE = 3e-6
@@ -29,10 +30,6 @@ TORCHVISION = (
     TF.adjust_saturation,
     TF.adjust_hue,
 )
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def pictures(n, channels=3):

@@ -6,17 +6,10 @@ from torchvision.transforms import RandomResizedCrop
 from torchvision.transforms import functional as TF
 
 from furlkit.data.augment.geometry import draw_crops, flip, resized_crop
+from tests.data.augment.noise import generator, noise
 
 # Both sides interpolate in float32, in another order of operations.
 TOLERANCE = 2e-6
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def noise(*shape):
-    return torch.rand(*shape, generator=generator(1))
 
 
 def torchvision_crops(images, boxes, flips, size, antialias):

@@ -13,6 +13,7 @@ from furlkit.data.augment.randaugment import (
     operate_,
     randaugment_arranged,
 )
+from tests.data.augment.noise import generator
 
 NAMES = {
     "identity": "Identity",
@@ -33,10 +34,6 @@ NAMES = {
 THEIRS = tuple(RandAugment()._augmentation_space(31, (32, 32)))
 MAGNITUDES = range(0, 31, 3)
 LEVELS_ONLY = ("posterise", "equalise", "solarise")
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def pictures(channels, n=11, side=32):

@@ -8,15 +8,12 @@ from torchvision.transforms import functional as TF
 
 from furlkit.data.augment import Augmentation, augment, normalise, plain, two_views
 from furlkit.errors import InputError, UsageError
+from tests.data.augment.noise import generator
 
 NOTHING = Augmentation(
     crop_scale=(1, 1), crop_ratio=(1, 1), flip=0, jitter_probability=0, grey=0
 )
 EVERYTHING = Augmentation(blur=0.5, solarise=0.2, cutout=5, randaugment=(2, 9))
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def stored(n=6, side=16, channels=3):
