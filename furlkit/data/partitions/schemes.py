@@ -51,8 +51,8 @@ def split(data: LabelSet, options: SchemeOptions, rng: Rng) -> Split:
         draw = _function(options)
         drawn = Split(*draw(data, min_size=options.min_size, **own))
         return _make_client_public(drawn, options.public_client)
-    fraction, count = own.pop("public_fraction"), own.pop("public_count")
-    public = draw_public(data.examples, fraction, count, rng)
+    fraction = own.pop("public_fraction", None)
+    public = draw_public(data.examples, fraction, own.pop("public_count", None), rng)
     # Schemes number the remaining examples from 0; `pool` maps them back.
     pool = np.setdiff1d(np.arange(data.examples), public, assume_unique=True)
     parts = _draw(data.subset(pool) if len(public) else data, options, own, rng)

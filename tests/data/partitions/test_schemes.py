@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from furlkit.catalogue import SCHEMES
+from furlkit.catalogue import SCHEMES, Option, Scheme, Whole
 from furlkit.data.partitions.schemes import draw_public, label_histogram, split
 from furlkit.errors import UsageError
 from tests.data.partitions.toy import TOY, chosen, rng
@@ -140,6 +140,14 @@ def test_schemes_by_class_need_labels(scheme):
 def test_an_option_without_a_default_is_needed(scheme, needed):
     with pytest.raises(UsageError, match=f"--scheme {scheme} needs {needed}"):
         split(TOY, chosen(scheme), rng())
+
+
+def test_a_new_scheme_is_one_function_and_one_entry(monkeypatch):
+    place, own = "tests.data.partitions.toy:every_nth", (Option("first", Whole(0), 1),)
+    monkeypatch.setitem(SCHEMES, "nth", Scheme("nth", "every n-th", place, own))
+    parts = split(TOY, chosen("nth", 400), rng()).indices
+    assert parts[0].tolist() == [1, 401, 801]
+    assert split(TOY, chosen("nth", 2, first=1001), rng()).indices[0].tolist() == [1001]
 
 
 def test_label_histogram_matches_loops():

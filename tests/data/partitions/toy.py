@@ -34,4 +34,9 @@ def chosen(scheme, clients=5, **more):
     return fill(SchemeOptions, {**shared, "own": own})
 
 
+def every_nth(data, clients, rng, *, first):
+    """A scheme: client k gets the examples first + k, first + k + clients, ..."""
+    return [np.arange(first + k, data.examples, clients) for k in range(clients)]
+
+
 TOY = dataset(rng(7).integers(0, 10, 1003), rng(8).integers(0, 3, 1003))
