@@ -301,11 +301,18 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Scheme:
-    """How a dataset's images are partitioned among clients."""
+    """How a dataset's images are partitioned: function(data, clients, rng, **options).
+
+    Where `sizes_vary` between draws, one with a client that is too small is repeated.
+    `evened_by` is the option that makes sizes more even when it is raised.
+    """
 
     name: str
     help: str
+    function: str
     options: tuple[Option, ...] = ()
+    sizes_vary: bool = False
+    evened_by: str = ""
     paper: Paper | None = None
     equation: str = ""
 
@@ -675,60 +682,74 @@ ENCODERS = _named(
             help="torchvision's ResNet-50"),
 )
 
-_CONCENTRATION = Option("concentration", Number(),
+_CONCENTRATION = Option("concentration", Number(above=0),
                         help="Of the Dirichlet distribution, alpha or beta; small is "
                              "skewed.")
-_M = Option("classes-per-client", Whole(), help="m, classes of each client.")
+_M = Option("classes-per-client", Whole(1), help="m, classes of each client.")
 _REPLACEMENT = Option("with-replacement", Flag(), False,
                       "Let several clients hold the same image.")
 _PUBLIC = (
-    Option("public-fraction", Number(), help="Hold out this share as public."),
-    Option("public-count", Whole(), help="Hold out this many images as public."),
+    Option("public-fraction", Number(0, below=1),
+           help="Hold out this share as public."),
+    Option("public-count", Whole(0), help="Hold out this many images as public."),
 )
 
 SCHEMES = _named(
-    Scheme("iid", "equal random parts", (_REPLACEMENT, *_PUBLIC)),
+    Scheme("iid", "equal random parts", "furlkit.data.partitions.classes:iid",
+        (_REPLACEMENT, *_PUBLIC)),
     Scheme("classes", "m classes for each client, exclusive or on several clients",
+        "furlkit.data.partitions.classes:classes",
         (
             _M,
-            Option("class-copies", Whole(), 1, "How many clients hold each class."),
+            Option("class-copies", Whole(1), 1, "How many clients hold each class."),
             Option("ordered-classes", Flag(), False,
                    "Client 0 gets the first m classes, and so on."),
             *_PUBLIC,
         ),
-        FEDAVG,
+        sizes_vary=True,
+        paper=FEDAVG,
     ),
     Scheme("dirichlet",
         "each CLASS is spread over the clients by Dir(alpha): clients differ in size "
         "and in mix",
+        "furlkit.data.partitions.dirichlet:dirichlet",
         (
             _CONCENTRATION,
             Option("cap-at-mean", Flag(), False,
                    "A client at the mean size gets no further class."),
             *_PUBLIC,
         ),
+        sizes_vary=True,
+        evened_by="concentration",
     ),
     Scheme("dirichlet-client",
         "each CLIENT draws its mix of classes from Dir(beta): clients are equal in "
         "size and differ in mix",
+        "furlkit.data.partitions.dirichlet:dirichlet_client",
         (_CONCENTRATION, _REPLACEMENT, *_PUBLIC),
     ),
     Scheme("volume", "client i gets delta/n + (1-delta) gamma^i / sum_j gamma^j",
+        "furlkit.data.partitions.volume:volume",
         (
-            Option("even-share", Number(), 0.1, "delta, the share that is even."),
-            Option("decay", Number(), 0.9, "gamma, the ratio from client to client."),
+            Option("even-share", Number(0, 1), 0.1, "delta, the share that is even."),
+            Option("decay", Number(above=0), 0.9,
+                   "gamma, the ratio from client to client."),
             _M,
             *_PUBLIC,
         ),
+        evened_by="even-share",
     ),
     Scheme("shards", "sorted by label, s shards for each client",
-        (Option("shards-per-client", Whole(), 2, "s."), *_PUBLIC),
-        FEDAVG,
+        "furlkit.data.partitions.classes:shards",
+        (Option("shards-per-client", Whole(1), 2, "s."), *_PUBLIC),
+        paper=FEDAVG,
     ),
     Scheme("domains", "a group of clients for each domain of a packed file",
+        "furlkit.data.partitions.domains:domains",
         (_CONCENTRATION, _REPLACEMENT, *_PUBLIC),
     ),
     Scheme("file", "indices from a file",
+        "furlkit.data.partitions.from_file:from_file",
         (
             Option("split-file", File(),
                    help="JSON or safetensors with the indices of each client.",
@@ -1239,12 +1260,12 @@ COMMANDS = _commands(
         ),
         SCHEME,
         group("All schemes",
-            Option("clients", Whole(), 5, "Number of clients."),
-            Option("min-size", Whole(), 1,
+            Option("clients", Whole(1), 5, "Number of clients."),
+            Option("min-size", Whole(0), 1,
                    "Draw again while a client has fewer images."),
-            Option("redraws", Whole(), 100,
+            Option("redraws", Whole(0), 100,
                    "How often to draw again before giving up."),
-            Option("public-client", Whole(),
+            Option("public-client", Whole(0),
                    help="Make this client's part public; it does not train."),
         ),
         GENERAL,

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import torch
 
 CPUINFO = Path("/proc/cpuinfo")
-ISAS = ("auto", "native", "avx2", "avx512")
 # COMPATIBLE is the only code of MKL that Intel's and other CPUs share: on AMD, MKL
 # ignores AVX2 and AVX512 here and chooses by itself. Convolutions are oneDNN's, so the
 # slower products cost little. AVX512_CORE is what all CPUs with AVX-512 have; its
@@ -85,8 +84,6 @@ def cpu_flags(cpuinfo: Iterable[str]) -> frozenset[str]:
 
 def isa_variables(isa: str, flags: frozenset[str]) -> dict[str, str]:
     """The variables that give an instruction set on a CPU that has these flags."""
-    if isa not in ISAS:
-        raise UsageError(f"--isa {isa}: expected one of {', '.join(ISAS)}")
     if missing := [flag for flag in FLAGS.get(isa, ()) if flag not in flags]:
         raise UsageError(
             f"--isa {isa}: this CPU has no {missing[0]} ({CPUINFO}); use --isa auto"

@@ -8,7 +8,7 @@ import torch
 
 from furlkit import runtime
 from furlkit.errors import FurlkitError, UsageError
-from furlkit.runtime import Runtime, cpu_flags, isa_variables, set_isa
+from furlkit.runtime import Runtime, cpu_flags, set_isa
 from furlkit.training.run import naming
 
 AVX2 = "fpu sse4_2 avx avx2 fma"
@@ -97,11 +97,6 @@ def test_a_machine_without_cpuinfo_has_its_native_set_only(machine, monkeypatch)
     assert variables() == {}
     with pytest.raises(UsageError, match="has no avx2"):
         set_isa("avx2")
-
-
-def test_an_unknown_set_is_refused():
-    with pytest.raises(UsageError, match="--isa sse9: expected one of auto, native"):
-        isa_variables("sse9", frozenset())
 
 
 @pytest.mark.parametrize("name", [ONEDNN, "DNNL_MAX_CPU_ISA"])

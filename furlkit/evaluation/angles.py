@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from furlkit.errors import InputError
-from furlkit.evaluation.scores import check_features
+from furlkit.evaluation.scores import check_pair
 
 BLOCK = 2**20  # Values of a model converted to float64 at once.
 REACH = 1.5  # Longest whisker, in heights of the box.
@@ -24,7 +24,7 @@ def angles(a: Tensor, b: Tensor) -> Tensor:
     Futile are Mindless Assessments of Roundoff", 2006, section 12); here equal rows
     give exactly 0. A row of zeros has no direction and is an InputError.
     """
-    _check_pair(a, b)
+    check_pair(a, b)
     rows = max(1, BLOCK // max(1, a.shape[1]))
     parts = zip(a.split(rows), b.split(rows), strict=True)
     return torch.cat([_angles(_unit(u), _unit(v)) for u, v in parts])
@@ -44,16 +44,6 @@ def _unit(rows: Tensor) -> Tensor:
             "the model that made it has collapsed"
         )
     return rows / length
-
-
-def _check_pair(a: Tensor, b: Tensor) -> None:
-    check_features(a)
-    check_features(b)
-    if a.shape != b.shape or not len(a):
-        raise InputError(
-            f"features: found shapes {tuple(a.shape)} and {tuple(b.shape)}, expected "
-            "the same images and the same number of dimensions"
-        )
 
 
 def box(values: np.ndarray) -> dict[str, float | list[float]]:

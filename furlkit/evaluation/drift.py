@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from furlkit.errors import InputError
-from furlkit.evaluation.scores import check_features, check_rows
+from furlkit.evaluation.scores import check_features, check_pair, check_rows
 
 BLOCK = 2**22  # Similarities in memory at once, for any number of images.
 NOISE = 1e-6  # Relative norm of centred features that is only float32 rounding.
@@ -25,13 +25,7 @@ def alignment(x: Tensor, y: Tensor) -> float:
     Contrastive Representation Learning through Alignment and Uniformity on the
     Hypersphere", ICML 2020, section 4.1, with alpha = 2.
     """
-    check_features(x)
-    check_features(y)
-    if x.shape != y.shape or not len(x):
-        raise InputError(
-            f"features: found shapes {tuple(x.shape)} and {tuple(y.shape)}, expected "
-            "two views of the same images"
-        )
+    check_pair(x, y)
     u, v = F.normalize(x, dim=1), F.normalize(y, dim=1)
     return float((u - v).square().sum(dim=1).double().mean())
 
@@ -91,20 +85,14 @@ def false_negative_weight(x: Tensor, labels: Tensor, tau: float = 0.5) -> float:
     return float(total / len(x))
 
 
-def linear_cka(x: Tensor, y: Tensor) -> float | None:
-    """|Y^T X|_F^2 / (|X^T X|_F |Y^T Y|_F), X and Y centred: 0 (unlike) to 1 (alike).
-
-    x (n, d) and y (n, e) are features of the same images. Invariant to rotation and
-    isotropic scaling. None if one is constant, which would be 0 / 0. Kornblith et al.,
-    "Similarity of Neural Network Representations Revisited", ICML 2019,
-    section 3: CKA with a linear kernel.
-    """
-    return cka_matrix([x, y])[0][1]
-
-
 def cka_matrix(features: Sequence[Tensor]) -> list[list[float | None]]:
-    """Linear CKA of every pair of features, each (n, its own d); float64.
+    """Linear CKA of every pair of features, each (n, its own d) of the same images.
 
+        |Y^T X|_F^2 / (|X^T X|_F |Y^T Y|_F),    X and Y centred: 0 (unlike) to 1 (alike)
+
+    Invariant to rotation and isotropic scaling. None if one is constant, which would be
+    0 / 0. Kornblith et al., "Similarity of Neural Network Representations Revisited",
+    ICML 2019, section 3: CKA with a linear kernel. In float64.
     As |Y^T X|_F^2 = <X X^T, Y Y^T>, features with d >= n are replaced by X X^T.
     """
     if len({len(x) for x in features}) > 1:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from furlkit.evaluation.scores import check_features, check_labels, check_rows
+from furlkit.evaluation.scores import check_features, check_labelled
 
 BLOCK = 2**23  # Similarities in memory at once: 32 MB, for any number of images.
 
@@ -28,10 +28,8 @@ def predict_knn(
     train (N, d) with labels (N), test (M, d) -> predictions (M). k is at most N; ties
     go to the lower class.
     """
-    check_features(train)
+    check_labelled(train, labels, classes)
     check_features(test)
-    check_rows(train, labels)
-    check_labels(labels, classes)
     train = F.normalize(train, dim=1)
     k = min(k, len(train))
     votes = [

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from furlkit.errors import FurlkitError, UsageError
-from furlkit.evaluation.scores import check_features, check_labels, check_rows
+from furlkit.errors import FurlkitError
+from furlkit.evaluation.scores import check_features, check_labelled
 
 GAMMA = 0.1
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
@@ -37,17 +37,6 @@ class LinearSettings:
     batch_size: int = 512
     milestones: tuple[int, ...] = ()
 
-    def __post_init__(self) -> None:
-        if self.optimiser not in ("adam", "sgd"):
-            raise UsageError(f"optimiser {self.optimiser}: expected adam or sgd")
-        if self.optimiser == "adam" and self.momentum:
-            raise UsageError(f"--momentum {self.momentum}: only sgd has a momentum")
-        if self.epochs < 0 or self.batch_size < 1:
-            raise UsageError(
-                f"epochs {self.epochs}, batch size {self.batch_size}: "
-                "expected at least 0 and 1"
-            )
-
     def lr_at(self, epoch: int) -> float:
         """Learning rate of an epoch, counted from 0."""
         return self.lr * GAMMA ** sum(epoch >= m for m in self.milestones)
@@ -65,9 +54,7 @@ def fit_linear(
     The initial weights and a new order of the rows in each epoch are drawn from
     `generator`. The last, partial batch of an epoch is used too.
     """
-    check_features(features)
-    check_rows(features, labels)
-    check_labels(labels, classes)
+    check_labelled(features, labels, classes)
     head = _Head(features.shape[1], classes, generator, features.device)
     update = head.adam if settings.optimiser == "adam" else head.sgd
     for epoch in range(settings.epochs):

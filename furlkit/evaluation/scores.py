@@ -63,6 +63,24 @@ def check_features(features: Tensor) -> None:
         )
 
 
+def check_pair(a: Tensor, b: Tensor) -> None:
+    """Raise InputError unless both are features, of the same shape and not empty."""
+    check_features(a)
+    check_features(b)
+    if a.shape != b.shape or not len(a):
+        raise InputError(
+            f"features: found shapes {tuple(a.shape)} and {tuple(b.shape)}, expected "
+            "the same images and the same number of dimensions"
+        )
+
+
+def check_labelled(features: Tensor, labels: Tensor, classes: int) -> None:
+    """Raise InputError unless features and labels can be learned from."""
+    check_features(features)
+    check_rows(features, labels)
+    check_labels(labels, classes)
+
+
 def check_rows(features: Tensor, labels: Tensor) -> None:
     """Raise InputError unless there is one label per row of features."""
     if len(features) != len(labels):

@@ -55,8 +55,7 @@ def write_checkpoint(
     provenance: Provenance,
 ) -> Header:
     """Write a model; values that are not finite never reach the disk."""
-    for name, array in tensors.items():
-        check_finite(path, name, array)
+    check_all_finite(path, tensors)
     return write(path, tensors, provenance.header("checkpoint", facts))
 
 
@@ -70,9 +69,14 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint whole: hash checked, values finite."""
     opened, facts = open_checkpoint(path)
     tensors = opened.tensors()
+    check_all_finite(path, tensors)
+    return Checkpoint(Path(path), facts, tensors, opened.content, opened.header)
+
+
+def check_all_finite(path: Path, tensors: dict[str, np.ndarray]) -> None:
+    """Raise an error that names the first tensor with a value that is not finite."""
     for name, array in tensors.items():
         check_finite(path, name, array)
-    return Checkpoint(Path(path), facts, tensors, opened.content, opened.header)
 
 
 def check_finite(path: Path, name: str, array: np.ndarray) -> None:

@@ -61,12 +61,13 @@ def read_dataset(path: Path) -> Packed:
     """
     opened = open_kind(path, "dataset")
     facts = understand(path, opened.header, DatasetFacts)
-    images = opened.entry("images")
-    _check_images(path, images)
+    shape = opened.expect("images", "uint8", "N", "H", "W", "C").shape
+    if not all(shape):
+        raise InputError(f"{path}: images is {shape}; pack a dataset that has images")
     check_fingerprint(path, facts.fingerprint)
-    if facts.fingerprint["examples"] != images.shape[0]:
-        raise InputError(f"{path}: its fingerprint is not of {images.shape[0]} images")
-    check_normalisation(path, facts.mean, facts.std, images.shape[3])
+    if facts.fingerprint["examples"] != shape[0]:
+        raise InputError(f"{path}: its fingerprint is not of {shape[0]} images")
+    check_normalisation(path, facts.mean, facts.std, shape[3])
     return Packed(
         opened.memmap("images"),
         _column(opened, "labels", facts.class_names),
@@ -75,24 +76,11 @@ def read_dataset(path: Path) -> Packed:
     )
 
 
-def _check_images(path: Path, images: Entry) -> None:
-    if images.dtype != np.uint8 or len(images.shape) != 4 or not all(images.shape):
-        raise InputError(
-            f"{path}: images are {images.dtype} {images.shape}; expected uint8 "
-            "(N, H, W, C), none of them 0; pack the dataset again"
-        )
-
-
 def _column(opened: Container, name: str, names: list[str]) -> np.ndarray | None:
     if name not in opened:
         return None
-    entry, count = opened.entry(name), opened.entry("images").shape[0]
-    if entry.dtype != np.int64 or entry.shape != (count,):
-        raise InputError(
-            f"{opened.path}: {name} are {entry.dtype} {entry.shape}; "
-            f"expected int64 ({count},)"
-        )
-    column = opened.read(entry)
+    examples = opened.entry("images").shape[0]
+    column = opened.read(opened.expect(name, "int64", examples))
     if names and column.max() >= len(names):
         raise InputError(
             f"{opened.path}: {name} go up to {column.max()} and have {len(names)} names; "

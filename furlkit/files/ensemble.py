@@ -13,10 +13,11 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
-from furlkit.files.container.header import Header, with_article
-from furlkit.files.container.read import Container
+from furlkit.files.container.header import Header
+from furlkit.files.container.read import open_kind
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, check_fingerprint, understand
+from furlkit.files.similarity import check_columns
 
 FORMS = ("rows", "top", "matrix")
 RECREATE = "re-create it with aggregate --rule ensemble"
@@ -72,22 +73,10 @@ def write_parts(
 
 def read_ensemble(path: Path) -> Ensemble:
     """Read an ensemble, checked; a matrix stays on disk and is mapped."""
-    opened = Container(path)
-    kind = opened.header.kind
-    if kind != "ensemble":
-        raise InputError(
-            f"{path}: is {with_article(kind)} file; expected an ensemble, the output of "
-            "aggregate --rule ensemble"
-        )
+    opened = open_kind(path, "ensemble")
     facts = understand(path, opened.header, EnsembleFacts, ("round", "examples"))
     check_fingerprint(path, facts.dataset)
-    entry = opened.entry("index")
-    if entry.dtype != np.int64 or len(entry.shape) != 1:
-        raise InputError(
-            f"{path}: its index is {entry.dtype} {entry.shape}; expected one int64 "
-            f"for each image; {RECREATE}"
-        )
-    n = entry.shape[0]
+    (n,) = opened.expect("index", "int64", "n").shape
     if facts.form not in FORMS or not facts.clients or n != facts.examples:
         raise InputError(
             f"{path}: is an ensemble of form {facts.form}, of {len(facts.clients)} "
@@ -99,48 +88,21 @@ def read_ensemble(path: Path) -> Ensemble:
             f"above 0; {RECREATE}"
         )
     if facts.form == "matrix":
-        entry = opened.entry("matrix")
-        if entry.shape != (n, n) or entry.dtype != np.float32:
-            raise InputError(
-                f"{path}: its matrix is {entry.dtype} {entry.shape}; expected float32 "
-                f"{(n, n)}; {RECREATE}"
-            )
+        opened.expect("matrix", "float32", n, n)
         index = opened.read(opened.entry("index"))
         opened.verify()
         matrix = opened.memmap("matrix")
         return Ensemble(Path(path), facts, index, opened.content, matrix=matrix)
-    tensors = opened.tensors()
-    parts = {k: _part(path, tensors, f"part_{k}", n) for k in facts.clients}
-    columns = {}
-    if facts.form == "top":
-        columns = {k: _columns(path, tensors, k, n) for k in facts.clients}
-    return Ensemble(
-        Path(path), facts, tensors["index"], opened.content, parts, columns
-    )  # fmt: skip
-
-
-def _part(path: Path, tensors: dict[str, np.ndarray], name: str, n: int) -> np.ndarray:
-    part = tensors.get(name)
-    if part is None or part.dtype != np.float32 or part.ndim != 2 or len(part) != n:
-        found = "missing" if part is None else f"{part.dtype} {part.shape}"
-        raise InputError(
-            f"{path}: {name} is {found}; expected float32 ({n}, ...); {RECREATE}"
-        )
-    check_finite(path, name, part)
-    return part
-
-
-def _columns(
-    path: Path, tensors: dict[str, np.ndarray], client: int, n: int
-) -> np.ndarray:
-    columns, shape = tensors.get(f"columns_{client}"), tensors[f"part_{client}"].shape
-    fits = columns is not None and columns.dtype == np.int32 and columns.shape == shape
-    if columns is None or not fits or not _within(columns, n):
-        raise InputError(
-            f"{path}: columns_{client} do not fit its {n} images; {RECREATE}"
-        )
-    return columns
-
-
-def _within(columns: np.ndarray, n: int) -> bool:
-    return not columns.size or bool(0 <= columns.min() <= columns.max() < n)
+    for k in facts.clients:
+        shape = opened.expect(f"part_{k}", "float32", n, "d").shape
+        if facts.form == "top":
+            opened.expect(f"columns_{k}", "int32", *shape)
+    tensors, columns = opened.tensors(), {}
+    parts = {k: tensors[f"part_{k}"] for k in facts.clients}
+    for k, part in parts.items():
+        check_finite(path, f"part_{k}", part)
+        if facts.form == "top":
+            columns[k] = tensors[f"columns_{k}"]
+            check_columns(path, f"columns_{k}", columns[k], n)
+    index = tensors["index"]
+    return Ensemble(Path(path), facts, index, opened.content, parts, columns)

@@ -1,4 +1,7 @@
-"""Feature files: a model's outputs for a set of images."""
+"""Feature files: a model's outputs for a set of images.
+
+Rows may be written in fewer bytes: as float16, or as int8 with a scale for each row.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +12,11 @@ import numpy as np
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
 from furlkit.files.container.header import Header
-from furlkit.files.container.read import Container, open_kind
+from furlkit.files.container.read import FLOATS, Container, open_kind
 from furlkit.files.container.write import write
-from furlkit.files.encoding import decoded, encoded
 from furlkit.files.facts import Provenance, check_fingerprint, understand
+
+LARGEST = 127
 
 
 @dataclass(frozen=True)
@@ -81,17 +85,44 @@ def understand_features(path: Path, header: Header) -> FeatureFacts:
     return facts
 
 
-def check_index(opened: Container, name: str) -> None:
-    """There must be an index: int64, one for each row of a table."""
-    main, index = opened.entry(name), opened.entry("index")
-    numbers = main.dtype.kind == "f" or main.dtype == np.int8
-    if index.dtype != np.int64 or not numbers:
+def check_index(opened: Container, name: str) -> tuple[int, ...]:
+    """A table of numbers must have an index for each row; gives the table's shape."""
+    shape = opened.expect(name, f"{FLOATS} int8", "n", "d").shape
+    opened.expect("index", "int64", shape[0])
+    return shape
+
+
+def encoded(name: str, rows: np.ndarray, encoding: str) -> dict[str, np.ndarray]:
+    """Rows (n, d) as the tensors of a file: `name`, and for int8 its scale beside it.
+
+    int8 holds round(row / scale) with scale = max |row| / 127, so that the error of a
+    value is at most half a scale.
+    """
+    if encoding == "int8":
+        largest = np.abs(rows).max(axis=1, initial=0)
+        tiny = np.finfo(np.float32).tiny * LARGEST
+        scale = (np.where(largest > tiny, largest, 1) / LARGEST).astype(np.float32)
+        whole = np.rint(rows / scale[:, None]).clip(-LARGEST, LARGEST)
+        return {name: whole.astype(np.int8), _scale(name): scale}
+    with np.errstate(over="ignore"):
+        return {name: rows.astype(encoding)}
+
+
+def decoded(path: Path, tensors: dict[str, np.ndarray], name: str) -> np.ndarray:
+    """The rows of that name as float32, however they are stored; finite."""
+    rows = tensors[name]
+    if rows.dtype.kind == "f":
+        check_finite(path, name, rows)
+        return rows.astype(np.float32, copy=False)
+    scale = tensors.get(_scale(name))
+    if rows.dtype != np.int8 or scale is None or scale.shape != rows.shape[:1]:
         raise InputError(
-            f"{opened.path}: {name} is {main.dtype} and index is {index.dtype}; "
-            "expected floating-point numbers or int8, and int64"
+            f"{path}: {name} is {rows.dtype} {rows.shape}; expected floating-point "
+            "numbers, or int8 with a scale for each row"
         )
-    if len(main.shape) != 2 or index.shape != main.shape[:1]:
-        raise InputError(
-            f"{opened.path}: {name} is {main.shape} and index is {index.shape}; "
-            "expected one index for each row"
-        )
+    check_finite(path, _scale(name), scale)
+    return rows.astype(np.float32) * scale.astype(np.float32)[:, None]
+
+
+def _scale(name: str) -> str:
+    return f"{name}_scale"

@@ -12,8 +12,6 @@ from furlkit.files.container.read import open_kind
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, check_fingerprint, understand
 
-_TENSORS = {"indices": 1, "offsets": 1, "public": 1, "histogram": 2}
-
 
 @dataclass(frozen=True)
 class PartitionFacts:
@@ -79,15 +77,12 @@ def read_partition(path: Path) -> Partition:
     opened = open_kind(path, "partition")
     facts = understand(path, opened.header, PartitionFacts, ("clients",))
     check_fingerprint(path, facts.dataset)
-    for name, dimensions in _TENSORS.items():
-        entry = opened.entry(name)
-        if entry.dtype != np.int64 or len(entry.shape) != dimensions:
-            raise InputError(
-                f"{path}: {name} is {entry.dtype} {entry.shape}; expected int64 with "
-                f"{dimensions} dimensions"
-            )
+    for name in ("indices", "offsets", "public"):
+        opened.expect(name, "int64", "n")
+    opened.expect("histogram", "int64", "clients", "classes")
     tensors = opened.tensors()
-    known = {name: tensors[name] for name in _TENSORS}
+    names = ("indices", "offsets", "public", "histogram")
+    known = {name: tensors[name] for name in names}
     partition = Partition(
         Path(path), facts, **known, content=opened.content, header=opened.header
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from furlkit.errors import InputError
-from furlkit.files.checkpoint import check_finite
+from furlkit.files.checkpoint import check_all_finite
 from furlkit.files.container.header import Header
 from furlkit.files.container.read import open_kind
 from furlkit.files.container.write import write
@@ -54,8 +54,7 @@ def write_private(
 ) -> Header:
     """Write a client's own state. `aggregate` refuses such a file by its kind."""
     everything = {**tensors, **{MEMORY + name: v for name, v in memory.items()}}
-    for name, array in everything.items():
-        check_finite(path, name, array)
+    check_all_finite(path, everything)
     return write(path, everything, provenance.header("private", facts))
 
 
@@ -73,8 +72,7 @@ def read_private(path: Path, client: int) -> Private:
             f"{path}: is private to client {facts.client}; it was given to client {client}"
         )
     everything = opened.tensors()
-    for name, array in everything.items():
-        check_finite(path, name, array)
+    check_all_finite(path, everything)
     tensors = {k: v for k, v in everything.items() if not k.startswith(prefix)}
     memory = {
         k.removeprefix(prefix): v for k, v in everything.items() if k.startswith(prefix)

@@ -98,14 +98,16 @@ def read_similarity(path: Path) -> Similarity:
     """Read a similarity file whole, as float32: hash checked, in shape, cosines."""
     opened = open_kind(path, "similarity")
     facts = understand_features(path, opened.header)
-    check_index(opened, "matrix")
-    shape = opened.entry("matrix").shape
-    if "columns" not in opened and shape[0] != shape[1]:
-        raise InputError(f"{path}: its matrix is {shape}; expected a square")
+    n, k = check_index(opened, "matrix")
+    if "columns" in opened:
+        opened.expect("columns", "int32", n, k)
+    elif n != k:
+        raise InputError(f"{path}: its matrix is {(n, k)}; expected a square")
     tensors = opened.tensors()
     matrix, columns = tensors["matrix"], tensors.get("columns")
     rounding, matrix = ROUNDING.get(matrix.dtype.name, 0), cosines(matrix)
-    _check_columns(path, columns, shape)
+    if columns is not None:
+        check_columns(path, "columns", columns, n)
     _check_range(path, matrix, columns, rounding)
     _check_own(path, matrix, columns, rounding)
     if columns is None:
@@ -133,20 +135,12 @@ def _stored(block: np.ndarray, encoding: str) -> np.ndarray:
     return np.ascontiguousarray(block, dtype=DTYPES[encoding])
 
 
-def _check_columns(
-    path: Path, columns: np.ndarray | None, shape: tuple[int, ...]
-) -> None:
-    if columns is None:
-        return
-    if columns.dtype != np.int32 or columns.shape != shape:
+def check_columns(path: Path, name: str, columns: np.ndarray, n: int) -> None:
+    """Columns must be among those of a matrix of n images."""
+    if columns.size and not 0 <= columns.min() <= columns.max() < n:
         raise InputError(
-            f"{path}: columns is {columns.dtype} {columns.shape}; expected int32 {shape} "
-            "like its matrix"
-        )
-    if columns.size and not 0 <= columns.min() <= columns.max() < shape[0]:
-        raise InputError(
-            f"{path}: columns go from {columns.min()} to {columns.max()}, it has "
-            f"{shape[0]} images"
+            f"{path}: {name} go from {columns.min()} to {columns.max()}, it has {n} "
+            "images; re-create it"
         )
 
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from furlkit.errors import InputError
-from furlkit.files.checkpoint import check_finite
+from furlkit.files.checkpoint import check_all_finite
 from furlkit.files.container.header import Header
-from furlkit.files.container.read import open_kind
+from furlkit.files.container.read import FLOATS, open_kind
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, check_fingerprint, understand
 
@@ -46,9 +45,8 @@ def write_targets(
     provenance: Provenance,
 ) -> Header:
     """Write the rows named h and z, and the place of each in the dataset."""
-    for name in ("h", "z"):
-        check_finite(path, name, rows[name])
     tensors = {"h": rows["h"], "z": rows["z"], "index": index.astype(np.int64)}
+    check_all_finite(path, tensors)
     return write(path, tensors, provenance.header("targets", facts))
 
 
@@ -58,15 +56,10 @@ def read_targets(path: Path) -> Targets:
     facts = understand(path, opened.header, TargetFacts, ("examples",))
     n = facts.examples
     check_fingerprint(path, facts.dataset)
-    for name, kind, axes in (("h", "f", 2), ("z", "f", 2), ("index", "i", 1)):
-        entry = opened.entry(name)
-        if entry.dtype.kind != kind or len(entry.shape) != axes or entry.shape[0] != n:
-            raise InputError(
-                f"{path}: {name} is {entry.dtype} {entry.shape}; expected a row for each of "
-                f"its {n} images"
-            )
-    tensors = opened.tensors()
     for name in ("h", "z"):
-        check_finite(path, name, tensors[name])
-    index = tensors["index"].astype(np.int64)
-    return Targets(Path(path), facts, tensors["h"], tensors["z"], index, opened.content)
+        opened.expect(name, FLOATS, n, "d")
+    opened.expect("index", "int64", n)
+    tensors = opened.tensors()
+    check_all_finite(path, tensors)
+    h, z, index = (tensors[name] for name in ("h", "z", "index"))
+    return Targets(Path(path), facts, h, z, index, opened.content)

@@ -9,7 +9,7 @@ import numpy as np
 
 from furlkit import console
 from furlkit.catalogue import recorded
-from furlkit.data.sets.datasets import default_mean_std, names, open_labels
+from furlkit.data.sets.datasets import default_mean_std, names
 from furlkit.data.sets.fingerprint import (
     fingerprint_of,
     hash_sample,
@@ -150,7 +150,6 @@ def _open_part(source: Source, options: Options) -> Part:
 def _folder_part(source: Source, options: Options) -> Part:
     """A folder is decoded block by block, so that it may be larger than the memory."""
     index = index_folder(Path(source.name), domains=options.domain_folders)
-    labels = open_labels(source.name, domains=options.domain_folders)
     size, channels = source.size, options.channels or 3
 
     def take(positions: np.ndarray) -> np.ndarray:
@@ -158,7 +157,7 @@ def _folder_part(source: Source, options: Options) -> Part:
         return np.concatenate(list(read_images(chosen, size, channels=channels)))
 
     return Part(
-        labels,
+        index.labels,
         folder_shape(index, size, channels),
         *default_mean_std(channels),
         take,

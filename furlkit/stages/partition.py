@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from furlkit.catalogue import recorded
-from furlkit.data.partitions.options import SchemeOptions
-from furlkit.data.partitions.schemes import label_histogram, split
+from furlkit.catalogue import SCHEMES, divided, recorded
+from furlkit.data.partitions.schemes import SchemeOptions, label_histogram, split
 from furlkit.data.sets.source import Source
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import PartitionFacts, write_partition
@@ -28,7 +27,9 @@ class Options:
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Divide a dataset's indices among clients, and optionally a public part."""
-    options = fill(Options, {**values, "recorded": recorded("partition", values)})
+    own, rest = divided(values, SCHEMES[values["scheme"]].options)
+    known = {"own": own, "recorded": recorded("partition", values)}
+    options = fill(Options, {**rest, **known})
     data = options.data.labels()
     rng = numpy_generator(options.seed, "partition", options.scheme.scheme)
     drawn = split(data, options.scheme, rng)

@@ -1,5 +1,6 @@
 """The catalogue: options stand once, in --help, in checks, in values and in files."""
 
+import inspect
 import json
 import re
 import sys
@@ -23,7 +24,6 @@ from furlkit.catalogue import (
     recorded,
     resolved,
 )
-from furlkit.data.partitions.schemes import ALWAYS, NAMES, options_read
 from furlkit.errors import UsageError
 from furlkit.inputs.settings import fill
 from furlkit.reports.runs import planned_epochs
@@ -277,7 +277,6 @@ def parts(cls):
     "name, cls",
     [
         ("local-train", "inputs.client:Options"),
-        ("partition", "stages.partition:Options"),
         ("evaluate linear", "evaluation.linear:LinearSettings"),
     ],
 )
@@ -299,10 +298,12 @@ def test_epochs_are_read_from_files_of_both_formats():
     assert planned_epochs({"plan": 5}) is None
 
 
-@pytest.mark.parametrize("scheme", NAMES)
-def test_a_scheme_s_options_are_those_it_reads(scheme):
-    keys = {option.key for option in catalogue.SCHEMES[scheme].options}
-    assert keys == set(options_read(scheme)) - set(ALWAYS)
+@pytest.mark.parametrize("scheme", catalogue.SCHEMES.values(), ids=lambda s: s.name)
+def test_a_scheme_s_options_are_those_its_function_takes(scheme):
+    taken = inspect.signature(catalogue.load(scheme.function)).parameters
+    keys = {option.key for option in scheme.options}
+    by_all = {"data", "clients", "rng", "min_size"}
+    assert keys - {"public_fraction", "public_count"} == taken.keys() - by_all
 
 
 # --- entries of other packages --------------------------------------------------------

@@ -29,9 +29,10 @@ def world(world):
     facts = FeatureFacts("z", {}, "0", 0, 0, 3)
     for name in ("features_0", "dictionary"):
         write_features(place(world.folder, name), rows, index, facts, provenance)
-    private = PrivateFacts(0, 0, ["ensemble Z"])
-    tensors = {"ensemble.rows": rows, "ensemble.index": index}
-    write_private(place(world.folder, "private_0"), tensors, private, provenance)
+    private = PrivateFacts(0, 0, [], ["averaged_features"])
+    memory = {"averaged_features.rows": rows, "averaged_features.index": index}
+    path = place(world.folder, "private_0")
+    write_private(path, {}, memory, private, provenance)
     described = TargetFacts("a" * 64, {}, [0.5], [0.5], {"examples": 3}, 3)
     answers = {"h": rows, "z": rows}
     write_targets(place(world.folder, "targets"), answers, index, described, provenance)

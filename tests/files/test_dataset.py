@@ -39,12 +39,12 @@ def test_images_are_a_read_only_map(path):
 @pytest.mark.parametrize(
     "tensors, message",
     [
-        ({"images": IMAGES.astype(np.float32)}, "images are float32"),
-        ({"images": IMAGES[..., 0]}, r"images are uint8 \(3, 2, 2\)"),
+        ({"images": IMAGES.astype(np.float32)}, "images is float32"),
+        ({"images": IMAGES[..., 0]}, r"images is uint8 \(3, 2, 2\)"),
         ({"images": None}, "has no tensor images"),
-        ({"labels": np.array([0, 1])}, r"labels are int64 \(2,\)"),
-        ({"labels": np.zeros(3, np.uint8)}, r"labels are uint8 \(3,\)"),
-        ({"domains": np.zeros((3, 1), int)}, r"domains are int64 \(3, 1\)"),
+        ({"labels": np.array([0, 1])}, r"labels is int64 \(2,\)"),
+        ({"labels": np.zeros(3, np.uint8)}, r"labels is uint8 \(3,\)"),
+        ({"domains": np.zeros((3, 1), int)}, r"domains is int64 \(3, 1\)"),
     ],
 )
 def test_dataset_that_does_not_fit(path, forge, tensors, message):
@@ -74,7 +74,7 @@ def test_facts_that_do_not_fit(path, forge, facts, message):
 def test_dataset_without_examples(path, forge):
     tensors = {"images": IMAGES[:0], "labels": np.empty(0, int)}
     forge(path, tensors, {"fingerprint": {"examples": 0}})
-    with pytest.raises(InputError, match=r"d: images are uint8 \(0, 2, 2, 1\)"):
+    with pytest.raises(InputError, match=r"d: images is \(0, 2, 2, 1\)"):
         read_dataset(path)
 
 

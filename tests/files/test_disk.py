@@ -111,7 +111,7 @@ def test_two_jobs_at_once_end_with_the_same_bytes(world, environment, snapshot):
 
 
 def test_interrupted_command(world, refused, monkeypatch):
-    from furlkit.stages.aggregate import mean as stage
+    from furlkit.stages.aggregate import checkpoints as stage
 
     def interrupt(*_):
         raise KeyboardInterrupt

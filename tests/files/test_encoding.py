@@ -2,9 +2,14 @@ import numpy as np
 import pytest
 
 from furlkit.errors import InputError
-from furlkit.files.encoding import ENCODINGS, decoded, encoded
 from furlkit.files.facts import Provenance
-from furlkit.files.features import FeatureFacts, read_features, write_features
+from furlkit.files.features import (
+    FeatureFacts,
+    decoded,
+    encoded,
+    read_features,
+    write_features,
+)
 
 PROVENANCE = Provenance("embed", {}, None, {"model": "a" * 64})
 
@@ -54,7 +59,7 @@ def test_float32_is_kept_to_the_bit():
     assert back(rows(), "float32").tobytes() == rows().tobytes()
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("encoding", ["float32", "float16", "int8"])
 def test_rows_of_zeros_and_no_rows_at_all(encoding):
     assert back(np.zeros((2, 3), "f4"), encoding).tolist() == [[0] * 3] * 2
     assert back(np.zeros((0, 3), "f4"), encoding).shape == (0, 3)

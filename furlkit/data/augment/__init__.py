@@ -4,7 +4,6 @@ Every operation is a pair: `draw_*` draws the parameters of n images from a gene
 and a second function applies given parameters. `augment` composes them.
 """
 
-from furlkit.data.augment.geometry import rotate90
 from furlkit.data.augment.views import (
     Augmentation,
     augment,
@@ -13,4 +12,4 @@ from furlkit.data.augment.views import (
     two_views,
 )
 
-__all__ = ["Augmentation", "augment", "normalise", "plain", "rotate90", "two_views"]
+__all__ = ["Augmentation", "augment", "normalise", "plain", "two_views"]

@@ -121,13 +121,6 @@ def jitter_keys(params: Jitter, chosen: Tensor) -> Tensor:
     return torch.where(chosen.cpu(), 3 - before, 4)
 
 
-def jitter(images: Tensor, params: Jitter) -> Tensor:
-    """Apply each image's four operations in its own order; the input is unchanged."""
-    arranged = Arranged(images)
-    jitter_chosen(arranged, params, torch.ones(len(images), dtype=torch.bool))
-    return arranged.restored()
-
-
 def jitter_chosen(arranged: Arranged, params: Jitter, chosen: Tensor) -> None:
     """Jitter the chosen images of a batch.
 

@@ -1,4 +1,4 @@
-"""Crops, flips and rotations by multiples of 90 degrees."""
+"""Crops and flips."""
 
 import math
 
@@ -51,26 +51,7 @@ def _centred_box(
     return (height - h) // 2, (width - w) // 2, h, w
 
 
-def resized_crop(images: Tensor, boxes: Tensor, flips: Tensor, size: int) -> Tensor:
-    """Crop a box of each image, resize it to size x size, flip it if flips is True.
-
-    images: float (n, C, H, W); boxes: (n, 4); flips: (n,) bool.
-    """
-    return _resampled(images, torch.arange(len(images)), boxes, flips, size)
-
-
-def crop_stored(
-    images: Tensor, who: Tensor, boxes: Tensor, flips: Tensor, size: int
-) -> Tensor:
-    """`resized_crop` of stored images: uint8 (B, H, W, C) -> float (n, C, size, size).
-
-    Row i is a crop of image who[i]. The resize weights include the division by 255.
-    """
-    planes = images.permute(0, 3, 1, 2)
-    return _resampled(planes, who, boxes, flips, size, scale=1 / 255)
-
-
-def _resampled(
+def resized_crop(
     images: Tensor,
     who: Tensor,
     boxes: Tensor,
@@ -78,7 +59,10 @@ def _resampled(
     size: int,
     scale: float = 1.0,
 ) -> Tensor:
-    """Resize images (B, C, H, W) to (n, C, size, size) and multiply them by `scale`.
+    """Crop a box of each image, resize it to size x size, flip it if flips is True.
+
+    images: uint8 or float (B, C, H, W); boxes: (n, 4); flips: (n,) bool. Row i of the
+    result (n, C, size, size) is a crop of image who[i], multiplied by `scale`.
 
     Bilinear resizing is separable and linear, so each axis is a product with a matrix
     of weights. At small sizes this is several times as fast as sampling pixels.
@@ -163,21 +147,3 @@ def flip(images: Tensor, flips: Tensor) -> Tensor:
     return torch.where(
         flips.to(images.device).view(-1, 1, 1, 1), images.flip(3), images
     )
-
-
-def draw_quarter_turns(n: int, generator: torch.Generator) -> Tensor:
-    """(n,) int64 of 0, 1, 2 or 3, equally likely."""
-    return torch.randint(4, (n,), generator=generator, device=generator.device)
-
-
-def rotate90(images: Tensor, quarter_turns: Tensor) -> Tensor:
-    """Rotate each square image (n, C, S, S) anticlockwise, as torch.rot90 does.
-
-    quarter_turns: (n,) integers; on the CPU, they need no synchronisation with a GPU.
-    """
-    turned = images.clone()
-    for k in (1, 2, 3):
-        who = (quarter_turns % 4 == k).nonzero().squeeze(1).to(images.device)
-        part = torch.rot90(images.index_select(0, who), k, dims=(2, 3))
-        turned.index_copy_(0, who, part)
-    return turned

@@ -45,15 +45,8 @@ def draw_randaugment(n: int, operations: int, generator: torch.Generator) -> Dra
     return Draws(kinds, signs)
 
 
-def randaugment(images: Tensor, draws: Draws, magnitude: int) -> Tensor:
-    """Apply each image's operations; the input is unchanged."""
-    arranged = Arranged(images)
-    randaugment_arranged(arranged, draws, magnitude)
-    return arranged.restored()
-
-
 def randaugment_arranged(arranged: Arranged, draws: Draws, magnitude: int) -> None:
-    """`randaugment` in place, on a batch that may be reordered."""
+    """Apply each image's operations in place, on a batch that may be reordered."""
     signs = draws.signs.cpu()
     for column, kinds in enumerate(draws.kinds.cpu().unbind(1)):
         rows = arranged.sort(kinds, len(KINDS))

@@ -8,39 +8,39 @@ from furlkit.data.partitions.sizes import (
     split_by_counts,
     split_by_owner,
 )
+from furlkit.data.sets.labels import LabelSet
 from furlkit.errors import UsageError
 
 
 def iid(
-    examples: int, clients: int, rng: np.random.Generator, *, replace: bool = False
+    data: LabelSet, clients: int, rng: np.random.Generator, *, with_replacement: bool
 ) -> list[np.ndarray]:
-    """Equal random parts; with `replace`, each client samples from all examples."""
-    owners = np.repeat(np.arange(clients), even_sizes(examples, clients))
-    order = (
-        rng.integers(0, examples, examples) if replace else rng.permutation(examples)
-    )
+    """Equal random parts; with replacement, each client samples from all examples."""
+    n = data.examples
+    owners = np.repeat(np.arange(clients), even_sizes(n, clients))
+    order = rng.integers(0, n, n) if with_replacement else rng.permutation(n)
     return split_by_owner(order, owners, clients)
 
 
 def classes(
-    labels: np.ndarray,
+    data: LabelSet,
     clients: int,
-    classes_per_client: int,
     rng: np.random.Generator,
     *,
-    copies: int = 1,
-    ordered: bool = False,
+    classes_per_client: int,
+    class_copies: int,
+    ordered_classes: bool,
 ) -> list[np.ndarray]:
-    """Assign m classes to each client, and each class to at most `copies` clients.
+    """Assign m classes to each client, and each class to at most `class_copies` clients.
 
     The examples of a class are divided evenly among its clients. All classes are used
-    if clients x m >= classes; otherwise some are left out. With `ordered`, classes are
-    assigned by number (client 0 gets 0, 1, ...), otherwise at random.
+    if clients x m >= classes; otherwise some are left out. With `ordered_classes`, they
+    are assigned by number (client 0 gets 0, 1, ...), otherwise at random.
     """
-    grouped = group_by_class(labels, rng)
-    _check_request(clients, classes_per_client, copies, len(grouped.classes))
+    grouped, m = group_by_class(data, rng), classes_per_client
+    _check_request(clients, m, class_copies, len(grouped.classes))
     has_class = _assign_classes(
-        clients, classes_per_client, len(grouped.classes), None if ordered else rng
+        clients, m, len(grouped.classes), None if ordered_classes else rng
     )  # (classes, clients)
     counts = np.zeros(has_class.shape, np.int64)
     for c in np.flatnonzero(has_class.any(axis=1)):
@@ -82,16 +82,16 @@ def _assign_classes(
 
 
 def shards(
-    labels: np.ndarray, clients: int, shards_per_client: int, rng: np.random.Generator
+    data: LabelSet, clients: int, rng: np.random.Generator, *, shards_per_client: int
 ) -> list[np.ndarray]:
     """Sort by label, cut into equal shards, assign s random shards to each client."""
     total = clients * shards_per_client
-    if total > len(labels):
+    if total > data.examples:
         raise UsageError(
             f"{clients} clients x {shards_per_client} shards need {total:,} examples, "
-            f"found {len(labels):,}; lower --shards-per-client or --clients"
+            f"found {data.examples:,}; lower --shards-per-client or --clients"
         )
-    order = group_by_class(labels, rng).order
+    order = group_by_class(data, rng).order
     shard_owners = rng.permutation(np.repeat(np.arange(clients), shards_per_client))
-    owners = np.repeat(shard_owners, even_sizes(len(labels), total))
+    owners = np.repeat(shard_owners, even_sizes(data.examples, total))
     return split_by_owner(order, owners, clients)

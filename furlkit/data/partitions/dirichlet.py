@@ -15,24 +15,25 @@ from furlkit.data.partitions.sizes import (
     group_by_class,
     split_by_counts,
 )
+from furlkit.data.sets.labels import LabelSet
 
 
 def dirichlet(
-    labels: np.ndarray,
+    data: LabelSet,
     clients: int,
-    alpha: float,
     rng: np.random.Generator,
     *,
-    cap: bool = False,
+    concentration: float,
+    cap_at_mean: bool,
 ) -> list[np.ndarray]:
-    """Divide each class among the clients by Dir(alpha).
+    """Divide each class among the clients by Dir(alpha), alpha the concentration.
 
-    With `cap`, a client that has reached the mean size gets no examples of later
+    With `cap_at_mean`, a client that has reached the mean size gets no examples of later
     classes.
     """
-    grouped = group_by_class(labels, rng)
-    shares = rng.dirichlet(np.full(clients, alpha), size=len(grouped.sizes))
-    if cap:
+    grouped = group_by_class(data, rng)
+    shares = rng.dirichlet(np.full(clients, concentration), size=len(grouped.sizes))
+    if cap_at_mean:
         counts = _capped_counts(shares, grouped.sizes, rng)
     else:
         counts = apportion(shares, grouped.sizes, rng)  # (classes, clients)
@@ -64,22 +65,23 @@ def _renormalised(shares: np.ndarray, allowed: np.ndarray) -> np.ndarray:
 
 
 def dirichlet_client(
-    labels: np.ndarray,
+    data: LabelSet,
     clients: int,
-    beta: float,
     rng: np.random.Generator,
     *,
-    replace: bool = False,
+    concentration: float,
+    with_replacement: bool,
 ) -> list[np.ndarray]:
     """Draw each client's class mix from Dir(beta); all clients have the same size.
 
+    beta is the concentration.
     Without replacement, all examples are used: when a class is exhausted, its share
     goes to the client's other classes in proportion.
     """
-    grouped = group_by_class(labels, rng)
-    mixes = rng.dirichlet(np.full(len(grouped.sizes), beta), size=clients)
-    totals = even_sizes(len(labels), clients)
-    if replace:
+    grouped = group_by_class(data, rng)
+    mixes = rng.dirichlet(np.full(len(grouped.sizes), concentration), size=clients)
+    totals = even_sizes(data.examples, clients)
+    if with_replacement:
         return _draw_with_replacement(grouped, mixes, totals, rng)
     counts = _counts_without_replacement(
         mixes, totals, grouped.sizes, rng

@@ -1,42 +1,54 @@
 """Partitions by domain: each client has images of one domain only."""
 
-from collections.abc import Callable
-
 import numpy as np
 
+from furlkit.data.partitions.classes import iid
+from furlkit.data.partitions.dirichlet import dirichlet_client
 from furlkit.data.partitions.sizes import even_sizes
+from furlkit.data.sets.labels import LabelSet
 from furlkit.errors import UsageError
 
 
-def by_domain(
-    domains: np.ndarray,
+def domains(
+    data: LabelSet,
     clients: int,
-    inside: Callable[[np.ndarray, int], list[np.ndarray]],
     rng: np.random.Generator,
     *,
-    replace: bool = False,
+    concentration: float | None = None,
+    with_replacement: bool,
 ) -> list[np.ndarray]:
     """Sample each domain to the mean domain size and divide it among its clients.
 
-    The clients of the first domain come first. `inside(chosen, k)` divides the chosen
-    examples into k arrays of positions in `chosen`. A domain smaller than the mean
-    contributes all its examples; with `replace`, they are repeated up to the mean.
+    The clients of the first domain come first. Inside a domain they get equal random
+    parts, or with a concentration those of `dirichlet-client`. A domain smaller than
+    the mean contributes all its examples; with replacement, they are repeated up to the
+    mean.
     """
-    counts = np.bincount(domains)
-    present = np.flatnonzero(counts)
+    if data.domains is None:
+        raise UsageError(
+            f"--scheme domains needs domains, but {data.name} has none; "
+            "pack several sources, or a folder with --domain-folders"
+        )
+    present = np.unique(data.domains)
     if clients % len(present):
         raise UsageError(
             f"--clients {clients}: expected a multiple of {len(present)}, the number "
             "of domains, so that each has the same number of clients"
         )
-    mean = len(domains) // len(present)
+    mean, count = data.examples // len(present), clients // len(present)
     parts = []
     for domain in present:
-        members = np.flatnonzero(domains == domain)
-        size = mean if replace else min(mean, len(members))
+        members = np.flatnonzero(data.domains == domain)
+        size = mean if with_replacement else min(mean, len(members))
         chosen = sample_to(members, size, rng)
-        for part in inside(chosen, clients // len(present)):
-            parts.append(np.sort(chosen[part]).astype(np.int64))
+        inside, once = data.subset(chosen), {"with_replacement": False}
+        if concentration is None:
+            divided = iid(inside, count, rng, **once)
+        else:
+            divided = dirichlet_client(
+                inside, count, rng, concentration=concentration, **once
+            )
+        parts += [np.sort(chosen[part]).astype(np.int64) for part in divided]
     return parts
 
 

@@ -7,18 +7,51 @@ from typing import Any
 
 import numpy as np
 
-from furlkit.errors import InputError
+from furlkit.data.sets.labels import LabelSet
+from furlkit.errors import InputError, UsageError
 
 EXPECTED = 'expected {"0": [indices], "1": [...], "public": [...]} or a list of lists'
 
 
-def read_split(path: Path) -> tuple[list[np.ndarray], np.ndarray]:
-    """Sorted indices of every client and of the public part.
+def from_file(
+    data: LabelSet, *, split_file: Path, with_replacement: bool, min_size: int
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Sorted indices of every client and of the public part, checked.
 
     JSON is an object {"0": [...], "1": [...], "public": [...]} or a list of lists.
     """
+    path, examples = Path(split_file), data.examples
+    parts, public = _read_split(path)
+    used = np.concatenate([public, *parts])
+    if len(used) and (used.min() < 0 or used.max() >= examples):
+        wrong = used[(used < 0) | (used >= examples)][0]
+        raise InputError(
+            f"{path}: found index {wrong}, expected 0 to {examples - 1:,}; was the "
+            "file made for another dataset?"
+        )
+    times = np.bincount(used, minlength=1)
+    if times.max() > 1 and not with_replacement:
+        raise InputError(
+            f"{path}: found index {times.argmax()} {times.max()} times; remove the "
+            "duplicates or pass --with-replacement"
+        )
+    for client, part in enumerate(parts):
+        if len(part) < min_size:
+            raise UsageError(
+                f"{path}: client {client} has {len(part)} examples, expected at least "
+                f"{min_size}; lower --min-size if this is intended"
+            )
+    return parts, public
+
+
+def _read_split(path: Path) -> tuple[list[np.ndarray], np.ndarray]:
+    """Sorted indices of every client and of the public part."""
     if path.suffix == ".safetensors":
-        return _read_partition(path)
+        from furlkit.files.partition import read_partition
+
+        partition = read_partition(path)
+        parts = [partition.of(client) for client in range(partition.facts.clients)]
+        return [np.sort(part) for part in parts], np.sort(partition.public)
     content = _read_json(path)
     if isinstance(content, list):
         content = {str(client): part for client, part in enumerate(content)}
@@ -38,38 +71,6 @@ def read_split(path: Path) -> tuple[list[np.ndarray], np.ndarray]:
         for client in range(len(content))
     ]
     return parts, public
-
-
-def check_split(
-    path: Path,
-    parts: list[np.ndarray],
-    public: np.ndarray,
-    examples: int,
-    *,
-    replace: bool,
-) -> None:
-    """Raise InputError for indices out of range, or repeated without `replace`."""
-    used = np.concatenate([public, *parts])
-    if len(used) and (used.min() < 0 or used.max() >= examples):
-        wrong = used[(used < 0) | (used >= examples)][0]
-        raise InputError(
-            f"{path}: found index {wrong}, expected 0 to {examples - 1:,}; was the "
-            "file made for another dataset?"
-        )
-    times = np.bincount(used, minlength=1)
-    if times.max() > 1 and not replace:
-        raise InputError(
-            f"{path}: found index {times.argmax()} {times.max()} times; remove the "
-            "duplicates or pass --with-replacement"
-        )
-
-
-def _read_partition(path: Path) -> tuple[list[np.ndarray], np.ndarray]:
-    from furlkit.files.partition import read_partition
-
-    partition = read_partition(path)
-    parts = [partition.of(client) for client in range(partition.facts.clients)]
-    return [np.sort(part) for part in parts], np.sort(partition.public)
 
 
 def _read_json(path: Path) -> Any:

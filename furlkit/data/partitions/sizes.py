@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from furlkit.data.sets.labels import LabelSet
+from furlkit.errors import UsageError
+
 
 @dataclass(frozen=True)
 class Grouped:
@@ -19,11 +22,16 @@ class Grouped:
     classes: np.ndarray
 
 
-def group_by_class(labels: np.ndarray, rng: np.random.Generator) -> Grouped:
+def group_by_class(data: LabelSet, rng: np.random.Generator) -> Grouped:
     """Shuffle the examples, then order them by class."""
-    shuffled = rng.permutation(len(labels))
-    order = shuffled[stable_order(labels[shuffled])]
-    counts = np.bincount(labels)
+    if data.labels is None:
+        raise UsageError(
+            f"this --scheme needs labels, but {data.name} has none; "
+            "use iid, volume or file"
+        )
+    shuffled = rng.permutation(data.examples)
+    order = shuffled[stable_order(data.labels[shuffled])]
+    counts = np.bincount(data.labels)
     classes = np.flatnonzero(counts)
     sizes = counts[classes]
     return Grouped(order, sizes, np.cumsum(sizes) - sizes, classes)

@@ -7,6 +7,7 @@ from furlkit.data.partitions.sizes import (
     split_by_counts,
     split_by_owner,
 )
+from furlkit.data.sets.labels import LabelSet
 
 
 def volume_shares(clients: int, delta: float, gamma: float) -> np.ndarray:
@@ -27,28 +28,26 @@ def volume_sizes(examples: int, shares: np.ndarray) -> np.ndarray:
 
 
 def volume(
-    examples: int, clients: int, delta: float, gamma: float, rng: np.random.Generator
-) -> list[np.ndarray]:
-    """Random clients with the sizes of `volume_shares`."""
-    sizes = volume_sizes(examples, volume_shares(clients, delta, gamma))
-    owners = np.repeat(np.arange(clients), sizes)
-    return split_by_owner(rng.permutation(examples), owners, clients)
-
-
-def volume_classes(
-    labels: np.ndarray,
-    shares: np.ndarray,
-    classes_per_client: int,
+    data: LabelSet,
+    clients: int,
     rng: np.random.Generator,
+    *,
+    even_share: float,
+    decay: float,
+    classes_per_client: int | None = None,
 ) -> list[np.ndarray]:
-    """Clients with the sizes given by `shares`, each with examples of m classes.
+    """Random clients with the sizes of `volume_shares`, or each of m classes.
 
-    A client starts at a random class and takes 1/m of its size from that class and
-    from each of the following ones. Sizes are exact: a client whose classes are
-    exhausted continues with the next ones and ends with more than m classes.
+    With classes, a client starts at a random class and takes 1/m of its size from that
+    class and from each of the following ones. Sizes are exact: a client whose classes
+    are exhausted continues with the next ones and ends with more than m classes.
     """
-    grouped = group_by_class(labels, rng)
-    sizes, left = volume_sizes(len(labels), shares), grouped.sizes.copy()
+    sizes = volume_sizes(data.examples, volume_shares(clients, even_share, decay))
+    if classes_per_client is None:
+        owners = np.repeat(np.arange(clients), sizes)
+        return split_by_owner(rng.permutation(data.examples), owners, clients)
+    grouped = group_by_class(data, rng)
+    left = grouped.sizes.copy()
     counts = np.zeros((len(left), len(sizes)), np.int64)
     for client, size in enumerate(sizes):
         portion = -(-int(size) // classes_per_client)

@@ -18,12 +18,7 @@ import numpy as np
 from furlkit import catalogue
 from furlkit.data.sets import digits
 from furlkit.data.sets.fingerprint import fingerprint_of, label_fingerprint
-from furlkit.data.sets.folder import (
-    FolderIndex,
-    folder_shape,
-    index_folder,
-    read_images,
-)
+from furlkit.data.sets.folder import folder_shape, index_folder, read_images
 from furlkit.data.sets.labels import (
     LABEL_FILES,
     LabelSet,
@@ -31,11 +26,10 @@ from furlkit.data.sets.labels import (
     number_names,
     read_label_file,
 )
-from furlkit.data.sets.npz import read_npz
+from furlkit.data.sets.npz import read_npz, read_npz_labels
 from furlkit.data.sets.resize import resize_images
 from furlkit.data.sets.torchvision import (
     TORCHVISION_SETS,
-    TorchvisionSet,
     read_torchvision,
 )
 from furlkit.errors import InputError, UsageError
@@ -85,7 +79,7 @@ def open_images(
         if path.is_dir():
             return _open_folder(path, image_size)
         packed = path.suffix == ".safetensors"
-        opened = _open_packed(path) if packed else _open_npz(path)
+        opened = _open_packed(path) if packed else _with_images(*read_npz(path))
     return replace(opened, images=resize_images(opened.images, image_size))
 
 
@@ -95,25 +89,22 @@ def open_labels(
     *,
     root: Path | None = None,
     download: bool = False,
-    domains: bool = False,
 ) -> LabelSet:
     """Open the labels of a dataset without decoding images, which a partition needs.
 
-    Also reads a plain file of labels: .npy, .json or .txt. `domains` reads a folder as
-    domain/class/image.
+    Also reads a plain file of labels: .npy, .json or .txt.
     """
     name = str(name_or_path)
     if name in names():
         return _open_named(name, split, root, download)
     path = _existing_path(name, *LABEL_FILES)
     if path.is_dir():
-        return _folder_labels(index_folder(path, domains=domains))
+        return index_folder(path).labels
     if path.suffix in LABEL_FILES:
         return read_label_file(path)
     if path.suffix == ".safetensors":
         return _open_packed(path)
-    images, columns = read_npz(path, with_images=False)
-    return _npz_labels(path, images, columns)
+    return read_npz_labels(path)
 
 
 def default_mean_std(channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -132,22 +123,16 @@ def _open_named(name: str, split: str, root: Path | None, download: bool) -> Ima
         class_names, mean, std = digits.CLASSES, digits.MEAN, digits.STD
     else:
         root = DEFAULT_ROOT if root is None else Path(root)
-        known, read = _reader(name)
+        known: Any = TORCHVISION_SETS.get(name) or catalogue.datasets()[name]
+        if name in TORCHVISION_SETS:
+            read: Callable[..., Any] = partial(read_torchvision, name)
+        else:
+            read = catalogue.load(known.function)
         images, labels, class_names = read(split, root, download=download)
         mean, std = known.mean, known.std
     fingerprint = fingerprint_of(len(images), images=images, labels=labels)
     label_set = LabelSet(name, len(images), labels, None, class_names, fingerprint)
     return ImageSet(**vars(label_set), images=images, mean=mean, std=std)
-
-
-def _reader(
-    name: str,
-) -> tuple[TorchvisionSet | catalogue.Dataset, Callable[..., Any]]:
-    """A dataset of torchvision's or of another package, and the function that reads it."""
-    if name in TORCHVISION_SETS:
-        return TORCHVISION_SETS[name], partial(read_torchvision, name)
-    added = catalogue.datasets()[name]
-    return added, catalogue.load(added.function)
 
 
 def _open_packed(path: Path) -> ImageSet:
@@ -177,44 +162,6 @@ def _open_packed(path: Path) -> ImageSet:
     )
 
 
-def _open_npz(path: Path) -> ImageSet:
-    images, columns = read_npz(path)
-    if images is None:
-        raise InputError(f"{path}: has no array called images")
-    return _with_images(_npz_labels(path, images, columns), images)
-
-
-def _npz_labels(
-    path: Path, images: np.ndarray | None, columns: dict[str, np.ndarray]
-) -> LabelSet:
-    labels, domains = columns.get("labels"), columns.get("domains")
-    examples = len(images) if images is not None else len(columns["labels"])
-    given = tuple(map(str, np.ravel(columns.get("class_names", ()))))
-    classes = max(count_classes(labels), len(given))
-    class_names = given if len(given) == classes else number_names(classes)
-    fingerprint = fingerprint_of(examples, images=images, labels=labels)
-    domain_names = number_names(count_classes(domains))
-    return LabelSet(
-        str(path), examples, labels, domains, class_names, fingerprint, domain_names
-    )
-
-
-def _folder_labels(index: FolderIndex) -> LabelSet:
-    return LabelSet(
-        name=str(index.root),
-        examples=len(index),
-        labels=index.labels,
-        domains=index.domains,
-        class_names=index.class_names,
-        fingerprint=fingerprint_of(
-            len(index),
-            labels=index.labels,
-            files=zip(index.paths, index.sizes, strict=True),
-        ),
-        domain_names=index.domain_names,
-    )
-
-
 def _open_folder(path: Path, size: int | None) -> ImageSet:
     index = index_folder(path)
     images = np.empty(folder_shape(index, size), np.uint8)
@@ -222,7 +169,7 @@ def _open_folder(path: Path, size: int | None) -> ImageSet:
     for block in read_images(index, size):
         images[done : done + len(block)] = block
         done += len(block)
-    return _with_images(_folder_labels(index), images)
+    return _with_images(index.labels, images)
 
 
 def _with_images(labels: LabelSet, images: np.ndarray) -> ImageSet:

@@ -29,20 +29,10 @@ def read_digits(split: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _read_table() -> np.ndarray:
     spec = find_spec("sklearn")
-    if spec is None:
+    if spec is None or spec.origin is None:
         raise InputError(
             "digits: scikit-learn, which contains this dataset, is not installed; "
             "run pip install scikit-learn"
         )
-    for place in spec.submodule_search_locations or ():
-        path = Path(place, "datasets", "data", "digits.csv.gz")
-        if path.is_file():
-            return np.loadtxt(path, delimiter=",", dtype=np.uint8)
-    return _load_with_sklearn()
-
-
-def _load_with_sklearn() -> np.ndarray:
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    return np.column_stack([digits.data, digits.target]).astype(np.uint8)
+    path = Path(spec.origin).with_name("datasets") / "data" / "digits.csv.gz"
+    return np.loadtxt(path, delimiter=",", dtype=np.uint8)

@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from furlkit.data.sets.decode import decode_image, image_size_of
+from furlkit.data.sets.fingerprint import fingerprint_of
+from furlkit.data.sets.labels import LabelSet
 from furlkit.errors import InputError, UsageError
 
 JPEG = (".jpg", ".jpeg", ".jfif")
@@ -24,15 +26,11 @@ BLOCK = 256
 
 @dataclass(frozen=True)
 class FolderIndex:
-    """The images of a folder: sorted relative paths, sizes in bytes and labels."""
+    """The images of a folder: sorted relative paths, and their labels."""
 
     root: Path
     paths: tuple[str, ...]
-    sizes: tuple[int, ...]
-    labels: np.ndarray | None
-    domains: np.ndarray | None
-    class_names: tuple[str, ...]
-    domain_names: tuple[str, ...]
+    labels: LabelSet
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -47,7 +45,7 @@ def index_folder(root: Path, *, domains: bool = False) -> FolderIndex:
     found = sorted(_images(str(root), "", frozenset()))
     if not found:
         raise InputError(f"{root}: found no images; expected {', '.join(ENDINGS)}")
-    paths, sizes = zip(*found, strict=True)
+    paths = tuple(path for path, _ in found)
     levels = _levels(root, paths, 2 if domains else 1)
     class_names, labels = _numbered(levels[-1]) if levels else ((), None)
     domain_names, codes = _numbered(levels[0]) if domains else ((), None)
@@ -56,7 +54,11 @@ def index_folder(root: Path, *, domains: bool = False) -> FolderIndex:
             f"{root}: found folders {', '.join(class_names)}, which are splits and not "
             f"classes; pass one of them, such as {root / class_names[0]}"
         )
-    return FolderIndex(root, paths, sizes, labels, codes, class_names, domain_names)
+    fingerprint = fingerprint_of(len(paths), labels=labels, files=found)
+    label_set = LabelSet(
+        str(root), len(paths), labels, codes, class_names, fingerprint, domain_names
+    )
+    return FolderIndex(root, paths, label_set)
 
 
 def read_images(

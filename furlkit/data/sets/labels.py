@@ -1,7 +1,7 @@
 """The labels of a dataset without its images, which a partition needs."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,12 @@ class LabelSet:
     def classes(self) -> int:
         """The number of classes, 0 without labels or names."""
         return len(self.class_names)
+
+    def subset(self, chosen: np.ndarray) -> "LabelSet":
+        """The chosen examples, numbered from 0."""
+        labels = None if self.labels is None else self.labels[chosen]
+        domains = None if self.domains is None else self.domains[chosen]
+        return replace(self, examples=len(chosen), labels=labels, domains=domains)
 
 
 def read_label_file(path: Path) -> LabelSet:

@@ -6,31 +6,50 @@ from pathlib import Path
 
 import numpy as np
 
-from furlkit.data.sets.labels import check_labels
+from furlkit.data.sets.fingerprint import fingerprint_of
+from furlkit.data.sets.labels import (
+    LabelSet,
+    check_labels,
+    count_classes,
+    number_names,
+)
 from furlkit.errors import InputError
 
-COLUMNS = ("labels", "domains")
+NAMES = ("labels", "domains", "class_names")
 
 
-def read_npz(
-    path: Path, *, with_images: bool = True
-) -> tuple[np.ndarray | None, dict[str, np.ndarray]]:
-    """Images (N, H, W, C), and those of `labels`, `domains`, `class_names` that exist.
+def read_npz(path: Path) -> tuple[LabelSet, np.ndarray]:
+    """Labels, and images (N, H, W, C); `domains` and `class_names` may be there too.
 
-    Images are stored as uint8 (N, H, W, C), or (N, H, W) if grey. Without `with_images`
-    they are read only if there are no labels, to identify the dataset. Nothing is
-    unpickled.
+    Images are stored as uint8 (N, H, W, C), or (N, H, W) if grey. Nothing is unpickled.
     """
-    columns = _load(path, (*COLUMNS, "class_names"))
-    images = None
-    if with_images or "labels" not in columns:
-        images = _as_images(path, _load(path, ("images",)).get("images"))
+    images = _images(path)
+    return _label_set(path, _load(path, NAMES), images), images
+
+
+def read_npz_labels(path: Path) -> LabelSet:
+    """Labels only; without any, the images are read to identify the dataset."""
+    columns = _load(path, NAMES)
+    return _label_set(path, columns, None if "labels" in columns else _images(path))
+
+
+def _label_set(
+    path: Path, columns: dict[str, np.ndarray], images: np.ndarray | None
+) -> LabelSet:
     examples = len(images) if images is not None else columns["labels"].size
-    for name in COLUMNS:
+    for name in ("labels", "domains"):
         if name in columns:
             check_labels(columns[name], examples, f"{path}: in {name}")
             columns[name] = columns[name].astype(np.int64)
-    return images, columns
+    labels, domains = columns.get("labels"), columns.get("domains")
+    given = tuple(map(str, np.ravel(columns.get("class_names", ()))))
+    classes = max(count_classes(labels), len(given))
+    class_names = given if len(given) == classes else number_names(classes)
+    fingerprint = fingerprint_of(examples, images=images, labels=labels)
+    domain_names = number_names(count_classes(domains))
+    return LabelSet(
+        str(path), examples, labels, domains, class_names, fingerprint, domain_names
+    )
 
 
 def _load(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
@@ -44,7 +63,8 @@ def _load(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
         raise InputError(f"{path}: cannot be read as .npz ({error})") from error
 
 
-def _as_images(path: Path, images: np.ndarray | None) -> np.ndarray:
+def _images(path: Path) -> np.ndarray:
+    images = _load(path, ("images",)).get("images")
     if images is None:
         raise InputError(f"{path}: has no array called images")
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or not images.size:

@@ -10,7 +10,6 @@ import contextlib
 import io
 import pickle
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,44 +23,35 @@ DIGITS = tuple("0123456789")
 
 @dataclass(frozen=True)
 class TorchvisionSet:
-    """A torchvision dataset: its class, the arguments of a split, its mean and std."""
+    """A torchvision dataset: its class, the argument of its splits, its mean and std.
+
+    The argument is `train`, true or false, or `split`, the split's name. An unlabelled
+    set is the unlabelled part of another, and has images to train on only.
+    """
 
     dataset: str
-    split_arguments: Callable[[str], dict[str, Any]]
+    argument: str
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    splits: tuple[str, ...] = ("train", "test")
     labelled: bool = True
-
-
-def _by_flag(split: str) -> dict[str, Any]:
-    return {"train": split == "train"}
-
-
-def _by_name(split: str) -> dict[str, Any]:
-    return {"split": split}
-
-
-def _unlabelled(split: str) -> dict[str, Any]:
-    return {"split": "unlabeled"}
 
 
 _STL = ((0.4467, 0.4398, 0.4066), (0.2603, 0.2566, 0.2713))
 TORCHVISION_SETS = {
     "cifar10": TorchvisionSet(
-        "CIFAR10", _by_flag, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+        "CIFAR10", "train", (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
     ),
     "cifar100": TorchvisionSet(
-        "CIFAR100", _by_flag, (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
+        "CIFAR100", "train", (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
     ),
-    "stl10": TorchvisionSet("STL10", _by_name, *_STL),
-    "stl10-unlabelled": TorchvisionSet("STL10", _unlabelled, *_STL, ("train",), False),
+    "stl10": TorchvisionSet("STL10", "split", *_STL),
+    "stl10-unlabelled": TorchvisionSet("STL10", "split", *_STL, labelled=False),
     "svhn": TorchvisionSet(
-        "SVHN", _by_name, (0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970)
+        "SVHN", "split", (0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970)
     ),
-    "mnist": TorchvisionSet("MNIST", _by_flag, (0.1307,), (0.3081,)),
-    "usps": TorchvisionSet("USPS", _by_flag, (0.2469,), (0.2989,)),
-    "fashion-mnist": TorchvisionSet("FashionMNIST", _by_flag, (0.2860,), (0.3530,)),
+    "mnist": TorchvisionSet("MNIST", "train", (0.1307,), (0.3081,)),
+    "usps": TorchvisionSet("USPS", "train", (0.2469,), (0.2989,)),
+    "fashion-mnist": TorchvisionSet("FashionMNIST", "train", (0.2860,), (0.3530,)),
 }
 
 
@@ -70,8 +60,8 @@ def read_torchvision(
 ) -> tuple[np.ndarray, np.ndarray | None, tuple[str, ...]]:
     """Images (N, H, W, C) uint8, labels and class names of one of TORCHVISION_SETS."""
     entry = TORCHVISION_SETS[name]
-    if split not in entry.splits:
-        raise UsageError(f"{name} has no {split} split, only {', '.join(entry.splits)}")
+    if not entry.labelled and split != "train":
+        raise UsageError(f"{name} has no {split} split, only train")
     loaded = _load(name, entry, split, root, download)
     images = _channels_last(np.asarray(loaded.data))
     if not entry.labelled:
@@ -92,12 +82,12 @@ def _load(
     import torchvision
 
     dataset = getattr(torchvision.datasets, entry.dataset)
+    chosen = split == "train" if entry.argument == "train" else split
+    arguments = {entry.argument: chosen if entry.labelled else "unlabeled"}
     try:
         # torchvision prints to stdout, which is only for the result of the command.
         with contextlib.redirect_stdout(io.StringIO()):
-            return dataset(
-                root=str(root), download=download, **entry.split_arguments(split)
-            )
+            return dataset(root=str(root), download=download, **arguments)
     except (  # what torchvision raises for missing or damaged files
         RuntimeError, OSError, ValueError, EOFError, AssertionError, KeyError, TypeError,
         IndexError, pickle.UnpicklingError, zlib.error,

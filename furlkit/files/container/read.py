@@ -30,6 +30,7 @@ from furlkit.files.container.seal import (
     with_digits,
 )
 
+FLOATS = "float16 float32 float64"
 _CHUNK = 4 * 2**20
 _COPY_AGAIN = "copy it again or re-create it"
 
@@ -58,6 +59,21 @@ class Container:
         if name not in self._by_name:
             raise InputError(f"{self.path}: has no tensor {name}")
         return self._by_name[name]
+
+    def expect(self, name: str, dtypes: str, *shape: int | str) -> Entry:
+        """A tensor of one of these types; in its shape a word stands for any length."""
+        entry = self.entry(name)
+        fits = len(shape) == len(entry.shape) and all(
+            isinstance(length, str) or length == found
+            for length, found in zip(shape, entry.shape, strict=True)
+        )
+        if entry.dtype.name not in dtypes.split() or not fits:
+            expected = ", ".join(map(str, shape))
+            raise InputError(
+                f"{self.path}: {name} is {entry.dtype} {entry.shape}; expected "
+                f"{dtypes.replace(' ', ' or ')} ({expected}); re-create it"
+            )
+        return entry
 
     def __contains__(self, name: str) -> bool:
         return name in self._by_name

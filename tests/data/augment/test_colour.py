@@ -7,6 +7,7 @@ import torch
 from torchvision.transforms import ColorJitter
 from torchvision.transforms import functional as TF
 
+from furlkit.data.augment.arrange import Arranged
 from furlkit.data.augment.colour import (
     BRIGHTNESS,
     CONTRAST,
@@ -17,8 +18,9 @@ from furlkit.data.augment.colour import (
     draw_jitter,
     grey_,
     hue_,
-    jitter,
+    jitter_chosen,
 )
+from tests.data.augment.noise import generator
 
 # Float32 with another order of operations; values are in [0, 1].
 TOLERANCE = 3e-6
@@ -28,10 +30,6 @@ TORCHVISION = (
     TF.adjust_saturation,
     TF.adjust_hue,
 )
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def pictures(n, channels=3):
@@ -45,6 +43,12 @@ def pictures(n, channels=3):
         images[4], images[5] = 0, 1
         images[6] = (images[6] * 3).floor() / 3
     return images
+
+
+def jitter(images, params):
+    arranged = Arranged(images)
+    jitter_chosen(arranged, params, torch.ones(len(images), dtype=torch.bool))
+    return arranged.restored()
 
 
 def close(got, expected, tolerance=TOLERANCE):

@@ -13,14 +13,7 @@ from furlkit.data.augment.filters import (
     draw_sigmas,
     solarise_,
 )
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def noise(*shape):
-    return torch.rand(*shape, generator=generator(1))
+from tests.data.augment.noise import generator, noise
 
 
 @pytest.mark.parametrize("taps", [3, 5, 9])

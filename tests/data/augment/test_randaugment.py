@@ -5,13 +5,15 @@ import torch
 from torchvision.transforms import InterpolationMode, RandAugment
 from torchvision.transforms.autoaugment import _apply_op
 
+from furlkit.data.augment.arrange import Arranged
 from furlkit.data.augment.randaugment import (
     KINDS,
     Draws,
     draw_randaugment,
     operate_,
-    randaugment,
+    randaugment_arranged,
 )
+from tests.data.augment.noise import generator
 
 NAMES = {
     "identity": "Identity",
@@ -32,10 +34,6 @@ NAMES = {
 THEIRS = tuple(RandAugment()._augmentation_space(31, (32, 32)))
 MAGNITUDES = range(0, 31, 3)
 LEVELS_ONLY = ("posterise", "equalise", "solarise")
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def pictures(channels, n=11, side=32):
@@ -79,6 +77,12 @@ def test_operation_equals_torchvision(kind, sign, channels):
     # A pixel that lies between two others by rounding may be taken from either.
     allowed = 0.0005 if kind in KINDS[1:6] else 0
     assert differs.float().mean() <= allowed
+
+
+def randaugment(images, draws, magnitude):
+    arranged = Arranged(images)
+    randaugment_arranged(arranged, draws, magnitude)
+    return arranged.restored()
 
 
 def test_each_image_gets_its_own_operations_in_turn():

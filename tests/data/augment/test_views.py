@@ -1,7 +1,6 @@
 """The composition: values without randomness, and what randomness may change."""
 
 import dataclasses
-import math
 
 import pytest
 import torch
@@ -9,15 +8,12 @@ from torchvision.transforms import functional as TF
 
 from furlkit.data.augment import Augmentation, augment, normalise, plain, two_views
 from furlkit.errors import InputError, UsageError
+from tests.data.augment.noise import generator
 
 NOTHING = Augmentation(
     crop_scale=(1, 1), crop_ratio=(1, 1), flip=0, jitter_probability=0, grey=0
 )
 EVERYTHING = Augmentation(blur=0.5, solarise=0.2, cutout=5, randaugment=(2, 9))
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def stored(n=6, side=16, channels=3):
@@ -168,17 +164,9 @@ def test_an_empty_batch_gives_an_empty_view():
         ({"crop_scale": (0.5, 0.2)}, "--crop-scale"),
         ({"crop_scale": (0.5, 1.2)}, "--crop-scale"),
         ({"crop_ratio": (2.0, 1.0)}, "--crop-ratio"),
-        ({"crop_ratio": (1.0, math.inf)}, "--crop-ratio"),
-        ({"flip": 1.5}, "--flip"),
         ({"jitter": (0.4, 0.4, 0.4, 0.6)}, "--jitter"),
         ({"jitter": (-0.4, 0.4, 0.4, 0.1)}, "--jitter"),
-        ({"jitter": (0.4, 0.4, 0.1)}, "--jitter"),
-        ({"jitter_probability": -0.1}, "--jitter-probability"),
-        ({"grey": math.nan}, "--grey"),
-        ({"blur": 2}, "--blur"),
         ({"blur_sigma": (0.0, 2.0)}, "--blur-sigma"),
-        ({"solarise": -1}, "--solarise"),
-        ({"cutout": -1}, "--cutout"),
         ({"randaugment": (2, 31)}, "--randaugment"),
         ({"randaugment": (-1, 9)}, "--randaugment"),
     ],

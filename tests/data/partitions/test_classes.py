@@ -3,38 +3,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from furlkit.data.partitions.options import SchemeOptions
-from furlkit.data.partitions.schemes import label_histogram, split
-from furlkit.data.sets.labels import LabelSet
+from furlkit.data.partitions.schemes import split
 from furlkit.errors import UsageError
-
-
-def dataset(labels, domains=None):
-    labels = None if labels is None else np.asarray(labels, np.int64)
-    domains = None if domains is None else np.asarray(domains, np.int64)
-    examples = len(domains) if labels is None else len(labels)
-    return LabelSet("toy", examples, labels, domains, tuple("0123456789"), {})
-
-
-def rng(seed=0):
-    return np.random.default_rng(seed)
-
-
-def table(parts, data):
-    return label_histogram(parts, data.labels, data.classes)
-
-
-TOY = dataset(rng(7).integers(0, 10, 1003), rng(8).integers(0, 3, 1003))
+from tests.data.partitions.toy import TOY, chosen, dataset, rng, table
 
 
 def test_iid_sizes_differ_by_one_at_most():
     data = replace(TOY, labels=None)
-    sizes = [len(p) for p in split(data, SchemeOptions("iid", 4), rng()).indices]
+    sizes = [len(p) for p in split(data, chosen("iid", 4), rng()).indices]
     assert sizes == [251, 251, 251, 250]
 
 
 def test_iid_with_replacement_draws_from_everything():
-    options = SchemeOptions("iid", 2, with_replacement=True)
+    options = chosen("iid", 2, with_replacement=True)
     parts = split(TOY, options, rng()).indices
     assert [len(part) for part in parts] == [502, 501]
     assert set(parts[0]) & set(parts[1])
@@ -43,7 +24,7 @@ def test_iid_with_replacement_draws_from_everything():
 
 def test_classes_are_exclusive():
     counts = table(
-        split(TOY, SchemeOptions("classes", 5, classes_per_client=2), rng()).indices,
+        split(TOY, chosen("classes", 5, classes_per_client=2), rng()).indices,
         TOY,
     )
     assert ((counts > 0).sum(axis=1) == 2).all()
@@ -52,9 +33,7 @@ def test_classes_are_exclusive():
 
 
 def test_ordered_classes_go_by_number():
-    options = replace(
-        SchemeOptions("classes", 5, classes_per_client=2), ordered_classes=True
-    )
+    options = chosen("classes", 5, classes_per_client=2, ordered_classes=True)
     counts = table(split(TOY, options, rng()).indices, TOY)
     assert [list(np.flatnonzero(row)) for row in counts] == [
         [2 * client, 2 * client + 1] for client in range(5)
@@ -65,7 +44,7 @@ def test_ordered_classes_go_by_number():
 def test_each_class_is_split_evenly_over_its_copies(seed):
     parts = split(
         TOY,
-        SchemeOptions("classes", 10, classes_per_client=3, class_copies=3),
+        chosen("classes", 10, classes_per_client=3, class_copies=3),
         rng(seed),
     ).indices
     counts = table(parts, TOY)
@@ -76,39 +55,39 @@ def test_each_class_is_split_evenly_over_its_copies(seed):
 
 
 def test_classes_left_over_are_left_out():
-    options = SchemeOptions("classes", 3, classes_per_client=2)
+    options = chosen("classes", 3, classes_per_client=2)
     counts = table(split(TOY, options, rng()).indices, TOY)
     assert (counts.sum(axis=0) > 0).sum() == 6
     assert counts.sum() < TOY.examples
 
 
 def test_too_many_classes_names_the_option_to_change():
-    options = SchemeOptions("classes", 5, classes_per_client=3)
+    options = chosen("classes", 5, classes_per_client=3)
     with pytest.raises(UsageError) as caught:
         split(TOY, options, rng())
     assert str(caught.value) == (
         "5 clients x 3 classes need 15 classes, found 10 x 1 (--class-copies); "
         "lower --classes-per-client or raise --class-copies to 2"
     )
-    split(TOY, replace(options, class_copies=2), rng())
+    split(TOY, chosen("classes", 5, classes_per_client=3, class_copies=2), rng())
 
 
 def test_more_classes_per_client_than_classes():
-    options = SchemeOptions("classes", 1, classes_per_client=11, class_copies=9)
+    options = chosen("classes", 1, classes_per_client=11, class_copies=9)
     with pytest.raises(UsageError, match="--classes-per-client 11.* 10 classes"):
         split(TOY, options, rng())
 
 
 def test_labels_with_gaps_use_the_classes_present():
     data = dataset([3, 3, 3, 3, 8, 8])
-    options = SchemeOptions("classes", 2, classes_per_client=1, ordered_classes=True)
+    options = chosen("classes", 2, classes_per_client=1, ordered_classes=True)
     parts = split(data, options, rng()).indices
     assert [list(part) for part in parts] == [[0, 1, 2, 3], [4, 5]]
 
 
 def test_shards_of_eight_examples_by_hand():
     data = dataset([1, 0, 1, 0, 2, 2, 3, 3])
-    options = SchemeOptions("shards", 2, shards_per_client=2)
+    options = chosen("shards", 2, shards_per_client=2)
     for seed in range(5):
         counts = table(split(data, options, rng(seed)).indices, data)[:, :4]
         assert sorted(counts.ravel()) == [0, 0, 0, 0, 2, 2, 2, 2]
@@ -117,4 +96,4 @@ def test_shards_of_eight_examples_by_hand():
 
 def test_too_many_shards():
     with pytest.raises(UsageError, match="--shards-per-client"):
-        split(dataset([0, 1, 1, 0, 1]), SchemeOptions("shards", 4), rng())
+        split(dataset([0, 1, 1, 0, 1]), chosen("shards", 4), rng())

@@ -3,25 +3,16 @@ import numpy as np
 from furlkit.data.partitions.dirichlet import dirichlet, dirichlet_client
 from furlkit.data.partitions.schemes import label_histogram
 from furlkit.data.partitions.sizes import apportion
-from furlkit.data.sets.labels import LabelSet
+from tests.data.partitions.toy import TOY, dataset, rng, table
 
 
-def dataset(labels, domains=None):
-    labels = None if labels is None else np.asarray(labels, np.int64)
-    domains = None if domains is None else np.asarray(domains, np.int64)
-    examples = len(domains) if labels is None else len(labels)
-    return LabelSet("toy", examples, labels, domains, tuple("0123456789"), {})
+def by_class(data, clients, alpha, seed=0, cap=False):
+    return dirichlet(data, clients, rng(seed), concentration=alpha, cap_at_mean=cap)
 
 
-def rng(seed=0):
-    return np.random.default_rng(seed)
-
-
-def table(parts, data):
-    return label_histogram(parts, data.labels, data.classes)
-
-
-TOY = dataset(rng(7).integers(0, 10, 1003), rng(8).integers(0, 3, 1003))
+def by_client(data, clients, beta, seed=0, replace=False):
+    more = {"concentration": beta, "with_replacement": replace}
+    return dirichlet_client(data, clients, rng(seed), **more)
 
 
 def test_apportion_sums_and_stays_within_one():
@@ -40,21 +31,20 @@ def test_apportion_is_right_on_average():
 
 
 def test_dirichlet_with_large_alpha_is_nearly_even():
-    labels = np.repeat(np.arange(10), 1000)
-    parts = dirichlet(labels, 5, 1e6, rng())
-    counts = table(parts, dataset(labels))
+    data = dataset(np.repeat(np.arange(10), 1000))
+    counts = table(by_class(data, 5, 1e6), data)
     assert counts.min() > 190 and counts.max() < 210
 
 
 def test_dirichlet_with_small_alpha_gives_a_class_to_one_client():
-    labels = np.repeat(np.arange(10), 1000)
-    counts = table(dirichlet(labels, 5, 0.001, rng()), dataset(labels))
+    data = dataset(np.repeat(np.arange(10), 1000))
+    counts = table(by_class(data, 5, 0.001), data)
     assert np.mean(counts.max(axis=0) > 990) >= 0.9
 
 
 def test_dirichlet_shares_have_the_moments_of_the_distribution():
     labels, alpha, clients = np.repeat(np.arange(2000), 100), 0.5, 4
-    parts = dirichlet(labels, clients, alpha, rng())
+    parts = by_class(dataset(labels), clients, alpha)
     shares = label_histogram(parts, labels, 2000) / 100
     mean = 1 / clients
     variance = mean * (1 - mean) / (clients * alpha + 1)
@@ -63,10 +53,9 @@ def test_dirichlet_shares_have_the_moments_of_the_distribution():
 
 
 def test_cap_gives_nothing_more_to_a_client_at_the_mean():
-    labels = np.repeat(np.arange(10), 60)
+    data = dataset(np.repeat(np.arange(10), 60))
     for seed in range(10):
-        parts = dirichlet(labels, 6, 0.05, rng(seed), cap=True)
-        counts = table(parts, dataset(labels))
+        counts = table(by_class(data, 6, 0.05, seed, cap=True), data)
         before = np.cumsum(counts, axis=1) - counts
         assert (counts[before >= 100] == 0).all()
         assert counts.sum() == 600
@@ -74,7 +63,7 @@ def test_cap_gives_nothing_more_to_a_client_at_the_mean():
 
 def test_dirichlet_client_totals_are_equal_and_stock_is_never_exceeded():
     for beta in (0.001, 0.1, 1, 100):
-        parts = dirichlet_client(TOY.labels, 17, beta, rng())
+        parts = by_client(TOY, 17, beta)
         sizes = np.array([len(part) for part in parts])
         assert set(sizes) == {59} and sizes.sum() == 1003
         assert np.array_equal(table(parts, TOY).sum(axis=0), np.bincount(TOY.labels))
@@ -82,7 +71,7 @@ def test_dirichlet_client_totals_are_equal_and_stock_is_never_exceeded():
 
 def test_dirichlet_client_mixes_have_the_moments_of_the_distribution():
     labels, beta, clients = np.repeat(np.arange(4), 5000), 0.5, 2000
-    parts = dirichlet_client(labels, clients, beta, rng(), replace=True)
+    parts = by_client(dataset(labels), clients, beta, replace=True)
     size = len(labels) // clients
     mixes = label_histogram(parts, labels, 4) / size
     mean, spread = 1 / 4, (1 / 4) * (3 / 4) / (4 * beta + 1)
@@ -92,18 +81,18 @@ def test_dirichlet_client_mixes_have_the_moments_of_the_distribution():
 
 
 def test_dirichlet_client_prefers_few_classes_when_beta_is_small():
-    labels = np.repeat(np.arange(10), 1000)
-    counts = table(dirichlet_client(labels, 5, 0.01, rng()), dataset(labels))
-    even = table(dirichlet_client(labels, 5, 1e5, rng()), dataset(labels))
+    data = dataset(np.repeat(np.arange(10), 1000))
+    counts = table(by_client(data, 5, 0.01), data)
+    even = table(by_client(data, 5, 1e5), data)
     assert (counts > 0).sum(axis=1).mean() < 6
     assert np.abs(even - 200).max() < 60
 
 
 def test_no_client_is_left_with_the_remains():
     """Client numbers do not matter: the last ones are as skewed as the first."""
-    labels = np.repeat(np.arange(10), 100)
+    data = dataset(np.repeat(np.arange(10), 100))
     top = np.zeros(10)
     for seed in range(200):
-        counts = table(dirichlet_client(labels, 10, 0.1, rng(seed)), dataset(labels))
+        counts = table(by_client(data, 10, 0.1, seed), data)
         top += counts.max(axis=1) / 200
     assert abs(top[:3].mean() - top[-3:].mean()) < 4

@@ -2,36 +2,21 @@ import numpy as np
 import pytest
 
 from furlkit.data.partitions.domains import sample_to
-from furlkit.data.partitions.options import SchemeOptions
 from furlkit.data.partitions.schemes import split
-from furlkit.data.sets.labels import LabelSet
 from furlkit.errors import UsageError
-
-
-def dataset(labels, domains=None):
-    labels = None if labels is None else np.asarray(labels, np.int64)
-    domains = None if domains is None else np.asarray(domains, np.int64)
-    examples = len(domains) if labels is None else len(labels)
-    return LabelSet("toy", examples, labels, domains, tuple("0123456789"), {})
-
-
-def rng(seed=0):
-    return np.random.default_rng(seed)
-
-
-TOY = dataset(rng(7).integers(0, 10, 1003), rng(8).integers(0, 3, 1003))
+from tests.data.partitions.toy import TOY, chosen, dataset, rng
 
 
 def test_domains_are_cut_to_the_mean_and_split_in_order():
     data = dataset(np.zeros(12), [0] * 7 + [1] * 2 + [2] * 3)
-    parts = split(data, SchemeOptions("domains", 3), rng()).indices
+    parts = split(data, chosen("domains", 3), rng()).indices
     assert [len(part) for part in parts] == [4, 2, 3]
     assert [set(data.domains[part]) for part in parts] == [{0}, {1}, {2}]
 
 
 def test_domains_with_replacement_repeat_up_to_the_mean():
     data = dataset(np.zeros(12), [0] * 7 + [1] * 2 + [2] * 3)
-    options = SchemeOptions("domains", 6, with_replacement=True)
+    options = chosen("domains", 6, with_replacement=True)
     parts = split(data, options, rng()).indices
     assert [len(part) for part in parts] == [2] * 6
     second = np.concatenate(parts[2:4])
@@ -45,15 +30,15 @@ def test_repeats_are_as_even_as_they_can_be():
 
 def test_clients_must_be_a_multiple_of_the_domains():
     with pytest.raises(UsageError, match="--clients 4.* multiple of 3"):
-        split(TOY, SchemeOptions("domains", 4), rng())
+        split(TOY, chosen("domains", 4), rng())
 
 
 def test_domains_by_class_need_labels_and_domains():
     with pytest.raises(UsageError, match="needs domains.* toy"):
-        split(dataset([0, 1, 2]), SchemeOptions("domains", 3), rng())
+        split(dataset([0, 1, 2]), chosen("domains", 3), rng())
     with pytest.raises(UsageError, match="needs labels.* toy"):
         split(
             dataset(None, [0, 0, 1, 1]),
-            SchemeOptions("domains", 2, concentration=1.0),
+            chosen("domains", 2, concentration=1.0),
             rng(),
         )

@@ -1,24 +1,11 @@
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from furlkit.data.partitions.options import SchemeOptions
 from furlkit.data.partitions.schemes import split
-from furlkit.data.sets.labels import LabelSet
 from furlkit.errors import InputError, UsageError
-
-
-def dataset(labels, domains=None):
-    labels = None if labels is None else np.asarray(labels, np.int64)
-    domains = None if domains is None else np.asarray(domains, np.int64)
-    examples = len(domains) if labels is None else len(labels)
-    return LabelSet("toy", examples, labels, domains, tuple("0123456789"), {})
-
-
-def rng(seed=0):
-    return np.random.default_rng(seed)
+from tests.data.partitions.toy import chosen, dataset, rng
 
 
 @pytest.mark.parametrize(
@@ -27,7 +14,7 @@ def rng(seed=0):
 def test_split_from_json(tmp_path, content):
     path = tmp_path / "split.json"
     path.write_text(json.dumps(content))
-    drawn = split(dataset([0] * 5), SchemeOptions("file", split_file=path), rng())
+    drawn = split(dataset([0] * 5), chosen("file", split_file=path), rng())
     assert [list(part) for part in drawn.indices] == [[1, 2], [4]]
     assert list(drawn.public) == ([0] if isinstance(content, dict) else [])
 
@@ -53,14 +40,14 @@ def test_broken_split_files_are_named(tmp_path, content, message):
     path = tmp_path / "split.json"
     path.write_text(content)
     with pytest.raises(InputError, match=message) as caught:
-        split(dataset([0] * 5), SchemeOptions("file", split_file=path), rng())
+        split(dataset([0] * 5), chosen("file", split_file=path), rng())
     assert str(path) in str(caught.value)
 
 
 def test_split_file_with_an_empty_client(tmp_path):
     path = tmp_path / "split.json"
     path.write_text("[[], [1]]")
-    options = SchemeOptions("file", split_file=path)
+    options = chosen("file", split_file=path)
     with pytest.raises(UsageError, match="split.json: client 0.* --min-size"):
         split(dataset([0] * 5), options, rng())
     drawn = split(dataset([0] * 5), replace(options, min_size=0), rng())
@@ -70,6 +57,6 @@ def test_split_file_with_an_empty_client(tmp_path):
 def test_split_file_may_repeat_with_replacement(tmp_path):
     path = tmp_path / "split.json"
     path.write_text("[[3, 3], [3]]")
-    options = SchemeOptions("file", split_file=path, with_replacement=True)
+    options = chosen("file", split_file=path, with_replacement=True)
     drawn = split(dataset([0] * 5), options, rng())
     assert [list(part) for part in drawn.indices] == [[3, 3], [3]]

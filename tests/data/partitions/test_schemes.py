@@ -3,40 +3,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from furlkit.data.partitions.options import SchemeOptions
-from furlkit.data.partitions.schemes import NAMES, draw_public, label_histogram, split
-from furlkit.data.sets.labels import LabelSet
+from furlkit.catalogue import SCHEMES, Option, Scheme, Whole
+from furlkit.data.partitions.schemes import draw_public, label_histogram, split
 from furlkit.errors import UsageError
+from tests.data.partitions.toy import TOY, chosen, rng
 
-
-def dataset(labels, domains=None):
-    labels = None if labels is None else np.asarray(labels, np.int64)
-    domains = None if domains is None else np.asarray(domains, np.int64)
-    examples = len(domains) if labels is None else len(labels)
-    return LabelSet("toy", examples, labels, domains, tuple("0123456789"), {})
-
-
-def rng(seed=0):
-    return np.random.default_rng(seed)
-
-
-def table(parts, data):
-    return label_histogram(parts, data.labels, data.classes)
-
-
-TOY = dataset(rng(7).integers(0, 10, 1003), rng(8).integers(0, 3, 1003))
 DISJOINT = {
-    "iid": SchemeOptions("iid", 7),
-    "classes": SchemeOptions("classes", 5, classes_per_client=2),
-    "class copies": SchemeOptions("classes", 10, classes_per_client=3, class_copies=3),
-    "dirichlet": SchemeOptions("dirichlet", 6, concentration=0.5),
-    "capped": SchemeOptions("dirichlet", 6, concentration=0.1, cap_at_mean=True),
-    "dirichlet-client": SchemeOptions("dirichlet-client", 6, concentration=0.01),
-    "volume": SchemeOptions("volume", 10),
-    "volume by class": SchemeOptions("volume", 10, classes_per_client=2),
-    "shards": SchemeOptions("shards", 9),
-    "domains": SchemeOptions("domains", 6),
-    "domains by class": SchemeOptions("domains", 6, concentration=0.2),
+    "iid": chosen("iid", 7),
+    "classes": chosen("classes", 5, classes_per_client=2),
+    "class copies": chosen("classes", 10, classes_per_client=3, class_copies=3),
+    "dirichlet": chosen("dirichlet", 6, concentration=0.5),
+    "capped": chosen("dirichlet", 6, concentration=0.1, cap_at_mean=True),
+    "dirichlet-client": chosen("dirichlet-client", 6, concentration=0.01),
+    "volume": chosen("volume", 10),
+    "volume by class": chosen("volume", 10, classes_per_client=2),
+    "shards": chosen("shards", 9),
+    "domains": chosen("domains", 6),
+    "domains by class": chosen("domains", 6, concentration=0.2),
 }
 COVERING = [name for name in DISJOINT if not name.startswith("domains")]
 
@@ -69,7 +52,8 @@ def test_same_generator_same_split_and_another_another(name):
 
 @pytest.mark.parametrize("name", DISJOINT)
 def test_public_part_belongs_to_no_client(name):
-    drawn = split(TOY, replace(DISJOINT[name], public_fraction=0.1), rng())
+    known = DISJOINT[name]
+    drawn = split(TOY, replace(known, own={**known.own, "public_fraction": 0.1}), rng())
     assert len(drawn.public) == 100
     assert not set(drawn.public) & set(np.concatenate(drawn.indices))
     if name in COVERING:
@@ -78,7 +62,7 @@ def test_public_part_belongs_to_no_client(name):
 
 
 def test_min_size_draws_again_from_the_same_generator():
-    options = SchemeOptions("dirichlet", 6, concentration=0.05, min_size=20)
+    options = chosen("dirichlet", 6, concentration=0.05, min_size=20)
     sizes = [len(part) for part in split(TOY, options, rng()).indices]
     assert min(sizes) >= 20
     once = replace(options, min_size=0)
@@ -89,7 +73,7 @@ def test_min_size_draws_again_from_the_same_generator():
 
 
 def test_min_size_that_cannot_be_reached_says_why():
-    options = SchemeOptions("dirichlet", 6, concentration=0.001, min_size=160)
+    options = chosen("dirichlet", 6, concentration=0.001, min_size=160)
     with pytest.raises(UsageError) as caught:
         split(TOY, replace(options, redraws=4), rng())
     for word in ("--min-size 160", "5 draws", "raise --concentration above 0.001"):
@@ -98,7 +82,7 @@ def test_min_size_that_cannot_be_reached_says_why():
 
 def test_min_size_beyond_the_dataset_is_refused_at_once():
     with pytest.raises(UsageError) as caught:
-        split(TOY, SchemeOptions("iid", 100, min_size=11), rng())
+        split(TOY, chosen("iid", 100, min_size=11), rng())
     assert str(caught.value) == (
         "100 clients of at least 11 examples need 1,100, toy has 1,003 for them; "
         "lower --clients or --min-size"
@@ -109,7 +93,7 @@ def test_draw_public():
     assert len(draw_public(50, 0.1, None, rng())) == 5
     assert len(draw_public(50, None, 7, rng())) == 7
     assert len(draw_public(50, None, None, rng())) == 0
-    for fraction, count in ((0.1, 3), (1.0, None), (-0.1, None), (None, 50)):
+    for fraction, count in ((0.1, 3), (1.0, None), (None, 50)):
         with pytest.raises(UsageError):
             draw_public(50, fraction, count, rng())
 
@@ -127,18 +111,16 @@ def test_public_client_becomes_public_and_others_keep_their_numbers():
 def test_public_client_out_of_range_or_beside_a_public_part():
     for wrong in ({"public_client": 7}, {"public_client": 0, "public_count": 3}):
         with pytest.raises(UsageError, match="--public-client"):
-            split(TOY, replace(DISJOINT["iid"], **wrong), rng())
+            split(TOY, chosen("iid", 7, **wrong), rng())
 
 
-@pytest.mark.parametrize("scheme", [n for n in NAMES if n not in ("file", "domains")])
+@pytest.mark.parametrize("scheme", sorted(SCHEMES.keys() - {"file", "domains"}))
 def test_schemes_by_class_need_labels(scheme):
     data = replace(TOY, labels=None)
-    options = SchemeOptions(
-        scheme,
-        2,
-        concentration=1.0 if "dirichlet" in scheme else None,
-        classes_per_client=1 if scheme == "classes" else None,
-    )
+    mixed = {"concentration": 1.0}
+    needed = {"classes": {"classes_per_client": 1}, "dirichlet": mixed}
+    needed["dirichlet-client"] = mixed
+    options = chosen(scheme, 2, **needed.get(scheme, {}))
     if scheme in ("iid", "volume"):
         assert len(split(data, options, rng()).indices) == 2
     else:
@@ -147,29 +129,25 @@ def test_schemes_by_class_need_labels(scheme):
 
 
 @pytest.mark.parametrize(
-    "options, message",
+    "scheme, needed",
     [
-        (SchemeOptions("diriclet"), "--scheme diriclet.* iid, classes"),
-        (SchemeOptions("dirichlet"), "--scheme dirichlet needs --concentration"),
-        (SchemeOptions("classes"), "--scheme classes needs --classes-per-client"),
-        (SchemeOptions("file"), "--scheme file needs --split-file"),
-        (SchemeOptions("iid", 0), "--clients 0"),
-        (SchemeOptions("iid", class_copies=2), "--class-copies .*--scheme iid"),
-        (
-            SchemeOptions("shards", with_replacement=True),
-            "--with-replacement .*--scheme shards",
-        ),
-        (SchemeOptions("dirichlet", concentration=0.0), "--concentration .*positive"),
-        (
-            SchemeOptions("dirichlet", concentration=np.nan),
-            "--concentration .*positive",
-        ),
-        (SchemeOptions("volume", even_share=1.5), "--even-share 1.5"),
+        ("dirichlet", "--concentration"),
+        ("dirichlet-client", "--concentration"),
+        ("classes", "--classes-per-client"),
+        ("file", "--split-file"),
     ],
 )
-def test_wrong_options_are_named(options, message):
-    with pytest.raises(UsageError, match=message):
-        split(TOY, options, rng())
+def test_an_option_without_a_default_is_needed(scheme, needed):
+    with pytest.raises(UsageError, match=f"--scheme {scheme} needs {needed}"):
+        split(TOY, chosen(scheme), rng())
+
+
+def test_a_new_scheme_is_one_function_and_one_entry(monkeypatch):
+    place, own = "tests.data.partitions.toy:every_nth", (Option("first", Whole(0), 1),)
+    monkeypatch.setitem(SCHEMES, "nth", Scheme("nth", "every n-th", place, own))
+    parts = split(TOY, chosen("nth", 400), rng()).indices
+    assert parts[0].tolist() == [1, 401, 801]
+    assert split(TOY, chosen("nth", 2, first=1001), rng()).indices[0].tolist() == [1001]
 
 
 def test_label_histogram_matches_loops():

@@ -1,31 +1,13 @@
 import numpy as np
 import pytest
 
-from furlkit.data.partitions.options import SchemeOptions
-from furlkit.data.partitions.schemes import label_histogram, split
+from furlkit.data.partitions.schemes import split
 from furlkit.data.partitions.volume import volume_shares
-from furlkit.data.sets.labels import LabelSet
+from tests.data.partitions.toy import TOY, chosen, dataset, rng, table
 
-
-def dataset(labels, domains=None):
-    labels = None if labels is None else np.asarray(labels, np.int64)
-    domains = None if domains is None else np.asarray(domains, np.int64)
-    examples = len(domains) if labels is None else len(labels)
-    return LabelSet("toy", examples, labels, domains, tuple("0123456789"), {})
-
-
-def rng(seed=0):
-    return np.random.default_rng(seed)
-
-
-def table(parts, data):
-    return label_histogram(parts, data.labels, data.classes)
-
-
-TOY = dataset(rng(7).integers(0, 10, 1003), rng(8).integers(0, 3, 1003))
 OPTIONS = {
-    "volume": SchemeOptions("volume", 10),
-    "volume by class": SchemeOptions("volume", 10, classes_per_client=2),
+    "volume": chosen("volume", 10),
+    "volume by class": chosen("volume", 10, classes_per_client=2),
 }
 
 
@@ -48,11 +30,11 @@ def test_volume_sizes_are_the_shares(name):
 
 
 def test_volume_by_class_takes_m_classes_while_they_last():
-    options = SchemeOptions("volume", 3, classes_per_client=2, decay=0.5)
+    options = chosen("volume", 3, classes_per_client=2, decay=0.5)
     data = dataset(np.repeat(np.arange(10), 1000))
     counts = table(split(data, options, rng()).indices, data)
     assert np.array_equal(counts.sum(axis=0), np.full(10, 1000))
-    few = SchemeOptions("volume", 20, classes_per_client=2, decay=1.0)
+    few = chosen("volume", 20, classes_per_client=2, decay=1.0)
     counts = table(split(data, few, rng()).indices, data)
     assert (counts[:3] > 0).sum(axis=1).tolist() == [2, 2, 2]
 

@@ -5,8 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from furlkit.data.partitions.options import SchemeOptions
-from furlkit.data.partitions.schemes import split
+from furlkit.data.partitions.from_file import from_file
 from furlkit.data.sets import digits
 from furlkit.data.sets.datasets import names, open_images, open_labels
 from furlkit.data.sets.fingerprint import fingerprint_of, same_dataset
@@ -166,10 +165,9 @@ def test_partition_file_is_a_split_file(tmp_path):
     write_partition(path, parts, np.array([0]), np.zeros((2, 4)), facts, made_by)
     np.save(tmp_path / "labels.npy", LABELS)
     data = open_labels(tmp_path / "labels.npy")
-    options = SchemeOptions("file", split_file=path)
-    drawn = split(data, options, np.random.default_rng())
-    assert [list(part) for part in drawn.indices] == [[1, 5], [3]]
-    assert list(drawn.public) == [0]
+    parts, public = from_file(data, split_file=path, with_replacement=False, min_size=1)
+    assert [list(part) for part in parts] == [[1, 5], [3]]
+    assert list(public) == [0]
 
 
 def test_plain_label_files_agree(tmp_path):

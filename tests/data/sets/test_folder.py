@@ -36,9 +36,9 @@ def test_index_is_sorted_nested_and_skips_other_files(tmp_path):
     (tmp_path / "README.md").write_text("no image either")
     index = index_folder(tmp_path)
     assert index.paths == ("ant/z.png", "cat/a.PNG", "cat/b.png", "dog/deep/er/c.bmp")
-    assert index.class_names == ("ant", "cat", "dog")
-    assert list(index.labels) == [0, 1, 1, 2]
-    assert index.domains is None
+    assert index.labels.class_names == ("ant", "cat", "dog")
+    assert list(index.labels.labels) == [0, 1, 1, 2]
+    assert index.labels.domains is None
 
 
 def test_pixels_are_in_the_order_of_the_index(tmp_path):
@@ -77,7 +77,7 @@ def test_stray_image_beside_class_folders_is_named(tmp_path):
 def test_domains_above_classes(tmp_path):
     for name in ("art/cat/1.png", "art/dog/1.png", "photo/cat/1.png"):
         save(tmp_path / name)
-    opened = open_labels(tmp_path, domains=True)
+    opened = index_folder(tmp_path, domains=True).labels
     assert opened.domain_names == ("art", "photo")
     assert list(opened.domains) == [0, 0, 1]
     assert opened.class_names == ("cat", "dog") and list(opened.labels) == [0, 1, 0]
@@ -94,7 +94,7 @@ def test_folder_of_splits_is_not_taken_for_classes(tmp_path):
     save(tmp_path / "val/cat/1.png")
     with pytest.raises(InputError, match="train, val"):
         index_folder(tmp_path)
-    assert index_folder(tmp_path / "train").class_names == ("cat",)
+    assert index_folder(tmp_path / "train").labels.class_names == ("cat",)
 
 
 def test_folder_without_images(tmp_path):
