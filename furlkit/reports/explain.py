@@ -5,7 +5,9 @@ from typing import Any, TypeGuard
 
 from furlkit.files.container.header import Header
 from furlkit.files.container.layout import Entry
+from furlkit.files.private import MEMORY
 from furlkit.reports.text import count, plain, word
+from furlkit.weights import is_batchnorm_statistic, parts_of
 
 Facts = dict[str, Any]
 Shapes = dict[str, tuple[int, ...]]
@@ -55,7 +57,8 @@ def describe_model(facts: Facts, parents: int = 0) -> str:
     # Format version 1 says left_out where version 2 has statistics.
     if facts.get("left_out") or facts.get("statistics") is False:
         text += ", without BatchNorm statistics"
-    return text
+    parts = facts.get("parts")
+    return f"{text}; of its parts only {word(parts)}" if parts else text
 
 
 def describe_metrics(metrics: Facts) -> str:
@@ -199,10 +202,23 @@ def _targets(header: Header, shapes: Shapes) -> str:
 
 def _private(header: Header, shapes: Shapes) -> str:
     facts = header.facts
+    held = word(facts["holds"]) if "holds" in facts else _held(shapes)
     return (
         f"what client {count(facts.get('client'))} keeps after round "
-        f"{count(facts.get('round'))}: {word(facts.get('holds'))}; "
-        "it must not leave the client"
+        f"{count(facts.get('round'))}: {held}; it must not leave the client"
+    )
+
+
+def _held(shapes: Shapes) -> str:
+    """The parts and the memory that a private file's tensors belong to."""
+    memory = [n.removeprefix(MEMORY) for n in shapes if n.startswith(MEMORY)]
+    names = [name for name in shapes if not name.startswith(MEMORY)]
+    whole = parts_of(name for name in names if not is_batchnorm_statistic(name))
+    rest = [part for part in parts_of(names) if part not in whole]
+    remembered = sorted({name.split(".")[0].replace("_", " ") for name in memory})
+    said = {"": whole, "BatchNorm statistics of ": rest, "memory of ": remembered}
+    return (
+        "; ".join(f"{what}{word(of)}" for what, of in said.items() if of) or "nothing"
     )
 
 

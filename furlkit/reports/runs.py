@@ -31,9 +31,14 @@ class File(NamedTuple):
     @property
     def epochs(self) -> int | None:
         """The epochs that a training was asked for, if its options name a number."""
-        plan = self.options.get("plan")
-        epochs = plan.get("epochs") if isinstance(plan, dict) else None
-        return epochs if type(epochs) is int and 0 < epochs <= MOST_EPOCHS else None
+        return planned_epochs(self.options)
+
+
+def planned_epochs(options: dict[str, Any]) -> int | None:
+    """The epochs among a file's options, which format version 1 has in a plan."""
+    plan = options.get("plan", options)
+    epochs = plan.get("epochs") if isinstance(plan, dict) else None
+    return epochs if type(epochs) is int and 0 < epochs <= MOST_EPOCHS else None
 
 
 def check_runs(series: Sequence[tuple[str, tuple[Path, ...]]]) -> None:
