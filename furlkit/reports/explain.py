@@ -5,6 +5,7 @@ from typing import Any, TypeGuard
 
 from furlkit.files.container.header import Header
 from furlkit.files.container.layout import Entry
+from furlkit.files.partition import Partition
 from furlkit.files.private import MEMORY
 from furlkit.reports.text import count, plain, word
 from furlkit.weights import is_batchnorm_statistic, parts_of
@@ -128,6 +129,13 @@ def _partition(header: Header, shapes: Shapes) -> str:
         f"{count(facts.get('clients'))} clients (scheme {word(facts.get('scheme'))}), "
         f"{count(public)} public"
     )
+
+
+def class_names(partition: Partition) -> list[str]:
+    """The names of the classes that its histogram counts, or their numbers."""
+    names, classes = partition.facts.class_names, partition.histogram.shape[1]
+    fit = isinstance(names, list) and len(names) == classes
+    return [plain(str(name)) for name in (names if fit else range(classes))]
 
 
 def _dataset(header: Header, shapes: Shapes) -> str:

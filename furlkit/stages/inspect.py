@@ -15,7 +15,7 @@ from furlkit.files.container.read import Container, unreadable
 from furlkit.files.metrics import read_metrics
 from furlkit.files.partition import Partition, read_partition
 from furlkit.inputs.settings import fill
-from furlkit.reports.explain import describe_metrics, sentence
+from furlkit.reports.explain import class_names, describe_metrics, sentence
 from furlkit.reports.text import (
     WIDTH,
     byte_size,
@@ -149,7 +149,7 @@ def _clients(partition: Partition) -> list[str]:
     classes = partition.histogram.shape[1]
     if 0 < classes <= LISTED_CLASSES:
         numbers = [str(number) for number in range(classes)]
-        for names in (_class_names(partition), numbers):
+        for names in (_short_names(partition), numbers):
             table = _histogram_table(partition, names)
             if max(map(len, table)) <= WIDTH - 4:
                 return section("images of each class", table)
@@ -174,7 +174,7 @@ def _top_classes(partition: Partition) -> list[str]:
     if not partition.histogram.shape[1]:
         rows = [(str(client), size) for client, size in enumerate(sizes)]
         return columns([("client", "images"), *rows], ".r")
-    names = _class_names(partition)
+    names = _short_names(partition)
     table = [("client", "images", "classes", "most of")]
     for client, held in enumerate(partition.histogram):
         first = np.argsort(-held, kind="stable")[:4]
@@ -198,11 +198,8 @@ def _spread(partition: Partition) -> list[str]:
     return columns(rows, ".rrr")
 
 
-def _class_names(partition: Partition) -> list[str]:
-    names, classes = partition.facts.class_names, partition.histogram.shape[1]
-    if not isinstance(names, list) or len(names) != classes:
-        return [str(number) for number in range(classes)]
-    return [shorten(plain(str(name)), 12) for name in names]
+def _short_names(partition: Partition) -> list[str]:
+    return [shorten(name, 12) for name in class_names(partition)]
 
 
 def _explain_metrics(path: Path) -> Explained:

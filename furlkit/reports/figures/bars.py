@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from furlkit.reports.figures import style
 from furlkit.reports.figures.style import COLOURS
-from furlkit.reports.summary import Summary, summarise
+from furlkit.reports.summary import Results
 from furlkit.reports.text import shorten
 
 if TYPE_CHECKING:
@@ -19,24 +19,11 @@ LABEL_WIDTH = 36
 BETWEEN_GROUPS = 0.7  # In widths of a bar.
 
 
-class Bar(NamedTuple):
-    """The values of one method, one per seed; bars of a group stand together."""
-
-    group: str
-    label: str
-    values: tuple[float, ...]
-
-    @property
-    def summary(self) -> Summary:
-        """Its height and its error bar."""
-        return summarise(self.values)
-
-    @property
-    def extent(self) -> tuple[float, float]:
-        """The lowest and highest point drawn: dots and ends of the error bar."""
-        mean, std = self.summary.mean, self.summary.std or 0
-        points = (*self.values, mean - std, mean + std)
-        return min(points), max(points)
+def extent(bar: Results) -> tuple[float, float]:
+    """The lowest and highest point drawn: dots and ends of the error bar."""
+    mean, std = bar.summary.mean, bar.summary.std or 0
+    points = (*bar.values, mean - std, mean + std)
+    return min(points), max(points)
 
 
 @dataclass(frozen=True)
@@ -60,7 +47,7 @@ class Axis:
         return f"{shorten(self.value, LABEL_WIDTH)}{unit}{start}"
 
 
-def draw_bars(bars: Sequence[Bar], axis: Axis, title: str = "") -> Any:
+def draw_bars(bars: Sequence[Results], axis: Axis, title: str = "") -> Any:
     """A bar for each mean with one standard deviation up and down, a dot per seed.
 
     A label has the same colour in all groups.
@@ -80,7 +67,7 @@ def draw_bars(bars: Sequence[Bar], axis: Axis, title: str = "") -> Any:
             handles.setdefault(bar.label, drawn)
             axes.annotate(
                 f"{axis.scale * bar.summary.mean:{'.1f' if axis.percent else '.4g'}}",
-                (place, axis.scale * max(0, bar.extent[1])), (0, 3), fontsize=8,
+                (place, axis.scale * max(0, extent(bar)[1])), (0, 3), fontsize=8,
                 textcoords="offset points", ha="center", rotation=90 if narrow else 0
             )  # fmt: skip
         _limit_heights(axes, bars, axis)
@@ -97,7 +84,7 @@ def draw_bars(bars: Sequence[Bar], axis: Axis, title: str = "") -> Any:
     return figure
 
 
-def _places(bars: Sequence[Bar], groups: Sequence[str]) -> np.ndarray:
+def _places(bars: Sequence[Results], groups: Sequence[str]) -> np.ndarray:
     """Where each bar stands: groups one after the other, with a gap between them."""
     order = sorted(range(len(bars)), key=lambda i: groups.index(bars[i].group))
     places = np.zeros(len(bars))
@@ -106,13 +93,13 @@ def _places(bars: Sequence[Bar], groups: Sequence[str]) -> np.ndarray:
     return places
 
 
-def _middle(places: np.ndarray, bars: Sequence[Bar], group: str) -> float:
+def _middle(places: np.ndarray, bars: Sequence[Results], group: str) -> float:
     return float(
         np.mean([p for p, bar in zip(places, bars, strict=True) if bar.group == group])
     )
 
 
-def _draw_bar(axes: "Axes", place: float, bar: Bar, number: int, axis: Axis) -> Any:
+def _draw_bar(axes: "Axes", place: float, bar: Results, number: int, axis: Axis) -> Any:
     again, colour = divmod(number, len(COLOURS))
     mean, std, n = bar.summary
     whisker: dict[str, Any] = (
@@ -130,9 +117,9 @@ def _draw_bar(axes: "Axes", place: float, bar: Bar, number: int, axis: Axis) -> 
     return drawn
 
 
-def _limit_heights(axes: "Axes", bars: Sequence[Bar], axis: Axis) -> None:
+def _limit_heights(axes: "Axes", bars: Sequence[Results], axis: Axis) -> None:
     """From 0, or the start of the axis, with room for the numbers above the bars."""
-    lows, highs = zip(*(bar.extent for bar in bars), strict=True)
+    lows, highs = zip(*(extent(bar) for bar in bars), strict=True)
     top = max(0, axis.scale * max(highs))
     bottom = min(axis.start, axis.scale * min(lows))
     room = 0.12 * ((top - bottom) or 1)
@@ -155,7 +142,7 @@ def _name_slots(
             text.set(rotation=30, ha="right", rotation_mode="anchor")
 
 
-def _note(bars: Sequence[Bar], groups: Sequence[str]) -> str:
+def _note(bars: Sequence[Results], groups: Sequence[str]) -> str:
     lines = [shorten(groups[0], LABEL_WIDTH)] if len(groups) == 1 and groups[0] else []
     counts = sorted({len(bar.values) for bar in bars})
     if counts[-1] > 1:

@@ -6,7 +6,7 @@ imported when something is drawn.
 """
 
 import importlib.util
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Data = dict[str, Any]
 Layout = Literal["constrained", "compressed"]
 # Removed from files, by format: it differs between versions and from day to day.
 METADATA: dict[str, dict[str, None]] = {
@@ -61,16 +60,6 @@ def check_output(output: Path) -> None:
         raise FurlkitError(
             "plot needs matplotlib; install it with: pip install 'furlkit[plot]'"
         )
-
-
-def finish(
-    draw: Callable[[], "Figure"], output: Path, dry_run: bool, text: str, data: Data
-) -> tuple[str, Data]:
-    """Write the picture, unless it is a dry run; returns the results of a plot stage."""
-    if not dry_run:
-        save(draw(), output)
-    would = "would draw " if dry_run else ""
-    return f"{would}{output}: {text}", {"output": str(output), **data}
 
 
 def save(figure: "Figure", output: Path) -> None:

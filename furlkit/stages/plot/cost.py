@@ -12,31 +12,22 @@ from furlkit.files.container.header import canonical, parse_strict
 from furlkit.files.container.read import unreadable
 from furlkit.files.metrics import as_metrics
 from furlkit.reports.figures.lines import draw_lines
-from furlkit.reports.figures.style import check_output, finish
 from furlkit.reports.ledger import read_ledger
 from furlkit.reports.metrics import is_share, read_score, show
 from furlkit.reports.runs import File, check_runs
 from furlkit.reports.summary import Line, summarise
 from furlkit.reports.text import byte_size, plain
-
-OVER = ("bytes", "rounds", "epochs")
+from furlkit.stages.plot.picture import Paths, Picture, Series, picture
 
 
 @dataclass(frozen=True)
 class Options:
-    """`series` are labels with the folders of runs, several where there are seeds.
+    """What is on the axes; with `last` only the last round of each run counts."""
 
-    `over` is one of `OVER`; with `last` only the last round of each run counts.
-    """
-
-    series: tuple[tuple[str, tuple[Path, ...]], ...]
-    output: Path
-    over: str = "bytes"
-    last: bool = False
-    value: str = "accuracy"
-    protocol: str = "linear"
-    title: str = ""
-    dry_run: bool = False
+    over: str
+    last: bool
+    value: str
+    protocol: str
 
 
 class Point(NamedTuple):
@@ -52,27 +43,24 @@ class Point(NamedTuple):
     value: float
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
+@picture
+def run(series: Series, title: str, **chosen: Any) -> Picture:
     """Draw scores of global models over what they cost."""
-    check_output(options.output)
-    if options.over not in OVER:
-        raise UsageError(f"--over {options.over}: use one of {', '.join(OVER)}")
-    check_runs(options.series)
-    percent = is_share(options.value)
+    check_runs(series)
+    options = Options(**chosen)
+    value, over, percent = options.value, options.over, is_share(options.value)
     lines, ends, data = [], [], []
-    for label, folders in options.series:
-        groups = _groups(label, folders, options)
-        line, costs = _line(plain(label), groups, options.over)
+    for label, folders in series:
+        line, costs = _line(plain(label), _groups(label, folders, options), over)
         lines.append(line)
         data.append(line.to_json(**costs))
         end = f"{line.label} {show(line.mean[-1], percent)} after "
-        ends.append(end.lstrip() + _cost_text(costs, options.over))
-    value, title = plain(options.value), plain(options.title)
-    return finish(
-        lambda: draw_lines(lines, value, percent, title, options.over), options.output,
-        options.dry_run, f"{options.protocol} {options.value} of {'; '.join(ends)}",
-        {"over": options.over, "lines": data},
-    )  # fmt: skip
+        ends.append(end.lstrip() + _cost_text(costs, over))
+    return Picture(
+        lambda: draw_lines(lines, plain(value), percent, plain(title), over),
+        f"{options.protocol} {value} of {'; '.join(ends)}",
+        {"over": over, "lines": data},
+    )
 
 
 def _line(
@@ -98,9 +86,7 @@ def _cost_text(costs: dict[str, list], over: str) -> str:
     return text
 
 
-def _groups(
-    label: str, folders: tuple[Path, ...], options: Options
-) -> list[list[Point]]:
+def _groups(label: str, folders: Paths, options: Options) -> list[list[Point]]:
     """Points of all runs at the same place of the axis, in its order."""
     points = [p for folder in dict.fromkeys(folders) for p in _points(folder, options)]
     # Bytes depend on the rounds, whatever the number of epochs in a round.
@@ -194,10 +180,8 @@ def _scores(folder: Path, options: Options) -> dict[int, list[float]]:
         for metrics in _metrics(path):
             if metrics.get("protocol") != options.protocol:
                 continue
-            score, content = (
-                read_score(path, metrics, options.value),
-                canonical(metrics),
-            )
+            score = read_score(path, metrics, options.value)
+            content = canonical(metrics)
             if score.role == "global" and content not in seen:
                 found.setdefault(score.round, []).append(score.value)
                 seen.add(content)
