@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from furlkit import console
 from furlkit.errors import InputError, UsageError
@@ -69,12 +69,12 @@ def number(path: Path, metrics: dict[str, Any], name: str) -> float:
     )
 
 
-def is_number(value: Any) -> bool:
-    """Whether a value of a JSON document is a finite number."""
+def is_number(value: Any, most: float = sys.float_info.max) -> TypeGuard[float]:
+    """Whether a value of a JSON document is a finite number, and how large at most."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     # An integer may be too large for a float; NaN compares false.
-    return abs(value) <= sys.float_info.max
+    return abs(value) <= most
 
 
 def is_share(name: str) -> bool:

@@ -37,6 +37,13 @@ def count(value: Any) -> str:
     return f"{value:,}" if type(value) is int else shorten(word(value), 40)
 
 
+def counted(things: Any, one: str, many: str = "") -> str:
+    """A number, or the length of a list, with its noun."""
+    number = len(things) if isinstance(things, list) else things
+    number = number if type(number) is int else 0
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def byte_size(size: int) -> str:
     """Bytes in a suitable unit."""
     amount, units = float(size), ["bytes", "kB", "MB", "GB", "TB"]

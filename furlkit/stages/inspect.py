@@ -4,7 +4,6 @@ import json
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from furlkit.files.container.layout import NAMES, Entry
 from furlkit.files.container.read import Container, unreadable
 from furlkit.files.metrics import read_metrics
 from furlkit.files.partition import Partition, read_partition
-from furlkit.inputs.settings import fill
 from furlkit.reports.explain import class_names, describe_metrics, sentence
 from furlkit.reports.text import (
     WIDTH,
@@ -35,22 +33,16 @@ LISTED_CLASSES = 20
 Explained = tuple[str, dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Options:
-    """`verify` checks the content hash; `tensors` lists all tensors, however many."""
-
-    paths: tuple[Path, ...]
-    verify: bool
-    tensors: bool
-
-
 def run(values: dict[str, Any]) -> Iterator[Explained]:
-    """Explain each file: a text for people and the same facts for programs."""
-    options = fill(Options, values)
-    return (_explain(Path(path), options) for path in options.paths)
+    """Explain each file: a text for people and the same facts for programs.
+
+    `verify` checks the content hash; `tensors` lists all tensors, however many.
+    """
+    verify, tensors = values["verify"], values["tensors"]
+    return (_explain(Path(path), verify, tensors) for path in values["paths"])
 
 
-def _explain(path: Path, options: Options) -> Explained:
+def _explain(path: Path, verify: bool, tensors: bool) -> Explained:
     try:
         with open(path, "rb") as stream:
             line = stream.readline(2**20)
@@ -58,20 +50,20 @@ def _explain(path: Path, options: Options) -> Explained:
         raise unreadable(path, error) from error
     # Bytes 5 to 8 of a container are zeros: no header takes 4 GB. Text has no zeros.
     if b"\0" in line[:8] or not line.lstrip().startswith(b"{"):
-        return _explain_container(path, options)
+        return _explain_container(path, verify, tensors)
     first = _parsed(line) or {}
     if "kind" not in first and ("event" in first or "step" in first):
         return _explain_journal(path)
     return _explain_metrics(path)
 
 
-def _explain_container(path: Path, options: Options) -> Explained:
+def _explain_container(path: Path, verify: bool, every: bool) -> Explained:
     opened = Container(path)
     header, entries = opened.header, opened.entries
-    if options.verify:
+    if verify:
         opened.verify()
     summary = sentence(header, entries)
-    checked = "yes, every byte fits the content hash" if options.verify else "no"
+    checked = "yes, every byte fits the content hash" if verify else "no"
     size = opened.body_start + sum(entry.size for entry in entries)
     top = [
         ("stage", plain(header.stage)),
@@ -89,7 +81,7 @@ def _explain_container(path: Path, options: Options) -> Explained:
         {"name": e.name, "dtype": NAMES[e.dtype], "shape": e.shape, "bytes": e.size}
         for e in entries
     ]
-    data = {"path": str(path), "summary": summary, "verified": options.verify}
+    data = {"path": str(path), "summary": summary, "verified": verify}
     data |= {**vars(header), "tensors": tensors}
     if header.kind == "partition":
         partition = read_partition(path)
@@ -97,7 +89,7 @@ def _explain_container(path: Path, options: Options) -> Explained:
         data["public"] = len(partition.public)
         data["sizes"] = partition.sizes.tolist()
         data["histogram"] = partition.histogram.tolist()
-    lines += _tensors(entries, options.tensors)
+    lines += _tensors(entries, every)
     return "\n".join(lines), data
 
 

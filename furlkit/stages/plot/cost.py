@@ -16,7 +16,7 @@ from furlkit.reports.ledger import read_ledger
 from furlkit.reports.metrics import is_share, read_score, show
 from furlkit.reports.runs import File, check_runs
 from furlkit.reports.summary import Line, summarise
-from furlkit.reports.text import byte_size, plain
+from furlkit.reports.text import byte_size, counted, plain
 from furlkit.stages.plot.picture import Paths, Picture, Series, picture
 
 
@@ -82,7 +82,7 @@ def _cost_text(costs: dict[str, list], over: str) -> str:
     if over == "bytes":
         text += f" and {byte_size(round(costs['bytes'][-1]))}"
     if over == "epochs":
-        text += f" and {epochs} local epoch{'' if epochs == 1 else 's'}"
+        text += f" and {counted(epochs, 'local epoch')}"
     return text
 
 
