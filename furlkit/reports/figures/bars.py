@@ -55,10 +55,8 @@ def draw_bars(bars: Sequence[Results], axis: Axis, title: str = "") -> Any:
     labels = list(dict.fromkeys(bar.label for bar in bars))
     groups = list(dict.fromkeys(bar.group for bar in bars))
     places = _places(bars, groups)
-    with style.house_style():
-        width = float(np.clip(1.3 + 0.55 * (places.max() + 1), 4, 12))
-        figure = style.new_figure(width, 3.8)
-        style.head(figure, title)
+    width = float(np.clip(1.3 + 0.55 * (places.max() + 1), 4, 12))
+    with style.canvas(width, 3.8, title) as figure:
         axes = figure.add_subplot()
         narrow = (width - 1) / (places.max() + 1) < 0.36  # Inches for a bar's number.
         handles: dict[str, Any] = {}

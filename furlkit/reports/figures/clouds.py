@@ -47,10 +47,8 @@ def draw_clouds(clouds: Sequence[Cloud], key: Key, title: str = "") -> "Figure":
     """Panels side by side. Distances have no unit, so the axes have no numbers."""
     columns = min(len(clouds), 3)
     rows = -(-len(clouds) // columns)
-    with style.house_style():
-        width = SIDE * columns + 1.4 * _legend_columns(key)
-        figure = style.new_figure(width, (SIDE + 0.2) * rows + 0.3)
-        style.head(figure, title)
+    width = SIDE * columns + 1.4 * _legend_columns(key)
+    with style.canvas(width, (SIDE + 0.2) * rows + 0.3, title) as figure:
         panels = style.panels_of(figure, len(clouds))
         for axes, cloud in zip(panels, clouds, strict=True):
             axes.set_title(shorten(cloud.label, 36))

@@ -9,7 +9,7 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from furlkit.errors import FurlkitError, UsageError
 from furlkit.files.container.atomic import replacing
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Layout = Literal["constrained", "compressed"]
 # Removed from files, by format: it differs between versions and from day to day.
 METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
@@ -78,14 +77,18 @@ def house_style() -> Iterator[None]:
         yield
 
 
-def new_figure(width: float, height: float, layout: Layout = "constrained") -> "Figure":
-    """An empty figure with the Agg canvas, without pyplot."""
+@contextmanager
+def canvas(width: float, height: float, title: str) -> Iterator["Figure"]:
+    """An empty figure with the Agg canvas, without pyplot, to draw on in house style."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout=layout)
-    FigureCanvasAgg(figure)
-    return figure
+    with house_style():
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(figure)
+        if title:
+            figure.suptitle(title, x=0.02, ha="left", fontsize=10)
+        yield figure
 
 
 def whole_ticks(most: int) -> Any:
@@ -93,12 +96,6 @@ def whole_ticks(most: int) -> Any:
     from matplotlib.ticker import MaxNLocator
 
     return MaxNLocator(most, integer=True, min_n_ticks=1, steps=[1, 2, 5, 10])
-
-
-def head(figure: "Figure", title: str) -> None:
-    """Write the title, if there is one."""
-    if title:
-        figure.suptitle(title, x=0.02, ha="left", fontsize=10)
 
 
 def look(number: int) -> dict[str, Any]:

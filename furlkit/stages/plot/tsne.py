@@ -1,7 +1,8 @@
 """plot tsne: features laid out in the plane, coloured by class."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,15 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Labelled = tuple[tuple[str, Path], ...]
-
-
-class Panel(NamedTuple):
-    """The rows of one file that are drawn, and the class of each."""
-
-    label: str
-    features: Features
-    rows: np.ndarray
-    labels: np.ndarray
 
 
 @picture
@@ -51,7 +43,7 @@ def run(
         raise UsageError("plot tsne: give feature files, which embed writes")
     known = source.labels()
     key = _key(known, classes)
-    found = []
+    clouds, shown = [], []
     for label, path in given:
         features = read_features(path)
         _check_dataset(features, known, source)
@@ -60,18 +52,18 @@ def run(
         _check_rows(path, rows, perplexity)
         name = plain(str(path) if not label and len(given) > 1 else label)
         labels = np.asarray(known.labels)[features.index[chosen]]
-        found.append(Panel(name, features, rows, labels))
-    layers = " and ".join(sorted({plain(p.features.facts.layer) for p in found}))
-    numbers = " and ".join(f"{n:,}" for n in sorted({len(p.rows) for p in found}))
+        clouds.append(Cloud(name, rows, labels))
+        shown.append(_data(clouds[-1], features, known.classes))
+    layers = " and ".join(sorted({plain(each["layer"]) for each in shown}))
+    numbers = " and ".join(f"{n:,}" for n in sorted({len(c.points) for c in clouds}))
     text = f"t-SNE of {layers} of {numbers} images, perplexity {perplexity:g}"
-    shown = [_data(panel, known.classes) for panel in found]
 
     def draw() -> "Figure":
-        clouds = []
-        for panel, numbers in zip(found, shown, strict=True):
-            points, numbers["divergence"] = lay_out(panel.rows, perplexity, seed)
-            clouds.append(Cloud(panel.label, points, panel.labels))
-        return draw_clouds(clouds, key, plain(text if title is None else title))
+        drawn = []
+        for cloud, numbers in zip(clouds, shown, strict=True):
+            points, numbers["divergence"] = lay_out(cloud.points, perplexity, seed)
+            drawn.append(replace(cloud, points=points))
+        return draw_clouds(drawn, key, plain(text if title is None else title))
 
     coloured = f"{text}, {len(key.shown):,} classes in colour"
     return Picture(draw, coloured, {"panels": shown})
@@ -159,15 +151,15 @@ def _check_rows(path: Path, rows: np.ndarray, perplexity: float) -> None:
         )
 
 
-def _data(panel: Panel, classes: int) -> dict[str, Any]:
-    facts = panel.features.facts
+def _data(cloud: Cloud, features: Features, classes: int) -> dict[str, Any]:
+    facts = features.facts
     return {
-        "label": panel.label,
-        "file": str(panel.features.path),
+        "label": cloud.label,
+        "file": str(features.path),
         "layer": facts.layer,
         "client": facts.client,
         "round": facts.round,
-        "images": len(panel.rows),
-        "of": len(panel.features.index),
-        "per_class": np.bincount(panel.labels, minlength=classes).tolist(),
+        "images": len(cloud.points),
+        "of": len(features.index),
+        "per_class": np.bincount(cloud.labels, minlength=classes).tolist(),
     }
