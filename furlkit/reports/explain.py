@@ -93,7 +93,10 @@ def describe_model(facts: Facts, parents: int = 0) -> str:
     # Format version 1 says left_out where version 2 has statistics.
     if facts.get("left_out") or facts.get("statistics") is False:
         text += ", without BatchNorm statistics"
-    text += "; of its parts only {parts}" if facts.get("parts") else ""
+    architecture, parts = facts.get("architecture"), facts.get("parts")
+    heads = architecture.get("heads") if isinstance(architecture, dict) else None
+    if isinstance(heads, dict) and isinstance(parts, list):
+        text += "" if heads.keys() <= set(map(str, parts)) else "; only its {parts}"
     return text.format_map(words)
 
 
