@@ -1,13 +1,14 @@
 """Summaries of runs over seeds: mean and deviation, a line of a plot, a difference."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 CONFIDENCE = 0.95
+T = TypeVar("T")
 
 
 class Summary(NamedTuple):
@@ -24,6 +25,14 @@ def summarise(values: Iterable[float]) -> Summary:
     ordered = np.sort(np.fromiter(values, np.float64))
     std = float(ordered.std(ddof=1)) if len(ordered) > 1 else None
     return Summary(float(ordered.mean()), std, len(ordered))
+
+
+def grouped(items: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
+    """Items by their key, in the order in which they come."""
+    groups: dict[Any, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 class Results(NamedTuple):

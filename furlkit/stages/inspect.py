@@ -14,6 +14,7 @@ from furlkit.files.container.read import Container, unreadable
 from furlkit.files.metrics import read_metrics
 from furlkit.files.partition import Partition, read_partition
 from furlkit.reports.explain import class_names, describe_metrics, sentence
+from furlkit.reports.summary import grouped
 from furlkit.reports.text import (
     WIDTH,
     byte_size,
@@ -124,15 +125,11 @@ def _tensors(entries: Sequence[Entry], every: bool) -> list[str]:
 
 def _grouped(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     """Tensors by the first words of their names, as many words as stay readable."""
-    groups: dict[str, list[Entry]] = {}
-    for words in (3, 2, 1):
-        groups = {}
-        for entry in entries:
-            start = ".".join(entry.name.split(".")[:words])
-            groups.setdefault(start, []).append(entry)
-        if len(groups) <= LISTED_TENSORS:
-            break
-    return groups
+
+    def first(words: int) -> dict[str, list[Entry]]:
+        return grouped(entries, lambda e: ".".join(e.name.split(".")[:words]))
+
+    return next((g for g in map(first, (3, 2)) if len(g) <= LISTED_TENSORS), first(1))
 
 
 def _clients(partition: Partition) -> list[str]:

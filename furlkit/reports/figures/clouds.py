@@ -23,7 +23,7 @@ LONGEST = 16  # Entries in a column of the legend, and letters of a class name.
 
 @dataclass(frozen=True)
 class Cloud:
-    """The points (n, 2) of one panel and the class of each."""
+    """The points of one panel, (n, 2) once laid out, and the class of each."""
 
     label: str
     points: np.ndarray

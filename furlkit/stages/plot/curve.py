@@ -5,7 +5,7 @@ from furlkit.files.container.header import canonical, with_article
 from furlkit.files.metrics import read_metrics
 from furlkit.reports.figures.lines import draw_lines
 from furlkit.reports.metrics import Score, is_share, read_score, show
-from furlkit.reports.summary import Line, summarise
+from furlkit.reports.summary import Line, grouped, summarise
 from furlkit.reports.text import plain
 from furlkit.stages.plot.picture import Paths, Picture, Series, labelled, picture
 
@@ -50,7 +50,6 @@ def _lines(series: Series, value: str) -> list[Line]:
 
 def _line(label: str, scores: list[Score]) -> Line:
     """Means over the files of each round; the models must have one role."""
-    rounds: dict[int, list[float]] = {}
     first = scores[0]
     for score in scores:
         if score.role != first.role:
@@ -58,6 +57,7 @@ def _line(label: str, scores: list[Score]) -> Line:
                 f"{score.path}: scores {with_article(score.role)} model, {first.path} "
                 f"{with_article(first.role)} model; give them to plot as two --series"
             )
-        rounds.setdefault(score.round, []).append(score.value)
+    rounds = grouped(scores, lambda score: score.round)
     order = sorted(rounds)
-    return Line.of(label, order, order, [summarise(rounds[r]) for r in order])
+    values = [summarise(score.value for score in rounds[r]) for r in order]
+    return Line.of(label, order, order, values)
