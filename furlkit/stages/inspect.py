@@ -1,6 +1,5 @@
 """inspect: explain any furlkit file to a person."""
 
-import json
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,7 @@ import numpy as np
 
 from furlkit.files.container.layout import NAMES, Entry
 from furlkit.files.container.read import Container, unreadable
+from furlkit.files.journal import parse_line
 from furlkit.files.metrics import read_metrics
 from furlkit.files.partition import Partition, read_partition
 from furlkit.reports.explain import class_names, describe_metrics, sentence
@@ -52,7 +52,7 @@ def _explain(path: Path, verify: bool, tensors: bool) -> Explained:
     # Bytes 5 to 8 of a container are zeros: no header takes 4 GB. Text has no zeros.
     if b"\0" in line[:8] or not line.lstrip().startswith(b"{"):
         return _explain_container(path, verify, tensors)
-    first = _parsed(line) or {}
+    first = parse_line(line) or {}
     if "kind" not in first and ("event" in first or "step" in first):
         return _explain_journal(path)
     return _explain_metrics(path)
@@ -136,13 +136,13 @@ def _clients(partition: Partition) -> list[str]:
     if partition.facts.clients > LISTED_CLIENTS:
         return section("clients", _spread(partition))
     classes = partition.histogram.shape[1]
+    short = [shorten(name, 12) for name in class_names(partition)]
     if 0 < classes <= LISTED_CLASSES:
-        numbers = [str(number) for number in range(classes)]
-        for names in (_short_names(partition), numbers):
+        for names in (short, list(map(str, range(classes)))):
             table = _histogram_table(partition, names)
             if max(map(len, table)) <= WIDTH - 4:
                 return section("images of each class", table)
-    return section("clients", _top_classes(partition))
+    return section("clients", _top_classes(partition, short))
 
 
 def _histogram_table(partition: Partition, names: list[str]) -> list[str]:
@@ -157,21 +157,17 @@ def _histogram_table(partition: Partition, names: list[str]) -> list[str]:
     return columns(rows, "." + "r" * (len(names) + 1))
 
 
-def _top_classes(partition: Partition) -> list[str]:
+def _top_classes(partition: Partition, names: list[str]) -> list[str]:
     """The most frequent classes of each client, where all would not fit on a line."""
-    sizes = [f"{size:,}" for size in partition.sizes]
-    if not partition.histogram.shape[1]:
-        rows = [(str(client), size) for client, size in enumerate(sizes)]
-        return columns([("client", "images"), *rows], ".r")
-    names = _short_names(partition)
     table = [("client", "images", "classes", "most of")]
     for client, held in enumerate(partition.histogram):
         first = np.argsort(-held, kind="stable")[:4]
         most = ", ".join(f"{names[c]} {held[c]:,}" for c in first if held[c])
         classes = np.count_nonzero(held)
         most += ", ..." if classes > len(first) else ""
-        table.append((str(client), sizes[client], f"{classes:,}", most))
-    return columns(table, ".rr")
+        size = f"{partition.sizes[client]:,}"
+        table.append((str(client), size, f"{classes:,}", most))
+    return columns(table if names else [row[:2] for row in table], ".rr")
 
 
 def _spread(partition: Partition) -> list[str]:
@@ -185,10 +181,6 @@ def _spread(partition: Partition) -> list[str]:
     for name, v in values.items():
         rows.append((name, f"{v.min():,}", f"{v.mean():,.1f}", f"{v.max():,}"))
     return columns(rows, ".rrr")
-
-
-def _short_names(partition: Partition) -> list[str]:
-    return [shorten(name, 12) for name in class_names(partition)]
 
 
 def _explain_metrics(path: Path) -> Explained:
@@ -206,18 +198,9 @@ def _explain_metrics(path: Path) -> Explained:
 
 def _explain_journal(path: Path) -> Explained:
     with open(path, "rb") as stream:
-        lines = [line for line in map(_parsed, stream) if line is not None]
+        lines = [line for line in map(parse_line, stream) if line is not None]
     summary = f"what happened while a stage ran, {len(lines):,} lines"
     text = _title(path, "journal", summary, [])
     text += section("last line", columns(list(flatten(lines[-1]))))
     data = {"path": str(path), "kind": "journal", "verified": None, "summary": summary}
     return "\n".join(text), {**data, "lines": len(lines), "last": lines[-1]}
-
-
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    """A line of a journal, or None for an incomplete one."""
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None

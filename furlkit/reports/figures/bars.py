@@ -73,8 +73,9 @@ def draw_bars(bars: Sequence[Results], axis: Axis, title: str = "") -> Any:
         axes.set_ylabel(axis.label)
         axes.tick_params(axis="x", length=0)
         names = groups if len(groups) > 1 else [bar.label for bar in bars]
-        middles = [_middle(places, bars, group) for group in groups]
-        _name_slots(axes, middles if len(groups) > 1 else places.tolist(), names, width)
+        of_group = [[bar.group == group for bar in bars] for group in groups]
+        middles = [places[mine].mean() for mine in of_group]
+        _name_slots(axes, middles if len(groups) > 1 else places, names, width)
         if len(groups) > 1:
             short = [shorten(label, LABEL_WIDTH) for label in handles]
             style.legend(figure, list(handles.values()), short, lower=True)
@@ -84,28 +85,18 @@ def draw_bars(bars: Sequence[Results], axis: Axis, title: str = "") -> Any:
 
 def _places(bars: Sequence[Results], groups: Sequence[str]) -> np.ndarray:
     """Where each bar stands: groups one after the other, with a gap between them."""
-    order = sorted(range(len(bars)), key=lambda i: groups.index(bars[i].group))
-    places = np.zeros(len(bars))
-    for slot, i in enumerate(order):
-        places[i] = slot + BETWEEN_GROUPS * groups.index(bars[i].group)
-    return places
-
-
-def _middle(places: np.ndarray, bars: Sequence[Results], group: str) -> float:
-    return float(
-        np.mean([p for p, bar in zip(places, bars, strict=True) if bar.group == group])
-    )
+    group = np.array([groups.index(bar.group) for bar in bars])
+    slots = np.argsort(np.argsort(group, kind="stable"))
+    return slots + BETWEEN_GROUPS * group
 
 
 def _draw_bar(axes: "Axes", place: float, bar: Results, number: int, axis: Axis) -> Any:
     again, colour = divmod(number, len(COLOURS))
     mean, std, n = bar.summary
-    whisker: dict[str, Any] = (
-        {} if std is None else {"yerr": axis.scale * std, "capsize": 3}
-    )
     drawn = axes.bar(
         place, axis.scale * mean, 0.85, color=style.tint(COLOURS[colour], 0.75),
-        hatch=HATCHES[again % len(HATCHES)], edgecolor="white", linewidth=0, **whisker
+        hatch=HATCHES[again % len(HATCHES)], edgecolor="white", linewidth=0,
+        yerr=None if std is None else axis.scale * std, capsize=3
     )  # fmt: skip
     if n > 1:
         beside = place + 0.25 * np.linspace(-1, 1, n)
@@ -127,9 +118,7 @@ def _limit_heights(axes: "Axes", bars: Sequence[Results], axis: Axis) -> None:
     style.grid_lines(axes)
 
 
-def _name_slots(
-    axes: "Axes", places: Sequence[float], names: Sequence[str], width: float
-) -> None:
+def _name_slots(axes: "Axes", places: Any, names: Sequence[str], width: float) -> None:
     """Names below the bars, slanted where they are too long to stand side by side."""
     short = [shorten(name, LABEL_WIDTH) for name in names]
     axes.set_xticks(places, short)
@@ -142,9 +131,8 @@ def _name_slots(
 
 def _note(bars: Sequence[Results], groups: Sequence[str]) -> str:
     lines = [shorten(groups[0], LABEL_WIDTH)] if len(groups) == 1 and groups[0] else []
-    counts = sorted({len(bar.values) for bar in bars})
-    if counts[-1] > 1:
-        number = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-        lines.append(f"mean of {number} results (dots)")
+    counts = [len(bar.values) for bar in bars]
+    if max(counts) > 1:
+        lines.append(f"mean of {style.span(counts)} results (dots)")
         lines.append("error bar: one standard deviation")
     return "\n".join(lines)

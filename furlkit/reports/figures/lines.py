@@ -81,9 +81,7 @@ def _runs_note(lines: Sequence[Line]) -> str:
     runs = np.concatenate([line.runs for line in lines])
     if runs.max() == 1:
         return ""
-    number = str(runs.max())
-    number = number if runs.min() == runs.max() else f"{runs.min()} to {number}"
-    return f"\nmean of {number} runs; band or bar: one standard deviation"
+    return f"\nmean of {style.span(runs)} runs; band or bar: one standard deviation"
 
 
 def _draw_spread(

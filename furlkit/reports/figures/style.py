@@ -6,7 +6,7 @@ imported when something is drawn.
 """
 
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,6 +96,12 @@ def whole_ticks(most: int) -> Any:
     from matplotlib.ticker import MaxNLocator
 
     return MaxNLocator(most, integer=True, min_n_ticks=1, steps=[1, 2, 5, 10])
+
+
+def span(numbers: Iterable[int]) -> str:
+    """The least and the most of some numbers: "3", or "1 to 3"."""
+    ordered = sorted(numbers)
+    return " to ".join(map(str, dict.fromkeys((ordered[0], ordered[-1]))))
 
 
 def look(number: int) -> dict[str, Any]:
