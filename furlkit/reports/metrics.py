@@ -88,9 +88,16 @@ def show(value: float, percent: bool) -> str:
 
 
 def read_all(
-    results: Sequence[Results], value: str, reference: str | None
+    results: Sequence[Results],
+    value: str,
+    reference: str | None,
+    lowest: Sequence[str] = (),
 ) -> list[Results]:
-    """Read the files of each method and compare it with the reference, if there is one."""
+    """Read the files of each method and compare it with the reference of its group.
+
+    Methods whose label is in `lowest` have several files per seed, such as clients, of
+    which the lowest value counts.
+    """
     if not results:
         raise UsageError("give --series LABEL=FILE,... of files that evaluate writes")
     names = [each.name for each in results]
@@ -106,7 +113,15 @@ def read_all(
                 f"--reference {reference}: there is no such label{where}, only "
                 f"{', '.join(labels)}"
             )
-    return [_read_results(each, value) for each in results]
+    read = [_read_results(each, value) for each in results]
+    found = [_lowest(each) if each.label in lowest else each for each in read]
+    others = {each.group: each for each in found if each.label == reference}
+    return [
+        each
+        if reference in (None, each.label)
+        else each._replace(difference=_difference(each, others[each.group]))
+        for each in found
+    ]
 
 
 def _read_results(given: Results, value: str) -> Results:
@@ -144,7 +159,7 @@ def _kind(metrics: dict[str, Any]) -> str:
     )
 
 
-def lowest(results: Results) -> Results:
+def _lowest(results: Results) -> Results:
     """The lowest value of each seed, FLESD's Min-Local."""
     by_seed: dict[int, list[float]] = {}
     for path, seed, value in zip(
@@ -164,17 +179,6 @@ def lowest(results: Results) -> Results:
         )
     seeds = tuple(sorted(by_seed))
     return results._replace(values=tuple(min(by_seed[s]) for s in seeds), seeds=seeds)
-
-
-def compare(results: Sequence[Results], reference: str | None) -> list[Results]:
-    """Each method with its difference from the reference of its group."""
-    others = {each.group: each for each in results if each.label == reference}
-    return [
-        each
-        if reference is None or each.label == reference
-        else each._replace(difference=_difference(each, others[each.group]))
-        for each in results
-    ]
 
 
 def _difference(mine: Results, other: Results) -> dict[str, Any]:

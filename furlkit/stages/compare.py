@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from furlkit.errors import UsageError
-from furlkit.reports import metrics
+from furlkit.reports.metrics import is_share, read_all
 from furlkit.reports.summary import Results
 from furlkit.reports.text import columns, plain
 
@@ -21,13 +21,9 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     for label in sorted(set(lowest) - set(labels)):
         raise UsageError(f"--lowest {label}: is no label of a --series")
     published = dict(_published(values["published"], labels))
-    found = [
-        metrics.lowest(each) if each.label in lowest else each
-        for each in metrics.read_all(given, value, reference)
-    ]
     rows = [
         {**each.to_json(), "published": published.get(each.label)}
-        for each in metrics.compare(found, reference)
+        for each in read_all(given, value, reference, lowest)
     ]
     data = {"value": value, "reference": reference, "rows": rows}
     return _table(rows, value, reference), data
@@ -50,7 +46,7 @@ def _published(
 
 def _table(rows: list[dict[str, Any]], value: str, reference: str | None) -> str:
     """Columns without any number are left out."""
-    scale, digits = (100, 2) if metrics.is_share(value) else (1, 4)
+    scale, digits = (100, 2) if is_share(value) else (1, 4)
 
     def shown(x: float | None, sign: str = "", by: float = scale) -> str:
         return "" if x is None else f"{by * x:{sign}.{digits}f}"

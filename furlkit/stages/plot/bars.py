@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from furlkit.errors import UsageError
 from furlkit.reports.figures.bars import Axis, draw_bars, extent
-from furlkit.reports.metrics import compare, is_share, read_all
+from furlkit.reports.metrics import is_share, read_all
 from furlkit.reports.summary import Results
 from furlkit.reports.text import plain
 from furlkit.stages.plot.picture import Paths, Picture, Series, picture
@@ -19,7 +19,7 @@ def run(
     A label may start with its group, GROUP:LABEL.
     """
     given = [_grouped(label, paths) for label, paths in series]
-    found = compare(read_all(given, value, reference), reference)
+    found = read_all(given, value, reference)
     bars = [b._replace(group=plain(b.group), label=plain(b.label)) for b in found]
     axis = Axis(plain(value), is_share(value), start)
     _check_start(bars, axis)
