@@ -18,7 +18,8 @@ LARGEST = 180 + 1e-6  # Degrees; what was made from float32 may end a bit above.
 @picture
 def run(files: Paths, series: Series, title: str) -> Picture:
     """Draw a box for each file, rounds side by side, one panel per series."""
-    panels = [(plain(label), _boxes(paths)) for label, paths in labelled(files, series)]
+    given = labelled("angles", files, series)
+    panels = [(plain(label), _boxes(paths)) for label, paths in given]
     ends = "; ".join(_end(label, boxes) for label, boxes in panels)
     data = [{"label": label, "boxes": list(map(asdict, b))} for label, b in panels]
     return Picture(

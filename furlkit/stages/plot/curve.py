@@ -13,7 +13,7 @@ from furlkit.stages.plot.picture import Paths, Picture, Series, labelled, pictur
 @picture
 def run(files: Paths, series: Series, value: str, title: str) -> Picture:
     """Draw a value over rounds, one line for each series and protocol."""
-    lines = _lines(labelled(files, series), value)
+    lines = _lines(labelled("curve", files, series), value)
     percent = is_share(value)
     ends = "; ".join(
         f"{line.label} {show(line.mean[-1], percent)} after round {line.rounds[-1]}"

@@ -52,9 +52,9 @@ def _paths(value: Any) -> Iterator[Path]:
         yield from _paths(part)
 
 
-def labelled(files: Paths, series: Series) -> Series:
+def labelled(plot: str, files: Paths, series: Series) -> Series:
     """Files without a label as a series of their own, before those of --series."""
     lines = ((("", files),) if files else ()) + series
     if not lines:
-        raise UsageError("plot: give metrics files, or --series LABEL=FILE,...")
+        raise UsageError(f"plot {plot}: give metrics files, or --series LABEL=FILE,...")
     return lines
