@@ -8,7 +8,7 @@ from furlkit.files.container.layout import Entry
 from furlkit.files.partition import Partition
 from furlkit.files.private import MEMORY
 from furlkit.reports.metrics import facts_of, is_number
-from furlkit.reports.text import count, counted, plain, word
+from furlkit.reports.text import count, counted, lookup, plain, word
 from furlkit.weights import is_batchnorm_statistic, parts_of
 
 Facts = dict[str, Any]
@@ -46,13 +46,12 @@ def sentence(header: Header, entries: Sequence[Entry]) -> str:
     """Say what the file is, for somebody who has never seen one."""
     facts, kind = header.facts, header.kind
     shapes = {entry.name: entry.shape for entry in entries}
-    dataset = facts.get("dataset")
     words = _Words(stage=plain(header.stage), holds=_held(shapes))
     words |= {name: _by(shape) for name, shape in shapes.items()}
     words |= {name: count(value) for name, value in facts.items()}
     words |= {
         "model": _checkpoint(header),
-        "total": count(dataset.get("examples") if isinstance(dataset, dict) else None),
+        "total": count(lookup(facts, "dataset.examples")),
         "origin": _origin(facts),
         "others": _others(header, shapes),
     }
@@ -93,8 +92,7 @@ def describe_model(facts: Facts, parents: int = 0) -> str:
     # Format version 1 says left_out where version 2 has statistics.
     if facts.get("left_out") or facts.get("statistics") is False:
         text += ", without BatchNorm statistics"
-    architecture, parts = facts.get("architecture"), facts.get("parts")
-    heads = architecture.get("heads") if isinstance(architecture, dict) else None
+    heads, parts = lookup(facts, "architecture.heads"), facts.get("parts")
     if isinstance(heads, dict) and isinstance(parts, list):
         text += "" if heads.keys() <= set(map(str, parts)) else "; only its {parts}"
     return text.format_map(words)
@@ -104,7 +102,7 @@ def describe_metrics(metrics: Facts) -> str:
     """What an evaluation measured, and on which model."""
     facts, protocol = facts_of(metrics), word(metrics.get("protocol"))
     if protocol == "ledger":
-        return _ledger(metrics.get("total"))
+        return _ledger(metrics)
     model = describe_model(facts) if facts else "an unknown model"
     accuracy = metrics.get("accuracy")
     if is_number(accuracy, LARGEST):
@@ -117,23 +115,22 @@ def describe_metrics(metrics: Facts) -> str:
     return _comparison(metrics, model) or f"{protocol} evaluation of {model}"
 
 
-def _ledger(total: Any) -> str:
+def _ledger(metrics: Facts) -> str:
     """How many bytes went in each direction, as far as a ledger says so."""
-    known = total if isinstance(total, dict) else {}
-    ways = [known.get(way) for way in ("sent", "received")]
-    sent, received = (
-        count(way.get("bytes")) if isinstance(way, dict) else "unknown" for way in ways
+    names = ("sent.bytes", "clients", "received.bytes", "rounds")
+    known = [lookup(metrics, f"total.{name}") for name in names]
+    sent, clients, received, rounds = (
+        "unknown" if number is None else count(number) for number in known
     )
     return (
-        f"{sent} bytes that {count(known.get('clients'))} clients sent and {received} "
-        f"that they received, in {count(known.get('rounds'))} rounds"
+        f"{sent} bytes that {clients} clients sent and {received} that they received, "
+        f"in {rounds} rounds"
     )
 
 
 def _comparison(metrics: Facts, models: str) -> str:
     """The result of angles or drift; empty where its numbers are missing."""
-    summary = metrics.get("angles")
-    box = summary.get("quartiles") if isinstance(summary, dict) else None
+    box = lookup(metrics, "angles.quartiles")
     if metrics.get("protocol") == "angles" and isinstance(box, list) and len(box) == 3:
         low, median, high = (
             f"{q:.1f}" if is_number(q, LARGEST) else word(q) for q in box

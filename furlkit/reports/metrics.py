@@ -11,7 +11,7 @@ from furlkit.errors import InputError, UsageError
 from furlkit.files.container.header import canonical, with_article
 from furlkit.files.metrics import read_metrics
 from furlkit.reports.summary import Results, paired
-from furlkit.reports.text import word
+from furlkit.reports.text import lookup, word
 
 MOST_ROUNDS = 10**9  # A larger round was not written by a training.
 
@@ -41,7 +41,7 @@ def scored(metrics: dict[str, Any]) -> dict[str, Any]:
 
 def facts_of(metrics: dict[str, Any]) -> dict[str, Any]:
     """The facts of the checkpoint that was scored, empty if there are none."""
-    facts = scored(metrics).get("facts")
+    facts = lookup(metrics, "checkpoint.facts")
     return facts if isinstance(facts, dict) else {}
 
 
@@ -58,9 +58,7 @@ def round_of(path: Path, metrics: dict[str, Any]) -> int:
 
 def number(path: Path, metrics: dict[str, Any], name: str) -> float:
     """The number of this name; dots lead into nested values, like `drift.rank`."""
-    value: Any = metrics
-    for key in name.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
+    value = lookup(metrics, name)
     if is_number(value):
         return float(value)
     there = [key for key, value in sorted(metrics.items()) if is_number(value)]

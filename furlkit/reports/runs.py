@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.container.header import short
 from furlkit.files.container.read import Container
-from furlkit.reports.text import plain
+from furlkit.reports.text import lookup, plain
 
 # A larger number of epochs in one round was not written by a training.
 MOST_EPOCHS = 10**9
@@ -36,8 +36,7 @@ class File(NamedTuple):
 
 def planned_epochs(options: dict[str, Any]) -> int | None:
     """The epochs among a file's options, which format version 1 has in a plan."""
-    plan = options.get("plan", options)
-    epochs = plan.get("epochs") if isinstance(plan, dict) else None
+    epochs = lookup(options, "plan.epochs" if "plan" in options else "epochs")
     return epochs if type(epochs) is int and 0 < epochs <= MOST_EPOCHS else None
 
 

@@ -27,6 +27,13 @@ def shorten(text: str, width: int) -> str:
     return f"{text[:head]}...{text[len(text) - (width - 3 - head) :]}"
 
 
+def lookup(values: Any, name: str) -> Any:
+    """A value inside nested dicts, like `drift.rank`; None where it is missing."""
+    for key in name.split("."):
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
+
+
 def short_hash(content: str) -> str:
     """The first digits of a content hash: enough to distinguish files."""
     return shorten(plain(content[:12]), 12)

@@ -9,7 +9,7 @@ from furlkit.files.container.header import canonical, short
 from furlkit.files.metrics import read_metrics
 from furlkit.reports.figures.angles import Box, draw_angles
 from furlkit.reports.metrics import is_number, round_of, scored
-from furlkit.reports.text import plain, word
+from furlkit.reports.text import lookup, plain, word
 from furlkit.stages.plot.picture import Paths, Picture, Series, labelled, picture
 
 LARGEST = 180 + 1e-6  # Degrees; what was made from float32 may end a bit above.
@@ -64,9 +64,8 @@ def _box(path: Path, metrics: dict[str, Any]) -> Box:
             f"{path}: compares models of several rounds, so it has no place on the axis; "
             "compare models of one round"
         )
-    found = metrics.get("angles")
-    angles: dict[str, Any] = found if isinstance(found, dict) else {}
-    quartiles, whiskers = angles.get("quartiles"), angles.get("whiskers")
+    quartiles = lookup(metrics, "angles.quartiles")
+    whiskers = lookup(metrics, "angles.whiskers")
     box, ends = (v if isinstance(v, list) else [] for v in (quartiles, whiskers))
     five = [*ends[:1], *box, *ends[1:]]
     fit = (len(box), len(ends)) == (3, 2)
