@@ -13,6 +13,6 @@ def compare(values: dict[str, Any]) -> None:
       furlkit compare --series FedSimCLR=a0.json,a1.json --series FedCA=b0.json,b1.json \\
           --reference FedSimCLR
     """
-    from furlkit.stages.compare import run_values
+    from furlkit.stages.compare import run
 
-    tell(run_values(values))
+    tell(run(values))

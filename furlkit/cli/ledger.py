@@ -25,6 +25,6 @@ def ledger(values: dict[str, Any]) -> None:
       furlkit ledger --plan --images 8333 --width 128 --encoding float16 \\
           --parameters 11500000 --clients 5 --rounds 2 --rounds-averaging 10
     """
-    from furlkit.stages.ledger import run_values
+    from furlkit.stages.ledger import run
 
-    tell(run_values(values))
+    tell(run(values))

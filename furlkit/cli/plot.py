@@ -1,24 +1,17 @@
 """plot: pictures of results and partitions, one command for each."""
 
+from pkgutil import resolve_name
 from typing import Any
 
 from furlkit.catalogue import COMMANDS
 from furlkit.cli.shared import Commands, argument, arguments, command, tell
-from furlkit.errors import UsageError
 
 plot = Commands("plot", help=COMMANDS["plot"].help)
 metrics = arguments("files", "METRICS...", required=False)
 
 
-def _labelled(picture: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Files without a label as a series of their own, before those of --series."""
-    files, series = values.pop("files"), values["series"]
-    lines = ((("", files),) if files else ()) + series
-    if not lines:
-        raise UsageError(
-            f"plot {picture}: give metrics files, or --series LABEL=FILE,..."
-        )
-    return {**values, "series": lines}
+def _draw(name: str, values: dict[str, Any]) -> None:
+    tell(resolve_name(f"furlkit.stages.plot.{name}:run")(values))
 
 
 @command("plot curve", metrics)
@@ -29,9 +22,7 @@ def curve(values: dict[str, Any]) -> None:
     Example:
       furlkit plot curve exp/r*/knn.json -o exp/curve.png
     """
-    from furlkit.stages.plot.scores import CurveOptions, run_curve
-
-    tell(run_curve(CurveOptions(**_labelled("curve", values))))
+    _draw("curve", values)
 
 
 @command("plot partition", argument("partition"))
@@ -41,9 +32,7 @@ def partition(values: dict[str, Any]) -> None:
     Example:
       furlkit plot partition exp/partition.safetensors -o exp/partition.png
     """
-    from furlkit.stages.plot.scores import PartitionOptions, run_partition
-
-    tell(run_partition(PartitionOptions(**values)))
+    _draw("partition", values)
 
 
 @command("plot tsne", arguments("files", "FEATURES...", required=False))
@@ -56,10 +45,7 @@ def tsne(values: dict[str, Any]) -> None:
       furlkit plot tsne exp/r020/h_0.safetensors --data cifar10 --classes 0,1 \\
           -o exp/tsne.png
     """
-    from furlkit.stages.plot.tsne import run_values
-
-    files = tuple(("", path) for path in values.pop("files"))
-    tell(run_values({**values, "panels": files + values["panels"]}))
+    _draw("tsne", values)
 
 
 @command("plot angles", metrics)
@@ -72,9 +58,7 @@ def angles(values: dict[str, Any]) -> None:
       furlkit plot angles --series plain=a/r001/angles.json,a/r002/angles.json \\
           --series aligned=b/r001/angles.json,b/r002/angles.json -o angles.png
     """
-    from furlkit.stages.plot.angles import Options, run
-
-    tell(run(Options(**_labelled("angles", values))))
+    _draw("angles", values)
 
 
 @command("plot bars")
@@ -85,9 +69,7 @@ def bars(values: dict[str, Any]) -> None:
       furlkit plot bars --series IID:FedSimCLR=a0.json,a1.json \\
           --series IID:FedCA=b0.json,b1.json --reference FedSimCLR -o bars.png
     """
-    from furlkit.stages.plot.bars import run_values
-
-    tell(run_values(values))
+    _draw("bars", values)
 
 
 @command("plot cost")
@@ -116,9 +98,7 @@ def cost(values: dict[str, Any]) -> None:
       furlkit plot cost --over epochs --last --series FedAvg=exp/a20,exp/a50,exp/a100 \\
           --series FLESD=exp/f20,exp/f50,exp/f100 -o exp/right.png
     """
-    from furlkit.stages.plot.cost import Options, run
-
-    tell(run(Options(**values)))
+    _draw("cost", values)
 
 
 @command("plot loss")
@@ -137,6 +117,4 @@ def loss(values: dict[str, Any]) -> None:
       furlkit plot loss --series FedAvg=exp/fedavg --series FLESD=exp/flesd \\
           -o exp/loss.png
     """
-    from furlkit.stages.plot.loss import Options, run
-
-    tell(run(Options(**values)))
+    _draw("loss", values)

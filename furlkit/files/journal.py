@@ -41,14 +41,15 @@ class Journal:
             return []
         lines = []
         for text in self.path.read_text(errors="replace").splitlines():
-            line = _parsed(text)
+            line = parse_line(text)
             if line is None:
                 break  # A line that was cut short by a kill ends the usable part.
             lines.append(line)
         return lines
 
 
-def _parsed(text: str) -> dict[str, Any] | None:
+def parse_line(text: str | bytes) -> dict[str, Any] | None:
+    """A line of a journal, or None for an incomplete one."""
     try:
         line = json.loads(text)
     except (ValueError, RecursionError):

@@ -6,7 +6,7 @@ A file was sent if the server's `aggregate` read it, and received if a client's
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from furlkit.errors import InputError
 from furlkit.files.similarity import kept_of
 from furlkit.reports.runs import File, read_files
+from furlkit.reports.summary import grouped
 from furlkit.reports.text import short_hash
 
 SENT, RECEIVED = "sent", "received"
@@ -138,7 +139,8 @@ def _two_runs(files: Iterable[File]) -> Iterator[str]:
 
 def _missing(transfers: Iterable[Transfer]) -> Iterator[str]:
     """A warning for each file that is named in a header but missing."""
-    unknown = _grouped((t for t in transfers if t.file is None), lambda t: t.content)
+    missing = sorted((t for t in transfers if t.file is None), key=lambda t: t.content)
+    unknown = grouped(missing, lambda t: t.content)
     for content, needed in unknown.items():
         first, more = needed[0], len(needed) - 1
         others = f" (and {more} more like it)" if more else ""
@@ -170,9 +172,10 @@ def _lost_ensembles(files: dict[str, File]) -> Iterator[str]:
 def document(ledger: Ledger) -> dict[str, Any]:
     """Sums by round, by client, by both, and of all: what `--json` prints."""
     transfers = ledger.transfers
-    rounds = _grouped(transfers, lambda t: t.round)
-    clients = _grouped(transfers, lambda t: t.client)
-    cells = _grouped(transfers, lambda t: (t.round, t.client))
+    # Transfers are sorted by round and client.
+    rounds = grouped(transfers, lambda t: t.round)
+    clients = grouped(sorted(transfers, key=lambda t: t.client), lambda t: t.client)
+    cells = grouped(transfers, lambda t: (t.round, t.client))
     missing = [transfer for transfer in transfers if transfer.file is None]
     return {
         "protocol": "ledger",
@@ -194,15 +197,6 @@ def document(ledger: Ledger) -> dict[str, Any]:
             for t in missing
         ],
     }  # fmt: skip
-
-
-def _grouped(
-    transfers: Iterable[Transfer], key: Callable[[Transfer], Any]
-) -> dict[Any, list[Transfer]]:
-    groups: dict[Any, list[Transfer]] = {}
-    for transfer in sorted(transfers, key=key):
-        groups.setdefault(key(transfer), []).append(transfer)
-    return groups
 
 
 def tally(transfers: Sequence[Transfer]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.container.header import short
 from furlkit.files.container.read import Container
-from furlkit.reports.text import plain
+from furlkit.reports.text import lookup, plain
 
 # A larger number of epochs in one round was not written by a training.
 MOST_EPOCHS = 10**9
@@ -31,9 +31,13 @@ class File(NamedTuple):
     @property
     def epochs(self) -> int | None:
         """The epochs that a training was asked for, if its options name a number."""
-        plan = self.options.get("plan")
-        epochs = plan.get("epochs") if isinstance(plan, dict) else None
-        return epochs if type(epochs) is int and 0 < epochs <= MOST_EPOCHS else None
+        return planned_epochs(self.options)
+
+
+def planned_epochs(options: dict[str, Any]) -> int | None:
+    """The epochs among a file's options, which format version 1 has in a plan."""
+    epochs = lookup(options, "plan.epochs" if "plan" in options else "epochs")
+    return epochs if type(epochs) is int and 0 < epochs <= MOST_EPOCHS else None
 
 
 def check_runs(series: Sequence[tuple[str, tuple[Path, ...]]]) -> None:

@@ -1,12 +1,14 @@
 """Summaries of runs over seeds: mean and deviation, a line of a plot, a difference."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 CONFIDENCE = 0.95
+T = TypeVar("T")
 
 
 class Summary(NamedTuple):
@@ -23,6 +25,44 @@ def summarise(values: Iterable[float]) -> Summary:
     ordered = np.sort(np.fromiter(values, np.float64))
     std = float(ordered.std(ddof=1)) if len(ordered) > 1 else None
     return Summary(float(ordered.mean()), std, len(ordered))
+
+
+def grouped(items: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
+    """Items by their key, in the order in which they come."""
+    groups: dict[Any, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+class Results(NamedTuple):
+    """The values of one method, one per seed, with their seeds and files in that order.
+
+    `difference` is how far they are above those of a reference, if there is one.
+    """
+
+    group: str
+    label: str
+    values: tuple[float, ...]
+    seeds: tuple[Any, ...] = ()
+    paths: tuple[Path, ...] = ()
+    difference: dict[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """The label as it was given to --series."""
+        return f"{self.group}:{self.label}" if self.group else self.label
+
+    @property
+    def summary(self) -> Summary:
+        """Mean, sample standard deviation and count."""
+        return summarise(self.values)
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        row = {"group": self.group, "label": self.label, **self.summary._asdict()}
+        row |= {"values": list(self.values), "files": list(map(str, self.paths))}
+        return {**row, "difference": self.difference} if self.difference else row
 
 
 @dataclass(frozen=True)

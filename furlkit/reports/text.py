@@ -27,6 +27,13 @@ def shorten(text: str, width: int) -> str:
     return f"{text[:head]}...{text[len(text) - (width - 3 - head) :]}"
 
 
+def lookup(values: Any, name: str) -> Any:
+    """A value inside nested dicts, like `drift.rank`; None where it is missing."""
+    for key in name.split("."):
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
+
+
 def short_hash(content: str) -> str:
     """The first digits of a content hash: enough to distinguish files."""
     return shorten(plain(content[:12]), 12)
@@ -35,6 +42,13 @@ def short_hash(content: str) -> str:
 def count(value: Any) -> str:
     """A number with commas between thousands; anything else unchanged."""
     return f"{value:,}" if type(value) is int else shorten(word(value), 40)
+
+
+def counted(things: Any, one: str, many: str = "") -> str:
+    """A number, or the length of a list, with its noun."""
+    number = len(things) if isinstance(things, list) else things
+    number = number if type(number) is int else 0
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def byte_size(size: int) -> str:

@@ -1,86 +1,62 @@
 """compare: scores of several seeds side by side, as a table."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 from furlkit.errors import UsageError
-from furlkit.reports.metrics import is_share
-from furlkit.reports.series import Comparison, Results, Series, read_all
+from furlkit.reports.metrics import is_share, read_all
+from furlkit.reports.summary import Results
 from furlkit.reports.text import columns, plain
 
 
-@dataclass(frozen=True)
-class Options:
-    """`published` are values of papers by label, in the unit that is shown."""
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Mean and deviation of each series, the paper's number, the paired difference.
 
-    series: tuple[Series, ...]
-    value: str = "accuracy"
-    reference: str | None = None
-    published: tuple[tuple[str, float], ...] = ()
-
-
-def run_values(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Compare with flat options; `published` are LABEL=NUMBER, `lowest` labels."""
-    given = dict(values)
-    lowest = given.pop("lowest")
-    for label in sorted(set(lowest) - {label for label, _ in given["series"]}):
+    `published` are values of papers, LABEL=NUMBER in the unit that is shown; `lowest`
+    are labels with several files per seed, such as clients, of which the lowest counts.
+    """
+    value, reference, lowest = values["value"], values["reference"], values["lowest"]
+    given = [Results("", label, (), (), paths) for label, paths in values["series"]]
+    labels = [each.label for each in given]
+    for label in sorted(set(lowest) - set(labels)):
         raise UsageError(f"--lowest {label}: is no label of a --series")
-    series = tuple(
-        Series("", label, paths)._replace(lowest=label in lowest)
-        for label, paths in given["series"]
-    )
-    published = tuple(map(_published, given["published"]))
-    return run(Options(**{**given, "series": series, "published": published}))
+    published = dict(_published(values["published"], labels))
+    rows = [
+        {**each.to_json(), "published": published.get(each.label)}
+        for each in read_all(given, value, reference, lowest)
+    ]
+    data = {"value": value, "reference": reference, "rows": rows}
+    return _table(rows, value, reference), data
 
 
-def _published(text: str) -> tuple[str, float]:
-    label, _, number = text.rpartition("=")
-    try:
-        return label, float(number)
-    except ValueError as error:
-        raise UsageError(f"--published {text}: expected LABEL=NUMBER") from error
-
-
-def run(options: Options) -> tuple[str, dict[str, Any]]:
-    """Mean and deviation of each series, the paper's number, the paired difference."""
-    labels = [series.label for series in options.series]
-    for label, _ in options.published:
+def _published(
+    given: tuple[str, ...], labels: list[str]
+) -> Iterator[tuple[str, float]]:
+    for text in given:
+        label, _, number = text.rpartition("=")
+        try:
+            yield label, float(number)
+        except ValueError as error:
+            raise UsageError(f"--published {text}: expected LABEL=NUMBER") from error
         if label not in labels:
             raise UsageError(
                 f"--published {label}: there is no such label, only {', '.join(labels)}"
             )
-    found = read_all(options.series, options.value, options.reference)
-    rows = [_row(*each, dict(options.published)) for each in found]
-    data = {"value": options.value, "reference": options.reference, "rows": rows}
-    return _table(rows, options), data
 
 
-def _row(
-    results: Results, comparison: Comparison | None, published: dict[str, float]
-) -> dict[str, Any]:
-    label = results.series.label
-    row = {
-        "label": label,
-        **results.summary._asdict(),
-        "values": list(results.values),
-        "published": published.get(label),
-    }
-    return {**row, "difference": comparison.to_json()} if comparison else row
-
-
-def _table(rows: list[dict[str, Any]], options: Options) -> str:
+def _table(rows: list[dict[str, Any]], value: str, reference: str | None) -> str:
     """Columns without any number are left out."""
-    scale, digits = (100, 2) if is_share(options.value) else (1, 4)
+    scale, digits = (100, 2) if is_share(value) else (1, 4)
 
-    def shown(value: float | None, sign: str = "", by: float = scale) -> str:
-        return "" if value is None else f"{by * value:{sign}.{digits}f}"
+    def shown(x: float | None, sign: str = "", by: float = scale) -> str:
+        return "" if x is None else f"{by * x:{sign}.{digits}f}"
 
     def difference(mean=None, low=None, high=None, **_: Any) -> str:
         interval = f" ({shown(low, '+')} to {shown(high, '+')})"
         return shown(mean, "+") + ("" if low is None else interval)
 
-    unit = f"{options.value}, %" if scale == 100 else options.value
-    against = f"against {plain(options.reference or '')}, 95 %"
+    unit = f"{value}, %" if scale == 100 else value
+    against = f"against {plain(reference or '')}, 95 %"
     table = [("", "n", unit, "std", "published", against)]
     for row in rows:
         numbers = shown(row["mean"]), shown(row["std"]), shown(row["published"], by=1)

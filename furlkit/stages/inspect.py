@@ -1,10 +1,8 @@
 """inspect: explain any furlkit file to a person."""
 
-import json
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +10,11 @@ import numpy as np
 
 from furlkit.files.container.layout import NAMES, Entry
 from furlkit.files.container.read import Container, unreadable
+from furlkit.files.journal import parse_line
 from furlkit.files.metrics import read_metrics
 from furlkit.files.partition import Partition, read_partition
-from furlkit.inputs.settings import fill
-from furlkit.reports.explain import describe_metrics, sentence
+from furlkit.reports.explain import class_names, describe_metrics, sentence
+from furlkit.reports.summary import grouped
 from furlkit.reports.text import (
     WIDTH,
     byte_size,
@@ -35,22 +34,16 @@ LISTED_CLASSES = 20
 Explained = tuple[str, dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Options:
-    """`verify` checks the content hash; `tensors` lists all tensors, however many."""
-
-    paths: tuple[Path, ...]
-    verify: bool
-    tensors: bool
-
-
 def run(values: dict[str, Any]) -> Iterator[Explained]:
-    """Explain each file: a text for people and the same facts for programs."""
-    options = fill(Options, values)
-    return (_explain(Path(path), options) for path in options.paths)
+    """Explain each file: a text for people and the same facts for programs.
+
+    `verify` checks the content hash; `tensors` lists all tensors, however many.
+    """
+    verify, tensors = values["verify"], values["tensors"]
+    return (_explain(Path(path), verify, tensors) for path in values["paths"])
 
 
-def _explain(path: Path, options: Options) -> Explained:
+def _explain(path: Path, verify: bool, tensors: bool) -> Explained:
     try:
         with open(path, "rb") as stream:
             line = stream.readline(2**20)
@@ -58,20 +51,20 @@ def _explain(path: Path, options: Options) -> Explained:
         raise unreadable(path, error) from error
     # Bytes 5 to 8 of a container are zeros: no header takes 4 GB. Text has no zeros.
     if b"\0" in line[:8] or not line.lstrip().startswith(b"{"):
-        return _explain_container(path, options)
-    first = _parsed(line) or {}
+        return _explain_container(path, verify, tensors)
+    first = parse_line(line) or {}
     if "kind" not in first and ("event" in first or "step" in first):
         return _explain_journal(path)
     return _explain_metrics(path)
 
 
-def _explain_container(path: Path, options: Options) -> Explained:
+def _explain_container(path: Path, verify: bool, every: bool) -> Explained:
     opened = Container(path)
     header, entries = opened.header, opened.entries
-    if options.verify:
+    if verify:
         opened.verify()
     summary = sentence(header, entries)
-    checked = "yes, every byte fits the content hash" if options.verify else "no"
+    checked = "yes, every byte fits the content hash" if verify else "no"
     size = opened.body_start + sum(entry.size for entry in entries)
     top = [
         ("stage", plain(header.stage)),
@@ -89,7 +82,7 @@ def _explain_container(path: Path, options: Options) -> Explained:
         {"name": e.name, "dtype": NAMES[e.dtype], "shape": e.shape, "bytes": e.size}
         for e in entries
     ]
-    data = {"path": str(path), "summary": summary, "verified": options.verify}
+    data = {"path": str(path), "summary": summary, "verified": verify}
     data |= {**vars(header), "tensors": tensors}
     if header.kind == "partition":
         partition = read_partition(path)
@@ -97,7 +90,7 @@ def _explain_container(path: Path, options: Options) -> Explained:
         data["public"] = len(partition.public)
         data["sizes"] = partition.sizes.tolist()
         data["histogram"] = partition.histogram.tolist()
-    lines += _tensors(entries, options.tensors)
+    lines += _tensors(entries, every)
     return "\n".join(lines), data
 
 
@@ -132,28 +125,24 @@ def _tensors(entries: Sequence[Entry], every: bool) -> list[str]:
 
 def _grouped(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     """Tensors by the first words of their names, as many words as stay readable."""
-    groups: dict[str, list[Entry]] = {}
-    for words in (3, 2, 1):
-        groups = {}
-        for entry in entries:
-            start = ".".join(entry.name.split(".")[:words])
-            groups.setdefault(start, []).append(entry)
-        if len(groups) <= LISTED_TENSORS:
-            break
-    return groups
+
+    def first(words: int) -> dict[str, list[Entry]]:
+        return grouped(entries, lambda e: ".".join(e.name.split(".")[:words]))
+
+    return next((g for g in map(first, (3, 2)) if len(g) <= LISTED_TENSORS), first(1))
 
 
 def _clients(partition: Partition) -> list[str]:
     if partition.facts.clients > LISTED_CLIENTS:
         return section("clients", _spread(partition))
     classes = partition.histogram.shape[1]
+    short = [shorten(name, 12) for name in class_names(partition)]
     if 0 < classes <= LISTED_CLASSES:
-        numbers = [str(number) for number in range(classes)]
-        for names in (_class_names(partition), numbers):
+        for names in (short, list(map(str, range(classes)))):
             table = _histogram_table(partition, names)
             if max(map(len, table)) <= WIDTH - 4:
                 return section("images of each class", table)
-    return section("clients", _top_classes(partition))
+    return section("clients", _top_classes(partition, short))
 
 
 def _histogram_table(partition: Partition, names: list[str]) -> list[str]:
@@ -168,21 +157,17 @@ def _histogram_table(partition: Partition, names: list[str]) -> list[str]:
     return columns(rows, "." + "r" * (len(names) + 1))
 
 
-def _top_classes(partition: Partition) -> list[str]:
+def _top_classes(partition: Partition, names: list[str]) -> list[str]:
     """The most frequent classes of each client, where all would not fit on a line."""
-    sizes = [f"{size:,}" for size in partition.sizes]
-    if not partition.histogram.shape[1]:
-        rows = [(str(client), size) for client, size in enumerate(sizes)]
-        return columns([("client", "images"), *rows], ".r")
-    names = _class_names(partition)
     table = [("client", "images", "classes", "most of")]
     for client, held in enumerate(partition.histogram):
         first = np.argsort(-held, kind="stable")[:4]
         most = ", ".join(f"{names[c]} {held[c]:,}" for c in first if held[c])
         classes = np.count_nonzero(held)
         most += ", ..." if classes > len(first) else ""
-        table.append((str(client), sizes[client], f"{classes:,}", most))
-    return columns(table, ".rr")
+        size = f"{partition.sizes[client]:,}"
+        table.append((str(client), size, f"{classes:,}", most))
+    return columns(table if names else [row[:2] for row in table], ".rr")
 
 
 def _spread(partition: Partition) -> list[str]:
@@ -196,13 +181,6 @@ def _spread(partition: Partition) -> list[str]:
     for name, v in values.items():
         rows.append((name, f"{v.min():,}", f"{v.mean():,.1f}", f"{v.max():,}"))
     return columns(rows, ".rrr")
-
-
-def _class_names(partition: Partition) -> list[str]:
-    names, classes = partition.facts.class_names, partition.histogram.shape[1]
-    if not isinstance(names, list) or len(names) != classes:
-        return [str(number) for number in range(classes)]
-    return [shorten(plain(str(name)), 12) for name in names]
 
 
 def _explain_metrics(path: Path) -> Explained:
@@ -220,18 +198,9 @@ def _explain_metrics(path: Path) -> Explained:
 
 def _explain_journal(path: Path) -> Explained:
     with open(path, "rb") as stream:
-        lines = [line for line in map(_parsed, stream) if line is not None]
+        lines = [line for line in map(parse_line, stream) if line is not None]
     summary = f"what happened while a stage ran, {len(lines):,} lines"
     text = _title(path, "journal", summary, [])
     text += section("last line", columns(list(flatten(lines[-1]))))
     data = {"path": str(path), "kind": "journal", "verified": None, "summary": summary}
     return "\n".join(text), {**data, "lines": len(lines), "last": lines[-1]}
-
-
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    """A line of a journal, or None for an incomplete one."""
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None

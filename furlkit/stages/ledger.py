@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from furlkit.errors import InputError, UsageError
 from furlkit.files.container.read import open_kind
 from furlkit.files.metrics import write_metrics
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import READ_BEFORE
 from furlkit.reports.ledger import (
     RECEIVED,
     SENT,
@@ -21,7 +21,7 @@ from furlkit.reports.ledger import (
     most_images,
     read_ledger,
 )
-from furlkit.reports.text import byte_size, columns
+from furlkit.reports.text import byte_size, columns, counted
 from furlkit.weights import is_batchnorm_statistic
 
 LISTED = 20
@@ -29,63 +29,33 @@ LISTED = 20
 Result = tuple[str, dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Options:
-    """`runs` are folders, or single files; `output` is for programs and `inspect`."""
-
-    runs: tuple[Path, ...]
-    output: Path | None = None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What FLESD would send: `images` rows of `width`, or a similarity of them.
-
-    The model is given by its checkpoint, or by its number of float32 parameters.
-    """
-
-    images: int
-    width: int | None = None
-    encoding: str = "float32"
-    similarity: bool = False
-    top: float | None = None
-    model: Path | None = None
-    parameters: int | None = None
-    clients: int = 1
-    rounds: int = 1
-    rounds_averaging: int | None = None
-
-
-def run_values(values: dict[str, Any]) -> Result:
-    """Count, or with `plan` calculate ahead, with flat options."""
-    given = dict(values)
+def run(values: dict[str, Any]) -> Result:
+    """Count what was sent and received, or with `plan` calculate it ahead."""
+    given = {key: v for key, v in values.items() if key not in READ_BEFORE}
     runs, output, plan = (given.pop(key) for key in ("runs", "output", "plan"))
     if plan and (runs or output):
         raise UsageError(
             f"--plan: takes no RUN and writes no file; leave out {output or runs[0]}"
         )
-    if plan and given["images"] is None:
-        raise UsageError("ledger --plan: give --images, the number of public images")
     if plan:
-        return run_plan(Plan(**given))
+        return _plan(**given)
     if not runs:
         raise UsageError("ledger: give the folder of a run, or --plan")
-    return run(Options(runs, output))
+    return _count(runs, output)
 
 
-def run(options: Options) -> Result:
+def _count(runs: Sequence[Path], output: Path | None) -> Result:
     """Count what the clients of a run sent and received, by round and by client."""
-    ledger = read_ledger(options.runs)
+    ledger = read_ledger(runs)
     found = document(ledger)
     for warning in ledger.warnings:
         console.warn(warning)
     lines = [*_round_table(found), "", *_client_table(found["clients"]), ""]
     lines.append(_total(found["total"]))
-    if options.output:
-        files = (file.path for file in ledger.files)
-        check_output(options.output, (*options.runs, *files))
-        write_metrics(options.output, found)
-        lines.append(f"written to {options.output}")
+    if output:
+        check_output(output, (*runs, *(file.path for file in ledger.files)))
+        write_metrics(output, found)
+        lines.append(f"written to {output}")
     return "\n".join(lines), found
 
 
@@ -121,32 +91,49 @@ def _commas(numbers: Sequence[int]) -> list[str]:
 def _total(total: dict[str, Any]) -> str:
     headers = total["bytes"] - total["payload"]
     text = (
-        f"{_many(total['clients'], 'client')}, {_many(total['rounds'], 'round')}: "
+        f"{counted(total['clients'], 'client')}, {counted(total['rounds'], 'round')}: "
         f"{total[SENT]['bytes']:,} bytes sent, {total[RECEIVED]['bytes']:,} received; "
         f"{total['bytes']:,} in all ({byte_size(total['bytes'])}), {headers:,} of them "
         "headers"
     )
-    unknown = _many(total["unknown"], "transfer")
+    unknown = counted(total["unknown"], "transfer")
     return f"{text}; {unknown} of unknown size" if total["unknown"] else text
 
 
-def _many(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+def _plan(
+    images: int | None, model: Path | None, parameters: int | None, similarity: bool,
+    clients: int, rounds: int, rounds_averaging: int | None, **sent: Any,
+) -> Result:  # fmt: skip
+    """What FLESD's uploads cost against averaging weights (FLESD Eq. 11).
 
-
-def run_plan(plan: Plan) -> Result:
-    """What FLESD's uploads cost against averaging weights (FLESD Eq. 11)."""
-    _check_plan(plan)
-    parameters, down = _model_size(plan)
-    T, T_avg, n = plan.rounds, plan.rounds_averaging or plan.rounds, plan.images
-    upload = Upload(plan.width, plan.encoding, plan.top)
+    `sent` are the fields of `Upload`. The model is given by its checkpoint, or by its
+    number of float32 parameters.
+    """
+    upload = Upload(**sent)
+    if images is None:
+        raise UsageError("ledger --plan: give --images, the number of public images")
+    if (model is None) == (parameters is None):
+        raise UsageError(
+            "ledger --plan: give the model's size, as --model CHECKPOINT or as "
+            "--parameters NUMBER, one of them"
+        )
+    if similarity == (upload.width is not None):
+        raise UsageError(
+            "ledger --plan: give what is sent for an image, as --width NUMBERS or as "
+            "--similarity, one of them"
+        )
+    w = parameters or 0
+    down = WIDTHS["float32"] * w
+    if model:
+        w, down = _model_size(model)
+    T, T_avg, n = rounds, rounds_averaging or rounds, images
     found = {
-        "flesd": _side(plan.clients, T, upload.bytes(n), down),
-        "averaging": _side(plan.clients, T_avg, down, down),
-        "clients": plan.clients,
+        "flesd": _side(clients, T, upload.bytes(n), down),
+        "averaging": _side(clients, T_avg, down, down),
+        "clients": clients,
         "images": n,
-        "parameters": parameters,
-        "equation_11": flesd_equation_11(T, n, upload.numbers(n), T_avg, parameters),
+        "parameters": w,
+        "equation_11": flesd_equation_11(T, n, upload.numbers(n), T_avg, w),
         "break_even": {
             "sent": most_images(upload, T, T_avg * down),
             "both": most_images(upload, T, 2 * T_avg * down - T * down),
@@ -155,31 +142,13 @@ def run_plan(plan: Plan) -> Result:
     return "\n".join(_plan_lines(found)), found
 
 
-def _check_plan(plan: Plan) -> None:
-    if (plan.model is None) == (plan.parameters is None):
-        raise UsageError(
-            "ledger --plan: give the model's size, as --model CHECKPOINT or as "
-            "--parameters NUMBER, one of them"
-        )
-    if plan.top is not None and not plan.similarity:
-        raise UsageError(f"--top {plan.top:g}: needs --similarity; give that too")
-    if plan.similarity == (plan.width is not None):
-        raise UsageError(
-            "ledger --plan: give what is sent for an image, as --width NUMBERS or as "
-            "--similarity, one of them"
-        )
-
-
-def _model_size(plan: Plan) -> tuple[int, int]:
+def _model_size(model: Path) -> tuple[int, int]:
     """Parameters and bytes of the model: of its tensors, as they would be sent."""
-    if plan.model is None:
-        values = plan.parameters or 0
-        return values, WIDTHS["float32"] * values
-    entries = open_kind(plan.model, "checkpoint").entries
+    entries = open_kind(model, "checkpoint").entries
     learnt = [entry for entry in entries if not is_batchnorm_statistic(entry.name)]
     values = sum(math.prod(entry.shape) for entry in learnt)
     if not values:
-        raise InputError(f"{plan.model}: has no weights at all")
+        raise InputError(f"{model}: has no weights at all")
     return values, sum(entry.size for entry in entries)
 
 
@@ -200,7 +169,7 @@ def _plan_lines(found: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield (
         f"FLESD costs {verdict}: {ratio:.3g} times the bytes of weight averaging, over "
-        f"all rounds and {_many(found['clients'], 'client')}"
+        f"all rounds and {counted(found['clients'], 'client')}"
     )
     equation = found["equation_11"]
     sign, truth = ("<=", "holds") if equation["holds"] else (">", "does not hold")

@@ -6,6 +6,7 @@ from os.path import getsize
 import pytest
 from safetensors.numpy import load_file
 
+from furlkit.catalogue import defaults
 from furlkit.cli.program import _outcome
 from furlkit.reports.ledger import (
     Upload,
@@ -14,7 +15,7 @@ from furlkit.reports.ledger import (
     most_images,
     read_ledger,
 )
-from furlkit.stages.ledger import Plan, run_plan
+from furlkit.stages import ledger as stage
 
 DIGITS = ("--data", "digits")
 NET = (*DIGITS, "--width", 0.02, "--projector", "8,4")
@@ -251,10 +252,11 @@ def test_a_plan_counts_the_tensors_that_embed_writes(flesd, tmp_path, encoding, 
     tensors = load_file(output)
     n = len(tensors["index"])
     width = 4 if form == "z" else None
-    plan = Plan(n, width, encoding, form != "z", top, model=model)
+    plan = {"runs": (), "plan": True, "images": n, "width": width, "model": model}
+    plan |= {"encoding": encoding, "similarity": form != "z", "top": top}
     wanted = sum(array.nbytes for array in tensors.values())
     assert Upload(width, encoding, top).bytes(n) == wanted
-    found = run_plan(plan)[1]
+    found = stage.run({**defaults("ledger"), **plan})[1]
     assert found["flesd"]["up"] == wanted
     weights = load_file(model)
     assert found["averaging"]["up"] == sum(array.nbytes for array in weights.values())

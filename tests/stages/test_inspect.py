@@ -26,6 +26,7 @@ from furlkit.stages.inspect import run
 
 PARENT, PARTITION = "ab" * 32, "cd" * 32
 PLAN = {"objective": "simclr", "plan": {"lr": 0.001, "epochs": 5}}
+ZEROS = np.zeros(4, "f4")
 MADE = Provenance("local-train", PLAN, 7, {"global": PARENT, "partition": PARTITION})
 
 
@@ -45,11 +46,10 @@ def checkpoint(path, tensors=None, made=MADE, **facts):
     tensors = tensors or {"encoder.conv1.weight": np.zeros((4, 1, 3, 3), "f4")}
     architecture = {"encoder": "cnn5", "projector": [64, 32], "stem": ""}
     known = {"role": "client", "round": 2, "client": 3, "examples": 1280}
-    known = {**known, "parent": PARENT, **facts}
+    known |= {"parent": PARENT, "architecture": architecture, **facts}
     write_checkpoint(
-        path, tensors, CheckpointFacts(architecture=architecture, mean=[0.5], std=[0.25],
-        **known), made,
-    )  # fmt: skip
+        path, tensors, CheckpointFacts(mean=[0.5], std=[0.25], **known), made
+    )
     return path
 
 
@@ -98,6 +98,7 @@ def test_checkpoint_of_a_client_is_explained_line_by_line(tmp_path):
     parent                  abababababab
     role                    client
     round                   2
+    statistics              yes
     std                     0.25
 
   tensors: 1 with 36 values, 144 bytes
@@ -126,10 +127,21 @@ def test_checkpoint_data_has_every_fact_and_tensor(tmp_path):
             "the global model that everyone starts from (round 0)",
         ),
         (
-            {"role": "global", "client": None, "left_out": "BatchNorm statistics"},
+            {"role": "global", "client": None, "statistics": False},
             {"client 0": PARENT, "client 1": PARTITION},
             "the global model after round 2, made of 2 clients with 1,280 images, "
-            "without BatchNorm",
+            "without BatchNorm statistics",
+        ),
+        (
+            {"parts": ["encoder"], "architecture": {"heads": {"projector": [4]}}},
+            {},
+            "the model of client 3 after round 2, trained on 1,280 images; only its "
+            "encoder",
+        ),
+        (
+            {"parts": ["encoder"], "architecture": {"heads": {}}, "examples": 0},
+            {},
+            "the model of client 3 after round 2",
         ),
         (
             {"role": "align", "client": None},
@@ -141,7 +153,7 @@ def test_checkpoint_data_has_every_fact_and_tensor(tmp_path):
 def test_checkpoint_sentence_follows_its_role(tmp_path, facts, inputs, sentence):
     made = Provenance("aggregate", {}, None, inputs)
     path = checkpoint(tmp_path / "c", made=made, **facts)
-    assert f"checkpoint: {sentence}" in explain(path)[0]
+    assert explain(path)[1]["summary"] == sentence
 
 
 def test_a_distilled_model_is_made_of_no_client_s_weights(tmp_path):
@@ -267,13 +279,21 @@ def test_an_ensemble_says_how_many_clients(tmp_path, clients, who):
 
 
 def test_private_file_says_whose_it_is_and_that_it_stays(tmp_path):
-    facts = PrivateFacts(3, 2, ["BatchNorm statistics", "style model"])
-    write_private(tmp_path / "p", {"mean": np.zeros(4, "f4")}, facts, MADE)
-    text = " ".join(lines(tmp_path / "p"))
-    assert (
-        "private: what client 3 keeps after round 2: BatchNorm statistics, style "
-        "model; it must not leave the client"
-    ) in text
+    facts = PrivateFacts(3, 2, ["encoder", "predictor"], ["averaged_features"])
+    kept = {"encoder.bn1.running_mean": ZEROS, "predictor.fc.weight": ZEROS}
+    memory = {"averaged_features.rows": ZEROS, "averaged_features.index": ZEROS}
+    write_private(tmp_path / "p", kept, memory, facts, MADE)
+    assert explain(tmp_path / "p")[1]["summary"] == (
+        "what client 3 keeps after round 2: predictor; BatchNorm statistics of encoder; "
+        "memory of averaged features; it must not leave the client"
+    )
+
+
+def test_private_file_of_format_version_1_says_what_it_holds(tmp_path):
+    facts = {"client": 3, "round": 2, "holds": ["BatchNorm statistics", "ensemble Z"]}
+    header = Header("private", "local-train", {}, 0, {}, facts, version=1)
+    container.write(tmp_path / "p", {"ensemble.rows": ZEROS}, header)
+    assert ": BatchNorm statistics, ensemble Z; it must" in explain(tmp_path / "p")[0]
 
 
 def test_progress_file_says_how_far_the_stage_has_come(tmp_path):

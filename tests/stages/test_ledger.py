@@ -8,13 +8,14 @@ import sys
 import numpy as np
 import pytest
 
+from furlkit.catalogue import defaults
 from furlkit.files.container import write as container
 from furlkit.files.container.header import Header
 from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.files.metrics import read_metrics
 from furlkit.files.progress import ProgressFile
-from furlkit.stages.ledger import Plan, run_plan
+from furlkit.stages import ledger
 
 LOADED = """
 import sys
@@ -189,10 +190,15 @@ def test_output_may_be_no_file_of_the_run(folder, refused):
     refused(folder, 2, ("uses that file already",), "ledger", folder, "-o", path)
 
 
+def plan(images, **more):
+    values = {"runs": (), "plan": True, "images": images, **more}
+    return ledger.run({**defaults("ledger"), **values})
+
+
 def test_a_plan_by_hand():
     """Rows of float16: 2 bytes a number, 8 for the index of each image."""
     settings = {"parameters": 1000, "clients": 5, "rounds": 2, "rounds_averaging": 10}
-    text, found = run_plan(Plan(30, 16, "float16", **settings))
+    text, found = plan(30, width=16, encoding="float16", **settings)
     assert found["flesd"] == {
         "rounds": 2, "up": 1200, "down": 4000, "sent": 12_000, "received": 40_000,
         "bytes": 52_000,
@@ -220,12 +226,12 @@ def test_one_image_beyond_break_even_costs_more(more, rounds):
         "rounds_averaging": T_averaging,
         **more,
     }
-    found = run_plan(Plan(1, **settings))[1]["break_even"]
+    found = plan(1, **settings)[1]["break_even"]
     for n, cheap in ((found["both"], True), (found["both"] + 1, False)):
-        sides = run_plan(Plan(n, **settings))[1]
+        sides = plan(n, **settings)[1]
         assert (sides["flesd"]["bytes"] <= sides["averaging"]["bytes"]) == cheap
     for n, cheap in ((found["sent"], True), (found["sent"] + 1, False)):
-        sides = run_plan(Plan(n, **settings))[1]
+        sides = plan(n, **settings)[1]
         assert (sides["flesd"]["sent"] <= sides["averaging"]["sent"]) == cheap
 
 

@@ -39,9 +39,8 @@ def draw_angles(
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
     width = float(np.clip(0.9 + 0.3 * len(rounds), 2.4, 11 / columns))
-    with style.house_style():
-        figure = style.new_figure(max(4.0, 0.4 + columns * width), 0.7 + 2.6 * rows)
-        style.head(figure, title)
+    size = max(4.0, 0.4 + columns * width), 0.7 + 2.6 * rows
+    with style.canvas(*size, title) as figure:
         grid = style.panels_of(figure, len(panels), sharex=True, sharey=True)
         for number, (axes, (label, boxes)) in enumerate(zip(grid, panels, strict=True)):
             axes.set_title(shorten(label, max(8, int(width * 11))))

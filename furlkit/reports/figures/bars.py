@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from furlkit.reports.figures import style
 from furlkit.reports.figures.style import COLOURS
-from furlkit.reports.summary import Summary, summarise
+from furlkit.reports.summary import Results
 from furlkit.reports.text import shorten
 
 if TYPE_CHECKING:
@@ -19,24 +19,11 @@ LABEL_WIDTH = 36
 BETWEEN_GROUPS = 0.7  # In widths of a bar.
 
 
-class Bar(NamedTuple):
-    """The values of one method, one per seed; bars of a group stand together."""
-
-    group: str
-    label: str
-    values: tuple[float, ...]
-
-    @property
-    def summary(self) -> Summary:
-        """Its height and its error bar."""
-        return summarise(self.values)
-
-    @property
-    def extent(self) -> tuple[float, float]:
-        """The lowest and highest point drawn: dots and ends of the error bar."""
-        mean, std = self.summary.mean, self.summary.std or 0
-        points = (*self.values, mean - std, mean + std)
-        return min(points), max(points)
+def extent(bar: Results) -> tuple[float, float]:
+    """The lowest and highest point drawn: dots and ends of the error bar."""
+    mean, std = bar.summary.mean, bar.summary.std or 0
+    points = (*bar.values, mean - std, mean + std)
+    return min(points), max(points)
 
 
 @dataclass(frozen=True)
@@ -60,7 +47,7 @@ class Axis:
         return f"{shorten(self.value, LABEL_WIDTH)}{unit}{start}"
 
 
-def draw_bars(bars: Sequence[Bar], axis: Axis, title: str = "") -> Any:
+def draw_bars(bars: Sequence[Results], axis: Axis, title: str = "") -> Any:
     """A bar for each mean with one standard deviation up and down, a dot per seed.
 
     A label has the same colour in all groups.
@@ -68,10 +55,8 @@ def draw_bars(bars: Sequence[Bar], axis: Axis, title: str = "") -> Any:
     labels = list(dict.fromkeys(bar.label for bar in bars))
     groups = list(dict.fromkeys(bar.group for bar in bars))
     places = _places(bars, groups)
-    with style.house_style():
-        width = float(np.clip(1.3 + 0.55 * (places.max() + 1), 4, 12))
-        figure = style.new_figure(width, 3.8)
-        style.head(figure, title)
+    width = float(np.clip(1.3 + 0.55 * (places.max() + 1), 4, 12))
+    with style.canvas(width, 3.8, title) as figure:
         axes = figure.add_subplot()
         narrow = (width - 1) / (places.max() + 1) < 0.36  # Inches for a bar's number.
         handles: dict[str, Any] = {}
@@ -80,7 +65,7 @@ def draw_bars(bars: Sequence[Bar], axis: Axis, title: str = "") -> Any:
             handles.setdefault(bar.label, drawn)
             axes.annotate(
                 f"{axis.scale * bar.summary.mean:{'.1f' if axis.percent else '.4g'}}",
-                (place, axis.scale * max(0, bar.extent[1])), (0, 3), fontsize=8,
+                (place, axis.scale * max(0, extent(bar)[1])), (0, 3), fontsize=8,
                 textcoords="offset points", ha="center", rotation=90 if narrow else 0
             )  # fmt: skip
         _limit_heights(axes, bars, axis)
@@ -88,8 +73,9 @@ def draw_bars(bars: Sequence[Bar], axis: Axis, title: str = "") -> Any:
         axes.set_ylabel(axis.label)
         axes.tick_params(axis="x", length=0)
         names = groups if len(groups) > 1 else [bar.label for bar in bars]
-        middles = [_middle(places, bars, group) for group in groups]
-        _name_slots(axes, middles if len(groups) > 1 else places.tolist(), names, width)
+        of_group = [[bar.group == group for bar in bars] for group in groups]
+        middles = [places[mine].mean() for mine in of_group]
+        _name_slots(axes, middles if len(groups) > 1 else places, names, width)
         if len(groups) > 1:
             short = [shorten(label, LABEL_WIDTH) for label in handles]
             style.legend(figure, list(handles.values()), short, lower=True)
@@ -97,30 +83,20 @@ def draw_bars(bars: Sequence[Bar], axis: Axis, title: str = "") -> Any:
     return figure
 
 
-def _places(bars: Sequence[Bar], groups: Sequence[str]) -> np.ndarray:
+def _places(bars: Sequence[Results], groups: Sequence[str]) -> np.ndarray:
     """Where each bar stands: groups one after the other, with a gap between them."""
-    order = sorted(range(len(bars)), key=lambda i: groups.index(bars[i].group))
-    places = np.zeros(len(bars))
-    for slot, i in enumerate(order):
-        places[i] = slot + BETWEEN_GROUPS * groups.index(bars[i].group)
-    return places
+    group = np.array([groups.index(bar.group) for bar in bars])
+    slots = np.argsort(np.argsort(group, kind="stable"))
+    return slots + BETWEEN_GROUPS * group
 
 
-def _middle(places: np.ndarray, bars: Sequence[Bar], group: str) -> float:
-    return float(
-        np.mean([p for p, bar in zip(places, bars, strict=True) if bar.group == group])
-    )
-
-
-def _draw_bar(axes: "Axes", place: float, bar: Bar, number: int, axis: Axis) -> Any:
+def _draw_bar(axes: "Axes", place: float, bar: Results, number: int, axis: Axis) -> Any:
     again, colour = divmod(number, len(COLOURS))
     mean, std, n = bar.summary
-    whisker: dict[str, Any] = (
-        {} if std is None else {"yerr": axis.scale * std, "capsize": 3}
-    )
     drawn = axes.bar(
         place, axis.scale * mean, 0.85, color=style.tint(COLOURS[colour], 0.75),
-        hatch=HATCHES[again % len(HATCHES)], edgecolor="white", linewidth=0, **whisker
+        hatch=HATCHES[again % len(HATCHES)], edgecolor="white", linewidth=0,
+        yerr=None if std is None else axis.scale * std, capsize=3
     )  # fmt: skip
     if n > 1:
         beside = place + 0.25 * np.linspace(-1, 1, n)
@@ -130,9 +106,9 @@ def _draw_bar(axes: "Axes", place: float, bar: Bar, number: int, axis: Axis) -> 
     return drawn
 
 
-def _limit_heights(axes: "Axes", bars: Sequence[Bar], axis: Axis) -> None:
+def _limit_heights(axes: "Axes", bars: Sequence[Results], axis: Axis) -> None:
     """From 0, or the start of the axis, with room for the numbers above the bars."""
-    lows, highs = zip(*(bar.extent for bar in bars), strict=True)
+    lows, highs = zip(*(extent(bar) for bar in bars), strict=True)
     top = max(0, axis.scale * max(highs))
     bottom = min(axis.start, axis.scale * min(lows))
     room = 0.12 * ((top - bottom) or 1)
@@ -142,9 +118,7 @@ def _limit_heights(axes: "Axes", bars: Sequence[Bar], axis: Axis) -> None:
     style.grid_lines(axes)
 
 
-def _name_slots(
-    axes: "Axes", places: Sequence[float], names: Sequence[str], width: float
-) -> None:
+def _name_slots(axes: "Axes", places: Any, names: Sequence[str], width: float) -> None:
     """Names below the bars, slanted where they are too long to stand side by side."""
     short = [shorten(name, LABEL_WIDTH) for name in names]
     axes.set_xticks(places, short)
@@ -155,11 +129,10 @@ def _name_slots(
             text.set(rotation=30, ha="right", rotation_mode="anchor")
 
 
-def _note(bars: Sequence[Bar], groups: Sequence[str]) -> str:
+def _note(bars: Sequence[Results], groups: Sequence[str]) -> str:
     lines = [shorten(groups[0], LABEL_WIDTH)] if len(groups) == 1 and groups[0] else []
-    counts = sorted({len(bar.values) for bar in bars})
-    if counts[-1] > 1:
-        number = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-        lines.append(f"mean of {number} results (dots)")
+    counts = [len(bar.values) for bar in bars]
+    if max(counts) > 1:
+        lines.append(f"mean of {style.span(counts)} results (dots)")
         lines.append("error bar: one standard deviation")
     return "\n".join(lines)

@@ -23,7 +23,7 @@ LONGEST = 16  # Entries in a column of the legend, and letters of a class name.
 
 @dataclass(frozen=True)
 class Cloud:
-    """The points (n, 2) of one panel and the class of each."""
+    """The points of one panel, (n, 2) once laid out, and the class of each."""
 
     label: str
     points: np.ndarray
@@ -47,10 +47,8 @@ def draw_clouds(clouds: Sequence[Cloud], key: Key, title: str = "") -> "Figure":
     """Panels side by side. Distances have no unit, so the axes have no numbers."""
     columns = min(len(clouds), 3)
     rows = -(-len(clouds) // columns)
-    with style.house_style():
-        width = SIDE * columns + 1.4 * _legend_columns(key)
-        figure = style.new_figure(width, (SIDE + 0.2) * rows + 0.3)
-        style.head(figure, title)
+    width = SIDE * columns + 1.4 * _legend_columns(key)
+    with style.canvas(width, (SIDE + 0.2) * rows + 0.3, title) as figure:
         panels = style.panels_of(figure, len(clouds))
         for axes, cloud in zip(panels, clouds, strict=True):
             axes.set_title(shorten(cloud.label, 36))

@@ -29,8 +29,7 @@ def draw_lines(
 ) -> "Figure":
     """Values over one of `LABELS`, with a band of one standard deviation."""
     scale = 100 if percent else 1
-    with style.house_style():
-        figure = style.new_figure(6, 3.8)
+    with style.canvas(6, 3.8, title) as figure:
         axes = figure.add_subplot(xscale="log" if over == "bytes" else "linear")
         handles = []
         for number, line in enumerate(lines):
@@ -43,7 +42,7 @@ def draw_lines(
         axes.set_ylabel(f"{value} (%)" if percent else value)
         lasts = [scale * line.mean[-1] for line in lines]
         ends = [f"{y:.1f}" if percent else f"{y:.4g}" for y in lasts]
-        _finish(axes, handles, lines, ends, title)
+        _finish(axes, handles, lines, ends, lower=bool(title))
         if over == "bytes":
             _tick_bytes(axes, np.concatenate([line.x for line in lines]))
     return figure
@@ -51,30 +50,26 @@ def draw_lines(
 
 def draw_loss(losses: Sequence[Line], value: str, title: str = "") -> "Figure":
     """Losses over local epochs: dashed within a round, solid across an aggregation."""
-    with style.house_style():
-        figure = style.new_figure(6, 3.8)
+    with style.canvas(6, 3.8, title) as figure:
         axes = figure.add_subplot()
         handles = [_draw_rounds(axes, k, loss) for k, loss in enumerate(losses)]
         axes.set_xlabel(LABELS["epochs"])
         axes.set_ylabel(value)
         ends = [f"{loss.mean[-1]:.4g}" for loss in losses]
-        _finish(axes, handles, losses, ends, title)
+        _finish(axes, handles, losses, ends, lower=bool(title))
         _explain_styles(axes, losses)
     return figure
 
 
 def _finish(
-    axes: Any, handles: list, lines: Sequence[Line], ends: Sequence[str], title: str
+    axes: Any, handles: list, lines: Sequence[Line], ends: Sequence[str], lower: bool
 ) -> None:
-    """Grid, whole ticks, title, and a legend with the last value of each line."""
+    """Grid, whole ticks, and a legend with the last value of each line."""
     axes.xaxis.set_major_locator(style.whole_ticks(10))
     style.grid_lines(axes)
-    style.head(axes.figure, title)
-    named = [
-        f"{line.label} (last: {end})" for line, end in zip(lines, ends, strict=True)
-    ]
-    labels = [name.lstrip() for name in named]
-    style.legend(axes.figure, handles, labels, lower=bool(title))
+    named = zip(lines, ends, strict=True)
+    labels = [f"{line.label} (last: {end})".lstrip() for line, end in named]
+    style.legend(axes.figure, handles, labels, lower)
 
 
 def round_ends(line: Line) -> np.ndarray:
@@ -86,9 +81,7 @@ def _runs_note(lines: Sequence[Line]) -> str:
     runs = np.concatenate([line.runs for line in lines])
     if runs.max() == 1:
         return ""
-    number = str(runs.max())
-    number = number if runs.min() == runs.max() else f"{runs.min()} to {number}"
-    return f"\nmean of {number} runs; band or bar: one standard deviation"
+    return f"\nmean of {style.span(runs)} runs; band or bar: one standard deviation"
 
 
 def _draw_spread(

@@ -30,11 +30,10 @@ def draw_heat(
     from matplotlib.colors import ListedColormap, PowerNorm
 
     clients, classes = histogram.shape
-    width, height = 3.2 + 0.42 * classes, 1.9 + 0.3 * clients
-    with style.house_style():
-        figure = style.new_figure(np.clip(width, 5, 10), np.clip(height, 2.8, 8))
-        style.head(figure, title)
-        widths = [figure.get_figwidth() - 2, 0.8]
+    width = np.clip(3.2 + 0.42 * classes, 5, 10)
+    height = np.clip(1.9 + 0.3 * clients, 2.8, 8)
+    with style.canvas(width, height, title) as figure:
+        widths = [width - 2, 0.8]
         axes, side = figure.subplots(1, 2, sharey=True, width_ratios=widths)
         # White is no image at all; the palest blue is left out, so a single one shows.
         norm = PowerNorm(0.5, vmin=0.5, vmax=max(1, histogram.max(initial=0)))
@@ -85,12 +84,9 @@ def draw_bubbles(histogram: np.ndarray, names: Sequence[str], title: str) -> "Fi
     cell = min(0.36, 7.5 / len(clients)), min(0.36, 6.5 / len(classes))  # Inches.
     widest = max((len(plain(str(names[k]))) for k in classes), default=0)
     left = 0.6 + 0.08 * min(16, widest)
-    with style.house_style():
-        figure = style.new_figure(
-            max(4.5, left + 1.1 + cell[0] * len(clients)),
-            max(2.4, 1.3 + cell[1] * len(classes)),
-        )
-        style.head(figure, title)
+    width = max(4.5, left + 1.1 + cell[0] * len(clients))
+    height = max(2.4, 1.3 + cell[1] * len(classes))
+    with style.canvas(width, height, title) as figure:
         axes = figure.add_subplot()
         axes.spines[:].set_visible(False)
         axes.set(xlim=(-0.5, len(clients) - 0.5), ylim=(-0.5, len(classes) - 0.5))
@@ -118,9 +114,7 @@ def draw_bubbles(histogram: np.ndarray, names: Sequence[str], title: str) -> "Fi
 def draw_sizes(sizes: np.ndarray, title: str) -> "Figure":
     """How many images each client has: all that can be drawn without labels."""
     clients = len(sizes)
-    with style.house_style():
-        figure = style.new_figure(np.clip(1.5 + 0.4 * clients, 4, 8), 3)
-        style.head(figure, title)
+    with style.canvas(np.clip(1.5 + 0.4 * clients, 4, 8), 3, title) as figure:
         axes = figure.add_subplot()
         axes.stairs(sizes, np.arange(clients + 1) - 0.5, fill=True, color=COLOURS[0])
         if clients <= NAMED:

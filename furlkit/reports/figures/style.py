@@ -6,10 +6,10 @@ imported when something is drawn.
 """
 
 import importlib.util
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from furlkit.errors import FurlkitError, UsageError
 from furlkit.files.container.atomic import replacing
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Data = dict[str, Any]
-Layout = Literal["constrained", "compressed"]
 # Removed from files, by format: it differs between versions and from day to day.
 METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
@@ -63,16 +61,6 @@ def check_output(output: Path) -> None:
         )
 
 
-def finish(
-    draw: Callable[[], "Figure"], output: Path, dry_run: bool, text: str, data: Data
-) -> tuple[str, Data]:
-    """Write the picture, unless it is a dry run; returns the results of a plot stage."""
-    if not dry_run:
-        save(draw(), output)
-    would = "would draw " if dry_run else ""
-    return f"{would}{output}: {text}", {"output": str(output), **data}
-
-
 def save(figure: "Figure", output: Path) -> None:
     """Write a figure whole or not at all, in the format of the suffix."""
     kind = format_of(output)
@@ -89,14 +77,18 @@ def house_style() -> Iterator[None]:
         yield
 
 
-def new_figure(width: float, height: float, layout: Layout = "constrained") -> "Figure":
-    """An empty figure with the Agg canvas, without pyplot."""
+@contextmanager
+def canvas(width: float, height: float, title: str) -> Iterator["Figure"]:
+    """An empty figure with the Agg canvas, without pyplot, to draw on in house style."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout=layout)
-    FigureCanvasAgg(figure)
-    return figure
+    with house_style():
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(figure)
+        if title:
+            figure.suptitle(title, x=0.02, ha="left", fontsize=10)
+        yield figure
 
 
 def whole_ticks(most: int) -> Any:
@@ -106,10 +98,10 @@ def whole_ticks(most: int) -> Any:
     return MaxNLocator(most, integer=True, min_n_ticks=1, steps=[1, 2, 5, 10])
 
 
-def head(figure: "Figure", title: str) -> None:
-    """Write the title, if there is one."""
-    if title:
-        figure.suptitle(title, x=0.02, ha="left", fontsize=10)
+def span(numbers: Iterable[int]) -> str:
+    """The least and the most of some numbers: "3", or "1 to 3"."""
+    ordered = sorted(numbers)
+    return " to ".join(map(str, dict.fromkeys((ordered[0], ordered[-1]))))
 
 
 def look(number: int) -> dict[str, Any]:

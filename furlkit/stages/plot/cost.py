@@ -1,8 +1,8 @@
 """plot cost: scores over the bytes, rounds or local epochs they cost, by method."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import count
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,31 +12,12 @@ from furlkit.files.container.header import canonical, parse_strict
 from furlkit.files.container.read import unreadable
 from furlkit.files.metrics import as_metrics
 from furlkit.reports.figures.lines import draw_lines
-from furlkit.reports.figures.style import check_output, finish
 from furlkit.reports.ledger import read_ledger
 from furlkit.reports.metrics import is_share, read_score, show
 from furlkit.reports.runs import File, check_runs
-from furlkit.reports.summary import Line, summarise
-from furlkit.reports.text import byte_size, plain
-
-OVER = ("bytes", "rounds", "epochs")
-
-
-@dataclass(frozen=True)
-class Options:
-    """`series` are labels with the folders of runs, several where there are seeds.
-
-    `over` is one of `OVER`; with `last` only the last round of each run counts.
-    """
-
-    series: tuple[tuple[str, tuple[Path, ...]], ...]
-    output: Path
-    over: str = "bytes"
-    last: bool = False
-    value: str = "accuracy"
-    protocol: str = "linear"
-    title: str = ""
-    dry_run: bool = False
+from furlkit.reports.summary import Line, grouped, summarise
+from furlkit.reports.text import byte_size, counted, plain
+from furlkit.stages.plot.picture import Picture, Series, picture
 
 
 class Point(NamedTuple):
@@ -52,27 +33,31 @@ class Point(NamedTuple):
     value: float
 
 
-def run(options: Options) -> tuple[str, dict[str, Any]]:
-    """Draw scores of global models over what they cost."""
-    check_output(options.output)
-    if options.over not in OVER:
-        raise UsageError(f"--over {options.over}: use one of {', '.join(OVER)}")
-    check_runs(options.series)
-    percent = is_share(options.value)
+@picture
+def run(
+    series: Series, over: str, last: bool, value: str, protocol: str, title: str
+) -> Picture:
+    """Draw scores of global models over what they cost.
+
+    With `last` only the last round of each run counts.
+    """
+    check_runs(series)
+    percent = is_share(value)
     lines, ends, data = [], [], []
-    for label, folders in options.series:
-        groups = _groups(label, folders, options)
-        line, costs = _line(plain(label), groups, options.over)
+    for label, folders in series:
+        runs = [
+            _points(run, over, last, value, protocol) for run in dict.fromkeys(folders)
+        ]
+        line, costs = _line(plain(label), _groups(label, runs, over, last), over)
         lines.append(line)
         data.append(line.to_json(**costs))
         end = f"{line.label} {show(line.mean[-1], percent)} after "
-        ends.append(end.lstrip() + _cost_text(costs, options.over))
-    value, title = plain(options.value), plain(options.title)
-    return finish(
-        lambda: draw_lines(lines, value, percent, title, options.over), options.output,
-        options.dry_run, f"{options.protocol} {options.value} of {'; '.join(ends)}",
-        {"over": options.over, "lines": data},
-    )  # fmt: skip
+        ends.append(end.lstrip() + _cost_text(costs, over))
+    return Picture(
+        lambda: draw_lines(lines, plain(value), percent, plain(title), over),
+        f"{protocol} {value} of {'; '.join(ends)}",
+        {"over": over, "lines": data},
+    )
 
 
 def _line(
@@ -94,28 +79,23 @@ def _cost_text(costs: dict[str, list], over: str) -> str:
     if over == "bytes":
         text += f" and {byte_size(round(costs['bytes'][-1]))}"
     if over == "epochs":
-        text += f" and {epochs} local epoch{'' if epochs == 1 else 's'}"
+        text += f" and {counted(epochs, 'local epoch')}"
     return text
 
 
 def _groups(
-    label: str, folders: tuple[Path, ...], options: Options
+    label: str, runs: Sequence[Sequence[Point]], over: str, last: bool
 ) -> list[list[Point]]:
     """Points of all runs at the same place of the axis, in its order."""
-    points = [p for folder in dict.fromkeys(folders) for p in _points(folder, options)]
+    points = [point for run in runs for point in run]
     # Bytes depend on the rounds, whatever the number of epochs in a round.
-    place = "epochs" if options.over == "epochs" else "rounds"
+    place = "epochs" if over == "epochs" else "rounds"
     if place == "epochs":
         _check_agreement(label, points, "epochs", "rounds", "--over rounds")
-    if place == "rounds" or not options.last:
+    if place == "rounds" or not last:
         _check_agreement(label, points, "rounds", "epochs", "--over epochs --last")
-    groups: dict[int, list[Point]] = {}
-    for point in points:
-        groups.setdefault(getattr(point, place), []).append(point)
-    over = options.over
-    return sorted(
-        groups.values(), key=lambda g: summarise(getattr(p, over) for p in g).mean
-    )
+    groups = grouped(points, attrgetter(place)).values()
+    return sorted(groups, key=lambda g: summarise(map(attrgetter(over), g)).mean)
 
 
 def _check_agreement(
@@ -138,32 +118,34 @@ def _check_agreement(
             )
 
 
-def _points(folder: Path, options: Options) -> list[Point]:
+def _points(
+    folder: Path, over: str, last: bool, value: str, protocol: str
+) -> list[Point]:
     """A point for each round that has a score and a place on the axis."""
     ledger = read_ledger([folder])
     for warning in ledger.warnings:
         console.warn(warning)
     epochs = _epochs(ledger.files)
     points = []
-    for round_, values in sorted(_scores(folder, options).items()):
+    for round_, values in sorted(_scores(folder, value, protocol).items()):
         # The sum is known if each of the rounds up to this one is.
         past = [n for number, n in epochs.items() if 1 <= number <= round_]
         trained = sum(past) if len(past) == round_ else None
-        value = summarise(values).mean
-        points.append(Point(folder, round_, trained, ledger.until(round_), value))
-    if options.over == "bytes":  # The axis is logarithmic and has no zero.
+        mean, cost = summarise(values).mean, ledger.until(round_)
+        points.append(Point(folder, round_, trained, cost, mean))
+    if over == "bytes":  # The axis is logarithmic and has no zero.
         points = [point for point in points if point.bytes]
     when = "after round 1 or later"
-    if options.last:
-        last = max(transfer.round for transfer in ledger.transfers)
-        points = [point for point in points if point.rounds == last]
-        when = f"after its last round {last}"
+    if last:
+        end = max(transfer.round for transfer in ledger.transfers)
+        points = [point for point in points if point.rounds == end]
+        when = f"after its last round {end}"
     if not any(point.rounds for point in points):
         raise InputError(
-            f"{folder}: has no {options.protocol} metrics of a global model {when}; "
-            f"create them with furlkit evaluate {options.protocol}"
+            f"{folder}: has no {protocol} metrics of a global model {when}; "
+            f"create them with furlkit evaluate {protocol}"
         )
-    if options.over == "epochs" and any(point.epochs is None for point in points):
+    if over == "epochs" and any(point.epochs is None for point in points):
         unknown = next(number for number in count(1) if number not in epochs)
         raise InputError(
             f"{folder}: no file of round {unknown} says how many epochs its clients "
@@ -179,29 +161,23 @@ def _epochs(files: Iterable[File]) -> dict[int, int]:
     Where clients trained for different numbers the largest counts: a round takes as
     long as its slowest client.
     """
-    found: dict[int, list[int]] = {}
-    for file in files:
-        if file.stage == "local-train":
-            found.setdefault(file.facts["round"], []).append(file.epochs or 0)
-    return {round_: max(every) for round_, every in found.items() if all(every)}
+    trained = (file for file in files if file.stage == "local-train")
+    rounds = grouped(trained, lambda file: file.facts["round"])
+    every = {round_: [f.epochs or 0 for f in found] for round_, found in rounds.items()}
+    return {round_: max(epochs) for round_, epochs in every.items() if all(epochs)}
 
 
-def _scores(folder: Path, options: Options) -> dict[int, list[float]]:
+def _scores(folder: Path, value: str, protocol: str) -> dict[int, list[float]]:
     """Scores of global models by round; the same result twice counts once."""
-    found: dict[int, list[float]] = {}
-    seen = set()
+    found: dict[int, dict[str, float]] = {}
     for path in sorted(folder.rglob("*.json")):
         for metrics in _metrics(path):
-            if metrics.get("protocol") != options.protocol:
-                continue
-            score, content = (
-                read_score(path, metrics, options.value),
-                canonical(metrics),
-            )
-            if score.role == "global" and content not in seen:
-                found.setdefault(score.round, []).append(score.value)
-                seen.add(content)
-    return found
+            if metrics.get("protocol") == protocol:
+                score = read_score(path, metrics, value)
+                if score.role == "global":
+                    by_content = found.setdefault(score.round, {})
+                    by_content[canonical(metrics)] = score.value
+    return {round_: list(values.values()) for round_, values in found.items()}
 
 
 def _metrics(path: Path) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """plot loss: the training loss over the rounds, and what aggregation does to it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,49 +11,36 @@ from furlkit.errors import InputError
 from furlkit.files.container.header import short
 from furlkit.files.journal import Journal
 from furlkit.reports.figures.lines import draw_loss, round_ends
-from furlkit.reports.figures.style import check_output, finish
 from furlkit.reports.metrics import is_number
 from furlkit.reports.runs import File, check_runs, read_files
 from furlkit.reports.summary import Line, summarise
 from furlkit.reports.text import plain
+from furlkit.stages.plot.picture import Paths, Picture, Series, picture
 
 # The losses of a run's clients, by round and by epoch of that round.
 Losses = dict[tuple[int, int], list[float]]
 
 
-@dataclass(frozen=True)
-class Options:
-    """`series` are labels with the folders of runs, several where there are seeds."""
-
-    series: tuple[tuple[str, tuple[Path, ...]], ...]
-    output: Path
-    term: str | None = None
-    title: str = ""
-    dry_run: bool = False
-
-
-def run(options: Options) -> tuple[str, dict[str, Any]]:
+@picture
+def run(series: Series, term: str | None, title: str) -> Picture:
     """Draw losses over the local epochs of all rounds."""
-    check_output(options.output)
-    check_runs(options.series)
+    check_runs(series)
     lines, data = [], []
-    for label, folders in options.series:
-        line, clients = _line(label, folders, options.term)
+    for label, folders in series:
+        line, clients = _line(label, folders, term)
         lines.append(line)
         jumps = np.diff(line.mean)[round_ends(line)]
         more = {"epochs": line.x, "clients": clients, "aggregation": jumps}
         data.append(line.to_json(**more))
-    what = "sum of all terms" if options.term is None else plain(options.term)
-    value, title = f"training loss, {what}", plain(options.title)
-    return finish(
-        lambda: draw_loss(lines, value, title), options.output, options.dry_run,
-        "; ".join(map(_describe, lines)), {"term": options.term, "lines": data},
-    )  # fmt: skip
+    what = "sum of all terms" if term is None else plain(term)
+    return Picture(
+        lambda: draw_loss(lines, f"training loss, {what}", plain(title)),
+        "; ".join(map(_describe, lines)),
+        {"term": term, "lines": data},
+    )
 
 
-def _line(
-    label: str, folders: tuple[Path, ...], term: str | None
-) -> tuple[Line, list[int]]:
+def _line(label: str, folders: Paths, term: str | None) -> tuple[Line, list[int]]:
     """Means over clients, then over runs, and the number of clients of each point.
 
     Epochs are counted through all rounds; the deviation is over all clients.

@@ -1,8 +1,8 @@
 """plot tsne: features laid out in the plane, coloured by class."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,83 +11,62 @@ from furlkit.data.sets.labels import LabelSet
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.features import Features, read_features
-from furlkit.inputs.paths import check_output as check_inputs
 from furlkit.inputs.settings import fill
 from furlkit.randomness import derive, numpy_generator
 from furlkit.reports.figures.clouds import Cloud, Key, draw_clouds
-from furlkit.reports.figures.style import check_output, finish
 from furlkit.reports.text import plain
+from furlkit.stages.plot.picture import Paths, Picture, picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-
-@dataclass(frozen=True)
-class Settings:
-    """At most `images` rows per panel, and t-SNE's perplexity and seed."""
-
-    images: int = 2000
-    perplexity: float = 30
-    seed: int = 0
+Labelled = tuple[tuple[str, Path], ...]
 
 
-@dataclass(frozen=True)
-class Options:
-    """`panels` are labels with feature files; `classes` are in colour, None for all.
+@picture
+def run(
+    files: Paths,
+    panels: Labelled,
+    title: str | None,
+    classes: tuple[int, ...] | None,
+    images: int,
+    perplexity: float,
+    seed: int,
+    **data: Any,
+) -> Picture:
+    """Draw the t-SNE of each feature file, one panel per file, at most `images` rows.
 
-    Without a `title` one is made.
+    `classes` are in colour, None for all. Without a `title` one is made.
     """
-
-    panels: tuple[tuple[str, Path], ...]
-    data: Source
-    output: Path
-    classes: tuple[int, ...] | None = None
-    settings: Settings = Settings()
-    title: str | None = None
-    dry_run: bool = False
-
-
-class Panel(NamedTuple):
-    """The rows of one file that are drawn, and the class of each."""
-
-    label: str
-    features: Features
-    rows: np.ndarray
-    labels: np.ndarray
-
-
-def run_values(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Draw with flat options."""
-    return run(fill(Options, values))
-
-
-def run(options: Options) -> tuple[str, dict[str, Any]]:
-    """Draw the t-SNE of each feature file, one panel per file."""
-    check_output(options.output)
-    if not options.panels:
+    source, given = fill(Source, data), tuple(("", path) for path in files) + panels
+    if not given:
         raise UsageError("plot tsne: give feature files, which embed writes")
-    paths = [path for _, path in options.panels]
-    check_inputs(options.output, [*paths, Path(options.data.name)])
-    images, settings = options.data.labels(), options.settings
-    key = _key(images, options.classes)
-    panels = [_panel(label, path, images, options) for label, path in options.panels]
-    layers = " and ".join(sorted({plain(p.features.facts.layer) for p in panels}))
-    numbers = " and ".join(f"{n:,}" for n in sorted({len(p.rows) for p in panels}))
-    text = f"t-SNE of {layers} of {numbers} images"
-    text += f", perplexity {settings.perplexity:g}"
-    title = text if options.title is None else options.title
-    data = [_data(panel, images.classes) for panel in panels]
+    known = source.labels()
+    key = _key(known, classes)
+    clouds, shown = [], []
+    for label, path in given:
+        features = read_features(path)
+        _check_dataset(features, known, source)
+        chosen = _chosen(features.index, images, seed)
+        rows = unit_rows(features.rows[chosen])
+        _check_rows(path, rows, perplexity)
+        name = plain(str(path) if not label and len(given) > 1 else label)
+        labels = np.asarray(known.labels)[features.index[chosen]]
+        clouds.append(Cloud(name, rows, labels))
+        shown.append(_data(clouds[-1], features, known.classes))
+    layers = " and ".join(sorted({plain(each["layer"]) for each in shown}))
+    numbers = " and ".join(f"{n:,}" for n in sorted({len(c.points) for c in clouds}))
+    text = f"t-SNE of {layers} of {numbers} images, perplexity {perplexity:g}"
 
     def draw() -> "Figure":
-        clouds = []
-        for panel, numbers in zip(panels, data, strict=True):
-            points, left = lay_out(panel.rows, settings.perplexity, settings.seed)
-            numbers["divergence"] = left
-            clouds.append(Cloud(panel.label, points, panel.labels))
-        return draw_clouds(clouds, key, plain(title))
+        drawn = []
+        for cloud, numbers in zip(clouds, shown, strict=True):
+            points, numbers["divergence"] = lay_out(cloud.points, perplexity, seed)
+            drawn.append(replace(cloud, points=points))
+        return draw_clouds(drawn, key, plain(text if title is None else title))
 
-    text += f", {len(key.shown):,} classes in colour"
-    return finish(draw, options.output, options.dry_run, text, {"panels": data})
+    coloured = f"{text}, {len(key.shown):,} classes in colour"
+    return Picture(draw, coloured, {"panels": shown})
 
 
 def unit_rows(rows: np.ndarray) -> np.ndarray:
@@ -132,17 +111,6 @@ def _key(images: LabelSet, classes: tuple[int, ...] | None) -> Key:
     return Key(shown, images.class_names, len(shown) == images.classes)
 
 
-def _panel(label: str, path: Path, images: LabelSet, options: Options) -> Panel:
-    features = read_features(path)
-    _check_dataset(features, images, options.data)
-    chosen = _chosen(features.index, options.settings)
-    rows = unit_rows(features.rows[chosen])
-    _check_rows(path, rows, options.settings.perplexity)
-    labels = np.asarray(images.labels)[features.index[chosen]]
-    label = str(path) if not label and len(options.panels) > 1 else label
-    return Panel(plain(label), features, rows, labels)
-
-
 def _check_dataset(features: Features, images: LabelSet, data: Source) -> None:
     path, dataset, index = features.path, features.facts.dataset, features.index
     if type(dataset.get("examples")) is not int:
@@ -160,11 +128,11 @@ def _check_dataset(features: Features, images: LabelSet, data: Source) -> None:
         )
 
 
-def _chosen(index: np.ndarray, settings: Settings) -> np.ndarray:
+def _chosen(index: np.ndarray, images: int, seed: int) -> np.ndarray:
     """Rows in random order, the same images wherever files have the same images."""
     order = np.argsort(index, kind="stable")
-    rng = numpy_generator(settings.seed, "plot", "tsne", "images")
-    return order[rng.permutation(len(order))[: settings.images]]
+    rng = numpy_generator(seed, "plot", "tsne", "images")
+    return order[rng.permutation(len(order))[:images]]
 
 
 def _check_rows(path: Path, rows: np.ndarray, perplexity: float) -> None:
@@ -183,15 +151,15 @@ def _check_rows(path: Path, rows: np.ndarray, perplexity: float) -> None:
         )
 
 
-def _data(panel: Panel, classes: int) -> dict[str, Any]:
-    facts = panel.features.facts
+def _data(cloud: Cloud, features: Features, classes: int) -> dict[str, Any]:
+    facts = features.facts
     return {
-        "label": panel.label,
-        "file": str(panel.features.path),
+        "label": cloud.label,
+        "file": str(features.path),
         "layer": facts.layer,
         "client": facts.client,
         "round": facts.round,
-        "images": len(panel.rows),
-        "of": len(panel.features.index),
-        "per_class": np.bincount(panel.labels, minlength=classes).tolist(),
+        "images": len(cloud.points),
+        "of": len(features.index),
+        "per_class": np.bincount(cloud.labels, minlength=classes).tolist(),
     }

@@ -2,13 +2,18 @@ import json
 
 import pytest
 
+from furlkit.catalogue import defaults
 from furlkit.errors import InputError, UsageError
 from furlkit.files.metrics import write_metrics
 from furlkit.reports.figures.angles import Box, draw_angles
-from furlkit.stages.plot.angles import Options
-from furlkit.stages.plot.angles import run as draw
+from furlkit.stages.plot import angles as stage
 
 BOX = {"quartiles": [20.0, 25.0, 32.5], "whiskers": [5.0, 50.0]}
+
+
+def draw(series, output):
+    values = {"files": (), "series": series, "output": output}
+    return stage.run({**defaults("plot angles"), **values})
 
 
 @pytest.fixture
@@ -29,9 +34,9 @@ def moved(by):
 def test_run_gives_the_numbers_of_each_box_by_round(tmp_path, angles):
     late = angles(tmp_path, "late", 3, angles=moved(-5))
     files = late, angles(tmp_path, "early", 1)
-    options = Options((("", files),), tmp_path / "x.png")
-    text, data = draw(options)
-    assert text == f"{options.output}: median angle 20.0 degrees after round 3"
+    output = tmp_path / "x.png"
+    text, data = draw((("", files),), output)
+    assert text == f"{output}: median angle 20.0 degrees after round 3"
     assert data["panels"] == [
         {
             "label": "",
@@ -41,7 +46,7 @@ def test_run_gives_the_numbers_of_each_box_by_round(tmp_path, angles):
             ],
         }
     ]
-    assert options.output.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert output.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     json.dumps(data)
 
 
@@ -50,7 +55,7 @@ def test_each_series_is_a_panel_and_files_of_a_round_stand_by_seed(tmp_path, ang
         angles(tmp_path, f"s{seed}", 2, seed, angles=moved(seed)) for seed in range(3)
     ]
     series = (("without", tuple(seeds[::-1])), ("with", (angles(tmp_path, "w"),)))
-    text, data = draw(Options(series, tmp_path / "x.svg"))
+    text, data = draw(series, tmp_path / "x.svg")
     assert [panel["label"] for panel in data["panels"]] == ["without", "with"]
     medians = [box["median"] for box in data["panels"][0]["boxes"]]
     assert medians == [25, 26, 27]
@@ -59,7 +64,7 @@ def test_each_series_is_a_panel_and_files_of_a_round_stand_by_seed(tmp_path, ang
 
 def test_the_same_result_given_twice_is_one_box(tmp_path, angles):
     files = angles(tmp_path, "a"), angles(tmp_path, "b")
-    _, data = draw(Options((("", files),), tmp_path / "x.png"))
+    _, data = draw((("", files),), tmp_path / "x.png")
     assert len(data["panels"][0]["boxes"]) == 1
 
 
@@ -70,7 +75,7 @@ def test_same_bytes_twice_whatever_the_order_of_files(tmp_path, angles):
     ]
     for suffix in ("png", "pdf", "svg"):
         for name, order in (("a", files), ("b", files[::-1])):
-            draw(Options((("x", tuple(order)),), tmp_path / f"{name}.{suffix}"))
+            draw((("x", tuple(order)),), tmp_path / f"{name}.{suffix}")
         one, two = (tmp_path / f"{name}.{suffix}" for name in "ab")
         assert one.read_bytes() == two.read_bytes()
 
@@ -130,7 +135,7 @@ def test_many_rounds_are_not_all_numbered_but_the_last_one_is():
 def test_files_that_cannot_be_drawn_are_input_errors(tmp_path, values, message, angles):
     file = angles(tmp_path, "m", **values)
     with pytest.raises(InputError) as caught:
-        draw(Options((("", (file,)),), tmp_path / "x.png"))
+        draw((("", (file,)),), tmp_path / "x.png")
     assert str(caught.value).startswith(f"{file}: ") and message in str(caught.value)
     assert not (tmp_path / "x.png").exists()
 
@@ -147,13 +152,13 @@ def test_not_a_number_and_other_files_are_input_errors(tmp_path, refused, angles
 def test_layers_are_not_mixed_in_a_series(tmp_path, angles):
     files = angles(tmp_path, "h", layer="h"), angles(tmp_path, "z", 2, layer="z")
     with pytest.raises(UsageError, match="angles of z, .* those of h"):
-        draw(Options((("", files),), tmp_path / "x.png"))
+        draw((("", files),), tmp_path / "x.png")
 
 
 def test_output_is_no_input(tmp_path, angles):
     file = angles(tmp_path, "m").rename(tmp_path / "m.png")
     with pytest.raises(UsageError, match="uses that file already"):
-        draw(Options((("", (file,)),), file))
+        draw((("", (file,)),), file)
 
 
 def test_dry_run_checks_and_draws_nothing(tmp_path, run, refused, angles):

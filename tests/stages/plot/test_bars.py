@@ -2,10 +2,16 @@ import json
 
 import pytest
 
+from furlkit.catalogue import defaults
 from furlkit.errors import InputError, UsageError
-from furlkit.reports.figures.bars import Axis, Bar, draw_bars
-from furlkit.stages.plot.bars import Options, Series
-from furlkit.stages.plot.bars import run as draw
+from furlkit.reports.figures.bars import Axis, draw_bars
+from furlkit.reports.summary import Results
+from furlkit.stages.plot import bars as stage
+
+
+def draw(series, output, **more):
+    values = {"series": series, "output": output, **more}
+    return stage.run({**defaults("plot bars"), **values})
 
 
 @pytest.fixture
@@ -18,20 +24,20 @@ def series(metrics):
             metrics(folder, f"{group}{label}{k}", accuracy, seed=seed)
             for k, (accuracy, seed) in enumerate(zip(accuracies, seeds, strict=True))
         )
-        return Series(group, label, paths)
+        return (f"{group}:{label}" if group else label), paths
 
     return write
 
 
 def test_run_gives_mean_deviation_and_values_of_each_bar(tmp_path, series):
     given = series(tmp_path, "a", [0.7, 0.5, 0.6]), series(tmp_path, "b", [0.25])
-    text, data = draw(Options(given, tmp_path / "x.png"))
+    text, data = draw(given, tmp_path / "x.png")
     one, two = data["bars"]
     assert text == f"{tmp_path}/x.png: accuracy of a 60.00 +- 10.00 %; b 25.00 %"
     assert (one["label"], one["n"], one["values"]) == ("a", 3, [0.7, 0.5, 0.6])
     assert (one["mean"], one["std"]) == pytest.approx((0.6, 0.1))
     assert (two["mean"], two["std"], two["n"]) == (0.25, None, 1)
-    assert one["files"] == [str(path) for path in given[0].paths]
+    assert one["files"] == [str(path) for path in given[0][1]]
     assert "difference" not in one and data["reference"] is None
     assert (tmp_path / "x.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     json.dumps(data)
@@ -40,8 +46,7 @@ def test_run_gives_mean_deviation_and_values_of_each_bar(tmp_path, series):
 def test_reference_pairs_files_by_the_seed_of_their_models(tmp_path, series):
     base = series(tmp_path, "base", [0.1, 0.2, 0.3], [1, 2, 3])
     other = series(tmp_path, "other", [0.33, 0.12, 0.21], [3, 1, 2])
-    options = Options((base, other), tmp_path / "x.png", reference="base")
-    text, data = draw(options)
+    text, data = draw((base, other), tmp_path / "x.png", reference="base")
     assert "difference" not in data["bars"][0]
     found = data["bars"][1]["difference"]
     assert found["paired_by"] == "seed" and found["n"] == 3
@@ -56,7 +61,7 @@ def test_reference_pairs_files_by_the_seed_of_their_models(tmp_path, series):
 def test_reference_pairs_files_by_position_where_models_have_no_seed(tmp_path, series):
     base = series(tmp_path, "base", [0.1, 0.2])
     other = series(tmp_path, "other", [0.3, 0.2], [0, 1])
-    _, data = draw(Options((base, other), tmp_path / "x.png", reference="base"))
+    _, data = draw((base, other), tmp_path / "x.png", reference="base")
     found = data["bars"][1]["difference"]
     assert found["paired_by"] == "position"
     assert found["mean"] == pytest.approx(0.1)
@@ -67,13 +72,13 @@ def test_reference_pairs_files_by_position_where_models_have_no_seed(tmp_path, s
 def test_seeds_that_do_not_tell_files_apart_pair_by_position(tmp_path, series):
     base = series(tmp_path, "base", [0.1, 0.2], [0, 0])
     other = series(tmp_path, "other", [0.2, 0.3], [0, 0])
-    _, data = draw(Options((base, other), tmp_path / "x.png", reference="base"))
+    _, data = draw((base, other), tmp_path / "x.png", reference="base")
     assert data["bars"][1]["difference"]["paired_by"] == "position"
 
 
 def test_a_single_pair_has_a_difference_without_an_interval(tmp_path, series):
     given = series(tmp_path, "a", [0.5]), series(tmp_path, "b", [0.75])
-    text, data = draw(Options(given, tmp_path / "x.png", reference="a"))
+    text, data = draw(given, tmp_path / "x.png", reference="a")
     wanted = {"mean": 0.25, "low": None, "high": None, "n": 1, "paired_by": "position"}
     assert data["bars"][1]["difference"] == wanted
     assert "b 75.00 % (+25.00, by position)" in text
@@ -87,15 +92,15 @@ def test_each_group_has_its_own_reference(tmp_path, series):
         ("skew", "b"): 0,
     }
     given = tuple(series(tmp_path, b, [v], group=g) for (g, b), v in values.items())
-    _, data = draw(Options(given, tmp_path / "x.png", reference="a"))
+    _, data = draw(given, tmp_path / "x.png", reference="a")
     found = [b["difference"]["mean"] for b in data["bars"] if b["label"] == "b"]
     assert found == pytest.approx([0.1, -0.3])
 
 
 def test_another_value_is_drawn_by_its_dotted_name(tmp_path, metrics):
     file = metrics(tmp_path, "m", drift={"rank": 7.5})
-    options = Options((Series("", "a", (file,)),), tmp_path / "x.png", "drift.rank")
-    assert draw(options)[0] == f"{tmp_path}/x.png: drift.rank of a 7.5"
+    text, _ = draw((("a", (file,)),), tmp_path / "x.png", value="drift.rank")
+    assert text == f"{tmp_path}/x.png: drift.rank of a 7.5"
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
@@ -103,8 +108,8 @@ def test_same_bytes_twice_whatever_the_order_of_files(tmp_path, suffix, series):
     a = series(tmp_path, "a", [0.1 / 3, 0.2, 0.7], [0, 1, 2], "g")
     b = series(tmp_path, "b", [0.5], group="h")
     for name, step in (("1", 1), ("2", -1)):
-        given = a._replace(paths=a.paths[::step]), b
-        draw(Options(given, tmp_path / f"{name}.{suffix}"))
+        given = (a[0], a[1][::step]), b
+        draw(given, tmp_path / f"{name}.{suffix}")
     one, two = (tmp_path / f"{name}.{suffix}" for name in "12")
     assert one.read_bytes() == two.read_bytes()
 
@@ -114,7 +119,7 @@ def heights(axes):
 
 
 def test_bars_have_heights_in_percent_whiskers_dots_and_numbers():
-    bars = [Bar("", "a", [0.5, 0.75]), Bar("", "b", [0.25])]
+    bars = [Results("", "a", [0.5, 0.75]), Results("", "b", [0.25])]
     (axes,) = draw_bars(bars, Axis("accuracy", percent=True)).axes
     assert heights(axes) == [62.5, 25]
     assert [text.get_text() for text in axes.texts] == ["62.5", "25.0"]
@@ -132,7 +137,7 @@ def test_bars_have_heights_in_percent_whiskers_dots_and_numbers():
 def test_a_label_has_one_colour_in_all_groups_and_stands_once_in_the_legend():
     # The second group has them in another order and one more.
     names = [("one", "a"), ("one", "b"), ("two", "b"), ("two", "a"), ("two", "c")]
-    figure = draw_bars([Bar(g, label, [1.0]) for g, label in names], Axis("rank"))
+    figure = draw_bars([Results(g, label, [1.0]) for g, label in names], Axis("rank"))
     (axes,) = figure.axes
     colours = [patch.get_facecolor() for patch in axes.patches]
     assert colours[0] == colours[3] and colours[1] == colours[2]
@@ -145,26 +150,28 @@ def test_a_label_has_one_colour_in_all_groups_and_stands_once_in_the_legend():
 
 def test_bars_of_a_group_stand_together_in_whatever_order_they_are_given():
     names = [("one", "a"), ("two", "a"), ("one", "b")]
-    (axes,) = draw_bars([Bar(g, label, [1.0]) for g, label in names], Axis("x")).axes
+    (axes,) = draw_bars(
+        [Results(g, label, [1.0]) for g, label in names], Axis("x")
+    ).axes
     middles = [patch.get_x() + patch.get_width() / 2 for patch in axes.patches]
     assert middles == pytest.approx([0, 2.7, 1])
 
 
 def test_a_cut_axis_says_where_it_starts():
     axis = Axis("accuracy", percent=True, start=40)
-    (axes,) = draw_bars([Bar("", "a", [0.5])], axis).axes
+    (axes,) = draw_bars([Results("", "a", [0.5])], axis).axes
     assert axes.get_ylim()[0] == 40
     assert axes.get_ylabel() == "accuracy (%)\naxis starts at 40, not at 0"
 
 
 def test_negative_values_hang_from_zero():
-    (axes,) = draw_bars([Bar("", "a", [-2.0])], Axis("gap")).axes
+    (axes,) = draw_bars([Results("", "a", [-2.0])], Axis("gap")).axes
     low, high = axes.get_ylim()
     assert low < -2 and high > 0 and heights(axes) == [-2]
 
 
 def test_more_labels_than_colours_differ_by_hatch():
-    bars = [Bar("", str(k), [1.0]) for k in range(20)]
+    bars = [Results("", str(k), [1.0]) for k in range(20)]
     (axes,) = draw_bars(bars, Axis("x")).axes
     looks = {(p.get_facecolor(), p.get_hatch()) for p in axes.patches}
     assert len(looks) == 20
@@ -173,8 +180,8 @@ def test_more_labels_than_colours_differ_by_hatch():
 def test_a_cut_that_would_hide_something_is_refused(tmp_path, series):
     given = (series(tmp_path, "a", [0.5, 0.6]),)  # The whisker ends at 47.9.
     with pytest.raises(UsageError, match="--from 48: would hide .* down to 47.93"):
-        draw(Options(given, tmp_path / "x.png", start=48))
-    draw(Options(given, tmp_path / "x.png", start=47))
+        draw(given, tmp_path / "x.png", start=48)
+    draw(given, tmp_path / "x.png", start=47)
 
 
 @pytest.mark.parametrize(
@@ -195,17 +202,17 @@ def test_a_cut_that_would_hide_something_is_refused(tmp_path, series):
 def test_references_that_do_not_fit(tmp_path, labels, reference, message, series):
     given = tuple(series(tmp_path, *each) for each in labels.items())
     with pytest.raises(UsageError, match=message):
-        draw(Options(given, tmp_path / "x.png", reference=reference))
+        draw(given, tmp_path / "x.png", reference=reference)
 
 
 def test_a_group_without_the_reference_and_other_seeds_are_refused(tmp_path, series):
     one, two = series(tmp_path, "a", [1], group="g"), series(tmp_path, "b", [1])
     with pytest.raises(UsageError, match="no such label, only b"):
-        draw(Options((one, two), tmp_path / "x.png", reference="a"))
+        draw((one, two), tmp_path / "x.png", reference="a")
     one = series(tmp_path, "a", [0.1, 0.2], [0, 1])
     two = series(tmp_path, "b", [0.1, 0.2], [2, 3])
     with pytest.raises(UsageError, match="seeds 2, 3 and .* a has 0, 1"):
-        draw(Options((one, two), tmp_path / "x.png", reference="a"))
+        draw((one, two), tmp_path / "x.png", reference="a")
 
 
 def test_a_bar_is_of_one_kind_and_counts_a_result_once(tmp_path, metrics):
@@ -213,18 +220,18 @@ def test_a_bar_is_of_one_kind_and_counts_a_result_once(tmp_path, metrics):
     for more in ({"protocol": "knn"}, {"round_": 2}):
         other = metrics(tmp_path, "n", **more)
         with pytest.raises(UsageError, match="two --series") as caught:
-            draw(Options((Series("", "a", (first, other)),), tmp_path / "x.png"))
+            draw((("a", (first, other)),), tmp_path / "x.png")
         assert "linear of a global model of round 1" in str(caught.value)
     same = metrics(tmp_path, "n")
     with pytest.raises(UsageError, match="n.json has the same result as .*m.json"):
-        draw(Options((Series("", "a", (first, same)),), tmp_path / "x.png"))
+        draw((("a", (first, same)),), tmp_path / "x.png")
 
 
 @pytest.mark.parametrize("accuracy", ["high", None, True, 10**400])
 def test_values_that_are_no_numbers_are_input_errors(tmp_path, accuracy, metrics):
     file = metrics(tmp_path, "m", accuracy)
     with pytest.raises(InputError, match="has no number 'accuracy'") as caught:
-        draw(Options((Series("", "a", (file,)),), tmp_path / "x.png"))
+        draw((("a", (file,)),), tmp_path / "x.png")
     assert str(caught.value).startswith(f"{file}: ")
 
 
@@ -264,13 +271,13 @@ def test_command_splits_groups_labels_and_files(tmp_path, run, metrics):
 
 def test_dry_run_checks_and_draws_nothing(tmp_path, series):
     given, output = (series(tmp_path, "a", [0.5]),), tmp_path / "x.png"
-    text, _ = draw(Options(given, output, dry_run=True))
+    text, _ = draw(given, output, dry_run=True)
     assert text == f"would draw {output}: accuracy of a 50.00 %"
     assert not output.exists()
     with pytest.raises(UsageError, match="--from 60"):
-        draw(Options(given, output, start=60, dry_run=True))
+        draw(given, output, start=60, dry_run=True)
 
 
 def test_no_series_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match="--series"):
-        draw(Options((), tmp_path / "x.png"))
+        draw((), tmp_path / "x.png")

@@ -43,7 +43,7 @@ def test_a_series_without_files_is_a_usage_error(refused, tmp_path, command, giv
 
 
 def test_the_stages_are_imported_without_anything_heavy(python):
-    names = ("angles", "bars", "cost", "loss", "scores", "tsne")
+    names = COMMANDS
     code = "import sys\n" + "".join(f"import furlkit.stages.plot.{n}\n" for n in names)
     heavy = "{'matplotlib', 'torch', 'sklearn', 'scipy'}"
     assert python(f"{code}print({heavy} & sys.modules.keys())").strip() == "set()"

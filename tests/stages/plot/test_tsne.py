@@ -5,16 +5,17 @@ import sys
 import numpy as np
 import pytest
 
+from furlkit.catalogue import defaults
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
 from furlkit.reports.figures import style
-from furlkit.stages.plot.tsne import Options, Settings, lay_out, unit_rows
+from furlkit.stages.plot.tsne import lay_out, unit_rows
 from furlkit.stages.plot.tsne import run as draw
 
 DIGITS = Source("digits", split="test")
-QUICK = Settings(images=60, perplexity=10)
+QUICK = {"data": "digits", "split": "test", "images": 60, "perplexity": 10}
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +51,8 @@ def features(tmp_path, known):
 
 
 def options(tmp_path, *paths, **more):
-    settings = {"settings": QUICK, **more}
-    return Options(
-        tuple(("", p) for p in paths), DIGITS, tmp_path / "x.png", **settings
-    )
+    values = {"files": paths, "output": tmp_path / "x.png", **QUICK, **more}
+    return {**defaults("plot tsne"), **values}
 
 
 def test_rows_of_unit_length_keep_their_direction():
@@ -81,13 +80,13 @@ def test_run_says_which_images_were_drawn(tmp_path, features, known):
     given = options(tmp_path, path)
     text, data = draw(given)
     expected = "t-SNE of h of 60 images, perplexity 10, 10 classes in colour"
-    assert text == f"{given.output}: {expected}"
+    assert text == f"{given['output']}: {expected}"
     (panel,) = data["panels"]
     assert (panel["images"], panel["of"]) == (60, known.examples)
     assert sum(panel["per_class"]) == 60 and len(panel["per_class"]) == 10
     assert (panel["layer"], panel["round"], panel["client"]) == ("h", 3, None)
     assert panel["divergence"] > 0
-    assert given.output.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert given["output"].read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     json.dumps(data)
 
 
@@ -96,8 +95,7 @@ def test_same_bytes_twice_and_others_from_another_seed(tmp_path, features, suffi
     path = features()
     outputs = [tmp_path / f"{k}.{suffix}" for k in range(3)]
     for output, seed in zip(outputs, (0, 0, 1), strict=True):
-        settings = Settings(60, 10, seed)
-        draw(Options((("", path),), DIGITS, output, settings=settings))
+        draw(options(tmp_path, path, output=output, seed=seed))
     one, two, three = (output.read_bytes() for output in outputs)
     assert one == two != three
 
@@ -109,12 +107,12 @@ def test_same_bytes_from_another_process_with_more_threads(
     draw(given)
     other = tmp_path / "other.png"
     words = ("--data", "digits", "--images", 60, "--perplexity", 10, "-o", other)
-    command = ("plot", "tsne", given.panels[0][1], *words)
+    command = ("plot", "tsne", given["files"][0], *words)
     subprocess.run(
         [sys.executable, "-m", "furlkit", *map(str, command)], check=True,
         env={**environment, "OMP_NUM_THREADS": "2"}, capture_output=True,
     )  # fmt: skip
-    assert given.output.read_bytes() == other.read_bytes()
+    assert given["output"].read_bytes() == other.read_bytes()
 
 
 def drawn(monkeypatch, given):
@@ -212,9 +210,9 @@ def test_not_a_number_among_the_rows_is_refused(tmp_path, features, forge):
 
 def test_images_without_labels_have_no_colours(tmp_path, features):
     np.savez(tmp_path / "bare.npz", images=np.zeros((9, 4, 4, 1), np.uint8))
-    bare = Source(str(tmp_path / "bare.npz"))
+    bare = str(tmp_path / "bare.npz")
     with pytest.raises(InputError, match="bare.npz: has no labels to colour by"):
-        draw(Options((("", features()),), bare, tmp_path / "x.png"))
+        draw(options(tmp_path, features(), data=bare))
 
 
 def test_other_kinds_of_files_are_refused(world, refused):
