@@ -186,29 +186,37 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Objective:
-    """What one batch minimises.
+class Method:
+    """Something chosen by name: `function` is where it lies, module:name.
 
-    `step` names a function `step(net, batch, **options) -> Forward`; a method that
-    carries state has a `learner` instead, `learner(net, **options) -> Learner`. With
-    `negatives` it takes rows of other clients as `z_dict`, with `labels` it sees labels.
+    Its options are passed to the function by their keys. `equation` counts in `paper`.
     """
 
     name: str
     help: str
-    heads: tuple[str | Head, ...]
-    step: str = ""
-    learner: str = ""
+    function: str
     options: tuple[Option, ...] = ()
-    labels: bool = False
-    negatives: bool = False
     paper: Paper | None = None
     equation: str = ""
 
+
+@dataclass(frozen=True)
+class Objective(Method):
+    """What one batch minimises.
+
+    Its function is a `step(net, batch, **options) -> Forward`; a method that carries
+    state has a `learner(net, **options) -> Learner` instead. With `negatives` it takes
+    rows of other clients as `z_dict`, with `labels` it sees labels.
+    """
+
+    heads: tuple[str | Head, ...] = ()
+    labels: bool = False
+    negatives: bool = False
+
     @property
-    def function(self) -> str:
-        """Where its function lies, module:name."""
-        return self.learner or self.step
+    def has_state(self) -> bool:
+        """Whether its function gives a learner."""
+        return self.function.endswith(":learner")
 
     @property
     def head_names(self) -> tuple[str, ...]:
@@ -217,16 +225,10 @@ class Objective:
 
 
 @dataclass(frozen=True)
-class Term:
+class Term(Method):
     """What is added to any objective; `switch` is the option that turns it on."""
 
-    name: str
-    help: str
-    function: str
-    switch: str
-    options: tuple[Option, ...]
-    paper: Paper | None = None
-    equation: str = ""
+    switch: str = ""
 
     @property
     def group(self) -> Group:
@@ -239,33 +241,49 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Update:
+class Update(Method):
     """What a client starts a round from: update(w_g, w_k, memory, **options).
 
     With `own` it needs w_k, the client's weights after its last round, which the client
     then keeps in its private file.
     """
 
-    name: str
-    help: str
-    function: str
-    options: tuple[Option, ...] = ()
     own: bool = False
-    paper: Paper | None = None
-    equation: str = ""
 
 
 @dataclass(frozen=True)
-class Rule:
-    """What the server makes of uploads of one `kind`: checkpoint, rows or similarity."""
+class Rule(Method):
+    """What the server makes of uploads that it `reads`: checkpoint, rows, similarity."""
+
+    reads: str = "checkpoint"
+
+
+@dataclass(frozen=True)
+class Scheme(Method):
+    """How a dataset's images are partitioned: function(data, clients, rng, **options).
+
+    Where `sizes_vary` between draws, one with a client that is too small is repeated.
+    `evened_by` is the option that makes sizes more even when it is raised.
+    """
+
+    sizes_vary: bool = False
+    evened_by: str = ""
+
+
+@dataclass(frozen=True)
+class Protocol(Method):
+    """A way to evaluate: `function` is what it computes, `groups` its own options."""
+
+    groups: "tuple[Group | Family, ...]" = ()
+
+
+@dataclass(frozen=True)
+class Mode:
+    """Where finetuning takes place, and how long it is by default."""
 
     name: str
     help: str
-    function: str
-    reads: str
     options: tuple[Option, ...] = ()
-    paper: Paper | None = None
-    equation: str = ""
 
 
 @dataclass(frozen=True)
@@ -299,58 +317,7 @@ class Dataset:
     std: tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class Scheme:
-    """How a dataset's images are partitioned: function(data, clients, rng, **options).
-
-    Where `sizes_vary` between draws, one with a client that is too small is repeated.
-    `evened_by` is the option that makes sizes more even when it is raised.
-    """
-
-    name: str
-    help: str
-    function: str
-    options: tuple[Option, ...] = ()
-    sizes_vary: bool = False
-    evened_by: str = ""
-    paper: Paper | None = None
-    equation: str = ""
-
-
-@dataclass(frozen=True)
-class Mode:
-    """Where finetuning takes place, and how long it is by default."""
-
-    name: str
-    help: str
-    options: tuple[Option, ...] = ()
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """A way to evaluate: `function` is what it computes, `groups` its own options."""
-
-    name: str
-    help: str
-    function: str
-    groups: "tuple[Group | Family, ...]" = ()
-    paper: Paper | None = None
-    equation: str = ""
-
-
-Entry = TypeVar(
-    "Entry",
-    Objective,
-    Update,
-    Term,
-    Rule,
-    Encoder,
-    Head,
-    Dataset,
-    Scheme,
-    Mode,
-    Protocol,
-)
+Entry = TypeVar("Entry", bound=Method | Encoder | Head | Mode)
 
 
 def _named(*entries: Entry) -> dict[str, Entry]:
@@ -510,7 +477,7 @@ HEADS = _named(
 OBJECTIVES = _named(
     Objective("simclr", "contrast of two views (NT-Xent)",
         heads=("projector",),
-        step="furlkit.objectives.simclr:step",
+        function="furlkit.objectives.simclr:step",
         options=(
             Option("temperature", Number(above=0), 0.5, "tau of the contrast."),
             Option("form", Choice(("oneway", "symmetric", "full")), "full",
@@ -522,13 +489,13 @@ OBJECTIVES = _named(
     ),
     Objective("simsiam", "each view predicts the other's projection",
         heads=("projector", "predictor"),
-        step="furlkit.objectives.simsiam:step",
+        function="furlkit.objectives.simsiam:step",
         paper=SIMSIAM,
         equation="Eq. 1-4",
     ),
     Objective("byol", "a net predicts the projections of a slow copy of itself",
         heads=("projector", "predictor"),
-        learner="furlkit.objectives.byol:learner",
+        function="furlkit.objectives.byol:learner",
         options=(
             Option("ema", Number(0, 1), 0.99, "How much of the target stays in a step."),
         ),
@@ -537,18 +504,18 @@ OBJECTIVES = _named(
     ),
     Objective("rotation", "which quarter turn an image was given",
         heads=("rotation",),
-        step="furlkit.objectives.rotation:step",
+        function="furlkit.objectives.rotation:step",
         paper=ROTNET,
         equation="Eq. 2-3",
     ),
     Objective("autoencoder", "reconstruction through a decoder",
         heads=("decoder",),
-        step="furlkit.objectives.autoencoder:step",
+        function="furlkit.objectives.autoencoder:step",
         equation="squared error",
     ),
     Objective("supervised", "cross-entropy on labels",
         heads=("classifier",),
-        step="furlkit.objectives.supervised:step",
+        function="furlkit.objectives.supervised:step",
         labels=True,
         paper=FEDAVG,
         equation="cross-entropy",
@@ -931,7 +898,7 @@ _FINETUNING = (
 PROTOCOLS = _named(
     Protocol("linear", "Train a linear classifier on the frozen h.",
         "furlkit.evaluation.linear:fit_linear",
-        (
+        groups=(
             _SCORED,
             group("Optimisation", _CENTRAL_EPOCHS,
                 Option("batch-size", Whole(1), 512, "Images of each batch."),
@@ -946,7 +913,7 @@ PROTOCOLS = _named(
     ),
     Protocol("knn", "Classify by the k nearest training images, by cosine of h.",
         "furlkit.evaluation.knn:predict_knn",
-        (
+        groups=(
             _SCORED,
             group("Vote",
                 Option("k", Whole(1), 200, "Neighbours that vote."),
@@ -962,13 +929,13 @@ PROTOCOLS = _named(
     Protocol("classifier",
         "Score the classifier that a model has of its own; nothing is trained.",
         "furlkit.evaluation.linear:predict_linear",
-        (_SCORED_CLASSIFIER, RUNNING, GENERAL.without("seed")),
+        groups=(_SCORED_CLASSIFIER, RUNNING, GENERAL.without("seed")),
         paper=FLESD,
         equation="Fig. 2",
     ),
     Protocol("semi", "Finetune encoder and MLP on the few images that have labels.",
         "furlkit.stages.evaluate.finetune:choose",
-        (
+        groups=(
             group(IN_OUT, *_SCORED.options, _PARTITION),
             group("Labels", *_FRACTION),
             _MODE,
@@ -981,7 +948,7 @@ PROTOCOLS = _named(
     Protocol("finetune",
         "Finetune encoder and MLP by supervised FedAvg on the clients' labels.",
         "furlkit.stages.evaluate.finetune:run",
-        (
+        groups=(
             group(IN_OUT, *_SCORED.options, replace(_PARTITION, required=True)),
             group("Labels",
                 replace(_FRACTION[0], default=1.0, required=False),
@@ -996,7 +963,7 @@ PROTOCOLS = _named(
     ),
     Protocol("transfer", "Finetune encoder and MLP on all labels of another dataset.",
         "furlkit.stages.evaluate.finetune:run",
-        (
+        groups=(
             _SCORED,
             group("Optimisation",
                 Option("image-size", Whole(8, 2**16),
@@ -1012,7 +979,7 @@ PROTOCOLS = _named(
     Protocol("angles",
         "Measure the angles between models' representations of the same images.",
         "furlkit.evaluation.angles:angles",
-        (
+        groups=(
             group(IN_OUT,
                 *_data("The images for all models; labels are not needed."),
                 _split("test"),
@@ -1028,7 +995,7 @@ PROTOCOLS = _named(
     Protocol("drift",
         "Measure representations, and how similar they are, without labels.",
         "furlkit.evaluation.drift:cka_matrix",
-        (
+        groups=(
             group(IN_OUT,
                 *_data("The images for all models; labels are optional."),
                 _split("train"),

@@ -49,11 +49,6 @@ def divide(tensors: Tensors, sent: Iterable[str]) -> tuple[Tensors, Tensors]:
     return out, rest
 
 
-def select(tensors: Tensors, parts: Iterable[str]) -> Tensors:
-    """The tensors of some parts."""
-    return divide(tensors, parts)[0]
-
-
 def below(prefix: str, tensors: dict[str, T]) -> dict[str, T]:
     """The tensors whose names start with `prefix`, without it."""
     return {

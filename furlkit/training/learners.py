@@ -34,7 +34,7 @@ def learner_of(
 ) -> Any:
     """The learner of an objective with its settings."""
     function = catalogue.load(objective.function)
-    if objective.learner:
+    if objective.has_state:
         return function(net, **settings)
     return Stateless(net, partial(function, **settings))
 

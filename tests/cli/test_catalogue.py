@@ -310,9 +310,7 @@ def test_a_scheme_s_options_are_those_its_function_takes(scheme):
 
 
 def entry(name: str, *options: Option) -> Objective:
-    return Objective(
-        name, "a toy", heads=("projector",), step="toy:step", options=options
-    )
+    return Objective(name, "a toy", "toy:step", heads=("projector",), options=options)
 
 
 @pytest.fixture

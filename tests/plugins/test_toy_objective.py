@@ -17,7 +17,7 @@ TOY = Objective(
     "toy",
     "guess the group that an image was put into",
     heads=("projector", Head("guesser", widths=(8, 3), help="Widths of the guesser.")),
-    learner="toy_method:learner",
+    function="toy_method:learner",
     options=(Option("shrink", Number(low=0), 0.1, "Weight of ||z||^2."),),
 )
 """

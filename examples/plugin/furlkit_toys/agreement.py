@@ -6,7 +6,7 @@ OBJECTIVE = Objective(
     "agreement",
     "the predictor's guess of the other view's z",
     heads=("projector", "predictor"),
-    step="furlkit_toys.agreement:step",
+    function="furlkit_toys.agreement:step",
     options=(
         Option("margin", Number(low=0), 0.0, "Distance below which nothing is gained."),
     ),
