@@ -244,7 +244,7 @@ def test_a_run_of_fedca_in_which_a_client_comes_back(make_in, run, tmp_path):
     assert came_back.inputs["private"] == header("r001/private_0").content
     assert came_back.inputs["dictionary"] == header("r002/dictionary").content
     assert came_back.inputs["targets"] == header("targets").content
-    assert private.facts["holds"] == ["BatchNorm statistics", "ensemble Z"]
+    assert private.facts["memory"] == ["averaged_features"]
     assert header("r003/features_0").facts["examples"] == 64
     assert header("r002/dictionary").facts["owners"] == [[1, 64]]
     again = make_in(tmp_path, EXAMPLES / "round.mk", **settings)

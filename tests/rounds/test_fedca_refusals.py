@@ -205,7 +205,7 @@ def test_targets_of_another_normalisation(world, forge, no_training, name):
     [
         ({"h": np.ones((30, 40), "f4")}, {}, "40"),
         ({"z": np.ones((30, 3), "f4")}, {}, "3 numbers"),
-        ({"h": np.ones((29, 41), "f4")}, {}, "30 images"),
+        ({"h": np.ones((29, 41), "f4")}, {}, "(30, "),
         ({"index": np.arange(1409, 1439)}, {}, "1409 to 1438"),
         ({"index": np.arange(-1, 29)}, {}, "-1 to 28"),
         ({}, {"dataset": {}}, "dataset"),
