@@ -153,9 +153,8 @@ def _align_source(values: dict[str, Any]) -> Source | None:
             f"--align {values['align']}: give --align-data too, the public images that "
             "the targets were made from"
         )
-    return (
-        Source(data, values["data_root"], values["download"], split) if data else None
-    )
+    place = values["data_root"], values["download"]
+    return Source(data, *place, split) if data else None
 
 
 def parse_phases(text: str) -> tuple[Phase, ...]:
@@ -248,8 +247,9 @@ def open_inputs(options: Options) -> Inputs:
         check_labels(images, architecture.heads["classifier"][0], model.path)
     expected = _expected(options, architecture)
     _check_whole(model, expected)
+    trained = ["encoder", *options.objective.head_names]
     for phase in options.plan.phases:
-        _check_parts("--phases", phase.parts, expected)
+        _check_parts("--phases", phase.parts, trained)
     sent = _sent_parts(options, architecture, expected)
     inputs = Inputs(options, partition, model, architecture, images, expected, sent)
     inputs = _with_dictionary(_with_targets(inputs))
@@ -331,7 +331,8 @@ def _sent_parts(
     net = ("encoder", *architecture.heads)
     if options.send is None:
         return net
-    _check_parts("--send", options.send, expected)
+    parts = parts_of([*expected.net, *expected.more])
+    _check_parts("--send", options.send, parts)
     kept = [part for part in net if not within(part, options.send)]
     if kept and not options.private_out:
         raise UsageError(
@@ -341,11 +342,10 @@ def _sent_parts(
     return options.send
 
 
-def _check_parts(flag: str, parts: Iterable[str], expected: Expected) -> None:
-    known = parts_of([*expected.net, *expected.more])
+def _check_parts(flag: str, parts: Iterable[str], known: list[str]) -> None:
     for part in parts:
         if not any(within(own, [part]) for own in known):
-            raise UsageError(f"{flag} {part}: the model's parts are {', '.join(known)}")
+            raise UsageError(f"{flag} {part}: expected parts of {', '.join(known)}")
 
 
 def _check_files(options: Options) -> None:

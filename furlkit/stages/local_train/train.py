@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from furlkit import runtime
+from furlkit import console, runtime
 from furlkit.aggregators.dictionary import average_features, shared_rows
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Batch, Images
@@ -135,6 +135,9 @@ def _write(inputs: Inputs, client: Client, learner: Any, last: Epoch) -> Result:
     if options.private_out:
         path = fill(options.private_out, number)
         data["private"] = _keep(inputs, client, path, upload, kept, memory)
+    elif kept:
+        lost = ", ".join(parts_of(kept))
+        console.detail(f"client {number}: {lost} not kept; --private-out would keep it")
     facts = CheckpointFacts(
         role="client",
         round=inputs.round,
