@@ -263,3 +263,18 @@ def test_a_bar_on_a_terminal_and_log_lines_elsewhere(world, tmp_path):
     assert out.count("\n") == 1 and out.startswith(str(tmp_path / "c.st"))
     assert "━".encode() in seen and b"\x1b[" in seen
     assert b"client 0 epoch 1/1 loss" in seen
+
+
+def test_statistics_that_the_global_model_has_too_are_reported_once(
+    train, tmp_path, capsys
+):
+    assert train("first", "--private-out", tmp_path / "k")[0] == 0
+    assert (
+        furlkit("aggregate", tmp_path / "first.safetensors", "-o", tmp_path / "g1") == 0
+    )
+    capsys.readouterr()
+    again = ("--private", tmp_path / "k")
+    assert train("second", *again, model=tmp_path / "g1")[0] == 0
+    err = capsys.readouterr().err
+    assert err.count("warning: ") == 1
+    assert str(tmp_path / "k") in err and "--bn keep" in err

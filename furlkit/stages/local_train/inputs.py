@@ -256,6 +256,8 @@ def open_inputs(options: Options) -> Inputs:
     _check_round(inputs)
     for number in options.clients:
         client = open_client(inputs, number)
+        if client.private:
+            check_private(client.private, model)
         if options.sharing.features_out:
             averaged_features(client.private, client.index, z_width(model))
     return inputs
@@ -263,12 +265,11 @@ def open_inputs(options: Options) -> Inputs:
 
 def open_client(inputs: Inputs, number: int) -> Client:
     """What one client starts the round with; its private file is read here."""
-    options, model = inputs.options, inputs.model
+    options = inputs.options
     check_size(inputs.partition, number)
     private = None
     if options.private:
         private = read_private(fill(options.private, number), number)
-        check_private(private, model)
     tensors = _start(inputs, number, private)
     update = catalogue.load(options.update.function)
     own = below("last.", private.tensors) if private else {}
