@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -76,9 +77,10 @@ def fresh_statistics(architecture: Architecture) -> Tensors:
     statistics = {}
     for name, tensor in build(architecture, None).state_dict().items():
         if is_batchnorm_statistic(name):
-            start = float(name.endswith("running_var"))
-            array = torch.full_like(tensor, start, device="cpu").numpy()
-            statistics[name] = array
+            start = name.endswith("running_var")
+            statistics[name] = np.full(
+                tuple(tensor.shape), start, str(tensor.dtype)[6:]
+            )
     return statistics
 
 
