@@ -1036,22 +1036,16 @@ KINDS: dict[str, type] = {
 
 
 @cache
-def _entry_points() -> Any:
-    """Those of all installed packages, whose metadata takes a while to read."""
-    from importlib.metadata import entry_points
-
-    return entry_points()
-
-
-@cache
 def plugins(group: str) -> dict[str, Any]:
     """Entries that other installed packages add: furlkit.objectives and so on.
 
     A package whose entry cannot be loaded is reported and left out, so that one broken
     installation does not stop every command.
     """
+    from importlib.metadata import entry_points
+
     found: dict[str, Any] = {}
-    for point in _entry_points().select(group=group):
+    for point in entry_points(group=group):
         try:
             entry = point.load()
             if not issubclass(type(entry), KINDS[group]):
