@@ -84,7 +84,7 @@ def test_an_update_is_what_clients_start_from(rounds, name):
 @pytest.mark.parametrize(
     "name", [n for n, o in catalogue.OBJECTIVES.items() if "predictor" in o.head_names]
 )
-def test_a_collapse_is_reported(partition, tmp_path, capsys, name):
+def test_a_collapse_is_reported(tmp_path, capsys, name):
     """Images that are all the same leave the representation nothing to tell apart."""
     np.savez(tmp_path / "same.npz", images=np.full((64, 8, 8, 1), 99, np.uint8))
     data, choice = ("--data", tmp_path / "same.npz"), ("--objective", name)
