@@ -5,8 +5,9 @@ z = net.projector(h)      what a contrastive loss sees                  (B, z_di
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from furlkit import catalogue
 from furlkit.errors import InputError, UsageError
 from furlkit.models.heads import build_head
 
+T = TypeVar("T")
 STEMS = ("auto", "small", "standard")
 SMALLEST_IMAGE = 8  # Three max-pools of cnn5 leave one pixel of it.
 LARGEST = 2**16  # A broken header must not ask for a layer nobody can build.
@@ -161,23 +163,24 @@ def _initialise(module: nn.Module, generator: torch.Generator) -> None:
 
 
 def encoder_entry(name: str) -> catalogue.Encoder:
-    """The catalogue's entry of an encoder; other packages are asked only if need be."""
-    found = catalogue.ENCODERS.get(name) or catalogue.encoders().get(name)
-    if found is None:
-        raise UsageError(
-            f"--encoder {name}: expected one of {', '.join(catalogue.encoders())}; is the "
-            "package that adds it installed?"
-        )
-    return found
+    """The catalogue's entry of an encoder."""
+    return _entry("--encoder", name, catalogue.ENCODERS, catalogue.encoders)
 
 
 def head_entry(name: str) -> catalogue.Head:
-    """The catalogue's entry of a head; other packages are asked only if need be."""
-    found = catalogue.HEADS.get(name) or catalogue.heads().get(name)
+    """The catalogue's entry of a head."""
+    return _entry("head", name, catalogue.HEADS, catalogue.heads)
+
+
+def _entry(
+    what: str, name: str, own: dict[str, T], all_of: Callable[[], dict[str, T]]
+) -> T:
+    """An entry of furlkit's own, or else of another package: that takes a search."""
+    found = own.get(name) or all_of().get(name)
     if found is None:
         raise UsageError(
-            f"head {name}: expected one of {', '.join(catalogue.heads())}; is the package "
-            "that adds it installed?"
+            f"{what} {name}: expected one of {', '.join(all_of())}; is the package that "
+            "adds it installed?"
         )
     return found
 
