@@ -1,6 +1,7 @@
 """Entries of the catalogue as click's options, their types, and the layout of --help."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from inspect import cleandoc
 from pathlib import Path
 from pkgutil import resolve_name
@@ -371,3 +372,25 @@ def tell(results: Iterable[tuple[str, dict]] | tuple[str, dict]) -> None:
     for line, values in [results] if isinstance(results, tuple) else results:
         planned = dry and not line.startswith("would")
         console.result(f"would write {line}" if planned else line, values)
+
+
+def check_words(program: click.Group, words: list[str]) -> None:
+    """Refuse a command line that the program would refuse before it opens a file."""
+    node: click.Command | None = program
+    context = click.Context(program, info_name="furlkit")
+    left, before = list(words), replace(console.settings)
+    try:
+        while isinstance(node, click.Group):
+            name = left.pop(0)
+            node = node.get_command(context, name)
+            if isinstance(node, click.Group):
+                context = click.Context(node, parent=context, info_name=name)
+        if not isinstance(node, Command):
+            raise UsageError(f"{name} is not a command of furlkit")
+        with node.make_context(name, left, parent=context) as context:
+            _resolved(node.entry.name, dict(context.params))
+    except click.ClickException as error:
+        raise UsageError(error.format_message()) from error
+    finally:
+        console.settings.verbosity = before.verbosity
+        console.settings.json = before.json

@@ -5,7 +5,7 @@ from typing import Any
 
 from furlkit.errors import UsageError
 from furlkit.inputs.settings import fill
-from furlkit.randomness import numpy_generator
+from furlkit.recipes.participants import draw
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,3 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         f"{number}/{client}" for number, clients in drawn.items() for client in clients
     )
     return line, {"rounds": drawn}
-
-
-def draw(
-    clients: tuple[int, ...], fraction: float, seed: int, number: int
-) -> list[int]:
-    """The clients of round `number`, sorted."""
-    count = max(1, round(fraction * len(clients)))
-    rng = numpy_generator(seed, "sample", number)
-    return sorted(rng.choice(clients, count, replace=False).tolist())
