@@ -82,6 +82,13 @@ def unwritable_ignored() -> Iterator[None]:
         yield
 
 
+def redraw(text: str) -> None:
+    """Show a text in place of the one before, on a terminal; elsewhere below it."""
+    with unwritable_ignored():
+        clear = "\033[H\033[J" if sys.stdout.isatty() else ""
+        print(f"{clear}{text}", flush=True)
+
+
 def info(message: str) -> None:
     """Progress in words; silent with -q."""
     if settings.verbosity >= 0:

@@ -18,9 +18,10 @@ def plan(values: dict[str, Any]) -> None:
 
     \b
     Examples:
-      furlkit plan recipe.toml rounds=3 out=exp/a -o run.mk && make -f run.mk -j2
-      furlkit plan recipe.toml seed=0,1,2 preset=fedca,fedsimclr | make -f -
-      furlkit plan recipe.toml train='--epochs 2' --as sh | sh
+      furlkit plan recipe.toml rounds=3 out=exp/a -o run.mk
+      furlkit plan recipe.toml seed=0,1,2 preset=fedca,fedsimclr -o run.mk
+      furlkit plan recipe.toml train='--epochs 2' --as sh -o run.sh
+    Then: make -f run.mk -j2, or sh run.sh.
     """
     from furlkit.cli.program import furlkit
     from furlkit.stages.plan import run

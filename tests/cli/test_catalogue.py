@@ -74,6 +74,7 @@ def test_commands_are_listed_in_working_order(run):
     assert names == [
         *order.split(),
         *["evaluate", "compare", "plot", "ledger", "inspect", "export", "presets"],
+        *["plan", "status"],
     ]
 
 
