@@ -1577,6 +1577,8 @@ COMMANDS = _commands(
     ),
     command("status", "Show how far a run has come, what is stale, and the last scores.",
         group(IN_OUT,
+            Option("scores", Flag(), False,
+                   "Show the scores of all rounds as a table instead.", recorded=False),
             Option("watch", Flag(), False, "Show it again until the run is done.",
                    recorded=False),
         ),

@@ -126,13 +126,14 @@ def _duration(output: str) -> float:
     return total
 
 
-def last_scores(found: Status) -> list[dict[str, Any]]:
-    """Of each stage that evaluates, the metrics of the last round."""
-    scores: dict[str, dict[str, Any]] = {}
+def scores(found: Status) -> list[dict[str, Any]]:
+    """The metrics of the server's models that are there, in the order of the plan."""
+    entries = []
     for step, state in zip(found.plan.steps, found.states, strict=True):
         if state == DONE and step.command[0] == "evaluate" and len(step.clients) == 0:
-            scores[step.stage] = {"stage": step.stage, "file": step.outputs[-1]}
-    return [entry | _score(entry["file"]) for entry in scores.values()]
+            entry = {"stage": step.stage, "round": step.round, "file": step.outputs[-1]}
+            entries.append(entry | _score(step.outputs[-1]))
+    return entries
 
 
 def _score(path: str) -> dict[str, Any]:

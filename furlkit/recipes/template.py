@@ -21,7 +21,7 @@ from furlkit.errors import InputError
 from furlkit.presets import tables
 from furlkit.recipes.read import DEFAULTS, PASSED, Run, Stage, Value, suggestion
 
-PLACEHOLDER = re.compile(r"\{([A-Za-z]\w*)(?:@(\w+))?(\*)?\}")
+PLACEHOLDER = re.compile(r"\{([A-Za-z]\w*)(?:@(\w+))?(\*|\?)?\}")
 OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
 COUNTERS = ("round", "client", "participants")
 ROUNDS = ("last", "own", "final", "all")
@@ -181,11 +181,14 @@ def _fill(run: Run, word: str) -> list[Word]:
     alone = PLACEHOLDER.fullmatch(word)
     if alone and isinstance(values := run.values.get(alone[1]), list):
         return [(str(value),) for value in values]
+    if alone and alone[3] == "?":
+        _text_of(run.values.get(alone[1], ""))
+        return []
     parts: list[str | Ref] = []
     end = 0
     for match in PLACEHOLDER.finditer(word):
         parts.append(word[end : match.start()])
-        name, at, every = match[1], match[2] or "", bool(match[3])
+        name, at, every = match[1], match[2] or "", match[3] == "*"
         setting = name in run.values and not at and not every
         parts.append(_text_of(run.values[name]) if setting else Ref(name, at, every))
         end = match.end()

@@ -15,7 +15,7 @@ from furlkit.recipes.status import (
     STALE,
     Status,
     bytes_on_disk,
-    last_scores,
+    scores,
     seconds_left,
     status,
 )
@@ -28,6 +28,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Look once; with `watch`, look until everything is done."""
     folder = values["run"]
     line, data = _look(folder)
+    if values["scores"]:
+        return "\n".join(_table(data["scores"])), data
     while values["watch"] and data["done"] < data["steps"]:
         console.redraw(json.dumps(data) if console.settings.json else line)
         time.sleep(EVERY)
@@ -54,7 +56,7 @@ def _look(folder: Path) -> tuple[str, dict[str, Any]]:
             for number, who in found.holders.items()
         ],
         "stale": stale,
-        "scores": last_scores(found),
+        "scores": scores(found),
         "seconds_left": seconds_left(found),
         "files": files,
         "bytes": size,
@@ -90,13 +92,24 @@ def _lines(data: dict[str, Any], found: Status) -> Iterator[str]:
         yield f"stale: {name}"
     if len(data["stale"]) > SHOWN:
         yield f"stale: {len(data['stale']) - SHOWN:,} more"
-    for score in data["scores"]:
-        if "accuracy" in score:
-            where = f"round {score['round']}" if "round" in score else score["file"]
-            yield f"score: {score['stage']} {100 * score['accuracy']:.2f} % ({where})"
+    last = {score["stage"]: score for score in data["scores"] if "accuracy" in score}
+    for score in last.values():
+        where = score["file"] if score["round"] is None else f"round {score['round']}"
+        yield f"score: {score['stage']} {100 * score['accuracy']:.2f} % ({where})"
     if data["done"] < data["steps"] and data["seconds_left"] is not None:
         yield f"left: about {_duration(data['seconds_left'])} of training"
     yield f"disk: {data['bytes']:,} bytes in {data['files']:,} files"
+
+
+def _table(scores: list[dict[str, Any]]) -> Iterator[str]:
+    """Accuracy in percent, one line per round and one column per stage."""
+    known = {(s["round"], s["stage"]): s["accuracy"] for s in scores if "accuracy" in s}
+    stages = list(dict.fromkeys(stage for _, stage in known))
+    yield "round" + "".join(f"  {stage:>10}" for stage in stages)
+    for number in sorted({number for number, _ in known if number is not None}):
+        cells = [known.get((number, stage)) for stage in stages]
+        shown = ["" if cell is None else f"{100 * cell:.2f}" for cell in cells]
+        yield f"{number:>5}" + "".join(f"  {cell:>10}" for cell in shown)
 
 
 def _duration(seconds: float) -> str:
