@@ -10,7 +10,7 @@ import torch
 
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images, View
-from furlkit.data.sets.datasets import open_images
+from furlkit.data.sets.source import Source
 from furlkit.errors import FurlkitError, Stopped
 from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
@@ -30,7 +30,7 @@ from tests.helpers import Killed
 
 HEADS = {"projector": (8, 4), "rotation": (4,)}
 ARCHITECTURE = Architecture("cnn5", 8, 1, 0.02, heads=HEADS)
-DIGITS = open_images("digits")
+DIGITS = Source("digits").images()
 PARTS = (Part(0, np.arange(40)), Part(3, np.arange(40, 60)), Part(4, np.arange(60, 63)))
 PLAN = Plan(epochs=2, batch_size=16)
 
