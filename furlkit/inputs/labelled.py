@@ -11,7 +11,6 @@ from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.paths import check_output
-from furlkit.models.loading import architecture_of
 from furlkit.runtime import Runtime
 
 
@@ -60,7 +59,7 @@ def open_labelled(options: Options) -> tuple[Checkpoint, ImageSet, ImageSet]:
 
 def check_labelled(images: ImageSet, model: Checkpoint) -> ImageSet:
     """The images, which must have labels and fit the model."""
-    check_channels(images, architecture_of(model.path, model.facts), model.path)
+    check_channels(images, model)
     if images.labels is None:
         raise InputError(f"{images.name}: has no labels to evaluate with")
     return images

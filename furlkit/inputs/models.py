@@ -44,7 +44,7 @@ def open_models(
     for path in options.models:
         model = read_checkpoint(path)
         fitting_net(model)
-        check_channels(images, architecture_of(path, model.facts), path)
+        check_channels(images, model)
         width_of(model, options.layer)
         if model.content in found:
             raise UsageError(

@@ -11,6 +11,7 @@ from furlkit.data.augment import Augmentation
 from furlkit.data.batches import View
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint, CheckpointFacts
+from furlkit.files.targets import TargetFacts
 from furlkit.models.architecture import Architecture, Net, build
 from furlkit.weights import Tensors, divide, is_batchnorm_statistic
 
@@ -24,7 +25,7 @@ def architecture_of(path: Path, facts: CheckpointFacts) -> Architecture:
     return whole if facts.parts is None else whole.only(facts.parts)
 
 
-def full_architecture(path: Path, facts: CheckpointFacts) -> Architecture:
+def full_architecture(path: Path, facts: CheckpointFacts | TargetFacts) -> Architecture:
     """The architecture with all heads, those that clients keep included."""
     try:
         return Architecture.from_dict(facts.architecture)

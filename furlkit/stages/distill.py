@@ -13,9 +13,8 @@ from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Batch, Images
 from furlkit.data.sets.datasets import ImageSet
-from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.data.sets.source import Source
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import UsageError
 from furlkit.files.checkpoint import (
     Checkpoint,
     CheckpointFacts,
@@ -25,12 +24,12 @@ from furlkit.files.checkpoint import (
 from furlkit.files.ensemble import Ensemble, read_ensemble
 from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
-from furlkit.inputs.matching import check_channels
+from furlkit.inputs.matching import check_channels, check_images
 from furlkit.inputs.models import width_of
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Net
-from furlkit.models.loading import architecture_of, load_net, tensors_of, view_of
+from furlkit.models.loading import load_net, tensors_of, view_of
 from furlkit.objectives.similarity import Distiller
 from furlkit.randomness import torch_generator
 from furlkit.runtime import Runtime
@@ -128,21 +127,11 @@ def _open(options: Options) -> Inputs:
     device = runtime.start(options.runtime)
     ensemble, model = read_ensemble(options.ensemble), read_checkpoint(options.model)
     images = options.data.images()
-    if difference := same_dataset(ensemble.facts.dataset, images.fingerprint):
-        raise InputError(
-            f"{ensemble.path}: is of other images than {images.name}: {difference}; "
-            "give the --data that embed was given"
-        )
-    index = ensemble.index
-    if len(index) < 2 or not 0 <= index.min() <= index.max() < len(images.images):
-        raise InputError(
-            f"{ensemble.path}: names {len(index)} images, {images.name} has "
-            f"{len(images.images)}; expected at least 2 of them"
-        )
-    if options.anchors < min(options.plan.batch_size, len(index)):
+    check_images(ensemble, images, "give the --data that embed was given")
+    if options.anchors < min(options.plan.batch_size, len(ensemble.index)):
         cure = "an image must find itself among them; lower --batch-size"
         raise UsageError(f"--anchors {options.anchors}: fewer than a batch, but {cure}")
-    check_channels(images, architecture_of(model.path, model.facts), model.path)
+    check_channels(images, model)
     inputs = Inputs(options, ensemble, model, images, load_net(model, device))
     width_of(model, inputs.layer)
     return inputs

@@ -24,11 +24,12 @@ from furlkit.files.similarity import (
     write_top,
 )
 from furlkit.inputs.matching import check_channels
+from furlkit.inputs.models import width_of
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.models.embedding import embed
-from furlkit.models.loading import architecture_of, load_net, view_of, z_width
+from furlkit.models.loading import load_net, view_of
 from furlkit.runtime import Runtime
 
 BLOCK = 1024
@@ -61,11 +62,9 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     given = (options.model, options.partition, Path(options.data.name))
     check_output(options.output, [path for path in given if path])
     model = read_checkpoint(options.model)
-    architecture = architecture_of(model.path, model.facts)
-    if options.layer == "z":
-        z_width(model)
+    width_of(model, options.layer)
     images = options.data.images()
-    check_channels(images, architecture, model.path)
+    check_channels(images, model)
     index, contents = chosen_images(images, options.partition, options.part)
     device = runtime.start(options.runtime)
     net = load_net(model, device)

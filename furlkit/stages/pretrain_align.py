@@ -111,11 +111,10 @@ def _open(options: Options) -> Inputs:
     check_output(options.targets_out, [*paths, options.output], "--targets-out")
     device = runtime.start(options.runtime)
     model = read_checkpoint(options.model)
-    architecture = architecture_of(model.path, model.facts)
-    check_heads(model, architecture, objective)
+    check_heads(model, architecture_of(model.path, model.facts), objective)
     z_width(model)
     images = options.data.images()
-    check_channels(images, architecture, model.path)
+    check_channels(images, model)
     index, contents = chosen_images(images, options.partition, options.part)
     resolved = {
         **options.recorded,

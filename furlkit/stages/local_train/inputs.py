@@ -29,12 +29,11 @@ from furlkit.inputs.dictionary import (
 from furlkit.inputs.matching import (
     check_channels,
     check_dataset,
-    check_global,
     check_heads,
     check_labels,
-    check_own,
     check_private,
     check_size,
+    check_start,
     check_targets,
 )
 from furlkit.inputs.paths import check_patterns, fill
@@ -234,17 +233,15 @@ def open_inputs(options: Options) -> Inputs:
     runtime.start(options.runtime)
     partition = read_partition(options.partition)
     model = read_checkpoint(options.model)
-    if options.update.name == "keep":
-        check_own(model, partition, options.clients[0])
-    else:
-        check_global(model, partition)
+    keeps = options.update.name == "keep"
+    check_start(model, partition, options.clients[0] if keeps else None)
     architecture = full_architecture(model.path, model.facts)
     check_heads(model, architecture, options.objective)
     images = options.data.images()
     check_dataset(partition, images)
-    check_channels(images, architecture, model.path)
+    check_channels(images, model)
     if options.objective.labels:
-        check_labels(images, architecture.heads["classifier"][0], model.path)
+        check_labels(images, architecture.heads["classifier"][0], model)
     expected = _expected(options, architecture)
     _check_whole(model, expected)
     trained = ["encoder", *options.objective.head_names]
