@@ -11,11 +11,11 @@ from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.paths import check_output
-from furlkit.runtime import Runtime
+from furlkit.inputs.settings import Computing
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Computing):
     """A model, and labelled images to train and test on.
 
     `seed` is None for a protocol without randomness.
@@ -25,9 +25,6 @@ class Options:
     train: Source
     test: Source
     output: Path
-    runtime: Runtime
-    dry_run: bool
-    recorded: dict[str, Any]
     seed: int | None = None
 
 

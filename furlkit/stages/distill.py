@@ -27,19 +27,18 @@ from furlkit.files.progress import ProgressFile
 from furlkit.inputs.matching import check_channels, check_images
 from furlkit.inputs.models import width_of
 from furlkit.inputs.paths import check_output
-from furlkit.inputs.settings import fill
+from furlkit.inputs.settings import Computing, fill
 from furlkit.models.architecture import Net
 from furlkit.models.loading import load_net, tensors_of, view_of
 from furlkit.objectives.similarity import Distiller
 from furlkit.randomness import torch_generator
-from furlkit.runtime import Runtime
 from furlkit.training import run as training
 from furlkit.training.loop import Epoch, Plan, Purpose, positions
 from furlkit.training.run import Execution
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(Computing):
     """`temperature` is tau_S and `layer` h or z; None uses the ensemble's.
 
     `ema` is zeta, the momentum of the slow copy; `anchors` is m, the queue's length.
@@ -56,10 +55,7 @@ class Options:
     ema: float
     anchors: int
     execution: Execution
-    runtime: Runtime
     seed: int
-    dry_run: bool
-    recorded: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -85,15 +81,9 @@ class Inputs:
     @property
     def provenance(self) -> Provenance:
         """How the global model is made."""
-        o = self.options
-        resolved = {
-            **o.recorded,
-            "layer": self.layer,
-            "temperature": self.tau,
-            **o.runtime.resolved_options(),
-        }
+        o, own = self.options, {"layer": self.layer, "temperature": self.tau}
         contents = {"ensemble": self.ensemble.content, "start": self.model.content}
-        return Provenance("distill", resolved, o.seed, contents)
+        return Provenance("distill", {**o.resolved, **own}, o.seed, contents)
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -27,16 +27,15 @@ from furlkit.inputs.matching import check_channels
 from furlkit.inputs.models import width_of
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
-from furlkit.inputs.settings import fill
+from furlkit.inputs.settings import Computing, fill
 from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, view_of
-from furlkit.runtime import Runtime
 
 BLOCK = 1024
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(Computing):
     """`part` is all, public, or the number of a client of the partition.
 
     `top` of a similarity keeps so many percent of each row, the largest ones.
@@ -51,9 +50,6 @@ class Options:
     encoding: str
     partition: Path | None
     part: str
-    runtime: Runtime
-    dry_run: bool
-    recorded: dict[str, Any]
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -79,8 +75,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if not options.dry_run:
         view = view_of(model, Augmentation())
         rows = embed(net, images.images, index, view, options.layer)
-        resolved = {**options.recorded, **options.runtime.resolved_options()}
-        provenance = Provenance("embed", resolved, None, contents)
+        provenance = Provenance("embed", options.resolved, None, contents)
         data["content"] = _write(options, rows, index, facts, provenance)
     return line, data
 

@@ -25,7 +25,7 @@ from furlkit.files.targets import TargetFacts, write_targets
 from furlkit.inputs.matching import check_channels, check_heads
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
-from furlkit.inputs.settings import fill
+from furlkit.inputs.settings import Computing, fill
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import (
@@ -36,15 +36,14 @@ from furlkit.models.loading import (
     z_width,
 )
 from furlkit.randomness import numpy_generator
-from furlkit.runtime import Runtime
 from furlkit.training import run as training
 from furlkit.training.learners import learner_of
 from furlkit.training.loop import Epoch, Plan
 from furlkit.training.run import Execution
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(Computing):
     """`images` are drawn at random from the data, or from a part of a partition.
 
     0 takes all of them. `settings` are the objective's own options.
@@ -62,10 +61,7 @@ class Options:
     partition: Path | None
     part: str
     execution: Execution
-    runtime: Runtime
     seed: int
-    dry_run: bool
-    recorded: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -116,11 +112,7 @@ def _open(options: Options) -> Inputs:
     images = options.data.images()
     check_channels(images, model)
     index, contents = chosen_images(images, options.partition, options.part)
-    resolved = {
-        **options.recorded,
-        "dataset": images.fingerprint,
-        **options.runtime.resolved_options(),
-    }
+    resolved = {**options.resolved, "dataset": images.fingerprint}
     contents["model"] = model.content
     return Inputs(
         options, model, images, _drawn(options, index), load_net(model, device),

@@ -21,26 +21,22 @@ from furlkit.evaluation.linear import predict_linear
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.labelled import check_labelled, train_and_test
 from furlkit.inputs.paths import check_output
-from furlkit.inputs.settings import fill
+from furlkit.inputs.settings import Computing, fill
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import architecture_of, load_net, view_of
 from furlkit.reports import document as scoring
-from furlkit.runtime import Runtime
 from furlkit.stages.evaluate import Result, write_scores
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(Computing):
     """`train`, if given, only says which classes there are: no image of it is used."""
 
     model: Path
     test: Source
     output: Path
     train: Source | None
-    runtime: Runtime
-    dry_run: bool
-    recorded: dict[str, Any]
 
 
 def run(values: dict[str, Any]) -> Result:

@@ -250,8 +250,7 @@ def _provenance(inputs: Inputs) -> Provenance:
     """What decides the result, so that a progress file of another run is not used."""
     options, train, test = inputs.options, inputs.train, inputs.test
     resolved = {
-        **options.recorded,
-        **options.runtime.resolved_options(),
+        **options.resolved,
         **inputs.facts,
         "data": {"train": train.fingerprint, "test": test.fingerprint},
         "classes": inputs.classes,

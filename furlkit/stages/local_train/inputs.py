@@ -37,6 +37,7 @@ from furlkit.inputs.matching import (
     check_targets,
 )
 from furlkit.inputs.paths import check_patterns, fill
+from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
 from furlkit.models.architecture import Architecture, build
 from furlkit.models.loading import (
@@ -47,7 +48,6 @@ from furlkit.models.loading import (
     z_width,
 )
 from furlkit.randomness import torch_generator
-from furlkit.runtime import Runtime
 from furlkit.training.learners import learner_of
 from furlkit.training.loop import Phase, Plan
 from furlkit.training.run import Execution
@@ -80,8 +80,8 @@ class Sharing:
         return rows_to_share(self.dictionary_size, self.participants or clients)
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(Computing):
     """`output`, `private` and `private_out` may hold `{client}`.
 
     `settings` are the objective's own options, `update_settings` the update's, and
@@ -108,10 +108,7 @@ class Options:
     private: str | None
     private_out: str | None
     execution: Execution
-    runtime: Runtime
     seed: int
-    dry_run: bool
-    recorded: dict[str, Any]
 
 
 def options_of(values: dict[str, Any]) -> Options:
@@ -434,7 +431,7 @@ def _provenance(inputs: Inputs, private: Private | None) -> Provenance:
     if inputs.targets:
         contents["targets"] = inputs.targets.content
     options = inputs.options
-    resolved = {**options.recorded, **options.runtime.resolved_options()}
+    resolved = options.resolved
     if not inputs.dictionary:  # A recipe may give the flag in the first round too.
         resolved.pop("leave-own-out", None)
     if inputs.plan.schedule_rounds > 1:
