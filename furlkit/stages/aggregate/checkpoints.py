@@ -1,6 +1,7 @@
 """aggregate: one model from many clients' models, by any rule for checkpoints."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,17 +51,15 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         f"{options.output}: round {facts.round}, {options.rule} of {len(clients)} "
         f"clients, {facts.examples:,} examples"
     )
-    numbers = [str(client.facts.client) for client in clients]
-    by_client = dict(zip(numbers, shares, strict=True))
+    by_client = {str(c.facts.client): n for c, n in zip(clients, shares, strict=True)}
     data: dict[str, Any] = {"round": facts.round, "shares": by_client}
     # A mean is finite only if every upload is, so `_write` looks at the mean alone.
     if options.dry_run or options.rule != "mean":
         _check_bodies(clients)
     if not options.dry_run:
-        resolved: dict[str, Any] = {"shares": shares}
-        if how not in ("examples", "uniform"):
-            resolved["weights"] = "given"
-        header = provenance_of(options, clients, **resolved).header("checkpoint", facts)
+        given = {} if how in ("examples", "uniform") else {"weights": "given"}
+        provenance = provenance_of(options, clients, shares=shares, **given)
+        header = provenance.header("checkpoint", facts)
         data["content"] = _write(options, settings, clients, shares, header)
     return line, data
 
@@ -173,14 +172,11 @@ def _check_alike(client: Client, common: Client) -> None:
         raise InputError(f"{client.path}: {one} {odd[0]}, the others {rest} it")
     for name, entry in ours.items():
         other = theirs[name]
-        if entry.shape != other.shape:
+        if (entry.shape, entry.dtype) != (other.shape, other.dtype):
             raise InputError(
-                f"{client.path}: {name} is {entry.shape}, the others have "
-                f"{other.shape}; was it trained with another --stem or --width?"
-            )
-        if entry.dtype != other.dtype:
-            raise InputError(
-                f"{client.path}: {name} is {entry.dtype}, the others have {other.dtype}"
+                f"{client.path}: {name} is {entry.dtype} {entry.shape}, the others have "
+                f"{other.dtype} {other.shape}; was it trained with another --stem or "
+                "--width?"
             )
     if any(entry.start != theirs[name].start for name, entry in ours.items()):
         raise InputError(f"{client.path}: its tensors lie in another order")
@@ -197,11 +193,10 @@ def _weights(clients: list[Client], how: str) -> list[float]:
         return [float(client.facts.examples or 0) for client in clients]
     if how == "uniform":
         return [1.0] * len(clients)
-    given = _read_weights(Path(how))
-    lacking = [c.facts.client for c in clients if str(c.facts.client) not in given]
-    if lacking:
+    given, numbers = _read_weights(Path(how)), [str(c.facts.client) for c in clients]
+    if lacking := [number for number in numbers if number not in given]:
         raise UsageError(f"--weights {how}: has no weight for client {lacking[0]}")
-    return [float(given[str(client.facts.client)]) for client in clients]
+    return [float(given[number]) for number in numbers]
 
 
 def _read_weights(path: Path) -> dict[str, float]:
@@ -227,15 +222,12 @@ def _read_weights(path: Path) -> dict[str, float]:
 def _facts(clients: list[Client], bn: str) -> CheckpointFacts:
     first = clients[0].facts
     partitions = {client.facts.partition for client in clients}
-    return CheckpointFacts(
+    return replace(
+        first,
         role="global",
-        round=first.round,
-        architecture=first.architecture,
-        mean=first.mean,
-        std=first.std,
+        client=None,
         examples=sum(client.facts.examples or 0 for client in clients),
-        parent=first.parent,
         partition=partitions.pop() if len(partitions) == 1 else None,
-        parts=first.parts,
+        loss=None,
         statistics=first.statistics and bn == "average",
     )
