@@ -48,7 +48,7 @@ def train_and_test(values: Mapping[str, Any]) -> dict[str, Any]:
 def open_labelled(options: Options) -> tuple[Checkpoint, ImageSet, ImageSet]:
     """The model, and training and test images; they have labels and fit the model."""
     sources = (options.train, options.test)
-    check_output(options.output, [options.model, *(Path(s.name) for s in sources)])
+    check_output(options.output, [options.model, *(s.name for s in sources)])
     model = read_checkpoint(options.model)
     train, test = (check_labelled(source.images(), model) for source in sources)
     return model, train, test

@@ -33,8 +33,7 @@ def open_models(
     are read again when it is their turn: memory is one model, however many there are.
     `more` are other files that the command reads.
     """
-    given = (*options.models, *more, Path(options.data.name))
-    check_output(options.output, [path for path in given if path])
+    check_output(options.output, [*options.models, *more, options.data.name])
     images = options.data.images()
     found: dict[str, Checkpoint] = {}
     for path in options.models:

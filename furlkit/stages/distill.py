@@ -112,7 +112,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _open(options: Options) -> Inputs:
-    given = [options.ensemble, options.model, Path(options.data.name)]
+    given = (options.ensemble, options.model, options.data.name)
     check_output(options.output, given)
     device = runtime.start(options.runtime)
     ensemble, model = read_ensemble(options.ensemble), read_checkpoint(options.model)

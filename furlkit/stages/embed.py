@@ -55,8 +55,8 @@ class Options(Computing):
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write features h or z of images, or the cosines between all of them."""
     options = fill(Options, {**values, "recorded": recorded("embed", values)})
-    given = (options.model, options.partition, Path(options.data.name))
-    check_output(options.output, [path for path in given if path])
+    given = (options.model, options.partition, options.data.name)
+    check_output(options.output, given)
     model = read_checkpoint(options.model)
     width_of(model, options.layer)
     images = options.data.images()

@@ -69,7 +69,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         "recorded": {**recorded("pack", values), "sources": len(sources)},
     }
     options = fill(Options, {**given, **known})
-    check_output(options.output, [Path(source.name) for source in options.sources])
+    check_output(options.output, [source.name for source in options.sources])
     parts = [_open_part(source, options) for source in options.sources]
     shape = _common_shape(options, parts)
     columns, facts = _columns_and_facts(options, parts, shape)

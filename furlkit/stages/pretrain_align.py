@@ -101,10 +101,9 @@ def _open(options: Options) -> Inputs:
             f"--objective {options.objective}: an alignment model is trained without "
             "labels"
         )
-    given = (options.model, options.partition, Path(options.data.name))
-    paths = [path for path in given if path]
-    check_output(options.output, paths)
-    check_output(options.targets_out, [*paths, options.output], "--targets-out")
+    given = (options.model, options.partition, options.data.name)
+    check_output(options.output, given)
+    check_output(options.targets_out, (*given, options.output), "--targets-out")
     device = runtime.start(options.runtime)
     model = read_checkpoint(options.model)
     check_heads(model, architecture_of(model.path, model.facts), objective)

@@ -42,8 +42,8 @@ class Options(Computing):
 def run(values: dict[str, Any]) -> Result:
     """Score the classes that a model gives the test images; every image counts."""
     options = _options(values)
-    sources = [options.test, *([options.train] if options.train else [])]
-    check_output(options.output, [options.model, *(Path(s.name) for s in sources)])
+    read = [source.name for source in (options.test, options.train) if source]
+    check_output(options.output, [options.model, *read])
     model = read_checkpoint(options.model)
     classes = _classes_of(model)
     test = check_labelled(options.test.images(), model)

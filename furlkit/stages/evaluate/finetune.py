@@ -154,10 +154,8 @@ def _open(options: Options) -> Inputs:
             "--partition: says which images each client holds, and --mode federated "
             "needs it; give one, or use --mode central"
         )
-    partition = None
-    if options.partition:
-        check_output(options.output, [options.partition])
-        partition = read_partition(options.partition)
+    check_output(options.output, [options.partition])
+    partition = read_partition(options.partition) if options.partition else None
     model, train, test = labelled.open_labelled(options)
     if partition:
         check_dataset(partition, train)
