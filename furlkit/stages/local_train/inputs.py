@@ -42,7 +42,6 @@ from furlkit.inputs.settings import fill as fill_options
 from furlkit.models.architecture import Architecture, build
 from furlkit.models.loading import (
     check_tensors,
-    fresh_statistics,
     full_architecture,
     tensors_of,
     z_width,
@@ -177,9 +176,8 @@ class Inputs:
     images: ImageSet
     expected: "Expected"
     sent: tuple[str, ...]
-    dictionary: Features | None = None
-    targets: Targets | None = None
-    public: ImageSet | None = None
+    align: tuple[Targets, ImageSet] | None
+    dictionary: Features | None
 
     @property
     def round(self) -> int:
@@ -196,14 +194,10 @@ class Inputs:
 
 
 class Expected(NamedTuple):
-    """What a model must look like: tensors of the net, and others the learner carries.
-
-    `statistics` are BatchNorm's as they are before any image was seen.
-    """
+    """What a model must look like: tensors of the net, and all that the learner carries."""
 
     net: dict[str, torch.Tensor]
-    more: dict[str, torch.Tensor]
-    statistics: Tensors
+    all: dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -225,8 +219,7 @@ class Client:
 
 def open_inputs(options: Options) -> Inputs:
     """Open and check everything; nothing is trained or written."""
-    _check_sharing(options)
-    _check_files(options)
+    _check_usage(options)
     runtime.start(options.runtime)
     partition = read_partition(options.partition)
     model = read_checkpoint(options.model)
@@ -245,8 +238,9 @@ def open_inputs(options: Options) -> Inputs:
     for phase in options.plan.phases:
         _check_parts("--phases", phase.parts, trained)
     sent = _sent_parts(options, architecture, expected)
-    inputs = Inputs(options, partition, model, architecture, images, expected, sent)
-    inputs = _with_dictionary(_with_targets(inputs))
+    shared = _align(options, model), _dictionary(options, model)
+    known = options, partition, model, architecture, images
+    inputs = Inputs(*known, expected, sent, *shared)
     _check_round(inputs)
     for number in options.clients:
         client = open_client(inputs, number)
@@ -283,14 +277,14 @@ def open_client(inputs: Inputs, number: int) -> Client:
 def _start(inputs: Inputs, number: int, private: Private | None) -> Tensors:
     """The global model, completed by what the client kept.
 
-    BatchNorm statistics that nobody has are new. A part of the net that nobody has (a
-    head that other clients kept to themselves) is drawn from the seed, for each client.
+    What nobody has (a head that other clients kept to themselves, BatchNorm statistics
+    in a client's first round) is that of a net drawn from the seed, for each client.
     """
     expected, kept = inputs.expected, {}
     if private:
         kept = {k: v for k, v in private.tensors.items() if not k.startswith("last.")}
-        check_tensors(private.path, {**expected.net, **expected.more}, kept)
-    start = {**expected.statistics, **kept, **inputs.model.tensors}
+        check_tensors(private.path, expected.all, kept)
+    start = {**kept, **inputs.model.tensors}
     if lacking := [name for name in expected.net if name not in start]:
         rng = torch_generator(inputs.options.seed, "new parts", number)
         drawn = tensors_of(build(inputs.architecture, rng))
@@ -300,15 +294,15 @@ def _start(inputs: Inputs, number: int, private: Private | None) -> Tensors:
 
 def _expected(options: Options, architecture: Architecture) -> Expected:
     net = build(architecture, None)
-    own = net.state_dict()
     state = learner_of(options.objective, net, options.settings).state_dict()
-    more = {k: v for k, v in state.items() if k.removeprefix("net.") not in own}
-    return Expected(own, more, fresh_statistics(architecture))
+    return Expected(
+        net.state_dict(), {k.removeprefix("net."): v for k, v in state.items()}
+    )
 
 
 def _check_whole(model: Checkpoint, expected: Expected) -> None:
     """A part that the model says it has must be there whole."""
-    check_tensors(model.path, {**expected.net, **expected.more}, model.tensors)
+    check_tensors(model.path, expected.all, model.tensors)
     facts = model.facts
     for name in expected.net:
         declared = facts.parts is None or part_of(name) in facts.parts
@@ -326,8 +320,7 @@ def _sent_parts(
     net = ("encoder", *architecture.heads)
     if options.send is None:
         return net
-    parts = parts_of([*expected.net, *expected.more])
-    _check_parts("--send", options.send, parts)
+    _check_parts("--send", options.send, parts_of(expected.all))
     kept = [part for part in net if not within(part, options.send)]
     if kept and not options.private_out:
         raise UsageError(
@@ -343,34 +336,8 @@ def _check_parts(flag: str, parts: Iterable[str], known: list[str]) -> None:
             raise UsageError(f"{flag} {part}: expected parts of {', '.join(known)}")
 
 
-def _check_files(options: Options) -> None:
-    if options.update.name == "keep" and len(options.clients) > 1:
-        raise UsageError(
-            f"--update keep: {len(options.clients)} clients have as many models to start "
-            "from; train one at a time"
-        )
-    if options.update.own and not options.private_out:
-        raise UsageError(
-            f"--update {options.update.name}: needs the client's weights of its last "
-            "round, which it keeps in a private file; give --private-out"
-        )
-    given: Iterable[Path | None] = (
-        options.model,
-        options.partition,
-        options.sharing.dictionary,
-        options.align,
-        Path(options.align_data.name) if options.align_data else None,
-    )
-    inputs = [Path(options.data.name), *(path for path in given if path)]
-    writes = {
-        "-o": options.output,
-        "--private-out": options.private_out,
-        "--features-out": options.sharing.features_out,
-    }
-    check_patterns(options.clients, {"--private": options.private}, writes, inputs)
-
-
-def _check_sharing(options: Options) -> None:
+def _check_usage(options: Options) -> None:
+    """What can be refused before any file is opened."""
     sharing = options.sharing
     for flag, given in (
         ("--dictionary", sharing.dictionary),
@@ -384,24 +351,40 @@ def _check_sharing(options: Options) -> None:
             f"--alpha {sharing.alpha:g}: features averaged over rounds are kept in a "
             "private file; give --private-out, or --alpha 0 to share this round's alone"
         )
+    if options.update.name == "keep" and len(options.clients) > 1:
+        raise UsageError(
+            f"--update keep: {len(options.clients)} clients have as many models to start "
+            "from; train one at a time"
+        )
+    if options.update.own and not options.private_out:
+        raise UsageError(
+            f"--update {options.update.name}: needs the client's weights of its last "
+            "round, which it keeps in a private file; give --private-out"
+        )
+    public = options.align_data.name if options.align_data else None
+    known = (options.model, options.partition, options.data.name, public)
+    inputs = (*known, options.align, options.sharing.dictionary)
+    writes = {
+        "-o": options.output,
+        "--private-out": options.private_out,
+        "--features-out": options.sharing.features_out,
+    }
+    check_patterns(options.clients, {"--private": options.private}, writes, inputs)
 
 
-def _with_targets(inputs: Inputs) -> Inputs:
-    options = inputs.options
+def _align(options: Options, model: Checkpoint) -> tuple[Targets, ImageSet] | None:
+    """The targets and the public images that they are of."""
     if options.align is None or options.align_data is None:
-        return inputs
-    z_width(inputs.model)
+        return None
+    z_width(model)
     targets, public = read_targets(options.align), options.align_data.images()
-    check_targets(targets, public, inputs.model)
-    return replace(inputs, targets=targets, public=public)
+    check_targets(targets, public, model)
+    return targets, public
 
 
-def _with_dictionary(inputs: Inputs) -> Inputs:
-    path = inputs.options.sharing.dictionary
-    if path is None:
-        return inputs
-    found = open_dictionary(path, z_width(inputs.model), inputs.model)
-    return replace(inputs, dictionary=found)
+def _dictionary(options: Options, model: Checkpoint) -> Features | None:
+    path = options.sharing.dictionary
+    return open_dictionary(path, z_width(model), model) if path else None
 
 
 def _negatives(inputs: Inputs, number: int) -> np.ndarray | None:
@@ -423,13 +406,14 @@ def _check_round(inputs: Inputs) -> None:
 
 
 def _provenance(inputs: Inputs, private: Private | None) -> Provenance:
-    contents = {"global": inputs.model.content, "partition": inputs.partition.content}
-    if private:
-        contents["private"] = private.content
-    if inputs.dictionary:
-        contents["dictionary"] = inputs.dictionary.content
-    if inputs.targets:
-        contents["targets"] = inputs.targets.content
+    files: dict[str, Any] = {
+        "global": inputs.model,
+        "partition": inputs.partition,
+        "private": private,
+        "dictionary": inputs.dictionary,
+        "targets": inputs.align and inputs.align[0],
+    }
+    contents = {role: file.content for role, file in files.items() if file}
     options = inputs.options
     resolved = options.resolved
     if not inputs.dictionary:  # A recipe may give the flag in the first round too.

@@ -10,7 +10,7 @@ from furlkit import console, runtime
 from furlkit.aggregators.dictionary import average_features, shared_rows
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Batch, Images
-from furlkit.files.checkpoint import Checkpoint, CheckpointFacts, write_checkpoint
+from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
 from furlkit.files.features import FeatureFacts, write_features
 from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
@@ -92,17 +92,14 @@ def _net(inputs: Inputs, client: Client, device: torch.device) -> tuple[Net, Ten
     parts = ("encoder", *inputs.architecture.heads)
     tensors, more = divide(client.tensors, parts)
     facts = replace(inputs.model.facts, parts=None)
-    start = Checkpoint(
-        inputs.model.path, facts, tensors, inputs.model.content, inputs.model.header
-    )
-    return load_net(start, device), more
+    return load_net(replace(inputs.model, facts=facts, tensors=tensors), device), more
 
 
 def _given(inputs: Inputs, net: Net, order: Purpose) -> Given:
     """The public images and their targets, for terms that want them."""
-    targets, public = inputs.targets, inputs.public
-    if targets is None or public is None:
+    if inputs.align is None:
         return Given()
+    targets, public = inputs.align
     device = next(net.parameters()).device
     layout = inputs.options.execution.channels_last
     view = view_of(inputs.model, Augmentation(), layout)
@@ -129,8 +126,8 @@ def _write(inputs: Inputs, client: Client, learner: Any, last: Epoch) -> Result:
         memory = {k: v for k, v in memory.items() if k not in (ROWS, INDEX)}
         memory |= _share(inputs, client, learner.net, data)
     # Buffers that begin_epoch made belong to the epoch; they are not carried further.
-    names = {*inputs.expected.net, *inputs.expected.more}
-    tensors = {k: v for k, v in parts_by_name(learner).items() if k in names}
+    names, found = inputs.expected.all, parts_by_name(learner)
+    tensors = {name: array for name, array in found.items() if name in names}
     upload, kept = divide(tensors, inputs.sent)
     if options.private_out:
         path = fill(options.private_out, number)
