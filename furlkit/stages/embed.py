@@ -17,12 +17,7 @@ from furlkit.errors import InputError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
-from furlkit.files.similarity import (
-    SHORTEST,
-    kept_of,
-    write_similarity,
-    write_top,
-)
+from furlkit.files.similarity import SHORTEST, kept_of, write_similarity, write_top
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.models import width_of
 from furlkit.inputs.parts import chosen_images

@@ -10,11 +10,7 @@ import numpy as np
 from furlkit import console
 from furlkit.catalogue import recorded
 from furlkit.data.sets.datasets import default_mean_std, names
-from furlkit.data.sets.fingerprint import (
-    fingerprint_of,
-    hash_sample,
-    sample_positions,
-)
+from furlkit.data.sets.fingerprint import fingerprint_of, hash_sample, sample_positions
 from furlkit.data.sets.folder import folder_shape, index_folder, read_images
 from furlkit.data.sets.labels import LabelSet
 from furlkit.data.sets.source import Source

@@ -21,11 +21,7 @@ from furlkit.files.features import Features
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.private import Private, read_private
 from furlkit.files.targets import Targets, read_targets
-from furlkit.inputs.dictionary import (
-    averaged_features,
-    open_dictionary,
-    rows_of_others,
-)
+from furlkit.inputs.dictionary import averaged_features, open_dictionary, rows_of_others
 from furlkit.inputs.matching import (
     check_channels,
     check_dataset,
@@ -40,12 +36,7 @@ from furlkit.inputs.paths import check_patterns, fill
 from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
 from furlkit.models.architecture import Architecture, build
-from furlkit.models.loading import (
-    check_tensors,
-    full_architecture,
-    tensors_of,
-    z_width,
-)
+from furlkit.models.loading import check_tensors, full_architecture, tensors_of, z_width
 from furlkit.randomness import torch_generator
 from furlkit.training.learners import learner_of
 from furlkit.training.loop import Phase, Plan
