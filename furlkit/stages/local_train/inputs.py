@@ -21,17 +21,8 @@ from furlkit.files.features import Features
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.private import Private, read_private
 from furlkit.files.targets import Targets, read_targets
+from furlkit.inputs import matching
 from furlkit.inputs.dictionary import averaged_features, open_dictionary, rows_of_others
-from furlkit.inputs.matching import (
-    check_channels,
-    check_dataset,
-    check_heads,
-    check_labels,
-    check_private,
-    check_size,
-    check_start,
-    check_targets,
-)
 from furlkit.inputs.paths import check_patterns, fill
 from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
@@ -215,14 +206,14 @@ def open_inputs(options: Options) -> Inputs:
     partition = read_partition(options.partition)
     model = read_checkpoint(options.model)
     keeps = options.update.name == "keep"
-    check_start(model, partition, options.clients[0] if keeps else None)
+    matching.check_start(model, partition, options.clients[0] if keeps else None)
     architecture = full_architecture(model.path, model.facts)
-    check_heads(model, architecture, options.objective)
+    matching.check_heads(model, architecture, options.objective)
     images = options.data.images()
-    check_dataset(partition, images)
-    check_channels(images, model)
+    matching.check_dataset(partition, images)
+    matching.check_channels(images, model)
     if options.objective.labels:
-        check_labels(images, architecture.heads["classifier"][0], model)
+        matching.check_labels(images, architecture.heads["classifier"][0], model)
     expected = _expected(options, architecture)
     _check_whole(model, expected)
     trained = ["encoder", *options.objective.head_names]
@@ -236,7 +227,7 @@ def open_inputs(options: Options) -> Inputs:
     for number in options.clients:
         client = open_client(inputs, number)
         if client.private:
-            check_private(client.private, model)
+            matching.check_private(client.private, model)
         if options.sharing.features_out:
             averaged_features(client.private, client.index, z_width(model))
     return inputs
@@ -245,7 +236,7 @@ def open_inputs(options: Options) -> Inputs:
 def open_client(inputs: Inputs, number: int) -> Client:
     """What one client starts the round with; its private file is read here."""
     options = inputs.options
-    check_size(inputs.partition, number)
+    matching.check_size(inputs.partition, number)
     private = None
     if options.private:
         private = read_private(fill(options.private, number), number)
@@ -369,7 +360,7 @@ def _align(options: Options, model: Checkpoint) -> tuple[Targets, ImageSet] | No
         return None
     z_width(model)
     targets, public = read_targets(options.align), options.align_data.images()
-    check_targets(targets, public, model)
+    matching.check_targets(targets, public, model)
     return targets, public
 
 
