@@ -20,6 +20,7 @@ from furlkit.files.container.write import write_stream
 from furlkit.inputs.uploads import (
     ROUND,
     Options,
+    check_same,
     check_same_facts,
     open_uploads,
     provenance_of,
@@ -154,17 +155,18 @@ def _check_together(clients: list[Client]) -> None:
     check_same_facts(clients, ROUND)
     common = usual(clients, [_layout(client) for client in clients])
     for client in clients:
-        _check_alike(client, common)
+        _check_tensors(client, common)
+    for fact in ("architecture", "mean", "std"):
+        values = [canonical(getattr(client.facts, fact)) for client in clients]
+        check_same(clients, fact, values, "train all clients from one global model")
 
 
 def _layout(client: Client) -> tuple:
-    """What all uploads must share, in a form that can be counted."""
-    facts = client.facts
-    net = canonical([facts.architecture, facts.mean, facts.std])
-    return net, *((e.name, e.shape, e.dtype.str) for e in client.opened.entries)
+    """The tensors, which all uploads must share, in a form that can be counted."""
+    return tuple((e.name, e.shape, e.dtype.str) for e in client.opened.entries)
 
 
-def _check_alike(client: Client, common: Client) -> None:
+def _check_tensors(client: Client, common: Client) -> None:
     theirs = {e.name: e for e in common.opened.entries}
     ours = {e.name: e for e in client.opened.entries}
     if odd := sorted(theirs.keys() ^ ours.keys()):
@@ -180,12 +182,6 @@ def _check_alike(client: Client, common: Client) -> None:
             )
     if any(entry.start != theirs[name].start for name, entry in ours.items()):
         raise InputError(f"{client.path}: its tensors lie in another order")
-    for fact in ("architecture", "mean", "std"):
-        mine, others = getattr(client.facts, fact), getattr(common.facts, fact)
-        if canonical(mine) != canonical(others):
-            raise InputError(
-                f"{client.path}: its {fact} is {mine}, the others have {others}"
-            )
 
 
 def _weights(clients: list[Client], how: str) -> list[float]:
