@@ -102,7 +102,7 @@ def _checked_names(
     options: Options, model: Checkpoint, classes: int, test: ImageSet
 ) -> Sequence[str]:
     """The test images must be ones the classifier can sort; gives the classes' names."""
-    known: list[ImageSet | LabelSet] = [test]
+    known: list[LabelSet] = [test]
     if options.train:
         known.append(options.train.labels())
     most = max(known, key=lambda data: data.classes)
@@ -120,7 +120,7 @@ def _checked_names(
     return (named or [most])[0].class_names
 
 
-def _check_same_names(test: ImageSet, data: ImageSet | LabelSet) -> None:
+def _check_same_names(test: ImageSet, data: LabelSet) -> None:
     pairs = zip_longest(test.class_names, data.class_names, fillvalue="missing")
     for place, (found, expected) in enumerate(pairs):
         if found != expected:
