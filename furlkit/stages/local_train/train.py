@@ -126,12 +126,16 @@ def _write(inputs: Inputs, client: Client, learner: Any, last: Epoch) -> Result:
         memory = {k: v for k, v in memory.items() if k not in (ROWS, INDEX)}
         memory |= _share(inputs, client, learner.net, data)
     # Buffers that begin_epoch made belong to the epoch; they are not carried further.
-    names, found = inputs.expected.all, parts_by_name(learner)
-    tensors = {name: array for name, array in found.items() if name in names}
+    known = inputs.expected.all
+    tensors = {k: v for k, v in parts_by_name(learner).items() if k in known}
     upload, kept = divide(tensors, inputs.sent)
     if options.private_out:
+        own = _kept(inputs, upload, kept)
+        names = sorted({name.split(".")[0] for name in memory})
+        about = PrivateFacts(number, inputs.round, parts_of(own), names)
         path = fill(options.private_out, number)
-        data["private"] = _keep(inputs, client, path, upload, kept, memory)
+        private = write_private(path, own, memory, about, client.provenance)
+        data["private"] = private.content
     elif kept:
         lost = ", ".join(parts_of(kept))
         console.detail(f"client {number}: {lost} not kept; --private-out would keep it")
@@ -158,15 +162,8 @@ def _write(inputs: Inputs, client: Client, learner: Any, last: Epoch) -> Result:
     return line, data
 
 
-def _keep(
-    inputs: Inputs,
-    client: Client,
-    path: Any,
-    upload: Tensors,
-    kept: Tensors,
-    memory: Tensors,
-) -> str:
-    """Write the client's private file.
+def _kept(inputs: Inputs, upload: Tensors, kept: Tensors) -> Tensors:
+    """What of the model goes into the client's private file.
 
     Besides the parts that are not sent it has a copy of the BatchNorm statistics, which
     the server may leave out of the mean (aggregate --bn keep), and where the update
@@ -176,9 +173,7 @@ def _keep(
     if inputs.options.update.own:
         last = {**upload, **kept}
         own |= {f"last.{name}": last[name] for name in inputs.expected.net}
-    names = sorted({name.split(".")[0] for name in memory})
-    facts = PrivateFacts(client.number, inputs.round, parts_of(own), names)
-    return write_private(path, own, memory, facts, client.provenance).content
+    return own
 
 
 def _share(
