@@ -60,30 +60,19 @@ class Options(Computing):
 
 @dataclass(frozen=True)
 class Inputs:
-    """What distill was given, opened and checked; `net` is the student at the start."""
+    """What distill was given, opened and checked; `net` is the student at the start.
+
+    `layer` is the student's that is compared, h or z, and `tau` its temperature.
+    """
 
     options: Options
     ensemble: Ensemble
     model: Checkpoint
     images: ImageSet
     net: Net
-
-    @property
-    def layer(self) -> str:
-        """The student's layer that is compared, h or z."""
-        return self.options.layer or self.ensemble.facts.layer
-
-    @property
-    def tau(self) -> float:
-        """The student's temperature."""
-        return self.options.temperature or self.ensemble.facts.temperature
-
-    @property
-    def provenance(self) -> Provenance:
-        """How the global model is made."""
-        o, own = self.options, {"layer": self.layer, "temperature": self.tau}
-        contents = {"ensemble": self.ensemble.content, "start": self.model.content}
-        return Provenance("distill", {**o.resolved, **own}, o.seed, contents)
+    layer: str
+    tau: float
+    provenance: Provenance
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -104,10 +93,10 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             examples=facts.examples, parent=inputs.model.content,
             loss=sum(last.losses.values()),
         )  # fmt: skip
-        tensors, provenance = tensors_of(inputs.net), inputs.provenance
-        written = write_checkpoint(options.output, tensors, about, provenance)
+        tensors = tensors_of(inputs.net)
+        written = write_checkpoint(options.output, tensors, about, inputs.provenance)
         data.update(content=written.content, **asdict(last))
-        ProgressFile(options.output, provenance).discard()
+        ProgressFile(options.output, inputs.provenance).discard()
     return line, data
 
 
@@ -122,9 +111,13 @@ def _open(options: Options) -> Inputs:
         cure = "an image must find itself among them; lower --batch-size"
         raise UsageError(f"--anchors {options.anchors}: fewer than a batch, but {cure}")
     check_channels(images, model)
-    inputs = Inputs(options, ensemble, model, images, load_net(model, device))
-    width_of(model, inputs.layer)
-    return inputs
+    net, facts = load_net(model, device), ensemble.facts
+    layer, tau = options.layer or facts.layer, options.temperature or facts.temperature
+    width_of(model, layer)
+    resolved = {**options.resolved, "layer": layer, "temperature": tau}
+    contents = {"ensemble": ensemble.content, "start": model.content}
+    provenance = Provenance("distill", resolved, options.seed, contents)
+    return Inputs(options, ensemble, model, images, net, layer, tau, provenance)
 
 
 def _train(inputs: Inputs) -> Epoch:
