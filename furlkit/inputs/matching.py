@@ -129,8 +129,8 @@ def check_images(file: Targets | Ensemble, images: ImageSet, cure: str) -> None:
     index, count = file.index, len(images.images)
     if len(index) < 2 or not 0 <= index.min() <= index.max() < count:
         raise InputError(
-            f"{file.path}: names {len(index)} images, {images.name} has {count}; "
-            "expected at least 2 of them"
+            f"{file.path}: names {len(index)} images; expected at least 2, all among the "
+            f"{count} of {images.name}"
         )
 
 
