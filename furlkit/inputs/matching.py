@@ -127,10 +127,11 @@ def check_images(file: Targets | Ensemble, images: ImageSet, cure: str) -> None:
             f"{cure}"
         )
     index, count = file.index, len(images.images)
-    if len(index) < 2 or not 0 <= index.min() <= index.max() < count:
+    low, high = (index.min(), index.max()) if len(index) else (0, -1)
+    if len(index) < 2 or low < 0 or high >= count:
         raise InputError(
-            f"{file.path}: names {len(index)} images; expected at least 2, all among the "
-            f"{count} of {images.name}"
+            f"{file.path}: names {len(index)} images, {low} to {high}; expected at least "
+            f"2, all among the {count} of {images.name}"
         )
 
 
