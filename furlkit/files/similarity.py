@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -50,11 +51,15 @@ def write_similarity(
     path: Path,
     blocks: Callable[[], Iterable[np.ndarray]],
     index: np.ndarray,
-    facts: FeatureFacts,
+    facts: Any,
     provenance: Provenance,
     encoding: str = "float32",
+    kind: str = "similarity",
 ) -> Header:
-    """Write an n x n matrix from blocks of rows, never whole in memory."""
+    """Write an n x n matrix from blocks of rows, never whole in memory.
+
+    A file of the kind "ensemble" may hold such a matrix too.
+    """
     n = len(index)
     entries = [
         Entry("matrix", np.dtype(DTYPES[encoding]), (n, n)),
@@ -67,7 +72,7 @@ def write_similarity(
             return places
         return (_stored(block, encoding) for block in blocks())
 
-    return write_stream(path, entries, pieces, provenance.header("similarity", facts))
+    return write_stream(path, entries, pieces, provenance.header(kind, facts))
 
 
 def write_top(

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -11,6 +10,7 @@ from furlkit.data.augment import Augmentation
 from furlkit.data.batches import View
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint, CheckpointFacts
+from furlkit.files.targets import TargetFacts
 from furlkit.models.architecture import Architecture, Net, build
 from furlkit.weights import Tensors, divide, is_batchnorm_statistic
 
@@ -24,7 +24,7 @@ def architecture_of(path: Path, facts: CheckpointFacts) -> Architecture:
     return whole if facts.parts is None else whole.only(facts.parts)
 
 
-def full_architecture(path: Path, facts: CheckpointFacts) -> Architecture:
+def full_architecture(path: Path, facts: CheckpointFacts | TargetFacts) -> Architecture:
     """The architecture with all heads, those that clients keep included."""
     try:
         return Architecture.from_dict(facts.architecture)
@@ -70,18 +70,6 @@ def view_of(
     a = architecture_of(checkpoint.path, checkpoint.facts)
     mean, std = tuple(checkpoint.facts.mean), tuple(checkpoint.facts.std)
     return View(how, a.image_size, a.channels, mean, std, channels_last)
-
-
-def fresh_statistics(architecture: Architecture) -> Tensors:
-    """BatchNorm statistics as they are before any image was seen."""
-    statistics = {}
-    for name, tensor in build(architecture, None).state_dict().items():
-        if is_batchnorm_statistic(name):
-            start = name.endswith("running_var")
-            statistics[name] = np.full(
-                tuple(tensor.shape), start, str(tensor.dtype)[6:]
-            )
-    return statistics
 
 
 def tensors_of(module: nn.Module) -> Tensors:

@@ -6,7 +6,7 @@ from furlkit.randomness import numpy_generator
 
 
 def draw(clients: Sequence[int], fraction: float, seed: int, number: int) -> list[int]:
-    """The clients of round `number`, sorted; it depends on no other round."""
+    """The clients of round `number`, sorted: a fraction of all, but at least one."""
     count = max(1, round(fraction * len(clients)))
     rng = numpy_generator(seed, "sample", number)
     return sorted(rng.choice(clients, count, replace=False).tolist())

@@ -57,8 +57,7 @@ class DataDefaults(NamedTuple):
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Draw the weights of a net and write them as the global model of round 0."""
     options = _options(values)
-    if options.source is not None:
-        check_output(options.output, [options.source])
+    check_output(options.output, [options.source])
     architecture, mean, std = _resolve(options)
     net = build(architecture, torch_generator(options.seed, "init"))
     tensors, contents = tensors_of(net), {}

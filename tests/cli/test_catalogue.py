@@ -239,14 +239,12 @@ def test_an_optional_part_is_left_out_where_its_first_field_has_no_value():
 
 OPTIONS = {
     "partition": "partition:Options",
-    "sample": "sample:Options",
     "pack": "pack:Options",
     "init": "init:Options",
     "pretrain-align": "pretrain_align:Options",
     "local-train": "local_train.inputs:Options",
     "embed": "embed:Options",
     "distill": "distill:Options",
-    "export": "export:Options",
     "evaluate knn": "evaluate.frozen:Knn",
     "evaluate semi": "evaluate.finetune:Options",
     "evaluate angles": "evaluate.angles:Options",

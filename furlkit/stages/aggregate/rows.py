@@ -7,12 +7,7 @@ import numpy as np
 
 from furlkit.aggregators.dictionary import dictionary
 from furlkit.errors import InputError
-from furlkit.files.features import (
-    FeatureFacts,
-    Features,
-    read_features,
-    write_features,
-)
+from furlkit.files.features import FeatureFacts, Features, read_features, write_features
 from furlkit.inputs.uploads import (
     ROUND,
     check_same,

@@ -11,9 +11,7 @@ from furlkit.aggregators.similarity import ensemble, sharpened
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.errors import InputError
 from furlkit.files.container.header import Header, canonical, with_article
-from furlkit.files.container.layout import Entry
 from furlkit.files.container.read import Container
-from furlkit.files.container.write import write_stream
 from furlkit.files.ensemble import EnsembleFacts, write_parts
 from furlkit.files.facts import Provenance
 from furlkit.files.features import Features, read_features
@@ -23,6 +21,7 @@ from furlkit.files.similarity import (
     cosines,
     mapped,
     read_similarity,
+    write_similarity,
 )
 from furlkit.inputs.uploads import (
     check_same,
@@ -94,23 +93,14 @@ def _write_matrix(
     output: Path, clients: list[Upload], facts: EnsembleFacts, provenance: Provenance
 ) -> Header:
     index = clients[0].index
-    n = len(index)
-    entries = [
-        Entry("matrix", np.dtype("<f4"), (n, n)),
-        Entry("index", np.dtype("<i8"), (n,)),
-    ]
 
-    def pieces(entry: Entry) -> Iterator[np.ndarray]:
-        if entry.name == "index":
-            yield np.ascontiguousarray(index, dtype=np.int64)
-            return
+    def blocks() -> Iterator[np.ndarray]:
         parts = [_cosines(client) for client in clients]
-        for start in range(0, n, BLOCK):
+        for start in range(0, len(index), BLOCK):
             rows = slice(start, start + BLOCK)
-            block = ensemble(sharpened(of(rows), facts.temperature) for of in parts)
-            yield np.ascontiguousarray(block, dtype="<f4")
+            yield ensemble(sharpened(of(rows), facts.temperature) for of in parts)
 
-    return write_stream(output, entries, pieces, provenance.header("ensemble", facts))
+    return write_similarity(output, blocks, index, facts, provenance, kind="ensemble")
 
 
 def _cosines(client: Upload):

@@ -154,10 +154,8 @@ def _open(options: Options) -> Inputs:
             "--partition: says which images each client holds, and --mode federated "
             "needs it; give one, or use --mode central"
         )
-    partition = None
-    if options.partition:
-        check_output(options.output, [options.partition])
-        partition = read_partition(options.partition)
+    check_output(options.output, [options.partition])
+    partition = read_partition(options.partition) if options.partition else None
     model, train, test = labelled.open_labelled(options)
     if partition:
         check_dataset(partition, train)
@@ -250,8 +248,7 @@ def _provenance(inputs: Inputs) -> Provenance:
     """What decides the result, so that a progress file of another run is not used."""
     options, train, test = inputs.options, inputs.train, inputs.test
     resolved = {
-        **options.recorded,
-        **options.runtime.resolved_options(),
+        **options.resolved,
         **inputs.facts,
         "data": {"train": train.fingerprint, "test": test.fingerprint},
         "classes": inputs.classes,

@@ -10,7 +10,7 @@ from furlkit import console, runtime
 from furlkit.aggregators.dictionary import average_features, shared_rows
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Batch, Images
-from furlkit.files.checkpoint import Checkpoint, CheckpointFacts, write_checkpoint
+from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
 from furlkit.files.features import FeatureFacts, write_features
 from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
@@ -92,17 +92,14 @@ def _net(inputs: Inputs, client: Client, device: torch.device) -> tuple[Net, Ten
     parts = ("encoder", *inputs.architecture.heads)
     tensors, more = divide(client.tensors, parts)
     facts = replace(inputs.model.facts, parts=None)
-    start = Checkpoint(
-        inputs.model.path, facts, tensors, inputs.model.content, inputs.model.header
-    )
-    return load_net(start, device), more
+    return load_net(replace(inputs.model, facts=facts, tensors=tensors), device), more
 
 
 def _given(inputs: Inputs, net: Net, order: Purpose) -> Given:
     """The public images and their targets, for terms that want them."""
-    targets, public = inputs.targets, inputs.public
-    if targets is None or public is None:
+    if inputs.align is None:
         return Given()
+    targets, public = inputs.align
     device = next(net.parameters()).device
     layout = inputs.options.execution.channels_last
     view = view_of(inputs.model, Augmentation(), layout)
@@ -129,12 +126,16 @@ def _write(inputs: Inputs, client: Client, learner: Any, last: Epoch) -> Result:
         memory = {k: v for k, v in memory.items() if k not in (ROWS, INDEX)}
         memory |= _share(inputs, client, learner.net, data)
     # Buffers that begin_epoch made belong to the epoch; they are not carried further.
-    names = {*inputs.expected.net, *inputs.expected.more}
-    tensors = {k: v for k, v in parts_by_name(learner).items() if k in names}
+    known = inputs.expected.all
+    tensors = {k: v for k, v in parts_by_name(learner).items() if k in known}
     upload, kept = divide(tensors, inputs.sent)
     if options.private_out:
+        own = _kept(inputs, upload, kept)
+        names = sorted({name.split(".")[0] for name in memory})
+        about = PrivateFacts(number, inputs.round, parts_of(own), names)
         path = fill(options.private_out, number)
-        data["private"] = _keep(inputs, client, path, upload, kept, memory)
+        private = write_private(path, own, memory, about, client.provenance)
+        data["private"] = private.content
     elif kept:
         lost = ", ".join(parts_of(kept))
         console.detail(f"client {number}: {lost} not kept; --private-out would keep it")
@@ -161,15 +162,8 @@ def _write(inputs: Inputs, client: Client, learner: Any, last: Epoch) -> Result:
     return line, data
 
 
-def _keep(
-    inputs: Inputs,
-    client: Client,
-    path: Any,
-    upload: Tensors,
-    kept: Tensors,
-    memory: Tensors,
-) -> str:
-    """Write the client's private file.
+def _kept(inputs: Inputs, upload: Tensors, kept: Tensors) -> Tensors:
+    """What of the model goes into the client's private file.
 
     Besides the parts that are not sent it has a copy of the BatchNorm statistics, which
     the server may leave out of the mean (aggregate --bn keep), and where the update
@@ -179,9 +173,7 @@ def _keep(
     if inputs.options.update.own:
         last = {**upload, **kept}
         own |= {f"last.{name}": last[name] for name in inputs.expected.net}
-    names = sorted({name.split(".")[0] for name in memory})
-    facts = PrivateFacts(client.number, inputs.round, parts_of(own), names)
-    return write_private(path, own, memory, facts, client.provenance).content
+    return own
 
 
 def _share(
