@@ -1,12 +1,14 @@
 """Folders of runs: the headers of their files."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from furlkit.errors import FurlkitError, InputError, UsageError
+from furlkit import console
+from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container.header import short
 from furlkit.files.container.read import Container
+from furlkit.reports.metrics import check_labels
 from furlkit.reports.text import lookup, plain
 
 # A larger number of epochs in one round was not written by a training.
@@ -28,11 +30,6 @@ class File(NamedTuple):
     size: int
     payload: int
 
-    @property
-    def epochs(self) -> int | None:
-        """The epochs that a training was asked for, if its options name a number."""
-        return planned_epochs(self.options)
-
 
 def planned_epochs(options: dict[str, Any]) -> int | None:
     """The epochs among a file's options, which format version 1 has in a plan."""
@@ -42,10 +39,8 @@ def planned_epochs(options: dict[str, Any]) -> int | None:
 
 def check_runs(series: Sequence[tuple[str, tuple[Path, ...]]]) -> None:
     """Labels must be unique, and their folders exist."""
-    labels = [label for label, _ in series]
+    check_labels([label for label, _ in series])
     for label, folders in series:
-        if labels.count(label) > 1:
-            raise UsageError(f"--series {label}: given twice; give it another label")
         for folder in folders:
             if not folder.is_dir():
                 raise InputError(
@@ -54,14 +49,14 @@ def check_runs(series: Sequence[tuple[str, tuple[Path, ...]]]) -> None:
                 )
 
 
-def read_files(runs: Sequence[Path]) -> tuple[list[File], list[str]]:
-    """Files below folders, or single files, by path; and warnings.
+def read_files(runs: Sequence[Path]) -> list[File]:
+    """Files below folders, or single files, by path.
 
     What is broken or foreign in a folder is left out with a warning; a single file was
     named by the user, so it is an error. Unfinished files are left out.
     """
     found: dict[Path, File] = {}
-    warnings: dict[Path, str] = {}
+    broken: dict[Path, str] = {}
     for run in runs:
         for path in _below(run) if run.is_dir() else [run]:
             try:
@@ -69,9 +64,25 @@ def read_files(runs: Sequence[Path]) -> tuple[list[File], list[str]]:
             except FurlkitError as error:
                 if path == run:
                     raise
-                warnings[path.resolve()] = f"{plain(str(error))}; left out"
-    files = [found[path] for path in sorted(found) if found[path].kind != "progress"]
-    return files, [warnings[path] for path in sorted(warnings)]
+                broken[path.resolve()] = f"{plain(str(error))}; left out"
+    for path in sorted(broken):
+        console.warn(broken[path])
+    return [found[path] for path in sorted(found) if found[path].kind != "progress"]
+
+
+def two_runs(files: Iterable[File]) -> str:
+    """Name two models of one client in one round, which no run has; else empty."""
+    models: dict[tuple[int, int], File] = {}
+    for file in files:
+        if (file.stage, file.kind) == ("local-train", "checkpoint"):
+            client, round_ = file.facts["client"], file.facts["round"]
+            first = models.setdefault((client, round_), file)
+            if first.content != file.content:
+                return (
+                    f"{first.path} and {file.path}: are both of client {client} in round "
+                    f"{round_}; are these files of several runs? Give one run at a time"
+                )
+    return ""
 
 
 def _below(folder: Path) -> Iterator[Path]:

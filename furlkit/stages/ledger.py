@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from furlkit import console
 from furlkit.errors import InputError, UsageError
 from furlkit.files.container.read import open_kind
 from furlkit.files.metrics import write_metrics
@@ -48,8 +47,6 @@ def _count(runs: Sequence[Path], output: Path | None) -> Result:
     """Count what the clients of a run sent and received, by round and by client."""
     ledger = read_ledger(runs)
     found = document(ledger)
-    for warning in ledger.warnings:
-        console.warn(warning)
     lines = [*_round_table(found), "", *_client_table(found["clients"]), ""]
     lines.append(_total(found["total"]))
     if output:

@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pkgutil import resolve_name
+from typing import Any, NamedTuple
 
-from furlkit.errors import UsageError
+from furlkit.errors import FurlkitError, UsageError
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import READ_BEFORE
-from furlkit.reports.figures import style
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+FORMATS = (".png", ".pdf", ".svg")
 Result = tuple[str, dict[str, Any]]
 Paths = tuple[Path, ...]
 Series = tuple[tuple[str, Paths], ...]  # Labels with files, or with folders of runs.
@@ -21,7 +20,7 @@ Series = tuple[tuple[str, Paths], ...]  # Labels with files, or with folders of 
 class Picture(NamedTuple):
     """What a plot has read: how it is drawn, a line about it, and its numbers."""
 
-    draw: Callable[[], "Figure"]
+    draw: Callable[[], Any]
     text: str
     data: dict[str, Any]
 
@@ -33,16 +32,32 @@ def picture(read: Callable[..., Picture]) -> Callable[[Mapping[str, Any]], Resul
     def run(values: Mapping[str, Any]) -> Result:
         given = {key: v for key, v in values.items() if key not in READ_BEFORE}
         output, dry_run = given.pop("output"), given.pop("dry_run")
-        style.check_output(output)
+        _check_format(output)
         inputs = [*_paths(tuple(given.values())), Path(given.get("data", ""))]
         check_output(output, inputs)
         draw, text, data = read(**given)
         if not dry_run:
-            style.save(draw(), output)
+            figure("style:save")(draw(), output)
         would = "would draw " if dry_run else ""
         return f"{would}{output}: {text}", {"output": str(output), **data}
 
     return run
+
+
+def figure(name: str) -> Callable[..., Any]:
+    """A function of reports/figures; with it matplotlib is imported, so only to draw."""
+    return resolve_name(f"furlkit.reports.figures.{name}")
+
+
+def _check_format(output: Path) -> None:
+    """Refuse an output that cannot be drawn, before anything is read."""
+    if output.suffix.lower() not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise UsageError(f"-o {output}: cannot draw '{output.suffix}'; use {known}")
+    if find_spec("matplotlib") is None:
+        raise FurlkitError(
+            "plot needs matplotlib; install it with: pip install 'furlkit[plot]'"
+        )
 
 
 def _paths(value: Any) -> Iterator[Path]:
