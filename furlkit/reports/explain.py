@@ -115,10 +115,8 @@ def describe_metrics(metrics: Facts) -> str:
 def _ledger(metrics: Facts) -> str:
     """How many bytes went in each direction, as far as a ledger says so."""
     names = ("sent.bytes", "clients", "received.bytes", "rounds")
-    known = [lookup(metrics, f"total.{name}") for name in names]
-    sent, clients, received, rounds = (
-        "unknown" if number is None else count(number) for number in known
-    )
+    known = (lookup(metrics, f"total.{name}") for name in names)
+    sent, clients, received, rounds = map(count, known)
     return (
         f"{sent} bytes that {clients} clients sent and {received} that they received, "
         f"in {rounds} rounds"

@@ -126,21 +126,19 @@ def _is_own(model: File, role: str, given: File | None) -> bool:
 def _missing(transfers: Iterable[Transfer]) -> Iterator[str]:
     """A warning for each file that is named in a header but missing."""
     missing = sorted((t for t in transfers if t.file is None), key=lambda t: t.content)
-    unknown = grouped(missing, lambda t: t.content)
-    for content, needed in unknown.items():
-        first, more = needed[0], len(needed) - 1
-        others = f" (and {more} more like it)" if more else ""
+    for first, *more in grouped(missing, lambda t: t.content).values():
         who = f"client {first.client} in round {first.round}"
+        who += f" (and {len(more)} more like it)" if more else ""
         what = "sent" if first.direction == SENT else f"{first.role}, received"
-        if content == UNKNOWN:
+        if first.content == UNKNOWN:
             yield (
-                f"{who}{others}: sent something, but no file of its training is there; "
-                "what it received is unknown"
+                f"{who}: sent something, but no file of its training is there; what it "
+                "received is unknown"
             )
         else:
             yield (
-                f"{short_hash(content)}: is not among the files; it was {what} by {who}"
-                f"{others}; its size is unknown"
+                f"{short_hash(first.content)}: is not among the files; it was {what} by "
+                f"{who}; its size is unknown"
             )
 
 

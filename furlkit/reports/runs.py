@@ -1,14 +1,14 @@
 """Folders of runs: the headers of their files."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from furlkit import console
 from furlkit.errors import FurlkitError, InputError
-from furlkit.files.container.header import short
+from furlkit.files.container.header import Header, short
 from furlkit.files.container.read import Container
-from furlkit.reports.metrics import check_labels
 from furlkit.reports.text import lookup, plain
 
 # A larger number of epochs in one round was not written by a training.
@@ -17,16 +17,11 @@ MOST_EPOCHS = 10**9
 NEEDED = {"local-train": ("client", "round"), "aggregate": ("round",)}
 
 
-class File(NamedTuple):
-    """The header of a file; `payload` is the part of `size` in tensors."""
+@dataclass(frozen=True, kw_only=True)
+class File(Header):
+    """The header of a file; `payload` is the part of its `size` in tensors."""
 
     path: Path
-    kind: str
-    stage: str
-    content: str
-    options: dict[str, Any]
-    inputs: dict[str, str]
-    facts: dict[str, Any]
     size: int
     payload: int
 
@@ -35,18 +30,6 @@ def planned_epochs(options: dict[str, Any]) -> int | None:
     """The epochs among a file's options, which format version 1 has in a plan."""
     epochs = lookup(options, "plan.epochs" if "plan" in options else "epochs")
     return epochs if type(epochs) is int and 0 < epochs <= MOST_EPOCHS else None
-
-
-def check_runs(series: Sequence[tuple[str, tuple[Path, ...]]]) -> None:
-    """Labels must be unique, and their folders exist."""
-    check_labels([label for label, _ in series])
-    for label, folders in series:
-        for folder in folders:
-            if not folder.is_dir():
-                raise InputError(
-                    f"{folder}: is not a folder; --series {label} needs the folder of "
-                    "a run"
-                )
 
 
 def read_files(runs: Sequence[Path]) -> list[File]:
@@ -105,7 +88,5 @@ def _read_file(path: Path) -> File:
     if not all(isinstance(content, str) for content in header.inputs.values()):
         raise InputError(f"{path}: its inputs are not all named by their content hash")
     payload = sum(entry.size for entry in opened.entries)
-    return File(
-        path, header.kind, header.stage, header.content, header.options, header.inputs,
-        header.facts, opened.body_start + payload, payload,
-    )  # fmt: skip
+    size = opened.body_start + payload
+    return File(**vars(header), path=path, size=size, payload=payload)

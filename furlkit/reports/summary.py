@@ -154,9 +154,7 @@ def paired(a: Sequence[float], b: Sequence[float]) -> Difference:
     What a seed does to both methods cancels, so the interval is narrower than the
     deviations of the two means suggest.
     """
-    if len(a) != len(b) or not len(a):
-        raise ValueError(f"{len(a)} and {len(b)} values make no pairs")
-    mean, std, n = summarise(np.asarray(a, np.float64) - np.asarray(b, np.float64))
+    mean, std, n = summarise(mine - other for mine, other in zip(a, b, strict=True))
     if std is None:
         return Difference(mean, None, None, n)
     # scipy.stats has it too, and takes twice as long to import.

@@ -150,10 +150,9 @@ def _model_size(model: Path) -> tuple[int, int]:
 
 
 def _side(clients: int, rounds: int, up: int, down: int) -> dict[str, int]:
-    times = clients * rounds
-    one_client = {"rounds": rounds, "up": up, "down": down}
-    sums = {"sent": times * up, "received": times * down, "bytes": times * (up + down)}
-    return {**one_client, **sums}
+    sent, received = clients * rounds * up, clients * rounds * down
+    sums = {"sent": sent, "received": received, "bytes": sent + received}
+    return {"rounds": rounds, "up": up, "down": down, **sums}
 
 
 def _plan_lines(found: dict[str, Any]) -> Iterator[str]:

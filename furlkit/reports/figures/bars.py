@@ -34,15 +34,15 @@ def draw_bars(
     with style.canvas(width, 3.8, title) as figure:
         axes = figure.add_subplot()
         narrow = (width - 1) / (places.max() + 1) < 0.36  # Inches for a bar's number.
+        above: dict[str, Any] = {"textcoords": "offset points", "ha": "center"}
+        above |= {"fontsize": 8, "rotation": 90 if narrow else 0}
         handles: dict[str, Any] = {}
         for place, bar in zip(places, bars, strict=True):
-            drawn = _draw_bar(axes, place, bar, labels.index(bar.label), value.scale)
+            drawn = _draw_bar(axes, place, bar, labels.index(bar.label), value)
             handles.setdefault(bar.label, drawn)
-            axes.annotate(
-                value.show(bar.summary.mean, ".1f"),
-                (place, value.scale * max(0, bar.extent[1])), (0, 3), fontsize=8,
-                textcoords="offset points", ha="center", rotation=90 if narrow else 0
-            )  # fmt: skip
+            top = place, value.scale * max(0, bar.extent[1])
+            shown = value.show(bar.summary.mean, ".1f")
+            axes.annotate(shown, top, (0, 3), **above)
         axes.margins(y=0.14)  # For the numbers above the bars.
         axes.grid(axis="y")
         if min(bar.extent[0] for bar in bars) < 0:
@@ -54,6 +54,8 @@ def draw_bars(
         cut = f"\naxis starts at {start:g}, not at 0" if start else ""
         axes.set_ylabel(value.label + cut)
         axes.tick_params(axis="x", length=0)
+        counts = (len(bar.values) for bar in bars)
+        note = style.note(counts, "results (dots)", "error bar")
         if len(groups) > 1:
             middles = [places[group == k].mean() for k in range(len(groups))]
             _name_slots(axes, middles, groups, width)
@@ -61,13 +63,14 @@ def draw_bars(
             style.legend(figure, list(handles.values()), short, lower=True)
         else:
             _name_slots(axes, places, [bar.label for bar in bars], width)
-        axes.set_xlabel(_note(bars, groups))
+            note.insert(0, shorten(groups[0], LABEL_WIDTH))
+        axes.set_xlabel("\n".join(note).lstrip())
     return figure
 
 
-def _draw_bar(axes: Axes, place: float, bar: Results, number: int, scale: float) -> Any:
+def _draw_bar(axes: Axes, place: float, bar: Results, number: int, value: Value) -> Any:
     again, colour = divmod(number, len(COLOURS))
-    mean, std, n = bar.summary
+    (mean, std, n), scale = bar.summary, value.scale
     drawn = axes.bar(
         place, scale * mean, 0.85, color=style.tint(COLOURS[colour], 0.75),
         hatch=HATCHES[again % len(HATCHES)], edgecolor="white", linewidth=0,
@@ -87,12 +90,3 @@ def _name_slots(axes: Axes, places: Any, names: Sequence[str], width: float) -> 
     apart = min(np.diff(np.sort(places)), default=4) * (width - 1) / (high - low)
     slanted = style.slanted(30) if 0.08 * max(map(len, short)) > apart else {}
     axes.set_xticks(places, short, **slanted)
-
-
-def _note(bars: Sequence[Results], groups: Sequence[str]) -> str:
-    lines = [shorten(groups[0], LABEL_WIDTH)] if len(groups) == 1 and groups[0] else []
-    counts = [len(bar.values) for bar in bars]
-    if max(counts) > 1:
-        lines.append(f"mean of {style.span(counts)} results (dots)")
-        lines.append("error bar: one standard deviation")
-    return "\n".join(lines)

@@ -39,7 +39,9 @@ def draw_lines(
             mean, std = value.scale * line.mean, value.scale * line.std
             handles += axes.plot(line.x, mean, **looks, markersize=4, markevery=every)
             _draw_spread(axes, line.x, mean, std, looks["color"])
-        axes.set_xlabel(LABELS[over] + _runs_note(lines))
+        runs = np.concatenate([line.runs for line in lines])
+        note = "; ".join(style.note(runs, "runs", "band or bar"))
+        axes.set_xlabel(f"{LABELS[over]}\n{note}".rstrip())
         _finish(figure, handles, lines, value, lower=bool(title))
         if over == "bytes":
             _tick_bytes(axes, np.concatenate([line.x for line in lines]))
@@ -65,18 +67,9 @@ def _finish(
     axes.set_ylabel(value.label)
     axes.xaxis.set_major_locator(style.whole_ticks(10))
     axes.grid(axis="y")
-    ends = [f"(last: {value.show(line.mean[-1], '.1f')})" for line in lines]
-    labels = [
-        f"{line.label} {end}".lstrip() for line, end in zip(lines, ends, strict=True)
-    ]
+    ends = (f"{x.label} (last: {value.show(x.mean[-1], '.1f')})" for x in lines)
+    labels = [end.lstrip() for end in ends]
     style.legend(figure, handles, labels, lower)
-
-
-def _runs_note(lines: Sequence[Line]) -> str:
-    runs = np.concatenate([line.runs for line in lines])
-    if runs.max() == 1:
-        return ""
-    return f"\nmean of {style.span(runs)} runs; band or bar: one standard deviation"
 
 
 def _draw_spread(
@@ -124,9 +117,6 @@ def _explain_styles(axes: Axes, losses: Sequence[Line]) -> None:
     if any(loss.std.any() for loss in losses):
         keys["one standard deviation"] = Patch(color=GREY, alpha=0.2, linewidth=0)
     if any(len(loss.round_ends) for loss in losses):
-        keys["aggregation"] = Line2D(
-            [], [], color=GREY, marker=MARKERS[0], markersize=4
-        )
-    axes.legend(
-        list(keys.values()), list(keys), fontsize=8, frameon=True, framealpha=0.7
-    )
+        solid: dict[str, Any] = {"color": GREY, "marker": MARKERS[0], "markersize": 4}
+        keys["aggregation"] = Line2D([], [], **solid)
+    axes.legend(keys.values(), keys, fontsize=8, frameon=True, framealpha=0.7)

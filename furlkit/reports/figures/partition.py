@@ -87,12 +87,8 @@ def draw_bubbles(histogram: np.ndarray, names: Sequence[str], title: str) -> Fig
         axes = figure.add_subplot()
         axes.spines[:].set_visible(False)
         axes.set(xlim=(-0.5, len(clients) - 0.5), ylim=(-0.5, len(classes) - 0.5))
-        for axis, at, named, side in (
-            (axes.xaxis, clients, None, 0), (axes.yaxis, classes, names, 1)
-        ):  # fmt: skip
-            total, what = histogram.shape[side], ("client", "class")[side]
-            some = "" if len(at) == total else f" ({len(at)} of {total:,} shown)"
-            _name_ticks(axis, at, named, what + some)
+        _name_ticks(axes.xaxis, clients, None, "client", len(histogram))
+        _name_ticks(axes.yaxis, classes, names, "class", histogram.shape[1])
         places = np.argwhere(shown)
         most = int(max(1, shown.max(initial=0)))
         area = (0.9 * 72 * min(cell)) ** 2 / most  # Square points; the largest fits.
@@ -103,7 +99,7 @@ def draw_bubbles(histogram: np.ndarray, names: Sequence[str], title: str) -> Fig
         figure.legend(
             [axes.scatter([], [], s=area * n, **looks) for n in counts],
             [f"{n:,}" for n in counts], loc="outside right upper", title="images",
-            labelspacing=1.8, borderpad=1, frameon=False
+            labelspacing=1.8, borderpad=1
         )  # fmt: skip
     return figure
 
@@ -125,10 +121,11 @@ def draw_sizes(sizes: np.ndarray, title: str) -> Figure:
 
 
 def _name_ticks(
-    axis: Axis, numbers: np.ndarray, names: Sequence[str] | None, label: str
+    axis: Axis, numbers: np.ndarray, names: Sequence[str] | None, label: str, total=0
 ) -> None:
     """Name every row or column where they are few, else number some of them."""
-    axis.set_label_text(label)
+    some = f" ({len(numbers)} of {total:,} shown)" if total > len(numbers) else ""
+    axis.set_label_text(label + some)
     axis.set_tick_params(length=0)
     if len(numbers) > NAMED:
         axis.set_major_locator(whole_ticks(8))

@@ -5,7 +5,7 @@ the same numbers give the same bytes whatever the user's own settings are.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +55,9 @@ def save(figure: Figure, output: Path) -> None:
         figure.savefig(stream, format=kind, metadata=METADATA[kind])
 
 
-@contextmanager
-def house_style() -> Iterator[None]:
+def house_style() -> AbstractContextManager[None]:
     """matplotlib's defaults and our changes, whatever the user's own settings are."""
-    with matplotlib.style.context(["default", _STYLE]):
-        yield
+    return matplotlib.style.context(["default", _STYLE])
 
 
 @contextmanager
@@ -77,10 +75,12 @@ def whole_ticks(most: int) -> MaxNLocator:
     return MaxNLocator(most, integer=True, min_n_ticks=1, steps=[1, 2, 5, 10])
 
 
-def span(numbers: Iterable[int]) -> str:
-    """The least and the most of some numbers: "3", or "1 to 3"."""
-    ordered = sorted(numbers)
-    return " to ".join(map(str, dict.fromkeys((ordered[0], ordered[-1]))))
+def note(counts: Iterable[int], what: str, spread: str) -> list[str]:
+    """What the values are means of and their spread shows; empty for single values."""
+    ordered = sorted(counts)
+    ends = " to ".join(map(str, dict.fromkeys((ordered[0], ordered[-1]))))
+    of = f"mean of {ends} {what}"
+    return [of, f"{spread}: one standard deviation"] if ordered[-1] > 1 else []
 
 
 def look(number: int) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def legend(
     fitting = int(14 * figure.get_figwidth()) // (max(map(len, labels)) + 8)
     columns = max(1, min(len(labels), fitting))
     where: Any = f"outside {'lower' if lower else 'upper'} left"
-    figure.legend(list(handles), list(labels), loc=where, ncols=columns)
+    figure.legend(handles, labels, loc=where, ncols=columns)
 
 
 def slanted(degrees: float) -> dict[str, Any]:

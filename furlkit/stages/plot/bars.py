@@ -32,7 +32,7 @@ def run(
     if reference is not None:
         text += f"; against {plain(reference)}, with 95% intervals"
     rows = [bar.to_json() for bar in bars]
-    return Picture(
+    return (
         lambda: figure("bars:draw_bars")(bars, shown, start, plain(title)),
         text,
         {"value": value, "reference": reference, "bars": rows},

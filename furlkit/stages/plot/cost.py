@@ -12,8 +12,8 @@ from furlkit.files.container.header import canonical, parse_strict
 from furlkit.files.container.read import unreadable
 from furlkit.files.metrics import as_metrics
 from furlkit.reports.ledger import read_ledger
-from furlkit.reports.metrics import Score, Value, read_score
-from furlkit.reports.runs import File, check_runs, planned_epochs
+from furlkit.reports.metrics import Score, Value, check_labels, read_score
+from furlkit.reports.runs import File, planned_epochs
 from furlkit.reports.summary import Line, grouped, summarise
 from furlkit.reports.text import byte_size, counted, plain
 from furlkit.stages.plot.picture import Picture, Series, figure, picture
@@ -43,7 +43,7 @@ def run(
 
     With `last` only the last round of each run counts.
     """
-    check_runs(series)
+    check_labels([label for label, _ in series])
     shown = Value(plain(value))
     lines, ends, data = [], [], []
     for label, folders in series:
@@ -57,7 +57,7 @@ def run(
         if over == "epochs":
             end += f" and {counted(int(line.x[-1]), 'local epoch')}"
         ends.append(end.lstrip())
-    return Picture(
+    return (
         lambda: figure("lines:draw_lines")(lines, shown, plain(title), over),
         f"{protocol} {value} of {'; '.join(ends)}",
         {"over": over, "lines": data},
@@ -109,22 +109,20 @@ def _points(
     """A point for each round that has a score and a place on the axis."""
     ledger = read_ledger([folder])
     epochs = _epochs(ledger.files)
+    end = max(transfer.round for transfer in ledger.transfers)
     points = []
     for round_, mean in _scores(folder, value, protocol):
         # The sum is known if each of the rounds up to this one is.
         past = [n for number, n in epochs.items() if 1 <= number <= round_]
         trained = sum(past) if len(past) == round_ else None
-        points.append(Point(folder, round_, trained, ledger.until(round_), mean))
-    if over == "bytes":  # The axis is logarithmic and has no zero.
-        points = [point for point in points if point.bytes]
-    when = "after round 1 or later"
-    if last:
-        end = max(transfer.round for transfer in ledger.transfers)
-        points = [point for point in points if point.rounds == end]
-        when = f"after its last round {end}"
+        cost = ledger.until(round_)
+        # The axis of bytes is logarithmic and has no zero.
+        if (cost or over != "bytes") and (round_ == end or not last):
+            points.append(Point(folder, round_, trained, cost, mean))
     if not any(point.rounds for point in points):
+        when = f"its last round {end}" if last else "round 1 or later"
         raise InputError(
-            f"{folder}: has no {protocol} metrics of a global model {when}; "
+            f"{folder}: has no {protocol} metrics of a global model after {when}; "
             f"create them with furlkit evaluate {protocol}"
         )
     if over == "epochs" and any(point.epochs is None for point in points):

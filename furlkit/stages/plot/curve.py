@@ -4,26 +4,19 @@ from furlkit.files.container.header import with_article
 from furlkit.reports.metrics import Score, Value, check_same, read_once, read_score
 from furlkit.reports.summary import Line, grouped, summarise
 from furlkit.reports.text import plain
-from furlkit.stages.plot.picture import (
-    Paths,
-    Picture,
-    Series,
-    figure,
-    labelled,
-    picture,
-)
+from furlkit.stages.plot.picture import Picture, Series, figure, picture
 
 
 @picture
-def run(files: Paths, series: Series, value: str, title: str) -> Picture:
+def run(series: Series, value: str, title: str) -> Picture:
     """Draw a value over rounds, one line for each series and protocol."""
-    lines = _lines(labelled("curve", files, series), value)
+    lines = _lines(series, value)
     shown = Value(plain(value))
     ends = "; ".join(
         f"{line.label} {shown.show(line.mean[-1], unit=' %')} after round {line.rounds[-1]}"
         for line in lines
     )
-    return Picture(
+    return (
         lambda: figure("lines:draw_lines")(lines, shown, plain(title)),
         f"{value} of {ends}",
         {"lines": [line.to_json() for line in lines]},
@@ -37,17 +30,13 @@ def _lines(series: Series, value: str) -> list[Line]:
         read = read_once(path for _, paths in given for path in paths)
         scores = [read_score(path, metrics, value) for path, metrics in read]
         by_protocol = grouped(scores, lambda score: score.protocol)
-        found |= {
-            (label, protocol): by_protocol[protocol] for protocol in sorted(by_protocol)
-        }
+        found |= {(label, name): by_protocol[name] for name in sorted(by_protocol)}
     single = len({protocol for _, protocol in found}) == 1
-    return [
-        _line(
-            label if label and single else f"{label}, {protocol}".removeprefix(", "),
-            scores,
-        )
-        for (label, protocol), scores in found.items()
-    ]
+    lines = []
+    for (label, protocol), scores in found.items():
+        both = ", ".join(filter(None, (label, protocol)))
+        lines.append(_line(label if label and single else both, scores))
+    return lines
 
 
 def _line(label: str, scores: list[Score]) -> Line:

@@ -11,8 +11,8 @@ from furlkit import console
 from furlkit.errors import InputError
 from furlkit.files.container.header import short
 from furlkit.files.journal import Journal
-from furlkit.reports.metrics import Value, is_number
-from furlkit.reports.runs import File, check_runs, planned_epochs, read_files, two_runs
+from furlkit.reports.metrics import Value, check_labels, is_number
+from furlkit.reports.runs import File, planned_epochs, read_files, two_runs
 from furlkit.reports.summary import Line, summarise
 from furlkit.reports.text import plain
 from furlkit.stages.plot.picture import Paths, Picture, Series, figure, picture
@@ -24,7 +24,7 @@ Losses = dict[tuple[int, int], list[float]]
 @picture
 def run(series: Series, term: str | None, title: str) -> Picture:
     """Draw losses over the local epochs of all rounds."""
-    check_runs(series)
+    check_labels([label for label, _ in series])
     lines, data = [], []
     for label, folders in series:
         line, clients = _line(label, folders, term)
@@ -32,10 +32,9 @@ def run(series: Series, term: str | None, title: str) -> Picture:
         more = {"epochs": line.x, "clients": clients, "aggregation": line.jumps}
         data.append(line.to_json(**more))
     what = "sum of all terms" if term is None else plain(term)
-    return Picture(
-        lambda: figure("lines:draw_loss")(
-            lines, Value(f"training loss, {what}"), plain(title)
-        ),
+    value = Value(f"training loss, {what}")
+    return (
+        lambda: figure("lines:draw_loss")(lines, value, plain(title)),
         "; ".join(map(_describe, lines)),
         {"term": term, "lines": data},
     )
@@ -54,15 +53,11 @@ def _line(label: str, folders: Paths, term: str | None) -> tuple[Line, list[int]
             "mean is over the runs that have a value there"
         )
     places = sorted({place for losses in runs.values() for place in losses})
-    longest = dict(places)  # Sorted, so the last epoch of each round remains.
-    start = {r: sum(n for k, n in longest.items() if k < r) for r in longest}
     groups = [[run[place] for run in runs.values() if place in run] for place in places]
     means = [summarise(summarise(losses).mean for losses in group) for group in groups]
     clients = [summarise(np.concatenate(group)) for group in groups]
-    line = Line.of(
-        plain(label), [start[r] + epoch for r, epoch in places], [r for r, _ in places],
-        means,
-    )  # fmt: skip
+    epochs = range(1, len(places) + 1)
+    line = Line.of(plain(label), epochs, [round_ for round_, _ in places], means)
     deviations = np.array([each.std or 0.0 for each in clients])
     return replace(line, std=deviations), [each.n for each in clients]
 

@@ -32,7 +32,7 @@ def run(partition: Path, style: str, title: str | None) -> Picture:
         "bubbles": (histogram, class_names(found)),
         "sizes": (sizes,),
     }
-    return Picture(
+    return (
         lambda: figure(f"partition:draw_{style}")(*shown[style], plain(title)),
         text,
         {"style": style, "clients": clients, "classes": classes},

@@ -5,7 +5,7 @@ from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, NamedTuple
+from typing import Any
 
 from furlkit.errors import FurlkitError, UsageError
 from furlkit.inputs.paths import check_output
@@ -15,14 +15,8 @@ FORMATS = (".png", ".pdf", ".svg")
 Result = tuple[str, dict[str, Any]]
 Paths = tuple[Path, ...]
 Series = tuple[tuple[str, Paths], ...]  # Labels with files, or with folders of runs.
-
-
-class Picture(NamedTuple):
-    """What a plot has read: how it is drawn, a line about it, and its numbers."""
-
-    draw: Callable[[], Any]
-    text: str
-    data: dict[str, Any]
+# What a plot has read: how it is drawn, a line about it, and its numbers.
+Picture = tuple[Callable[[], Any], str, dict[str, Any]]
 
 
 def picture(read: Callable[..., Picture]) -> Callable[[Mapping[str, Any]], Result]:
@@ -35,6 +29,12 @@ def picture(read: Callable[..., Picture]) -> Callable[[Mapping[str, Any]], Resul
         _check_format(output)
         inputs = [*_paths(tuple(given.values())), Path(given.get("data", ""))]
         check_output(output, inputs)
+        if "files" in given and "series" in given:
+            # Files without a label are a series of their own.
+            files = given.pop("files")
+            given["series"] = ((("", files),) if files else ()) + given["series"]
+            if not given["series"]:
+                raise UsageError("give metrics files, or --series LABEL=FILE,...")
         draw, text, data = read(**given)
         if not dry_run:
             figure("style:save")(draw(), output)
@@ -65,11 +65,3 @@ def _paths(value: Any) -> Iterator[Path]:
         yield value
     for part in value if isinstance(value, tuple) else ():
         yield from _paths(part)
-
-
-def labelled(plot: str, files: Paths, series: Series) -> Series:
-    """Files without a label as a series of their own, before those of --series."""
-    lines = ((("", files),) if files else ()) + series
-    if not lines:
-        raise UsageError(f"plot {plot}: give metrics files, or --series LABEL=FILE,...")
-    return lines

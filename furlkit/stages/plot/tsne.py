@@ -61,7 +61,7 @@ def run(
         return figure("clouds:draw_clouds")(drawn, names, heading)
 
     coloured = f"{text}, {len(names):,} classes in colour"
-    return Picture(draw, coloured, {"panels": shown})
+    return draw, coloured, {"panels": shown}
 
 
 def unit_rows(rows: np.ndarray) -> np.ndarray:
@@ -148,13 +148,11 @@ def _check_rows(path: Path, rows: np.ndarray, perplexity: float) -> None:
 
 
 def _data(cloud: Cloud, features: Features, classes: int) -> dict[str, Any]:
-    facts = features.facts
+    origin = {k: getattr(features.facts, k) for k in ("layer", "client", "round")}
     return {
         "label": cloud.label,
         "file": str(features.path),
-        "layer": facts.layer,
-        "client": facts.client,
-        "round": facts.round,
+        **origin,
         "images": len(cloud.points),
         "of": len(features.index),
         "per_class": np.bincount(cloud.labels, minlength=classes).tolist(),
