@@ -1,5 +1,6 @@
 """What a furlkit file is, in one sentence made from its header."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -35,20 +36,12 @@ SENTENCES = {
 }
 
 
-class _Words(dict[str, str]):
-    """The words of a sentence; facts that a header does not name are "none"."""
-
-    def __missing__(self, key: str) -> str:
-        return "none"
-
-
 def sentence(header: Header, entries: Sequence[Entry]) -> str:
     """Say what the file is, for somebody who has never seen one."""
     facts, kind = header.facts, header.kind
     shapes = {entry.name: entry.shape for entry in entries}
-    words = _Words(stage=plain(header.stage), holds=_held(shapes))
-    words |= {name: _by(shape) for name, shape in shapes.items()}
-    words |= {name: count(value) for name, value in facts.items()}
+    words = _words({}) | {"stage": plain(header.stage), "holds": _held(shapes)}
+    words |= {name: _by(shape) for name, shape in shapes.items()} | _words(facts)
     words |= {
         "model": _checkpoint(header),
         "total": count(lookup(facts, "dataset.examples")),
@@ -65,6 +58,11 @@ def sentence(header: Header, entries: Sequence[Entry]) -> str:
     return SENTENCES.get(kind, SENTENCES["progress"]).format_map(words)
 
 
+def _words(facts: Facts) -> dict[str, str]:
+    """The words of a sentence; facts that a header does not name are "none"."""
+    return defaultdict(lambda: "none", {k: count(v) for k, v in facts.items()})
+
+
 def _checkpoint(header: Header) -> str:
     if header.stage == "distill":
         public = count(header.facts.get("examples"))
@@ -74,7 +72,6 @@ def _checkpoint(header: Header) -> str:
 
 def describe_model(facts: Facts, parents: int = 0) -> str:
     """Which model a checkpoint holds; `parents` is the number of files it came from."""
-    words = _Words({name: count(value) for name, value in facts.items()})
     examples = facts.get("examples")
     if facts.get("role") == "client":
         text = "the model of client {client} after round {round}"
@@ -95,7 +92,7 @@ def describe_model(facts: Facts, parents: int = 0) -> str:
     heads, parts = lookup(facts, "architecture.heads"), facts.get("parts")
     if isinstance(heads, dict) and isinstance(parts, list):
         text += "" if heads.keys() <= set(map(str, parts)) else "; only its {parts}"
-    return text.format_map(words)
+    return text.format_map(_words(facts))
 
 
 def describe_metrics(metrics: Facts) -> str:
@@ -118,10 +115,8 @@ def describe_metrics(metrics: Facts) -> str:
 def _ledger(metrics: Facts) -> str:
     """How many bytes went in each direction, as far as a ledger says so."""
     names = ("sent.bytes", "clients", "received.bytes", "rounds")
-    known = [lookup(metrics, f"total.{name}") for name in names]
-    sent, clients, received, rounds = (
-        "unknown" if number is None else count(number) for number in known
-    )
+    known = (lookup(metrics, f"total.{name}") for name in names)
+    sent, clients, received, rounds = map(count, known)
     return (
         f"{sent} bytes that {clients} clients sent and {received} that they received, "
         f"in {rounds} rounds"

@@ -8,12 +8,14 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from furlkit import console
 from furlkit.errors import InputError
 from furlkit.files.similarity import kept_of
-from furlkit.reports.runs import File, read_files
+from furlkit.reports.runs import File, read_files, two_runs
 from furlkit.reports.summary import grouped
 from furlkit.reports.text import short_hash
 
@@ -42,11 +44,10 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True)
 class Ledger:
-    """All transfers by round and client, the run's files, and warnings."""
+    """All transfers by round and client, and the run's files."""
 
     transfers: tuple[Transfer, ...]
     files: tuple[File, ...]
-    warnings: tuple[str, ...]
 
     def until(self, round_: int) -> int:
         """Bytes sent and received up to the end of a round."""
@@ -56,9 +57,8 @@ class Ledger:
 
 def read_ledger(runs: Sequence[Path]) -> Ledger:
     """Read the headers below folders, or of single files, and list all transfers."""
-    known, warnings = read_files(runs)
     # Copies of a file count once; of several, the first path is named.
-    files = {file.content: file for file in reversed(known)}
+    files = {file.content: file for file in reversed(read_files(runs))}
     transfers = _transfers(files)
     if not transfers:
         raise InputError(
@@ -66,42 +66,42 @@ def read_ledger(runs: Sequence[Path]) -> Ledger:
             "found; give the folder that local-train and aggregate wrote to"
         )
     unique = tuple(sorted(files.values(), key=lambda file: file.path))
-    warnings += [*_two_runs(unique), *_missing(transfers), *_lost_ensembles(files)]
-    return Ledger(tuple(transfers), unique, tuple(warnings))
+    mixed = filter(None, [two_runs(unique)])
+    for warning in (*mixed, *_missing(transfers), *_lost_ensembles(unique, files)):
+        console.warn(warning)
+    return Ledger(tuple(transfers), unique)
 
 
 def _transfers(files: dict[str, File]) -> list[Transfer]:
     """Each file once per client, round and direction, in that order."""
-    servers = [file for file in files.values() if file.stage == "aggregate"]
     trained = [file for file in files.values() if file.stage == "local-train"]
-    every = [*_sent(servers, files), *_received(trained, files)]
+    every = [*_sent(files), *_received(trained, files)]
     every += _unseen(every, trained)
     found = {(t.round, t.client, t.direction, t.content): t for t in every}
     return [found[key] for key in sorted(found)]
 
 
-def _sent(servers: Iterable[File], files: dict[str, File]) -> Iterator[Transfer]:
-    for server in servers:
+def _sent(files: dict[str, File]) -> Iterator[Transfer]:
+    for server in files.values():
         for role, content in server.inputs.items():
-            if match := _CLIENT.fullmatch(role):
-                client, round_ = int(match[1]), server.facts["round"]
-                file = files.get(content)
-                yield Transfer(client, round_, SENT, "upload", content, file)
+            match = _CLIENT.fullmatch(role)
+            if match and server.stage == "aggregate":
+                place = int(match[1]), server.facts["round"]
+                yield Transfer(*place, SENT, "upload", content, files.get(content))
 
 
 def _received(trained: Iterable[File], files: dict[str, File]) -> Iterator[Transfer]:
     first: dict[tuple[int, str], int] = {}
     for model in sorted(trained, key=lambda file: file.facts["round"]):
-        client, round_ = model.facts["client"], model.facts["round"]
-        for role, once in RECEIVED_ROLES.items():
-            content = model.inputs.get(role)
-            if content is None or _is_own(model, role, files.get(content)):
+        place = client, round_ = model.facts["client"], model.facts["round"]
+        for role, content in model.inputs.items():
+            file = files.get(content)
+            if role not in RECEIVED_ROLES or _is_own(model, role, file):
                 continue
             # Several files of one client in a round name the same inputs.
-            if once and first.setdefault((client, content), round_) != round_:
-                continue
-            file = files.get(content)
-            yield Transfer(client, round_, RECEIVED, role, content, file)
+            begun = first.setdefault((client, content), round_)
+            if begun == round_ or not RECEIVED_ROLES[role]:
+                yield Transfer(*place, RECEIVED, role, content, file)
 
 
 def _unseen(sent: Iterable[Transfer], trained: Iterable[File]) -> list[Transfer]:
@@ -123,46 +123,30 @@ def _is_own(model: File, role: str, given: File | None) -> bool:
     return model.options.get("update") == "keep" and model.facts["round"] > 1
 
 
-def _two_runs(files: Iterable[File]) -> Iterator[str]:
-    models: dict[tuple[int, int], Path] = {}
-    for file in files:
-        if file.stage == "local-train" and file.kind == "checkpoint":
-            client, round_ = file.facts["client"], file.facts["round"]
-            first = models.setdefault((round_, client), file.path)
-            if first != file.path:
-                yield (
-                    f"{first} and {file.path}: are both of client {client} in round "
-                    f"{round_}; are these files of several runs? Give one run at a time"
-                )
-                return
-
-
 def _missing(transfers: Iterable[Transfer]) -> Iterator[str]:
     """A warning for each file that is named in a header but missing."""
     missing = sorted((t for t in transfers if t.file is None), key=lambda t: t.content)
-    unknown = grouped(missing, lambda t: t.content)
-    for content, needed in unknown.items():
-        first, more = needed[0], len(needed) - 1
-        others = f" (and {more} more like it)" if more else ""
+    for first, *more in grouped(missing, lambda t: t.content).values():
         who = f"client {first.client} in round {first.round}"
+        who += f" (and {len(more)} more like it)" if more else ""
         what = "sent" if first.direction == SENT else f"{first.role}, received"
-        if content == UNKNOWN:
+        if first.content == UNKNOWN:
             yield (
-                f"{who}{others}: sent something, but no file of its training is there; "
-                "what it received is unknown"
+                f"{who}: sent something, but no file of its training is there; what it "
+                "received is unknown"
             )
         else:
             yield (
-                f"{short_hash(content)}: is not among the files; it was {what} by {who}"
-                f"{others}; its size is unknown"
+                f"{short_hash(first.content)}: is not among the files; it was {what} by "
+                f"{who}; its size is unknown"
             )
 
 
-def _lost_ensembles(files: dict[str, File]) -> Iterator[str]:
+def _lost_ensembles(files: Iterable[File], known: dict[str, File]) -> Iterator[str]:
     """A warning for each missing ensemble: only its header names who sent what."""
-    for file in sorted(files.values(), key=lambda file: file.path):
+    for file in files:
         content = file.inputs.get("ensemble")
-        if file.stage == "distill" and content is not None and content not in files:
+        if file.stage == "distill" and content is not None and content not in known:
             yield (
                 f"{short_hash(content)}: is not among the files; it is the ensemble that "
                 f"{file.path} was distilled from; what was sent for it is unknown"
@@ -172,21 +156,22 @@ def _lost_ensembles(files: dict[str, File]) -> Iterator[str]:
 def document(ledger: Ledger) -> dict[str, Any]:
     """Sums by round, by client, by both, and of all: what `--json` prints."""
     transfers = ledger.transfers
-    # Transfers are sorted by round and client.
-    rounds = grouped(transfers, lambda t: t.round)
-    clients = grouped(sorted(transfers, key=lambda t: t.client), lambda t: t.client)
+
+    def rows(name: str, other: str) -> list[dict[str, Any]]:
+        """Sums by one of round and client, which has a list of the other."""
+        ordered = sorted(transfers, key=attrgetter(name))
+        return [
+            {name: k, f"{other}s": sorted({getattr(t, other) for t in group}),
+             **tally(group)}
+            for k, group in grouped(ordered, attrgetter(name)).items()
+        ]  # fmt: skip
+
+    rounds, clients = rows("round", "client"), rows("client", "round")
     cells = grouped(transfers, lambda t: (t.round, t.client))
-    missing = [transfer for transfer in transfers if transfer.file is None]
     return {
         "protocol": "ledger",
-        "rounds": [
-            {"round": k, "clients": sorted({t.client for t in group}), **tally(group)}
-            for k, group in rounds.items()
-        ],
-        "clients": [
-            {"client": k, "rounds": sorted({t.round for t in group}), **tally(group)}
-            for k, group in clients.items()
-        ],
+        "rounds": rounds,
+        "clients": clients,
         "cells": [
             {"round": r, "client": k, **tally(group)} for (r, k), group in cells.items()
         ],
@@ -194,7 +179,8 @@ def document(ledger: Ledger) -> dict[str, Any]:
         "missing": [
             {"content": t.content or None, "direction": t.direction, "role": t.role,
              "client": t.client, "round": t.round}
-            for t in missing
+            for t in transfers
+            if t.file is None
         ],
     }  # fmt: skip
 
@@ -205,18 +191,17 @@ def tally(transfers: Sequence[Transfer]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for way in (SENT, RECEIVED):
         files = [file for direction, file in known if direction == way]
-        kinds = sorted({file.kind for file in files})
-        by_kind = {k: _sum(file for file in files if file.kind == k) for k in kinds}
+        kinds = sorted(grouped(files, lambda file: file.kind).items())
+        by_kind = {kind: _sum(group) for kind, group in kinds}
         result[way] = {"kinds": by_kind, **_sum(files)}
-    sums = _sum(file for _, file in known)
+    sums = _sum([file for _, file in known])
     del sums["files"]
     return {**result, **sums, "unknown": len(transfers) - len(known)}
 
 
-def _sum(files: Iterable[File]) -> dict[str, int]:
-    sizes = [(1, file.size, file.payload) for file in files]
-    totals = map(sum, zip(*sizes, strict=True)) if sizes else (0, 0, 0)
-    return dict(zip(("files", "bytes", "payload"), totals, strict=True))
+def _sum(files: Sequence[File]) -> dict[str, int]:
+    size, payload = sum(f.size for f in files), sum(f.payload for f in files)
+    return {"files": len(files), "bytes": size, "payload": payload}
 
 
 class Upload(NamedTuple):

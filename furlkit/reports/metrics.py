@@ -1,8 +1,7 @@
 """Numbers in metrics files: of one model, and of several seeds and methods."""
 
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
@@ -10,10 +9,33 @@ from furlkit import console
 from furlkit.errors import InputError, UsageError
 from furlkit.files.container.header import canonical, with_article
 from furlkit.files.metrics import read_metrics
-from furlkit.reports.summary import Results, paired
-from furlkit.reports.text import lookup, word
+from furlkit.reports.summary import Results, grouped, paired
+from furlkit.reports.text import lookup, shorten, word
 
 MOST_ROUNDS = 10**9  # A larger round was not written by a training.
+LABEL_WIDTH = 36
+
+
+class Value(NamedTuple):
+    """A number of metrics files by its name; accuracies are shown in percent."""
+
+    name: str
+
+    @property
+    def scale(self) -> int:
+        """The factor between the number in a file and what is shown."""
+        return 100 if self.name.endswith("accuracy") else 1
+
+    @property
+    def label(self) -> str:
+        """The label of an axis."""
+        return shorten(self.name, LABEL_WIDTH) + (" (%)" if self.scale == 100 else "")
+
+    def show(self, number: float, percent: str = ".2f", unit: str = "") -> str:
+        """A number for people; `percent` and `unit` are for those in percent."""
+        if self.scale == 100:
+            return f"{100 * number:{percent}}{unit}"
+        return f"{number:{'+' if percent.startswith('+') else ''}.4g}"
 
 
 class Score(NamedTuple):
@@ -33,10 +55,13 @@ def read_score(path: Path, metrics: dict[str, Any], name: str) -> Score:
     return Score(path, protocol, role, round_, number(path, metrics, name))
 
 
-def scored(metrics: dict[str, Any]) -> dict[str, Any]:
-    """The description of the checkpoint that was scored, empty if there is none."""
-    checkpoint = metrics.get("checkpoint")
-    return checkpoint if isinstance(checkpoint, dict) else {}
+def read_once(paths: Iterable[Path]) -> Iterable[tuple[Path, dict[str, Any]]]:
+    """Metrics files with their paths; the same result given twice counts once."""
+    found: dict[str, tuple[Path, dict[str, Any]]] = {}
+    for path in paths:
+        metrics = read_metrics(path)
+        found.setdefault(canonical(metrics), (path, metrics))
+    return found.values()
 
 
 def facts_of(metrics: dict[str, Any]) -> dict[str, Any]:
@@ -69,20 +94,27 @@ def number(path: Path, metrics: dict[str, Any], name: str) -> float:
 
 def is_number(value: Any, most: float = sys.float_info.max) -> TypeGuard[float]:
     """Whether a value of a JSON document is a finite number, and how large at most."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
     # An integer may be too large for a float; NaN compares false.
-    return abs(value) <= most
+    return type(value) in (int, float) and abs(value) <= most
 
 
-def is_share(name: str) -> bool:
-    """Whether a value is shown in percent: accuracies are."""
-    return name.endswith("accuracy")
+def check_labels(labels: Sequence[str]) -> None:
+    """Each label may be given to --series once."""
+    for label in labels:
+        if labels.count(label) > 1:
+            raise UsageError(
+                f"--series {label}: given twice; give it another label, or give all to "
+                "one --series"
+            )
 
 
-def show(value: float, percent: bool) -> str:
-    """A number for people, with its unit."""
-    return f"{100 * value:.2f} %" if percent else f"{value:.4g}"
+def check_same(kinds: Iterable[tuple[str, Path]]) -> None:
+    """All files of a series must be of one kind."""
+    (one, first), *others = dict(kinds).items()
+    for other, path in others:
+        raise UsageError(
+            f"{first}: is {one}, but {path} is {other}; make two --series of them"
+        )
 
 
 def read_all(
@@ -96,17 +128,11 @@ def read_all(
     Methods whose label is in `lowest` have several files per seed, such as clients, of
     which the lowest value counts.
     """
-    if not results:
-        raise UsageError("give --series LABEL=FILE,... of files that evaluate writes")
-    names = [each.name for each in results]
-    for each in results:
-        if names.count(each.name) > 1:
-            raise UsageError(
-                f"--series {each.name}: given twice; give all its files to one"
-            )
-        labels = [other.label for other in results if other.group == each.group]
+    check_labels([each.name for each in results])
+    for group, methods in grouped(results, lambda each: each.group).items():
+        labels = [each.label for each in methods]
         if reference is not None and reference not in labels:
-            where = f" in the group {each.group}" if each.group else ""
+            where = f" in the group {group}" if group else ""
             raise UsageError(
                 f"--reference {reference}: there is no such label{where}, only "
                 f"{', '.join(labels)}"
@@ -124,8 +150,7 @@ def read_all(
 
 def _read_results(given: Results, value: str) -> Results:
     """Read the files of one method; they must be of one protocol, role and round."""
-    values, seeds = [], []
-    kinds: dict[str, Path] = {}
+    values, seeds, kinds = [], [], []
     same: dict[str, Path] = {}
     for path in given.paths:
         metrics = read_metrics(path)
@@ -137,72 +162,54 @@ def _read_results(given: Results, value: str) -> Results:
             )
         values.append(number(path, metrics, value))
         # Averaged models have no seed; then it is that of the evaluation.
-        seed = scored(metrics).get("seed")
+        seed = lookup(metrics, "checkpoint.seed")
         seeds.append(metrics.get("seed") if seed is None else seed)
-        kinds.setdefault(_kind(metrics), path)
-    if len(kinds) > 1:
-        (one, first), (other, second) = list(kinds.items())[:2]
-        raise UsageError(
-            f"--series {given.name}: {first} is {one} and {second} is {other}; make "
-            "two --series of them"
-        )
+        protocol, facts = word(metrics.get("protocol")), facts_of(metrics)
+        role, round_ = with_article(word(facts.get("role"))), word(facts.get("round"))
+        kinds.append((f"{protocol} of {role} model of round {round_}", path))
+    check_same(kinds)
     return given._replace(values=tuple(values), seeds=tuple(seeds))
-
-
-def _kind(metrics: dict[str, Any]) -> str:
-    facts = facts_of(metrics)
-    protocol, role = word(metrics.get("protocol")), word(facts.get("role"))
-    return (
-        f"{protocol} of {with_article(role)} model of round {word(facts.get('round'))}"
-    )
 
 
 def _lowest(results: Results) -> Results:
     """The lowest value of each seed, FLESD's Min-Local."""
-    by_seed: dict[int, list[float]] = {}
-    for path, seed, value in zip(
-        results.paths, results.seeds, results.values, strict=True
-    ):
+    for path, seed in zip(results.paths, results.seeds, strict=True):
         if type(seed) is not int:
             raise UsageError(
                 f"--lowest {results.name}: {path} does not name its seed, so it is "
                 "unknown which files belong together"
             )
-        by_seed.setdefault(seed, []).append(value)
-    counts = [len(values) for values in by_seed.values()]
+    pairs = zip(results.seeds, results.values, strict=True)
+    by_seed = grouped(sorted(pairs), lambda pair: pair[0])
+    counts = [len(group) for group in by_seed.values()]
     if len(set(counts)) > 1:
         console.warn(
             f"--lowest {results.name}: its seeds have {', '.join(map(str, counts))} "
             "files; the lowest of fewer is higher"
         )
-    seeds = tuple(sorted(by_seed))
-    return results._replace(values=tuple(min(by_seed[s]) for s in seeds), seeds=seeds)
+    lowest = tuple(group[0][1] for group in by_seed.values())
+    return results._replace(values=lowest, seeds=tuple(by_seed))
 
 
 def _difference(mine: Results, other: Results) -> dict[str, Any]:
     """Pairs are made by seed if all seeds are known, else by position."""
-    a, b = (
-        dict(zip(each.seeds, each.values, strict=True))
-        if all(type(seed) is int for seed in each.seeds)
-        else {}
-        for each in (mine, other)
-    )
-    counts = len(mine.values), len(other.values)
-    if (len(a), len(b)) == counts:
+    a, b = mine.by_seed, other.by_seed
+    ours, theirs = mine.values, other.values
+    if a and b:
         # A run that is still missing has no partner.
         seeds = sorted(a.keys() & b.keys())
-        if seeds:
-            pairs = [a[seed] for seed in seeds], [b[seed] for seed in seeds]
-            return {**asdict(paired(*pairs)), "paired_by": "seed"}
-        ours, theirs = (", ".join(map(str, sorted(each))) for each in (a, b))
+        ours, theirs = tuple(a[s] for s in seeds), tuple(b[s] for s in seeds)
+        if not seeds:
+            one, two = (", ".join(map(str, sorted(each))) for each in (a, b))
+            raise UsageError(
+                f"--series {mine.name}: has the seeds {one} and the reference "
+                f"{other.name} has {two}; give both the same seeds"
+            )
+    elif len(ours) != len(theirs):
         raise UsageError(
-            f"--series {mine.name}: has the seeds {ours} and the reference "
-            f"{other.name} has {theirs}; give both the same seeds"
-        )
-    if counts[0] != counts[1]:
-        raise UsageError(
-            f"--series {mine.name}: has {counts[0]} files and the reference "
-            f"{other.name} has {counts[1]}; give both one file per seed, in the "
+            f"--series {mine.name}: has {len(ours)} files and the reference "
+            f"{other.name} has {len(theirs)}; give both one file per seed, in the "
             "same order"
         )
-    return {**asdict(paired(mine.values, other.values)), "paired_by": "position"}
+    how = "seed" if a and b else "position"
+    return {**paired(ours, theirs)._asdict(), "paired_by": how}

@@ -1,11 +1,13 @@
 """Folders of runs: the headers of their files."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from furlkit.errors import FurlkitError, InputError, UsageError
-from furlkit.files.container.header import short
+from furlkit import console
+from furlkit.errors import FurlkitError, InputError
+from furlkit.files.container.header import Header, short
 from furlkit.files.container.read import Container
 from furlkit.reports.text import lookup, plain
 
@@ -15,23 +17,13 @@ MOST_EPOCHS = 10**9
 NEEDED = {"local-train": ("client", "round"), "aggregate": ("round",)}
 
 
-class File(NamedTuple):
-    """The header of a file; `payload` is the part of `size` in tensors."""
+@dataclass(frozen=True, kw_only=True)
+class File(Header):
+    """The header of a file; `payload` is the part of its `size` in tensors."""
 
     path: Path
-    kind: str
-    stage: str
-    content: str
-    options: dict[str, Any]
-    inputs: dict[str, str]
-    facts: dict[str, Any]
     size: int
     payload: int
-
-    @property
-    def epochs(self) -> int | None:
-        """The epochs that a training was asked for, if its options name a number."""
-        return planned_epochs(self.options)
 
 
 def planned_epochs(options: dict[str, Any]) -> int | None:
@@ -40,28 +32,14 @@ def planned_epochs(options: dict[str, Any]) -> int | None:
     return epochs if type(epochs) is int and 0 < epochs <= MOST_EPOCHS else None
 
 
-def check_runs(series: Sequence[tuple[str, tuple[Path, ...]]]) -> None:
-    """Labels must be unique, and their folders exist."""
-    labels = [label for label, _ in series]
-    for label, folders in series:
-        if labels.count(label) > 1:
-            raise UsageError(f"--series {label}: given twice; give it another label")
-        for folder in folders:
-            if not folder.is_dir():
-                raise InputError(
-                    f"{folder}: is not a folder; --series {label} needs the folder of "
-                    "a run"
-                )
-
-
-def read_files(runs: Sequence[Path]) -> tuple[list[File], list[str]]:
-    """Files below folders, or single files, by path; and warnings.
+def read_files(runs: Sequence[Path]) -> list[File]:
+    """Files below folders, or single files, by path.
 
     What is broken or foreign in a folder is left out with a warning; a single file was
     named by the user, so it is an error. Unfinished files are left out.
     """
     found: dict[Path, File] = {}
-    warnings: dict[Path, str] = {}
+    broken: dict[Path, str] = {}
     for run in runs:
         for path in _below(run) if run.is_dir() else [run]:
             try:
@@ -69,9 +47,25 @@ def read_files(runs: Sequence[Path]) -> tuple[list[File], list[str]]:
             except FurlkitError as error:
                 if path == run:
                     raise
-                warnings[path.resolve()] = f"{plain(str(error))}; left out"
-    files = [found[path] for path in sorted(found) if found[path].kind != "progress"]
-    return files, [warnings[path] for path in sorted(warnings)]
+                broken[path.resolve()] = f"{plain(str(error))}; left out"
+    for path in sorted(broken):
+        console.warn(broken[path])
+    return [found[path] for path in sorted(found) if found[path].kind != "progress"]
+
+
+def two_runs(files: Iterable[File]) -> str:
+    """Name two models of one client in one round, which no run has; else empty."""
+    models: dict[tuple[int, int], File] = {}
+    for file in files:
+        if (file.stage, file.kind) == ("local-train", "checkpoint"):
+            client, round_ = file.facts["client"], file.facts["round"]
+            first = models.setdefault((client, round_), file)
+            if first.content != file.content:
+                return (
+                    f"{first.path} and {file.path}: are both of client {client} in round "
+                    f"{round_}; are these files of several runs? Give one run at a time"
+                )
+    return ""
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -94,7 +88,5 @@ def _read_file(path: Path) -> File:
     if not all(isinstance(content, str) for content in header.inputs.values()):
         raise InputError(f"{path}: its inputs are not all named by their content hash")
     payload = sum(entry.size for entry in opened.entries)
-    return File(
-        path, header.kind, header.stage, header.content, header.options, header.inputs,
-        header.facts, opened.body_start + payload, payload,
-    )  # fmt: skip
+    size = opened.body_start + payload
+    return File(**vars(header), path=path, size=size, payload=payload)

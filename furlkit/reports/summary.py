@@ -54,9 +54,23 @@ class Results(NamedTuple):
         return f"{self.group}:{self.label}" if self.group else self.label
 
     @property
+    def by_seed(self) -> dict[int, float]:
+        """The value of each seed; empty where a seed is unknown or has several."""
+        pairs = zip(self.seeds, self.values, strict=True)
+        found = {seed: value for seed, value in pairs if type(seed) is int}
+        return found if len(found) == len(self.values) else {}
+
+    @property
     def summary(self) -> Summary:
         """Mean, sample standard deviation and count."""
         return summarise(self.values)
+
+    @property
+    def extent(self) -> tuple[float, float]:
+        """The lowest and highest point drawn: values and ends of the error bar."""
+        mean, std = self.summary.mean, self.summary.std or 0
+        points = (*self.values, mean - std, mean + std)
+        return min(points), max(points)
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""
@@ -89,6 +103,16 @@ class Line:
         )
         return cls(label, *map(np.array, (x, rounds, means, stds, counts)))
 
+    @property
+    def round_ends(self) -> np.ndarray:
+        """The last point of each round but the last; aggregation comes before the next."""
+        return np.flatnonzero(np.diff(self.rounds))
+
+    @property
+    def jumps(self) -> np.ndarray:
+        """What each aggregation did to the mean."""
+        return np.diff(self.mean)[self.round_ends]
+
     def to_json(self, **columns: Any) -> dict[str, Any]:
         """The line for programs; `columns` are further lists, one entry per point."""
         numbers = {"mean": self.mean, "std": self.std, "runs": self.runs, **columns}
@@ -96,8 +120,26 @@ class Line:
         return {"label": self.label, "rounds": self.rounds.tolist(), **lists}
 
 
-@dataclass(frozen=True)
-class Difference:
+class Cloud(NamedTuple):
+    """The points of a panel, (n, 2) once laid out in the plane, and their classes."""
+
+    label: str
+    points: np.ndarray
+    labels: np.ndarray
+
+
+class Box(NamedTuple):
+    """Five numbers of a distribution of angles in degrees, and their round."""
+
+    round: int
+    low: float
+    q1: float
+    median: float
+    q3: float
+    high: float
+
+
+class Difference(NamedTuple):
     """The mean of n differences and its 95% interval, None for a single pair."""
 
     mean: float
@@ -112,9 +154,7 @@ def paired(a: Sequence[float], b: Sequence[float]) -> Difference:
     What a seed does to both methods cancels, so the interval is narrower than the
     deviations of the two means suggest.
     """
-    if len(a) != len(b) or not len(a):
-        raise ValueError(f"{len(a)} and {len(b)} values make no pairs")
-    mean, std, n = summarise(np.asarray(a, np.float64) - np.asarray(b, np.float64))
+    mean, std, n = summarise(mine - other for mine, other in zip(a, b, strict=True))
     if std is None:
         return Difference(mean, None, None, n)
     # scipy.stats has it too, and takes twice as long to import.

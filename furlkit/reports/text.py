@@ -110,12 +110,9 @@ def columns(rows: Sequence[Sequence[str]], right: str = "") -> list[str]:
     if not rows:
         return []
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    pushed = right.ljust(len(widths), ".")
-    return ["  ".join(map(_padded, row, widths, pushed)).rstrip() for row in rows]
-
-
-def _padded(cell: str, width: int, push: str) -> str:
-    return cell.rjust(width) if push == "r" else cell.ljust(width)
+    sides = [">" if side == "r" else "<" for side in right.ljust(len(widths), ".")]
+    shape = "  ".join(map("{{:{}{}}}".format, sides, widths))
+    return [shape.format(*row).rstrip() for row in rows]
 
 
 def section(title: str, lines: Sequence[str], most: int = 200) -> list[str]:

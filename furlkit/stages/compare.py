@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from furlkit.errors import UsageError
-from furlkit.reports.metrics import is_share, read_all
+from furlkit.reports.metrics import Value, read_all
 from furlkit.reports.summary import Results
 from furlkit.reports.text import columns, plain
 
@@ -46,7 +46,8 @@ def _published(
 
 def _table(rows: list[dict[str, Any]], value: str, reference: str | None) -> str:
     """Columns without any number are left out."""
-    scale, digits = (100, 2) if is_share(value) else (1, 4)
+    scale = Value(value).scale
+    digits = 2 if scale == 100 else 4
 
     def shown(x: float | None, sign: str = "", by: float = scale) -> str:
         return "" if x is None else f"{by * x:{sign}.{digits}f}"

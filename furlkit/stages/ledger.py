@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from furlkit import console
 from furlkit.errors import InputError, UsageError
 from furlkit.files.container.read import open_kind
 from furlkit.files.metrics import write_metrics
@@ -48,8 +47,6 @@ def _count(runs: Sequence[Path], output: Path | None) -> Result:
     """Count what the clients of a run sent and received, by round and by client."""
     ledger = read_ledger(runs)
     found = document(ledger)
-    for warning in ledger.warnings:
-        console.warn(warning)
     lines = [*_round_table(found), "", *_client_table(found["clients"]), ""]
     lines.append(_total(found["total"]))
     if output:
@@ -153,10 +150,9 @@ def _model_size(model: Path) -> tuple[int, int]:
 
 
 def _side(clients: int, rounds: int, up: int, down: int) -> dict[str, int]:
-    times = clients * rounds
-    one_client = {"rounds": rounds, "up": up, "down": down}
-    sums = {"sent": times * up, "received": times * down, "bytes": times * (up + down)}
-    return {**one_client, **sums}
+    sent, received = clients * rounds * up, clients * rounds * down
+    sums = {"sent": sent, "received": received, "bytes": sent + received}
+    return {"rounds": rounds, "up": up, "down": down, **sums}
 
 
 def _plan_lines(found: dict[str, Any]) -> Iterator[str]:

@@ -67,7 +67,6 @@ def test_exchanged_methods_turn_the_sign_and_order_of_pairs_does_not_matter():
     assert paired(a[::-1], b[::-1]) == one
 
 
-@pytest.mark.parametrize("a, b", [([], []), ([1], [1, 2])])
-def test_what_makes_no_pairs_is_refused(a, b):
-    with pytest.raises(ValueError, match="make no pairs"):
-        paired(a, b)
+def test_what_makes_no_pairs_is_refused():
+    with pytest.raises(ValueError, match="longer"):
+        paired([1], [1, 2])

@@ -1,43 +1,25 @@
 """Box plots of angles between representations, by round."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from furlkit.reports.figures import style
+from furlkit.reports.summary import Box
 from furlkit.reports.text import shorten
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 NUMBERED = 12  # Rounds that are all numbered.
 
 
-@dataclass(frozen=True)
-class Box:
-    """Five numbers of a distribution of angles in degrees, and their round."""
-
-    round: int
-    low: float
-    q1: float
-    median: float
-    q3: float
-    high: float
-
-
-def draw_angles(
-    panels: Sequence[tuple[str, Sequence[Box]]], title: str = ""
-) -> "Figure":
+def draw_angles(panels: Sequence[tuple[str, Sequence[Box]]], title: str = "") -> Figure:
     """Boxes by round, one panel per series, on the same axes.
 
     Rounds stand side by side, whatever lies between them: boxes have a width.
     """
     rounds = sorted({box.round for _, boxes in panels for box in boxes})
-    columns = min(len(panels), 3)
-    rows = -(-len(panels) // columns)
+    rows, columns = style.shape_of(len(panels))
     width = float(np.clip(0.9 + 0.3 * len(rounds), 2.4, 11 / columns))
     size = max(4.0, 0.4 + columns * width), 0.7 + 2.6 * rows
     with style.canvas(*size, title) as figure:
@@ -52,13 +34,13 @@ def draw_angles(
         grid[0].set_xticks(places, [str(rounds[place]) for place in places])
         scale = ", not to scale" if len(set(np.diff(rounds))) > 1 else ""
         note = "box: quartiles, line: median,\nwhiskers: up to 1.5 box heights"
-        figure.supxlabel(f"round{scale}\n{note}", fontsize=9)
-        figure.supylabel("angle (degrees)", fontsize=9)
+        figure.supxlabel(f"round{scale}\n{note}")
+        figure.supylabel("angle (degrees)")
     return figure
 
 
 def _draw_boxes(
-    axes: "Axes", rounds: list[int], boxes: Sequence[Box], colour: str
+    axes: Axes, rounds: list[int], boxes: Sequence[Box], colour: str
 ) -> None:
     """Boxes of one round share its slot, side by side."""
     numbers, places = [], []
@@ -79,4 +61,4 @@ def _draw_boxes(
     )  # fmt: skip
     style.slots(axes, len(rounds) - 1)
     axes.set_ylim(bottom=0)
-    style.grid_lines(axes)
+    axes.grid(axis="y")

@@ -1,17 +1,19 @@
 """Line plots: scores over rounds or cost, and training losses over local epochs."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
 from furlkit.reports.figures import style
 from furlkit.reports.figures.style import GREY, MARKERS
+from furlkit.reports.metrics import Value
 from furlkit.reports.summary import Line
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 DASHED = (0, (3, 1.5))
 MARKED = 25  # Markers on a line: more of them would hide it.
@@ -25,67 +27,53 @@ LABELS = {
 
 
 def draw_lines(
-    lines: Sequence[Line], value: str, percent: bool, title: str = "", over="round"
-) -> "Figure":
+    lines: Sequence[Line], value: Value, title: str = "", over: str = "round"
+) -> Figure:
     """Values over one of `LABELS`, with a band of one standard deviation."""
-    scale = 100 if percent else 1
     with style.canvas(6, 3.8, title) as figure:
         axes = figure.add_subplot(xscale="log" if over == "bytes" else "linear")
         handles = []
         for number, line in enumerate(lines):
             looks = style.look(number)
             every = max(1, len(line.x) // MARKED)
-            mean, std = scale * line.mean, scale * line.std
+            mean, std = value.scale * line.mean, value.scale * line.std
             handles += axes.plot(line.x, mean, **looks, markersize=4, markevery=every)
             _draw_spread(axes, line.x, mean, std, looks["color"])
-        axes.set_xlabel(LABELS[over] + _runs_note(lines))
-        axes.set_ylabel(f"{value} (%)" if percent else value)
-        lasts = [scale * line.mean[-1] for line in lines]
-        ends = [f"{y:.1f}" if percent else f"{y:.4g}" for y in lasts]
-        _finish(axes, handles, lines, ends, lower=bool(title))
+        runs = np.concatenate([line.runs for line in lines])
+        note = "; ".join(style.note(runs, "runs", "band or bar"))
+        axes.set_xlabel(f"{LABELS[over]}\n{note}".rstrip())
+        _finish(figure, handles, lines, value, lower=bool(title))
         if over == "bytes":
             _tick_bytes(axes, np.concatenate([line.x for line in lines]))
     return figure
 
 
-def draw_loss(losses: Sequence[Line], value: str, title: str = "") -> "Figure":
+def draw_loss(losses: Sequence[Line], value: Value, title: str = "") -> Figure:
     """Losses over local epochs: dashed within a round, solid across an aggregation."""
     with style.canvas(6, 3.8, title) as figure:
         axes = figure.add_subplot()
         handles = [_draw_rounds(axes, k, loss) for k, loss in enumerate(losses)]
         axes.set_xlabel(LABELS["epochs"])
-        axes.set_ylabel(value)
-        ends = [f"{loss.mean[-1]:.4g}" for loss in losses]
-        _finish(axes, handles, losses, ends, lower=bool(title))
+        _finish(figure, handles, losses, value, lower=bool(title))
         _explain_styles(axes, losses)
     return figure
 
 
 def _finish(
-    axes: Any, handles: list, lines: Sequence[Line], ends: Sequence[str], lower: bool
+    figure: Figure, handles: list, lines: Sequence[Line], value: Value, lower: bool
 ) -> None:
     """Grid, whole ticks, and a legend with the last value of each line."""
+    (axes,) = figure.axes
+    axes.set_ylabel(value.label)
     axes.xaxis.set_major_locator(style.whole_ticks(10))
-    style.grid_lines(axes)
-    named = zip(lines, ends, strict=True)
-    labels = [f"{line.label} (last: {end})".lstrip() for line, end in named]
-    style.legend(axes.figure, handles, labels, lower)
-
-
-def round_ends(line: Line) -> np.ndarray:
-    """The last point of each round but the last; the next point is after aggregation."""
-    return np.flatnonzero(np.diff(line.rounds))
-
-
-def _runs_note(lines: Sequence[Line]) -> str:
-    runs = np.concatenate([line.runs for line in lines])
-    if runs.max() == 1:
-        return ""
-    return f"\nmean of {style.span(runs)} runs; band or bar: one standard deviation"
+    axes.grid(axis="y")
+    ends = (f"{x.label} (last: {value.show(x.mean[-1], '.1f')})" for x in lines)
+    labels = [end.lstrip() for end in ends]
+    style.legend(figure, handles, labels, lower)
 
 
 def _draw_spread(
-    axes: "Axes", x: np.ndarray, mean: np.ndarray, std: np.ndarray, colour: str
+    axes: Axes, x: np.ndarray, mean: np.ndarray, std: np.ndarray, colour: str
 ) -> None:
     """A band, or an error bar where there is a single point, if anything varies."""
     if not std.any():
@@ -97,19 +85,16 @@ def _draw_spread(
         axes.fill_between(x, mean - std, mean + std, **band)
 
 
-def _tick_bytes(axes: "Axes", every: np.ndarray) -> None:
-    from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
-
+def _tick_bytes(axes: Axes, every: np.ndarray) -> None:
     # Within two powers of ten there is room for ticks at 2 and 5.
     subs = (1, 2, 5) if every.max() < 100 * every.min() else (1,)
-    axes.xaxis.set_major_locator(LogLocator(subs=subs))
-    axes.xaxis.set_major_formatter(EngFormatter("B"))
-    axes.xaxis.set_minor_locator(NullLocator())
+    ticks = {"major_locator": LogLocator(subs=subs), "minor_locator": NullLocator()}
+    axes.xaxis.set(**ticks, major_formatter=EngFormatter("B"))
 
 
-def _draw_rounds(axes: "Axes", number: int, loss: Line) -> Any:
+def _draw_rounds(axes: Axes, number: int, loss: Line) -> Any:
     """Draw each round, then each aggregation; returns the handle for the legend."""
-    ends, looks = round_ends(loss), style.look(number)
+    ends, looks = loss.round_ends, style.look(number)
     marker = looks.pop("marker")
     looks |= {"markersize": 4 if len(ends) <= MARKED else 2.5, "linestyle": "-"}
     for here in np.split(np.arange(len(loss.x)), ends + 1):
@@ -121,24 +106,17 @@ def _draw_rounds(axes: "Axes", number: int, loss: Line) -> Any:
     for end in ends:
         jump = slice(end, end + 2)
         axes.plot(loss.x[jump], loss.mean[jump], **looks, marker=marker)
-    return _handle(**looks, marker=marker if len(ends) else "")
+    return Line2D([], [], **looks, marker=marker if len(ends) else "")
 
 
-def _handle(**looks: Any) -> Any:
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], **looks)
-
-
-def _explain_styles(axes: "Axes", losses: Sequence[Line]) -> None:
+def _explain_styles(axes: Axes, losses: Sequence[Line]) -> None:
     """What dashed, band and solid mean, as far as they appear."""
-    from matplotlib.patches import Patch
-
     dashed = any(len(loss.x) > len(np.unique(loss.rounds)) for loss in losses)
     mean = {"linestyle": DASHED} if dashed else {"linestyle": "", "marker": MARKERS[0]}
-    keys = {"mean of clients": _handle(color=GREY, **mean)}
+    keys: dict[str, Any] = {"mean of clients": Line2D([], [], color=GREY, **mean)}
     if any(loss.std.any() for loss in losses):
         keys["one standard deviation"] = Patch(color=GREY, alpha=0.2, linewidth=0)
-    if any(len(round_ends(loss)) for loss in losses):
-        keys["aggregation"] = _handle(color=GREY, marker=MARKERS[0], markersize=4)
-    axes.legend(list(keys.values()), list(keys), fontsize=8, framealpha=0.7)
+    if any(len(loss.round_ends) for loss in losses):
+        solid: dict[str, Any] = {"color": GREY, "marker": MARKERS[0], "markersize": 4}
+        keys["aggregation"] = Line2D([], [], **solid)
+    axes.legend(keys.values(), keys, fontsize=8, frameon=True, framealpha=0.7)

@@ -1,18 +1,18 @@
 """Pictures of a partition: how many images of each class every client has."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.colors import ListedColormap, PowerNorm
+from matplotlib.figure import Figure
 
 from furlkit.reports.figures import style
 from furlkit.reports.figures.style import COLOURS, whole_ticks
-from furlkit.reports.text import plain, shorten
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
+from furlkit.reports.text import shorten
 
 WRITTEN = 12  # Counts are written into the cells of a map up to this large.
 NAMED = 30  # Every row or column is named up to here.
@@ -21,14 +21,11 @@ BUBBLES = 100  # More bubbles than these on a side are too small to see.
 
 def draw_heat(
     histogram: np.ndarray, sizes: np.ndarray, names: Sequence[str], title: str
-) -> "Figure":
+) -> Figure:
     """A map of clients by classes, and beside it how many images each client has.
 
     Counts of a skewed partition have a long tail, so colours go by their square root.
     """
-    from matplotlib import colormaps
-    from matplotlib.colors import ListedColormap, PowerNorm
-
     clients, classes = histogram.shape
     width = np.clip(3.2 + 0.42 * classes, 5, 10)
     height = np.clip(1.9 + 0.3 * clients, 2.8, 8)
@@ -57,7 +54,7 @@ def draw_heat(
     return figure
 
 
-def _draw_side(side: "Axes", sizes: np.ndarray) -> None:
+def _draw_side(side: Axes, sizes: np.ndarray) -> None:
     """Sizes of the clients as bars beside the rows of the map."""
     side.spines[:].set_visible(False)
     side.tick_params(left=False, labelleft=False, length=0)
@@ -73,7 +70,7 @@ def _draw_side(side: "Axes", sizes: np.ndarray) -> None:
             side.text(0, client, f" {size:,}", va="center")
 
 
-def draw_bubbles(histogram: np.ndarray, names: Sequence[str], title: str) -> "Figure":
+def draw_bubbles(histogram: np.ndarray, names: Sequence[str], title: str) -> Figure:
     """A bubble for each client and class, its area in proportion to the images.
 
     Of many clients or classes, 100 evenly spaced ones are shown, and the axis says so.
@@ -82,7 +79,7 @@ def draw_bubbles(histogram: np.ndarray, names: Sequence[str], title: str) -> "Fi
     clients, classes = (shown.round().astype(int) for shown in shown_of)
     shown = histogram[np.ix_(clients, classes)]
     cell = min(0.36, 7.5 / len(clients)), min(0.36, 6.5 / len(classes))  # Inches.
-    widest = max((len(plain(str(names[k]))) for k in classes), default=0)
+    widest = max((len(names[k]) for k in classes), default=0)
     left = 0.6 + 0.08 * min(16, widest)
     width = max(4.5, left + 1.1 + cell[0] * len(clients))
     height = max(2.4, 1.3 + cell[1] * len(classes))
@@ -90,12 +87,8 @@ def draw_bubbles(histogram: np.ndarray, names: Sequence[str], title: str) -> "Fi
         axes = figure.add_subplot()
         axes.spines[:].set_visible(False)
         axes.set(xlim=(-0.5, len(clients) - 0.5), ylim=(-0.5, len(classes) - 0.5))
-        for axis, at, named, side in (
-            (axes.xaxis, clients, None, 0), (axes.yaxis, classes, names, 1)
-        ):  # fmt: skip
-            total, what = histogram.shape[side], ("client", "class")[side]
-            some = "" if len(at) == total else f" ({len(at)} of {total:,} shown)"
-            _name_ticks(axis, at, named, what + some)
+        _name_ticks(axes.xaxis, clients, None, "client", len(histogram))
+        _name_ticks(axes.yaxis, classes, names, "class", histogram.shape[1])
         places = np.argwhere(shown)
         most = int(max(1, shown.max(initial=0)))
         area = (0.9 * 72 * min(cell)) ** 2 / most  # Square points; the largest fits.
@@ -106,12 +99,12 @@ def draw_bubbles(histogram: np.ndarray, names: Sequence[str], title: str) -> "Fi
         figure.legend(
             [axes.scatter([], [], s=area * n, **looks) for n in counts],
             [f"{n:,}" for n in counts], loc="outside right upper", title="images",
-            labelspacing=1.8, borderpad=1, frameon=False
+            labelspacing=1.8, borderpad=1
         )  # fmt: skip
     return figure
 
 
-def draw_sizes(sizes: np.ndarray, title: str) -> "Figure":
+def draw_sizes(sizes: np.ndarray, title: str) -> Figure:
     """How many images each client has: all that can be drawn without labels."""
     clients = len(sizes)
     with style.canvas(np.clip(1.5 + 0.4 * clients, 4, 8), 3, title) as figure:
@@ -128,10 +121,11 @@ def draw_sizes(sizes: np.ndarray, title: str) -> "Figure":
 
 
 def _name_ticks(
-    axis: "Axis", numbers: np.ndarray, names: Sequence[str] | None, label: str
+    axis: Axis, numbers: np.ndarray, names: Sequence[str] | None, label: str, total=0
 ) -> None:
     """Name every row or column where they are few, else number some of them."""
-    axis.set_label_text(label)
+    some = f" ({len(numbers)} of {total:,} shown)" if total > len(numbers) else ""
+    axis.set_label_text(label + some)
     axis.set_tick_params(length=0)
     if len(numbers) > NAMED:
         axis.set_major_locator(whole_ticks(8))
@@ -139,8 +133,7 @@ def _name_ticks(
             lambda at, _: str(numbers[int(at)]) if 0 <= at < len(numbers) else ""
         )
         return
-    words = [str(n) if names is None else plain(str(names[n])) for n in numbers]
-    axis.set_ticks(range(len(words)), [shorten(text, 16) for text in words])
-    if axis is axis.axes.xaxis and max(map(len, words), default=0) > 4:
-        for text in axis.get_ticklabels():
-            text.set(rotation=45, ha="right", rotation_mode="anchor")
+    words = [str(n) if names is None else names[n] for n in numbers]
+    long = axis is axis.axes.xaxis and max(map(len, words), default=0) > 4
+    looks = style.slanted(45) if long else {}
+    axis.set_ticks(range(len(words)), [shorten(text, 16) for text in words], **looks)

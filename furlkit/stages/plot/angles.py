@@ -1,54 +1,43 @@
 """plot angles: how far the representations of two models are apart, by round."""
 
-from dataclasses import asdict
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import InputError
 from furlkit.files.container.header import canonical, short
-from furlkit.files.metrics import read_metrics
-from furlkit.reports.figures.angles import Box, draw_angles
-from furlkit.reports.metrics import is_number, round_of, scored
+from furlkit.reports.metrics import check_same, is_number, read_once, round_of
+from furlkit.reports.summary import Box
 from furlkit.reports.text import lookup, plain, word
-from furlkit.stages.plot.picture import Paths, Picture, Series, labelled, picture
+from furlkit.stages.plot.picture import Picture, Series, figure, picture
 
 LARGEST = 180 + 1e-6  # Degrees; what was made from float32 may end a bit above.
 
 
 @picture
-def run(files: Paths, series: Series, title: str) -> Picture:
+def run(series: Series, title: str) -> Picture:
     """Draw a box for each file, rounds side by side, one panel per series."""
-    given = labelled("angles", files, series)
-    panels = [(plain(label), _boxes(paths)) for label, paths in given]
+    panels = [(plain(label), _boxes(paths)) for label, paths in series]
     ends = "; ".join(_end(label, boxes) for label, boxes in panels)
-    data = [{"label": label, "boxes": list(map(asdict, b))} for label, b in panels]
-    return Picture(
-        lambda: draw_angles(panels, plain(title)),
+    data = [
+        {"label": label, "boxes": [b._asdict() for b in bs]} for label, bs in panels
+    ]
+    return (
+        lambda: figure("angles:draw_angles")(panels, plain(title)),
         f"median angle {ends}",
         {"panels": data},
     )
 
 
 def _boxes(paths: tuple[Path, ...]) -> list[Box]:
-    """A box for each result, by round and seed, whatever the order of the files.
-
-    The same result given twice counts once.
-    """
+    """A box for each result, by round and seed, whatever the order of the files."""
     found: dict[tuple[int, int, str], Box] = {}
-    layers: dict[str, Path] = {}
-    for path in paths:
-        metrics = read_metrics(path)
-        box = _box(path, metrics)
-        layers.setdefault(word(metrics.get("layer")), path)
-        seed = scored(metrics).get("seed")
+    read = read_once(paths)
+    for path, metrics in read:
+        box, seed = _box(path, metrics), lookup(metrics, "checkpoint.seed")
         seed = seed if isinstance(seed, int) else -1
         found[box.round, seed, canonical(metrics)] = box
-    if len(layers) > 1:
-        (one, first), (other, second) = list(layers.items())[:2]
-        raise UsageError(
-            f"{second}: has the angles of {other}, {first} those of {one}; give them "
-            "to plot as two --series"
-        )
+    check_same((f"of layer {word(m.get('layer'))}", path) for path, m in read)
     return [found[key] for key in sorted(found)]
 
 
@@ -66,10 +55,11 @@ def _box(path: Path, metrics: dict[str, Any]) -> Box:
         )
     quartiles = lookup(metrics, "angles.quartiles")
     whiskers = lookup(metrics, "angles.whiskers")
-    box, ends = (v if isinstance(v, list) else [] for v in (quartiles, whiskers))
-    five = [*ends[:1], *box, *ends[1:]]
-    fit = (len(box), len(ends)) == (3, 2)
-    fit = fit and all(is_number(angle) and 0 <= angle <= LARGEST for angle in five)
+    five: list[Any] = []
+    with suppress(TypeError, ValueError):
+        (low, high), (q1, median, q3) = whiskers, quartiles
+        five = [low, q1, median, q3, high]
+    fit = five and all(is_number(angle) and 0 <= angle <= LARGEST for angle in five)
     if not fit or sorted(five) != five:
         raise InputError(
             f"{path}: expected rising angles in degrees, found quartiles "

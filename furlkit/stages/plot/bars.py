@@ -1,13 +1,10 @@
 """plot bars: means over seeds side by side, as in an ablation."""
 
-from collections.abc import Sequence
-
 from furlkit.errors import UsageError
-from furlkit.reports.figures.bars import Axis, draw_bars, extent
-from furlkit.reports.metrics import is_share, read_all
+from furlkit.reports.metrics import Value, read_all
 from furlkit.reports.summary import Results
 from furlkit.reports.text import plain
-from furlkit.stages.plot.picture import Paths, Picture, Series, picture
+from furlkit.stages.plot.picture import Picture, Series, figure, picture
 
 
 @picture
@@ -18,47 +15,41 @@ def run(
 
     A label may start with its group, GROUP:LABEL.
     """
-    given = [_grouped(label, paths) for label, paths in series]
+    given = []
+    for label, paths in series:
+        *group, name = label.split(":", 1)
+        given.append(Results("".join(group), name, (), (), paths))
     found = read_all(given, value, reference)
     bars = [b._replace(group=plain(b.group), label=plain(b.label)) for b in found]
-    axis = Axis(plain(value), is_share(value), start)
-    _check_start(bars, axis)
-    text = f"{axis.value} of {'; '.join(_describe(bar, axis) for bar in bars)}"
+    shown = Value(plain(value))
+    least = shown.scale * min(bar.extent[0] for bar in bars)
+    if start and start >= least:
+        raise UsageError(
+            f"--from {start:g}: would hide what is drawn down to {least:.4g}; start the "
+            "axis between 0 and there"
+        )
+    text = f"{shown.name} of {'; '.join(_describe(bar, shown) for bar in bars)}"
     if reference is not None:
         text += f"; against {plain(reference)}, with 95% intervals"
     rows = [bar.to_json() for bar in bars]
-    return Picture(
-        lambda: draw_bars(bars, axis, plain(title)),
+    return (
+        lambda: figure("bars:draw_bars")(bars, shown, start, plain(title)),
         text,
         {"value": value, "reference": reference, "bars": rows},
     )
 
 
-def _grouped(label: str, paths: Paths) -> Results:
-    group, colon, name = label.partition(":")
-    return Results(group if colon else "", name if colon else label, (), (), paths)
-
-
-def _check_start(bars: Sequence[Results], axis: Axis) -> None:
-    least = axis.scale * min(extent(bar)[0] for bar in bars)
-    if axis.start and not 0 <= axis.start < least:
-        raise UsageError(
-            f"--from {axis.start:g}: would hide what is drawn down to {least:.4g}; "
-            "start the axis between 0 and there"
-        )
-
-
-def _describe(bar: Results, axis: Axis) -> str:
-    def shown(value: float, sign: str = "") -> str:
-        return f"{axis.scale * value:{sign}{'.2f' if axis.percent else '.4g'}}"
-
+def _describe(bar: Results, value: Value) -> str:
     mean, std, _ = bar.summary
-    spread = "" if std is None else f" +- {shown(std)}"
-    unit = " %" if axis.percent else ""
-    text = f"{bar.group} {bar.label} {shown(mean)}{spread}{unit}".lstrip()
+    spread = "" if std is None else f"{value.show(mean)} +- "
+    number = value.show(mean if std is None else std, unit=" %")
+    text = f"{bar.group} {bar.label} {spread}{number}".lstrip()
     if bar.difference is None:
         return text
-    low, high = bar.difference["low"], bar.difference["high"]
-    text += f" ({shown(bar.difference['mean'], '+')}"
-    text += "" if low is None else f", {shown(low, '+')} to {shown(high, '+')}"
-    return f"{text}, by {bar.difference['paired_by']})"
+    middle, low, high, _, how = bar.difference.values()
+    ends = (
+        ""
+        if low is None
+        else f", {value.show(low, '+.2f')} to {value.show(high, '+.2f')}"
+    )
+    return f"{text} ({value.show(middle, '+.2f')}{ends}, by {how})"

@@ -11,13 +11,12 @@ from furlkit.errors import InputError, UsageError
 from furlkit.files.container.header import canonical, parse_strict
 from furlkit.files.container.read import unreadable
 from furlkit.files.metrics import as_metrics
-from furlkit.reports.figures.lines import draw_lines
 from furlkit.reports.ledger import read_ledger
-from furlkit.reports.metrics import is_share, read_score, show
-from furlkit.reports.runs import File, check_runs
+from furlkit.reports.metrics import Score, Value, check_labels, read_score
+from furlkit.reports.runs import File, planned_epochs
 from furlkit.reports.summary import Line, grouped, summarise
 from furlkit.reports.text import byte_size, counted, plain
-from furlkit.stages.plot.picture import Picture, Series, picture
+from furlkit.stages.plot.picture import Picture, Series, figure, picture
 
 
 class Point(NamedTuple):
@@ -32,6 +31,9 @@ class Point(NamedTuple):
     bytes: float
     value: float
 
+    def __str__(self) -> str:
+        return f"{self.folder} (round {self.rounds}, {self.epochs} local epochs)"
+
 
 @picture
 def run(
@@ -41,81 +43,64 @@ def run(
 
     With `last` only the last round of each run counts.
     """
-    check_runs(series)
-    percent = is_share(value)
+    check_labels([label for label, _ in series])
+    shown = Value(plain(value))
     lines, ends, data = [], [], []
     for label, folders in series:
-        runs = [
-            _points(run, over, last, value, protocol) for run in dict.fromkeys(folders)
-        ]
-        line, costs = _line(plain(label), _groups(label, runs, over, last), over)
+        runs = (_points(f, over, last, value, protocol) for f in dict.fromkeys(folders))
+        line, costs = _line(label, [point for run in runs for point in run], over, last)
         lines.append(line)
         data.append(line.to_json(**costs))
-        end = f"{line.label} {show(line.mean[-1], percent)} after "
-        ends.append(end.lstrip() + _cost_text(costs, over))
-    return Picture(
-        lambda: draw_lines(lines, plain(value), percent, plain(title), over),
+        end = f"{line.label} {shown.show(line.mean[-1], unit=' %')} after round {line.rounds[-1]}"
+        if over == "bytes":
+            end += f" and {byte_size(round(line.x[-1]))}"
+        if over == "epochs":
+            end += f" and {counted(int(line.x[-1]), 'local epoch')}"
+        ends.append(end.lstrip())
+    return (
+        lambda: figure("lines:draw_lines")(lines, shown, plain(title), over),
         f"{protocol} {value} of {'; '.join(ends)}",
         {"over": over, "lines": data},
     )
 
 
 def _line(
-    label: str, groups: Sequence[Sequence[Point]], over: str
+    label: str, points: Sequence[Point], over: str, last: bool
 ) -> tuple[Line, dict[str, list]]:
-    """Means over the points of each group, and what they cost."""
-    named = [[point.epochs for point in group] for group in groups]
-    costs: dict[str, list] = {
-        "rounds": [group[0].rounds for group in groups],
-        "epochs": [next(filter(None, epochs), epochs[0]) for epochs in named],
-        "bytes": [summarise(point.bytes for point in group).mean for group in groups],
-    }
-    values = [summarise(point.value for point in group) for group in groups]
-    return Line.of(label, costs[over], costs["rounds"], values), costs
-
-
-def _cost_text(costs: dict[str, list], over: str) -> str:
-    text, epochs = f"round {costs['rounds'][-1]}", costs["epochs"][-1]
-    if over == "bytes":
-        text += f" and {byte_size(round(costs['bytes'][-1]))}"
-    if over == "epochs":
-        text += f" and {counted(epochs, 'local epoch')}"
-    return text
-
-
-def _groups(
-    label: str, runs: Sequence[Sequence[Point]], over: str, last: bool
-) -> list[list[Point]]:
-    """Points of all runs at the same place of the axis, in its order."""
-    points = [point for run in runs for point in run]
+    """Means over the points of all runs at each place of the axis, and their costs."""
     # Bytes depend on the rounds, whatever the number of epochs in a round.
     place = "epochs" if over == "epochs" else "rounds"
     if place == "epochs":
         _check_agreement(label, points, "epochs", "rounds", "--over rounds")
     if place == "rounds" or not last:
         _check_agreement(label, points, "rounds", "epochs", "--over epochs --last")
-    groups = grouped(points, attrgetter(place)).values()
-    return sorted(groups, key=lambda g: summarise(map(attrgetter(over), g)).mean)
+    groups = sorted(
+        grouped(points, attrgetter(place)).values(),
+        key=lambda group: summarise(map(attrgetter(over), group)).mean,
+    )
+    known = [[point.epochs for point in group] for group in groups]
+    costs: dict[str, list] = {
+        "rounds": [group[0].rounds for group in groups],
+        "epochs": [next(filter(None, epochs), epochs[0]) for epochs in known],
+        "bytes": [summarise(point.bytes for point in group).mean for group in groups],
+    }
+    values = [summarise(point.value for point in group) for group in groups]
+    return Line.of(plain(label), costs[over], costs["rounds"], values), costs
 
 
 def _check_agreement(
     label: str, points: Sequence[Point], place: str, other: str, cure: str
 ) -> None:
     """Refuse to average runs of one place that differ in the other number."""
-    seen: dict[int, Point] = {}
-    for point in sorted(points, key=lambda point: point.rounds):
-        if getattr(point, other) is None:
-            continue
-        first = seen.setdefault(getattr(point, place), point)
-        if getattr(first, other) != getattr(point, other):
-            one, two = (
-                f"{p.folder} (round {p.rounds}, {p.epochs} local epochs)"
-                for p in (first, point)
-            )
-            raise UsageError(
-                f"--series {label}: {one} and {two} have the same number of {place}; "
-                f"give each its own --series, or draw {cure}"
-            )
+    known = (point for point in points if getattr(point, other) is not None)
+    ordered = sorted(known, key=lambda point: point.rounds)
+    for first, *others in grouped(ordered, attrgetter(place)).values():
+        for point in others:
+            if getattr(first, other) != getattr(point, other):
+                raise UsageError(
+                    f"--series {label}: {first} and {point} have the same number of "
+                    f"{place}; give each its own --series, or draw {cure}"
+                )
 
 
 def _points(
@@ -123,26 +108,21 @@ def _points(
 ) -> list[Point]:
     """A point for each round that has a score and a place on the axis."""
     ledger = read_ledger([folder])
-    for warning in ledger.warnings:
-        console.warn(warning)
     epochs = _epochs(ledger.files)
+    end = max(transfer.round for transfer in ledger.transfers)
     points = []
-    for round_, values in sorted(_scores(folder, value, protocol).items()):
+    for round_, mean in _scores(folder, value, protocol):
         # The sum is known if each of the rounds up to this one is.
         past = [n for number, n in epochs.items() if 1 <= number <= round_]
         trained = sum(past) if len(past) == round_ else None
-        mean, cost = summarise(values).mean, ledger.until(round_)
-        points.append(Point(folder, round_, trained, cost, mean))
-    if over == "bytes":  # The axis is logarithmic and has no zero.
-        points = [point for point in points if point.bytes]
-    when = "after round 1 or later"
-    if last:
-        end = max(transfer.round for transfer in ledger.transfers)
-        points = [point for point in points if point.rounds == end]
-        when = f"after its last round {end}"
+        cost = ledger.until(round_)
+        # The axis of bytes is logarithmic and has no zero.
+        if (cost or over != "bytes") and (round_ == end or not last):
+            points.append(Point(folder, round_, trained, cost, mean))
     if not any(point.rounds for point in points):
+        when = f"its last round {end}" if last else "round 1 or later"
         raise InputError(
-            f"{folder}: has no {protocol} metrics of a global model {when}; "
+            f"{folder}: has no {protocol} metrics of a global model after {when}; "
             f"create them with furlkit evaluate {protocol}"
         )
     if over == "epochs" and any(point.epochs is None for point in points):
@@ -163,31 +143,30 @@ def _epochs(files: Iterable[File]) -> dict[int, int]:
     """
     trained = (file for file in files if file.stage == "local-train")
     rounds = grouped(trained, lambda file: file.facts["round"])
-    every = {round_: [f.epochs or 0 for f in found] for round_, found in rounds.items()}
+    every = {r: [planned_epochs(f.options) or 0 for f in rounds[r]] for r in rounds}
     return {round_: max(epochs) for round_, epochs in every.items() if all(epochs)}
 
 
-def _scores(folder: Path, value: str, protocol: str) -> dict[int, list[float]]:
-    """Scores of global models by round; the same result twice counts once."""
-    found: dict[int, dict[str, float]] = {}
+def _scores(folder: Path, value: str, protocol: str) -> Iterator[tuple[int, float]]:
+    """Rounds and scores of global models; the same result twice counts once."""
+    scores: dict[str, Score] = {}
     for path in sorted(folder.rglob("*.json")):
-        for metrics in _metrics(path):
-            if metrics.get("protocol") == protocol:
-                score = read_score(path, metrics, value)
-                if score.role == "global":
-                    by_content = found.setdefault(score.round, {})
-                    by_content[canonical(metrics)] = score.value
-    return {round_: list(values.values()) for round_, values in found.items()}
+        metrics = _metrics(path)
+        if metrics.get("protocol") == protocol:
+            scores[canonical(metrics)] = read_score(path, metrics, value)
+    found = (score for score in scores.values() if score.role == "global")
+    for round_, group in sorted(grouped(found, lambda score: score.round).items()):
+        yield round_, summarise(score.value for score in group).mean
 
 
-def _metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """A metrics file; other JSON, such as an export's config, is skipped."""
+def _metrics(path: Path) -> dict[str, Any]:
+    """A metrics file; empty for other JSON, such as an export's config."""
     try:
         document = parse_strict(path.read_bytes())
     except OSError as error:
         raise unreadable(path, error) from error
     except (ValueError, RecursionError) as error:
         console.warn(f"{plain(str(path))}: is not JSON: {error}; left out")
-        return
-    if isinstance(document, dict) and document.get("kind") == "metrics":
-        yield as_metrics(path, document)
+        return {}
+    other = not isinstance(document, dict) or document.get("kind") != "metrics"
+    return {} if other else as_metrics(path, document)

@@ -1,26 +1,23 @@
 """plot curve: scores over rounds."""
 
-from furlkit.errors import UsageError
-from furlkit.files.container.header import canonical, with_article
-from furlkit.files.metrics import read_metrics
-from furlkit.reports.figures.lines import draw_lines
-from furlkit.reports.metrics import Score, is_share, read_score, show
+from furlkit.files.container.header import with_article
+from furlkit.reports.metrics import Score, Value, check_same, read_once, read_score
 from furlkit.reports.summary import Line, grouped, summarise
 from furlkit.reports.text import plain
-from furlkit.stages.plot.picture import Paths, Picture, Series, labelled, picture
+from furlkit.stages.plot.picture import Picture, Series, figure, picture
 
 
 @picture
-def run(files: Paths, series: Series, value: str, title: str) -> Picture:
+def run(series: Series, value: str, title: str) -> Picture:
     """Draw a value over rounds, one line for each series and protocol."""
-    lines = _lines(labelled("curve", files, series), value)
-    percent = is_share(value)
+    lines = _lines(series, value)
+    shown = Value(plain(value))
     ends = "; ".join(
-        f"{line.label} {show(line.mean[-1], percent)} after round {line.rounds[-1]}"
+        f"{line.label} {shown.show(line.mean[-1], unit=' %')} after round {line.rounds[-1]}"
         for line in lines
     )
-    return Picture(
-        lambda: draw_lines(lines, plain(value), percent, plain(title)),
+    return (
+        lambda: figure("lines:draw_lines")(lines, shown, plain(title)),
         f"{value} of {ends}",
         {"lines": [line.to_json() for line in lines]},
     )
@@ -28,36 +25,23 @@ def run(files: Paths, series: Series, value: str, title: str) -> Picture:
 
 def _lines(series: Series, value: str) -> list[Line]:
     """A line for each label and protocol, labels in the order they were given."""
-    # The same result given twice in a series counts once.
-    found: dict[tuple[str, str], dict[str, Score]] = {}
-    for label, paths in series:
-        for path in paths:
-            metrics = read_metrics(path)
-            score = read_score(path, metrics, value)
-            scores = found.setdefault((plain(label), score.protocol), {})
-            scores.setdefault(canonical(metrics), score)
-    labels = [plain(label) for label, _ in series]
-    order = sorted(found, key=lambda key: (labels.index(key[0]), key[1]))
+    found: dict[tuple[str, str], list[Score]] = {}
+    for label, given in grouped(series, lambda each: plain(each[0])).items():
+        read = read_once(path for _, paths in given for path in paths)
+        scores = [read_score(path, metrics, value) for path, metrics in read]
+        by_protocol = grouped(scores, lambda score: score.protocol)
+        found |= {(label, name): by_protocol[name] for name in sorted(by_protocol)}
     single = len({protocol for _, protocol in found}) == 1
-    return [
-        _line(
-            label if label and single else f"{label}, {protocol}".removeprefix(", "),
-            list(found[label, protocol].values()),
-        )
-        for label, protocol in order
-    ]
+    lines = []
+    for (label, protocol), scores in found.items():
+        both = ", ".join(filter(None, (label, protocol)))
+        lines.append(_line(label if label and single else both, scores))
+    return lines
 
 
 def _line(label: str, scores: list[Score]) -> Line:
     """Means over the files of each round; the models must have one role."""
-    first = scores[0]
-    for score in scores:
-        if score.role != first.role:
-            raise UsageError(
-                f"{score.path}: scores {with_article(score.role)} model, {first.path} "
-                f"{with_article(first.role)} model; give them to plot as two --series"
-            )
-    rounds = grouped(scores, lambda score: score.round)
-    order = sorted(rounds)
-    values = [summarise(score.value for score in rounds[r]) for r in order]
-    return Line.of(label, order, order, values)
+    check_same((f"of {with_article(score.role)} model", score.path) for score in scores)
+    rounds = grouped(sorted(scores, key=lambda s: s.round), lambda s: s.round)
+    values = [summarise(s.value for s in group) for group in rounds.values()]
+    return Line.of(label, list(rounds), list(rounds), values)

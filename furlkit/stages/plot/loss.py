@@ -1,5 +1,6 @@
 """plot loss: the training loss over the rounds, and what aggregation does to it."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,11 @@ from furlkit import console
 from furlkit.errors import InputError
 from furlkit.files.container.header import short
 from furlkit.files.journal import Journal
-from furlkit.reports.figures.lines import draw_loss, round_ends
-from furlkit.reports.metrics import is_number
-from furlkit.reports.runs import File, check_runs, read_files
+from furlkit.reports.metrics import Value, check_labels, is_number
+from furlkit.reports.runs import File, planned_epochs, read_files, two_runs
 from furlkit.reports.summary import Line, summarise
 from furlkit.reports.text import plain
-from furlkit.stages.plot.picture import Paths, Picture, Series, picture
+from furlkit.stages.plot.picture import Paths, Picture, Series, figure, picture
 
 # The losses of a run's clients, by round and by epoch of that round.
 Losses = dict[tuple[int, int], list[float]]
@@ -24,17 +24,17 @@ Losses = dict[tuple[int, int], list[float]]
 @picture
 def run(series: Series, term: str | None, title: str) -> Picture:
     """Draw losses over the local epochs of all rounds."""
-    check_runs(series)
+    check_labels([label for label, _ in series])
     lines, data = [], []
     for label, folders in series:
         line, clients = _line(label, folders, term)
         lines.append(line)
-        jumps = np.diff(line.mean)[round_ends(line)]
-        more = {"epochs": line.x, "clients": clients, "aggregation": jumps}
+        more = {"epochs": line.x, "clients": clients, "aggregation": line.jumps}
         data.append(line.to_json(**more))
     what = "sum of all terms" if term is None else plain(term)
-    return Picture(
-        lambda: draw_loss(lines, f"training loss, {what}", plain(title)),
+    value = Value(f"training loss, {what}")
+    return (
+        lambda: figure("lines:draw_loss")(lines, value, plain(title)),
         "; ".join(map(_describe, lines)),
         {"term": term, "lines": data},
     )
@@ -46,36 +46,26 @@ def _line(label: str, folders: Paths, term: str | None) -> tuple[Line, list[int]
     Epochs are counted through all rounds; the deviation is over all clients.
     """
     runs = {folder: _read_run(folder, term) for folder in folders}
-    _warn_of_differences(label, runs)
+    (first, mine), *others = runs.items()
+    for folder in [folder for folder, run in others if run.keys() != mine.keys()][:1]:
+        console.warn(
+            f"--series {label}: {folder} has other rounds or epochs than {first}; each "
+            "mean is over the runs that have a value there"
+        )
     places = sorted({place for losses in runs.values() for place in losses})
-    longest = dict(places)  # Sorted, so the last epoch of each round remains.
-    start = {r: sum(n for k, n in longest.items() if k < r) for r in longest}
     groups = [[run[place] for run in runs.values() if place in run] for place in places]
     means = [summarise(summarise(losses).mean for losses in group) for group in groups]
     clients = [summarise(np.concatenate(group)) for group in groups]
-    line = Line.of(
-        plain(label), [start[r] + epoch for r, epoch in places], [r for r, _ in places],
-        means,
-    )  # fmt: skip
+    epochs = range(1, len(places) + 1)
+    line = Line.of(plain(label), epochs, [round_ for round_, _ in places], means)
     deviations = np.array([each.std or 0.0 for each in clients])
     return replace(line, std=deviations), [each.n for each in clients]
-
-
-def _warn_of_differences(label: str, runs: dict[Path, Losses]) -> None:
-    (first, mine), *others = runs.items()
-    for folder, losses in others:
-        if losses.keys() != mine.keys():
-            console.warn(
-                f"--series {label}: {folder} has other rounds or epochs than {first}; "
-                "each mean is over the runs that have a value there"
-            )
-            return
 
 
 def _read_run(folder: Path, term: str | None) -> Losses:
     """The losses of all clients below a folder, which must have every round."""
     models = _models(folder)
-    rounds = {round_ for round_, _ in models}
+    rounds = {model.facts["round"] for model in models}
     if not rounds:
         raise InputError(
             f"{folder}: has no checkpoint of local-train; give the folder of a run, with "
@@ -88,35 +78,23 @@ def _read_run(folder: Path, term: str | None) -> Losses:
             f"{min(missing)}; every round is needed, so copy those files too"
         )
     losses: Losses = {}
-    for (round_, _), model in sorted(models.items()):
+    for model in models:
         for epoch, loss in _journal(model, term).items():
-            losses.setdefault((round_, epoch), []).append(loss)
+            losses.setdefault((model.facts["round"], epoch), []).append(loss)
     return losses
 
 
-def _models(folder: Path) -> dict[tuple[int, int], File]:
-    """Checkpoints of local-train by round and client.
+def _models(folder: Path) -> Iterable[File]:
+    """Checkpoints of local-train, one of each client and round.
 
     Of several copies of a file, one with a journal beside it is taken.
     """
-    files, warnings = read_files([folder])
-    for warning in warnings:
-        console.warn(warning)
-    found: dict[tuple[int, int], File] = {}
-    for file in files:
-        if (file.stage, file.kind) != ("local-train", "checkpoint"):
-            continue
-        place = file.facts["round"], file.facts["client"]
-        known = found.setdefault(place, file)
-        if known.content != file.content:
-            raise InputError(
-                f"{known.path} and {file.path}: are both of client {place[1]} in round "
-                f"{place[0]}; are these files of several runs? Give each run's folder "
-                "separately"
-            )
-        if not Journal(known.path).path.exists():
-            found[place] = file
-    return found
+    files = read_files([folder])
+    if mixed := two_runs(files):
+        raise InputError(mixed)
+    models = [f for f in files if (f.stage, f.kind) == ("local-train", "checkpoint")]
+    models.sort(key=lambda file: Journal(file.path).path.exists())
+    return {(f.facts["round"], f.facts["client"]): f for f in models}.values()
 
 
 def _journal(model: File, term: str | None) -> dict[int, float]:
@@ -131,10 +109,11 @@ def _journal(model: File, term: str | None) -> dict[int, float]:
         )
     # Two jobs that did the same work at once wrote the same epochs twice.
     losses = dict(_epoch(journal.path, entry, term) for entry in entries)
-    if model.epochs is not None and max(losses) < model.epochs:
+    planned = planned_epochs(model.options) or 0
+    if max(losses) < planned:
         console.warn(
             f"{journal.path}: is incomplete, it ends with epoch {max(losses)} of "
-            f"{model.epochs}; only what is there is drawn"
+            f"{planned}; only what is there is drawn"
         )
     return losses
 
@@ -162,7 +141,7 @@ def _epoch(path: Path, entry: dict[str, Any], term: str | None) -> tuple[int, fl
 
 def _describe(line: Line) -> str:
     end = f"{line.label} {line.mean[-1]:.4g} after".lstrip()
-    jumps = np.diff(line.mean)[round_ends(line)]
-    if not len(jumps):
+    if not len(line.jumps):
         return f"{end} its only round"
-    return f"{end} round {line.rounds[-1]}, aggregation {jumps.mean():+.3g} on average"
+    jump = f"{line.jumps.mean():+.3g}"
+    return f"{end} round {line.rounds[-1]}, aggregation {jump} on average"

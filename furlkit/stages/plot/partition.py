@@ -5,9 +5,8 @@ from pathlib import Path
 from furlkit.errors import InputError
 from furlkit.files.partition import read_partition
 from furlkit.reports.explain import class_names
-from furlkit.reports.figures.partition import draw_bubbles, draw_heat, draw_sizes
 from furlkit.reports.text import plain
-from furlkit.stages.plot.picture import Picture, picture
+from furlkit.stages.plot.picture import Picture, figure, picture
 
 
 @picture
@@ -21,19 +20,20 @@ def run(partition: Path, style: str, title: str | None) -> Picture:
             f"{partition}: has {clients} clients and a least count of "
             f"{histogram.min(initial=0)}; re-create the partition"
         )
-    names = class_names(found)
     if title is None:
         title = f"{found.facts.scheme}: {clients:,} clients, {sizes.sum():,} images"
         title += f", {public:,} public" if public else ""
         title += "" if classes else ", without labels"
-    title = plain(title)
-    draw = {
-        "heat": lambda: draw_heat(histogram, sizes, names, title),
-        "bubbles": lambda: draw_bubbles(histogram, names, title),
-        "sizes": lambda: draw_sizes(sizes, title),
-    }
     text = f"{clients:,} clients, {classes:,} classes as {style}"
     if not classes:
         style, text = "sizes", f"sizes of {clients:,} clients; it has no labels"
-    data = {"style": style, "clients": clients, "classes": classes}
-    return Picture(draw[style], text, data)
+    shown: dict[str, tuple] = {
+        "heat": (histogram, sizes, class_names(found)),
+        "bubbles": (histogram, class_names(found)),
+        "sizes": (sizes,),
+    }
+    return (
+        lambda: figure(f"partition:draw_{style}")(*shown[style], plain(title)),
+        text,
+        {"style": style, "clients": clients, "classes": classes},
+    )

@@ -2,28 +2,21 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pkgutil import resolve_name
+from typing import Any
 
-from furlkit.errors import UsageError
+from furlkit.errors import FurlkitError, UsageError
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import READ_BEFORE
-from furlkit.reports.figures import style
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+FORMATS = (".png", ".pdf", ".svg")
 Result = tuple[str, dict[str, Any]]
 Paths = tuple[Path, ...]
 Series = tuple[tuple[str, Paths], ...]  # Labels with files, or with folders of runs.
-
-
-class Picture(NamedTuple):
-    """What a plot has read: how it is drawn, a line about it, and its numbers."""
-
-    draw: Callable[[], "Figure"]
-    text: str
-    data: dict[str, Any]
+# What a plot has read: how it is drawn, a line about it, and its numbers.
+Picture = tuple[Callable[[], Any], str, dict[str, Any]]
 
 
 def picture(read: Callable[..., Picture]) -> Callable[[Mapping[str, Any]], Result]:
@@ -33,16 +26,38 @@ def picture(read: Callable[..., Picture]) -> Callable[[Mapping[str, Any]], Resul
     def run(values: Mapping[str, Any]) -> Result:
         given = {key: v for key, v in values.items() if key not in READ_BEFORE}
         output, dry_run = given.pop("output"), given.pop("dry_run")
-        style.check_output(output)
+        _check_format(output)
         inputs = [*_paths(tuple(given.values())), Path(given.get("data", ""))]
         check_output(output, inputs)
+        if "files" in given and "series" in given:
+            # Files without a label are a series of their own.
+            files = given.pop("files")
+            given["series"] = ((("", files),) if files else ()) + given["series"]
+            if not given["series"]:
+                raise UsageError("give metrics files, or --series LABEL=FILE,...")
         draw, text, data = read(**given)
         if not dry_run:
-            style.save(draw(), output)
+            figure("style:save")(draw(), output)
         would = "would draw " if dry_run else ""
         return f"{would}{output}: {text}", {"output": str(output), **data}
 
     return run
+
+
+def figure(name: str) -> Callable[..., Any]:
+    """A function of reports/figures; with it matplotlib is imported, so only to draw."""
+    return resolve_name(f"furlkit.reports.figures.{name}")
+
+
+def _check_format(output: Path) -> None:
+    """Refuse an output that cannot be drawn, before anything is read."""
+    if output.suffix.lower() not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise UsageError(f"-o {output}: cannot draw '{output.suffix}'; use {known}")
+    if find_spec("matplotlib") is None:
+        raise FurlkitError(
+            "plot needs matplotlib; install it with: pip install 'furlkit[plot]'"
+        )
 
 
 def _paths(value: Any) -> Iterator[Path]:
@@ -50,11 +65,3 @@ def _paths(value: Any) -> Iterator[Path]:
         yield value
     for part in value if isinstance(value, tuple) else ():
         yield from _paths(part)
-
-
-def labelled(plot: str, files: Paths, series: Series) -> Series:
-    """Files without a label as a series of their own, before those of --series."""
-    lines = ((("", files),) if files else ()) + series
-    if not lines:
-        raise UsageError(f"plot {plot}: give metrics files, or --series LABEL=FILE,...")
-    return lines

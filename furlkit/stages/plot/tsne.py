@@ -1,8 +1,7 @@
 """plot tsne: features laid out in the plane, coloured by class."""
 
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,20 +12,15 @@ from furlkit.errors import InputError, UsageError
 from furlkit.files.features import Features, read_features
 from furlkit.inputs.settings import fill
 from furlkit.randomness import derive, numpy_generator
-from furlkit.reports.figures.clouds import Cloud, Key, draw_clouds
+from furlkit.reports.summary import Cloud
 from furlkit.reports.text import plain
-from furlkit.stages.plot.picture import Paths, Picture, picture
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-Labelled = tuple[tuple[str, Path], ...]
+from furlkit.stages.plot.picture import Paths, Picture, figure, picture
 
 
 @picture
 def run(
     files: Paths,
-    panels: Labelled,
+    panels: tuple[tuple[str, Path], ...],
     title: str | None,
     classes: tuple[int, ...] | None,
     images: int,
@@ -42,7 +36,7 @@ def run(
     if not given:
         raise UsageError("plot tsne: give feature files, which embed writes")
     known = source.labels()
-    key = _key(known, classes)
+    names = _coloured(known, classes)
     clouds, shown = [], []
     for label, path in given:
         features = read_features(path)
@@ -58,15 +52,16 @@ def run(
     numbers = " and ".join(f"{n:,}" for n in sorted({len(c.points) for c in clouds}))
     text = f"t-SNE of {layers} of {numbers} images, perplexity {perplexity:g}"
 
-    def draw() -> "Figure":
+    def draw() -> Any:
         drawn = []
         for cloud, numbers in zip(clouds, shown, strict=True):
             points, numbers["divergence"] = lay_out(cloud.points, perplexity, seed)
-            drawn.append(replace(cloud, points=points))
-        return draw_clouds(drawn, key, plain(text if title is None else title))
+            drawn.append(cloud._replace(points=points))
+        heading = plain(text if title is None else title)
+        return figure("clouds:draw_clouds")(drawn, names, heading)
 
-    coloured = f"{text}, {len(key.shown):,} classes in colour"
-    return Picture(draw, coloured, {"panels": shown})
+    coloured = f"{text}, {len(names):,} classes in colour"
+    return draw, coloured, {"panels": shown}
 
 
 def unit_rows(rows: np.ndarray) -> np.ndarray:
@@ -98,7 +93,8 @@ def lay_out(rows: np.ndarray, perplexity: float, seed: int) -> tuple[np.ndarray,
     return points.astype(np.float64), float(method.kl_divergence_)
 
 
-def _key(images: LabelSet, classes: tuple[int, ...] | None) -> Key:
+def _coloured(images: LabelSet, classes: tuple[int, ...] | None) -> dict[int, str]:
+    """The names of the classes that are in colour."""
     if images.labels is None:
         raise InputError(f"{images.name}: has no labels to colour by")
     last = images.classes - 1
@@ -107,8 +103,8 @@ def _key(images: LabelSet, classes: tuple[int, ...] | None) -> Key:
             raise UsageError(
                 f"--classes {label}: {images.name} has the classes 0 to {last}"
             )
-    shown = tuple(dict.fromkeys(classes or range(images.classes)))
-    return Key(shown, images.class_names, len(shown) == images.classes)
+    shown = classes or range(images.classes)
+    return {label: plain(str(images.class_names[label])) for label in shown}
 
 
 def _check_dataset(features: Features, images: LabelSet, data: Source) -> None:
@@ -152,13 +148,11 @@ def _check_rows(path: Path, rows: np.ndarray, perplexity: float) -> None:
 
 
 def _data(cloud: Cloud, features: Features, classes: int) -> dict[str, Any]:
-    facts = features.facts
+    origin = {k: getattr(features.facts, k) for k in ("layer", "client", "round")}
     return {
         "label": cloud.label,
         "file": str(features.path),
-        "layer": facts.layer,
-        "client": facts.client,
-        "round": facts.round,
+        **origin,
         "images": len(cloud.points),
         "of": len(features.index),
         "per_class": np.bincount(cloud.labels, minlength=classes).tolist(),

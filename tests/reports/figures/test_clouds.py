@@ -1,8 +1,11 @@
 import numpy as np
 import pytest
 
-from furlkit.reports.figures.clouds import MOST, Cloud, Key, draw_clouds
+from furlkit.reports.figures.clouds import LOOKS, draw_clouds
 from furlkit.reports.figures.style import COLOURS
+from furlkit.reports.summary import Cloud
+
+MOST = len(LOOKS)
 
 
 def points_by_colour(axes):
@@ -21,7 +24,7 @@ def points_by_colour(axes):
 def test_points_have_the_colour_of_their_class_and_the_rest_is_grey():
     points = np.array([[0.0, 0], [1, 0], [2, 0], [3, 0]])
     cloud = Cloud("a", points, np.array([2, 0, 1, 2]))
-    figure = draw_clouds([cloud], Key((2, 0), ["cat", "dog", "cow"], False))
+    figure = draw_clouds([cloud], {2: "cow", 0: "cat"})
     assert points_by_colour(figure.axes[0]) == {
         COLOURS[0]: [[0, 0], [3, 0]], COLOURS[1]: [[1, 0]], "#D4D4D4": [[2, 0]]
     }  # fmt: skip
@@ -35,7 +38,7 @@ def test_many_classes_have_a_legend_or_a_scale(classes):
     rng = np.random.default_rng(0)
     cloud = Cloud("", rng.normal(size=(300, 2)), rng.integers(0, classes, 300))
     names = [str(k) for k in range(classes)]
-    figure = draw_clouds([cloud] * 2, Key(tuple(range(classes)), names, True))
+    figure = draw_clouds([cloud] * 2, dict(enumerate(names)))
     if classes <= MOST:
         words = [text.get_text() for text in figure.legends[0].get_texts()]
         assert words == names and len(figure.axes) == 2

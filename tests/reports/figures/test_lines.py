@@ -3,6 +3,7 @@ import pytest
 
 from furlkit.reports.figures.lines import draw_lines, draw_loss
 from furlkit.reports.figures.style import save
+from furlkit.reports.metrics import Value
 from furlkit.reports.summary import Line
 
 
@@ -32,7 +33,7 @@ def bands(axes):
 
 def test_curve_in_percent_names_the_last_value_of_each_line():
     lines = [line("knn", [0.5, 0.75]), line("linear", [0.25, 1.0])]
-    figure = draw_lines(lines, "accuracy", percent=True)
+    figure = draw_lines(lines, Value("accuracy"))
     (axes,) = figure.axes
     assert [x.get_ydata().tolist() for x in axes.lines] == [[50, 75], [25, 100]]
     assert axes.lines[0].get_xdata().tolist() == [0, 1]
@@ -44,7 +45,7 @@ def test_curve_in_percent_names_the_last_value_of_each_line():
 
 
 def test_several_runs_have_a_band_of_one_standard_deviation():
-    figure = draw_lines([line("", [1.0, 2], std=0.5, runs=3)], "rank", percent=False)
+    figure = draw_lines([line("", [1.0, 2], std=0.5, runs=3)], Value("rank"))
     (axes,) = figure.axes
     assert bands(axes) == [(0, 0.5, 1, 2.5)]
     assert "mean of 3 runs" in axes.get_xlabel()
@@ -53,7 +54,7 @@ def test_several_runs_have_a_band_of_one_standard_deviation():
 
 def test_labels_that_look_like_formulas_or_hidden_ones_are_shown(tmp_path):
     lines = [line("$x_{", [0.1]), line("_hidden", [0.2])]
-    figure = draw_lines(lines, "accuracy", percent=True, title="$\\broken")
+    figure = draw_lines(lines, Value("accuracy"), title="$\\broken")
     save(figure, tmp_path / "a.png")
     shown = [text.split(" (")[0] for text in words(figure.legends[0])]
     assert shown == ["$x_{", "_hidden"]
@@ -61,7 +62,7 @@ def test_labels_that_look_like_formulas_or_hidden_ones_are_shown(tmp_path):
 
 @pytest.mark.parametrize("over", ["rounds", "epochs"])
 def test_rounds_and_epochs_are_linear_with_whole_ticks(over):
-    figure = draw_lines([line("a", [0.5, 0.6], [5, 8])], "rank", False, "", over)
+    figure = draw_lines([line("a", [0.5, 0.6], [5, 8])], Value("rank"), "", over)
     assert figure.axes[0].get_xscale() == "linear"
     assert over in figure.axes[0].get_xlabel()
     assert list(ticks_in_view(figure)) == [5, 6, 7, 8]
@@ -72,7 +73,7 @@ def test_bytes_are_on_a_logarithmic_axis_with_units():
         line("a", [0.5, 0.6], [1e5, 2e9]),
         line("b", [0.7], [3e6], std=0.01, runs=3),
     ]
-    figure = draw_lines(lines, "accuracy", True, "", "bytes")
+    figure = draw_lines(lines, Value("accuracy"), "", "bytes")
     names = ["100 kB", "1 MB", "10 MB", "100 MB", "1 GB"]
     assert list(ticks_in_view(figure).values()) == names
     (axes,) = figure.axes
@@ -85,7 +86,7 @@ def test_bytes_are_on_a_logarithmic_axis_with_units():
 @pytest.mark.parametrize("amounts", [[1.1e6, 1.2e6], [1.3e6], [2e6, 9e6]])
 def test_an_axis_within_a_power_of_ten_has_ticks(amounts):
     lines = [line("a", [0.5] * len(amounts), amounts)]
-    assert len(ticks_in_view(draw_lines(lines, "x", False, "", "bytes"))) >= 2
+    assert len(ticks_in_view(draw_lines(lines, Value("x"), "", "bytes"))) >= 2
 
 
 def loss(label, rounds, mean, std=0.5):
@@ -100,7 +101,9 @@ def drawn(axes):
 
 
 def test_rounds_are_dashed_and_aggregations_solid_with_markers():
-    figure = draw_loss([loss("a", [1, 1, 2, 2], [4, 3, 3.5, 2])], "training loss")
+    figure = draw_loss(
+        [loss("a", [1, 1, 2, 2], [4, 3, 3.5, 2])], Value("training loss")
+    )
     (axes,) = figure.axes
     assert drawn(axes) == [
         ("--", "", [[1, 4], [2, 3]]),
@@ -115,7 +118,7 @@ def test_rounds_are_dashed_and_aggregations_solid_with_markers():
 
 
 def test_rounds_of_one_epoch_are_points_with_bars():
-    (axes,) = draw_loss([loss("", [1, 2], [4, 3])], "training loss").axes
+    (axes,) = draw_loss([loss("", [1, 2], [4, 3])], Value("training loss")).axes
     lines = [each for each in drawn(axes) if each[2]]
     assert ("--", "o", [[1, 4]]) in lines and ("-", "o", [[1, 4], [2, 3]]) in lines
     bars = [bar[2][0].get_segments()[0].tolist() for bar in axes.containers]
@@ -125,13 +128,16 @@ def test_rounds_of_one_epoch_are_points_with_bars():
 
 
 def test_the_legend_explains_only_what_is_drawn():
-    (axes,) = draw_loss([loss("a", [1, 1], [4, 3], std=0)], "loss").axes
+    (axes,) = draw_loss([loss("a", [1, 1], [4, 3], std=0)], Value("loss")).axes
     assert words(axes.get_legend()) == ["mean of clients"] and not axes.collections
 
 
 def test_more_lines_than_colours_differ():
     lines = [loss(f"{k}", [1, 2], [4 + k, 3 + k]) for k in range(9)]
-    for figure in (draw_loss(lines, "loss", "title"), draw_lines(lines, "loss", False)):
+    for figure in (
+        draw_loss(lines, Value("loss"), "title"),
+        draw_lines(lines, Value("loss")),
+    ):
         handles = figure.legends[0].get_lines()
         looks = {(handle.get_color(), handle.get_marker()) for handle in handles}
         assert len(looks) == 9

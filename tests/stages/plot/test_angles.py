@@ -5,7 +5,8 @@ import pytest
 from furlkit.catalogue import defaults
 from furlkit.errors import InputError, UsageError
 from furlkit.files.metrics import write_metrics
-from furlkit.reports.figures.angles import Box, draw_angles
+from furlkit.reports.figures.angles import draw_angles
+from furlkit.reports.summary import Box
 from furlkit.stages.plot import angles as stage
 
 BOX = {"quartiles": [20.0, 25.0, 32.5], "whiskers": [5.0, 50.0]}
@@ -151,7 +152,9 @@ def test_not_a_number_and_other_files_are_input_errors(tmp_path, refused, angles
 
 def test_layers_are_not_mixed_in_a_series(tmp_path, angles):
     files = angles(tmp_path, "h", layer="h"), angles(tmp_path, "z", 2, layer="z")
-    with pytest.raises(UsageError, match="angles of z, .* those of h"):
+    with pytest.raises(
+        UsageError, match="h.json: is of layer h, but .*z.json is of layer z"
+    ):
         draw((("", files),), tmp_path / "x.png")
 
 

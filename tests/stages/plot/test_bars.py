@@ -4,7 +4,8 @@ import pytest
 
 from furlkit.catalogue import defaults
 from furlkit.errors import InputError, UsageError
-from furlkit.reports.figures.bars import Axis, draw_bars
+from furlkit.reports.figures.bars import draw_bars
+from furlkit.reports.metrics import Value
 from furlkit.reports.summary import Results
 from furlkit.stages.plot import bars as stage
 
@@ -120,7 +121,7 @@ def heights(axes):
 
 def test_bars_have_heights_in_percent_whiskers_dots_and_numbers():
     bars = [Results("", "a", [0.5, 0.75]), Results("", "b", [0.25])]
-    (axes,) = draw_bars(bars, Axis("accuracy", percent=True)).axes
+    (axes,) = draw_bars(bars, Value("accuracy")).axes
     assert heights(axes) == [62.5, 25]
     assert [text.get_text() for text in axes.texts] == ["62.5", "25.0"]
     whisker, dots = axes.collections
@@ -137,7 +138,7 @@ def test_bars_have_heights_in_percent_whiskers_dots_and_numbers():
 def test_a_label_has_one_colour_in_all_groups_and_stands_once_in_the_legend():
     # The second group has them in another order and one more.
     names = [("one", "a"), ("one", "b"), ("two", "b"), ("two", "a"), ("two", "c")]
-    figure = draw_bars([Results(g, label, [1.0]) for g, label in names], Axis("rank"))
+    figure = draw_bars([Results(g, label, [1.0]) for g, label in names], Value("rank"))
     (axes,) = figure.axes
     colours = [patch.get_facecolor() for patch in axes.patches]
     assert colours[0] == colours[3] and colours[1] == colours[2]
@@ -151,28 +152,27 @@ def test_a_label_has_one_colour_in_all_groups_and_stands_once_in_the_legend():
 def test_bars_of_a_group_stand_together_in_whatever_order_they_are_given():
     names = [("one", "a"), ("two", "a"), ("one", "b")]
     (axes,) = draw_bars(
-        [Results(g, label, [1.0]) for g, label in names], Axis("x")
+        [Results(g, label, [1.0]) for g, label in names], Value("x")
     ).axes
     middles = [patch.get_x() + patch.get_width() / 2 for patch in axes.patches]
     assert middles == pytest.approx([0, 2.7, 1])
 
 
 def test_a_cut_axis_says_where_it_starts():
-    axis = Axis("accuracy", percent=True, start=40)
-    (axes,) = draw_bars([Results("", "a", [0.5])], axis).axes
+    (axes,) = draw_bars([Results("", "a", [0.5])], Value("accuracy"), 40).axes
     assert axes.get_ylim()[0] == 40
     assert axes.get_ylabel() == "accuracy (%)\naxis starts at 40, not at 0"
 
 
 def test_negative_values_hang_from_zero():
-    (axes,) = draw_bars([Results("", "a", [-2.0])], Axis("gap")).axes
+    (axes,) = draw_bars([Results("", "a", [-2.0])], Value("gap")).axes
     low, high = axes.get_ylim()
     assert low < -2 and high > 0 and heights(axes) == [-2]
 
 
 def test_more_labels_than_colours_differ_by_hatch():
     bars = [Results("", str(k), [1.0]) for k in range(20)]
-    (axes,) = draw_bars(bars, Axis("x")).axes
+    (axes,) = draw_bars(bars, Value("x")).axes
     looks = {(p.get_facecolor(), p.get_hatch()) for p in axes.patches}
     assert len(looks) == 20
 
@@ -276,8 +276,3 @@ def test_dry_run_checks_and_draws_nothing(tmp_path, series):
     assert not output.exists()
     with pytest.raises(UsageError, match="--from 60"):
         draw(given, output, start=60, dry_run=True)
-
-
-def test_no_series_is_a_usage_error(tmp_path):
-    with pytest.raises(UsageError, match="--series"):
-        draw((), tmp_path / "x.png")

@@ -131,7 +131,7 @@ def test_what_cannot_be_drawn(make, run, tmp_path):
     for code, message, *words in (
         (65, "no knn metrics of a global model", f"A={folder}", "--protocol", "knn"),
         (65, "has no number 'rank'", f"A={folder}", "--value", "rank"),
-        (65, f"{tmp_path / 'no'}: is not a folder", f"A={tmp_path / 'no'}"),
+        (65, f"{tmp_path / 'no'}: no such file", f"A={tmp_path / 'no'}"),
         (2, "--series A: given twice", f"A={folder}", "--series", f"A={folder}"),
         (2, "'time' is not one of", f"A={folder}", "--over", "time"),
     ):

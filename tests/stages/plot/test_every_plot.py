@@ -2,7 +2,7 @@
 
 import pytest
 
-from furlkit.reports.figures import style
+from furlkit.stages.plot import picture
 
 COMMANDS = {
     "curve": ("m.json",),
@@ -30,7 +30,7 @@ def test_an_unknown_suffix_is_a_usage_error(command, refused, tmp_path, output):
 def test_missing_matplotlib_says_how_to_install_it(
     command, refused, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(style.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(picture, "find_spec", lambda name: None)
     install = "pip install 'furlkit[plot]'"
     refused(tmp_path, 1, (install,), *command, "-o", "x.png")
 

@@ -228,7 +228,7 @@ def test_folders_that_are_not_a_run(folder, make, refused, tmp_path):
     client(two / "seed1", 2, 1, [3], role="other")
     pair = (two / f"seed{k}/r002/client_1.safetensors" for k in (0, 1))
     for place, *words in (
-        (tmp_path / "no", "is not a folder"),
+        (tmp_path / "no", "no such file"),
         (tmp_path / "empty", "no checkpoint of local-train"),
         (gap, "round 3, but none of round 2"),
         (odd, path, "its round is 'one'"),

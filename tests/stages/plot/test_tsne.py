@@ -10,7 +10,7 @@ from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
-from furlkit.reports.figures import style
+from furlkit.reports.figures import clouds, style
 from furlkit.stages.plot.tsne import lay_out, unit_rows
 from furlkit.stages.plot.tsne import run as draw
 
@@ -116,13 +116,13 @@ def test_same_bytes_from_another_process_with_more_threads(
 
 
 def drawn(monkeypatch, given):
-    """The clouds and the key that a run would draw, laid out by their first columns."""
+    """The clouds and the class names that a run would draw, laid out by their first columns."""
     from furlkit.stages.plot import tsne as plot_tsne
 
     seen = []
     monkeypatch.setattr(plot_tsne, "lay_out", lambda rows, *_: (rows[:, :2], 0.0))
     monkeypatch.setattr(style, "save", lambda figure, output: None)
-    monkeypatch.setattr(plot_tsne, "draw_clouds", lambda *args: seen.append(args))
+    monkeypatch.setattr(clouds, "draw_clouds", lambda *args: seen.append(args))
     draw(given)
     return seen[0]
 
@@ -151,10 +151,10 @@ def test_all_rows_are_drawn_where_they_are_few(tmp_path, features, known, monkey
 
 def test_classes_in_colour_are_those_asked_for(tmp_path, features, monkeypatch):
     given = options(tmp_path, features(), classes=(1, 0, 1), title="Fig. 3")
-    _, key, title = drawn(monkeypatch, given)
-    assert key.shown == (1, 0) and not key.whole and title == "Fig. 3"
-    _, key, _ = drawn(monkeypatch, options(tmp_path, features()))
-    assert key.shown == tuple(range(10)) and key.whole
+    _, names, title = drawn(monkeypatch, given)
+    assert list(names.items()) == [(1, "1"), (0, "0")] and title == "Fig. 3"
+    _, names, _ = drawn(monkeypatch, options(tmp_path, features()))
+    assert names == {k: str(k) for k in range(10)}
 
 
 def test_features_of_other_images_are_refused(tmp_path, features, known):
