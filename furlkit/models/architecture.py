@@ -21,7 +21,8 @@ STEMS = ("auto", "small", "standard")
 SMALLEST_IMAGE = 8  # Three max-pools of cnn5 leave one pixel of it.
 LARGEST = 2**16  # A broken header must not ask for a layer nobody can build.
 SMALL_STEM_BELOW = 64
-KEYS = {"encoder", "image_size", "channels", "width", "stem", "heads"}
+REQUIRED = {"encoder", "image_size", "channels"}
+KEYS = REQUIRED | {"width", "stem", "heads"}
 # Heads that format version 1 had as fields of their own.
 VERSION_1_HEADS = ("projector", "predictor", "decoder", "classifier", "rotation")
 
@@ -68,20 +69,16 @@ class Architecture:
     def to_dict(self) -> dict[str, Any]:
         """The same facts in JSON's types."""
         heads = {name: list(widths) for name, widths in self.heads.items()}
-        return {**{key: getattr(self, key) for key in KEYS}, "heads": heads}
+        return {**vars(self), "heads": heads}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Architecture":
         """Back from `to_dict`; a missing key has its default."""
-        if isinstance(values, dict) and "heads" not in values:
+        named = isinstance(values, dict)
+        if named and "heads" not in values:
             values = _from_version_1(values)
-        lacks = not isinstance(values, dict) or not {
-            "encoder",
-            "image_size",
-            "channels",
-        } <= set(values)
-        if lacks or not set(values) <= KEYS:
-            found = sorted(values) if isinstance(values, dict) else values
+        if not named or not REQUIRED <= set(values) <= KEYS:
+            found = sorted(values) if named else values
             raise InputError(
                 f"architecture: found {str(found)[:200]}, expected the keys "
                 f"{', '.join(sorted(KEYS))}; was it written by a newer furlkit?"

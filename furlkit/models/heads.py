@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from furlkit.catalogue import Head
-from furlkit.models.encoders import conv3x3
 
 N = TypeVar("N", bound=nn.Module)
 DECODER_CHANNELS = (64, 16)  # At the coarsest map; halved, but never below the second.
@@ -58,6 +57,11 @@ class Decoder(nn.Module):
             x = F.interpolate(x, size=(size, size), mode="nearest")
             x = F.relu_(bn(conv(x)))  # (B, width, size, size)
         return self.out(x)  # (B, channels, image_size, image_size)
+
+
+def conv3x3(inputs: int, outputs: int) -> nn.Conv2d:
+    """A 3x3 convolution that keeps the size of the map, without bias."""
+    return nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
 
 
 def give_classifier(
