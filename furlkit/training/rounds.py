@@ -17,7 +17,6 @@ from furlkit.models.loading import tensors_of
 from furlkit.objectives import supervised
 from furlkit.objectives.learner import Stateless
 from furlkit.training import loop
-from furlkit.training.run import Job
 from furlkit.weights import Tensors, add_weighted, below, narrowed
 
 
@@ -69,14 +68,14 @@ class Finetuning:
         """The mean loss of the last round's last epochs."""
         return sum(n * loss for n, loss in zip(self.shares, self.losses, strict=True))
 
-    def job(self, turn: int) -> Job:
+    def job(self, turn: int) -> loop.Job:
         """The training of one client in one round, from the round's model."""
         round_, place = divmod(turn, len(self.parts))
         part = self.parts[place]
         fill(self.net, self.weights)
         title = f"round {round_ + 1}/{self.rounds} client {part.client}"
         device = next(self.net.parameters()).device
-        return Job(
+        return loop.Job(
             title="finetuning" if self.turns == 1 else title,
             learner=Stateless(self.net, supervised.step),
             images=Images(self.images, self.labels, part.index, self.view, device),

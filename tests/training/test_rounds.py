@@ -171,9 +171,8 @@ def test_two_rounds_written_out(tmp_path):
             device = torch.device("cpu")
             images = Images(job.images, job.labels, part.index, job.view, device)
             learner, purpose = Stateless(net, supervised.step), (7, "x", round_)
-            steps = loop.train(
-                learner, {}, images, PLAN, (*purpose, part.client), Nobody()
-            )
+            one = loop.Job("", learner, images, PLAN, (*purpose, part.client))
+            steps = loop.train(one, Nobody())
             epochs = [step.epoch for step in steps if step.epoch]
             losses.append(epochs[-1].losses["supervised"])
             trained.append(tensors_of(net))
@@ -192,7 +191,7 @@ def test_one_client_and_one_round_is_its_training(tmp_path):
     device = torch.device("cpu")
     images = Images(job.images, job.labels, PARTS[0].index, job.view, device)
     learner = Stateless(net, supervised.step)
-    list(loop.train(learner, {}, images, PLAN, (7, "x", 0, 0), Nobody()))
+    list(loop.train(loop.Job("", learner, images, PLAN, (7, "x", 0, 0)), Nobody()))
     assert same(finetuned(tmp_path, job)[0], tensors_of(net))
 
 
@@ -254,7 +253,7 @@ def test_a_signal_between_two_clients_saves_before_it_stops(
     trained = []
     original = loop.train
     monkeypatch.setattr(
-        loop, "train", lambda *given: trained.append(given[4]) or original(*given)
+        loop, "train", lambda *given: trained.append(given[0]) or original(*given)
     )
     found = finetuned(tmp_path / "b", job_of())
     assert len(trained) == 5 - turn
