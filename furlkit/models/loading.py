@@ -82,6 +82,14 @@ def tensors_of(module: nn.Module) -> Tensors:
     }
 
 
+def load_tensors(module: nn.Module, tensors: Tensors) -> None:
+    """Give a module tensors that it has, in place; the others stay as they are."""
+    own = module.state_dict()
+    with torch.no_grad():
+        for name, array in tensors.items():
+            own[name].copy_(torch.from_numpy(array))
+
+
 def check_tensors(
     path: Path, expected: Mapping[str, torch.Tensor], tensors: Tensors
 ) -> None:
