@@ -105,11 +105,10 @@ def _from_version_1(values: dict[str, Any]) -> dict[str, Any]:
 class Net(nn.Module):
     """An encoder, and its heads as attributes under their names."""
 
-    def __init__(self, architecture: Architecture) -> None:
+    def __init__(self, a: Architecture) -> None:
         super().__init__()
-        entry = encoder_entry(architecture.encoder)
-        self.encoder: nn.Module = catalogue.load(entry.function)(architecture)
-        a, image = architecture, (architecture.image_size, architecture.channels)
+        image = a.image_size, a.channels
+        self.encoder: nn.Module = catalogue.load(encoder_entry(a.encoder).function)(a)
         for name, widths in a.heads.items():
             head = head_entry(name)
             inputs = a.z_dim if head.reads == "z" and a.z_dim else a.feature_dim
@@ -154,9 +153,8 @@ def _initialise(module: nn.Module, generator: torch.Generator) -> None:
         )
     elif isinstance(module, nn.Conv2d | nn.Linear):
         bound = 1 / math.sqrt(module.weight[0].numel())
-        nn.init.uniform_(module.weight, -bound, bound, generator=generator)
-        if module.bias is not None:
-            nn.init.uniform_(module.bias, -bound, bound, generator=generator)
+        for tensor in module.parameters():
+            nn.init.uniform_(tensor, -bound, bound, generator=generator)
 
 
 def encoder_entry(name: str) -> catalogue.Encoder:

@@ -41,7 +41,10 @@ class Decoder(nn.Module):
 
     def __init__(self, feature_dim: int, image_size: int, channels: int) -> None:
         super().__init__()
-        *finer, start = _halved_until(image_size, 4)
+        sizes = [image_size]
+        while sizes[-1] > 4:
+            sizes.append((sizes[-1] + 1) // 2)
+        *finer, start = sizes
         most, least = DECODER_CHANNELS
         self.sizes = finer[::-1]
         self.shape = (most, start, start)
@@ -91,11 +94,3 @@ def _drawn_linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.L
     for tensor in (layer.weight, layer.bias):
         nn.init.uniform_(tensor, -bound, bound, generator=generator)
     return layer
-
-
-def _halved_until(size: int, limit: int) -> list[int]:
-    """`size`, its half rounded up, and so on to the first that is not above `limit`."""
-    sizes = [size]
-    while sizes[-1] > limit:
-        sizes.append((sizes[-1] + 1) // 2)
-    return sizes

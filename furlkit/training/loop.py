@@ -223,11 +223,10 @@ class _Trainer:
         for name, parameter in self._trained.items():
             parameter.requires_grad_(_trains(name, parts))
         self.learner.train()
-        if parts is not None:
-            for name, module in self.learner.named_modules():
-                # In eval mode BatchNorm leaves the statistics of frozen parts alone.
-                if name and not _trains(name, parts):
-                    module.training = False
+        for name, module in self.learner.named_modules():
+            # In eval mode BatchNorm leaves the statistics of frozen parts alone.
+            if name and not _trains(name, parts):
+                module.training = False
         weights = [p for p in self._trained.values() if p.requires_grad]
         self.optimiser = _optimiser(weights, self.plan)
 
