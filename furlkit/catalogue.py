@@ -562,7 +562,7 @@ UPDATES = _named(
         paper=FEDAVG,
     ),
     Update("keep", "the client's own model, given in place of GLOBAL",
-        "furlkit.updates.keep:keep",
+        "furlkit.updates.replace:replace",
         paper=FLESD,
     ),
     Update("fedema", "the global model mixed with the client's own by their distance",

@@ -18,7 +18,7 @@ from furlkit.inputs.dictionary import INDEX, ROWS, averaged_features
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
-from furlkit.models.loading import load_net, view_of
+from furlkit.models.loading import load_net, load_tensors, view_of
 from furlkit.randomness import numpy_generator
 from furlkit.stages.local_train.inputs import (
     Client,
@@ -31,7 +31,6 @@ from furlkit.training import run as training
 from furlkit.training.learners import (
     Given,
     learner_of,
-    load_parts,
     parts_by_name,
     terms_of,
 )
@@ -67,7 +66,7 @@ def _train(inputs: Inputs, client: Client) -> Result:
     if client.negatives is not None and len(client.negatives):
         settings["z_dict"] = torch.from_numpy(client.negatives).float().to(device)
     learner = learner_of(options.objective, net, settings)
-    load_parts(learner, more)
+    load_tensors(learner, more)
     view = view_of(inputs.model, options.augmentation, options.execution.channels_last)
     labels = inputs.images.labels if options.objective.labels else None
     purpose = (options.seed, "local-train", inputs.round, client.number)
