@@ -87,7 +87,10 @@ class Clients:
 
 @dataclass(frozen=True)
 class Labelled:
-    """A label and files: LABEL=FILE,FILE,...; one file where not `several`."""
+    """A label and files: LABEL=FILE,FILE,...; one file where not `several`.
+
+    A file may be a pattern, like exp/seed*, or the folder of a run.
+    """
 
     several: bool = True
 
@@ -1182,6 +1185,14 @@ _VALUE = Option(
     recorded=False,
 )
 
+_PROTOCOL = Option(
+    "protocol",
+    Text("NAME"),
+    "linear",
+    "Which metrics to take from the folder of a run: linear, knn, ...",
+    recorded=False,
+)
+
 
 def _series(help_text: str, required: bool = False, metavar: str = "") -> Option:
     return Option(
@@ -1404,8 +1415,10 @@ COMMANDS = _commands(
     command("compare",
         "Print scores of several seeds side by side, with paired differences.",
         group(IN_OUT,
-            _series("A line: the files of a method, one per seed", required=True),
+            _series("A line: the files of a method, or the folders of its runs, whose "
+                    "last rounds count; one per seed", required=True),
             _VALUE,
+            _PROTOCOL,
             Option("reference", Text("LABEL"),
                    help="Show how far each line is above this one: the mean of the "
                         "differences, paired by seed or else by the order of the "
@@ -1422,7 +1435,8 @@ COMMANDS = _commands(
     ),
     command("plot", "Draw pictures of results and partitions."),
     command("plot curve", "Draw accuracy through the rounds from metrics files.",
-        group(IN_OUT, _series("A labelled line of its own"), _VALUE, _TITLE, OUTPUT),
+        group(IN_OUT, _series("A labelled line of its own"), _VALUE, _PROTOCOL,
+              _TITLE, OUTPUT),
         _DRAWN,
     ),
     command("plot partition",
@@ -1468,6 +1482,7 @@ COMMANDS = _commands(
                             "colour in all of them", required=True),
                     metavar="[GROUP:]LABEL=FILE,..."),
             _VALUE,
+            _PROTOCOL,
             Option("reference", Text("LABEL"),
                    help="Show how far each bar is above this one of its group: the "
                         "mean of the differences, paired by the models' seeds or else "
@@ -1491,8 +1506,7 @@ COMMANDS = _commands(
             Option("last", Flag(), False, "Of each run, only its last round counts.",
                    recorded=False),
             _VALUE,
-            Option("protocol", Text("NAME"), "linear",
-                   "Of which evaluation: linear, knn, ...", recorded=False),
+            _PROTOCOL,
             _TITLE,
             OUTPUT,
         ),

@@ -1,5 +1,6 @@
 """Entries of the catalogue as click's options, their types, and the layout of --help."""
 
+import glob
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from inspect import cleandoc
@@ -84,7 +85,7 @@ class Clients(click.ParamType):
 
 
 class Labelled(click.ParamType):
-    """LABEL=FILE,FILE,... as a label and its files."""
+    """LABEL=FILE,FILE,... as a label and its files; * and ? stand for what is there."""
 
     def __init__(self, several: bool):
         self.name = "LABEL=FILE,FILE,..." if several else "LABEL=FILE"
@@ -98,8 +99,14 @@ class Labelled(click.ParamType):
         names = text.split(",") if self._several else [text]
         if not all(names):
             self.fail(f"{value!r}: expected {self.name}", param, ctx)
-        paths = tuple(map(Path, names))
+        paths = tuple(Path(path) for name in names for path in self._found(name))
+        if not paths:
+            self.fail(f"{text!r}: no such file or folder", param, ctx)
         return label, (paths if self._several else paths[0])
+
+    def _found(self, name: str) -> list[str]:
+        pattern = self._several and glob.has_magic(name) and not Path(name).exists()
+        return sorted(glob.glob(name)) if pattern else [name]
 
 
 def _type(kind: catalogue.Kind) -> Any:

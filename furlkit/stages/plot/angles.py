@@ -6,7 +6,13 @@ from typing import Any
 
 from furlkit.errors import InputError
 from furlkit.files.container.header import canonical, short
-from furlkit.reports.metrics import check_same, is_number, read_once, round_of
+from furlkit.reports.metrics import (
+    check_same,
+    files_of,
+    is_number,
+    read_once,
+    round_of,
+)
 from furlkit.reports.summary import Box
 from furlkit.reports.text import lookup, plain, word
 from furlkit.stages.plot.picture import Picture, Series, figure, picture
@@ -32,7 +38,7 @@ def run(series: Series, title: str) -> Picture:
 def _boxes(paths: tuple[Path, ...]) -> list[Box]:
     """A box for each result, by round and seed, whatever the order of the files."""
     found: dict[tuple[int, int, str], Box] = {}
-    read = read_once(paths)
+    read = read_once(files_of(paths, "angles", last=False))
     for path, metrics in read:
         box, seed = _box(path, metrics), lookup(metrics, "checkpoint.seed")
         seed = seed if isinstance(seed, int) else -1

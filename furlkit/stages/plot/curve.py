@@ -1,16 +1,24 @@
 """plot curve: scores over rounds."""
 
 from furlkit.files.container.header import with_article
-from furlkit.reports.metrics import Score, Value, check_same, read_once, read_score
+from furlkit.reports.metrics import (
+    Score,
+    Value,
+    check_same,
+    files_of,
+    read_once,
+    read_score,
+)
 from furlkit.reports.summary import Line, grouped, summarise
 from furlkit.reports.text import plain
 from furlkit.stages.plot.picture import Picture, Series, figure, picture
 
 
 @picture
-def run(series: Series, value: str, title: str) -> Picture:
+def run(series: Series, value: str, protocol: str, title: str) -> Picture:
     """Draw a value over rounds, one line for each series and protocol."""
-    lines = _lines(series, value)
+    files = tuple((label, files_of(paths, protocol, False)) for label, paths in series)
+    lines = _lines(files, value)
     shown = Value(plain(value))
     ends = "; ".join(
         f"{line.label} {shown.show(line.mean[-1], unit=' %')} after round {line.rounds[-1]}"
