@@ -13,16 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from furlkit.errors import FurlkitError
+from furlkit.files.container import seal
 from furlkit.files.container.atomic import replacing
 from furlkit.files.container.header import LIMIT, Header
 from furlkit.files.container.layout import Entry, check, place, table
-from furlkit.files.container.seal import (
-    UNSEALED,
-    Checksum,
-    bytes_of,
-    regrouped,
-    with_digits,
-)
 
 Pieces = Callable[[Entry], Iterable[np.ndarray]]
 
@@ -54,25 +48,24 @@ def write_stream(
     placed = place(entries)
     head = _head(path, placed, header.unsealed())
     with replacing(path) as stream:
-        digest, checksum, count = hashlib.sha256(head), Checksum(), 0
+        digest, crcs = hashlib.sha256(head), []
         stream.write(head)
         for entry in placed:
             written = 0
-            for piece in regrouped(bytes_of(array) for array in pieces(entry)):
+            for piece in seal.regrouped(map(seal.bytes_of, pieces(entry))):
                 digest.update(piece.data)
-                checksum.add(piece, count)
+                crcs += seal.crcs_of(piece)
                 written += stream.write(piece.data)
-                count += 1
             if written != entry.size:
                 raise ValueError(
                     f"{entry.name}: its pieces have {written} bytes, not {entry.size}"
                 )
         content = digest.hexdigest()
-        named = with_digits(head, "content", UNSEALED, content)
-        check_digits = checksum.digest(named)
+        head = seal.with_digits(head, "content", seal.UNSEALED, content)
+        checksum = seal.checksum(head, crcs)
         stream.seek(0)
-        stream.write(with_digits(named, "check", UNSEALED, check_digits))
-    return replace(header, content=content, check=check_digits)
+        stream.write(seal.with_digits(head, "check", seal.UNSEALED, checksum))
+    return replace(header, content=content, check=checksum)
 
 
 def _head(path: Path, placed: list[Entry], header: Header) -> bytes:

@@ -14,7 +14,7 @@ from furlkit.files.checkpoint import CheckpointFacts, check_finite, open_checkpo
 from furlkit.files.container.header import Header, canonical, parse_strict
 from furlkit.files.container.layout import Entry
 from furlkit.files.container.lockstep import Lockstep
-from furlkit.files.container.read import Container, unreadable
+from furlkit.files.container.read import Container, reading
 from furlkit.files.container.write import write_stream
 from furlkit.inputs.uploads import (
     ROUND,
@@ -205,14 +205,13 @@ def _weights(clients: list[Client], how: str) -> list[float]:
 
 
 def _read_weights(path: Path) -> dict[str, float]:
-    try:
-        given = parse_strict(path.read_bytes())
-    except FileNotFoundError as error:
+    if not path.exists():
         raise InputError(
             f"--weights {path}: no such file; expected examples, uniform or a JSON file"
-        ) from error
-    except OSError as error:
-        raise unreadable(path, error) from error
+        )
+    try:
+        with reading(path):
+            given = parse_strict(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: is not JSON: {error}") from error
     # A whole number of 400 digits is JSON, but no float.
