@@ -16,7 +16,7 @@ from furlkit.errors import FurlkitError
 from furlkit.files.container import seal
 from furlkit.files.container.atomic import replacing
 from furlkit.files.container.header import LIMIT, Header
-from furlkit.files.container.layout import Entry, check, place, table
+from furlkit.files.container.layout import Entry, place, table
 
 Pieces = Callable[[Entry], Iterable[np.ndarray]]
 
@@ -69,8 +69,6 @@ def write_stream(
 
 
 def _head(path: Path, placed: list[Entry], header: Header) -> bytes:
-    for entry in placed:
-        check(entry)
     text = table(placed, {"format": "pt", "furlkit": header.to_json()})
     text += b" " * (-len(text) % 8)
     if len(text) > LIMIT:
