@@ -17,12 +17,7 @@ from furlkit.errors import InputError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
-from furlkit.files.similarity import (
-    SHORTEST,
-    kept_of,
-    write_similarity,
-    write_top,
-)
+from furlkit.files.similarity import SHORTEST, kept_of, write_similarity
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
@@ -105,14 +100,14 @@ def _write(
 
     if options.top is None:
         arrays = (block.numpy() for block in blocks())
-        return write_similarity(options.output, lambda: arrays, *more).content
+        return write_similarity(options.output, arrays, *more).content
     kept = []
     for start, block in zip(range(0, len(unit), BLOCK), blocks(), strict=True):
         block.diagonal(start).fill_(2)  # Rounded, a twin may be nearer than oneself.
         kept.append(block.topk(kept_of(options.top, len(unit)), dim=1))
     values = torch.cat([block.values for block in kept]).clamp(max=1).numpy()
     columns = torch.cat([block.indices for block in kept]).numpy()
-    return write_top(options.output, columns, values, *more).content
+    return write_similarity(options.output, [values], *more, columns).content
 
 
 def _check_directions(model: Path, rows: torch.Tensor) -> None:

@@ -9,7 +9,7 @@ import pytest
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container import write as container
 from furlkit.files.container.header import LIMIT, UNSEALED, Header
-from furlkit.files.container.layout import DTYPES, Entry
+from furlkit.files.container.layout import DTYPES
 from furlkit.files.container.read import Container, open_kind
 
 HEADER = Header("private", "test", {"a": 1.5}, 3, {"model": "f" * 64}, {"round": 2})
@@ -221,12 +221,10 @@ def test_file_that_shrinks_while_it_is_read(tmp_path):
         opened.tensors()
 
 
-def test_pieces_must_add_up_to_the_tensor(tmp_path):
-    entries = [Entry("w", np.dtype("<f4"), (4,))]
-    with pytest.raises(ValueError, match="w: its pieces have 12 bytes, not 16"):
-        container.write_stream(
-            tmp_path / "x", entries, lambda e: [np.ones(3, np.float32)], HEADER
-        )
+def test_blocks_must_add_up_to_the_tensor(tmp_path):
+    blocks = container.Blocks(np.dtype("<f4"), (4,), [np.ones(3, np.float32)])
+    with pytest.raises(ValueError, match="w: its blocks have 12 bytes, not 16"):
+        container.write(tmp_path / "x", {"w": blocks}, HEADER)
     assert list(tmp_path.iterdir()) == []
 
 
