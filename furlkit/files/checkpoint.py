@@ -53,8 +53,8 @@ def write_checkpoint(
     tensors: dict[str, np.ndarray],
     facts: CheckpointFacts,
     provenance: Provenance,
-) -> Header:
-    """Write a model; values that are not finite never reach the disk."""
+) -> str:
+    """Write a model, if its values are finite; gives its content hash."""
     check_all_finite(path, tensors)
     return write(path, tensors, provenance.header("checkpoint", facts))
 

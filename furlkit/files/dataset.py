@@ -9,7 +9,6 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_normalisation
-from furlkit.files.container.header import Header
 from furlkit.files.container.read import Container, open_kind
 from furlkit.files.container.write import Blocks, write
 from furlkit.files.facts import Provenance, check_fingerprint, understand
@@ -42,7 +41,7 @@ def write_dataset(
     columns: dict[str, np.ndarray],
     facts: DatasetFacts,
     provenance: Provenance,
-) -> Header:
+) -> str:
     """Write images from blocks of (n, H, W, C); `columns` are labels and domains."""
     images = Blocks(np.dtype("uint8"), shape, blocks)
     header = provenance.header("dataset", facts)

@@ -13,7 +13,6 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
-from furlkit.files.container.header import Header
 from furlkit.files.container.read import open_kind
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, check_fingerprint, understand
@@ -60,7 +59,7 @@ def write_parts(
     index: np.ndarray,
     facts: EnsembleFacts,
     provenance: Provenance,
-) -> Header:
+) -> str:
     """Write the parts of all clients side by side."""
     tensors = {"index": index.astype(np.int64)}
     for client, part in parts.items():

@@ -59,7 +59,7 @@ def write_features(
     facts: FeatureFacts,
     provenance: Provenance,
     encoding: str = "float32",
-) -> Header:
+) -> str:
     """Write rows (n, d) and the place of each in the dataset."""
     check_finite(path, "rows", rows)
     tensors = {**encoded("rows", rows, encoding), "index": index.astype(np.int64)}

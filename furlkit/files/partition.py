@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from furlkit.errors import InputError, UsageError
-from furlkit.files.container.header import Header
 from furlkit.files.container.read import open_kind
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, check_fingerprint, understand
@@ -37,7 +36,6 @@ class Partition:
     public: np.ndarray
     histogram: np.ndarray
     content: str
-    header: Header
 
     def of(self, client: int) -> np.ndarray:
         """The indices of one client."""
@@ -61,7 +59,7 @@ def write_partition(
     histogram: np.ndarray,
     facts: PartitionFacts,
     provenance: Provenance,
-) -> Header:
+) -> str:
     """Write the indices of every client and of the public part."""
     tensors = {
         "indices": np.concatenate([*parts, np.empty(0, np.int64)]).astype(np.int64),
@@ -83,9 +81,7 @@ def read_partition(path: Path) -> Partition:
     tensors = opened.tensors()
     names = ("indices", "offsets", "public", "histogram")
     known = {name: tensors[name] for name in names}
-    partition = Partition(
-        Path(path), facts, **known, content=opened.content, header=opened.header
-    )
+    partition = Partition(Path(path), facts, **known, content=opened.content)
     _check(partition)
     return partition
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_all_finite
-from furlkit.files.container.header import Header
 from furlkit.files.container.read import open_kind
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, understand
@@ -51,7 +50,7 @@ def write_private(
     memory: dict[str, np.ndarray],
     facts: PrivateFacts,
     provenance: Provenance,
-) -> Header:
+) -> str:
     """Write a client's own state. `aggregate` refuses such a file by its kind."""
     everything = {**tensors, **{MEMORY + name: v for name, v in memory.items()}}
     check_all_finite(path, everything)

@@ -13,7 +13,6 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
-from furlkit.files.container.header import Header
 from furlkit.files.container.read import Container, open_kind
 from furlkit.files.container.write import Blocks, write
 from furlkit.files.facts import Provenance
@@ -52,7 +51,7 @@ def write_similarity(
     provenance: Provenance,
     encoding: str = "float32",
     columns: np.ndarray | None = None,
-) -> Header:
+) -> str:
     """Write a matrix from blocks of rows, never whole in memory.
 
     It is (n, n); or (n, k) with the `columns` (n, k) that its values belong to.

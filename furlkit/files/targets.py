@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from furlkit.files.checkpoint import check_all_finite
-from furlkit.files.container.header import Header
 from furlkit.files.container.read import FLOATS, open_kind
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, check_fingerprint, understand
@@ -43,7 +42,7 @@ def write_targets(
     index: np.ndarray,
     facts: TargetFacts,
     provenance: Provenance,
-) -> Header:
+) -> str:
     """Write the rows named h and z, and the place of each in the dataset."""
     tensors = {"h": rows["h"], "z": rows["z"], "index": index.astype(np.int64)}
     check_all_finite(path, tensors)

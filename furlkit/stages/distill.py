@@ -116,8 +116,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             loss=sum(last.losses.values()),
         )  # fmt: skip
         tensors, provenance = tensors_of(inputs.net), inputs.provenance
-        written = write_checkpoint(options.output, tensors, about, provenance)
-        data.update(content=written.content, **asdict(last))
+        content = write_checkpoint(options.output, tensors, about, provenance)
+        data.update(content=content, **asdict(last))
         ProgressFile(options.output, provenance).discard()
     return line, data
 

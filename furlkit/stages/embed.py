@@ -90,7 +90,7 @@ def _write(
 ) -> str:
     more = (index, facts, provenance, options.encoding)
     if not options.similarity:
-        return write_features(options.output, rows.numpy(), *more).content
+        return write_features(options.output, rows.numpy(), *more)
     _check_directions(options.model, rows)
     unit = F.normalize(rows, dim=1)
 
@@ -100,14 +100,14 @@ def _write(
 
     if options.top is None:
         arrays = (block.numpy() for block in blocks())
-        return write_similarity(options.output, arrays, *more).content
+        return write_similarity(options.output, arrays, *more)
     kept = []
     for start, block in zip(range(0, len(unit), BLOCK), blocks(), strict=True):
         block.diagonal(start).fill_(2)  # Rounded, a twin may be nearer than oneself.
         kept.append(block.topk(kept_of(options.top, len(unit)), dim=1))
     values = torch.cat([block.values for block in kept]).clamp(max=1).numpy()
     columns = torch.cat([block.indices for block in kept]).numpy()
-    return write_similarity(options.output, [values], *more, columns).content
+    return write_similarity(options.output, [values], *more, columns)
 
 
 def _check_directions(model: Path, rows: torch.Tensor) -> None:

@@ -134,7 +134,7 @@ def _write(
                 uploads.check()
 
         tensors = {e.name: Blocks(e.dtype, e.shape, pieces(e.name)) for e in entries}
-        return write(options.output, tensors, header).content
+        return write(options.output, tensors, header)
 
 
 def _opened(path: Path) -> Client:

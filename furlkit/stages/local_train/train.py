@@ -10,7 +10,7 @@ from furlkit import console, runtime
 from furlkit.aggregators.dictionary import average_features, shared_rows
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Batch, Images
-from furlkit.files.checkpoint import Checkpoint, CheckpointFacts, write_checkpoint
+from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
 from furlkit.files.features import FeatureFacts, write_features
 from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
@@ -92,10 +92,7 @@ def _net(inputs: Inputs, client: Client, device: torch.device) -> tuple[Net, Ten
     parts = ("encoder", *inputs.architecture.heads)
     tensors, more = divide(client.tensors, parts)
     facts = replace(inputs.model.facts, parts=None)
-    start = Checkpoint(
-        inputs.model.path, facts, tensors, inputs.model.content, inputs.model.header
-    )
-    return load_net(start, device), more
+    return load_net(replace(inputs.model, facts=facts, tensors=tensors), device), more
 
 
 def _given(inputs: Inputs, net: Net, order: Purpose) -> Given:
@@ -152,8 +149,8 @@ def _write(inputs: Inputs, client: Client, learner: Any, last: Epoch) -> Result:
         parts=parts_of(upload),
     )
     output = fill(options.output, number)
-    written = write_checkpoint(output, upload, facts, client.provenance)
-    data.update(content=written.content, examples=examples, **asdict(last))
+    content = write_checkpoint(output, upload, facts, client.provenance)
+    data.update(content=content, examples=examples, **asdict(last))
     line = (
         f"{output}: client {number}, round {inputs.round}, {examples:,} images, "
         f"loss {facts.loss:.4f}"
@@ -181,7 +178,7 @@ def _keep(
         own |= {f"last.{name}": last[name] for name in inputs.expected.net}
     names = sorted({name.split(".")[0] for name in memory})
     facts = PrivateFacts(client.number, inputs.round, parts_of(own), names)
-    return write_private(path, own, memory, facts, client.provenance).content
+    return write_private(path, own, memory, facts, client.provenance)
 
 
 def _share(
@@ -206,8 +203,8 @@ def _share(
         parent=inputs.model.content,
     )
     path = fill(sharing.features_out or "", client.number)
-    written = write_features(path, rows, np.arange(len(rows)), facts, client.provenance)
-    data["features"] = written.content
+    more = (np.arange(len(rows)), facts, client.provenance)
+    data["features"] = write_features(path, rows, *more)
     return {ROWS: Z, INDEX: index} if sharing.alpha else {}
 
 
