@@ -9,9 +9,9 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_normalisation
-from furlkit.files.container.read import Container, open_kind
+from furlkit.files.container.read import Container
 from furlkit.files.container.write import Blocks, write
-from furlkit.files.facts import Provenance, check_fingerprint, understand
+from furlkit.files.facts import Provenance, check_fingerprint, open_facts
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,7 @@ def read_dataset(path: Path) -> Packed:
 
     `furlkit inspect --verify` checks every byte.
     """
-    opened = open_kind(path, "dataset")
-    facts = understand(path, opened.header, DatasetFacts)
+    opened, facts = open_facts(path, "dataset", DatasetFacts)
     shape = opened.expect("images", "uint8", "N", "H", "W", "C").shape
     if not all(shape):
         raise InputError(f"{path}: images is {shape}; pack a dataset that has images")

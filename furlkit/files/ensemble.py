@@ -13,9 +13,8 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
-from furlkit.files.container.read import open_kind
 from furlkit.files.container.write import write
-from furlkit.files.facts import Provenance, check_fingerprint, understand
+from furlkit.files.facts import Provenance, check_fingerprint, open_facts
 from furlkit.files.similarity import check_columns
 
 FORMS = ("rows", "top", "matrix")
@@ -72,8 +71,7 @@ def write_parts(
 
 def read_ensemble(path: Path) -> Ensemble:
     """Read an ensemble, checked; a matrix stays on disk and is mapped."""
-    opened = open_kind(path, "ensemble")
-    facts = understand(path, opened.header, EnsembleFacts, ("round", "examples"))
+    opened, facts = open_facts(path, "ensemble", EnsembleFacts)
     check_fingerprint(path, facts.dataset)
     (n,) = opened.expect("index", "int64", "n").shape
     if facts.form not in FORMS or not facts.clients or n != facts.examples:

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from furlkit.errors import InputError, UsageError
-from furlkit.files.container.read import open_kind
 from furlkit.files.container.write import write
-from furlkit.files.facts import Provenance, check_fingerprint, understand
+from furlkit.files.facts import Provenance, check_fingerprint, open_facts
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,7 @@ def write_partition(
 
 def read_partition(path: Path) -> Partition:
     """Read a partition and check that its indices make sense."""
-    opened = open_kind(path, "partition")
-    facts = understand(path, opened.header, PartitionFacts, ("clients",))
+    opened, facts = open_facts(path, "partition", PartitionFacts)
     check_fingerprint(path, facts.dataset)
     for name in ("indices", "offsets", "public"):
         opened.expect(name, "int64", "n")

@@ -4,16 +4,16 @@ Parts of its model stand under their own names; what methods remember stands beh
 `memory.`, as `memory.averaged_features.rows` of FedCA.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_all_finite
-from furlkit.files.container.read import open_kind
 from furlkit.files.container.write import write
-from furlkit.files.facts import Provenance, understand
+from furlkit.files.facts import Provenance, open_facts
 
 MEMORY = "memory."
 # What format version 1 called FedCA's averaged features.
@@ -59,23 +59,20 @@ def write_private(
 
 def read_private(path: Path, client: int) -> Private:
     """Read the state of one client; another client's file is refused."""
-    opened = open_kind(path, "private")
-    header, prefix = opened.header, MEMORY
-    if header.version == 1:
-        known = {k: v for k, v in header.facts.items() if k != "holds"}
-        header = replace(header, facts={**known, "parts": [], "memory": []})
-        prefix = VERSION_1_MEMORY
-    facts = understand(path, header, PrivateFacts, ("client", "round"))
+    opened, facts = open_facts(path, "private", PrivateFacts, _updated)
     if facts.client != client:
         raise InputError(
             f"{path}: is private to client {facts.client}; it was given to client {client}"
         )
-    everything = opened.tensors()
-    check_all_finite(path, everything)
-    tensors = {k: v for k, v in everything.items() if not k.startswith(prefix)}
-    memory = {
-        k.removeprefix(prefix): v for k, v in everything.items() if k.startswith(prefix)
-    }
-    if header.version == 1:
-        memory = {f"averaged_features.{name}": v for name, v in memory.items()}
+    tensors, memory = opened.tensors(), {}
+    check_all_finite(path, tensors)
+    older = opened.header.version == 1
+    prefix, method = (VERSION_1_MEMORY, "averaged_features.") if older else (MEMORY, "")
+    for name in [name for name in tensors if name.startswith(prefix)]:
+        memory[method + name.removeprefix(prefix)] = tensors.pop(name)
     return Private(Path(path), facts, tensors, memory, opened.content)
+
+
+def _updated(facts: dict[str, Any]) -> dict[str, Any]:
+    facts.pop("holds", None)
+    return {**facts, "parts": [], "memory": []}

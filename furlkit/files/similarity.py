@@ -13,10 +13,10 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
-from furlkit.files.container.read import Container, open_kind
+from furlkit.files.container.read import Container
 from furlkit.files.container.write import Blocks, write
 from furlkit.files.facts import Provenance
-from furlkit.files.features import FeatureFacts, check_index, understand_features
+from furlkit.files.features import FeatureFacts, open_table
 
 STEP = 127
 # How far a stored cosine may be from the true one: sums of float32, and its type.
@@ -73,9 +73,8 @@ def kept_of(percent: float, n: int) -> int:
 
 def read_similarity(path: Path) -> Similarity:
     """Read a similarity file whole, as float32: hash checked, in shape, cosines."""
-    opened = open_kind(path, "similarity")
-    facts = understand_features(path, opened.header)
-    n, k = check_index(opened, "matrix")
+    opened, facts = open_table(path, "similarity", "matrix")
+    n, k = opened.entry("matrix").shape
     if "columns" in opened:
         opened.expect("columns", "int32", n, k)
     elif n != k:

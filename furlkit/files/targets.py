@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from furlkit.files.checkpoint import check_all_finite
-from furlkit.files.container.read import FLOATS, open_kind
+from furlkit.files.container.read import FLOATS
 from furlkit.files.container.write import write
-from furlkit.files.facts import Provenance, check_fingerprint, understand
+from furlkit.files.facts import Provenance, check_fingerprint, open_facts
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,7 @@ def write_targets(
 
 def read_targets(path: Path) -> Targets:
     """Read a target file whole: values finite, lengths equal."""
-    opened = open_kind(path, "targets")
-    facts = understand(path, opened.header, TargetFacts, ("examples",))
+    opened, facts = open_facts(path, "targets", TargetFacts)
     n = facts.examples
     check_fingerprint(path, facts.dataset)
     for name in ("h", "z"):
