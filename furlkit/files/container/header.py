@@ -67,7 +67,7 @@ def parse_strict(text: str | bytes) -> Any:
     value = json.loads(
         text,
         object_pairs_hook=_no_duplicates,
-        parse_constant=_no_constant,
+        parse_constant=_finite,
         parse_float=_finite,
     )
     check_depth(value)
@@ -160,12 +160,8 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
 def _finite(digits: str) -> float:
     number = float(digits)
-    if math.isinf(number):
-        raise ValueError(f"{short(digits)} is too large a number")
+    if not math.isfinite(number):
+        raise ValueError(f"{short(digits)} is not a finite number")
     return number
