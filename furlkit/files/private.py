@@ -66,8 +66,9 @@ def read_private(path: Path, client: int) -> Private:
         )
     tensors, memory = opened.tensors(), {}
     check_all_finite(path, tensors)
-    older = opened.header.version == 1
-    prefix, method = (VERSION_1_MEMORY, "averaged_features.") if older else (MEMORY, "")
+    prefix, method = MEMORY, ""
+    if opened.header.version == 1:
+        prefix, method = VERSION_1_MEMORY, "averaged_features."
     for name in [name for name in tensors if name.startswith(prefix)]:
         memory[method + name.removeprefix(prefix)] = tensors.pop(name)
     return Private(Path(path), facts, tensors, memory, opened.content)
