@@ -10,7 +10,7 @@ from furlkit.errors import InputError
 from furlkit.files.container.header import Header, short
 from furlkit.files.container.read import Container
 from furlkit.files.container.write import write
-from furlkit.files.facts import Provenance, open_facts
+from furlkit.files.facts import Provenance, Record, open_facts
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,10 @@ class CheckpointFacts:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """A checkpoint in memory; `content` names the file it was read from."""
+class Checkpoint(Record[CheckpointFacts]):
+    """A checkpoint in memory."""
 
-    path: Path
-    facts: CheckpointFacts
     tensors: dict[str, np.ndarray]
-    content: str
     header: Header
 
 
@@ -75,7 +72,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     opened, facts = open_checkpoint(path)
     tensors = opened.tensors()
     check_all_finite(path, tensors)
-    return Checkpoint(Path(path), facts, tensors, opened.content, opened.header)
+    return Checkpoint(opened.path, facts, opened.content, tensors, opened.header)
 
 
 def check_all_finite(path: Path, tensors: dict[str, np.ndarray]) -> None:

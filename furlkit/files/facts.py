@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from furlkit.errors import InputError
 from furlkit.files.container.header import Header, check_types, short, with_article
@@ -26,6 +26,15 @@ class Provenance:
         """The header of such a file; facts that are None are left out."""
         known = {k: v for k, v in asdict(facts).items() if v is not None}
         return Header(kind, self.stage, self.options, self.seed, self.inputs, known)
+
+
+@dataclass(frozen=True)
+class Record(Generic[T]):
+    """What every reader gives; `content` is the content hash, which names the file."""
+
+    path: Path
+    facts: T
+    content: str
 
 
 def open_facts(

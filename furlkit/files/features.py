@@ -13,7 +13,7 @@ from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
 from furlkit.files.container.read import FLOATS, Container
 from furlkit.files.container.write import write
-from furlkit.files.facts import Provenance, check_fingerprint, open_facts
+from furlkit.files.facts import Provenance, Record, check_fingerprint, open_facts
 
 LARGEST = 127
 
@@ -37,18 +37,15 @@ class FeatureFacts:
 
 
 @dataclass(frozen=True)
-class Features:
+class Features(Record[FeatureFacts]):
     """Rows of features; `index` gives each row's place in the dataset.
 
     Rows that a client shares, and a dictionary made of them, are only numbered: only
     the client knows which images they belong to.
     """
 
-    path: Path
-    facts: FeatureFacts
     rows: np.ndarray
     index: np.ndarray
-    content: str
 
 
 def write_features(
@@ -70,8 +67,8 @@ def read_features(path: Path) -> Features:
     """Read a feature file whole, rows as float32: checked, finite, lengths equal."""
     opened, facts = open_table(path, "features", "rows")
     tensors = opened.tensors()
-    rows = decoded(Path(path), tensors, "rows")
-    return Features(Path(path), facts, rows, tensors["index"], opened.content)
+    rows = decoded(opened.path, tensors, "rows")
+    return Features(opened.path, facts, opened.content, rows, tensors["index"])
 
 
 def open_table(path: Path, kind: str, name: str) -> tuple[Container, FeatureFacts]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from furlkit.errors import InputError, UsageError
 from furlkit.files.container.write import write
-from furlkit.files.facts import Provenance, check_fingerprint, open_facts
+from furlkit.files.facts import Provenance, Record, check_fingerprint, open_facts
 
 
 @dataclass(frozen=True)
@@ -22,19 +22,16 @@ class PartitionFacts:
 
 
 @dataclass(frozen=True)
-class Partition:
+class Partition(Record[PartitionFacts]):
     """Indices of every client, end to end: client k has indices[offsets[k]:offsets[k+1]].
 
     `histogram` counts labels, one row for each client; it has no columns without labels.
     """
 
-    path: Path
-    facts: PartitionFacts
     indices: np.ndarray
     offsets: np.ndarray
     public: np.ndarray
     histogram: np.ndarray
-    content: str
 
     def of(self, client: int) -> np.ndarray:
         """The indices of one client."""
@@ -78,8 +75,8 @@ def read_partition(path: Path) -> Partition:
     opened.expect("histogram", "int64", "clients", "classes")
     tensors = opened.tensors()
     names = ("indices", "offsets", "public", "histogram")
-    known = {name: tensors[name] for name in names}
-    partition = Partition(Path(path), facts, **known, content=opened.content)
+    arrays = (tensors[name] for name in names)
+    partition = Partition(opened.path, facts, opened.content, *arrays)
     _check(partition)
     return partition
 

@@ -13,7 +13,7 @@ import numpy as np
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_all_finite
 from furlkit.files.container.write import write
-from furlkit.files.facts import Provenance, open_facts
+from furlkit.files.facts import Provenance, Record, open_facts
 
 MEMORY = "memory."
 # What format version 1 called FedCA's averaged features.
@@ -34,14 +34,11 @@ class PrivateFacts:
 
 
 @dataclass(frozen=True)
-class Private:
+class Private(Record[PrivateFacts]):
     """A client's own state: tensors of its model, and memory of its methods, by name."""
 
-    path: Path
-    facts: PrivateFacts
     tensors: dict[str, np.ndarray]
     memory: dict[str, np.ndarray]
-    content: str
 
 
 def write_private(
@@ -71,7 +68,7 @@ def read_private(path: Path, client: int) -> Private:
         prefix, method = VERSION_1_MEMORY, "averaged_features."
     for name in [name for name in tensors if name.startswith(prefix)]:
         memory[method + name.removeprefix(prefix)] = tensors.pop(name)
-    return Private(Path(path), facts, tensors, memory, opened.content)
+    return Private(opened.path, facts, opened.content, tensors, memory)
 
 
 def _updated(facts: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
 from furlkit.files.container.read import Container
 from furlkit.files.container.write import Blocks, write
-from furlkit.files.facts import Provenance
+from furlkit.files.facts import Provenance, Record
 from furlkit.files.features import FeatureFacts, open_table
 
 STEP = 127
@@ -28,18 +28,15 @@ SHORTEST = 1e-12
 
 
 @dataclass(frozen=True)
-class Similarity:
+class Similarity(Record[FeatureFacts]):
     """Cosines; `index` names the image of row and column i.
 
     `matrix` is (n, n). With `columns` (n, k) it is (n, k): row i has its value for
     column columns[i, j] at j.
     """
 
-    path: Path
-    facts: FeatureFacts
     matrix: np.ndarray
     index: np.ndarray
-    content: str
     columns: np.ndarray | None = None
 
 
@@ -88,9 +85,8 @@ def read_similarity(path: Path) -> Similarity:
     _check_own(path, matrix, columns, rounding)
     if columns is None:
         _check_symmetry(path, matrix, rounding)
-    return Similarity(
-        Path(path), facts, matrix, tensors["index"], opened.content, columns
-    )  # fmt: skip
+    index = tensors["index"]
+    return Similarity(opened.path, facts, opened.content, matrix, index, columns)
 
 
 def mapped(similarity: Similarity) -> Similarity:

@@ -9,7 +9,7 @@ import numpy as np
 from furlkit.files.checkpoint import check_all_finite
 from furlkit.files.container.read import FLOATS
 from furlkit.files.container.write import write
-from furlkit.files.facts import Provenance, check_fingerprint, open_facts
+from furlkit.files.facts import Provenance, Record, check_fingerprint, open_facts
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,12 @@ class TargetFacts:
 
 
 @dataclass(frozen=True)
-class Targets:
+class Targets(Record[TargetFacts]):
     """h (n, ...) and z (n, ...); `index` gives each row's place in the dataset."""
 
-    path: Path
-    facts: TargetFacts
     h: np.ndarray
     z: np.ndarray
     index: np.ndarray
-    content: str
 
 
 def write_targets(
@@ -60,4 +57,4 @@ def read_targets(path: Path) -> Targets:
     tensors = opened.tensors()
     check_all_finite(path, tensors)
     h, z, index = (tensors[name] for name in ("h", "z", "index"))
-    return Targets(Path(path), facts, h, z, index, opened.content)
+    return Targets(opened.path, facts, opened.content, h, z, index)
