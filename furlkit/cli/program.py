@@ -52,7 +52,7 @@ def _outcome(arguments: list[str] | None) -> int:
         console.error(str(error))
         return error.exit_code
     except click.ClickException as error:
-        with console.unwritable_ignored():
+        with console.unwritable_ignored:
             error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):

@@ -93,10 +93,10 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             examples=facts.examples, parent=inputs.model.content,
             loss=sum(last.losses.values()),
         )  # fmt: skip
-        tensors = tensors_of(inputs.net)
-        written = write_checkpoint(options.output, tensors, about, inputs.provenance)
-        data.update(content=written.content, **asdict(last))
-        ProgressFile(options.output, inputs.provenance).discard()
+        tensors, provenance = tensors_of(inputs.net), inputs.provenance
+        content = write_checkpoint(options.output, tensors, about, provenance)
+        data.update(content=content, **asdict(last))
+        ProgressFile(options.output, provenance).discard()
     return line, data
 
 

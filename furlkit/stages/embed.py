@@ -17,7 +17,7 @@ from furlkit.errors import InputError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
-from furlkit.files.similarity import SHORTEST, kept_of, write_similarity, write_top
+from furlkit.files.similarity import SHORTEST, kept_of, write_similarity
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.models import width_of
 from furlkit.inputs.parts import chosen_images
@@ -84,7 +84,7 @@ def _write(
 ) -> str:
     more = (index, facts, provenance, options.encoding)
     if not options.similarity:
-        return write_features(options.output, rows.numpy(), *more).content
+        return write_features(options.output, rows.numpy(), *more)
     _check_directions(options.model, rows)
     unit = F.normalize(rows, dim=1)
 
@@ -94,14 +94,14 @@ def _write(
 
     if options.top is None:
         arrays = (block.numpy() for block in blocks())
-        return write_similarity(options.output, lambda: arrays, *more).content
+        return write_similarity(options.output, arrays, *more)
     kept = []
     for start, block in zip(range(0, len(unit), BLOCK), blocks(), strict=True):
         block.diagonal(start).fill_(2)  # Rounded, a twin may be nearer than oneself.
         kept.append(block.topk(kept_of(options.top, len(unit)), dim=1))
     values = torch.cat([block.values for block in kept]).clamp(max=1).numpy()
     columns = torch.cat([block.indices for block in kept]).numpy()
-    return write_top(options.output, columns, values, *more).content
+    return write_similarity(options.output, [values], *more, columns)
 
 
 def _check_directions(model: Path, rows: torch.Tensor) -> None:

@@ -32,9 +32,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         write_bytes(output / "config.json", text.encode())
         contents = {"model": model.content}
         header = Header("encoder", "export", {}, None, contents, config)
-        config["content"] = write(
-            weights, below("encoder.", model.tensors), header
-        ).content
+        encoder = below("encoder.", model.tensors)
+        config["content"] = write(weights, encoder, header)
     line = f"{weights}: {config['architecture']}, h has {config['num_features']}"
     if config["stem"] == "small":
         line += "; its stem is 3x3 without pooling, config.json says how to load it"

@@ -84,8 +84,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             "std": facts.std,
         }
         provenance = Provenance("init", resolved, options.seed, contents)
-        written = write_checkpoint(options.output, tensors, facts, provenance)
-        data["content"] = written.content
+        data["content"] = write_checkpoint(options.output, tensors, facts, provenance)
     return line, data
 
 

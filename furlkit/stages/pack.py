@@ -77,8 +77,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         resolved = {**options.recorded, **pinned_option(options.isa)}
         blocks = _blocks_with_progress(parts, shape)
         more = (columns, facts, Provenance("pack", resolved))
-        written = write_dataset(options.output, shape, lambda: blocks, *more)
-        data["content"] = written.content
+        data["content"] = write_dataset(options.output, shape, blocks, *more)
     return line, data
 
 

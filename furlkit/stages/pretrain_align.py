@@ -166,9 +166,8 @@ def _write(inputs: Inputs, last: Epoch) -> dict[str, str]:
         for layer in ("h", "z")
     }
     described = TargetFacts(
-        model.content, start.architecture, start.mean, start.std, images.fingerprint,
-        count,
+        model, start.architecture, start.mean, start.std, images.fingerprint, count,
     )  # fmt: skip
     more = (inputs.index, described, inputs.provenance)
     targets = write_targets(options.targets_out, rows, *more)
-    return {"content": model.content, "targets": targets.content}
+    return {"content": model, "targets": targets}

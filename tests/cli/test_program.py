@@ -132,7 +132,7 @@ def test_version_and_bare_program(run):
         ("evaluate knn g -o y", "Missing option '--data'"),
         ("inspect", "Missing argument 'FILE...'"),
         ("sample --clients 0-9 --fraction 0", "--fraction 0"),
-        ("plot curve -o x.png", "plot curve"),
+        ("plot curve -o x.png", "--series"),
     ],
 )
 def test_wrong_usage(run, tmp_path, monkeypatch, line, words):

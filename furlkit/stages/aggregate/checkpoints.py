@@ -13,10 +13,9 @@ from furlkit.aggregators.uploads import Combine
 from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, check_finite, open_checkpoint
 from furlkit.files.container.header import Header, canonical, parse_strict
-from furlkit.files.container.layout import Entry
 from furlkit.files.container.lockstep import Lockstep
-from furlkit.files.container.read import Container, unreadable
-from furlkit.files.container.write import write_stream
+from furlkit.files.container.read import Container, reading
+from furlkit.files.container.write import Blocks, write
 from furlkit.inputs.uploads import (
     ROUND,
     Options,
@@ -121,20 +120,21 @@ def _write(
         rule = catalogue.load(catalogue.RULES[options.rule].function)
         result = rule(uploads, **settings)
 
-        def pieces(entry: Entry) -> Iterator[np.ndarray]:
-            for piece in result(entry.name):
+        def pieces(name: str) -> Iterator[np.ndarray]:
+            for piece in result(name):
                 if piece.dtype.kind == "f" and not np.isfinite(piece).all():
                     _check_bodies(clients)
                     raise FurlkitError(
                         f"{options.output}: --rule {options.rule} gives values of "
-                        f"{entry.name} that are not finite"
+                        f"{name} that are not finite"
                     )
                 yield piece
-            if entry.name == last:
+            if name == last:
                 # Before the output takes its place, so that damage leaves no file.
                 uploads.check()
 
-        return write_stream(options.output, entries, pieces, header).content
+        tensors = {e.name: Blocks(e.dtype, e.shape, pieces(e.name)) for e in entries}
+        return write(options.output, tensors, header)
 
 
 def _opened(path: Path) -> Client:
@@ -196,14 +196,13 @@ def _weights(clients: list[Client], how: str) -> list[float]:
 
 
 def _read_weights(path: Path) -> dict[str, float]:
-    try:
-        given = parse_strict(path.read_bytes())
-    except FileNotFoundError as error:
+    if not path.exists():
         raise InputError(
             f"--weights {path}: no such file; expected examples, uniform or a JSON file"
-        ) from error
-    except OSError as error:
-        raise unreadable(path, error) from error
+        )
+    try:
+        with reading(path):
+            given = parse_strict(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: is not JSON: {error}") from error
     # A whole number of 400 digits is JSON, but no float.

@@ -38,7 +38,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             examples=len(rows), parent=first.parent, owners=owners,
         )  # fmt: skip
         more = (np.arange(len(rows)), facts, provenance_of(options, clients))
-        data["content"] = write_features(options.output, rows, *more).content
+        data["content"] = write_features(options.output, rows, *more)
     return line, data
 
 

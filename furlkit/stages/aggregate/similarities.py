@@ -10,7 +10,7 @@ from furlkit.aggregators.dictionary import unit_rows
 from furlkit.aggregators.similarity import ensemble, sharpened
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.errors import InputError
-from furlkit.files.container.header import Header, canonical, with_article
+from furlkit.files.container.header import canonical, with_article
 from furlkit.files.container.read import Container
 from furlkit.files.ensemble import EnsembleFacts, write_parts
 from furlkit.files.facts import Provenance
@@ -63,8 +63,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     data["clients"] = facts.clients
     if not options.dry_run:
         provenance = provenance_of(options, clients, form=form)
-        write = _write_matrix if form == "matrix" else _write_parts
-        data["content"] = write(options.output, clients, facts, provenance).content
+        writer = _write_matrix if form == "matrix" else _write_parts
+        data["content"] = writer(options.output, clients, facts, provenance)
     return line, data
 
 
@@ -78,7 +78,7 @@ def _form(clients: Sequence[Upload], matrix: bool) -> str:
 
 def _write_parts(
     output: Path, clients: list[Upload], facts: EnsembleFacts, provenance: Provenance
-) -> Header:
+) -> str:
     parts, columns = {}, {}
     for client in clients:
         number = client.facts.client or 0
@@ -91,7 +91,7 @@ def _write_parts(
 
 def _write_matrix(
     output: Path, clients: list[Upload], facts: EnsembleFacts, provenance: Provenance
-) -> Header:
+) -> str:
     index = clients[0].index
 
     def blocks() -> Iterator[np.ndarray]:
@@ -100,7 +100,7 @@ def _write_matrix(
             rows = slice(start, start + BLOCK)
             yield ensemble(sharpened(of(rows), facts.temperature) for of in parts)
 
-    return write_similarity(output, blocks, index, facts, provenance, kind="ensemble")
+    return write_similarity(output, blocks(), index, facts, provenance, kind="ensemble")
 
 
 def _cosines(client: Upload):

@@ -134,7 +134,7 @@ def _write(inputs: Inputs, client: Client, learner: Any, last: Epoch) -> Result:
         about = PrivateFacts(number, inputs.round, parts_of(own), names)
         path = fill(options.private_out, number)
         private = write_private(path, own, memory, about, client.provenance)
-        data["private"] = private.content
+        data["private"] = private
     elif kept:
         lost = ", ".join(parts_of(kept))
         console.detail(f"client {number}: {lost} not kept; --private-out would keep it")
@@ -152,8 +152,8 @@ def _write(inputs: Inputs, client: Client, learner: Any, last: Epoch) -> Result:
         parts=parts_of(upload),
     )
     output = fill(options.output, number)
-    written = write_checkpoint(output, upload, facts, client.provenance)
-    data.update(content=written.content, examples=examples, **asdict(last))
+    content = write_checkpoint(output, upload, facts, client.provenance)
+    data.update(content=content, examples=examples, **asdict(last))
     line = (
         f"{output}: client {number}, round {inputs.round}, {examples:,} images, "
         f"loss {facts.loss:.4f}"
@@ -197,8 +197,8 @@ def _share(
         parent=inputs.model.content,
     )
     path = fill(sharing.features_out or "", client.number)
-    written = write_features(path, rows, np.arange(len(rows)), facts, client.provenance)
-    data["features"] = written.content
+    more = (np.arange(len(rows)), facts, client.provenance)
+    data["features"] = write_features(path, rows, *more)
     return {ROWS: Z, INDEX: index} if sharing.alpha else {}
 
 

@@ -134,9 +134,7 @@ def packed(path):
     mean, std = [0.1, 0.2, 0.3], [0.4, 0.5, 0.6]
     facts = DatasetFacts(list("abcd"), ["x", "y"], fingerprint, mean, std)
     columns, blocks = {"labels": LABELS, "domains": LABELS // 2}, np.split(COLOUR, [5])
-    write_dataset(
-        path, COLOUR.shape, lambda: blocks, columns, facts, Provenance("pack")
-    )
+    write_dataset(path, COLOUR.shape, blocks, columns, facts, Provenance("pack"))
 
 
 def test_packed_file_is_mapped_and_keeps_its_facts(tmp_path):
