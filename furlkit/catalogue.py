@@ -6,7 +6,7 @@ options. The flags, the groups of --help, the checks of what applies to what, th
 that a file records and the README's table of methods are all made from these entries.
 
 Other packages add entries through the entry-point groups `furlkit.objectives`,
-`furlkit.encoders` and `furlkit.datasets`; see `plugins`.
+`furlkit.encoders` and `furlkit.datasets`; see `add_plugins`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -1062,42 +1062,51 @@ def plugins(group: str) -> dict[str, Any]:
     return found
 
 
-def _with_plugins(own: dict[str, Entry], group: str) -> dict[str, Entry]:
-    added = plugins(group)
-    _check_names(own, added, group)
-    return {**own, **added}
-
-
-def _check_names(own: Iterable[str], added: Iterable[str], group: str) -> None:
-    for name in sorted(set(own) & set(added)):
+def _new_names(group: str, taken: Iterable[str]) -> dict[str, Any]:
+    """A group's plugins, none of which may have a name that furlkit has `taken`."""
+    for name in sorted(plugins(group).keys() & set(taken)):
         raise UsageError(
             f"{name}: an installed package adds this name to {group}, but furlkit has "
             "it already; uninstall or rename it"
         )
+    return plugins(group)
+
+
+_added_objectives: dict[str, Objective] = {}
+_added_encoders: dict[str, Encoder] = {}
+
+
+def add_plugins() -> bool:
+    """Add the objectives and encoders of other packages; whether there are any.
+
+    The search reads the metadata of all installed packages, which takes longer than the
+    rest of a start. So it waits until a name or an option is not furlkit's own, or
+    until all of them are to be listed.
+    """
+    _added_objectives.update(_new_names("furlkit.objectives", OBJECTIVES))
+    _added_encoders.update(_new_names("furlkit.encoders", ENCODERS))
+    return bool(_added_objectives or _added_encoders)
 
 
 def objectives() -> dict[str, Objective]:
-    """All objectives, those of other packages included."""
-    return _with_plugins(OBJECTIVES, "furlkit.objectives")
+    """The objectives: furlkit's, and those of other packages after `add_plugins`."""
+    return {**OBJECTIVES, **_added_objectives}
 
 
 def encoders() -> dict[str, Encoder]:
-    """All encoders, those of other packages included."""
-    return _with_plugins(ENCODERS, "furlkit.encoders")
+    """The encoders: furlkit's, and those of other packages after `add_plugins`."""
+    return {**ENCODERS, **_added_encoders}
 
 
 def datasets(taken: Iterable[str] = ()) -> dict[str, Dataset]:
     """The datasets that other packages add; furlkit's own have the names `taken`."""
-    added = plugins("furlkit.datasets")
-    _check_names(taken, added, "furlkit.datasets")
-    return added
+    return _new_names("furlkit.datasets", taken)
 
 
-@cache
 def heads() -> dict[str, Head]:
-    """All heads: furlkit's, then those that objectives of other packages bring."""
+    """The heads: furlkit's, then those that objectives of other packages bring."""
     found = dict(HEADS)
-    for objective in plugins("furlkit.objectives").values():
+    for objective in _added_objectives.values():
         for head in objective.heads:
             if isinstance(head, Head):
                 found.setdefault(head.name, head)

@@ -254,9 +254,45 @@ _CALLBACKS: dict[str, Callable[..., Any]] = {
 
 
 class Command(click.Command):
-    """A command whose options stand in the groups of the catalogue."""
+    """A command whose options stand in the groups of the catalogue.
 
-    entry: catalogue.Command
+    Options and names of other packages are looked up where furlkit's own are not enough
+    to explain a command line, and for --help.
+    """
+
+    def __init__(
+        self, entry: catalogue.Command, given: Iterable[click.Argument], body: Body
+    ):
+        super().__init__(
+            entry.name.split()[-1],
+            callback=lambda **values: body(_resolved(entry.name, values)),
+            help=f"{entry.help}\n\n{cleandoc(body.__doc__ or '')}",
+        )
+        self.entry, self._given = entry, given
+        self._declare()
+
+    def _declare(self) -> None:
+        options = map(_click_option, self.entry.options.values())
+        self.params = [*self._given, *options]
+
+    def make_context(
+        self, info_name: str | None, args: list[str], *more: Any, **settings: Any
+    ) -> click.Context:
+        """Read the arguments."""
+        read = super().make_context
+        try:
+            return read(info_name, list(args), *more, **settings)
+        except (click.UsageError, UsageError):
+            if not catalogue.add_plugins():
+                raise
+        self._declare()
+        return read(info_name, args, *more, **settings)
+
+    def get_help(self, context: click.Context) -> str:
+        """The text of --help."""
+        if catalogue.add_plugins():
+            self._declare()
+        return super().get_help(context)
 
     def format_options(
         self, context: click.Context, formatter: click.HelpFormatter
@@ -301,19 +337,7 @@ def arguments(
 
 def command(name: str, *given: click.Argument) -> Callable[[Body], Command]:
     """A command of the catalogue; its function gets the resolved values by key."""
-    entry = catalogue.COMMANDS[name]
-
-    def decorate(body: Body) -> Command:
-        made = Command(
-            name.split()[-1],
-            callback=lambda **values: body(_resolved(name, values)),
-            help=f"{entry.help}\n\n{cleandoc(body.__doc__ or '')}",
-            params=[*given, *map(_click_option, entry.options.values())],
-        )
-        made.entry = entry
-        return made
-
-    return decorate
+    return lambda body: Command(catalogue.COMMANDS[name], given, body)
 
 
 class Commands(click.Group):

@@ -35,6 +35,7 @@ from furlkit.data.sets.torchvision import (
 from furlkit.errors import InputError, UsageError
 
 DEFAULT_ROOT = Path("data")
+OWN_SETS = ("digits", *TORCHVISION_SETS)
 SPLITS = ("train", "test")
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -54,8 +55,12 @@ class ImageSet(LabelSet):
 
 def names() -> tuple[str, ...]:
     """The names of the datasets that need no path."""
-    own = ("digits", *TORCHVISION_SETS)
-    return (*own, *catalogue.datasets(own))
+    return (*OWN_SETS, *catalogue.datasets(OWN_SETS))
+
+
+def is_name(text: str) -> bool:
+    """Whether a dataset has this name; one of furlkit's own takes no search."""
+    return text in OWN_SETS or text in names()
 
 
 def open_images(
@@ -72,7 +77,7 @@ def open_images(
     `image_size` resizes the shorter side and crops the centre.
     """
     name = str(name_or_path)
-    if name in names():
+    if is_name(name):
         opened = _open_named(name, split, root, download)
     else:
         path = _existing_path(name)
@@ -95,7 +100,7 @@ def open_labels(
     Also reads a plain file of labels: .npy, .json or .txt.
     """
     name = str(name_or_path)
-    if name in names():
+    if is_name(name):
         return _open_named(name, split, root, download)
     path = _existing_path(name, *LABEL_FILES)
     if path.is_dir():
