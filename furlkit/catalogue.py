@@ -10,10 +10,10 @@ Other packages add entries through the entry-point groups `furlkit.objectives`,
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pkgutil import resolve_name
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from furlkit import console
 from furlkit.errors import UsageError
@@ -21,8 +21,7 @@ from furlkit.errors import UsageError
 # --- kinds of values ------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Number:
+class Number(NamedTuple):
     """A real number within bounds; `above` and `below` exclude the bound itself."""
 
     low: float | None = None
@@ -31,16 +30,14 @@ class Number:
     below: float | None = None
 
 
-@dataclass(frozen=True)
-class Whole:
+class Whole(NamedTuple):
     """A whole number within bounds."""
 
     low: int | None = None
     high: int | None = None
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """One of several words; a function gives those that other packages may add to."""
 
     names: "tuple[str, ...] | Callable[[], Iterable[str]]"
@@ -51,42 +48,36 @@ class Choice:
         return tuple(self.names() if callable(self.names) else self.names)
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """Numbers with commas between them, `count` of them if it is given: 0.2,1."""
+class Numbers(NamedTuple):
+    """Numbers with commas between them, `length` of them if it is given: 0.2,1."""
 
     whole: bool = False
-    count: int | None = None
+    length: int | None = None
 
 
-@dataclass(frozen=True)
-class Flag:
+class Flag(NamedTuple):
     """On or off; with `negative` there is a --no-NAME too."""
 
     negative: bool = False
 
 
-@dataclass(frozen=True)
-class File:
+class File(NamedTuple):
     """The path of a file or folder; one that is `written` must not be a folder."""
 
     written: bool = False
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """Words that the stage itself reads; `metavar` shows their form."""
 
     metavar: str = "TEXT"
 
 
-@dataclass(frozen=True)
-class Clients:
+class Clients(NamedTuple):
     """Clients, or rounds, by number: 3, 0-4, 0,2,5-7."""
 
 
-@dataclass(frozen=True)
-class Labelled:
+class Labelled(NamedTuple):
     """A label and files: LABEL=FILE,FILE,...; one file where not `several`."""
 
     several: bool = True
@@ -97,8 +88,7 @@ Kind = Number | Whole | Choice | Numbers | Flag | File | Text | Clients | Labell
 # --- entries --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """One option: its flag without dashes, its kind, default and help.
 
     `recorded` options decide the bytes of an output and go into its header. `needs` names
@@ -129,8 +119,7 @@ class Option:
         return self.variable or self.name.replace("-", "_")
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Options that stand together in --help.
 
     `choices` are the words that the first of them chooses from, each with its help.
@@ -142,12 +131,12 @@ class Group:
 
     def varied(self, **defaults: Any) -> "Group":
         """The same options, some with another default."""
-        return replace(self, options=_varied(self.options, defaults))
+        return self._replace(options=_varied(self.options, defaults))
 
     def without(self, *keys: str) -> "Group":
         """The same options, less some."""
         kept = tuple(option for option in self.options if option.key not in keys)
-        return replace(self, options=kept)
+        return self._replace(options=kept)
 
 
 def group(title: str, *options: Option) -> Group:
@@ -157,21 +146,19 @@ def group(title: str, *options: Option) -> Group:
 
 def _varied(options: Iterable[Option], defaults: Mapping[str, Any]) -> tuple:
     return tuple(
-        replace(option, default=defaults.get(option.key, option.default))
+        option._replace(default=defaults.get(option.key, option.default))
         for option in options
     )
 
 
-@dataclass(frozen=True)
-class Paper:
+class Paper(NamedTuple):
     """Where a method comes from; `equation` of an entry counts in it."""
 
     name: str
     url: str
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(NamedTuple):
     """A head: what it reads (h, or the projector's z), its form and usual widths.
 
     `form` is mlp (widths of its layers, the last one its output), linear (one width) or
@@ -234,7 +221,7 @@ class Term(Method):
     def group(self) -> Group:
         """Its options, which apply only where the switch is given."""
         options = (
-            option if option.name == self.switch else replace(option, needs=self.switch)
+            option if option.name == self.switch else option._replace(needs=self.switch)
             for option in self.options
         )
         return Group(f"{self.name.capitalize()}: {self.help}", tuple(options))
@@ -277,8 +264,7 @@ class Protocol(Method):
     groups: "tuple[Group | Family, ...]" = ()
 
 
-@dataclass(frozen=True)
-class Mode:
+class Mode(NamedTuple):
     """Where finetuning takes place, and how long it is by default."""
 
     name: str
@@ -286,8 +272,7 @@ class Mode:
     options: tuple[Option, ...] = ()
 
 
-@dataclass(frozen=True)
-class Encoder:
+class Encoder(NamedTuple):
     """A network that gives h: `function` builds it from an Architecture."""
 
     name: str
@@ -303,8 +288,7 @@ class Encoder:
         return (WIDTH,) * self.scales + (STEM,) * self.stems
 
 
-@dataclass(frozen=True)
-class Dataset:
+class Dataset(NamedTuple):
     """A dataset known by name.
 
     `function(split, root, download=...)` gives images (N, H, W, C) in uint8, labels or
@@ -324,8 +308,7 @@ def _named(*entries: Entry) -> dict[str, Entry]:
     return {entry.name: entry for entry in entries}
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(NamedTuple):
     """A choice by name, as --objective, and the entries it chooses from.
 
     Each entry has options of its own. Where a preset's table serves several calls of a
@@ -373,7 +356,8 @@ def _merged(found: Mapping[str, Option]) -> Option:
     if len(found) == 1:
         return first
     for name, option in found.items():
-        if option.kind != first.kind:
+        # Tuples of two types may be equal: Whole(0) and Numbers().
+        if (type(option.kind), option.kind) != (type(first.kind), first.kind):
             raise UsageError(
                 f"--{first.name}: {first_name} and {name} declare it with different "
                 "types; an installed package must rename its option"
@@ -383,9 +367,9 @@ def _merged(found: Mapping[str, Option]) -> Option:
     if len(texts) > 1:
         text = " ".join(f"{name}: {option.help}" for name, option in found.items())
     if len({option.default for option in found.values()}) == 1:
-        return replace(first, help=text)
+        return first._replace(help=text)
     usual = ", ".join(f"{shown(option)} for {name}" for name, option in found.items())
-    return replace(first, default=None, help=text, usual=usual)
+    return first._replace(default=None, help=text, usual=usual)
 
 
 def shown(option: Option) -> str:
@@ -404,8 +388,7 @@ def shown(option: Option) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A command: its words, one line of help, and the groups of its options."""
 
     name: str
@@ -429,7 +412,7 @@ class Command:
             for group in groups:
                 known = found.get(group.title, Group(group.title, (), group.choices))
                 options = (*known.options, *group.options)
-                found[group.title] = replace(known, options=options)
+                found[group.title] = known._replace(options=options)
         return [group for group in found.values() if group.options]
 
     @property
@@ -628,7 +611,7 @@ SHARING = group("Sharing rows: FedCA's dictionary",
     Option("alpha", Number(low=0, below=1), 0.5,
            "Z <- alpha Z + (1 - alpha) z; 0 shares z alone (FedCA Eq. 9).",
            needs="features-out"),
-    replace(DICTIONARY_SIZE, needs="features-out"),
+    DICTIONARY_SIZE._replace(needs="features-out"),
     Option("participants", Whole(1), help="m, the clients of the round.",
            usual="all of the partition", needs="features-out"),
 )
@@ -801,22 +784,22 @@ SCHEDULE = (
 OPTIMISATION = group("Optimisation", *LENGTH, *OPTIMISER, *SCHEDULE)
 
 AUGMENTATION = group("Augmentation",
-    Option("crop-scale", Numbers(count=2), (0.2, 1.0),
+    Option("crop-scale", Numbers(length=2), (0.2, 1.0),
            "Random resized crop: range of the area."),
-    Option("crop-ratio", Numbers(count=2), (0.75, 1.3333),
+    Option("crop-ratio", Numbers(length=2), (0.75, 1.3333),
            "Random resized crop: range of width / height."),
     Option("flip", Number(0, 1), 0.5, "Probability of a horizontal flip."),
-    Option("jitter", Numbers(count=4), (0.4, 0.4, 0.4, 0.1),
+    Option("jitter", Numbers(length=4), (0.4, 0.4, 0.4, 0.1),
            "Strength of brightness, contrast, saturation, hue."),
     Option("jitter-probability", Number(0, 1), 0.8, "Probability of colour jitter."),
     Option("grey", Number(0, 1), 0.2, "Probability of greyscale."),
     Option("blur", Number(0, 1), 0.0, "Probability of Gaussian blur."),
-    Option("blur-sigma", Numbers(count=2), (0.1, 2.0),
+    Option("blur-sigma", Numbers(length=2), (0.1, 2.0),
            "Range of the blur's sigma, in pixels."),
     Option("solarise", Number(0, 1), 0.0, "Probability of solarising."),
     Option("cutout", Whole(0), 0,
            "Side of a square that is cut out, in pixels; 0 is off."),
-    Option("randaugment", Numbers(whole=True, count=2), (0, 9),
+    Option("randaugment", Numbers(whole=True, length=2), (0, 9),
            "Operations for each image, and their magnitude out of 30."),
 )
 ISA = Option("isa", Choice(("auto", "native", "avx2", "avx512")), "auto",
@@ -949,9 +932,9 @@ PROTOCOLS = _named(
         "Finetune encoder and MLP by supervised FedAvg on the clients' labels.",
         "furlkit.stages.evaluate.finetune:run",
         groups=(
-            group(IN_OUT, *_SCORED.options, replace(_PARTITION, required=True)),
+            group(IN_OUT, *_SCORED.options, _PARTITION._replace(required=True)),
             group("Labels",
-                replace(_FRACTION[0], default=1.0, required=False),
+                _FRACTION[0]._replace(default=1.0, required=False),
                 _FRACTION[1],
             ),
             group("Optimisation", _ROUNDS, _FEDERATED_EPOCHS),
@@ -1133,7 +1116,7 @@ def _head_widths() -> Group:
 _OBJECTIVE = Option(
     "objective", Choice(objectives), "simclr", "What a batch minimises."
 )
-OBJECTIVE = Family("Objective", replace(_OBJECTIVE, metavar="NAME"), objectives)
+OBJECTIVE = Family("Objective", _OBJECTIVE._replace(metavar="NAME"), objectives)
 UPDATE = Family(
     "Update",
     Option(
@@ -1261,8 +1244,8 @@ COMMANDS = _commands(
         group("Images",
             Option("image-size", Whole(),
                    help="Resize the shorter side to this, then cut out the centre."),
-            replace(_CHANNELS, help="Pack as grey (1) or colour (3).",
-                    usual="as the images are"),
+            _CHANNELS._replace(help="Pack as grey (1) or colour (3).",
+                               usual="as the images are"),
             Option("no-labels", Flag(), False, "Leave the labels out."),
             Option("domain-folders", Flag(), False,
                    "A folder holds domains, which hold classes: art/cat/1.jpg."),
@@ -1282,8 +1265,8 @@ COMMANDS = _commands(
         ),
         ENCODER,
         group("Heads",
-            replace(_OBJECTIVE,
-                    help="Gives the model the heads that this objective trains."),
+            _OBJECTIVE._replace(
+                help="Gives the model the heads that this objective trains."),
             Option("head", Choice(heads), (),
                    "A further head; may be repeated.", multiple=True,
                    variable="more_heads"),
@@ -1331,8 +1314,9 @@ COMMANDS = _commands(
             Option("private-out", Text("FILE"),
                    help="Where to write the client's private file; may hold {client}.",
                    recorded=False),
-            replace(OUTPUT, kind=Text("FILE"),
-                    help="The file to write; {client} stands for the client's number."),
+            OUTPUT._replace(
+                kind=Text("FILE"),
+                help="The file to write; {client} stands for the client's number."),
             Option("send", Text("PART,..."),
                    help="Parts of the model that leave the client; it keeps the others "
                         "in its private file.", usual="encoder and heads"),
@@ -1358,7 +1342,7 @@ COMMANDS = _commands(
         "Write a model's features of images, or the similarities between them.",
         group(IN_OUT, *_data("The images to embed."), _split("train"), *PART, OUTPUT),
         group("What is written",
-            replace(LAYER, second="--share"),
+            LAYER._replace(second="--share"),
             Option("similarity", Flag(), False,
                    "Write the cosines between all images instead."),
             Option("top", Number(above=0, high=100),
@@ -1388,9 +1372,9 @@ COMMANDS = _commands(
             OUTPUT,
         ),
         group("Distillation (FLESD Eq. 7-10)",
-            replace(LAYER, default=None,
-                    help="Which output of the student is compared with the ensemble.",
-                    usual="the ensemble's"),
+            LAYER._replace(
+                default=None, usual="the ensemble's",
+                help="Which output of the student is compared with the ensemble."),
             Option("temperature", Number(above=0), help="tau_S.",
                    usual="the ensemble's tau_T"),
             Option("ema", Number(0, 1), 0.999,
@@ -1439,7 +1423,7 @@ COMMANDS = _commands(
         group(IN_OUT,
             Option("style", Choice(("heat", "bubbles")), "heat",
                    "A heat map, or bubbles by size.", recorded=False),
-            replace(_TITLE, default=None),
+            _TITLE._replace(default=None),
             OUTPUT,
         ),
         _DRAWN,
@@ -1460,7 +1444,7 @@ COMMANDS = _commands(
                    "Draw at most this many of each file, chosen at random."),
             Option("perplexity", Number(1), 30.0,
                    "About how many neighbours an image is kept close to."),
-            replace(_TITLE, default=None),
+            _TITLE._replace(default=None),
         ),
         group("General", SEED, DRY_RUN, *VERBOSITY),
     ),
@@ -1472,10 +1456,9 @@ COMMANDS = _commands(
     command("plot bars",
         "Draw means over seeds as bars, with their standard deviation.",
         group(IN_OUT,
-            replace(_series("A bar: the mean of its files, one per seed; bars of the "
-                            "same group stand together, and a label has the same "
-                            "colour in all of them", required=True),
-                    metavar="[GROUP:]LABEL=FILE,..."),
+            _series("A bar: the mean of its files, one per seed; bars of the same group "
+                    "stand together, and a label has the same colour in all of them",
+                    required=True, metavar="[GROUP:]LABEL=FILE,..."),
             _VALUE,
             Option("reference", Text("LABEL"),
                    help="Show how far each bar is above this one of its group: the "
@@ -1522,9 +1505,9 @@ COMMANDS = _commands(
     command("ledger",
         "Count the bytes that clients sent and received, by round and kind of file.",
         group(IN_OUT,
-            replace(OUTPUT,
-                    help="Write the result as a metrics file too; --plan writes none.",
-                    required=False),
+            OUTPUT._replace(
+                help="Write the result as a metrics file too; --plan writes none.",
+                required=False),
         ),
         group("Planning ahead: FLESD Eq. 11",
             Option("plan", Flag(), False,
@@ -1564,8 +1547,9 @@ COMMANDS = _commands(
     ),
     command("export", "Write the bare encoder under torchvision's names.",
         group(IN_OUT,
-            replace(OUTPUT, kind=File(), help="The folder for model.safetensors and config.json.",
-                    metavar="FOLDER"),
+            OUTPUT._replace(
+                help="The folder for model.safetensors and config.json.",
+                kind=File(), metavar="FOLDER"),
         ),
         GENERAL.without("preset", "seed"),
     ),

@@ -38,8 +38,8 @@ class Numbers(click.ParamType):
 
     name = "NUMBERS"
 
-    def __init__(self, kind: type, count: int | None):
-        self._kind, self._count = kind, count
+    def __init__(self, kind: type, length: int | None):
+        self._kind, self._length = kind, length
 
     def convert(self, value, param, ctx):
         """Text to a tuple of numbers."""
@@ -49,8 +49,8 @@ class Numbers(click.ParamType):
             numbers = tuple(self._kind(part) for part in str(value).split(","))
         except ValueError:
             self.fail(f"{value!r}: expected numbers with commas between", param, ctx)
-        if self._count is not None and len(numbers) != self._count:
-            self.fail(f"{value!r}: expected {self._count} numbers", param, ctx)
+        if self._length is not None and len(numbers) != self._length:
+            self.fail(f"{value!r}: expected {self._length} numbers", param, ctx)
         if not all(abs(number) <= LARGEST for number in numbers):
             self.fail(f"{value!r}: expected numbers up to {LARGEST:g}", param, ctx)
         return numbers
@@ -114,7 +114,7 @@ def _type(kind: catalogue.Kind) -> Any:
         case catalogue.Choice():
             return click.Choice(kind.words)
         case catalogue.Numbers():
-            return Numbers(int if kind.whole else float, kind.count)
+            return Numbers(int if kind.whole else float, kind.length)
         case catalogue.Labelled():
             return Labelled(kind.several)
         case catalogue.Clients():
@@ -139,7 +139,7 @@ def _metavar(option: Option) -> str:
             return words if len(words) <= LONG else "NAME"
         case catalogue.Numbers():
             letter = "N" if kind.whole else "X"
-            return ",".join([letter] * kind.count if kind.count else [letter, "..."])
+            return ",".join([letter] * kind.length if kind.length else [letter, "..."])
         case catalogue.Text():
             return kind.metavar
         case catalogue.Flag():
