@@ -301,7 +301,7 @@ class Dataset(NamedTuple):
     std: tuple[float, ...]
 
 
-Entry = TypeVar("Entry", bound=Method | Encoder | Head | Mode)
+Entry = TypeVar("Entry", bound="Method | Encoder | Head | Mode | Command")
 
 
 def _named(*entries: Entry) -> dict[str, Entry]:
@@ -315,10 +315,17 @@ class Family(NamedTuple):
     command that choose differently it is `mixed`: it has options of several entries.
     """
 
-    title: str
-    choice: Option
+    name: str
     entries: Callable[[], Mapping[str, Any]]
+    default: str
+    help: str
     mixed: bool = False
+
+    @property
+    def choice(self) -> Option:
+        """The option that chooses."""
+        kind = Choice(self.entries)
+        return Option(self.name, kind, self.default, self.help, metavar="NAME")
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -336,9 +343,9 @@ class Family(NamedTuple):
             else:
                 ((name, option),) = found.items()
                 own[name] = (*own.get(name, ()), option)
-        groups = [Group(f"--{self.choice.name} {name}", own[name]) for name in own]
+        groups = [Group(f"--{self.name} {name}", own[name]) for name in own]
         choices = tuple((e.name, e.help) for e in self.entries().values())
-        return [Group(self.title, tuple(shared), choices), *groups]
+        return [Group(self.name.capitalize(), tuple(shared), choices), *groups]
 
     @property
     def _found(self) -> dict[str, dict[str, Option]]:
@@ -381,11 +388,8 @@ def shown(option: Option) -> str:
         return ""
     if value is True:
         return "on"
-    if isinstance(value, tuple):
-        return ",".join(
-            f"{part:g}" if isinstance(part, float) else str(part) for part in value
-        )
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    parts = value if isinstance(value, tuple) else (value,)
+    return ",".join(f"{p:g}" if isinstance(p, float) else str(p) for p in parts)
 
 
 class Command(NamedTuple):
@@ -741,6 +745,22 @@ PART = (
     Option("part", Text("all|public|CLIENT"), "all",
            "Which images: all, the public ones, or those of a client."),
 )
+_CHANNELS = Option("channels", Choice(("1", "3")), help="1 is grey, 3 is colour.",
+                   usual="the data's")
+_TITLE = Option("title", Text(), "", "Title above the picture.", recorded=False)
+_VALUE = Option("value", Text("NAME"), "accuracy",
+                "What to show: the name of a number in the files.", recorded=False)
+_COUNT = Whole(1, 10**12)
+_DRAWN = group("General", DRY_RUN, *VERBOSITY)
+
+
+def _series(help_text: str, required: bool = False, metavar: str = "") -> Option:
+    return Option("series", Labelled(), (), f"{help_text}; may be repeated.",
+                  required=required, multiple=True, recorded=False, metavar=metavar)
+
+
+_RUNS = _series("A line: the folders of a method's runs, one per seed or length",
+                required=True, metavar="LABEL=RUN,RUN,...")
 
 
 def _data(help_text: str, required: bool = True) -> tuple[Option, ...]:
@@ -866,11 +886,7 @@ _MODES = _named(
     Mode("federated", "clients train and are averaged", (_ROUNDS, _FEDERATED_EPOCHS)),
     Mode("central", "all labels are in one place", (_CENTRAL_EPOCHS,)),
 )
-_MODE = Family("Mode",
-    Option("mode", Choice(tuple(_MODES)), "federated",
-           "Where training takes place.", metavar="NAME"),
-    lambda: _MODES,
-)
+_MODE = Family("mode", lambda: _MODES, "federated", "Where training takes place.")
 _FINETUNING = (
     group("Optimisation", *LENGTH, *OPTIMISER),
     AUGMENTATION.varied(crop_scale=(0.5, 1.0), jitter_probability=0.0, grey=0.0),
@@ -1113,88 +1129,15 @@ def _head_widths() -> Group:
     )
 
 
-_OBJECTIVE = Option(
-    "objective", Choice(objectives), "simclr", "What a batch minimises."
-)
-OBJECTIVE = Family("Objective", _OBJECTIVE._replace(metavar="NAME"), objectives)
+OBJECTIVE = Family("objective", objectives, "simclr", "What a batch minimises.")
 UPDATE = Family(
-    "Update",
-    Option(
-        "update",
-        Choice(tuple(UPDATES)),
-        "replace",
-        "What the client starts the round from.",
-        metavar="NAME",
-    ),
-    lambda: UPDATES,
+    "update", lambda: UPDATES, "replace", "What the client starts the round from."
 )
-RULE = Family(
-    "Rule",
-    Option(
-        "rule",
-        Choice(tuple(RULES)),
-        "mean",
-        "What is made of the uploads.",
-        metavar="NAME",
-    ),
-    lambda: RULES,
-    mixed=True,
-)
-SCHEME = Family(
-    "Scheme",
-    Option(
-        "scheme",
-        Choice(tuple(SCHEMES)),
-        "iid",
-        "How images are partitioned.",
-        metavar="NAME",
-    ),
-    lambda: SCHEMES,
-)
+RULE = Family("rule", lambda: RULES, "mean", "What is made of the uploads.", mixed=True)
+SCHEME = Family("scheme", lambda: SCHEMES, "iid", "How images are partitioned.")
 ENCODER = Family(
-    "Encoder",
-    Option(
-        "encoder",
-        Choice(encoders),
-        "cnn5",
-        "The network whose output is the representation h.",
-        metavar="NAME",
-    ),
-    encoders,
+    "encoder", encoders, "cnn5", "The network whose output is the representation h."
 )
-_CHANNELS = Option(
-    "channels", Choice(("1", "3")), help="1 is grey, 3 is colour.", usual="the data's"
-)
-_TITLE = Option("title", Text(), "", "Title above the picture.", recorded=False)
-_VALUE = Option(
-    "value",
-    Text("NAME"),
-    "accuracy",
-    "What to show: the name of a number in the files.",
-    recorded=False,
-)
-
-
-def _series(help_text: str, required: bool = False, metavar: str = "") -> Option:
-    return Option(
-        "series",
-        Labelled(),
-        (),
-        f"{help_text}; may be repeated.",
-        required=required,
-        multiple=True,
-        recorded=False,
-        metavar=metavar,
-    )
-
-
-_RUNS = _series(
-    "A line: the folders of a method's runs, one per seed or length",
-    required=True,
-    metavar="LABEL=RUN,RUN,...",
-)
-_DRAWN = group("General", DRY_RUN, *VERBOSITY)
-_COUNT = Whole(1, 10**12)
 
 
 def command(
@@ -1204,13 +1147,9 @@ def command(
     return Command(name, help_text, parts)
 
 
-def _commands(*commands: Command) -> dict[str, Command]:
-    return {entry.name: entry for entry in commands}
-
-
 # In the order in which a person works.
 # fmt: off
-COMMANDS = _commands(
+COMMANDS = _named(
     command("partition", "Partition a dataset's images among clients.",
         group(IN_OUT,
             *_data("Dataset name, image folder, packed file, .npz, or a file of "
@@ -1265,8 +1204,8 @@ COMMANDS = _commands(
         ),
         ENCODER,
         group("Heads",
-            _OBJECTIVE._replace(
-                help="Gives the model the heads that this objective trains."),
+            OBJECTIVE.choice._replace(
+                metavar="", help="Gives the model the heads that this objective trains."),
             Option("head", Choice(heads), (),
                    "A further head; may be repeated.", multiple=True,
                    variable="more_heads"),
@@ -1630,14 +1569,10 @@ def recorded(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
     default the inputs decide: the stage adds what it made of them.
     """
     return {
-        option.name: _plain(values[key])
+        option.name: list(values[key]) if type(values[key]) is tuple else values[key]
         for key, option in COMMANDS[command].options.items()
         if option.recorded and values.get(key) is not None and _applies(option, values)
     }
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def divided(

@@ -1,6 +1,7 @@
 """Entries of the catalogue as click's options, their types, and the layout of --help."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from inspect import cleandoc
 from pathlib import Path
 from pkgutil import resolve_name
@@ -101,54 +102,36 @@ class Labelled(click.ParamType):
         return label, (paths if self._several else paths[0])
 
 
-def _type(kind: catalogue.Kind) -> Any:
-    """click's type for a kind of value."""
+def _type(kind: catalogue.Kind) -> tuple[Any, str]:
+    """click's type for a kind of value, and what stands for the value in --help."""
     match kind:
-        case catalogue.Number():
-            low = kind.low if kind.above is None else kind.above
-            high = kind.high if kind.below is None else kind.below
-            strict = {"min_open": kind.above is not None}
-            return Real(low, high, max_open=kind.below is not None, **strict)
-        case catalogue.Whole():
-            return click.IntRange(kind.low, kind.high)
+        case catalogue.Number(low, high, above, below):
+            least = low if above is None else above
+            most = high if below is None else below
+            strict = {"min_open": above is not None, "max_open": below is not None}
+            return Real(least, most, **strict), "X"
+        case catalogue.Whole(low, high):
+            return click.IntRange(low, high), "N"
         case catalogue.Choice():
-            return click.Choice(kind.words)
-        case catalogue.Numbers():
-            return Numbers(int if kind.whole else float, kind.length)
-        case catalogue.Labelled():
-            return Labelled(kind.several)
+            words = f"[{'|'.join(kind.words)}]"
+            return click.Choice(kind.words), words if len(words) <= LONG else "NAME"
+        case catalogue.Numbers(whole, length):
+            letter = "N" if whole else "X"
+            form = ",".join([letter] * length if length else [letter, "..."])
+            return Numbers(int if whole else float, length), form
+        case catalogue.Labelled(several):
+            return Labelled(several), "LABEL=FILE,..." if several else "LABEL=FILE"
         case catalogue.Clients():
-            return Clients()
-        case catalogue.File():
-            return click.Path(dir_okay=not kind.written, path_type=Path)
-    return str
+            return Clients(), "NUMBERS"
+        case catalogue.File(written):
+            return click.Path(dir_okay=not written, path_type=Path), "FILE"
+        case catalogue.Text(form):
+            return str, form
+    return bool, ""
 
 
 def _metavar(option: Option) -> str:
-    """What stands for the value in --help."""
-    kind = option.kind
-    if option.metavar:
-        return option.metavar
-    match kind:
-        case catalogue.Number():
-            return "X"
-        case catalogue.Whole():
-            return "N"
-        case catalogue.Choice():
-            words = f"[{'|'.join(kind.words)}]"
-            return words if len(words) <= LONG else "NAME"
-        case catalogue.Numbers():
-            letter = "N" if kind.whole else "X"
-            return ",".join([letter] * kind.length if kind.length else [letter, "..."])
-        case catalogue.Text():
-            return kind.metavar
-        case catalogue.Flag():
-            return ""
-        case catalogue.Clients():
-            return "NUMBERS"
-        case catalogue.Labelled():
-            return "LABEL=FILE,..." if kind.several else "LABEL=FILE"
-    return "FILE"
+    return option.metavar or _type(option.kind)[1]
 
 
 def _help(option: Option) -> str:
@@ -165,13 +148,14 @@ def _help(option: Option) -> str:
 
 def _click_option(option: Option) -> click.Option:
     flags = [*([option.second] if option.second else []), f"--{option.name}"]
-    more: dict[str, Any] = {"metavar": _metavar(option) or None}
+    more: dict[str, Any]
     if isinstance(option.kind, catalogue.Flag):
         if option.kind.negative:
             flags[-1] += f"/--no-{option.name}"
         more = {"is_flag": True}
     else:
-        more["type"] = _type(option.kind)
+        kind, form = _type(option.kind)
+        more = {"type": kind, "metavar": option.metavar or form}
     # For click None is a default too, with which a required option would have a value.
     if option.default is not None and not option.multiple:
         more["default"] = option.default
@@ -189,12 +173,10 @@ def _click_option(option: Option) -> click.Option:
 
 
 def _set_verbosity(_: click.Context, parameter: click.Parameter, value: Any) -> None:
-    if parameter.name == "json" and value:
+    if value and parameter.name == "json":
         console.settings.json = True
-    elif parameter.name == "quiet" and value:
-        console.settings.verbosity = -1
-    elif parameter.name == "verbose" and value:
-        console.settings.verbosity = 1
+    elif value:
+        console.settings.verbosity = -1 if parameter.name == "quiet" else 1
 
 
 def _apply_preset(context: click.Context, _: click.Parameter, name: str | None) -> None:
@@ -301,11 +283,8 @@ class Command(click.Command):
         shown = {p.name: p for p in self.params if isinstance(p, click.Option)}
         for group in self.entry.groups:
             first, *rest = (_row(o, shown[o.key]) for o in group.options)
-            rows = [
-                first,
-                *((f"  {name}", text) for name, text in group.choices),
-                *rest,
-            ]
+            choices = ((f"  {name}", text) for name, text in group.choices)
+            rows = [first, *choices, *rest]
             if group.title == "General":
                 rows.append(("-h, --help", "Show this message and exit."))
             with formatter.section(group.title):
@@ -320,19 +299,18 @@ def _row(option: Option, shown: click.Option) -> tuple[str, str]:
 
 
 def argument(
-    name: str, metavar: str = "", kind: Any = FilePath, required: bool = True
+    name: str,
+    metavar: str | None = None,
+    required: bool = True,
+    kind: Any = FilePath,
+    nargs: int = 1,
 ) -> click.Argument:
     """A positional argument."""
-    return click.Argument([name], type=kind, metavar=metavar or None, required=required)
+    return click.Argument([name], required, type=kind, metavar=metavar, nargs=nargs)
 
 
-def arguments(
-    name: str, metavar: str, required: bool = True, kind: Any = FilePath
-) -> click.Argument:
-    """Positional arguments, as many as there are."""
-    return click.Argument(
-        [name], type=kind, metavar=metavar, nargs=-1, required=required
-    )
+# Positional arguments, as many as there are.
+arguments = partial(argument, nargs=-1)
 
 
 def command(name: str, *given: click.Argument) -> Callable[[Body], Command]:
