@@ -409,11 +409,8 @@ class Command(NamedTuple):
         """Its options in the order of --help; options of the same title stand together."""
         found: dict[str, Group] = {}
         for part in self.parts:
-            if isinstance(part, Family):
-                groups = part.groups
-            else:
-                groups = [part if isinstance(part, Group) else part()]
-            for group in groups:
+            whole = part() if callable(part) else part
+            for group in whole.groups if isinstance(whole, Family) else [whole]:
                 known = found.get(group.title, Group(group.title, (), group.choices))
                 options = (*known.options, *group.options)
                 found[group.title] = known._replace(options=options)
@@ -765,30 +762,22 @@ _RUNS = _series("A line: the folders of a method's runs, one per seed or length"
 
 def _data(help_text: str, required: bool = True) -> tuple[Option, ...]:
     """--data and where its files are."""
-    data = Option(
-        "data", Text("NAME|PATH"), help=help_text, required=required, recorded=False
-    )
+    data = Option("data", Text("NAME|PATH"), help=help_text, required=required,
+                  recorded=False)
     return data, *DATA_FILES
 
 
 def _split(default: str, recorded: bool = False) -> Option:
-    return Option(
-        "split",
-        Choice(("train", "test")),
-        default,
-        "Which split of a dataset known by name.",
-        recorded=recorded,
-    )
+    return Option("split", Choice(("train", "test")), default,
+                  "Which split of a dataset known by name.", recorded=recorded)
 
 
 def _epochs(default: int, help_text: str) -> Option:
     return Option("epochs", Whole(1), default, help_text)
 
 
-LENGTH = (
-    Option("batch-size", Whole(2), 128,
-           "Images of each batch; a last partial batch is left out."),
-)
+BATCH_SIZE = Option("batch-size", Whole(2), 128,
+                    "Images of each batch; a last partial batch is left out.")
 OPTIMISER = (
     Option("optimiser", Choice(("adam", "sgd")), "adam", "How weights are updated."),
     Option("lr", Number(above=0), 1e-3, "Learning rate."),
@@ -801,7 +790,7 @@ SCHEDULE = (
     Option("warmup", Number(low=0), 0.0,
            "Epochs of linear warm-up at the start of the schedule."),
 )
-OPTIMISATION = group("Optimisation", *LENGTH, *OPTIMISER, *SCHEDULE)
+OPTIMISATION = group("Optimisation", BATCH_SIZE, *OPTIMISER, *SCHEDULE)
 
 AUGMENTATION = group("Augmentation",
     Option("crop-scale", Numbers(length=2), (0.2, 1.0),
@@ -888,7 +877,7 @@ _MODES = _named(
 )
 _MODE = Family("mode", lambda: _MODES, "federated", "Where training takes place.")
 _FINETUNING = (
-    group("Optimisation", *LENGTH, *OPTIMISER),
+    group("Optimisation", BATCH_SIZE, *OPTIMISER),
     AUGMENTATION.varied(crop_scale=(0.5, 1.0), jitter_probability=0.0, grey=0.0),
     _NETWORK,
     group("Execution", PRECISION, SAVE_EVERY, *RUNTIME),
@@ -1117,16 +1106,13 @@ def heads() -> dict[str, Head]:
 
 def _head_widths() -> Group:
     """The widths of heads that are MLPs, furlkit's and those of other packages."""
-    mlps = (head for head in heads().values() if head.form == "mlp")
-    return Group(
-        "Heads",
-        tuple(
-            Option(
-                h.name, Numbers(whole=True), h.widths, h.help or f"Widths of {h.name}."
-            )
-            for h in mlps
-        ),
+    kind = Numbers(whole=True)
+    options = (
+        Option(head.name, kind, head.widths, head.help or f"Widths of {head.name}.")
+        for head in heads().values()
+        if head.form == "mlp"
     )
+    return group("Heads", *options)
 
 
 OBJECTIVE = Family("objective", objectives, "simclr", "What a batch minimises.")

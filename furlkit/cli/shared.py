@@ -137,9 +137,9 @@ def _metavar(option: Option) -> str:
 def _help(option: Option) -> str:
     """An option's help with its choices, if they are long, and its default."""
     text = option.help
-    listed = not option.metavar and _metavar(option) == "NAME"
-    if listed and isinstance(option.kind, catalogue.Choice):
-        text += f" One of {', '.join(option.kind.words)}."
+    if isinstance(option.kind, catalogue.Choice) and not option.metavar:
+        listed = _metavar(option) == "NAME"
+        text += f" One of {', '.join(option.kind.words)}." if listed else ""
     if option.required:
         return f"{text}  [required]"
     usual = catalogue.shown(option)
@@ -243,12 +243,16 @@ class Command(click.Command):
     """
 
     def __init__(
-        self, entry: catalogue.Command, given: Iterable[click.Argument], body: Body
+        self,
+        entry: catalogue.Command,
+        given: Iterable[click.Argument],
+        text: str | None,
+        body: Body,
     ):
         super().__init__(
             entry.name.split()[-1],
             callback=lambda **values: body(_resolved(entry.name, values)),
-            help=f"{entry.help}\n\n{cleandoc(body.__doc__ or '')}",
+            help=f"{entry.help}\n\n{cleandoc(text or '')}",
         )
         self.entry, self._given = entry, given
         self._declare()
@@ -315,7 +319,22 @@ arguments = partial(argument, nargs=-1)
 
 def command(name: str, *given: click.Argument) -> Callable[[Body], Command]:
     """A command of the catalogue; its function gets the resolved values by key."""
-    return lambda body: Command(catalogue.COMMANDS[name], given, body)
+    entry = catalogue.COMMANDS[name]
+    return lambda body: Command(entry, given, body.__doc__, body)
+
+
+def stage(name: str, *given: click.Argument) -> Callable[[Callable], Command]:
+    """A command that prints what the stage of its name gives.
+
+    `evaluate drift` calls `run` in furlkit/stages/evaluate/drift.py; the function that
+    is decorated has the text of --help and no body.
+    """
+    entry, place = catalogue.COMMANDS[name], catalogue.key_of(name).replace(" ", ".")
+
+    def body(values: dict[str, Any]) -> None:
+        tell(resolve_name(f"furlkit.stages.{place}:run")(values))
+
+    return lambda described: Command(entry, given, described.__doc__, body)
 
 
 class Commands(click.Group):
