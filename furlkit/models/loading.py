@@ -72,10 +72,10 @@ def view_of(
     return View(how, a.image_size, a.channels, mean, std, channels_last)
 
 
-def fresh_statistics(architecture: Architecture) -> Tensors:
-    """BatchNorm statistics as they are before any image was seen."""
+def fresh_statistics(state: Mapping[str, torch.Tensor]) -> Tensors:
+    """A net's BatchNorm statistics as they are before any image was seen."""
     statistics = {}
-    for name, tensor in build(architecture, None).state_dict().items():
+    for name, tensor in state.items():
         if is_batchnorm_statistic(name):
             start = name.endswith("running_var")
             statistics[name] = np.full(

@@ -309,7 +309,7 @@ def _expected(options: Options, architecture: Architecture) -> Expected:
     own = net.state_dict()
     state = learner_of(options.objective, net, options.settings).state_dict()
     more = {k: v for k, v in state.items() if k.removeprefix("net.") not in own}
-    return Expected(own, more, fresh_statistics(architecture))
+    return Expected(own, more, fresh_statistics(own))
 
 
 def _check_whole(model: Checkpoint, expected: Expected) -> None:
