@@ -1,18 +1,13 @@
 """compare: scores of several seeds side by side."""
 
-from typing import Any
-
-from furlkit.cli.shared import command, tell
+from furlkit.cli.shared import stage
 
 
-@command("compare")
-def compare(values: dict[str, Any]) -> None:
+@stage("compare")
+def compare() -> None:
     """
     \b
     Example:
       furlkit compare --series FedSimCLR=a0.json,a1.json --series FedCA=b0.json,b1.json \\
           --reference FedSimCLR
     """
-    from furlkit.stages.compare import run
-
-    tell(run(values))

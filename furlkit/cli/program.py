@@ -12,8 +12,6 @@ from furlkit.training import signals as stopping
 
 INTERRUPTED = 130
 DISK = 74
-
-
 HELP = """Federated unsupervised representation learning, one command for each stage.
 
 \b

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from furlkit.data.sets.datasets import ImageSet, names
+from furlkit.data.sets.datasets import ImageSet, is_name
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
@@ -36,7 +36,7 @@ def train_and_test(values: Mapping[str, Any]) -> dict[str, Any]:
     given = dict(values)
     data, test = given.pop("data"), given.pop("test_data")
     place = {key: given.pop(key) for key in ("data_root", "download")}
-    if data and test is None and data not in names() and Path(data).exists():
+    if data and test is None and not is_name(data) and Path(data).exists():
         raise UsageError(
             f"--data {data}: has no test split of its own; give --test-data"
         )

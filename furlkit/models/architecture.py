@@ -159,22 +159,22 @@ def _initialise(module: nn.Module, generator: torch.Generator) -> None:
 
 def encoder_entry(name: str) -> catalogue.Encoder:
     """The catalogue's entry of an encoder."""
-    return _entry("--encoder", name, catalogue.ENCODERS, catalogue.encoders)
+    return _entry("--encoder", name, catalogue.encoders)
 
 
 def head_entry(name: str) -> catalogue.Head:
     """The catalogue's entry of a head."""
-    return _entry("head", name, catalogue.HEADS, catalogue.heads)
+    return _entry("head", name, catalogue.heads)
 
 
-def _entry(
-    what: str, name: str, own: dict[str, T], all_of: Callable[[], dict[str, T]]
-) -> T:
+def _entry(what: str, name: str, entries: Callable[[], dict[str, T]]) -> T:
     """An entry of furlkit's own, or else of another package: that takes a search."""
-    found = own.get(name) or all_of().get(name)
+    if name not in entries():
+        catalogue.add_plugins()
+    found = entries().get(name)
     if found is None:
         raise UsageError(
-            f"{what} {name}: expected one of {', '.join(all_of())}; is the package that "
+            f"{what} {name}: expected one of {', '.join(entries())}; is the package that "
             "adds it installed?"
         )
     return found

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from furlkit.catalogue import divided, encoders, heads, objectives, recorded
-from furlkit.data.sets.datasets import default_mean_std, names
+from furlkit.data.sets.datasets import default_mean_std, is_name
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, read_checkpoint, write_checkpoint
@@ -135,7 +135,7 @@ def _resolve(
 
 
 def _defaults_of(source: Source) -> DataDefaults:
-    if source.name not in names() and Path(source.name).is_dir():
+    if not is_name(source.name) and Path(source.name).is_dir():
         # A folder's images may have any size, so they need not be decoded.
         return DataDefaults(source.size, 3, source.labels().classes)
     images = source.images()

@@ -9,7 +9,7 @@ import numpy as np
 
 from furlkit import console
 from furlkit.catalogue import recorded
-from furlkit.data.sets.datasets import ImageSet, default_mean_std, names
+from furlkit.data.sets.datasets import ImageSet, default_mean_std, is_name
 from furlkit.data.sets.fingerprint import fingerprint_of, hash_sample, sample_positions
 from furlkit.data.sets.folder import folder_shape, index_folder, read_images
 from furlkit.data.sets.labels import LabelSet
@@ -124,7 +124,7 @@ def _blocks_with_progress(parts: list[Part], shape: Shape) -> Iterator[np.ndarra
 
 
 def _open_part(source: Source, options: Options) -> Part:
-    if source.name not in names() and Path(source.name).is_dir():
+    if not is_name(source.name) and Path(source.name).is_dir():
         return _folder_part(source, options)
     if options.domain_folders:
         raise UsageError(f"--domain-folders: {source.name} is not a folder of images")

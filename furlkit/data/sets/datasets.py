@@ -14,6 +14,7 @@ from furlkit.data.sets.torchvision import TORCHVISION_SETS
 from furlkit.errors import UsageError
 
 DEFAULT_ROOT = Path("data")
+OWN_SETS = ("digits", *TORCHVISION_SETS)
 SPLITS = ("train", "test")
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -37,17 +38,21 @@ def with_images(labels: LabelSet, images: np.ndarray) -> ImageSet:
     return ImageSet(**vars(labels), images=images, mean=mean, std=std)
 
 
+def names() -> tuple[str, ...]:
+    """The names of the datasets that need no path."""
+    return (*OWN_SETS, *catalogue.datasets(OWN_SETS))
+
+
+def is_name(text: str) -> bool:
+    """Whether a dataset has this name; one of furlkit's own takes no search."""
+    return text in OWN_SETS or text in names()
+
+
 def default_mean_std(channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and std for images without known ones: ImageNet's, or 0.5 for grey."""
     if channels == 3:
         return IMAGENET_MEAN, IMAGENET_STD
     return (0.5,) * channels, (0.5,) * channels
-
-
-def names() -> tuple[str, ...]:
-    """The names of the datasets that need no path."""
-    own = ("digits", *TORCHVISION_SETS)
-    return (*own, *catalogue.datasets(own))
 
 
 def open_named(name: str, split: str, root: Path | None, download: bool) -> ImageSet:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from furlkit.data.sets.datasets import ImageSet, names, open_named, with_images
+from furlkit.data.sets.datasets import ImageSet, is_name, names, open_named, with_images
 from furlkit.data.sets.fingerprint import label_fingerprint
 from furlkit.data.sets.folder import folder_shape, index_folder, read_images
 from furlkit.data.sets.labels import (
@@ -51,7 +51,7 @@ class Source:
 
     def images(self) -> ImageSet:
         """Open the dataset with its images."""
-        if self.name in names():
+        if is_name(self.name):
             opened = self._named()
         else:
             path = _existing_path(self.name)
@@ -66,7 +66,7 @@ class Source:
 
         Also reads a plain file of labels: .npy, .json or .txt.
         """
-        if self.name in names():
+        if is_name(self.name):
             return self._named()
         path = _existing_path(self.name, *LABEL_FILES)
         if path.is_dir():
