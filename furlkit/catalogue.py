@@ -737,7 +737,10 @@ VERBOSITY = (
     Option("verbose", Flag(), False, "Print more.", recorded=False, second="-v"),
 )
 IN_OUT = "Inputs and outputs"
-GENERAL = group("General", PRESET, SEED, DRY_RUN, *VERBOSITY)
+FORCE = Option("force", Flag(), False,
+               "Make the output again, even if the same command has made it before.",
+               recorded=False)
+GENERAL = group("General", PRESET, SEED, DRY_RUN, FORCE, *VERBOSITY)
 LAYER = Option("layer", Choice(("h", "z")), "h",
                "h, the encoder's output, or z, the projector's.")
 PART = (
@@ -1168,7 +1171,7 @@ COMMANDS = _named(
                    "Share of the clients that takes part, at least one client."),
             Option("rounds", Clients(), (1,), "Rounds to draw for: 3, or 1-20."),
         ),
-        GENERAL.without("preset", "dry_run"),
+        GENERAL.without("preset", "dry_run", "force"),
     ),
     command("pack", "Put a dataset into one file that training maps into memory.",
         group(IN_OUT, _split("train", recorded=True), *DATA_FILES, OUTPUT),
@@ -1182,7 +1185,7 @@ COMMANDS = _named(
                    "A folder holds domains, which hold classes: art/cat/1.jpg."),
         ),
         group("Execution", ISA),
-        GENERAL.without("preset", "seed"),
+        GENERAL.without("preset", "seed", "force"),
     ),
     command("init", "Make the global model of round 0.",
         group(IN_OUT,
@@ -1485,7 +1488,7 @@ COMMANDS = _named(
                 help="The folder for model.safetensors and config.json.",
                 kind=File(), metavar="FOLDER"),
         ),
-        GENERAL.without("preset", "seed"),
+        GENERAL.without("preset", "seed", "force"),
     ),
     command("presets", "List the presets, or print one with its comments.",
         group("General", *VERBOSITY),

@@ -98,7 +98,7 @@ LAYERS = {
         *("aggregators", "evaluation", "training", "inputs", "reports", "recipes"),
         *BASE,
     },
-    "cli": {"stages", "training", "presets", *BASE},
+    "cli": {"stages", "training", "presets", "files", *BASE},
     "presets": {"catalogue", "errors"},
 }
 

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from furlkit import catalogue, console, presets, runtime
 from furlkit.catalogue import Option
 from furlkit.errors import UsageError
+from furlkit.files.lock import holding
 
 MOST_CLIENTS = 10**6
 LARGEST = 1e30
@@ -259,7 +260,9 @@ class Command(click.Command):
     ):
         super().__init__(
             entry.name.split()[-1],
-            callback=lambda **values: body(_resolved(entry.name, values)),
+            callback=lambda **values: _hold_and_run(
+                body, _resolved(entry.name, values)
+            ),
             help=f"{entry.help}\n\n{cleandoc(text or '')}",
         )
         self.entry, self._given = entry, given
@@ -301,6 +304,19 @@ class Command(click.Command):
                 rows.append(("-h, --help", "Show this message and exit."))
             with formatter.section(group.title):
                 formatter.write_dl(rows, col_max=26)
+
+
+def _hold_and_run(body: Body, values: dict[str, Any]) -> None:
+    """Run a command while no other process makes the same output.
+
+    local-train writes several files, and holds each while it makes it.
+    """
+    output = values.get("output")
+    if isinstance(output, Path) and not values.get("dry_run"):
+        with holding(output):
+            body(values)
+    else:
+        body(values)
 
 
 def _row(option: Option, shown: click.Option) -> tuple[str, str]:

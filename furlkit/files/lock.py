@@ -7,7 +7,6 @@ so a lock file that was left behind by a dead process does not count.
 import fcntl
 import json
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -71,7 +70,7 @@ def _acquire(output: Path) -> int | None:
 
 
 def _sign(handle: int) -> None:
-    signed = {"host": socket.gethostname(), "process": os.getpid()}
+    signed = {"host": os.uname().nodename, "process": os.getpid()}
     os.ftruncate(handle, 0)
     os.write(handle, json.dumps(signed).encode())
 

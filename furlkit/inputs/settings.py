@@ -18,6 +18,7 @@ class Computing:
 
     runtime: Runtime
     dry_run: bool
+    force: bool
     recorded: dict[str, Any]
 
     @property

@@ -28,6 +28,7 @@ class Options:
     settings: dict[str, Any]
     min_clients: int
     dry_run: bool
+    force: bool
     recorded: dict[str, Any]
 
 

@@ -25,6 +25,8 @@ PLACEHOLDER = re.compile(r"\{([A-Za-z]\w*)(?:@(\w+))?(\*|\?)?\}")
 OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
 COUNTERS = ("round", "client", "participants")
 ROUNDS = ("last", "own", "final", "all")
+# Where another file than that of -o is written last, which says that all are there.
+WRITTEN_LAST = {"pretrain-align": "--targets-out"}
 # These options change where data lies or how it is fetched, and no byte of a result.
 NO_BYTES = ("data_root", "download")
 
@@ -60,7 +62,7 @@ class Template:
 
     @property
     def main(self) -> Ref:
-        """The file of -o, which is written last."""
+        """The file that is written last, mostly that of -o."""
         return self.outputs[-1]
 
     @property
@@ -265,7 +267,7 @@ def _flags(command: str) -> dict[str, Option]:
 
 
 def _outputs(command: Command, words: list[Word], where: str) -> tuple[Ref, ...]:
-    """The files it writes, that of -o last."""
+    """The files it writes, in that order; that of -o is the last one of most commands."""
     flags = {
         f"--{o.name}" for o in _flags(command.name).values() if o.name[-4:] == "-out"
     }
@@ -279,6 +281,8 @@ def _outputs(command: Command, words: list[Word], where: str) -> tuple[Ref, ...]
         (found if flag[0] in flags else main).append(word[0])
     if len(main) != 1:
         raise InputError(f"{where}: expected one output, as -o {{name}}")
+    if command.name in WRITTEN_LAST:
+        return (*main, *found)
     return (*found, *main)
 
 

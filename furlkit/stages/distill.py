@@ -1,7 +1,7 @@
 """distill: the server's student learns to arrange public images as the clients do."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from furlkit.files.checkpoint import (
 from furlkit.files.ensemble import Ensemble, read_ensemble
 from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
+from furlkit.inputs.existing import already, made_before
 from furlkit.inputs.matching import check_channels, check_images
 from furlkit.inputs.models import width_of
 from furlkit.inputs.paths import check_output
@@ -86,13 +87,16 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     )
     data: dict[str, Any] = {"round": facts.round, "images": facts.examples}
     if not options.dry_run:
-        last = _train(inputs)
         start = inputs.model.facts
         about = CheckpointFacts(
             "global", facts.round, start.architecture, start.mean, start.std,
             examples=facts.examples, parent=inputs.model.content,
-            loss=sum(last.losses.values()),
         )  # fmt: skip
+        content = made_before(options, "checkpoint", inputs.provenance, about)
+        if content:
+            return already(options.output, content)
+        last = _train(inputs)
+        about = replace(about, loss=sum(last.losses.values()))
         tensors, provenance = tensors_of(inputs.net), inputs.provenance
         content = write_checkpoint(options.output, tensors, about, provenance)
         data.update(content=content, **asdict(last))

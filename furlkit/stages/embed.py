@@ -18,6 +18,7 @@ from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
 from furlkit.files.similarity import SHORTEST, kept_of, write_similarity
+from furlkit.inputs.existing import already, made_before
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.models import width_of
 from furlkit.inputs.parts import chosen_images
@@ -68,9 +69,13 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     line = f"{options.output}: {kind} of {len(index):,} images by {model.path}"
     data: dict[str, Any] = {"images": len(index), "layer": options.layer}
     if not options.dry_run:
+        provenance = Provenance("embed", options.resolved, None, contents)
+        written = "similarity" if options.similarity else "features"
+        content = made_before(options, written, provenance, facts)
+        if content:
+            return already(options.output, content)
         view = view_of(model, Augmentation())
         rows = embed(net, images.images, index, view, options.layer)
-        provenance = Provenance("embed", options.resolved, None, contents)
         data["content"] = _write(options, rows, index, facts, provenance)
     return line, data
 

@@ -10,6 +10,7 @@ from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, read_checkpoint, write_checkpoint
 from furlkit.files.facts import Provenance
+from furlkit.inputs.existing import already, made_before
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Architecture, build
@@ -41,6 +42,7 @@ class Options:
     isa: str
     seed: int
     dry_run: bool
+    force: bool
     recorded: dict[str, Any]
 
 
@@ -84,6 +86,9 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             "std": facts.std,
         }
         provenance = Provenance("init", resolved, options.seed, contents)
+        content = made_before(options, "checkpoint", provenance, facts)
+        if content:
+            return already(options.output, content)
         data["content"] = write_checkpoint(options.output, tensors, facts, provenance)
     return line, data
 

@@ -9,6 +9,7 @@ from furlkit.data.partitions.schemes import SchemeOptions, label_histogram, spli
 from furlkit.data.sets.source import Source
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import PartitionFacts, write_partition
+from furlkit.inputs.existing import already, made_before
 from furlkit.inputs.settings import fill
 from furlkit.randomness import numpy_generator
 
@@ -22,6 +23,7 @@ class Options:
     seed: int
     output: Path
     dry_run: bool
+    force: bool
     recorded: dict[str, Any]
 
 
@@ -48,6 +50,9 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         # A split file decides the number of clients, whatever --clients says.
         resolved = {**options.recorded, "clients": len(parts)}
         provenance = Provenance("partition", resolved, options.seed)
+        content = made_before(options, "partition", provenance, facts)
+        if content:
+            return already(options.output, content)
         result["content"] = write_partition(
             options.output, parts, public, histogram, facts, provenance
         )

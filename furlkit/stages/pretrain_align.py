@@ -22,6 +22,7 @@ from furlkit.files.checkpoint import (
 from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
 from furlkit.files.targets import TargetFacts, write_targets
+from furlkit.inputs.existing import ALREADY, content_of, made_before
 from furlkit.inputs.matching import check_channels, check_heads
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
@@ -88,6 +89,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     )
     data: dict[str, Any] = {"images": len(inputs.index)}
     if not options.dry_run:
+        if contents := _made_before(inputs):
+            return f"{options.output}, {options.targets_out}: {ALREADY}", contents
         last = _train(inputs)
         data.update(_write(inputs, last), **asdict(last))
         ProgressFile(options.output, inputs.provenance).discard()
@@ -149,6 +152,19 @@ def _train(inputs: Inputs) -> Epoch:
     )
     every = options.execution.save_every
     return training.run(job, options.output, inputs.provenance, every, save_last=True)
+
+
+def _made_before(inputs: Inputs) -> dict[str, Any] | None:
+    """The content hashes of both files, if the same command has made them."""
+    how, count = inputs.provenance, {"examples": len(inputs.index)}
+    model = made_before(inputs.options, "checkpoint", how, count)
+    if model is None:
+        return None
+    about = {**count, "model": model}
+    targets = content_of(inputs.options.targets_out, "targets", how, about)
+    if targets is None:
+        return None
+    return {"content": model, "targets": targets, "unchanged": True}
 
 
 def _write(inputs: Inputs, last: Epoch) -> dict[str, str]:

@@ -92,7 +92,7 @@ def test_help_of_the_program_imports_no_command_and_no_plugin(python):
     assert loaded == "['furlkit.cli.program', 'furlkit.cli.shared']"
 
 
-ALLOWED = {"cli", "catalogue", "errors", "console", "presets", "runtime"}
+ALLOWED = {"cli", "catalogue", "errors", "console", "presets", "runtime", "files.lock"}
 
 
 @pytest.mark.parametrize("path", sorted(Path(cli.__file__).parent.glob("*.py")))

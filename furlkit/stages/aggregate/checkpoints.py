@@ -16,6 +16,7 @@ from furlkit.files.container.header import Header, canonical, parse_strict
 from furlkit.files.container.lockstep import Lockstep
 from furlkit.files.container.read import Container, reading
 from furlkit.files.container.write import Blocks, write
+from furlkit.inputs.existing import already, made_before
 from furlkit.inputs.uploads import (
     ROUND,
     Options,
@@ -53,12 +54,15 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     )
     by_client = {str(c.facts.client): n for c, n in zip(clients, shares, strict=True)}
     data: dict[str, Any] = {"round": facts.round, "shares": by_client}
+    given = {} if how in ("examples", "uniform") else {"weights": "given"}
+    provenance = provenance_of(options, clients, shares=shares, **given)
+    content = made_before(options, "checkpoint", provenance, facts)
+    if content:
+        return already(options.output, content)
     # A mean is finite only if every upload is, so `_write` looks at the mean alone.
     if options.dry_run or options.rule != "mean":
         _check_bodies(clients)
     if not options.dry_run:
-        given = {} if how in ("examples", "uniform") else {"weights": "given"}
-        provenance = provenance_of(options, clients, shares=shares, **given)
         header = provenance.header("checkpoint", facts)
         data["content"] = _write(options, settings, clients, shares, header)
     return line, data

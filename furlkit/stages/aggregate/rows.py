@@ -8,6 +8,7 @@ import numpy as np
 from furlkit.aggregators.dictionary import dictionary
 from furlkit.errors import InputError
 from furlkit.files.features import FeatureFacts, Features, read_features, write_features
+from furlkit.inputs.existing import already, made_before
 from furlkit.inputs.uploads import (
     ROUND,
     check_same,
@@ -37,7 +38,11 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             layer="z", dataset={}, part="dictionary", round=first.round,
             examples=len(rows), parent=first.parent, owners=owners,
         )  # fmt: skip
-        more = (np.arange(len(rows)), facts, provenance_of(options, clients))
+        provenance = provenance_of(options, clients)
+        content = made_before(options, "features", provenance, facts)
+        if content:
+            return already(options.output, content)
+        more = (np.arange(len(rows)), facts, provenance)
         data["content"] = write_features(options.output, rows, *more)
     return line, data
 

@@ -23,6 +23,7 @@ from furlkit.files.similarity import (
     read_similarity,
     write_similarity,
 )
+from furlkit.inputs.existing import already, made_before
 from furlkit.inputs.uploads import (
     check_same,
     check_same_facts,
@@ -63,6 +64,9 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     data["clients"] = facts.clients
     if not options.dry_run:
         provenance = provenance_of(options, clients, form=form)
+        content = made_before(options, "ensemble", provenance, facts)
+        if content:
+            return already(options.output, content)
         writer = _write_matrix if form == "matrix" else _write_parts
         data["content"] = writer(options.output, clients, facts, provenance)
     return line, data

@@ -3,15 +3,33 @@
 from typing import Any
 
 from furlkit.files.metrics import write_metrics
+from furlkit.inputs.existing import ALREADY, scored_before
 from furlkit.reports.document import result_line
 
 Result = tuple[str, dict[str, Any]]
 
 
+def found_before(options: Any, known: dict[str, Any]) -> dict[str, Any] | None:
+    """The document that the same command wrote; `known` is what is known in advance."""
+    if options.force or options.dry_run:
+        return None
+    return scored_before(options.output, {**_origin(options), **known})
+
+
+def scores_before(options: Any, document: dict[str, Any], scored: str) -> Result:
+    """The result of a command whose scores are there already."""
+    line = result_line(options.output, document, scored)
+    return f"{line} ({ALREADY})", {**document, "unchanged": True}
+
+
+def _origin(options: Any) -> dict[str, Any]:
+    seed = getattr(options, "seed", None)  # Not every protocol draws something.
+    return {"options": options.resolved, "seed": seed}
+
+
 def write_document(options: Any, found: dict[str, Any]) -> dict[str, Any]:
     """Write what was found, with the options that it depends on."""
-    seed = getattr(options, "seed", None)  # Not every protocol draws something.
-    document = {"options": options.resolved, "seed": seed, **found}
+    document = {**_origin(options), **found}
     write_metrics(options.output, document)
     return document
 

@@ -26,7 +26,7 @@ from furlkit.inputs.settings import fill
 from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, view_of
 from furlkit.reports.document import describe_checkpoint
-from furlkit.stages.evaluate import Result, write_document
+from furlkit.stages.evaluate import Result, found_before, write_document
 
 
 def run(values: dict[str, Any]) -> Result:
@@ -45,18 +45,19 @@ def run(values: dict[str, Any]) -> Result:
     if options.dry_run:
         plan = {"protocol": "angles", "images": len(images.images)}
         return f"would measure angles between {seen}", plan
-    rows = [_rows(model, images, options.layer, device) for model in models]
-    found = {
+    known = {
         "protocol": "angles",
         "layer": options.layer,
         "images": len(images.images),
         "round": common_round(models),
-        **_measured(models, rows),
         "models": [describe_checkpoint(model) for model in models],
         "checkpoint": describe_checkpoint(models[0]),
         "data": {"images": images.fingerprint},
     }
-    document = write_document(options, found)
+    document = found_before(options, known)
+    if document is None:
+        rows = [_rows(model, images, options.layer, device) for model in models]
+        document = write_document(options, {**known, **_measured(models, rows)})
     low, median, high = document["angles"]["quartiles"]
     line = (
         f"{options.output}: median angle {median:.1f} degrees (quartiles {low:.1f} to "

@@ -26,7 +26,7 @@ from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import architecture_of, load_net, view_of
 from furlkit.reports import document as scoring
-from furlkit.stages.evaluate import Result, write_scores
+from furlkit.stages.evaluate import Result, found_before, scores_before, write_scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,15 +53,19 @@ def run(values: dict[str, Any]) -> Result:
         images = len(test.images)
         line = f"would score {options.model} by classifier on {images:,} images"
         return line, {"protocol": "classifier", "images": images}
-    labels = torch.from_numpy(np.asarray(test.labels))
-    found = {
+    known = {
         "protocol": "classifier",
-        **scoring.scores(_predictions(net, model, test), labels, classes),
         "class_names": list(names),
         "data": {"test": test.fingerprint},
         "checkpoint": scoring.describe_checkpoint(model),
     }
-    return write_scores(options, found, scoring.model_name(model))
+    scored = scoring.model_name(model)
+    if before := found_before(options, known):
+        return scores_before(options, before, scored)
+    labels = torch.from_numpy(np.asarray(test.labels))
+    predictions = _predictions(net, model, test)
+    found = {**known, **scoring.scores(predictions, labels, classes)}
+    return write_scores(options, found, scored)
 
 
 def _options(values: dict[str, Any]) -> Options:

@@ -33,7 +33,7 @@ from furlkit.models.embedding import BATCH, embed, represent
 from furlkit.models.loading import load_net, view_of
 from furlkit.randomness import numpy_generator, torch_generator
 from furlkit.reports.document import describe_checkpoint
-from furlkit.stages.evaluate import Result, write_document
+from furlkit.stages.evaluate import Result, found_before, write_document
 
 Numbers = dict[str, float | None]
 
@@ -75,23 +75,28 @@ def run(values: dict[str, Any]) -> Result:
     if options.dry_run:
         plan = {"protocol": "drift", "images": len(sample.index)}
         return f"would measure drift of {seen}", plan
-    measured = [_measured(options, model, sample, device) for model in compared]
-    numbers = [numbers for numbers, _ in measured]
-    ratio = None if sample.labels is None else false_negative_ratio(sample.labels)
-    found = {
+    origins = {
         "protocol": "drift",
-        **_numbers(numbers, cka_matrix([rows for _, rows in measured])),
-        "false_negative_ratio": ratio,
         "images": len(sample.index),
         "round": common_round(compared),
-        "models": [
-            {**describe_checkpoint(model), **own}
-            for model, own in zip(compared, numbers, strict=True)
-        ],
         "checkpoint": describe_checkpoint(compared[0]),
         "data": {"images": images.fingerprint, **contents},
     }
-    document = write_document(options, found)
+    document = found_before(options, origins)
+    if document is None or _contents(document) != [m.content for m in compared]:
+        measured = [_measured(options, model, sample, device) for model in compared]
+        numbers = [numbers for numbers, _ in measured]
+        ratio = None if sample.labels is None else false_negative_ratio(sample.labels)
+        found = {
+            **origins,
+            **_numbers(numbers, cka_matrix([rows for _, rows in measured])),
+            "false_negative_ratio": ratio,
+            "models": [
+                {**describe_checkpoint(model), **own}
+                for model, own in zip(compared, numbers, strict=True)
+            ],
+        }
+        document = write_document(options, found)
     cka = document["mean_cka"]
     line = (
         f"{options.output}: alignment {document['alignment']:.3f}, uniformity "
@@ -100,6 +105,11 @@ def run(values: dict[str, Any]) -> Result:
     )
     line += "" if cka is None else f", CKA {cka:.3f}"
     return f"{line} of {seen}", document
+
+
+def _contents(document: dict[str, Any]) -> list[Any]:
+    """The models that a document was made of, by their content hashes."""
+    return [model.get("content") for model in document.get("models", [])]
 
 
 def _sample(options: Options, images: ImageSet, index: np.ndarray) -> Sample:

@@ -26,7 +26,7 @@ from furlkit.models.heads import give_classifier
 from furlkit.models.loading import architecture_of, load_net, load_tensors, view_of
 from furlkit.randomness import numpy_generator, torch_generator
 from furlkit.reports import document as scoring
-from furlkit.stages.evaluate import Result, write_scores
+from furlkit.stages.evaluate import Result, found_before, scores_before, write_scores
 from furlkit.training import rounds
 from furlkit.training import run as training
 from furlkit.training.loop import Plan
@@ -117,6 +117,13 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
     net = _net(inputs, runtime.start(options.runtime))
     if options.dry_run:
         return _plan(inputs)
+    scored = scoring.model_name(inputs.model)
+    if options.random_init:
+        scored = f"new weights in place of the {scored}"
+    origins = scoring.origins(inputs.model, train, test)
+    known = {**inputs.facts, **origins, "inputs": inputs.contents}
+    if before := found_before(options, known):
+        return scores_before(options, before, scored)
     execution = Execution()
     training.prepare(net, execution)
     view = replace(
@@ -133,15 +140,10 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
     predictions = predict(net, test.images, view)
     labels = torch.from_numpy(np.asarray(test.labels))
     found = {
-        **inputs.facts,
+        **known,
         **scoring.scores(predictions, labels, inputs.classes),
-        **scoring.origins(inputs.model, train, test),
         "train_loss": jobs.loss,
-        "inputs": inputs.contents,
     }
-    scored = scoring.model_name(inputs.model)
-    if options.random_init:
-        scored = f"new weights in place of the {scored}"
     result = write_scores(options, found, scored)
     ProgressFile(options.output, provenance).discard()
     return result

@@ -19,7 +19,7 @@ from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, view_of
 from furlkit.randomness import torch_generator
 from furlkit.reports import document as scoring
-from furlkit.stages.evaluate import Result, write_scores
+from furlkit.stages.evaluate import Result, found_before, scores_before, write_scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ OPTIONS: dict[str, type[Linear] | type[Knn]] = {"linear": Linear, "knn": Knn}
 
 def run(protocol: str, values: dict[str, Any]) -> Result:
     """Score the frozen encoder of a model; every test image counts."""
-    known = {"recorded": recorded(f"evaluate {protocol}", values)}
+    known: dict[str, Any] = {"recorded": recorded(f"evaluate {protocol}", values)}
     options = fill(OPTIONS[protocol], {**train_and_test(values), **known})
     model, train, test = open_labelled(options)
     net = load_net(model, runtime.start(options.runtime))
@@ -60,6 +60,10 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
         images = len(test.images)
         line = f"would score {options.model} by {protocol} on {images:,} images"
         return line, {"protocol": protocol, "images": images}
+
+    origins = {"protocol": protocol, **scoring.origins(model, train, test)}
+    if before := found_before(options, origins):
+        return scores_before(options, before, scoring.model_name(model))
 
     def features_of(data: ImageSet) -> tuple[Tensor, Tensor]:
         index, view = np.arange(len(data.images)), view_of(model, Augmentation())
@@ -69,9 +73,8 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
     classes = max(train.classes, test.classes)
     learned, (rows, labels) = features_of(train), features_of(test)
     found = {
-        "protocol": protocol,
+        **origins,
         **scoring.scores(options.predict(*learned, rows, classes), labels, classes),
-        **scoring.origins(model, train, test),
         "train_examples": len(train.images),
     }
     return write_scores(options, found, scoring.model_name(model))

@@ -1,0 +1,95 @@
+"""An output that is there already: whether the same command made it, or what differs."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from furlkit import console
+from furlkit.errors import FurlkitError
+from furlkit.files.container.header import canonical, short
+from furlkit.files.container.read import open_kind
+from furlkit.files.facts import Provenance
+from furlkit.files.metrics import read_metrics
+
+ALREADY = "already there, made from the same inputs with the same options"
+
+
+def made_before(
+    options: Any, kind: str, provenance: Provenance, facts: Any
+) -> str | None:
+    """The content hash of an output that the same command made; None if it is to be made.
+
+    `facts` are those that are known before the work is done. A file that differs is
+    reported, and made again. One that is the same gets the present time, so that make
+    takes it for new.
+    """
+    if options.force or options.dry_run:
+        return None
+    return content_of(options.output, kind, provenance, facts)
+
+
+def content_of(path: Path, kind: str, provenance: Provenance, facts: Any) -> str | None:
+    """The same for a path, whatever the options say."""
+    if not path.exists():
+        return None
+    try:
+        opened = open_kind(path, kind)
+        for _ in opened.stream():  # Compares the checksum.
+            pass
+    except FurlkitError as error:
+        console.info(f"{error}; making it again")
+        return None
+    known = (
+        asdict(facts) if is_dataclass(facts) and not isinstance(facts, type) else facts
+    )
+    header = opened.header
+    changes = [
+        *_changes("--", header.options, provenance.options),
+        *_changes("", {"seed": header.seed}, {"seed": provenance.seed}),
+        *_changes("the content of ", header.inputs, provenance.inputs),
+        *_changes("", header.facts, {k: v for k, v in known.items() if v is not None}),
+    ]
+    return opened.content if _accepted(path, changes) else None
+
+
+def already(path: Path, content: str) -> tuple[str, dict[str, Any]]:
+    """The result of a command that had nothing to do."""
+    return f"{path}: {ALREADY}", {"content": content, "unchanged": True}
+
+
+def scored_before(path: Path, known: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Metrics that the same command wrote; `known` is what is known before scoring."""
+    if not path.exists():
+        return None
+    try:
+        document = read_metrics(path)
+    except FurlkitError as error:
+        console.info(f"{error}; making it again")
+        return None
+    options = document.get("options")
+    rest = {key: value for key, value in known.items() if key != "options"}
+    changes = [
+        *_changes("--", options if isinstance(options, dict) else {}, known["options"]),
+        *_changes("", document, rest),
+    ]
+    return document if _accepted(path, changes) else None
+
+
+def _accepted(path: Path, changes: list[str]) -> bool:
+    if changes:
+        console.info(f"{path}: made with other {', '.join(changes)}; making it again")
+    else:
+        os.utime(path)
+    return not changes
+
+
+def _changes(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs, by name; facts of `old` that are not known in advance do not count."""
+    keys = [*new, *(old.keys() - new.keys() if prefix else ())]
+    return [
+        f"{prefix}{key} ({short(old.get(key))}, now {short(new.get(key))})"
+        for key in sorted(keys)
+        if canonical(old.get(key)) != canonical(new.get(key))
+    ]
