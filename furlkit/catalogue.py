@@ -1203,6 +1203,14 @@ _RUNS = _series(
 )
 _DRAWN = group("General", DRY_RUN, *VERBOSITY)
 _COUNT = Whole(1, 10**12)
+_FORMAT = Option(
+    "format",
+    Choice(("text", "csv", "markdown", "latex")),
+    "text",
+    "How tables are printed: as text; as csv, for programs, with all digits; as "
+    "markdown; or as latex with the rules of booktabs.",
+    recorded=False,
+)
 
 
 def command(
@@ -1417,6 +1425,7 @@ COMMANDS = _commands(
                    "This line has several files for each seed, of which only the "
                    "lowest counts, as of all clients the worst; may be repeated.",
                    multiple=True, recorded=False),
+            _FORMAT,
         ),
         group("General", *VERBOSITY),
     ),
@@ -1516,6 +1525,7 @@ COMMANDS = _commands(
             replace(OUTPUT,
                     help="Write the result as a metrics file too; --plan writes none.",
                     required=False),
+            _FORMAT,
         ),
         group("Planning ahead: FLESD Eq. 11",
             Option("plan", Flag(), False,
