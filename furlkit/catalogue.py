@@ -1173,7 +1173,19 @@ ENCODER = Family(
 _CHANNELS = Option(
     "channels", Choice(("1", "3")), help="1 is grey, 3 is colour.", usual="the data's"
 )
-_TITLE = Option("title", Text(), "", "Title above the picture.", recorded=False)
+_FRAME = (
+    Option("title", Text(), "", "Title above the picture.", recorded=False),
+    Option(
+        "size",
+        Numbers(count=2),
+        help="Width and height in inches.",
+        recorded=False,
+        usual="as large as needed",
+        metavar="W,H",
+    ),
+    Option("dpi", Whole(10, 2400), 150, "Dots per inch of a PNG file.", recorded=False),
+)
+_TITLED = _varied(_FRAME, {"title": None})
 _VALUE = Option(
     "value",
     Text("NAME"),
@@ -1431,7 +1443,7 @@ COMMANDS = _commands(
     ),
     command("plot", "Draw pictures of results and partitions."),
     command("plot curve", "Draw accuracy through the rounds from metrics files.",
-        group(IN_OUT, _series("A labelled line of its own"), _VALUE, _TITLE, OUTPUT),
+        group(IN_OUT, _series("A labelled line of its own"), _VALUE, *_FRAME, OUTPUT),
         _DRAWN,
     ),
     command("plot partition",
@@ -1439,7 +1451,7 @@ COMMANDS = _commands(
         group(IN_OUT,
             Option("style", Choice(("heat", "bubbles")), "heat",
                    "A heat map, or bubbles by size.", recorded=False),
-            replace(_TITLE, default=None),
+            *_TITLED,
             OUTPUT,
         ),
         _DRAWN,
@@ -1460,13 +1472,14 @@ COMMANDS = _commands(
                    "Draw at most this many of each file, chosen at random."),
             Option("perplexity", Number(1), 30.0,
                    "About how many neighbours an image is kept close to."),
-            replace(_TITLE, default=None),
+            *_TITLED,
         ),
         group("General", SEED, DRY_RUN, *VERBOSITY),
     ),
     command("plot angles",
         "Draw the angles between models through the rounds as boxes.",
-        group(IN_OUT, _series("A labelled panel of its own"), _TITLE, OUTPUT),
+        group(IN_OUT, _series("A labelled panel of its own"), *_FRAME,
+              OUTPUT),
         _DRAWN,
     ),
     command("plot bars",
@@ -1486,7 +1499,7 @@ COMMANDS = _commands(
                    "Where the axis starts, in the unit that is drawn (percent for an "
                    "accuracy); if not at 0, the axis says so.", recorded=False,
                    variable="start"),
-            _TITLE,
+            *_FRAME,
             OUTPUT,
         ),
         _DRAWN,
@@ -1502,7 +1515,7 @@ COMMANDS = _commands(
             _VALUE,
             Option("protocol", Text("NAME"), "linear",
                    "Of which evaluation: linear, knn, ...", recorded=False),
-            _TITLE,
+            *_FRAME,
             OUTPUT,
         ),
         _DRAWN,
@@ -1514,7 +1527,7 @@ COMMANDS = _commands(
                    help="One term of the loss, as simclr: methods that add terms of "
                         "their own can be compared by it.", recorded=False,
                    usual="the sum of all"),
-            _TITLE,
+            *_FRAME,
             OUTPUT,
         ),
         _DRAWN,

@@ -9,9 +9,10 @@ from furlkit.cli.shared import command, tell
 def compare(values: dict[str, Any]) -> None:
     """
     \b
-    Example:
+    Examples:
       furlkit compare --series FedSimCLR=a0.json,a1.json --series FedCA=b0.json,b1.json \\
           --reference FedSimCLR
+      furlkit compare --series FedCA=b0.json,b1.json --format latex > table.tex
     """
     from furlkit.stages.compare import run
 

@@ -51,14 +51,12 @@ def _published(
 
 def _numbers(rows: list[dict[str, Any]], value: str) -> list[tuple]:
     """The rows for programs, all numbers in the unit of the metrics files."""
-    summary = ("label", "n", "mean", "std")
-    table = [("value", *summary, "published", "difference", "low", "high", "paired_by")]
+    own, against = ("label", "n", "mean", "std"), ("mean", "low", "high", "paired_by")
+    table = [("value", *own, "published", "difference", *against[1:])]
     for row in rows:
         published = row["published"] and row["published"] / Value(value).scale
-        against = map(
-            row.get("difference", {}).get, ("mean", "low", "high", "paired_by")
-        )
-        table.append((value, *(row[name] for name in summary), published, *against))
+        difference = map(row.get("difference", {}).get, against)
+        table.append((value, *map(row.get, own), published, *difference))
     return table
 
 
