@@ -20,7 +20,8 @@ from furlkit import console
 from furlkit.errors import UsageError
 from furlkit.files.container.atomic import replacing
 from furlkit.reports.figures import Frame
-from furlkit.reports.text import plain
+from furlkit.reports.figures.fonts import fit_fonts
+from furlkit.reports.text import plain, shorten
 
 # Removed from files, by format: it differs between versions and from day to day.
 METADATA: dict[str, dict[str, None]] = {
@@ -49,6 +50,8 @@ _STYLE = {
     "grid.linewidth": 0.6,
     "legend.frameon": False,
     "svg.hashsalt": "furlkit",
+    # TrueType, which publishers ask for: text in a PDF can be searched and edited.
+    "pdf.fonttype": 42,
     # A class named "$" is a name, not a formula.
     "text.parse_math": False,
 }
@@ -63,6 +66,12 @@ def save(figure: Figure, output: Path, dpi: int = DPI) -> None:
             f"--dpi {dpi}: the picture would have {width:,} x {height:,} pixels; lower it"
         )
     with house_style(), replacing(output) as stream, catch_warnings(record=True) as odd:
+        if lost := fit_fonts(figure, truetype=kind == "pdf"):
+            font = "TrueType font" if kind == "pdf" else "font"
+            console.warn(
+                f"{output}: no installed {font} has {shorten(lost, 40)}; such characters "
+                "are escaped, install one that has them"
+            )
         figure.savefig(stream, format=kind, metadata=METADATA[kind], dpi=dpi)
     if any("collapsed to zero" in str(each.message) for each in odd):
         console.warn(f"{output}: its text leaves no room; give a larger --size")

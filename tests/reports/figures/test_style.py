@@ -1,10 +1,12 @@
-"""What holds for every picture: its size, its pixels, its labels."""
+"""What holds for every picture: its size, its fonts, its pixels."""
+
+import warnings
 
 import numpy as np
 import pytest
 
 from furlkit.errors import UsageError
-from furlkit.reports.figures import Frame, style
+from furlkit.reports.figures import Frame, fonts, style
 from furlkit.reports.figures.angles import draw_angles
 from furlkit.reports.figures.bars import draw_bars
 from furlkit.reports.figures.clouds import draw_clouds
@@ -59,6 +61,12 @@ def test_text_stays_inside_a_picture_of_one_column(draw):
             assert fits or not label.get_text(), label
 
 
+def test_fonts_of_a_pdf_are_truetype(draw, tmp_path):
+    style.save(draw(Frame()), tmp_path / "x.pdf")
+    written = (tmp_path / "x.pdf").read_bytes()
+    assert b"/FontFile2" in written and b"/Type3" not in written
+
+
 def test_a_picture_of_too_many_pixels_is_refused(tmp_path):
     figure = PICTURES["heat"](Frame("", (40, 40)))
     with pytest.raises(UsageError, match="--dpi 2000: .* 80,000 x 80,000 pixels"):
@@ -70,6 +78,36 @@ def test_a_picture_without_room_is_warned_of(tmp_path, capsys):
     style.save(PICTURES["heat"](Frame("", (1, 1))), tmp_path / "x.png")
     (line,) = capsys.readouterr().err.splitlines()
     assert "x.png" in line and "--size" in line
+
+
+def words(axis):
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+@pytest.mark.parametrize("kind", ["png", "pdf", "svg"])
+def test_characters_that_no_font_has_are_escaped_with_one_warning(
+    tmp_path, capsys, monkeypatch, kind
+):
+    monkeypatch.setattr(fonts, "_installed", list)
+    figure = draw_heat(COUNTS, COUNTS.sum(axis=1), ["猫", "кот", "犬 dog"], Frame("猫"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        style.save(figure, tmp_path / f"x.{kind}")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"x.{kind}" in line and "犬猫" in line
+    assert words(figure.axes[0].xaxis) == [r"\u732b", "кот", r"\u72ac dog"]
+    assert figure.get_suptitle() == r"\u732b"
+
+
+def test_another_font_draws_what_the_usual_one_has_not(tmp_path, capsys):
+    # DejaVu Serif, which matplotlib brings along, has this letter; DejaVu Sans has not.
+    figure = draw_heat(COUNTS, COUNTS.sum(axis=1), ["ᵫ", "b", "c"], Frame())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        style.save(figure, tmp_path / "x.pdf")
+    assert capsys.readouterr().err == ""
+    label = figure.axes[0].get_xticklabels()[0]
+    assert label.get_text() == "ᵫ" and len(label.get_fontfamily()) == 2
 
 
 def test_the_protocol_is_part_of_an_axis_label():
