@@ -12,7 +12,7 @@ def compare(values: dict[str, Any]) -> None:
     Examples:
       furlkit compare --series FedSimCLR=a0.json,a1.json --series FedCA=b0.json,b1.json \\
           --reference FedSimCLR
-      furlkit compare --series FedCA=b0.json,b1.json --format latex > table.tex
+      furlkit compare --series FedCA=b0.json,b1.json --format latex
     """
     from furlkit.stages.compare import run
 

@@ -37,7 +37,10 @@ def picture(read: Callable[..., Picture]) -> Callable[[Mapping[str, Any]], Resul
             files = given.pop("files")
             given["series"] = ((("", files),) if files else ()) + given["series"]
             if not given["series"]:
-                raise UsageError("give metrics files, or --series LABEL=FILE,...")
+                name = read.__module__.rpartition(".")[2]
+                raise UsageError(
+                    f"plot {name}: give metrics files, or --series LABEL=FILE,..."
+                )
         draw, text, data = read(frame=frame, **given)
         if not dry_run:
             figure("style:save")(draw(), output, dpi)
