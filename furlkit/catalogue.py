@@ -6,14 +6,14 @@ options. The flags, the groups of --help, the checks of what applies to what, th
 that a file records and the README's table of methods are all made from these entries.
 
 Other packages add entries through the entry-point groups `furlkit.objectives`,
-`furlkit.encoders` and `furlkit.datasets`; see `plugins`.
+`furlkit.encoders` and `furlkit.datasets`; see `add_plugins`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pkgutil import resolve_name
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from furlkit import console
 from furlkit.errors import UsageError
@@ -21,8 +21,7 @@ from furlkit.errors import UsageError
 # --- kinds of values ------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Number:
+class Number(NamedTuple):
     """A real number within bounds; `above` and `below` exclude the bound itself."""
 
     low: float | None = None
@@ -31,16 +30,14 @@ class Number:
     below: float | None = None
 
 
-@dataclass(frozen=True)
-class Whole:
+class Whole(NamedTuple):
     """A whole number within bounds."""
 
     low: int | None = None
     high: int | None = None
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """One of several words; a function gives those that other packages may add to."""
 
     names: "tuple[str, ...] | Callable[[], Iterable[str]]"
@@ -51,43 +48,40 @@ class Choice:
         return tuple(self.names() if callable(self.names) else self.names)
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """Numbers with commas between them, `count` of them if it is given: 0.2,1."""
+class Numbers(NamedTuple):
+    """Numbers with commas between them, `length` of them if it is given: 0.2,1."""
 
     whole: bool = False
-    count: int | None = None
+    length: int | None = None
 
 
-@dataclass(frozen=True)
-class Flag:
+class Flag(NamedTuple):
     """On or off; with `negative` there is a --no-NAME too."""
 
     negative: bool = False
 
 
-@dataclass(frozen=True)
-class File:
+class File(NamedTuple):
     """The path of a file or folder; one that is `written` must not be a folder."""
 
     written: bool = False
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """Words that the stage itself reads; `metavar` shows their form."""
 
     metavar: str = "TEXT"
 
 
-@dataclass(frozen=True)
-class Clients:
+class Clients(NamedTuple):
     """Clients, or rounds, by number: 3, 0-4, 0,2,5-7."""
 
 
-@dataclass(frozen=True)
-class Labelled:
-    """A label and files: LABEL=FILE,FILE,...; one file where not `several`."""
+class Labelled(NamedTuple):
+    """A label and files: LABEL=FILE,FILE,...; one file where not `several`.
+
+    A file may be a pattern, like exp/seed*, or the folder of a run.
+    """
 
     several: bool = True
 
@@ -97,8 +91,7 @@ Kind = Number | Whole | Choice | Numbers | Flag | File | Text | Clients | Labell
 # --- entries --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """One option: its flag without dashes, its kind, default and help.
 
     `recorded` options decide the bytes of an output and go into its header. `needs` names
@@ -129,8 +122,7 @@ class Option:
         return self.variable or self.name.replace("-", "_")
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Options that stand together in --help.
 
     `choices` are the words that the first of them chooses from, each with its help.
@@ -142,12 +134,12 @@ class Group:
 
     def varied(self, **defaults: Any) -> "Group":
         """The same options, some with another default."""
-        return replace(self, options=_varied(self.options, defaults))
+        return self._replace(options=_varied(self.options, defaults))
 
     def without(self, *keys: str) -> "Group":
         """The same options, less some."""
         kept = tuple(option for option in self.options if option.key not in keys)
-        return replace(self, options=kept)
+        return self._replace(options=kept)
 
 
 def group(title: str, *options: Option) -> Group:
@@ -157,21 +149,19 @@ def group(title: str, *options: Option) -> Group:
 
 def _varied(options: Iterable[Option], defaults: Mapping[str, Any]) -> tuple:
     return tuple(
-        replace(option, default=defaults.get(option.key, option.default))
+        option._replace(default=defaults.get(option.key, option.default))
         for option in options
     )
 
 
-@dataclass(frozen=True)
-class Paper:
+class Paper(NamedTuple):
     """Where a method comes from; `equation` of an entry counts in it."""
 
     name: str
     url: str
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(NamedTuple):
     """A head: what it reads (h, or the projector's z), its form and usual widths.
 
     `form` is mlp (widths of its layers, the last one its output), linear (one width) or
@@ -234,7 +224,7 @@ class Term(Method):
     def group(self) -> Group:
         """Its options, which apply only where the switch is given."""
         options = (
-            option if option.name == self.switch else replace(option, needs=self.switch)
+            option if option.name == self.switch else option._replace(needs=self.switch)
             for option in self.options
         )
         return Group(f"{self.name.capitalize()}: {self.help}", tuple(options))
@@ -277,8 +267,7 @@ class Protocol(Method):
     groups: "tuple[Group | Family, ...]" = ()
 
 
-@dataclass(frozen=True)
-class Mode:
+class Mode(NamedTuple):
     """Where finetuning takes place, and how long it is by default."""
 
     name: str
@@ -286,8 +275,7 @@ class Mode:
     options: tuple[Option, ...] = ()
 
 
-@dataclass(frozen=True)
-class Encoder:
+class Encoder(NamedTuple):
     """A network that gives h: `function` builds it from an Architecture."""
 
     name: str
@@ -303,8 +291,7 @@ class Encoder:
         return (WIDTH,) * self.scales + (STEM,) * self.stems
 
 
-@dataclass(frozen=True)
-class Dataset:
+class Dataset(NamedTuple):
     """A dataset known by name.
 
     `function(split, root, download=...)` gives images (N, H, W, C) in uint8, labels or
@@ -317,25 +304,31 @@ class Dataset:
     std: tuple[float, ...]
 
 
-Entry = TypeVar("Entry", bound=Method | Encoder | Head | Mode)
+Entry = TypeVar("Entry", bound="Method | Encoder | Head | Mode | Command")
 
 
 def _named(*entries: Entry) -> dict[str, Entry]:
     return {entry.name: entry for entry in entries}
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(NamedTuple):
     """A choice by name, as --objective, and the entries it chooses from.
 
     Each entry has options of its own. Where a preset's table serves several calls of a
     command that choose differently it is `mixed`: it has options of several entries.
     """
 
-    title: str
-    choice: Option
+    name: str
     entries: Callable[[], Mapping[str, Any]]
+    default: str
+    help: str
     mixed: bool = False
+
+    @property
+    def choice(self) -> Option:
+        """The option that chooses."""
+        kind = Choice(self.entries)
+        return Option(self.name, kind, self.default, self.help, metavar="NAME")
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -353,9 +346,9 @@ class Family:
             else:
                 ((name, option),) = found.items()
                 own[name] = (*own.get(name, ()), option)
-        groups = [Group(f"--{self.choice.name} {name}", own[name]) for name in own]
+        groups = [Group(f"--{self.name} {name}", own[name]) for name in own]
         choices = tuple((e.name, e.help) for e in self.entries().values())
-        return [Group(self.title, tuple(shared), choices), *groups]
+        return [Group(self.name.capitalize(), tuple(shared), choices), *groups]
 
     @property
     def _found(self) -> dict[str, dict[str, Option]]:
@@ -373,7 +366,8 @@ def _merged(found: Mapping[str, Option]) -> Option:
     if len(found) == 1:
         return first
     for name, option in found.items():
-        if option.kind != first.kind:
+        # Tuples of two types may be equal: Whole(0) and Numbers().
+        if (type(option.kind), option.kind) != (type(first.kind), first.kind):
             raise UsageError(
                 f"--{first.name}: {first_name} and {name} declare it with different "
                 "types; an installed package must rename its option"
@@ -383,9 +377,9 @@ def _merged(found: Mapping[str, Option]) -> Option:
     if len(texts) > 1:
         text = " ".join(f"{name}: {option.help}" for name, option in found.items())
     if len({option.default for option in found.values()}) == 1:
-        return replace(first, help=text)
+        return first._replace(help=text)
     usual = ", ".join(f"{shown(option)} for {name}" for name, option in found.items())
-    return replace(first, default=None, help=text, usual=usual)
+    return first._replace(default=None, help=text, usual=usual)
 
 
 def shown(option: Option) -> str:
@@ -397,15 +391,11 @@ def shown(option: Option) -> str:
         return ""
     if value is True:
         return "on"
-    if isinstance(value, tuple):
-        return ",".join(
-            f"{part:g}" if isinstance(part, float) else str(part) for part in value
-        )
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    parts = value if isinstance(value, tuple) else (value,)
+    return ",".join(f"{p:g}" if isinstance(p, float) else str(p) for p in parts)
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A command: its words, one line of help, and the groups of its options."""
 
     name: str
@@ -422,14 +412,11 @@ class Command:
         """Its options in the order of --help; options of the same title stand together."""
         found: dict[str, Group] = {}
         for part in self.parts:
-            if isinstance(part, Family):
-                groups = part.groups
-            else:
-                groups = [part if isinstance(part, Group) else part()]
-            for group in groups:
+            whole = part() if callable(part) else part
+            for group in whole.groups if isinstance(whole, Family) else [whole]:
                 known = found.get(group.title, Group(group.title, (), group.choices))
                 options = (*known.options, *group.options)
-                found[group.title] = replace(known, options=options)
+                found[group.title] = known._replace(options=options)
         return [group for group in found.values() if group.options]
 
     @property
@@ -562,7 +549,7 @@ UPDATES = _named(
         paper=FEDAVG,
     ),
     Update("keep", "the client's own model, given in place of GLOBAL",
-        "furlkit.updates.keep:keep",
+        "furlkit.updates.replace:replace",
         paper=FLESD,
     ),
     Update("fedema", "the global model mixed with the client's own by their distance",
@@ -628,7 +615,7 @@ SHARING = group("Sharing rows: FedCA's dictionary",
     Option("alpha", Number(low=0, below=1), 0.5,
            "Z <- alpha Z + (1 - alpha) z; 0 shares z alone (FedCA Eq. 9).",
            needs="features-out"),
-    replace(DICTIONARY_SIZE, needs="features-out"),
+    DICTIONARY_SIZE._replace(needs="features-out"),
     Option("participants", Whole(1), help="m, the clients of the round.",
            usual="all of the partition", needs="features-out"),
 )
@@ -758,34 +745,56 @@ PART = (
     Option("part", Text("all|public|CLIENT"), "all",
            "Which images: all, the public ones, or those of a client."),
 )
+_CHANNELS = Option("channels", Choice(("1", "3")), help="1 is grey, 3 is colour.",
+                   usual="the data's")
+_FRAME = (
+    Option("title", Text(), "", "Title above the picture.", recorded=False),
+    Option("size", Numbers(length=2), help="Width and height in inches.",
+           recorded=False, usual="as large as needed", metavar="W,H"),
+    Option("dpi", Whole(10, 2400), 150, "Dots per inch of a PNG file.",
+           recorded=False),
+)
+_TITLED = _varied(_FRAME, {"title": None})
+_FORMAT = Option("format", Choice(("text", "csv", "markdown", "latex")), "text",
+                 "How tables are printed: as text; as csv, for programs, with all "
+                 "digits; as markdown; or as latex with the rules of booktabs.",
+                 recorded=False)
+_VALUE = Option("value", Text("NAME"), "accuracy",
+                "What to show: the name of a number in the files.", recorded=False)
+_COUNT = Whole(1, 10**12)
+_PROTOCOL = Option("protocol", Text("NAME"), "linear",
+                   "Which metrics to take from the folder of a run: linear, knn, ...",
+                   recorded=False)
+_DRAWN = group("General", DRY_RUN, *VERBOSITY)
+
+
+def _series(help_text: str, required: bool = False, metavar: str = "") -> Option:
+    return Option("series", Labelled(), (), f"{help_text}; may be repeated.",
+                  required=required, multiple=True, recorded=False, metavar=metavar)
+
+
+_RUNS = _series("A line: the folders of a method's runs, one per seed or length",
+                required=True, metavar="LABEL=RUN,RUN,...")
 
 
 def _data(help_text: str, required: bool = True) -> tuple[Option, ...]:
     """--data and where its files are."""
-    data = Option(
-        "data", Text("NAME|PATH"), help=help_text, required=required, recorded=False
-    )
+    data = Option("data", Text("NAME|PATH"), help=help_text, required=required,
+                  recorded=False)
     return data, *DATA_FILES
 
 
 def _split(default: str, recorded: bool = False) -> Option:
-    return Option(
-        "split",
-        Choice(("train", "test")),
-        default,
-        "Which split of a dataset known by name.",
-        recorded=recorded,
-    )
+    return Option("split", Choice(("train", "test")), default,
+                  "Which split of a dataset known by name.", recorded=recorded)
 
 
 def _epochs(default: int, help_text: str) -> Option:
     return Option("epochs", Whole(1), default, help_text)
 
 
-LENGTH = (
-    Option("batch-size", Whole(2), 128,
-           "Images of each batch; a last partial batch is left out."),
-)
+BATCH_SIZE = Option("batch-size", Whole(2), 128,
+                    "Images of each batch; a last partial batch is left out.")
 OPTIMISER = (
     Option("optimiser", Choice(("adam", "sgd")), "adam", "How weights are updated."),
     Option("lr", Number(above=0), 1e-3, "Learning rate."),
@@ -798,25 +807,25 @@ SCHEDULE = (
     Option("warmup", Number(low=0), 0.0,
            "Epochs of linear warm-up at the start of the schedule."),
 )
-OPTIMISATION = group("Optimisation", *LENGTH, *OPTIMISER, *SCHEDULE)
+OPTIMISATION = group("Optimisation", BATCH_SIZE, *OPTIMISER, *SCHEDULE)
 
 AUGMENTATION = group("Augmentation",
-    Option("crop-scale", Numbers(count=2), (0.2, 1.0),
+    Option("crop-scale", Numbers(length=2), (0.2, 1.0),
            "Random resized crop: range of the area."),
-    Option("crop-ratio", Numbers(count=2), (0.75, 1.3333),
+    Option("crop-ratio", Numbers(length=2), (0.75, 1.3333),
            "Random resized crop: range of width / height."),
     Option("flip", Number(0, 1), 0.5, "Probability of a horizontal flip."),
-    Option("jitter", Numbers(count=4), (0.4, 0.4, 0.4, 0.1),
+    Option("jitter", Numbers(length=4), (0.4, 0.4, 0.4, 0.1),
            "Strength of brightness, contrast, saturation, hue."),
     Option("jitter-probability", Number(0, 1), 0.8, "Probability of colour jitter."),
     Option("grey", Number(0, 1), 0.2, "Probability of greyscale."),
     Option("blur", Number(0, 1), 0.0, "Probability of Gaussian blur."),
-    Option("blur-sigma", Numbers(count=2), (0.1, 2.0),
+    Option("blur-sigma", Numbers(length=2), (0.1, 2.0),
            "Range of the blur's sigma, in pixels."),
     Option("solarise", Number(0, 1), 0.0, "Probability of solarising."),
     Option("cutout", Whole(0), 0,
            "Side of a square that is cut out, in pixels; 0 is off."),
-    Option("randaugment", Numbers(whole=True, count=2), (0, 9),
+    Option("randaugment", Numbers(whole=True, length=2), (0, 9),
            "Operations for each image, and their magnitude out of 30."),
 )
 ISA = Option("isa", Choice(("auto", "native", "avx2", "avx512")), "auto",
@@ -883,13 +892,9 @@ _MODES = _named(
     Mode("federated", "clients train and are averaged", (_ROUNDS, _FEDERATED_EPOCHS)),
     Mode("central", "all labels are in one place", (_CENTRAL_EPOCHS,)),
 )
-_MODE = Family("Mode",
-    Option("mode", Choice(tuple(_MODES)), "federated",
-           "Where training takes place.", metavar="NAME"),
-    lambda: _MODES,
-)
+_MODE = Family("mode", lambda: _MODES, "federated", "Where training takes place.")
 _FINETUNING = (
-    group("Optimisation", *LENGTH, *OPTIMISER),
+    group("Optimisation", BATCH_SIZE, *OPTIMISER),
     AUGMENTATION.varied(crop_scale=(0.5, 1.0), jitter_probability=0.0, grey=0.0),
     _NETWORK,
     group("Execution", PRECISION, SAVE_EVERY, *RUNTIME),
@@ -949,9 +954,9 @@ PROTOCOLS = _named(
         "Finetune encoder and MLP by supervised FedAvg on the clients' labels.",
         "furlkit.stages.evaluate.finetune:run",
         groups=(
-            group(IN_OUT, *_SCORED.options, replace(_PARTITION, required=True)),
+            group(IN_OUT, *_SCORED.options, _PARTITION._replace(required=True)),
             group("Labels",
-                replace(_FRACTION[0], default=1.0, required=False),
+                _FRACTION[0]._replace(default=1.0, required=False),
                 _FRACTION[1],
             ),
             group("Optimisation", _ROUNDS, _FEDERATED_EPOCHS),
@@ -1062,42 +1067,51 @@ def plugins(group: str) -> dict[str, Any]:
     return found
 
 
-def _with_plugins(own: dict[str, Entry], group: str) -> dict[str, Entry]:
-    added = plugins(group)
-    _check_names(own, added, group)
-    return {**own, **added}
-
-
-def _check_names(own: Iterable[str], added: Iterable[str], group: str) -> None:
-    for name in sorted(set(own) & set(added)):
+def _new_names(group: str, taken: Iterable[str]) -> dict[str, Any]:
+    """A group's plugins, none of which may have a name that furlkit has `taken`."""
+    for name in sorted(plugins(group).keys() & set(taken)):
         raise UsageError(
             f"{name}: an installed package adds this name to {group}, but furlkit has "
             "it already; uninstall or rename it"
         )
+    return plugins(group)
+
+
+_added_objectives: dict[str, Objective] = {}
+_added_encoders: dict[str, Encoder] = {}
+
+
+def add_plugins() -> bool:
+    """Add the objectives and encoders of other packages; whether there are any.
+
+    The search reads the metadata of all installed packages, which takes longer than the
+    rest of a start. So it waits until a name or an option is not furlkit's own, or
+    until all of them are to be listed.
+    """
+    _added_objectives.update(_new_names("furlkit.objectives", OBJECTIVES))
+    _added_encoders.update(_new_names("furlkit.encoders", ENCODERS))
+    return bool(_added_objectives or _added_encoders)
 
 
 def objectives() -> dict[str, Objective]:
-    """All objectives, those of other packages included."""
-    return _with_plugins(OBJECTIVES, "furlkit.objectives")
+    """The objectives: furlkit's, and those of other packages after `add_plugins`."""
+    return {**OBJECTIVES, **_added_objectives}
 
 
 def encoders() -> dict[str, Encoder]:
-    """All encoders, those of other packages included."""
-    return _with_plugins(ENCODERS, "furlkit.encoders")
+    """The encoders: furlkit's, and those of other packages after `add_plugins`."""
+    return {**ENCODERS, **_added_encoders}
 
 
 def datasets(taken: Iterable[str] = ()) -> dict[str, Dataset]:
     """The datasets that other packages add; furlkit's own have the names `taken`."""
-    added = plugins("furlkit.datasets")
-    _check_names(taken, added, "furlkit.datasets")
-    return added
+    return _new_names("furlkit.datasets", taken)
 
 
-@cache
 def heads() -> dict[str, Head]:
-    """All heads: furlkit's, then those that objectives of other packages bring."""
+    """The heads: furlkit's, then those that objectives of other packages bring."""
     found = dict(HEADS)
-    for objective in plugins("furlkit.objectives").values():
+    for objective in _added_objectives.values():
         for head in objective.heads:
             if isinstance(head, Head):
                 found.setdefault(head.name, head)
@@ -1109,119 +1123,23 @@ def heads() -> dict[str, Head]:
 
 def _head_widths() -> Group:
     """The widths of heads that are MLPs, furlkit's and those of other packages."""
-    mlps = (head for head in heads().values() if head.form == "mlp")
-    return Group(
-        "Heads",
-        tuple(
-            Option(
-                h.name, Numbers(whole=True), h.widths, h.help or f"Widths of {h.name}."
-            )
-            for h in mlps
-        ),
+    kind = Numbers(whole=True)
+    options = (
+        Option(head.name, kind, head.widths, head.help or f"Widths of {head.name}.")
+        for head in heads().values()
+        if head.form == "mlp"
     )
+    return group("Heads", *options)
 
 
-_OBJECTIVE = Option(
-    "objective", Choice(objectives), "simclr", "What a batch minimises."
-)
-OBJECTIVE = Family("Objective", replace(_OBJECTIVE, metavar="NAME"), objectives)
+OBJECTIVE = Family("objective", objectives, "simclr", "What a batch minimises.")
 UPDATE = Family(
-    "Update",
-    Option(
-        "update",
-        Choice(tuple(UPDATES)),
-        "replace",
-        "What the client starts the round from.",
-        metavar="NAME",
-    ),
-    lambda: UPDATES,
+    "update", lambda: UPDATES, "replace", "What the client starts the round from."
 )
-RULE = Family(
-    "Rule",
-    Option(
-        "rule",
-        Choice(tuple(RULES)),
-        "mean",
-        "What is made of the uploads.",
-        metavar="NAME",
-    ),
-    lambda: RULES,
-    mixed=True,
-)
-SCHEME = Family(
-    "Scheme",
-    Option(
-        "scheme",
-        Choice(tuple(SCHEMES)),
-        "iid",
-        "How images are partitioned.",
-        metavar="NAME",
-    ),
-    lambda: SCHEMES,
-)
+RULE = Family("rule", lambda: RULES, "mean", "What is made of the uploads.", mixed=True)
+SCHEME = Family("scheme", lambda: SCHEMES, "iid", "How images are partitioned.")
 ENCODER = Family(
-    "Encoder",
-    Option(
-        "encoder",
-        Choice(encoders),
-        "cnn5",
-        "The network whose output is the representation h.",
-        metavar="NAME",
-    ),
-    encoders,
-)
-_CHANNELS = Option(
-    "channels", Choice(("1", "3")), help="1 is grey, 3 is colour.", usual="the data's"
-)
-_FRAME = (
-    Option("title", Text(), "", "Title above the picture.", recorded=False),
-    Option(
-        "size",
-        Numbers(count=2),
-        help="Width and height in inches.",
-        recorded=False,
-        usual="as large as needed",
-        metavar="W,H",
-    ),
-    Option("dpi", Whole(10, 2400), 150, "Dots per inch of a PNG file.", recorded=False),
-)
-_TITLED = _varied(_FRAME, {"title": None})
-_VALUE = Option(
-    "value",
-    Text("NAME"),
-    "accuracy",
-    "What to show: the name of a number in the files.",
-    recorded=False,
-)
-
-
-def _series(help_text: str, required: bool = False, metavar: str = "") -> Option:
-    return Option(
-        "series",
-        Labelled(),
-        (),
-        f"{help_text}; may be repeated.",
-        required=required,
-        multiple=True,
-        recorded=False,
-        metavar=metavar,
-    )
-
-
-_RUNS = _series(
-    "A line: the folders of a method's runs, one per seed or length",
-    required=True,
-    metavar="LABEL=RUN,RUN,...",
-)
-_DRAWN = group("General", DRY_RUN, *VERBOSITY)
-_COUNT = Whole(1, 10**12)
-_FORMAT = Option(
-    "format",
-    Choice(("text", "csv", "markdown", "latex")),
-    "text",
-    "How tables are printed: as text; as csv, for programs, with all digits; as "
-    "markdown; or as latex with the rules of booktabs.",
-    recorded=False,
+    "encoder", encoders, "cnn5", "The network whose output is the representation h."
 )
 
 
@@ -1232,13 +1150,9 @@ def command(
     return Command(name, help_text, parts)
 
 
-def _commands(*commands: Command) -> dict[str, Command]:
-    return {entry.name: entry for entry in commands}
-
-
 # In the order in which a person works.
 # fmt: off
-COMMANDS = _commands(
+COMMANDS = _named(
     command("partition", "Partition a dataset's images among clients.",
         group(IN_OUT,
             *_data("Dataset name, image folder, packed file, .npz, or a file of "
@@ -1272,8 +1186,8 @@ COMMANDS = _commands(
         group("Images",
             Option("image-size", Whole(),
                    help="Resize the shorter side to this, then cut out the centre."),
-            replace(_CHANNELS, help="Pack as grey (1) or colour (3).",
-                    usual="as the images are"),
+            _CHANNELS._replace(help="Pack as grey (1) or colour (3).",
+                               usual="as the images are"),
             Option("no-labels", Flag(), False, "Leave the labels out."),
             Option("domain-folders", Flag(), False,
                    "A folder holds domains, which hold classes: art/cat/1.jpg."),
@@ -1293,8 +1207,8 @@ COMMANDS = _commands(
         ),
         ENCODER,
         group("Heads",
-            replace(_OBJECTIVE,
-                    help="Gives the model the heads that this objective trains."),
+            OBJECTIVE.choice._replace(
+                metavar="", help="Gives the model the heads that this objective trains."),
             Option("head", Choice(heads), (),
                    "A further head; may be repeated.", multiple=True,
                    variable="more_heads"),
@@ -1342,8 +1256,9 @@ COMMANDS = _commands(
             Option("private-out", Text("FILE"),
                    help="Where to write the client's private file; may hold {client}.",
                    recorded=False),
-            replace(OUTPUT, kind=Text("FILE"),
-                    help="The file to write; {client} stands for the client's number."),
+            OUTPUT._replace(
+                kind=Text("FILE"),
+                help="The file to write; {client} stands for the client's number."),
             Option("send", Text("PART,..."),
                    help="Parts of the model that leave the client; it keeps the others "
                         "in its private file.", usual="encoder and heads"),
@@ -1369,7 +1284,7 @@ COMMANDS = _commands(
         "Write a model's features of images, or the similarities between them.",
         group(IN_OUT, *_data("The images to embed."), _split("train"), *PART, OUTPUT),
         group("What is written",
-            replace(LAYER, second="--share"),
+            LAYER._replace(second="--share"),
             Option("similarity", Flag(), False,
                    "Write the cosines between all images instead."),
             Option("top", Number(above=0, high=100),
@@ -1399,9 +1314,9 @@ COMMANDS = _commands(
             OUTPUT,
         ),
         group("Distillation (FLESD Eq. 7-10)",
-            replace(LAYER, default=None,
-                    help="Which output of the student is compared with the ensemble.",
-                    usual="the ensemble's"),
+            LAYER._replace(
+                default=None, usual="the ensemble's",
+                help="Which output of the student is compared with the ensemble."),
             Option("temperature", Number(above=0), help="tau_S.",
                    usual="the ensemble's tau_T"),
             Option("ema", Number(0, 1), 0.999,
@@ -1424,8 +1339,10 @@ COMMANDS = _commands(
     command("compare",
         "Print scores of several seeds side by side, with paired differences.",
         group(IN_OUT,
-            _series("A line: the files of a method, one per seed", required=True),
+            _series("A line: the files of a method, or the folders of its runs, whose "
+                    "last rounds count; one per seed", required=True),
             _VALUE,
+            _PROTOCOL,
             Option("reference", Text("LABEL"),
                    help="Show how far each line is above this one: the mean of the "
                         "differences, paired by seed or else by the order of the "
@@ -1443,7 +1360,8 @@ COMMANDS = _commands(
     ),
     command("plot", "Draw pictures of results and partitions."),
     command("plot curve", "Draw accuracy through the rounds from metrics files.",
-        group(IN_OUT, _series("A labelled line of its own"), _VALUE, *_FRAME, OUTPUT),
+        group(IN_OUT, _series("A labelled line of its own"), _VALUE, _PROTOCOL,
+              *_FRAME, OUTPUT),
         _DRAWN,
     ),
     command("plot partition",
@@ -1485,11 +1403,11 @@ COMMANDS = _commands(
     command("plot bars",
         "Draw means over seeds as bars, with their standard deviation.",
         group(IN_OUT,
-            replace(_series("A bar: the mean of its files, one per seed; bars of the "
-                            "same group stand together, and a label has the same "
-                            "colour in all of them", required=True),
-                    metavar="[GROUP:]LABEL=FILE,..."),
+            _series("A bar: the mean of its files, one per seed; bars of the same group "
+                    "stand together, and a label has the same colour in all of them",
+                    required=True, metavar="[GROUP:]LABEL=FILE,..."),
             _VALUE,
+            _PROTOCOL,
             Option("reference", Text("LABEL"),
                    help="Show how far each bar is above this one of its group: the "
                         "mean of the differences, paired by the models' seeds or else "
@@ -1513,8 +1431,7 @@ COMMANDS = _commands(
             Option("last", Flag(), False, "Of each run, only its last round counts.",
                    recorded=False),
             _VALUE,
-            Option("protocol", Text("NAME"), "linear",
-                   "Of which evaluation: linear, knn, ...", recorded=False),
+            _PROTOCOL,
             *_FRAME,
             OUTPUT,
         ),
@@ -1535,9 +1452,9 @@ COMMANDS = _commands(
     command("ledger",
         "Count the bytes that clients sent and received, by round and kind of file.",
         group(IN_OUT,
-            replace(OUTPUT,
-                    help="Write the result as a metrics file too; --plan writes none.",
-                    required=False),
+            OUTPUT._replace(
+                help="Write the result as a metrics file too; --plan writes none.",
+                required=False),
             _FORMAT,
         ),
         group("Planning ahead: FLESD Eq. 11",
@@ -1578,12 +1495,34 @@ COMMANDS = _commands(
     ),
     command("export", "Write the bare encoder under torchvision's names.",
         group(IN_OUT,
-            replace(OUTPUT, kind=File(), help="The folder for model.safetensors and config.json.",
-                    metavar="FOLDER"),
+            OUTPUT._replace(
+                help="The folder for model.safetensors and config.json.",
+                kind=File(), metavar="FOLDER"),
         ),
         GENERAL.without("preset", "seed"),
     ),
     command("presets", "List the presets, or print one with its comments.",
+        group("General", *VERBOSITY),
+    ),
+    command("plan", "Print the rules that run a recipe, with every command checked.",
+        group(IN_OUT,
+            Option("as", Choice(("make", "sh", "dot", "json")), "make",
+                   "Make rules, a shell script, a graph for Graphviz, or a list.",
+                   recorded=False, variable="form"),
+            Option("group", Whole(1), 1,
+                   "Clients that one command trains one after the other.",
+                   recorded=False),
+            OUTPUT._replace(help="Write it to a file instead of stdout.", required=False),
+        ),
+        group("General", DRY_RUN, *VERBOSITY),
+    ),
+    command("status", "Show how far a run has come, what is stale, and the last scores.",
+        group(IN_OUT,
+            Option("scores", Flag(), False,
+                   "Show the scores of all rounds as a table instead.", recorded=False),
+            Option("watch", Flag(), False, "Show it again until the run is done.",
+                   recorded=False),
+        ),
         group("General", *VERBOSITY),
     ),
 )
@@ -1660,14 +1599,10 @@ def recorded(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
     default the inputs decide: the stage adds what it made of them.
     """
     return {
-        option.name: _plain(values[key])
+        option.name: list(values[key]) if type(values[key]) is tuple else values[key]
         for key, option in COMMANDS[command].options.items()
         if option.recorded and values.get(key) is not None and _applies(option, values)
     }
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def divided(

@@ -29,6 +29,8 @@ class _Settings:
 
 
 settings = _Settings()
+# Errors of a stderr that is closed, full, or a pipe that nobody reads.
+unwritable_ignored = suppress(OSError, ValueError, AttributeError)
 
 
 def result(line: str, data: dict[str, Any]) -> None:
@@ -75,11 +77,11 @@ def _discard(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-@contextmanager
-def unwritable_ignored() -> Iterator[None]:
-    """Errors of a stderr that is closed, full, or a pipe that nobody reads."""
-    with suppress(OSError, ValueError, AttributeError):
-        yield
+def redraw(text: str) -> None:
+    """Show a text in place of the one before, on a terminal; elsewhere below it."""
+    with unwritable_ignored:
+        clear = "\033[H\033[J" if sys.stdout.isatty() else ""
+        print(f"{clear}{text}", flush=True)
 
 
 def info(message: str) -> None:
@@ -105,7 +107,7 @@ def error(message: str) -> None:
 
 
 def _say(message: str) -> None:
-    with unwritable_ignored():
+    with unwritable_ignored:
         sys.stderr.write(f"{message}\n")
         sys.stderr.flush()
 
@@ -117,7 +119,7 @@ def _coloured(text: str, code: str) -> str:
 
 
 def _on_terminal() -> bool:
-    with unwritable_ignored():
+    with unwritable_ignored:
         return sys.stderr.isatty()
     return False
 
@@ -131,7 +133,7 @@ class Bar:
     def reach(self, done: int, note: str = "") -> None:
         """Show that `done` units are done."""
         if self._progress is not None:
-            with unwritable_ignored():
+            with unwritable_ignored:
                 self._progress.update(self._task, completed=done, note=note)
 
 
@@ -153,10 +155,10 @@ def bar(title: str, total: int) -> Iterator[Bar]:
     )
     progress = Progress(*columns, console=console, transient=True)
     task = progress.add_task(title, total=total, note="")
-    with unwritable_ignored():
+    with unwritable_ignored:
         progress.start()
     try:
         yield Bar(task, progress)
     finally:
-        with unwritable_ignored():
+        with unwritable_ignored:
             progress.stop()

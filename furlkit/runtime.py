@@ -123,21 +123,18 @@ def _restore() -> None:
 
 def _check_imported(isa: str) -> None:
     """torch keeps the instruction set it was imported with."""
+    import torch
+
     pinned = PINNED.get(isa, {})
     differs = any(os.environ.get(name) != value for name, value in pinned.items())
     # ATen tells what it took; the environment may have been changed after the import.
-    differs |= bool(pinned) and _capability() != isa
+    capability = torch.backends.cpu.get_cpu_capability().lower()
+    differs |= bool(pinned) and capability != isa
     if differs or (not pinned and "ATEN_CPU_CAPABILITY" in _replaced):
         raise UsageError(
             f"--isa {isa}: PyTorch was already imported in this process with another "
             "instruction set; use a new process"
         )
-
-
-def _capability() -> str:
-    import torch
-
-    return torch.backends.cpu.get_cpu_capability().lower()
 
 
 def _own_flags() -> frozenset[str]:

@@ -91,10 +91,11 @@ LAYERS = {
         *BASE,
     },
     "inputs": {"data", "files", "models", "updates", "aggregators"} | BASE,
+    "recipes": {"files", "presets", "randomness", "catalogue", "errors"},
     "reports": {"data", "files", "models", "evaluation"} | BASE,
     "stages": {
         *("data", "files", "models", "objectives", "terms", "updates"),
-        *("aggregators", "evaluation", "training", "inputs", "reports"),
+        *("aggregators", "evaluation", "training", "inputs", "reports", "recipes"),
         *BASE,
     },
     "cli": {"stages", "training", "presets", *BASE},

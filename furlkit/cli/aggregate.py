@@ -1,12 +1,10 @@
 """aggregate: what the server makes of the clients' uploads."""
 
-from typing import Any
-
-from furlkit.cli.shared import arguments, command, tell
+from furlkit.cli.shared import arguments, stage
 
 
-@command("aggregate", arguments("inputs", "UPLOAD..."))
-def aggregate(values: dict[str, Any]) -> None:
+@stage("aggregate", arguments("inputs", "UPLOAD..."))
+def aggregate() -> None:
     """Checked first: architecture, shapes, types, finite values, round, parent model, and
     that no client counts twice; for an ensemble also that all are of the same images, in
     the same order. The order of the files does not matter.
@@ -19,6 +17,3 @@ def aggregate(values: dict[str, Any]) -> None:
       furlkit aggregate --rule ensemble exp/r001/public_*.safetensors \\
           -o exp/r001/ensemble.safetensors
     """
-    from furlkit.stages.aggregate import run
-
-    tell(run(values))

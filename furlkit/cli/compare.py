@@ -1,12 +1,10 @@
 """compare: scores of several seeds side by side."""
 
-from typing import Any
-
-from furlkit.cli.shared import command, tell
+from furlkit.cli.shared import stage
 
 
-@command("compare")
-def compare(values: dict[str, Any]) -> None:
+@stage("compare")
+def compare() -> None:
     """
     \b
     Examples:
@@ -14,6 +12,3 @@ def compare(values: dict[str, Any]) -> None:
           --reference FedSimCLR
       furlkit compare --series FedCA=b0.json,b1.json --format latex
     """
-    from furlkit.stages.compare import run
-
-    tell(run(values))

@@ -1,12 +1,10 @@
 """embed: features of images, or similarities between them."""
 
-from typing import Any
-
-from furlkit.cli.shared import argument, command, tell
+from furlkit.cli.shared import argument, stage
 
 
-@command("embed", argument("model", "CHECKPOINT"))
-def embed(values: dict[str, Any]) -> None:
+@stage("embed", argument("model", "CHECKPOINT"))
+def embed() -> None:
     """FLESD's clients send one of the two for the public images, in place of their model.
 
     \b
@@ -17,6 +15,3 @@ def embed(values: dict[str, Any]) -> None:
           --partition exp/partition.safetensors --part public --encoding int8 \\
           -o exp/r001/public_1.safetensors
     """
-    from furlkit.stages.embed import run
-
-    tell(run(values))

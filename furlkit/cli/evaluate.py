@@ -3,7 +3,7 @@
 from typing import Any
 
 from furlkit.catalogue import COMMANDS
-from furlkit.cli.shared import Commands, argument, arguments, command, tell
+from furlkit.cli.shared import Commands, argument, arguments, command, stage, tell
 
 evaluate = Commands("evaluate", help=COMMANDS["evaluate"].help)
 model = argument("model", "CHECKPOINT")
@@ -37,8 +37,8 @@ def knn(values: dict[str, Any]) -> None:
     tell(run("knn", values))
 
 
-@command("evaluate classifier", model)
-def classifier(values: dict[str, Any]) -> None:
+@stage("evaluate classifier", model)
+def classifier() -> None:
     """It is what local-train --objective supervised trains, and what aggregate makes of
     the clients' classifiers. Models without one are scored by evaluate linear.
 
@@ -47,9 +47,6 @@ def classifier(values: dict[str, Any]) -> None:
       furlkit evaluate classifier exp/r003/global.safetensors --data digits \\
           -o exp/r003/classifier.json
     """
-    from furlkit.stages.evaluate.classifier import run
-
-    tell(run(values))
 
 
 @command("evaluate semi", model)
@@ -113,8 +110,8 @@ def transfer(values: dict[str, Any]) -> None:
     tell(run("transfer", values))
 
 
-@command("evaluate angles", models)
-def angles(values: dict[str, Any]) -> None:
+@stage("evaluate angles", models)
+def angles() -> None:
     """The box (quartiles, whiskers) of every pair of models, and of all pairs together.
 
     \b
@@ -122,13 +119,10 @@ def angles(values: dict[str, Any]) -> None:
       furlkit evaluate angles exp/r003/client_*.safetensors --data digits \\
           -o exp/r003/angles.json
     """
-    from furlkit.stages.evaluate.angles import run
-
-    tell(run(values))
 
 
-@command("evaluate drift", models)
-def drift(values: dict[str, Any]) -> None:
+@stage("evaluate drift", models)
+def drift() -> None:
     """Alignment and uniformity of two augmented views; effective rank and spread of the
     plain images; linear CKA between every two models. Where labels are known, also
     the share of false negatives, and of the weight that a contrastive loss gives them.
@@ -138,6 +132,3 @@ def drift(values: dict[str, Any]) -> None:
       furlkit evaluate drift exp/r003/client_*.safetensors --data digits \\
           -o exp/r003/drift.json
     """
-    from furlkit.stages.evaluate.drift import run
-
-    tell(run(values))

@@ -1,12 +1,10 @@
 """export: the bare encoder, for torchvision and timm."""
 
-from typing import Any
-
-from furlkit.cli.shared import argument, command, tell
+from furlkit.cli.shared import argument, stage
 
 
-@command("export", argument("model", "CHECKPOINT"))
-def export(values: dict[str, Any]) -> None:
+@stage("export", argument("model", "CHECKPOINT"))
+def export() -> None:
     """
     \b
     Example:
@@ -16,6 +14,3 @@ def export(values: dict[str, Any]) -> None:
       # timm:        create_model("resnet18", num_classes=0,
       #              checkpoint_path="encoder/model.safetensors")
     """
-    from furlkit.stages.export import run
-
-    tell(run(values))

@@ -1,12 +1,10 @@
 """local-train: what a client does in a round."""
 
-from typing import Any
-
-from furlkit.cli.shared import argument, command, tell
+from furlkit.cli.shared import argument, stage
 
 
-@command("local-train", argument("partition"), argument("model", "GLOBAL"))
-def local_train(values: dict[str, Any]) -> None:
+@stage("local-train", argument("partition"), argument("model", "GLOBAL"))
+def local_train() -> None:
     """Killed or stopped, the same command resumes and ends with the same bytes. Loss,
     throughput and a collapse meter go to a .log.jsonl beside the output.
 
@@ -15,6 +13,3 @@ def local_train(values: dict[str, Any]) -> None:
       furlkit local-train exp/partition.safetensors exp/r000/global.safetensors \\
           --data digits --client 0-4 -o 'exp/r001/client_{client}.safetensors'
     """
-    from furlkit.stages.local_train import run
-
-    tell(run(values))

@@ -1,12 +1,10 @@
 """pack: a dataset in one file."""
 
-from typing import Any
-
-from furlkit.cli.shared import arguments, command, tell
+from furlkit.cli.shared import arguments, stage
 
 
-@command("pack", arguments("sources", "NAME|PATH...", kind=str))
-def pack(values: dict[str, Any]) -> None:
+@stage("pack", arguments("sources", "NAME|PATH...", kind=str))
+def pack() -> None:
     """Several sources become the domains of one dataset. Folders are decoded block by
     block, so they may be larger than the memory.
 
@@ -16,6 +14,3 @@ def pack(values: dict[str, Any]) -> None:
       furlkit pack office-home --domain-folders --image-size 224 -o office.safetensors
       furlkit pack mnist svhn usps --image-size 32 --channels 3 -o digit.safetensors
     """
-    from furlkit.stages.pack import run
-
-    tell(run(values))

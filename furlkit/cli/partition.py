@@ -1,12 +1,10 @@
 """partition: which client holds which images."""
 
-from typing import Any
-
-from furlkit.cli.shared import command, tell
+from furlkit.cli.shared import stage
 
 
-@command("partition")
-def partition(values: dict[str, Any]) -> None:
+@stage("partition")
+def partition() -> None:
     """Clients share no image, unless --with-replacement says so; the public part, which
     is drawn first, belongs to none of them.
 
@@ -15,6 +13,3 @@ def partition(values: dict[str, Any]) -> None:
       furlkit partition --data digits --scheme classes --classes-per-client 2 \\
           -o exp/partition.safetensors
     """
-    from furlkit.stages.partition import run
-
-    tell(run(values))

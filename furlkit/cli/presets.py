@@ -7,7 +7,7 @@ from furlkit.cli.shared import argument, command
 from furlkit.presets import names, text_of
 
 
-@command("presets", argument("name", "[NAME]", str, required=False))
+@command("presets", argument("name", "[NAME]", required=False, kind=str))
 def presets(values: dict[str, Any]) -> None:
     """NAME is a preset that comes with furlkit, or the path of a TOML file. Each value
     has its origin beside it: (P) printed in the paper, (C) the original's code, (O) our

@@ -1,12 +1,10 @@
 """pretrain-align: FedCA's alignment model and its targets."""
 
-from typing import Any
-
-from furlkit.cli.shared import argument, command, tell
+from furlkit.cli.shared import argument, stage
 
 
-@command("pretrain-align", argument("model", "GLOBAL"))
-def pretrain_align(values: dict[str, Any]) -> None:
+@stage("pretrain-align", argument("model", "GLOBAL"))
+def pretrain_align() -> None:
     """The model starts from GLOBAL, has its architecture, and is trained without labels
     (all three are our choice). Its h and z of every public image are computed once, so
     that a step of local-train --align costs one more pass of the client's own network.
@@ -16,6 +14,3 @@ def pretrain_align(values: dict[str, Any]) -> None:
       furlkit pretrain-align exp/r000/global.safetensors --data digits --images 300 \\
           --targets-out exp/targets.safetensors -o exp/align.safetensors
     """
-    from furlkit.stages.pretrain_align import run
-
-    tell(run(values))

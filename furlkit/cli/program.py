@@ -12,8 +12,6 @@ from furlkit.training import signals as stopping
 
 INTERRUPTED = 130
 DISK = 74
-
-
 HELP = """Federated unsupervised representation learning, one command for each stage.
 
 \b
@@ -52,7 +50,7 @@ def _outcome(arguments: list[str] | None) -> int:
         console.error(str(error))
         return error.exit_code
     except click.ClickException as error:
-        with console.unwritable_ignored():
+        with console.unwritable_ignored:
             error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):

@@ -1,18 +1,13 @@
 """sample: which clients take part in a round."""
 
-from typing import Any
-
-from furlkit.cli.shared import command, tell
+from furlkit.cli.shared import stage
 
 
-@command("sample")
-def sample(values: dict[str, Any]) -> None:
+@stage("sample")
+def sample() -> None:
     """A round's draw depends on the seed and the round alone.
 
     \b
     Example:
       furlkit sample --clients 0-9 --fraction 0.4 --rounds 1-20 --seed 0
     """
-    from furlkit.stages.sample import run
-
-    tell(run(values))

@@ -1,6 +1,9 @@
 """Entries of the catalogue as click's options, their types, and the layout of --help."""
 
+import glob
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from inspect import cleandoc
 from pathlib import Path
 from pkgutil import resolve_name
@@ -38,8 +41,8 @@ class Numbers(click.ParamType):
 
     name = "NUMBERS"
 
-    def __init__(self, kind: type, count: int | None):
-        self._kind, self._count = kind, count
+    def __init__(self, kind: type, length: int | None):
+        self._kind, self._length = kind, length
 
     def convert(self, value, param, ctx):
         """Text to a tuple of numbers."""
@@ -49,8 +52,8 @@ class Numbers(click.ParamType):
             numbers = tuple(self._kind(part) for part in str(value).split(","))
         except ValueError:
             self.fail(f"{value!r}: expected numbers with commas between", param, ctx)
-        if self._count is not None and len(numbers) != self._count:
-            self.fail(f"{value!r}: expected {self._count} numbers", param, ctx)
+        if self._length is not None and len(numbers) != self._length:
+            self.fail(f"{value!r}: expected {self._length} numbers", param, ctx)
         if not all(abs(number) <= LARGEST for number in numbers):
             self.fail(f"{value!r}: expected numbers up to {LARGEST:g}", param, ctx)
         return numbers
@@ -83,7 +86,7 @@ class Clients(click.ParamType):
 
 
 class Labelled(click.ParamType):
-    """LABEL=FILE,FILE,... as a label and its files."""
+    """LABEL=FILE,FILE,... as a label and its files; * and ? stand for what is there."""
 
     def __init__(self, several: bool):
         self.name = "LABEL=FILE,FILE,..." if several else "LABEL=FILE"
@@ -97,66 +100,54 @@ class Labelled(click.ParamType):
         names = text.split(",") if self._several else [text]
         if not all(names):
             self.fail(f"{value!r}: expected {self.name}", param, ctx)
-        paths = tuple(map(Path, names))
+        paths = tuple(Path(path) for name in names for path in self._found(name))
+        if not paths:
+            self.fail(f"{text!r}: no such file or folder", param, ctx)
         return label, (paths if self._several else paths[0])
 
+    def _found(self, name: str) -> list[str]:
+        pattern = self._several and glob.has_magic(name) and not Path(name).exists()
+        return sorted(glob.glob(name)) if pattern else [name]
 
-def _type(kind: catalogue.Kind) -> Any:
-    """click's type for a kind of value."""
+
+def _type(kind: catalogue.Kind) -> tuple[Any, str]:
+    """click's type for a kind of value, and what stands for the value in --help."""
     match kind:
-        case catalogue.Number():
-            low = kind.low if kind.above is None else kind.above
-            high = kind.high if kind.below is None else kind.below
-            strict = {"min_open": kind.above is not None}
-            return Real(low, high, max_open=kind.below is not None, **strict)
-        case catalogue.Whole():
-            return click.IntRange(kind.low, kind.high)
+        case catalogue.Number(low, high, above, below):
+            least = low if above is None else above
+            most = high if below is None else below
+            strict = {"min_open": above is not None, "max_open": below is not None}
+            return Real(least, most, **strict), "X"
+        case catalogue.Whole(low, high):
+            return click.IntRange(low, high), "N"
         case catalogue.Choice():
-            return click.Choice(kind.words)
-        case catalogue.Numbers():
-            return Numbers(int if kind.whole else float, kind.count)
-        case catalogue.Labelled():
-            return Labelled(kind.several)
+            words = f"[{'|'.join(kind.words)}]"
+            return click.Choice(kind.words), words if len(words) <= LONG else "NAME"
+        case catalogue.Numbers(whole, length):
+            letter = "N" if whole else "X"
+            form = ",".join([letter] * length if length else [letter, "..."])
+            return Numbers(int if whole else float, length), form
+        case catalogue.Labelled(several):
+            return Labelled(several), "LABEL=FILE,..." if several else "LABEL=FILE"
         case catalogue.Clients():
-            return Clients()
-        case catalogue.File():
-            return click.Path(dir_okay=not kind.written, path_type=Path)
-    return str
+            return Clients(), "NUMBERS"
+        case catalogue.File(written):
+            return click.Path(dir_okay=not written, path_type=Path), "FILE"
+        case catalogue.Text(form):
+            return str, form
+    return bool, ""
 
 
 def _metavar(option: Option) -> str:
-    """What stands for the value in --help."""
-    kind = option.kind
-    if option.metavar:
-        return option.metavar
-    match kind:
-        case catalogue.Number():
-            return "X"
-        case catalogue.Whole():
-            return "N"
-        case catalogue.Choice():
-            words = f"[{'|'.join(kind.words)}]"
-            return words if len(words) <= LONG else "NAME"
-        case catalogue.Numbers():
-            letter = "N" if kind.whole else "X"
-            return ",".join([letter] * kind.count if kind.count else [letter, "..."])
-        case catalogue.Text():
-            return kind.metavar
-        case catalogue.Flag():
-            return ""
-        case catalogue.Clients():
-            return "NUMBERS"
-        case catalogue.Labelled():
-            return "LABEL=FILE,..." if kind.several else "LABEL=FILE"
-    return "FILE"
+    return option.metavar or _type(option.kind)[1]
 
 
 def _help(option: Option) -> str:
     """An option's help with its choices, if they are long, and its default."""
     text = option.help
-    listed = not option.metavar and _metavar(option) == "NAME"
-    if listed and isinstance(option.kind, catalogue.Choice):
-        text += f" One of {', '.join(option.kind.words)}."
+    if isinstance(option.kind, catalogue.Choice) and not option.metavar:
+        listed = _metavar(option) == "NAME"
+        text += f" One of {', '.join(option.kind.words)}." if listed else ""
     if option.required:
         return f"{text}  [required]"
     usual = catalogue.shown(option)
@@ -165,13 +156,14 @@ def _help(option: Option) -> str:
 
 def _click_option(option: Option) -> click.Option:
     flags = [*([option.second] if option.second else []), f"--{option.name}"]
-    more: dict[str, Any] = {"metavar": _metavar(option) or None}
+    more: dict[str, Any]
     if isinstance(option.kind, catalogue.Flag):
         if option.kind.negative:
             flags[-1] += f"/--no-{option.name}"
         more = {"is_flag": True}
     else:
-        more["type"] = _type(option.kind)
+        kind, form = _type(option.kind)
+        more = {"type": kind, "metavar": option.metavar or form}
     # For click None is a default too, with which a required option would have a value.
     if option.default is not None and not option.multiple:
         more["default"] = option.default
@@ -189,12 +181,10 @@ def _click_option(option: Option) -> click.Option:
 
 
 def _set_verbosity(_: click.Context, parameter: click.Parameter, value: Any) -> None:
-    if parameter.name == "json" and value:
+    if value and parameter.name == "json":
         console.settings.json = True
-    elif parameter.name == "quiet" and value:
-        console.settings.verbosity = -1
-    elif parameter.name == "verbose" and value:
-        console.settings.verbosity = 1
+    elif value:
+        console.settings.verbosity = -1 if parameter.name == "quiet" else 1
 
 
 def _apply_preset(context: click.Context, _: click.Parameter, name: str | None) -> None:
@@ -254,9 +244,49 @@ _CALLBACKS: dict[str, Callable[..., Any]] = {
 
 
 class Command(click.Command):
-    """A command whose options stand in the groups of the catalogue."""
+    """A command whose options stand in the groups of the catalogue.
 
-    entry: catalogue.Command
+    Options and names of other packages are looked up where furlkit's own are not enough
+    to explain a command line, and for --help.
+    """
+
+    def __init__(
+        self,
+        entry: catalogue.Command,
+        given: Iterable[click.Argument],
+        text: str | None,
+        body: Body,
+    ):
+        super().__init__(
+            entry.name.split()[-1],
+            callback=lambda **values: body(_resolved(entry.name, values)),
+            help=f"{entry.help}\n\n{cleandoc(text or '')}",
+        )
+        self.entry, self._given = entry, given
+        self._declare()
+
+    def _declare(self) -> None:
+        options = map(_click_option, self.entry.options.values())
+        self.params = [*self._given, *options]
+
+    def make_context(
+        self, info_name: str | None, args: list[str], *more: Any, **settings: Any
+    ) -> click.Context:
+        """Read the arguments."""
+        read = super().make_context
+        try:
+            return read(info_name, list(args), *more, **settings)
+        except (click.UsageError, UsageError):
+            if not catalogue.add_plugins():
+                raise
+        self._declare()
+        return read(info_name, args, *more, **settings)
+
+    def get_help(self, context: click.Context) -> str:
+        """The text of --help."""
+        if catalogue.add_plugins():
+            self._declare()
+        return super().get_help(context)
 
     def format_options(
         self, context: click.Context, formatter: click.HelpFormatter
@@ -265,11 +295,8 @@ class Command(click.Command):
         shown = {p.name: p for p in self.params if isinstance(p, click.Option)}
         for group in self.entry.groups:
             first, *rest = (_row(o, shown[o.key]) for o in group.options)
-            rows = [
-                first,
-                *((f"  {name}", text) for name, text in group.choices),
-                *rest,
-            ]
+            choices = ((f"  {name}", text) for name, text in group.choices)
+            rows = [first, *choices, *rest]
             if group.title == "General":
                 rows.append(("-h, --help", "Show this message and exit."))
             with formatter.section(group.title):
@@ -284,36 +311,38 @@ def _row(option: Option, shown: click.Option) -> tuple[str, str]:
 
 
 def argument(
-    name: str, metavar: str = "", kind: Any = FilePath, required: bool = True
+    name: str,
+    metavar: str | None = None,
+    required: bool = True,
+    kind: Any = FilePath,
+    nargs: int = 1,
 ) -> click.Argument:
     """A positional argument."""
-    return click.Argument([name], type=kind, metavar=metavar or None, required=required)
+    return click.Argument([name], required, type=kind, metavar=metavar, nargs=nargs)
 
 
-def arguments(
-    name: str, metavar: str, required: bool = True, kind: Any = FilePath
-) -> click.Argument:
-    """Positional arguments, as many as there are."""
-    return click.Argument(
-        [name], type=kind, metavar=metavar, nargs=-1, required=required
-    )
+# Positional arguments, as many as there are.
+arguments = partial(argument, nargs=-1)
 
 
 def command(name: str, *given: click.Argument) -> Callable[[Body], Command]:
     """A command of the catalogue; its function gets the resolved values by key."""
     entry = catalogue.COMMANDS[name]
+    return lambda body: Command(entry, given, body.__doc__, body)
 
-    def decorate(body: Body) -> Command:
-        made = Command(
-            name.split()[-1],
-            callback=lambda **values: body(_resolved(name, values)),
-            help=f"{entry.help}\n\n{cleandoc(body.__doc__ or '')}",
-            params=[*given, *map(_click_option, entry.options.values())],
-        )
-        made.entry = entry
-        return made
 
-    return decorate
+def stage(name: str, *given: click.Argument) -> Callable[[Callable], Command]:
+    """A command that prints what the stage of its name gives.
+
+    `evaluate drift` calls `run` in furlkit/stages/evaluate/drift.py; the function that
+    is decorated has the text of --help and no body.
+    """
+    entry, place = catalogue.COMMANDS[name], catalogue.key_of(name).replace(" ", ".")
+
+    def body(values: dict[str, Any]) -> None:
+        tell(resolve_name(f"furlkit.stages.{place}:run")(values))
+
+    return lambda described: Command(entry, given, described.__doc__, body)
 
 
 class Commands(click.Group):
@@ -371,3 +400,25 @@ def tell(results: Iterable[tuple[str, dict]] | tuple[str, dict]) -> None:
     for line, values in [results] if isinstance(results, tuple) else results:
         planned = dry and not line.startswith("would")
         console.result(f"would write {line}" if planned else line, values)
+
+
+def check_words(program: click.Group, words: list[str]) -> None:
+    """Refuse a command line that the program would refuse before it opens a file."""
+    node: click.Command | None = program
+    context = click.Context(program, info_name="furlkit")
+    left, before = list(words), replace(console.settings)
+    try:
+        while isinstance(node, click.Group):
+            name = left.pop(0)
+            node = node.get_command(context, name)
+            if isinstance(node, click.Group):
+                context = click.Context(node, parent=context, info_name=name)
+        if not isinstance(node, Command):
+            raise UsageError(f"{name} is not a command of furlkit")
+        with node.make_context(name, left, parent=context) as context:
+            _resolved(node.entry.name, dict(context.params))
+    except click.ClickException as error:
+        raise UsageError(error.format_message()) from error
+    finally:
+        console.settings.verbosity = before.verbosity
+        console.settings.json = before.json

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from furlkit.data.augment import Augmentation, augment, normalise, plain, two_views
+from furlkit.data.augment import Augmentation, augment, normalise, plain
 
 # Up to this many bytes, a client's images are copied to the device once; above it, each
 # batch is read from the memory map.
@@ -45,17 +45,19 @@ class Batch:
 
     def two_views(self) -> Tensor:
         """Two augmented views of every image: all first views, then all second ones."""
-        how, size = self.view.how, self.view.size
-        return self._input(two_views(self.images, how, size, self.generator))
+        return self._augmented(views=2)
 
     def one_view(self) -> Tensor:
         """One augmented view of every image."""
-        how, size = self.view.how, self.view.size
-        return self._input(augment(self.images, how, size, self.generator))
+        return self._augmented(views=1)
 
     def plain(self) -> Tensor:
         """The images without augmentation, resized to the network's input."""
         return self._input(plain(self.images, self.view.size))
+
+    def _augmented(self, views: int) -> Tensor:
+        how, size = self.view.how, self.view.size
+        return self._input(augment(self.images, how, size, self.generator, views))
 
     def _input(self, images: Tensor) -> Tensor:
         v = self.view

@@ -1,6 +1,6 @@
 """Checkpoints: the weights of a model and the facts needed to use them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +8,9 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.container.header import Header, short
-from furlkit.files.container.read import Container, open_kind
+from furlkit.files.container.read import Container
 from furlkit.files.container.write import write
-from furlkit.files.facts import Provenance, understand
+from furlkit.files.facts import Provenance, Record, open_facts
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,10 @@ class CheckpointFacts:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """A checkpoint in memory; `content` names the file it was read from."""
+class Checkpoint(Record[CheckpointFacts]):
+    """A checkpoint in memory."""
 
-    path: Path
-    facts: CheckpointFacts
     tensors: dict[str, np.ndarray]
-    content: str
     header: Header
 
 
@@ -53,16 +50,21 @@ def write_checkpoint(
     tensors: dict[str, np.ndarray],
     facts: CheckpointFacts,
     provenance: Provenance,
-) -> Header:
-    """Write a model; values that are not finite never reach the disk."""
+) -> str:
+    """Write a model, if its values are finite; gives its content hash."""
     check_all_finite(path, tensors)
     return write(path, tensors, provenance.header("checkpoint", facts))
 
 
 def open_checkpoint(path: Path) -> tuple[Container, CheckpointFacts]:
     """Open a checkpoint and check its header; the tensors are not read yet."""
-    opened = open_kind(path, "checkpoint")
-    return opened, _facts(path, opened.header)
+    opened, facts = open_facts(path, "checkpoint", CheckpointFacts, _updated)
+    if facts.role not in ("global", "client", "align"):
+        raise InputError(
+            f"{path}: is a checkpoint of the unknown role {short(facts.role)}"
+        )
+    check_normalisation(path, facts.mean, facts.std, facts.architecture.get("channels"))
+    return opened, facts
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -70,7 +72,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     opened, facts = open_checkpoint(path)
     tensors = opened.tensors()
     check_all_finite(path, tensors)
-    return Checkpoint(Path(path), facts, tensors, opened.content, opened.header)
+    return Checkpoint(opened.path, facts, opened.content, tensors, opened.header)
 
 
 def check_all_finite(path: Path, tensors: dict[str, np.ndarray]) -> None:
@@ -92,18 +94,9 @@ def check_finite(path: Path, name: str, array: np.ndarray) -> None:
         )
 
 
-def _facts(path: Path, header: Header) -> CheckpointFacts:
-    if header.version == 1:
-        known = dict(header.facts)
-        statistics = known.pop("left_out", None) is None
-        header = replace(header, facts={**known, "statistics": statistics})
-    facts = understand(path, header, CheckpointFacts, ("round", "client", "examples"))
-    if facts.role not in ("global", "client", "align"):
-        raise InputError(
-            f"{path}: is a checkpoint of the unknown role {short(facts.role)}"
-        )
-    check_normalisation(path, facts.mean, facts.std, facts.architecture.get("channels"))
-    return facts
+def _updated(facts: dict[str, Any]) -> dict[str, Any]:
+    left_out = facts.pop("left_out", None)
+    return {**facts, "statistics": left_out is None}
 
 
 def check_normalisation(

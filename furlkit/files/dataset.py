@@ -1,6 +1,6 @@
 """Packed datasets: uint8 images and labels in one file, memory-mapped on reading."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,11 +9,9 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_normalisation
-from furlkit.files.container.header import Header
-from furlkit.files.container.layout import Entry
-from furlkit.files.container.read import Container, open_kind
-from furlkit.files.container.write import entry_of, write_stream
-from furlkit.files.facts import Provenance, check_fingerprint, understand
+from furlkit.files.container.read import Container
+from furlkit.files.container.write import Blocks, write
+from furlkit.files.facts import Provenance, check_fingerprint, open_facts
 
 
 @dataclass(frozen=True)
@@ -39,19 +37,15 @@ class Packed(NamedTuple):
 def write_dataset(
     path: Path,
     shape: tuple[int, int, int, int],
-    blocks: Callable[[], Iterable[np.ndarray]],
+    blocks: Iterable[np.ndarray],
     columns: dict[str, np.ndarray],
     facts: DatasetFacts,
     provenance: Provenance,
-) -> Header:
+) -> str:
     """Write images from blocks of (n, H, W, C); `columns` are labels and domains."""
-    entries = [Entry("images", np.dtype("uint8"), shape)]
-    entries += [entry_of(name, array) for name, array in columns.items()]
+    images = Blocks(np.dtype("uint8"), shape, blocks)
     header = provenance.header("dataset", facts)
-    return write_stream(
-        path, entries, lambda e: blocks() if e.name == "images" else [columns[e.name]],
-        header,
-    )  # fmt: skip
+    return write(path, {"images": images, **columns}, header)
 
 
 def read_dataset(path: Path) -> Packed:
@@ -59,8 +53,7 @@ def read_dataset(path: Path) -> Packed:
 
     `furlkit inspect --verify` checks every byte.
     """
-    opened = open_kind(path, "dataset")
-    facts = understand(path, opened.header, DatasetFacts)
+    opened, facts = open_facts(path, "dataset", DatasetFacts)
     shape = opened.expect("images", "uint8", "N", "H", "W", "C").shape
     if not all(shape):
         raise InputError(f"{path}: images is {shape}; pack a dataset that has images")

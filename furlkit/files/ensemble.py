@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 
 from furlkit.errors import InputError
-from furlkit.files.checkpoint import check_finite
-from furlkit.files.container.header import Header
-from furlkit.files.container.read import open_kind
+from furlkit.files.checkpoint import check_all_finite
 from furlkit.files.container.write import write
-from furlkit.files.facts import Provenance, check_fingerprint, understand
+from furlkit.files.facts import Provenance, Record, check_fingerprint, open_facts
 from furlkit.files.similarity import check_columns
 
 FORMS = ("rows", "top", "matrix")
@@ -41,13 +39,10 @@ class EnsembleFacts:
 
 
 @dataclass(frozen=True)
-class Ensemble:
+class Ensemble(Record[EnsembleFacts]):
     """`parts` are by client: rows (n, d_k), or cosines (n, k) with their columns."""
 
-    path: Path
-    facts: EnsembleFacts
     index: np.ndarray
-    content: str
     parts: dict[int, np.ndarray] = field(default_factory=dict)
     columns: dict[int, np.ndarray] = field(default_factory=dict)
     matrix: np.ndarray | None = None
@@ -60,21 +55,18 @@ def write_parts(
     index: np.ndarray,
     facts: EnsembleFacts,
     provenance: Provenance,
-) -> Header:
+) -> str:
     """Write the parts of all clients side by side."""
     tensors = {"index": index.astype(np.int64)}
-    for client, part in parts.items():
-        check_finite(path, f"part_{client}", part)
-        tensors[f"part_{client}"] = part.astype(np.float32)
-    for client, places in columns.items():
-        tensors[f"columns_{client}"] = places.astype(np.int32)
+    tensors |= {f"part_{k}": part.astype(np.float32) for k, part in parts.items()}
+    tensors |= {f"columns_{k}": c.astype(np.int32) for k, c in columns.items()}
+    check_all_finite(path, tensors)
     return write(path, tensors, provenance.header("ensemble", facts))
 
 
 def read_ensemble(path: Path) -> Ensemble:
     """Read an ensemble, checked; a matrix stays on disk and is mapped."""
-    opened = open_kind(path, "ensemble")
-    facts = understand(path, opened.header, EnsembleFacts, ("round", "examples"))
+    opened, facts = open_facts(path, "ensemble", EnsembleFacts)
     check_fingerprint(path, facts.dataset)
     (n,) = opened.expect("index", "int64", "n").shape
     if facts.form not in FORMS or not facts.clients or n != facts.examples:
@@ -92,17 +84,16 @@ def read_ensemble(path: Path) -> Ensemble:
         index = opened.read(opened.entry("index"))
         opened.verify()
         matrix = opened.memmap("matrix")
-        return Ensemble(Path(path), facts, index, opened.content, matrix=matrix)
+        return Ensemble(opened.path, facts, opened.content, index, matrix=matrix)
     for k in facts.clients:
         shape = opened.expect(f"part_{k}", "float32", n, "d").shape
         if facts.form == "top":
             opened.expect(f"columns_{k}", "int32", *shape)
-    tensors, columns = opened.tensors(), {}
+    tensors = opened.tensors()
+    check_all_finite(path, tensors)
     parts = {k: tensors[f"part_{k}"] for k in facts.clients}
-    for k, part in parts.items():
-        check_finite(path, f"part_{k}", part)
-        if facts.form == "top":
-            columns[k] = tensors[f"columns_{k}"]
-            check_columns(path, f"columns_{k}", columns[k], n)
+    columns = {k: tensors[f"columns_{k}"] for k in parts if facts.form == "top"}
+    for k, places in columns.items():
+        check_columns(path, f"columns_{k}", places, n)
     index = tensors["index"]
-    return Ensemble(Path(path), facts, index, opened.content, parts, columns)
+    return Ensemble(opened.path, facts, opened.content, index, parts, columns)

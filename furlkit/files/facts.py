@@ -1,13 +1,16 @@
 """Facts: the part of a header that later stages read; a dataclass for each kind."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Generic, TypeVar
 
 from furlkit.errors import InputError
-from furlkit.files.container.header import Header, short, with_article
+from furlkit.files.container.header import Header, check_types, short, with_article
+from furlkit.files.container.read import Container, open_kind
 
 T = TypeVar("T")
+Known = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -25,30 +28,32 @@ class Provenance:
         return Header(kind, self.stage, self.options, self.seed, self.inputs, known)
 
 
-def understand(
-    path: Path, header: Header, make: type[T], counts: tuple[str, ...] = ()
-) -> T:
-    """Build the facts of one kind from a header; `counts` must be whole and >= 0."""
-    for name in counts:
-        value = header.facts.get(name, 0)
-        if type(value) is not int or value < 0:
-            raise InputError(
-                f"{path}: header fact {name!r} is {short(value)}; expected a count"
-            )
+@dataclass(frozen=True)
+class Record(Generic[T]):
+    """What every reader gives; `content` is the content hash, which names the file."""
+
+    path: Path
+    facts: T
+    content: str
+
+
+def open_facts(
+    path: Path, kind: str, make: type[T], updated: Callable[[Known], Known] = dict
+) -> tuple[Container, T]:
+    """Open a file of one kind and check its facts; the tensors are not read yet.
+
+    `updated` gives the facts of a file of version 1 their present form.
+    """
+    opened = open_kind(path, kind)
+    known = dict(opened.header.facts)
     try:
-        facts = make(**header.facts)
+        facts = make(**(updated(known) if opened.header.version == 1 else known))
     except TypeError as error:
         raise InputError(
-            f"{path}: its facts do not fit {with_article(header.kind)} file: {error}"
+            f"{path}: its facts do not fit {with_article(kind)} file: {error}"
         ) from error
-    for name, kind in get_type_hints(make).items():
-        if not _fits(getattr(facts, name), kind):
-            expected = kind.__name__ if type(kind) is type else str(kind)
-            raise InputError(
-                f"{path}: header fact {name!r} is {short(getattr(facts, name))}; "
-                f"expected {expected}"
-            )
-    return facts
+    check_types(path, facts, "fact")
+    return opened, facts
 
 
 def check_fingerprint(path: Path, fingerprint: dict[str, Any]) -> None:
@@ -64,15 +69,3 @@ def check_fingerprint(path: Path, fingerprint: dict[str, Any]) -> None:
                 f"{path}: the hash of its dataset's {short(name)} is {short(value)}; "
                 "re-create it"
             )
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value from JSON is of an annotated type: int, list[str], int | None."""
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin is list:
-        return isinstance(value, list) and all(_fits(v, inner[0]) for v in value)
-    if origin is dict:
-        return isinstance(value, dict)
-    if inner:
-        return any(_fits(value, choice) for choice in inner)
-    return type(value) is kind or (kind is float and type(value) is int)

@@ -11,10 +11,9 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
-from furlkit.files.container.header import Header
-from furlkit.files.container.read import FLOATS, Container, open_kind
+from furlkit.files.container.read import FLOATS, Container
 from furlkit.files.container.write import write
-from furlkit.files.facts import Provenance, check_fingerprint, understand
+from furlkit.files.facts import Provenance, Record, check_fingerprint, open_facts
 
 LARGEST = 127
 
@@ -38,18 +37,15 @@ class FeatureFacts:
 
 
 @dataclass(frozen=True)
-class Features:
+class Features(Record[FeatureFacts]):
     """Rows of features; `index` gives each row's place in the dataset.
 
     Rows that a client shares, and a dictionary made of them, are only numbered: only
     the client knows which images they belong to.
     """
 
-    path: Path
-    facts: FeatureFacts
     rows: np.ndarray
     index: np.ndarray
-    content: str
 
 
 def write_features(
@@ -59,7 +55,7 @@ def write_features(
     facts: FeatureFacts,
     provenance: Provenance,
     encoding: str = "float32",
-) -> Header:
+) -> str:
     """Write rows (n, d) and the place of each in the dataset."""
     check_finite(path, "rows", rows)
     tensors = {**encoded("rows", rows, encoding), "index": index.astype(np.int64)}
@@ -69,27 +65,20 @@ def write_features(
 
 def read_features(path: Path) -> Features:
     """Read a feature file whole, rows as float32: checked, finite, lengths equal."""
-    opened = open_kind(path, "features")
-    facts = understand_features(path, opened.header)
-    check_index(opened, "rows")
+    opened, facts = open_table(path, "features", "rows")
     tensors = opened.tensors()
-    rows = decoded(Path(path), tensors, "rows")
-    return Features(Path(path), facts, rows, tensors["index"], opened.content)
+    rows = decoded(opened.path, tensors, "rows")
+    return Features(opened.path, facts, opened.content, rows, tensors["index"])
 
 
-def understand_features(path: Path, header: Header) -> FeatureFacts:
-    """The facts of rows or similarities; rows that are shared name no dataset."""
-    facts = understand(path, header, FeatureFacts, ("client", "round"))
-    if facts.dataset:
+def open_table(path: Path, kind: str, name: str) -> tuple[Container, FeatureFacts]:
+    """Open rows or similarities: a table of that name, with an index for each row."""
+    opened, facts = open_facts(path, kind, FeatureFacts)
+    if facts.dataset:  # Rows that are shared name no dataset.
         check_fingerprint(path, facts.dataset)
-    return facts
-
-
-def check_index(opened: Container, name: str) -> tuple[int, ...]:
-    """A table of numbers must have an index for each row; gives the table's shape."""
-    shape = opened.expect(name, f"{FLOATS} int8", "n", "d").shape
-    opened.expect("index", "int64", shape[0])
-    return shape
+    n, _ = opened.expect(name, f"{FLOATS} int8", "n", "d").shape
+    opened.expect("index", "int64", n)
+    return opened, facts
 
 
 def encoded(name: str, rows: np.ndarray, encoding: str) -> dict[str, np.ndarray]:

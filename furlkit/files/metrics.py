@@ -7,7 +7,7 @@ from typing import Any
 from furlkit.errors import InputError
 from furlkit.files.container.atomic import write_bytes
 from furlkit.files.container.header import VERSION, check_version, parse_strict
-from furlkit.files.container.read import unreadable
+from furlkit.files.container.read import reading
 
 
 def write_metrics(path: Path, values: dict[str, Any]) -> None:
@@ -20,9 +20,8 @@ def write_metrics(path: Path, values: dict[str, Any]) -> None:
 def read_metrics(path: Path) -> dict[str, Any]:
     """Read the result of an evaluation."""
     try:
-        document = parse_strict(Path(path).read_bytes())
-    except OSError as error:
-        raise unreadable(path, error) from error
+        with reading(path):
+            document = parse_strict(Path(path).read_bytes())
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: is not a metrics file: {error}") from error
     return as_metrics(path, document)

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from furlkit.errors import InputError, UsageError
-from furlkit.files.container.header import Header
-from furlkit.files.container.read import open_kind
 from furlkit.files.container.write import write
-from furlkit.files.facts import Provenance, check_fingerprint, understand
+from furlkit.files.facts import Provenance, Record, check_fingerprint, open_facts
 
 
 @dataclass(frozen=True)
@@ -24,20 +22,16 @@ class PartitionFacts:
 
 
 @dataclass(frozen=True)
-class Partition:
+class Partition(Record[PartitionFacts]):
     """Indices of every client, end to end: client k has indices[offsets[k]:offsets[k+1]].
 
     `histogram` counts labels, one row for each client; it has no columns without labels.
     """
 
-    path: Path
-    facts: PartitionFacts
     indices: np.ndarray
     offsets: np.ndarray
     public: np.ndarray
     histogram: np.ndarray
-    content: str
-    header: Header
 
     def of(self, client: int) -> np.ndarray:
         """The indices of one client."""
@@ -61,7 +55,7 @@ def write_partition(
     histogram: np.ndarray,
     facts: PartitionFacts,
     provenance: Provenance,
-) -> Header:
+) -> str:
     """Write the indices of every client and of the public part."""
     tensors = {
         "indices": np.concatenate([*parts, np.empty(0, np.int64)]).astype(np.int64),
@@ -74,18 +68,15 @@ def write_partition(
 
 def read_partition(path: Path) -> Partition:
     """Read a partition and check that its indices make sense."""
-    opened = open_kind(path, "partition")
-    facts = understand(path, opened.header, PartitionFacts, ("clients",))
+    opened, facts = open_facts(path, "partition", PartitionFacts)
     check_fingerprint(path, facts.dataset)
     for name in ("indices", "offsets", "public"):
         opened.expect(name, "int64", "n")
     opened.expect("histogram", "int64", "clients", "classes")
     tensors = opened.tensors()
     names = ("indices", "offsets", "public", "histogram")
-    known = {name: tensors[name] for name in names}
-    partition = Partition(
-        Path(path), facts, **known, content=opened.content, header=opened.header
-    )
+    arrays = (tensors[name] for name in names)
+    partition = Partition(opened.path, facts, opened.content, *arrays)
     _check(partition)
     return partition
 

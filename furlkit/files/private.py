@@ -4,17 +4,16 @@ Parts of its model stand under their own names; what methods remember stands beh
 `memory.`, as `memory.averaged_features.rows` of FedCA.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_all_finite
-from furlkit.files.container.header import Header
-from furlkit.files.container.read import open_kind
 from furlkit.files.container.write import write
-from furlkit.files.facts import Provenance, understand
+from furlkit.files.facts import Provenance, Record, open_facts
 
 MEMORY = "memory."
 # What format version 1 called FedCA's averaged features.
@@ -35,14 +34,11 @@ class PrivateFacts:
 
 
 @dataclass(frozen=True)
-class Private:
+class Private(Record[PrivateFacts]):
     """A client's own state: tensors of its model, and memory of its methods, by name."""
 
-    path: Path
-    facts: PrivateFacts
     tensors: dict[str, np.ndarray]
     memory: dict[str, np.ndarray]
-    content: str
 
 
 def write_private(
@@ -51,7 +47,7 @@ def write_private(
     memory: dict[str, np.ndarray],
     facts: PrivateFacts,
     provenance: Provenance,
-) -> Header:
+) -> str:
     """Write a client's own state. `aggregate` refuses such a file by its kind."""
     everything = {**tensors, **{MEMORY + name: v for name, v in memory.items()}}
     check_all_finite(path, everything)
@@ -60,23 +56,21 @@ def write_private(
 
 def read_private(path: Path, client: int) -> Private:
     """Read the state of one client; another client's file is refused."""
-    opened = open_kind(path, "private")
-    header, prefix = opened.header, MEMORY
-    if header.version == 1:
-        known = {k: v for k, v in header.facts.items() if k != "holds"}
-        header = replace(header, facts={**known, "parts": [], "memory": []})
-        prefix = VERSION_1_MEMORY
-    facts = understand(path, header, PrivateFacts, ("client", "round"))
+    opened, facts = open_facts(path, "private", PrivateFacts, _updated)
     if facts.client != client:
         raise InputError(
             f"{path}: is private to client {facts.client}; it was given to client {client}"
         )
-    everything = opened.tensors()
-    check_all_finite(path, everything)
-    tensors = {k: v for k, v in everything.items() if not k.startswith(prefix)}
-    memory = {
-        k.removeprefix(prefix): v for k, v in everything.items() if k.startswith(prefix)
-    }
-    if header.version == 1:
-        memory = {f"averaged_features.{name}": v for name, v in memory.items()}
-    return Private(Path(path), facts, tensors, memory, opened.content)
+    tensors, memory = opened.tensors(), {}
+    check_all_finite(path, tensors)
+    prefix, method = MEMORY, ""
+    if opened.header.version == 1:
+        prefix, method = VERSION_1_MEMORY, "averaged_features."
+    for name in [name for name in tensors if name.startswith(prefix)]:
+        memory[method + name.removeprefix(prefix)] = tensors.pop(name)
+    return Private(opened.path, facts, opened.content, tensors, memory)
+
+
+def _updated(facts: dict[str, Any]) -> dict[str, Any]:
+    facts.pop("holds", None)
+    return {**facts, "parts": [], "memory": []}

@@ -9,9 +9,8 @@ import numpy as np
 
 from furlkit.errors import FurlkitError
 from furlkit.files.container.header import canonical
-from furlkit.files.container.read import open_kind
 from furlkit.files.container.write import write
-from furlkit.files.facts import Provenance, understand
+from furlkit.files.facts import Provenance, open_facts
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,7 @@ class ProgressFile:
         if not self.path.exists():
             return None, None
         try:
-            opened = open_kind(self.path, "progress")
-            facts = understand(self.path, opened.header, ProgressFacts, ("step",))
+            opened, facts = open_facts(self.path, "progress", ProgressFacts)
             if facts.key != self._key:
                 reason = "it belongs to other options or inputs"
                 return None, f"{self.path}: {reason}; starting over"

@@ -5,23 +5,21 @@ columns, and the others were not sent. int8 stores cosines in steps of 1/127.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
-from furlkit.files.container.header import Header
-from furlkit.files.container.layout import Entry
-from furlkit.files.container.read import Container, open_kind
-from furlkit.files.container.write import write, write_stream
-from furlkit.files.facts import Provenance
-from furlkit.files.features import FeatureFacts, check_index, understand_features
+from furlkit.files.container.read import Container
+from furlkit.files.container.write import Blocks, write
+from furlkit.files.facts import Provenance, Record
+from furlkit.files.features import FeatureFacts, open_table
 
 STEP = 127
-DTYPES = {"float32": "<f4", "float16": "<f2", "int8": "|i1"}
 # How far a stored cosine may be from the true one: sums of float32, and its type.
 SUMMING, ROUNDING = 1e-3, {"float16": 2**-11, "int8": 0.5 / STEP}
 BLOCK = 1024
@@ -31,62 +29,41 @@ SHORTEST = 1e-12
 
 
 @dataclass(frozen=True)
-class Similarity:
+class Similarity(Record[FeatureFacts]):
     """Cosines; `index` names the image of row and column i.
 
     `matrix` is (n, n). With `columns` (n, k) it is (n, k): row i has its value for
     column columns[i, j] at j.
     """
 
-    path: Path
-    facts: FeatureFacts
     matrix: np.ndarray
     index: np.ndarray
-    content: str
     columns: np.ndarray | None = None
 
 
 def write_similarity(
     path: Path,
-    blocks: Callable[[], Iterable[np.ndarray]],
+    blocks: Iterable[np.ndarray],
     index: np.ndarray,
-    facts: FeatureFacts,
+    facts: Any,
     provenance: Provenance,
     encoding: str = "float32",
-) -> Header:
-    """Write an n x n matrix from blocks of rows, never whole in memory."""
-    n = len(index)
-    entries = [
-        Entry("matrix", np.dtype(DTYPES[encoding]), (n, n)),
-        Entry("index", np.dtype("<i8"), (n,)),
-    ]
-    places = [np.ascontiguousarray(index, dtype=np.int64)]
+    columns: np.ndarray | None = None,
+    kind: str = "similarity",
+) -> str:
+    """Write a matrix from blocks of rows, never whole in memory.
 
-    def pieces(entry: Entry) -> Iterable[np.ndarray]:
-        if entry.name == "index":
-            return places
-        return (_stored(block, encoding) for block in blocks())
-
-    return write_stream(path, entries, pieces, provenance.header("similarity", facts))
-
-
-def write_top(
-    path: Path,
-    columns: np.ndarray,
-    values: np.ndarray,
-    index: np.ndarray,
-    facts: FeatureFacts,
-    provenance: Provenance,
-    encoding: str = "float32",
-) -> Header:
-    """Write the largest values of each row (n, k) and their columns."""
-    check_finite(path, "matrix", values)
-    tensors = {
-        "matrix": _stored(values, encoding),
-        "columns": columns.astype(np.int32),
-        "index": index.astype(np.int64),
-    }
-    return write(path, tensors, provenance.header("similarity", facts))
+    It is (n, n); or (n, k) with the `columns` (n, k) that its values belong to. A file of
+    the kind "ensemble" may hold one too.
+    """
+    shape = (len(index), len(index)) if columns is None else columns.shape
+    stored = (_stored(path, block, encoding) for block in blocks)
+    matrix = Blocks(np.dtype(encoding), shape, stored)
+    more = {"index": index.astype(np.int64)}
+    if columns is not None:
+        more["columns"] = columns.astype(np.int32)
+    header = provenance.header(kind, facts)
+    return write(path, {"matrix": matrix, **more}, header)
 
 
 def kept_of(percent: float, n: int) -> int:
@@ -96,9 +73,8 @@ def kept_of(percent: float, n: int) -> int:
 
 def read_similarity(path: Path) -> Similarity:
     """Read a similarity file whole, as float32: hash checked, in shape, cosines."""
-    opened = open_kind(path, "similarity")
-    facts = understand_features(path, opened.header)
-    n, k = check_index(opened, "matrix")
+    opened, facts = open_table(path, "similarity", "matrix")
+    n, k = opened.entry("matrix").shape
     if "columns" in opened:
         opened.expect("columns", "int32", n, k)
     elif n != k:
@@ -112,9 +88,8 @@ def read_similarity(path: Path) -> Similarity:
     _check_own(path, matrix, columns, rounding)
     if columns is None:
         _check_symmetry(path, matrix, rounding)
-    return Similarity(
-        Path(path), facts, matrix, tensors["index"], opened.content, columns
-    )  # fmt: skip
+    index = tensors["index"]
+    return Similarity(opened.path, facts, opened.content, matrix, index, columns)
 
 
 def mapped(similarity: Similarity) -> Similarity:
@@ -129,10 +104,9 @@ def cosines(block: np.ndarray) -> np.ndarray:
     return numbers / STEP if block.dtype == np.int8 else numbers
 
 
-def _stored(block: np.ndarray, encoding: str) -> np.ndarray:
-    if encoding == "int8":
-        block = np.rint(block.clip(-1, 1) * STEP)
-    return np.ascontiguousarray(block, dtype=DTYPES[encoding])
+def _stored(path: Path, block: np.ndarray, encoding: str) -> np.ndarray:
+    check_finite(path, "matrix", block)
+    return np.rint(block.clip(-1, 1) * STEP) if encoding == "int8" else block
 
 
 def check_columns(path: Path, name: str, columns: np.ndarray, n: int) -> None:

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from furlkit.files.checkpoint import check_all_finite
-from furlkit.files.container.header import Header
-from furlkit.files.container.read import FLOATS, open_kind
+from furlkit.files.container.read import FLOATS
 from furlkit.files.container.write import write
-from furlkit.files.facts import Provenance, check_fingerprint, understand
+from furlkit.files.facts import Provenance, Record, check_fingerprint, open_facts
 
 
 @dataclass(frozen=True)
@@ -26,15 +25,12 @@ class TargetFacts:
 
 
 @dataclass(frozen=True)
-class Targets:
+class Targets(Record[TargetFacts]):
     """h (n, ...) and z (n, ...); `index` gives each row's place in the dataset."""
 
-    path: Path
-    facts: TargetFacts
     h: np.ndarray
     z: np.ndarray
     index: np.ndarray
-    content: str
 
 
 def write_targets(
@@ -43,7 +39,7 @@ def write_targets(
     index: np.ndarray,
     facts: TargetFacts,
     provenance: Provenance,
-) -> Header:
+) -> str:
     """Write the rows named h and z, and the place of each in the dataset."""
     tensors = {"h": rows["h"], "z": rows["z"], "index": index.astype(np.int64)}
     check_all_finite(path, tensors)
@@ -52,8 +48,7 @@ def write_targets(
 
 def read_targets(path: Path) -> Targets:
     """Read a target file whole: values finite, lengths equal."""
-    opened = open_kind(path, "targets")
-    facts = understand(path, opened.header, TargetFacts, ("examples",))
+    opened, facts = open_facts(path, "targets", TargetFacts)
     n = facts.examples
     check_fingerprint(path, facts.dataset)
     for name in ("h", "z"):
@@ -62,4 +57,4 @@ def read_targets(path: Path) -> Targets:
     tensors = opened.tensors()
     check_all_finite(path, tensors)
     h, z, index = (tensors[name] for name in ("h", "z", "index"))
-    return Targets(Path(path), facts, h, z, index, opened.content)
+    return Targets(opened.path, facts, opened.content, h, z, index)

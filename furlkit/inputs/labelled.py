@@ -5,18 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from furlkit.data.sets.datasets import ImageSet, names
+from furlkit.data.sets.datasets import ImageSet, is_name
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.paths import check_output
-from furlkit.models.loading import architecture_of
-from furlkit.runtime import Runtime
+from furlkit.inputs.settings import Computing
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Computing):
     """A model, and labelled images to train and test on.
 
     `seed` is None for a protocol without randomness.
@@ -26,9 +25,6 @@ class Options:
     train: Source
     test: Source
     output: Path
-    runtime: Runtime
-    dry_run: bool
-    recorded: dict[str, Any]
     seed: int | None = None
 
 
@@ -40,7 +36,7 @@ def train_and_test(values: Mapping[str, Any]) -> dict[str, Any]:
     given = dict(values)
     data, test = given.pop("data"), given.pop("test_data")
     place = {key: given.pop(key) for key in ("data_root", "download")}
-    if data and test is None and data not in names() and Path(data).exists():
+    if data and test is None and not is_name(data) and Path(data).exists():
         raise UsageError(
             f"--data {data}: has no test split of its own; give --test-data"
         )
@@ -52,7 +48,7 @@ def train_and_test(values: Mapping[str, Any]) -> dict[str, Any]:
 def open_labelled(options: Options) -> tuple[Checkpoint, ImageSet, ImageSet]:
     """The model, and training and test images; they have labels and fit the model."""
     sources = (options.train, options.test)
-    check_output(options.output, [options.model, *(Path(s.name) for s in sources)])
+    check_output(options.output, [options.model, *(s.name for s in sources)])
     model = read_checkpoint(options.model)
     train, test = (check_labelled(source.images(), model) for source in sources)
     return model, train, test
@@ -60,7 +56,7 @@ def open_labelled(options: Options) -> tuple[Checkpoint, ImageSet, ImageSet]:
 
 def check_labelled(images: ImageSet, model: Checkpoint) -> ImageSet:
     """The images, which must have labels and fit the model."""
-    check_channels(images, architecture_of(model.path, model.facts), model.path)
+    check_channels(images, model)
     if images.labels is None:
         raise InputError(f"{images.name}: has no labels to evaluate with")
     return images

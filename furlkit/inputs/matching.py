@@ -1,18 +1,17 @@
 """Whether images, partition and model belong together."""
 
-from pathlib import Path
-
 from furlkit import console
 from furlkit.catalogue import Objective
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.fingerprint import comparable, same_dataset
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint
+from furlkit.files.ensemble import Ensemble
 from furlkit.files.partition import Partition
 from furlkit.files.private import Private
 from furlkit.files.targets import Targets
 from furlkit.models.architecture import Architecture
-from furlkit.models.loading import architecture_of
+from furlkit.models.loading import architecture_of, full_architecture
 
 SAME_NET = ("encoder", "width", "stem", "image_size", "channels")
 
@@ -27,58 +26,48 @@ def check_dataset(partition: Partition, images: ImageSet) -> None:
             "so nothing but the number of images could be compared"
         )
         return
-    difference = same_dataset(theirs, images.fingerprint)
-    if difference:
+    if difference := same_dataset(theirs, images.fingerprint):
         raise InputError(
             f"{partition.path}: was made for another dataset than {images.name}: "
             f"{difference}; re-create the partition, or give the --data it was made for"
         )
 
 
-def check_channels(images: ImageSet, architecture: Architecture, model: Path) -> None:
+def check_channels(images: ImageSet, model: Checkpoint) -> None:
     """Grey images can feed a net for colour, not the other way round."""
-    channels = images.images.shape[3]
-    if channels > architecture.channels:
+    channels = architecture_of(model.path, model.facts).channels
+    if images.images.shape[3] > channels:
         raise InputError(
-            f"{model}: takes grey images, {images.name} has colour; create the model "
-            "with init --channels 3"
+            f"{model.path}: takes grey images, {images.name} has colour; create the "
+            "model with init --channels 3"
         )
 
 
-def check_global(model: Checkpoint, partition: Partition) -> None:
-    """Clients start from a global model, whose own clients had the same partition."""
-    if model.facts.role != "global":
+def check_start(model: Checkpoint, partition: Partition, own: int | None) -> None:
+    """Clients start from a global model, whose own clients had the same partition.
+
+    A client `own` continues from its own last model or, at first, from a global one.
+    """
+    facts = model.facts
+    if own is not None and facts.role == "client" and facts.client != own:
         raise InputError(
-            f"{model.path}: is a checkpoint of role {model.facts.role}, "
-            "expected the global model of the last round"
+            f"{model.path}: is the model of client {facts.client}; client {own} "
+            "continues from its own"
         )
-    _check_partition(model, partition)
-
-
-def check_own(model: Checkpoint, partition: Partition, client: int) -> None:
-    """A client that continues has its own last model, or, at first, any global one."""
-    if model.facts.role == "client" and model.facts.client != client:
+    if facts.role != "global" and (own is None or facts.role != "client"):
+        expected = "the global model" if own is None else "the client's own model"
         raise InputError(
-            f"{model.path}: is the model of client {model.facts.client}; client "
-            f"{client} continues from its own"
+            f"{model.path}: is a checkpoint of role {facts.role}, expected {expected} "
+            "of the last round"
         )
-    if model.facts.role not in ("client", "global"):
-        raise InputError(
-            f"{model.path}: is a checkpoint of role {model.facts.role}, expected "
-            "the client's own model of its last round"
-        )
-    _check_partition(model, partition)
-
-
-def _check_partition(model: Checkpoint, partition: Partition) -> None:
-    if model.facts.partition not in (None, partition.content):
+    if facts.partition not in (None, partition.content):
         raise InputError(
             f"{model.path}: its clients were trained under another partition than "
             f"{partition.path}; use that one, or start over with init --from"
         )
 
 
-def check_labels(images: ImageSet, classes: int, model: Path) -> None:
+def check_labels(images: ImageSet, classes: int, model: Checkpoint) -> None:
     """Supervised training needs labels, and a classifier that has their classes."""
     if images.labels is None:
         raise InputError(
@@ -86,7 +75,7 @@ def check_labels(images: ImageSet, classes: int, model: Path) -> None:
         )
     if images.classes > classes:
         raise InputError(
-            f"{images.name}: has {images.classes} classes, {model} has a classifier "
+            f"{images.name}: has {images.classes} classes, {model.path} has a classifier "
             f"of {classes}; create it with init --classes {images.classes}"
         )
 
@@ -130,31 +119,32 @@ def check_private(private: Private, model: Checkpoint) -> None:
         )
 
 
+def check_images(file: Targets | Ensemble, images: ImageSet, cure: str) -> None:
+    """The rows of a file must be of these images; `cure` says which ones to give."""
+    if difference := same_dataset(file.facts.dataset, images.fingerprint):
+        raise InputError(
+            f"{file.path}: was made of other images than {images.name}: {difference}; "
+            f"{cure}"
+        )
+    index, count = file.index, len(images.images)
+    low, high = (index.min(), index.max()) if len(index) else (0, -1)
+    if len(index) < 2 or low < 0 or high >= count:
+        raise InputError(
+            f"{file.path}: names {len(index)} images, {low} to {high}; expected at least "
+            f"2, all among the {count} of {images.name}"
+        )
+
+
 def check_targets(targets: Targets, images: ImageSet, model: Checkpoint) -> None:
     """The targets must be of these images, and of a net like the model."""
     _check_same_net(targets, model)
-    difference = same_dataset(targets.facts.dataset, images.fingerprint)
-    if difference:
-        raise InputError(
-            f"{targets.path}: was made of other images than {images.name}: {difference}; "
-            "give the --align-data that pretrain-align was given"
-        )
-    index = targets.index
-    low, high = (index.min(), index.max()) if len(index) else (0, -1)
-    if not 0 <= low <= high < len(images.images):
-        raise InputError(
-            f"{targets.path}: names images {low} to {high}, {images.name} has "
-            f"{len(images.images)}"
-        )
-    check_channels(images, architecture_of(model.path, model.facts), model.path)
+    check_images(targets, images, "give the --align-data that pretrain-align was given")
+    check_channels(images, model)
 
 
 def _check_same_net(targets: Targets, model: Checkpoint) -> None:
     """h and z compare only between nets that are built alike and see alike."""
-    try:
-        theirs = Architecture.from_dict(targets.facts.architecture)
-    except InputError as error:
-        raise InputError(f"{targets.path}: {error}") from error
+    theirs = full_architecture(targets.path, targets.facts)
     ours = architecture_of(model.path, model.facts)
     pairs = {key: (getattr(theirs, key), getattr(ours, key)) for key in SAME_NET}
     pairs["projector"] = theirs.heads.get("projector"), ours.heads.get("projector")

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
@@ -11,21 +10,18 @@ from furlkit.errors import UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import Computing
 from furlkit.models.loading import architecture_of, fitting_net, z_width
-from furlkit.runtime import Runtime
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Computing):
     """Models that are compared on the same images, by their layer h or z."""
 
     models: tuple[Path, ...]
     data: Source
     output: Path
     layer: str
-    runtime: Runtime
-    dry_run: bool
-    recorded: dict[str, Any]
 
 
 def open_models(
@@ -37,14 +33,13 @@ def open_models(
     are read again when it is their turn: memory is one model, however many there are.
     `more` are other files that the command reads.
     """
-    given = (*options.models, *more, Path(options.data.name))
-    check_output(options.output, [path for path in given if path])
+    check_output(options.output, [*options.models, *more, options.data.name])
     images = options.data.images()
     found: dict[str, Checkpoint] = {}
     for path in options.models:
         model = read_checkpoint(path)
         fitting_net(model)
-        check_channels(images, architecture_of(path, model.facts), path)
+        check_channels(images, model)
         width_of(model, options.layer)
         if model.content in found:
             raise UsageError(

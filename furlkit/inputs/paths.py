@@ -1,11 +1,12 @@
 """File names in which {client} stands for a client's number."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from furlkit.errors import UsageError
 
 Patterns = dict[str, str | None]
+Files = Iterable[Path | str | None]  # None stands for an option that is not given.
 
 
 def fill(pattern: str, client: int) -> Path:
@@ -13,14 +14,14 @@ def fill(pattern: str, client: int) -> Path:
     return Path(pattern.replace("{client}", str(client)))
 
 
-def check_output(output: Path, inputs: Sequence[Path], flag: str = "-o") -> None:
+def check_output(output: Path, inputs: Files, flag: str = "-o") -> None:
     """The file that is written may be none of those that are read."""
-    if output.resolve() in {path.resolve() for path in inputs}:
+    if output.resolve() in {Path(path).resolve() for path in inputs if path}:
         raise UsageError(f"{flag} {output}: this command uses that file already")
 
 
 def check_patterns(
-    clients: Sequence[int], reads: Patterns, writes: Patterns, inputs: Sequence[Path]
+    clients: Sequence[int], reads: Patterns, writes: Patterns, inputs: Files
 ) -> None:
     """No file may be written twice, or both read and written; keys are flags.
 
@@ -34,9 +35,9 @@ def check_patterns(
                 f"{flag} {pattern}: {len(clients)} clients need a pattern, "
                 f"like {flag} 'exp/r001/client_{{client}}.safetensors'"
             )
+    given = {Path(path).absolute() for path in inputs if path}
     for client in clients:
-        used = {path.absolute() for path in inputs}
-        used |= {fill(pattern, client).absolute() for pattern in read.values()}
+        used = given | {fill(pattern, client).absolute() for pattern in read.values()}
         for flag, pattern in written.items():
             path = fill(pattern, client)
             if path.is_dir():

@@ -1,13 +1,29 @@
 """Flat values of options, as the command line gives them, put into dataclasses."""
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
+
+from furlkit.runtime import Runtime
 
 T = TypeVar("T")
 # What the command line itself reads.
 READ_BEFORE = frozenset({"preset", "json", "quiet", "verbose"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computing:
+    """The options of every stage that computes on the device."""
+
+    runtime: Runtime
+    dry_run: bool
+    recorded: dict[str, Any]
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """All options that decide the bytes of the output, for provenance."""
+        return {**self.recorded, **self.runtime.resolved_options()}
 
 
 def fill(cls: type[T], values: Mapping[str, Any]) -> T:

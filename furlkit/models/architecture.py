@@ -21,7 +21,8 @@ STEMS = ("auto", "small", "standard")
 SMALLEST_IMAGE = 8  # Three max-pools of cnn5 leave one pixel of it.
 LARGEST = 2**16  # A broken header must not ask for a layer nobody can build.
 SMALL_STEM_BELOW = 64
-KEYS = {"encoder", "image_size", "channels", "width", "stem", "heads"}
+REQUIRED = {"encoder", "image_size", "channels"}
+KEYS = REQUIRED | {"width", "stem", "heads"}
 # Heads that format version 1 had as fields of their own.
 VERSION_1_HEADS = ("projector", "predictor", "decoder", "classifier", "rotation")
 
@@ -68,20 +69,16 @@ class Architecture:
     def to_dict(self) -> dict[str, Any]:
         """The same facts in JSON's types."""
         heads = {name: list(widths) for name, widths in self.heads.items()}
-        return {**{key: getattr(self, key) for key in KEYS}, "heads": heads}
+        return {**vars(self), "heads": heads}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Architecture":
         """Back from `to_dict`; a missing key has its default."""
-        if isinstance(values, dict) and "heads" not in values:
+        named = isinstance(values, dict)
+        if named and "heads" not in values:
             values = _from_version_1(values)
-        lacks = not isinstance(values, dict) or not {
-            "encoder",
-            "image_size",
-            "channels",
-        } <= set(values)
-        if lacks or not set(values) <= KEYS:
-            found = sorted(values) if isinstance(values, dict) else values
+        if not named or not REQUIRED <= set(values) <= KEYS:
+            found = sorted(values) if named else values
             raise InputError(
                 f"architecture: found {str(found)[:200]}, expected the keys "
                 f"{', '.join(sorted(KEYS))}; was it written by a newer furlkit?"
@@ -108,11 +105,10 @@ def _from_version_1(values: dict[str, Any]) -> dict[str, Any]:
 class Net(nn.Module):
     """An encoder, and its heads as attributes under their names."""
 
-    def __init__(self, architecture: Architecture) -> None:
+    def __init__(self, a: Architecture) -> None:
         super().__init__()
-        entry = encoder_entry(architecture.encoder)
-        self.encoder: nn.Module = catalogue.load(entry.function)(architecture)
-        a, image = architecture, (architecture.image_size, architecture.channels)
+        image = a.image_size, a.channels
+        self.encoder: nn.Module = catalogue.load(encoder_entry(a.encoder).function)(a)
         for name, widths in a.heads.items():
             head = head_entry(name)
             inputs = a.z_dim if head.reads == "z" and a.z_dim else a.feature_dim
@@ -157,29 +153,28 @@ def _initialise(module: nn.Module, generator: torch.Generator) -> None:
         )
     elif isinstance(module, nn.Conv2d | nn.Linear):
         bound = 1 / math.sqrt(module.weight[0].numel())
-        nn.init.uniform_(module.weight, -bound, bound, generator=generator)
-        if module.bias is not None:
-            nn.init.uniform_(module.bias, -bound, bound, generator=generator)
+        for tensor in module.parameters():
+            nn.init.uniform_(tensor, -bound, bound, generator=generator)
 
 
 def encoder_entry(name: str) -> catalogue.Encoder:
     """The catalogue's entry of an encoder."""
-    return _entry("--encoder", name, catalogue.ENCODERS, catalogue.encoders)
+    return _entry("--encoder", name, catalogue.encoders)
 
 
 def head_entry(name: str) -> catalogue.Head:
     """The catalogue's entry of a head."""
-    return _entry("head", name, catalogue.HEADS, catalogue.heads)
+    return _entry("head", name, catalogue.heads)
 
 
-def _entry(
-    what: str, name: str, own: dict[str, T], all_of: Callable[[], dict[str, T]]
-) -> T:
+def _entry(what: str, name: str, entries: Callable[[], dict[str, T]]) -> T:
     """An entry of furlkit's own, or else of another package: that takes a search."""
-    found = own.get(name) or all_of().get(name)
+    if name not in entries():
+        catalogue.add_plugins()
+    found = entries().get(name)
     if found is None:
         raise UsageError(
-            f"{what} {name}: expected one of {', '.join(all_of())}; is the package that "
+            f"{what} {name}: expected one of {', '.join(entries())}; is the package that "
             "adds it installed?"
         )
     return found

@@ -1,38 +1,19 @@
 """Networks that give h: a function from an architecture to each."""
 
-from typing import Protocol
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-
-class Described(Protocol):
-    """What an encoder is built from: an `Architecture`."""
-
-    @property
-    def encoder(self) -> str:
-        """Its name in the catalogue."""
-
-    @property
-    def channels(self) -> int:
-        """1 (grey) or 3 (colour)."""
-
-    @property
-    def width(self) -> float:
-        """Factor on the width of every layer."""
-
-    @property
-    def stem(self) -> str:
-        """small or standard, for a ResNet."""
+from furlkit.models.architecture import Architecture
+from furlkit.models.heads import conv3x3
 
 
-def cnn5(a: Described) -> nn.Module:
+def cnn5(a: Architecture) -> nn.Module:
     """Five convolutions and a linear layer, of any width."""
     return Cnn5(a.channels, a.width)
 
 
-def resnet(a: Described) -> nn.Module:
+def resnet(a: Architecture) -> nn.Module:
     """torchvision's ResNet without its classifier, tensors under their own names."""
     from torchvision import models
 
@@ -67,11 +48,6 @@ class Cnn5(nn.Module):
         x = F.relu_(self.bn4(self.conv4(x)))
         x = F.relu_(F.max_pool2d(self.bn5(self.conv5(x)), 2))  # (B, c5, H/8, W/8)
         return self.fc(_average_pool_4x4(x).flatten(1))
-
-
-def conv3x3(inputs: int, outputs: int) -> nn.Conv2d:
-    """A 3x3 convolution that keeps the size of the map, without bias."""
-    return nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
 
 
 def _average_pool_4x4(x: Tensor) -> Tensor:

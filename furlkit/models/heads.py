@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from furlkit.catalogue import Head
-from furlkit.models.encoders import conv3x3
 
 N = TypeVar("N", bound=nn.Module)
 DECODER_CHANNELS = (64, 16)  # At the coarsest map; halved, but never below the second.
@@ -42,7 +41,10 @@ class Decoder(nn.Module):
 
     def __init__(self, feature_dim: int, image_size: int, channels: int) -> None:
         super().__init__()
-        *finer, start = _halved_until(image_size, 4)
+        sizes = [image_size]
+        while sizes[-1] > 4:
+            sizes.append((sizes[-1] + 1) // 2)
+        *finer, start = sizes
         most, least = DECODER_CHANNELS
         self.sizes = finer[::-1]
         self.shape = (most, start, start)
@@ -58,6 +60,11 @@ class Decoder(nn.Module):
             x = F.interpolate(x, size=(size, size), mode="nearest")
             x = F.relu_(bn(conv(x)))  # (B, width, size, size)
         return self.out(x)  # (B, channels, image_size, image_size)
+
+
+def conv3x3(inputs: int, outputs: int) -> nn.Conv2d:
+    """A 3x3 convolution that keeps the size of the map, without bias."""
+    return nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
 
 
 def give_classifier(
@@ -87,11 +94,3 @@ def _drawn_linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.L
     for tensor in (layer.weight, layer.bias):
         nn.init.uniform_(tensor, -bound, bound, generator=generator)
     return layer
-
-
-def _halved_until(size: int, limit: int) -> list[int]:
-    """`size`, its half rounded up, and so on to the first that is not above `limit`."""
-    sizes = [size]
-    while sizes[-1] > limit:
-        sizes.append((sizes[-1] + 1) // 2)
-    return sizes

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -11,6 +10,7 @@ from furlkit.data.augment import Augmentation
 from furlkit.data.batches import View
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint, CheckpointFacts
+from furlkit.files.targets import TargetFacts
 from furlkit.models.architecture import Architecture, Net, build
 from furlkit.weights import Tensors, divide, is_batchnorm_statistic
 
@@ -24,7 +24,7 @@ def architecture_of(path: Path, facts: CheckpointFacts) -> Architecture:
     return whole if facts.parts is None else whole.only(facts.parts)
 
 
-def full_architecture(path: Path, facts: CheckpointFacts) -> Architecture:
+def full_architecture(path: Path, facts: CheckpointFacts | TargetFacts) -> Architecture:
     """The architecture with all heads, those that clients keep included."""
     try:
         return Architecture.from_dict(facts.architecture)
@@ -34,21 +34,16 @@ def full_architecture(path: Path, facts: CheckpointFacts) -> Architecture:
 
 def fitting_net(checkpoint: Checkpoint) -> Net:
     """The net that a checkpoint's tensors fit, still empty and on no device."""
-    architecture = architecture_of(checkpoint.path, checkpoint.facts)
+    path, facts = checkpoint.path, checkpoint.facts
+    architecture = architecture_of(path, facts)
     net = build(architecture, None)
-    own = _own_tensors(checkpoint, architecture)
-    check_complete(checkpoint.path, net, own)
-    check_tensors(checkpoint.path, net.state_dict(), own)
+    expected, own = net.state_dict(), ("encoder", *architecture.heads)
+    # A file that declares more parts (a target) may have them.
+    more = [part for part in facts.parts or () if part not in own]
+    tensors = divide(checkpoint.tensors, more)[1]
+    _check_complete(path, sorted(expected.keys() - tensors.keys()))
+    check_tensors(path, expected, tensors)
     return net
-
-
-def _own_tensors(checkpoint: Checkpoint, architecture: Architecture) -> Tensors:
-    """The tensors of the net; a file that declares more parts (a target) may have them."""
-    if checkpoint.facts.parts is None:
-        return checkpoint.tensors
-    own = ("encoder", *architecture.heads)
-    more = [part for part in checkpoint.facts.parts if part not in own]
-    return divide(checkpoint.tensors, more)[1]
 
 
 def load_net(checkpoint: Checkpoint, device: torch.device) -> Net:
@@ -58,9 +53,7 @@ def load_net(checkpoint: Checkpoint, device: torch.device) -> Net:
     tensors = {k: v for k, v in checkpoint.tensors.items() if k in names}
     state = {k: torch.from_numpy(v.copy()) for k, v in tensors.items()}
     net.load_state_dict(state, assign=True)
-    for parameter in net.parameters():
-        parameter.requires_grad_()
-    return net.to(device)
+    return net.requires_grad_().to(device)
 
 
 def view_of(
@@ -72,24 +65,20 @@ def view_of(
     return View(how, a.image_size, a.channels, mean, std, channels_last)
 
 
-def fresh_statistics(architecture: Architecture) -> Tensors:
-    """BatchNorm statistics as they are before any image was seen."""
-    statistics = {}
-    for name, tensor in build(architecture, None).state_dict().items():
-        if is_batchnorm_statistic(name):
-            start = name.endswith("running_var")
-            statistics[name] = np.full(
-                tuple(tensor.shape), start, str(tensor.dtype)[6:]
-            )
-    return statistics
-
-
 def tensors_of(module: nn.Module) -> Tensors:
     """A module's state as arrays, contiguous and on the CPU."""
     return {
         name: tensor.detach().cpu().contiguous().numpy()
         for name, tensor in module.state_dict().items()
     }
+
+
+def load_tensors(module: nn.Module, tensors: Tensors) -> None:
+    """Give a module tensors that it has, in place; the others stay as they are."""
+    own = module.state_dict()
+    with torch.no_grad():
+        for name, array in tensors.items():
+            own[name].copy_(torch.from_numpy(array))
 
 
 def check_tensors(
@@ -99,7 +88,7 @@ def check_tensors(
     for name, array in tensors.items():
         if name not in expected:
             raise InputError(f"{path}: has {name}, which its architecture lacks")
-        shape, dtype = tuple(expected[name].shape), str(expected[name].dtype)[6:]
+        shape, dtype = tuple(expected[name].shape), _dtype(expected[name])
         if array.shape != shape or array.dtype.name != dtype:
             raise InputError(
                 f"{path}: {name} is {array.dtype} {array.shape}, its architecture has "
@@ -107,9 +96,13 @@ def check_tensors(
             )
 
 
-def check_complete(path: Path, net: Net, tensors: Tensors) -> None:
+def _dtype(tensor: torch.Tensor) -> str:
+    """The name of a tensor's type, which is numpy's too."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _check_complete(path: Path, missing: list[str]) -> None:
     """Every tensor of the net must be there."""
-    missing = sorted(net.state_dict().keys() - tensors.keys())
     if missing and all(map(is_batchnorm_statistic, missing)):
         raise InputError(
             f"{path}: has no BatchNorm statistics (aggregated with --bn keep, each "

@@ -5,20 +5,18 @@ values wherever it sets none of its own, so it shows what it changes and nothing
 Where it chooses another objective or scheme, the options of the old one are left out.
 """
 
-import tomllib
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from furlkit.catalogue import COMMANDS
 from furlkit.errors import InputError, UsageError
 
+FOLDER = Path(__file__).parent
+
 
 def names() -> list[str]:
     """The presets that come with furlkit."""
-    folder = resources.files("furlkit.presets")
-    found = (Path(entry.name) for entry in folder.iterdir())
-    return sorted(path.stem for path in found if path.suffix == ".toml")
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def tables(name: str) -> dict[str, Any]:
@@ -61,6 +59,8 @@ def _overruled(command: str, base: dict[str, Any], own: dict[str, Any]) -> set[s
 
 
 def _read(name: str) -> dict[str, Any]:
+    import tomllib  # Here, because most commands are given no preset.
+
     try:
         return tomllib.loads(text_of(name))
     except tomllib.TOMLDecodeError as error:
@@ -70,9 +70,9 @@ def _read(name: str) -> dict[str, Any]:
 def text_of(name: str) -> str:
     """A preset as it is written, comments included."""
     if name.endswith(".toml"):
-        path: Any = Path(name)
+        path = Path(name)
     elif name in names():
-        path = resources.files("furlkit.presets") / f"{name}.toml"
+        path = FOLDER / f"{name}.toml"
     else:
         raise UsageError(
             f"--preset {name}: known are {', '.join(names())}, or FILE.toml"

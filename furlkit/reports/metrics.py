@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from furlkit import console
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.container.header import canonical, with_article
 from furlkit.files.metrics import read_metrics
 from furlkit.reports.summary import Results, grouped, paired
@@ -69,6 +70,38 @@ def read_once(paths: Iterable[Path]) -> Iterable[tuple[Path, dict[str, Any]]]:
         metrics = read_metrics(path)
         found.setdefault(canonical(metrics), (path, metrics))
     return found.values()
+
+
+def files_of(paths: Iterable[Path], protocol: str, last: bool) -> tuple[Path, ...]:
+    """Metrics files; of a run's folder, those of its global models by one protocol.
+
+    With `last`, of each folder only those of its last round.
+    """
+    found: list[Path] = []
+    for path in paths:
+        found += _below(path, protocol, last) if path.is_dir() else [path]
+    return tuple(found)
+
+
+def _below(folder: Path, protocol: str, last: bool) -> list[Path]:
+    rounds: dict[Path, int] = {}
+    for path in sorted(folder.rglob("*.json")):
+        with suppress(FurlkitError):  # Other documents may lie beside the metrics.
+            metrics = read_metrics(path)
+            # The angles of a round are of its clients' models.
+            role = "client" if protocol == "angles" else "global"
+            if (metrics.get("protocol"), facts_of(metrics).get("role")) == (
+                protocol,
+                role,
+            ):
+                rounds[path] = round_of(path, metrics)
+    if not rounds:
+        raise InputError(
+            f"{folder}: has no {protocol} metrics of a global model; create them with "
+            f"furlkit evaluate {protocol}, or choose another --protocol"
+        )
+    end = max(rounds.values())
+    return [path for path, number in rounds.items() if number == end or not last]
 
 
 def facts_of(metrics: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from furlkit.errors import UsageError
-from furlkit.reports.metrics import Value, read_all
+from furlkit.reports.metrics import Value, files_of, read_all
 from furlkit.reports.summary import Results
 from furlkit.reports.table import check_format, render
 from furlkit.reports.text import plain
@@ -18,7 +18,10 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """
     value, reference, lowest = values["value"], values["reference"], values["lowest"]
     check_format(values["format"])
-    given = [Results("", label, (), (), paths) for label, paths in values["series"]]
+    given = [
+        Results("", label, (), (), files_of(paths, values["protocol"], last=True))
+        for label, paths in values["series"]
+    ]
     labels = [each.label for each in given]
     for label in sorted(set(lowest) - set(labels)):
         raise UsageError(f"--lowest {label}: is no label of a --series")

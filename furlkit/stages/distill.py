@@ -13,9 +13,8 @@ from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Batch, Images
 from furlkit.data.sets.datasets import ImageSet
-from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.data.sets.source import Source
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import UsageError
 from furlkit.files.checkpoint import (
     Checkpoint,
     CheckpointFacts,
@@ -25,22 +24,21 @@ from furlkit.files.checkpoint import (
 from furlkit.files.ensemble import Ensemble, read_ensemble
 from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
-from furlkit.inputs.matching import check_channels
+from furlkit.inputs.matching import check_channels, check_images
 from furlkit.inputs.models import width_of
 from furlkit.inputs.paths import check_output
-from furlkit.inputs.settings import fill
+from furlkit.inputs.settings import Computing, fill
 from furlkit.models.architecture import Net
-from furlkit.models.loading import architecture_of, load_net, tensors_of, view_of
+from furlkit.models.loading import load_net, tensors_of, view_of
 from furlkit.objectives.similarity import Distiller
 from furlkit.randomness import torch_generator
-from furlkit.runtime import Runtime
 from furlkit.training import run as training
 from furlkit.training.loop import Epoch, Plan, Purpose, positions
 from furlkit.training.run import Execution
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(Computing):
     """`temperature` is tau_S and `layer` h or z; None uses the ensemble's.
 
     `ema` is zeta, the momentum of the slow copy; `anchors` is m, the queue's length.
@@ -57,44 +55,24 @@ class Options:
     ema: float
     anchors: int
     execution: Execution
-    runtime: Runtime
     seed: int
-    dry_run: bool
-    recorded: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What distill was given, opened and checked; `net` is the student at the start."""
+    """What distill was given, opened and checked; `net` is the student at the start.
+
+    `layer` is the student's that is compared, h or z, and `tau` its temperature.
+    """
 
     options: Options
     ensemble: Ensemble
     model: Checkpoint
     images: ImageSet
     net: Net
-
-    @property
-    def layer(self) -> str:
-        """The student's layer that is compared, h or z."""
-        return self.options.layer or self.ensemble.facts.layer
-
-    @property
-    def tau(self) -> float:
-        """The student's temperature."""
-        return self.options.temperature or self.ensemble.facts.temperature
-
-    @property
-    def provenance(self) -> Provenance:
-        """How the global model is made."""
-        o = self.options
-        resolved = {
-            **o.recorded,
-            "layer": self.layer,
-            "temperature": self.tau,
-            **o.runtime.resolved_options(),
-        }
-        contents = {"ensemble": self.ensemble.content, "start": self.model.content}
-        return Provenance("distill", resolved, o.seed, contents)
+    layer: str
+    tau: float
+    provenance: Provenance
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -116,36 +94,30 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             loss=sum(last.losses.values()),
         )  # fmt: skip
         tensors, provenance = tensors_of(inputs.net), inputs.provenance
-        written = write_checkpoint(options.output, tensors, about, provenance)
-        data.update(content=written.content, **asdict(last))
+        content = write_checkpoint(options.output, tensors, about, provenance)
+        data.update(content=content, **asdict(last))
         ProgressFile(options.output, provenance).discard()
     return line, data
 
 
 def _open(options: Options) -> Inputs:
-    given = [options.ensemble, options.model, Path(options.data.name)]
+    given = (options.ensemble, options.model, options.data.name)
     check_output(options.output, given)
     device = runtime.start(options.runtime)
     ensemble, model = read_ensemble(options.ensemble), read_checkpoint(options.model)
     images = options.data.images()
-    if difference := same_dataset(ensemble.facts.dataset, images.fingerprint):
-        raise InputError(
-            f"{ensemble.path}: is of other images than {images.name}: {difference}; "
-            "give the --data that embed was given"
-        )
-    index = ensemble.index
-    if len(index) < 2 or not 0 <= index.min() <= index.max() < len(images.images):
-        raise InputError(
-            f"{ensemble.path}: names {len(index)} images, {images.name} has "
-            f"{len(images.images)}; expected at least 2 of them"
-        )
-    if options.anchors < min(options.plan.batch_size, len(index)):
+    check_images(ensemble, images, "give the --data that embed was given")
+    if options.anchors < min(options.plan.batch_size, len(ensemble.index)):
         cure = "an image must find itself among them; lower --batch-size"
         raise UsageError(f"--anchors {options.anchors}: fewer than a batch, but {cure}")
-    check_channels(images, architecture_of(model.path, model.facts), model.path)
-    inputs = Inputs(options, ensemble, model, images, load_net(model, device))
-    width_of(model, inputs.layer)
-    return inputs
+    check_channels(images, model)
+    net, facts = load_net(model, device), ensemble.facts
+    layer, tau = options.layer or facts.layer, options.temperature or facts.temperature
+    width_of(model, layer)
+    resolved = {**options.resolved, "layer": layer, "temperature": tau}
+    contents = {"ensemble": ensemble.content, "start": model.content}
+    provenance = Provenance("distill", resolved, options.seed, contents)
+    return Inputs(options, ensemble, model, images, net, layer, tau, provenance)
 
 
 def _train(inputs: Inputs) -> Epoch:

@@ -17,25 +17,20 @@ from furlkit.errors import InputError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
-from furlkit.files.similarity import (
-    SHORTEST,
-    kept_of,
-    write_similarity,
-    write_top,
-)
+from furlkit.files.similarity import SHORTEST, kept_of, write_similarity
 from furlkit.inputs.matching import check_channels
+from furlkit.inputs.models import width_of
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
-from furlkit.inputs.settings import fill
+from furlkit.inputs.settings import Computing, fill
 from furlkit.models.embedding import embed
-from furlkit.models.loading import architecture_of, load_net, view_of, z_width
-from furlkit.runtime import Runtime
+from furlkit.models.loading import load_net, view_of
 
 BLOCK = 1024
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(Computing):
     """`part` is all, public, or the number of a client of the partition.
 
     `top` of a similarity keeps so many percent of each row, the largest ones.
@@ -50,22 +45,17 @@ class Options:
     encoding: str
     partition: Path | None
     part: str
-    runtime: Runtime
-    dry_run: bool
-    recorded: dict[str, Any]
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write features h or z of images, or the cosines between all of them."""
     options = fill(Options, {**values, "recorded": recorded("embed", values)})
-    given = (options.model, options.partition, Path(options.data.name))
-    check_output(options.output, [path for path in given if path])
+    given = (options.model, options.partition, options.data.name)
+    check_output(options.output, given)
     model = read_checkpoint(options.model)
-    architecture = architecture_of(model.path, model.facts)
-    if options.layer == "z":
-        z_width(model)
+    width_of(model, options.layer)
     images = options.data.images()
-    check_channels(images, architecture, model.path)
+    check_channels(images, model)
     index, contents = chosen_images(images, options.partition, options.part)
     device = runtime.start(options.runtime)
     net = load_net(model, device)
@@ -80,8 +70,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if not options.dry_run:
         view = view_of(model, Augmentation())
         rows = embed(net, images.images, index, view, options.layer)
-        resolved = {**options.recorded, **options.runtime.resolved_options()}
-        provenance = Provenance("embed", resolved, None, contents)
+        provenance = Provenance("embed", options.resolved, None, contents)
         data["content"] = _write(options, rows, index, facts, provenance)
     return line, data
 
@@ -95,7 +84,7 @@ def _write(
 ) -> str:
     more = (index, facts, provenance, options.encoding)
     if not options.similarity:
-        return write_features(options.output, rows.numpy(), *more).content
+        return write_features(options.output, rows.numpy(), *more)
     _check_directions(options.model, rows)
     unit = F.normalize(rows, dim=1)
 
@@ -105,14 +94,14 @@ def _write(
 
     if options.top is None:
         arrays = (block.numpy() for block in blocks())
-        return write_similarity(options.output, lambda: arrays, *more).content
+        return write_similarity(options.output, arrays, *more)
     kept = []
     for start, block in zip(range(0, len(unit), BLOCK), blocks(), strict=True):
         block.diagonal(start).fill_(2)  # Rounded, a twin may be nearer than oneself.
         kept.append(block.topk(kept_of(options.top, len(unit)), dim=1))
     values = torch.cat([block.values for block in kept]).clamp(max=1).numpy()
     columns = torch.cat([block.indices for block in kept]).numpy()
-    return write_top(options.output, columns, values, *more).content
+    return write_similarity(options.output, [values], *more, columns)
 
 
 def _check_directions(model: Path, rows: torch.Tensor) -> None:

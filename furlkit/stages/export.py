@@ -1,8 +1,6 @@
 """export: the bare encoder, for those who use it without furlkit."""
 
 import json
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from furlkit.errors import InputError
@@ -10,44 +8,32 @@ from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.container.atomic import write_bytes
 from furlkit.files.container.header import Header
 from furlkit.files.container.write import write
-from furlkit.inputs.settings import fill
 from furlkit.models.loading import architecture_of, fitting_net
-
-
-@dataclass(frozen=True)
-class Options:
-    """`output` is a folder: model.safetensors and config.json."""
-
-    model: Path
-    output: Path
-    dry_run: bool
+from furlkit.weights import below
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Write an encoder's tensors under torchvision's names, and what it takes."""
-    options = fill(Options, values)
-    model = read_checkpoint(options.model)
+    """Write an encoder's tensors under torchvision's names, and what it takes.
+
+    `output` is a folder: model.safetensors and config.json.
+    """
+    model, output = read_checkpoint(values["model"]), values["output"]
     if not model.facts.statistics:
         raise InputError(
             f"{model.path}: has no BatchNorm statistics, without which an encoder cannot "
             "be used; export a client's checkpoint"
         )
     fitting_net(model)
-    prefix = "encoder."
-    tensors = {
-        name.removeprefix(prefix): array
-        for name, array in model.tensors.items()
-        if name.startswith(prefix)
-    }
     config = _config(model)
-    weights = options.output / "model.safetensors"
-    if not options.dry_run:
+    weights = output / "model.safetensors"
+    if not values["dry_run"]:
         document = {**config, "how_to_load": _how_to_load(model)}
         text = json.dumps(document, indent=2, sort_keys=True) + "\n"
-        write_bytes(options.output / "config.json", text.encode())
+        write_bytes(output / "config.json", text.encode())
         contents = {"model": model.content}
         header = Header("encoder", "export", {}, None, contents, config)
-        config["content"] = write(weights, tensors, header).content
+        encoder = below("encoder.", model.tensors)
+        config["content"] = write(weights, encoder, header)
     line = f"{weights}: {config['architecture']}, h has {config['num_features']}"
     if config["stem"] == "small":
         line += "; its stem is 3x3 without pooling, config.json says how to load it"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from furlkit.catalogue import divided, encoders, heads, objectives, recorded
-from furlkit.data.sets.datasets import default_mean_std, names, open_labels
+from furlkit.data.sets.datasets import default_mean_std, is_name
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, read_checkpoint, write_checkpoint
@@ -57,8 +57,7 @@ class DataDefaults(NamedTuple):
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Draw the weights of a net and write them as the global model of round 0."""
     options = _options(values)
-    if options.source is not None:
-        check_output(options.output, [options.source])
+    check_output(options.output, [options.source])
     architecture, mean, std = _resolve(options)
     net = build(architecture, torch_generator(options.seed, "init"))
     tensors, contents = tensors_of(net), {}
@@ -85,8 +84,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             "std": facts.std,
         }
         provenance = Provenance("init", resolved, options.seed, contents)
-        written = write_checkpoint(options.output, tensors, facts, provenance)
-        data["content"] = written.content
+        data["content"] = write_checkpoint(options.output, tensors, facts, provenance)
     return line, data
 
 
@@ -137,9 +135,9 @@ def _resolve(
 
 
 def _defaults_of(source: Source) -> DataDefaults:
-    if source.name not in names() and Path(source.name).is_dir():
+    if not is_name(source.name) and Path(source.name).is_dir():
         # A folder's images may have any size, so they need not be decoded.
-        return DataDefaults(source.size, 3, open_labels(source.name).classes)
+        return DataDefaults(source.size, 3, source.labels().classes)
     images = source.images()
     height, width, channels = images.images.shape[1:]
     side = min(height, width)

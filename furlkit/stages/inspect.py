@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from furlkit.files.container.layout import NAMES, Entry
-from furlkit.files.container.read import Container, unreadable
+from furlkit.files.container.read import Container, reading
 from furlkit.files.journal import parse_line
 from furlkit.files.metrics import read_metrics
 from furlkit.files.partition import Partition, read_partition
@@ -44,11 +44,8 @@ def run(values: dict[str, Any]) -> Iterator[Explained]:
 
 
 def _explain(path: Path, verify: bool, tensors: bool) -> Explained:
-    try:
-        with open(path, "rb") as stream:
-            line = stream.readline(2**20)
-    except OSError as error:
-        raise unreadable(path, error) from error
+    with reading(path), open(path, "rb") as stream:
+        line = stream.readline(2**20)
     # Bytes 5 to 8 of a container are zeros: no header takes 4 GB. Text has no zeros.
     if b"\0" in line[:8] or not line.lstrip().startswith(b"{"):
         return _explain_container(path, verify, tensors)

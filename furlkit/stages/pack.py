@@ -9,12 +9,8 @@ import numpy as np
 
 from furlkit import console
 from furlkit.catalogue import recorded
-from furlkit.data.sets.datasets import default_mean_std, names
-from furlkit.data.sets.fingerprint import (
-    fingerprint_of,
-    hash_sample,
-    sample_positions,
-)
+from furlkit.data.sets.datasets import ImageSet, default_mean_std, is_name
+from furlkit.data.sets.fingerprint import fingerprint_of, hash_sample, sample_positions
 from furlkit.data.sets.folder import folder_shape, index_folder, read_images
 from furlkit.data.sets.labels import LabelSet
 from furlkit.data.sets.source import Source
@@ -52,8 +48,6 @@ class Part:
 
     labels: LabelSet
     shape: Shape
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
     take: Callable[[np.ndarray], np.ndarray]  # the images at the given positions
     blocks: Callable[[], Iterator[np.ndarray]]  # all images, in order
 
@@ -69,7 +63,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         "recorded": {**recorded("pack", values), "sources": len(sources)},
     }
     options = fill(Options, {**given, **known})
-    check_output(options.output, [Path(source.name) for source in options.sources])
+    check_output(options.output, [source.name for source in options.sources])
     parts = [_open_part(source, options) for source in options.sources]
     shape = _common_shape(options, parts)
     columns, facts = _columns_and_facts(options, parts, shape)
@@ -83,8 +77,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         resolved = {**options.recorded, **pinned_option(options.isa)}
         blocks = _blocks_with_progress(parts, shape)
         more = (columns, facts, Provenance("pack", resolved))
-        written = write_dataset(options.output, shape, lambda: blocks, *more)
-        data["content"] = written.content
+        data["content"] = write_dataset(options.output, shape, blocks, *more)
     return line, data
 
 
@@ -114,8 +107,8 @@ def _columns_and_facts(
         # A partition of the folder must still fit the packed file.
         if files := first.fingerprint.get("files"):
             fingerprint["files"] = files
-        if len(parts[0].mean) == shape[3]:
-            mean, std = parts[0].mean, parts[0].std
+        if isinstance(first, ImageSet) and len(first.mean) == shape[3]:
+            mean, std = first.mean, first.std
     facts = DatasetFacts(class_names, domain_names, fingerprint, list(mean), list(std))
     return columns, facts
 
@@ -131,7 +124,7 @@ def _blocks_with_progress(parts: list[Part], shape: Shape) -> Iterator[np.ndarra
 
 
 def _open_part(source: Source, options: Options) -> Part:
-    if source.name not in names() and Path(source.name).is_dir():
+    if not is_name(source.name) and Path(source.name).is_dir():
         return _folder_part(source, options)
     if options.domain_folders:
         raise UsageError(f"--domain-folders: {source.name} is not a folder of images")
@@ -142,9 +135,7 @@ def _open_part(source: Source, options: Options) -> Part:
         for start in range(0, len(images), BLOCK):
             yield images[start : start + BLOCK]
 
-    return Part(
-        opened, images.shape, opened.mean, opened.std, images.__getitem__, blocks
-    )
+    return Part(opened, images.shape, images.__getitem__, blocks)
 
 
 def _folder_part(source: Source, options: Options) -> Part:
@@ -159,7 +150,6 @@ def _folder_part(source: Source, options: Options) -> Part:
     return Part(
         index.labels,
         folder_shape(index, size, channels),
-        *default_mean_std(channels),
         take,
         lambda: read_images(index, size, channels=channels),
     )

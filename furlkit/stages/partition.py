@@ -48,8 +48,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         # A split file decides the number of clients, whatever --clients says.
         resolved = {**options.recorded, "clients": len(parts)}
         provenance = Provenance("partition", resolved, options.seed)
-        header = write_partition(
+        result["content"] = write_partition(
             options.output, parts, public, histogram, facts, provenance
         )
-        result["content"] = header.content
     return line, result

@@ -25,7 +25,7 @@ from furlkit.files.targets import TargetFacts, write_targets
 from furlkit.inputs.matching import check_channels, check_heads
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
-from furlkit.inputs.settings import fill
+from furlkit.inputs.settings import Computing, fill
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import (
@@ -36,15 +36,14 @@ from furlkit.models.loading import (
     z_width,
 )
 from furlkit.randomness import numpy_generator
-from furlkit.runtime import Runtime
 from furlkit.training import run as training
 from furlkit.training.learners import learner_of
 from furlkit.training.loop import Epoch, Plan
 from furlkit.training.run import Execution
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(Computing):
     """`images` are drawn at random from the data, or from a part of a partition.
 
     0 takes all of them. `settings` are the objective's own options.
@@ -62,10 +61,7 @@ class Options:
     partition: Path | None
     part: str
     execution: Execution
-    runtime: Runtime
     seed: int
-    dry_run: bool
-    recorded: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -105,23 +101,17 @@ def _open(options: Options) -> Inputs:
             f"--objective {options.objective}: an alignment model is trained without "
             "labels"
         )
-    given = (options.model, options.partition, Path(options.data.name))
-    paths = [path for path in given if path]
-    check_output(options.output, paths)
-    check_output(options.targets_out, [*paths, options.output], "--targets-out")
+    given = (options.model, options.partition, options.data.name)
+    check_output(options.output, given)
+    check_output(options.targets_out, (*given, options.output), "--targets-out")
     device = runtime.start(options.runtime)
     model = read_checkpoint(options.model)
-    architecture = architecture_of(model.path, model.facts)
-    check_heads(model, architecture, objective)
+    check_heads(model, architecture_of(model.path, model.facts), objective)
     z_width(model)
     images = options.data.images()
-    check_channels(images, architecture, model.path)
+    check_channels(images, model)
     index, contents = chosen_images(images, options.partition, options.part)
-    resolved = {
-        **options.recorded,
-        "dataset": images.fingerprint,
-        **options.runtime.resolved_options(),
-    }
+    resolved = {**options.resolved, "dataset": images.fingerprint}
     contents["model"] = model.content
     return Inputs(
         options, model, images, _drawn(options, index), load_net(model, device),
@@ -176,9 +166,8 @@ def _write(inputs: Inputs, last: Epoch) -> dict[str, str]:
         for layer in ("h", "z")
     }
     described = TargetFacts(
-        model.content, start.architecture, start.mean, start.std, images.fingerprint,
-        count,
+        model, start.architecture, start.mean, start.std, images.fingerprint, count,
     )  # fmt: skip
     more = (inputs.index, described, inputs.provenance)
     targets = write_targets(options.targets_out, rows, *more)
-    return {"content": model.content, "targets": targets.content}
+    return {"content": model, "targets": targets}

@@ -1,40 +1,18 @@
 """sample: draw the clients that take part in each round."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from furlkit.errors import UsageError
-from furlkit.inputs.settings import fill
-from furlkit.randomness import numpy_generator
-
-
-@dataclass(frozen=True)
-class Options:
-    """`fraction` of the clients take part, at least one; rounds are counted from 1."""
-
-    clients: tuple[int, ...]
-    fraction: float
-    rounds: tuple[int, ...]
-    seed: int
+from furlkit.recipes.participants import draw
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Draw the clients of each round; a round's draw depends on no other round."""
-    options = fill(Options, values)
-    if not 0 < options.fraction <= 1:
-        raise UsageError(f"--fraction {options.fraction}: expected a value in (0, 1]")
-    chosen_by = options.clients, options.fraction, options.seed
-    drawn = {number: draw(*chosen_by, number) for number in options.rounds}
+    clients, fraction, seed = (values[key] for key in ("clients", "fraction", "seed"))
+    if not 0 < fraction <= 1:
+        raise UsageError(f"--fraction {fraction}: expected a value in (0, 1]")
+    drawn = {n: draw(clients, fraction, seed, n) for n in values["rounds"]}
     line = "\n".join(
         f"{number}/{client}" for number, clients in drawn.items() for client in clients
     )
     return line, {"rounds": drawn}
-
-
-def draw(
-    clients: tuple[int, ...], fraction: float, seed: int, number: int
-) -> list[int]:
-    """The clients of round `number`, sorted."""
-    count = max(1, round(fraction * len(clients)))
-    rng = numpy_generator(seed, "sample", number)
-    return sorted(rng.choice(clients, count, replace=False).tolist())

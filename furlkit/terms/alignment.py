@@ -13,6 +13,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from furlkit.terms.proximal import squared_distance
+
 REDUCTIONS = ("sum", "mean")
 
 
@@ -26,14 +28,8 @@ def alignment_loss(
     """
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction {reduction!r}: expected one of {REDUCTIONS}")
-    total = _squared_distance(z_align, z_u) + _squared_distance(h_align, h_u)
+    total = squared_distance(z_u, z_align) + squared_distance(h_u, h_align)
     return total / len(h_u) if reduction == "mean" else total
-
-
-def _squared_distance(a: Tensor, b: Tensor) -> Tensor:
-    if a.shape != b.shape:
-        raise ValueError(f"{tuple(a.shape)} and {tuple(b.shape)}: not the same images")
-    return (a.detach() - b).square().sum()
 
 
 def forward_eval(net, images: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,13 +18,14 @@ def proximal_term(w: Sequence[Tensor], w_g: Sequence[Tensor], mu: float) -> Tens
     w the trained parameters, w_g the global model's in the same order, mu its weight.
     Parameters only: BatchNorm's running statistics take no gradient.
     """
-    squares = [_squared_distance(a, b) for a, b in zip(w, w_g, strict=True)]
+    squares = [squared_distance(a, b) for a, b in zip(w, w_g, strict=True)]
     return mu / 2 * torch.stack(squares).sum()
 
 
-def _squared_distance(a: Tensor, b: Tensor) -> Tensor:
+def squared_distance(a: Tensor, b: Tensor) -> Tensor:
+    """||a - b||^2 of tensors of one shape; b takes no gradient."""
     if a.shape != b.shape:
-        raise ValueError(f"parameters {tuple(a.shape)} and {tuple(b.shape)}: differ")
+        raise ValueError(f"{tuple(a.shape)} and {tuple(b.shape)}: expected one shape")
     return (a - b.detach()).square().sum()
 
 

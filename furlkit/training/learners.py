@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from furlkit import catalogue
@@ -43,22 +42,11 @@ def terms_of(
     net: nn.Module, given: Given, settings: dict[str, dict[str, Any]]
 ) -> dict[str, Term]:
     """The terms that are switched on, by name; `settings` are those of each."""
-    terms = {}
-    for name, values in settings.items():
-        term = catalogue.load(catalogue.TERMS[name].function)(net, given, **values)
-        if term is not None:
-            terms[name] = term
-    return terms
+    makers = {name: catalogue.load(catalogue.TERMS[name].function) for name in settings}
+    terms = {name: makers[name](net, given, **settings[name]) for name in settings}
+    return {name: term for name, term in terms.items() if term is not None}
 
 
 def parts_by_name(learner: nn.Module) -> Tensors:
     """A learner's tensors: the net's under their own names, then all that it carries."""
     return {k.removeprefix("net."): v for k, v in tensors_of(learner).items()}
-
-
-def load_parts(learner: nn.Module, tensors: Tensors) -> None:
-    """Give a learner tensors that it carries besides its net: a target, a queue."""
-    own = learner.state_dict()
-    with torch.no_grad():
-        for name, array in tensors.items():
-            own[name].copy_(torch.from_numpy(array))

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -56,15 +57,8 @@ class Plan:
 
     def phase_at(self, epoch: int) -> int:
         """The number of the phase that an epoch, counted from 0, belongs to."""
-        for number, phase in enumerate(self.phases):
-            epoch -= phase.epochs
-            if epoch < 0:
-                return number
-        return 0
-
-    def parts_in(self, phase: int) -> tuple[str, ...] | None:
-        """The parts that a phase trains; None stands for all."""
-        return self.phases[phase].parts if self.phases else None
+        ends = accumulate(phase.epochs for phase in self.phases)
+        return sum(epoch >= end for end in ends)
 
     def lr_at(self, step: int, steps: int) -> float:
         """The learning rate of a step, counted from 0, with `steps` in an epoch."""
@@ -83,6 +77,41 @@ class Phase(NamedTuple):
 
     parts: tuple[str, ...]
     epochs: int
+
+
+Purpose = tuple[int, *tuple[int | str, ...]]
+Term = Callable[[Batch, Forward], Tensor]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training: of what, on which images, how, and from which seeds.
+
+    All random draws are derived from `purpose` (seed, round, client, ...). `terms` are
+    added to the learner's losses. `begin` is called before the first step, but not when
+    a training is resumed. `where` goes into every line of the journal, `steps_before` is
+    added to its steps.
+    """
+
+    title: str
+    learner: Any
+    images: Images
+    plan: Plan
+    purpose: Purpose
+    terms: dict[str, Term] = field(default_factory=dict)
+    begin: Callable[[], None] | None = None
+    where: dict[str, int] = field(default_factory=dict)
+    steps_before: int = 0
+
+    @property
+    def epoch_steps(self) -> int:
+        """The steps of an epoch."""
+        return steps_per_epoch(len(self.images), self.plan.batch_size)
+
+    @property
+    def steps(self) -> int:
+        """All steps of the training."""
+        return self.epoch_steps * self.plan.epochs
 
 
 class DivergedError(FurlkitError):
@@ -143,34 +172,21 @@ class _State:
             self.sums[name] = self.sums[name] + value if name in self.sums else value
 
 
-Purpose = tuple[int, *tuple[int | str, ...]]
-Term = Callable[[Batch, Forward], Tensor]
-
-
-def train(
-    learner: Any,
-    terms: dict[str, Term],
-    images: Images,
-    plan: Plan,
-    purpose: Purpose,
-    keeper: Keeper,
-) -> Iterator[Step]:
-    """Train a learner, yielding after each step.
-
-    `terms` are added to the learner's losses. `purpose` (seed, round, client, ...) is
-    what all random draws are derived from.
-    """
-    steps = steps_per_epoch(len(images), plan.batch_size)
-    trainer = _Trainer(learner, terms, plan)
+def train(job: Job, keeper: Keeper) -> Iterator[Step]:
+    """Train a learner, yielding after each step."""
+    images, plan, steps = job.images, job.plan, job.epoch_steps
+    trainer = _Trainer(job.learner, job.terms, plan)
     check_precision(plan.precision, trainer.device)
     state = _resume(trainer, keeper, steps)
     with signals.deferring():
-        while state.step < plan.epochs * steps:
+        while state.step < job.steps:
             began = time.perf_counter()
             epoch, place = divmod(state.step, steps)
             if place == 0:
-                trainer.begin_epoch(images, epoch, purpose)
-            batch = _batch(images, plan, purpose, state.step)
+                trainer.begin_epoch(images, epoch, job.purpose)
+            index = positions(images, plan.batch_size, job.purpose, state.step)
+            rng = torch_generator(*job.purpose, "augment", state.step)
+            batch = images.batch(index, rng, state.step)
             lr = plan.lr_at(state.step, steps)
             losses, z = trainer.step(batch, lr)
             state.step += 1
@@ -180,8 +196,8 @@ def train(
             if state.step % steps == 0:
                 ended = _finish_epoch(state, z, lr, steps, len(batch.index))
             yield Step(state.step, ended)
-            _keep(trainer, keeper, state, state.step == plan.epochs * steps)
-    _check_finite(learner)
+            _keep(trainer, keeper, state, state.step == job.steps)
+    _check_finite(job.learner)
 
 
 def steps_per_epoch(examples: int, batch_size: int) -> int:
@@ -202,15 +218,15 @@ class _Trainer:
 
     def enter(self, phase: int) -> None:
         """Train the parts of a phase from here on, with a new optimiser."""
-        self.phase, parts = phase, self.plan.parts_in(phase)
+        self.phase, phases = phase, self.plan.phases
+        parts = phases[phase].parts if phases else None
         for name, parameter in self._trained.items():
             parameter.requires_grad_(_trains(name, parts))
         self.learner.train()
-        if parts is not None:
-            for name, module in self.learner.named_modules():
-                # In eval mode BatchNorm leaves the statistics of frozen parts alone.
-                if name and not _trains(name, parts):
-                    module.training = False
+        for name, module in self.learner.named_modules():
+            # In eval mode BatchNorm leaves the statistics of frozen parts alone.
+            if name and not _trains(name, parts):
+                module.training = False
         weights = [p for p in self._trained.values() if p.requires_grad]
         self.optimiser = _optimiser(weights, self.plan)
 
@@ -238,22 +254,19 @@ class _Trainer:
             self.learner.after_step()
         return losses, forward.h if forward.z is None else forward.z
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Everything that must be saved and is a tensor."""
-        state = {f"learner.{k}": v for k, v in self.learner.state_dict().items()}
-        slots = {f"optimiser.{k}": v for k, v in self.optimiser.state().items()}
-        return {**state, **slots}
-
-    def values(self) -> dict[str, Any]:
-        """Everything that must be saved and is a number."""
-        return {
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything that must be saved: tensors and numbers."""
+        learner, slots = self.learner.state_dict(), self.optimiser.state
+        tensors = {f"learner.{k}": v for k, v in learner.items()}
+        tensors |= {f"optimiser.{k}": v for k, v in slots.items()}
+        return tensors, {
             "optimiser_steps": self.optimiser.steps,
             "scale": self.scale.scale,
             "good_steps": self.scale.good_steps,
         }
 
     def load(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Restore what `tensors` and `values` gave."""
+        """Restore what `state` gave."""
         state = below("learner.", tensors)
         _make_buffers(self.learner, state)
         self.learner.load_state_dict(state)
@@ -292,11 +305,6 @@ def positions(images: Images, batch_size: int, purpose: Purpose, step: int) -> T
     return order[place * batch_size : (place + 1) * batch_size]
 
 
-def _batch(images: Images, plan: Plan, purpose: Purpose, step: int) -> Batch:
-    index = positions(images, plan.batch_size, purpose, step)
-    return images.batch(index, torch_generator(*purpose, "augment", step), step)
-
-
 def _resume(trainer: _Trainer, keeper: Keeper, steps: int) -> _State:
     found = keeper.restore()
     if found is None:
@@ -311,9 +319,9 @@ def _resume(trainer: _Trainer, keeper: Keeper, steps: int) -> _State:
 
 def _keep(trainer: _Trainer, keeper: Keeper, state: _State, finished: bool) -> None:
     if keeper.due(finished) or signals.requested():
-        sums = {f"sum.{name}": value for name, value in state.sums.items()}
-        values = {**trainer.values(), "seconds": state.seconds}
-        keeper.save(state.step, {**trainer.tensors(), **sums}, values)
+        tensors, values = trainer.state()
+        tensors |= {f"sum.{name}": value for name, value in state.sums.items()}
+        keeper.save(state.step, tensors, {**values, "seconds": state.seconds})
         signals.stop()
 
 

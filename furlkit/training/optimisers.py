@@ -14,12 +14,15 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 
 
 class Optimiser:
-    """Moves the parameters that took part in the loss; the others stay as they are."""
+    """Moves the parameters that took part in the loss; the others stay as they are.
+
+    `state` and `steps` are all that must be saved.
+    """
 
     def __init__(self, parameters: Sequence[Tensor], weight_decay: float):
         self._all = list(parameters)
         self._decay = weight_decay
-        self._state: dict[str, Tensor] = {}
+        self.state: dict[str, Tensor] = {}
         self.steps = 0
 
     def clear(self) -> None:
@@ -50,20 +53,16 @@ class Optimiser:
             f"{name}.{i}": p for i, p in enumerate(self._all) if p.grad is not None
         }
         for key, parameter in moved.items():
-            if key not in self._state:
-                self._state[key] = torch.zeros_like(parameter)
-        return [self._state[key] for key in moved]
-
-    def state(self) -> dict[str, Tensor]:
-        """Everything that must be saved, besides the number of steps."""
-        return dict(self._state)
+            if key not in self.state:
+                self.state[key] = torch.zeros_like(parameter)
+        return [self.state[key] for key in moved]
 
     def load(self, state: dict[str, Tensor], steps: int) -> None:
         """Continue from what `state` gave."""
         self.steps = steps
         for key, tensor in state.items():
             parameter = self._all[int(key.rpartition(".")[2])]
-            self._state[key] = torch.empty_like(parameter).copy_(tensor)
+            self.state[key] = torch.empty_like(parameter).copy_(tensor)
 
 
 class Adam(Optimiser):

@@ -3,46 +3,36 @@
 Central training is one client that holds everything, and a single round.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 
 from furlkit.aggregators.mean import shares_of
 from furlkit.data.batches import Images, View
 from furlkit.models.architecture import Net
-from furlkit.models.loading import tensors_of
+from furlkit.models.loading import load_tensors, tensors_of
 from furlkit.objectives import supervised
 from furlkit.objectives.learner import Stateless
 from furlkit.training import loop
-from furlkit.training.run import Job
 from furlkit.weights import Tensors, add_weighted, below, narrowed
-
-
-@dataclass(frozen=True)
-class Part:
-    """The labelled images of a client, as positions in the dataset."""
-
-    client: int
-    index: np.ndarray
 
 
 @dataclass
 class Finetuning:
     """Each round every client trains from the round's model, with its own optimiser.
 
-    Their models are averaged by the number of labelled images. `weights` is the model
-    the round started from, `total` the sum, in float64, of its clients' models so far,
-    each times its share, and `losses` are those clients' last ones. See `run.Jobs`.
+    `parts` are the labelled images of each client, as positions in the dataset; models
+    are averaged by their number. `weights` is the model the round started from, `total`
+    the sum, in float64, of its clients' models so far, each times its share, and
+    `losses` are those clients' last ones. See `run.Jobs`.
     """
 
     net: Net
     images: np.ndarray
     labels: np.ndarray
     view: View
-    parts: Sequence[Part]
+    parts: dict[int, np.ndarray]
     plan: loop.Plan
     rounds: int
     purpose: loop.Purpose
@@ -62,27 +52,27 @@ class Finetuning:
     @property
     def shares(self) -> list[float]:
         """What each client's model counts: its share of the labelled images."""
-        return shares_of([len(part.index) for part in self.parts])
+        return shares_of([len(index) for index in self.parts.values()])
 
     @property
     def loss(self) -> float:
         """The mean loss of the last round's last epochs."""
         return sum(n * loss for n, loss in zip(self.shares, self.losses, strict=True))
 
-    def job(self, turn: int) -> Job:
+    def job(self, turn: int) -> loop.Job:
         """The training of one client in one round, from the round's model."""
         round_, place = divmod(turn, len(self.parts))
-        part = self.parts[place]
-        fill(self.net, self.weights)
-        title = f"round {round_ + 1}/{self.rounds} client {part.client}"
+        client, index = list(self.parts.items())[place]
+        load_tensors(self.net, self.weights)
+        title = f"round {round_ + 1}/{self.rounds} client {client}"
         device = next(self.net.parameters()).device
-        return Job(
+        return loop.Job(
             title="finetuning" if self.turns == 1 else title,
             learner=Stateless(self.net, supervised.step),
-            images=Images(self.images, self.labels, part.index, self.view, device),
+            images=Images(self.images, self.labels, index, self.view, device),
             plan=self.plan,
-            purpose=(*self.purpose, round_, part.client),
-            where={"round": round_ + 1, "client": part.client},
+            purpose=(*self.purpose, round_, client),
+            where={"round": round_ + 1, "client": client},
             steps_before=self._steps_before(round_, place),
         )
 
@@ -108,10 +98,6 @@ class Finetuning:
 
     def _steps_before(self, round_: int, place: int) -> int:
         size, epochs = self.plan.batch_size, self.plan.epochs
-        each = [loop.steps_per_epoch(len(p.index), size) * epochs for p in self.parts]
+        sizes = map(len, self.parts.values())
+        each = [loop.steps_per_epoch(count, size) * epochs for count in sizes]
         return round_ * sum(each) + sum(each[:place])
-
-
-def fill(net: Net, weights: Tensors) -> None:
-    """Give a net other weights, in place."""
-    net.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()})

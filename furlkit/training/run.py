@@ -1,9 +1,9 @@
 """Running the loop with everything around it: progress file, journal, bar, warnings."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,49 +11,24 @@ import torch
 from torch import Tensor, nn
 
 from furlkit import console
-from furlkit.data.batches import Images
 from furlkit.errors import FurlkitError
 from furlkit.files.facts import Provenance
 from furlkit.files.journal import Journal
 from furlkit.files.progress import Progress, ProgressFile
 from furlkit.runtime import no_primitive
 from furlkit.training import loop, signals
+from furlkit.training.loop import Job
 from furlkit.weights import Tensors, below
 
 # Below these the representation is as good as one point, or one line.
 COLLAPSED_SPREAD, COLLAPSED_RANK = 0.1, 1.5
 
 
-@dataclass(frozen=True)
-class Job:
-    """A training: of what, on which images, how, and from which seeds.
-
-    `begin` is called before the first step, but not when a training is resumed. `where`
-    goes into every line of the journal, `steps_before` is added to its steps.
-    """
-
-    title: str
-    learner: Any
-    images: Images
-    plan: loop.Plan
-    purpose: loop.Purpose
-    terms: dict[str, loop.Term] = field(default_factory=dict)
-    begin: Callable[[], None] | None = None
-    where: dict[str, int] = field(default_factory=dict)
-    steps_before: int = 0
-
-    @property
-    def steps(self) -> int:
-        """All steps of the training."""
-        each = loop.steps_per_epoch(len(self.images), self.plan.batch_size)
-        return each * self.plan.epochs
-
-
 class Jobs(Protocol):
     """Trainings that follow each other, and what passes from one to the next.
 
-    `tensors` and `values` are saved with the progress of every training, and `load`
-    gets them back when it is resumed.
+    What `state` gives is saved with the progress of every training, and `load` gets it
+    back when it is resumed. By default nothing passes.
     """
 
     @property
@@ -68,13 +43,15 @@ class Jobs(Protocol):
 
     def state(self) -> tuple[Tensors, dict[str, Any]]:
         """What passes between the trainings."""
+        return {}, {}
 
     def load(self, tensors: Tensors, values: dict[str, Any]) -> None:
         """Restore what `state` gave."""
+        return
 
 
-class _Single:
-    """One training, and nothing that passes between trainings."""
+class _Single(Jobs):
+    """One training."""
 
     turns = 1
 
@@ -86,12 +63,6 @@ class _Single:
 
     def finish(self, turn: int, last: loop.Epoch) -> None:
         _warn_of_collapse(self._job.title, last)
-
-    def state(self) -> tuple[Tensors, dict[str, Any]]:
-        return {}, {}
-
-    def load(self, tensors: Tensors, values: dict[str, Any]) -> None:
-        pass
 
 
 @dataclass(frozen=True)
@@ -147,11 +118,8 @@ def _train(job: Job, keeper: "_Keeper") -> None:
         f"{keeper.journal.path}"
     )
     keeper.job = job
-    events = loop.train(
-        job.learner, job.terms, job.images, job.plan, job.purpose, keeper
-    )
     with console.bar(job.title, job.steps) as bar, naming(job.title):
-        for step in events:
+        for step in loop.train(job, keeper):
             if step.epoch is not None:
                 keeper.note(step.epoch)
                 _print_epoch(job, step.epoch)
@@ -216,9 +184,8 @@ class _Keeper:
 
     def restore(self) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
         """The training that was interrupted, asked for once; None starts a new one."""
-        if (
-            self._rewind is not None
-        ):  # Now, since a training that is refused writes nothing.
+        # Only now, since a training that is refused writes nothing.
+        if self._rewind is not None:
             self.journal.rewind(self._rewind)
             self._rewind = None
         inner, self._inner = self._inner, None

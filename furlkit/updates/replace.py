@@ -1,4 +1,4 @@
-"""The update of FedAvg: the global model replaces the client's own."""
+"""The update of FedAvg: the model that was given replaces the client's own."""
 
 from furlkit.weights import Tensors
 
@@ -6,5 +6,9 @@ from furlkit.weights import Tensors
 def replace(
     w_g: Tensors, w_k: Tensors | None, memory: Tensors
 ) -> tuple[Tensors, Tensors]:
-    """w <- w_g."""
+    """w <- w_g.
+
+    With --update keep the client's own last model is given in the place of w_g: FLESD's
+    clients may differ in architecture, so that no global model fits them.
+    """
     return w_g, memory

@@ -39,9 +39,9 @@ def _whole(folder: Path, n: int) -> str:
     data = folder / f"{n}.npz"
     np.savez(data, images=rng.integers(0, 256, (n, 8, 8, 1), np.uint8))
     rows, ensemble = [folder / f"{n}_{k}" for k in range(CLIENTS)], folder / f"{n}_e"
-    from furlkit.data.sets.datasets import open_images
+    from furlkit.data.sets.source import Source
 
-    fingerprint = open_images(str(data), "train").fingerprint
+    fingerprint = Source(data).images().fingerprint
     for k, path in enumerate(rows):
         facts = FeatureFacts("z", fingerprint, "all", client=k, round=1, examples=n)
         values = rng.standard_normal((n, WIDTH), np.float32)

@@ -18,7 +18,7 @@ from furlkit.objectives.simclr import step
 from furlkit.runtime import Runtime, start
 from furlkit.terms.alignment import alignment
 from furlkit.training.learners import Given
-from furlkit.training.loop import Plan, positions, train
+from furlkit.training.loop import Job, Plan, positions, train
 from tests.bench.step import _NoKeeper
 from tests.bench.world import BATCH, NETS, client_images, fresh_net, parameters
 
@@ -58,7 +58,8 @@ def _steps(size: str, dictionary: bool = False, align: bool = False):
     options = {"temperature": 0.5, "form": "oneway", "z_dict": z_dict}
     learner = Stateless(net, partial(step, **options))
     plan = Plan(epochs=10**6, batch_size=BATCH)
-    return train(learner, terms, images, plan, (0, "bench"), _NoKeeper())
+    job = Job("bench", learner, images, plan, (0, "bench"), terms)
+    return train(job, _NoKeeper())
 
 
 def _alignment(net: Net, size: str) -> Any:

@@ -14,7 +14,7 @@ import torch
 from furlkit.objectives.learner import Stateless
 from furlkit.objectives.simclr import nt_xent, step
 from furlkit.runtime import Runtime, start
-from furlkit.training.loop import Plan, train
+from furlkit.training.loop import Job, Plan, train
 from furlkit.training.optimisers import Adam
 from tests.bench.world import BATCH, NETS, client_images, fresh_net, parameters
 
@@ -61,9 +61,8 @@ def whole_steps(size: str) -> Iterator[object]:
     """The complete loop of local-train, with augmentation."""
     net, images = fresh_net(size), client_images(10_000)
     plan = Plan(epochs=10**6, batch_size=BATCH)
-
     learner = Stateless(net, partial(step, temperature=0.5, form="full"))
-    return train(learner, {}, images, plan, (0, "bench"), _NoKeeper())
+    return train(Job("bench", learner, images, plan, (0, "bench")), _NoKeeper())
 
 
 class _NoKeeper:

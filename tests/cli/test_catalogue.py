@@ -74,6 +74,7 @@ def test_commands_are_listed_in_working_order(run):
     assert names == [
         *order.split(),
         *["evaluate", "compare", "plot", "ledger", "inspect", "export", "presets"],
+        *["plan", "status"],
     ]
 
 
@@ -238,14 +239,12 @@ def test_an_optional_part_is_left_out_where_its_first_field_has_no_value():
 
 OPTIONS = {
     "partition": "partition:Options",
-    "sample": "sample:Options",
     "pack": "pack:Options",
     "init": "init:Options",
     "pretrain-align": "pretrain_align:Options",
     "local-train": "local_train.inputs:Options",
     "embed": "embed:Options",
     "distill": "distill:Options",
-    "export": "export:Options",
     "evaluate knn": "evaluate.frozen:Knn",
     "evaluate semi": "evaluate.finetune:Options",
     "evaluate angles": "evaluate.angles:Options",
@@ -330,15 +329,15 @@ def points(monkeypatch):
             lambda group: found if "obj" in group else [],
         )
         catalogue.plugins.cache_clear()
-        catalogue.heads.cache_clear()
 
     yield install
     catalogue.plugins.cache_clear()
-    catalogue.heads.cache_clear()
+    catalogue._added_objectives.clear()
 
 
 def test_an_objective_of_another_package_brings_its_options(points):
     points(toy_entry=entry("toy", Option("temperature", Number(above=0), 0.3, "tau.")))
+    assert catalogue.add_plugins()
     assert list(catalogue.objectives())[-1] == "toy"
     (shared,) = [o for o in catalogue.OBJECTIVE.options if o.name == "temperature"]
     assert shared.usual == "0.5 for simclr, 0.3 for toy" and shared.default is None
@@ -348,6 +347,7 @@ def test_an_objective_of_another_package_brings_its_options(points):
 
 def test_a_broken_package_is_a_warning(points, capsys):
     points(toy_entry=7)
+    assert not catalogue.add_plugins()
     assert catalogue.objectives() == catalogue.OBJECTIVES
     assert "cannot load this furlkit.objectives entry" in capsys.readouterr().err
 
@@ -355,19 +355,32 @@ def test_a_broken_package_is_a_warning(points, capsys):
 def test_a_name_that_is_taken_is_an_error(points):
     points(toy_entry=entry("simclr"))
     with pytest.raises(UsageError, match="simclr: an installed package adds this name"):
-        catalogue.objectives()
+        catalogue.add_plugins()
 
 
 def test_an_option_that_the_command_has_already_is_an_error(points):
     points(toy_entry=entry("toy", Option("momentum", Number(), 0.3, "m.")))
+    catalogue.add_plugins()
     with pytest.raises(UsageError, match="--momentum"):
         _ = COMMANDS["local-train"].options
 
 
 def test_an_option_of_two_types_is_an_error(points):
     points(toy_entry=entry("toy", Option("temperature", Whole(1), 3, "tau.")))
+    catalogue.add_plugins()
     with pytest.raises(UsageError, match="--temperature: simclr and toy"):
         _ = catalogue.OBJECTIVE.options
+
+
+def test_packages_are_searched_only_for_names_that_furlkit_does_not_have(
+    world, run, refused, points
+):
+    points(toy_entry=entry("simclr"))
+    words = ("local-train", world.partition, world.model, "--client", 0, "--dry-run")
+    own = (*words, "--data", "digits", "-o", world.output)
+    assert run(*own).code == 0
+    for other in (("--objective", "toy"), ("--shrink", 1), ("--help",)):
+        refused(world.folder, 2, ("simclr", "uninstall"), *own, *other)
 
 
 def test_every_choice_with_entries_is_a_family():

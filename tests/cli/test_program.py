@@ -92,7 +92,7 @@ def test_examples_in_the_help_parse(run, monkeypatch, line):
 def test_output_and_verbosity_options_are_the_same_everywhere(words):
     known = {name for option in options(COMMANDS[words]) for name in option.opts}
     assert {"--json", "-q", "--quiet", "-v", "--verbose"} <= known
-    if words[0] not in ("inspect", "sample", "compare", "presets"):
+    if words[0] not in ("inspect", "sample", "compare", "presets", "status"):
         assert {"-o", "--output"} <= known
         assert "--dry-run" in known or words[0] in ("plot", "ledger")
 
@@ -132,7 +132,7 @@ def test_version_and_bare_program(run):
         ("evaluate knn g -o y", "Missing option '--data'"),
         ("inspect", "Missing argument 'FILE...'"),
         ("sample --clients 0-9 --fraction 0", "--fraction 0"),
-        ("plot curve -o x.png", "plot curve"),
+        ("plot curve -o x.png", "--series"),
     ],
 )
 def test_wrong_usage(run, tmp_path, monkeypatch, line, words):

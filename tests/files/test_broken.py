@@ -37,7 +37,7 @@ def world(world):
     answers = {"h": rows, "z": rows}
     write_targets(place(world.folder, "targets"), answers, index, described, provenance)
     blocks, path = [np.eye(3, dtype=np.float32)], place(world.folder, "similarity_0")
-    write_similarity(path, lambda: blocks, index, facts, provenance)
+    write_similarity(path, blocks, index, facts, provenance)
     known = EnsembleFacts("rows", [0], 1, 0.1, {"examples": 3}, "all", 3)
     path = place(world.folder, "ensemble")
     write_parts(path, {0: rows}, {}, index, known, provenance)

@@ -20,10 +20,10 @@ TENSORS = {"w": np.array([1, 2], np.float32), "n": np.array(5)}
 
 
 def test_checkpoint_is_read_as_it_was_written(tmp_path):
-    header = write_checkpoint(tmp_path / "c", TENSORS, FACTS, PROVENANCE)
+    content = write_checkpoint(tmp_path / "c", TENSORS, FACTS, PROVENANCE)
     read = read_checkpoint(tmp_path / "c")
     assert read.facts == FACTS
-    assert read.content == header.content
+    assert read.content == content
     assert read.header.options == {"lr": 0.1} and read.header.seed == 4
     assert read.header.inputs == {"global": "a" * 64}
     assert {k: v.tolist() for k, v in read.tensors.items()} == {"w": [1, 2], "n": 5}

@@ -14,7 +14,7 @@ IMAGES = np.arange(3 * 2 * 2, dtype=np.uint8).reshape(3, 2, 2, 1)
 @pytest.fixture
 def path(tmp_path):
     write_dataset(
-        tmp_path / "d", (3, 2, 2, 1), lambda: [IMAGES[:1], IMAGES[1:]],
+        tmp_path / "d", (3, 2, 2, 1), [IMAGES[:1], IMAGES[1:]],
         {"labels": np.array([0, 1, 1])}, FACTS, PROVENANCE,
     )  # fmt: skip
     return tmp_path / "d"
@@ -80,7 +80,5 @@ def test_dataset_without_examples(path, forge):
 
 def test_blocks_must_add_up(tmp_path):
     with pytest.raises(ValueError, match="images"):
-        write_dataset(
-            tmp_path / "d", (4, 2, 2, 1), lambda: [IMAGES], {}, FACTS, PROVENANCE
-        )
+        write_dataset(tmp_path / "d", (4, 2, 2, 1), [IMAGES], {}, FACTS, PROVENANCE)
     assert list(tmp_path.iterdir()) == []

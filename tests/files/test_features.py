@@ -20,7 +20,7 @@ def features(tmp_path):
 @pytest.fixture
 def similarity(tmp_path):
     blocks = [np.eye(3, dtype=np.float32)[:2], np.eye(3, dtype=np.float32)[2:]]
-    write_similarity(tmp_path / "s", lambda: iter(blocks), INDEX, FACTS, PROVENANCE)
+    write_similarity(tmp_path / "s", iter(blocks), INDEX, FACTS, PROVENANCE)
     return tmp_path / "s"
 
 

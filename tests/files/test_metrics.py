@@ -30,7 +30,10 @@ def test_text_is_sorted_and_ends_with_a_newline(tmp_path):
             b'{"kind": "metrics", "version": 3}',
             "format version 3, this furlkit reads up to 2",
         ),
-        (b'{"kind": "metrics", "version": 1, "a": NaN}', "NaN is not JSON"),
+        (
+            b'{"kind": "metrics", "version": 1, "a": NaN}',
+            "'NaN' is not a finite number",
+        ),
         (b'{"kind": "metrics", "version": 1, "a": 1, "a": 2}', "'a' occurs twice"),
     ],
 )

@@ -6,7 +6,7 @@ from furlkit.files import similarity
 from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts
-from furlkit.files.similarity import read_similarity, write_similarity, write_top
+from furlkit.files.similarity import read_similarity, write_similarity
 
 N, K = 30, 4
 FACTS = FeatureFacts("z", {"examples": 90}, "public", client=1, round=2, examples=N)
@@ -22,7 +22,7 @@ def cosines(seed=0):
 
 def whole(path, encoding="float32", blocks=7):
     parts = np.array_split(cosines(), blocks)
-    write_similarity(path, lambda: iter(parts), INDEX, FACTS, PROVENANCE, encoding)
+    write_similarity(path, iter(parts), INDEX, FACTS, PROVENANCE, encoding)
     return path
 
 
@@ -33,7 +33,8 @@ def largest(k=K):
 
 
 def top(path, encoding="float32", k=K):
-    write_top(path, *largest(k), INDEX, FACTS, PROVENANCE, encoding)
+    columns, values = largest(k)
+    write_similarity(path, [values], INDEX, FACTS, PROVENANCE, encoding, columns)
     return path
 
 
@@ -56,9 +57,7 @@ def test_it_comes_back_to_the_rounding_of_its_type(tmp_path, write, encoding, er
 def test_int8_by_hand(tmp_path):
     M = np.array([[1, -1, 0.5], [-1, 1.0000001, 0], [0.5, 0, 1]], np.float32)
     facts = FeatureFacts("z", {"examples": 3}, "all", 0, 1, 3)
-    write_similarity(
-        tmp_path / "s", lambda: [M], np.arange(3), facts, PROVENANCE, "int8"
-    )
+    write_similarity(tmp_path / "s", [M], np.arange(3), facts, PROVENANCE, "int8")
     expected = [[127, -127, 64], [-127, 127, 0], [64, 0, 127]]
     assert (read_similarity(tmp_path / "s").matrix * 127).tolist() == expected
 
@@ -197,6 +196,9 @@ def test_rounding_is_no_reason_to_refuse(tmp_path, forge):
 
 def test_values_that_are_not_finite_are_not_written(tmp_path):
     columns, values = largest()
-    with pytest.raises(InputError, match="matrix has 120 values"):
-        write_top(tmp_path / "s", columns, values * np.nan, INDEX, FACTS, PROVENANCE)
-    assert not list(tmp_path.iterdir())
+    wrong = ((cosines() * np.nan, None, 900), (values * np.nan, columns, 120))
+    for matrix, places, count in wrong:
+        more = (INDEX, FACTS, PROVENANCE, "float32", places)
+        with pytest.raises(InputError, match=f"matrix has {count} values"):
+            write_similarity(tmp_path / "s", [matrix], *more)
+        assert not list(tmp_path.iterdir())

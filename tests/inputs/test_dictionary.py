@@ -32,12 +32,12 @@ def numbered(n=6, d=2):
 
 def in_memory(facts=FACTS, rows=None):
     rows = numbered() if rows is None else rows
-    return Features("d", facts, rows, np.arange(len(rows)), "a" * 64)
+    return Features("d", facts, "a" * 64, rows, np.arange(len(rows)))
 
 
 def kept(rows, index):
     memory = {ROWS: rows, INDEX: np.asarray(index, np.int64)}
-    return Private("p", PrivateFacts(0, 1, [], []), {}, memory, "a" * 64)
+    return Private("p", PrivateFacts(0, 1, [], []), "a" * 64, {}, memory)
 
 
 SHARING = {option.key: option.default for option in catalogue.SHARING.options}
@@ -72,7 +72,7 @@ def test_rows_are_shared_among_those_who_take_part():
 
 def model(round_, parent=None):
     facts = CheckpointFacts("global", round_, {}, [], [], parent=parent)
-    return Checkpoint(Path("g"), facts, {}, "", None)
+    return Checkpoint(Path("g"), facts, "", {}, None)
 
 
 def test_a_dictionary_is_read(write):
@@ -141,7 +141,7 @@ def test_averaged_features_start_at_0():
     index = np.array([4, 2])
     assert averaged_features(None, index, 3).tolist() == [[0, 0, 0], [0, 0, 0]]
     tensors = {"bn.mean": numbered()}
-    statistics = Private("p", PrivateFacts(0, 1, [], []), tensors, {}, "a" * 64)
+    statistics = Private("p", PrivateFacts(0, 1, [], []), "a" * 64, tensors, {})
     assert averaged_features(statistics, index, 3).tolist() == [[0, 0, 0], [0, 0, 0]]
 
 

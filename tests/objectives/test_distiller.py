@@ -224,7 +224,7 @@ def test_through_a_training_the_slow_copy_is_equation_10_of_the_student_s_past(
 
     distiller.step = watched
     plan = Plan(3, 4, optimiser, lr=0.05, weight_decay=0.1)
-    list(loop.train(distiller, {}, images, plan, PURPOSE, NoKeeper()))
+    list(loop.train(loop.Job("", distiller, images, plan, PURPOSE), NoKeeper()))
     mu = past[0]
     for theta in past:
         mu = zeta * mu + (1 - zeta) * theta
@@ -238,7 +238,7 @@ def test_what_is_distilled_is_learnt():
     distiller = student(Linear(), similarities(R), 16, zeta=0.5)
     distiller.fill(keys_of(images, 8, 16))
     plan = Plan(20, 8, lr=0.02, weight_decay=0)
-    steps = loop.train(distiller, {}, images, plan, PURPOSE, NoKeeper())
+    steps = loop.train(loop.Job("", distiller, images, plan, PURPOSE), NoKeeper())
     losses = [step.epoch.losses["distillation"] for step in steps if step.epoch]
     assert losses[-1] < losses[0] / 4
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from furlkit.data.sets.datasets import open_images
+from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.container.read import Container
 from furlkit.files.features import read_features
@@ -34,7 +34,9 @@ def by_hand(world, split="train"):
     """h and z of all images in one forward pass."""
     model = read_checkpoint(world / "g.st")
     net = load_net(model, torch.device("cpu")).eval()
-    pixels = torch.from_numpy(open_images("digits", split).images).float() / 255
+    pixels = (
+        torch.from_numpy(Source("digits", split=split).images().images).float() / 255
+    )
     x = (pixels.permute(0, 3, 1, 2) - model.facts.mean[0]) / model.facts.std[0]
     h = net.encoder(x)
     return h, net.projector(h)
@@ -151,7 +153,7 @@ def test_no_cosines_without_a_direction(
 
 def test_one_image_without_a_direction(world, embed, forge, tmp_path, capsys):
     """Without biases and normalisation, the z of a black image is all zeros."""
-    model, pixels = tmp_path / "g.st", open_images("digits", "train").images[:4].copy()
+    model, pixels = tmp_path / "g.st", Source("digits").images().images[:4].copy()
     shutil.copy(world / "g.st", model)
     biases = Container(model).tensors()
     zeros = {k: v * 0 for k, v in biases.items() if k.endswith(".bias")}
@@ -203,7 +205,7 @@ def test_the_largest_of_each_row_are_kept(world, embed, percent, count):
 
 def test_an_image_is_nearest_to_itself_even_beside_its_twin(embed, tmp_path, world):
     """Three different pictures, each four times: every cosine of a twin is 1 too."""
-    pixels = open_images("digits", "train").images[[0, 1, 2] * 4]
+    pixels = Source("digits").images().images[[0, 1, 2] * 4]
     np.savez(tmp_path / "twins.npz", images=pixels)
     words = ("--data", tmp_path / "twins.npz", "--similarity", "--top", 1)
     code, path = embed("twins", *words)

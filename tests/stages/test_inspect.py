@@ -20,7 +20,7 @@ from furlkit.files.metrics import write_metrics
 from furlkit.files.partition import PartitionFacts, write_partition
 from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
-from furlkit.files.similarity import write_similarity, write_top
+from furlkit.files.similarity import write_similarity
 from furlkit.reports.text import byte_size, flatten, shorten
 from furlkit.stages.inspect import run
 
@@ -247,7 +247,7 @@ def test_features_and_similarity_say_n_and_d(tmp_path):
     origin = "z of the test part, by the model of client 3 after round 2"
     assert f"features: 20 x 16 values, {origin}" in lines(tmp_path / "f")
     blocks = [np.zeros((20, 20), "f4")]
-    write_similarity(tmp_path / "s", lambda: blocks, index, facts, MADE)
+    write_similarity(tmp_path / "s", blocks, index, facts, MADE)
     assert explain(tmp_path / "s")[1]["summary"] == (
         f"20 x 20 values, every image with every other, {origin}"
     )
@@ -259,8 +259,9 @@ def test_features_and_similarity_say_n_and_d(tmp_path):
 )  # fmt: skip
 def test_the_largest_similarities_say_how_many(tmp_path, options, share):
     facts = FeatureFacts("z", {"examples": 50}, "public", client=3, round=2)
-    made, rows = Provenance("embed", options), np.ones((20, 2), "f4")
-    write_top(tmp_path / "t", rows.astype(int), rows, np.arange(20), facts, made)
+    more = (np.arange(20), facts, Provenance("embed", options), "float32")
+    rows = np.ones((20, 2), "f4")
+    write_similarity(tmp_path / "t", [rows], *more, rows.astype(int))
     assert explain(tmp_path / "t")[1]["summary"] == (
         f"20 x 2 values, every image with the 2{share} most similar ones, z of the public "
         "part, by the model of client 3 after round 2"
@@ -313,11 +314,11 @@ def test_dataset_says_size_classes_and_domains(tmp_path):
     )  # fmt: skip
     made, path = Provenance("pack"), tmp_path / "d"
     columns = {"labels": np.zeros(6, np.int64)}
-    write_dataset(path, images.shape, lambda: [images], columns, facts, made)
+    write_dataset(path, images.shape, [images], columns, facts, made)
     size = "6 packed images of 8 x 9 pixels, 3 channels"
     assert f"dataset: {size}; 2 classes; no domains" in lines(path)
     columns = {"domains": np.zeros(6, np.int64)}
-    write_dataset(path, images.shape, lambda: [images], columns, facts, made)
+    write_dataset(path, images.shape, [images], columns, facts, made)
     assert f"dataset: {size}; no labels; 1 domain" in lines(path)
 
 

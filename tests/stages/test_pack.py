@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from furlkit.data.sets.datasets import open_images, open_labels
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.data.sets.folder import read_images
+from furlkit.data.sets.source import Source
 from furlkit.files.container.read import Container
 from furlkit.files.dataset import read_dataset
 from furlkit.stages import pack as stage
@@ -28,7 +28,7 @@ def pictures(folder, classes=("cat", "dog"), each=3, size=(12, 10), seed=0):
 def test_packed_digits_are_digits(tmp_path, capsys):
     path = tmp_path / "d.safetensors"
     assert furlkit("pack", "digits", "-o", path) == 0
-    named, packed = open_images("digits"), open_images(path)
+    named, packed = Source("digits").images(), Source(path).images()
     assert np.array_equal(named.images, packed.images)
     assert np.array_equal(named.labels, packed.labels)
     assert packed.fingerprint == named.fingerprint
@@ -68,11 +68,11 @@ def test_a_partition_of_the_folder_matches_the_packed_file(tmp_path):
     pictures(tmp_path / "pictures")
     path = tmp_path / "d.safetensors"
     assert furlkit("pack", tmp_path / "pictures", "--image-size", 8, "-o", path) == 0
-    folder = open_labels(tmp_path / "pictures").fingerprint
-    assert same_dataset(folder, open_images(path).fingerprint) is None
+    folder = Source(tmp_path / "pictures").labels().fingerprint
+    assert same_dataset(folder, Source(path).images().fingerprint) is None
     (tmp_path / "pictures" / "dog" / "0.png").rename(tmp_path / "pictures/dog/9.png")
-    folder = open_labels(tmp_path / "pictures").fingerprint
-    assert "files" in same_dataset(folder, open_images(path).fingerprint)
+    folder = Source(tmp_path / "pictures").labels().fingerprint
+    assert "files" in same_dataset(folder, Source(path).images().fingerprint)
 
 
 def test_an_image_size_is_the_shorter_side_and_the_centre(tmp_path):
@@ -111,7 +111,7 @@ def test_grey_and_colour_together_become_colour(tmp_path):
     assert furlkit("pack", "digits", tmp_path / "pictures", "-o", path) == 0
     images = read_dataset(path).images
     assert images.shape == (1444, 8, 8, 3)
-    digits = open_images("digits").images
+    digits = Source("digits").images().images
     assert all(np.array_equal(images[:1438, ..., c], digits[..., 0]) for c in range(3))
 
 
@@ -121,7 +121,7 @@ def test_labels_can_be_left_out(tmp_path):
     packed = read_dataset(path)
     assert packed.labels is None and packed.facts.class_names == []
     assert packed.facts.fingerprint["labels"] is None
-    assert np.array_equal(packed.images, open_images("digits").images)
+    assert np.array_equal(packed.images, Source("digits").images().images)
 
 
 def test_labels_that_one_source_lacks_are_left_out_with_a_warning(tmp_path, capsys):

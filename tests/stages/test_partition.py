@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 
+from furlkit.files.container.read import Container
 from furlkit.files.partition import read_partition
 from tests.helpers import furlkit
 
@@ -15,7 +16,8 @@ def test_a_partition_file_holds_every_image_once(tmp_path, capsys):
     assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(1438))
     assert found.histogram.sum(axis=1).tolist() == found.sizes.tolist()
     assert found.facts.class_names == list("0123456789")
-    assert found.header.seed == 0 and found.header.options["scheme"] == "iid"
+    header = Container(path).header
+    assert header.seed == 0 and header.options["scheme"] == "iid"
     assert capsys.readouterr().out == (
         f"{path}: 7 clients of 205 to 206 images by iid, 0 public, of 1,438\n"
     )
@@ -104,5 +106,5 @@ def test_a_split_file_decides_the_number_of_clients(tmp_path):
     (tmp_path / "s.json").write_text("[[0, 1, 2], [3, 4]]")
     draw = ("partition", "--data", "digits", "--scheme", "file", "--split-file")
     assert furlkit(*draw, tmp_path / "s.json", "-o", tmp_path / "p") == 0
-    found = read_partition(tmp_path / "p")
-    assert found.facts.clients == found.header.options["clients"] == 2
+    options = Container(tmp_path / "p").header.options
+    assert read_partition(tmp_path / "p").facts.clients == options["clients"] == 2

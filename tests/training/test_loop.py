@@ -10,7 +10,7 @@ from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images, View
 from furlkit.objectives.learner import Forward
 from furlkit.training import loop
-from furlkit.training.loop import DivergedError, Phase, Plan
+from furlkit.training.loop import DivergedError, Job, Phase, Plan
 from tests.helpers import Killed
 
 VIEW = View(Augmentation(), 8, 1, (0.5,), (0.5,))
@@ -68,7 +68,8 @@ class Learner(nn.Module):
 
 
 def train(net, loss, images, plan, purpose, keeper, terms=None):
-    return loop.train(Learner(net, loss), terms or {}, images, plan, purpose, keeper)
+    job = Job("test", Learner(net, loss), images, plan, purpose, terms or {})
+    return loop.train(job, keeper)
 
 
 def run(plan, net=None, keeper=None, images=None, loss=None, purpose=(0, "test")):
@@ -419,7 +420,8 @@ def test_hooks_come_before_each_epoch_and_after_each_step():
             calls.append("step")
 
     learner = Hooked(module())
-    list(loop.train(learner, {}, tiny(), Plan(2, 4), (0, "test"), Memory()))
+    job = Job("test", learner, tiny(), Plan(2, 4), (0, "test"))
+    list(loop.train(job, Memory()))
     draws = [call for call in calls if call != "step"]
     assert [call if call == "step" else call[:2] for call in calls] == [
         (0, 10), "step", "step", (1, 10), "step", "step",

@@ -64,7 +64,7 @@ def test_weights_that_took_no_part_do_not_move(make):
         optimiser.step(0.1)
     assert not torch.equal(ours[0], before[0])
     assert torch.equal(ours[1], before[1]) and torch.equal(ours[2], before[2])
-    assert all(key.endswith(".0") for key in optimiser.state())
+    assert all(key.endswith(".0") for key in optimiser.state)
 
 
 def test_adams_first_step_has_the_length_of_the_learning_rate():
@@ -84,7 +84,7 @@ def test_a_restored_state_continues_with_the_same_bits(make):
         optimiser.step(0.1)
         first.step(0.1)
     second = make(stopped)
-    second.load(copy.deepcopy(first.state()), first.steps)
+    second.load(copy.deepcopy(first.state), first.steps)
     for step in range(5, 10):
         pull(through, step)
         pull(stopped, step)
@@ -98,7 +98,7 @@ def test_a_restored_state_keeps_the_layout_of_the_weights():
     w = nn.Parameter(torch.zeros(2, 3, 4, 4).to(memory_format=torch.channels_last))
     optimiser = SGD([w], 0.0, 0.9)
     optimiser.load({"m.0": torch.arange(96.0).view(2, 3, 4, 4)}, 1)
-    m = optimiser.state()["m.0"]
+    m = optimiser.state["m.0"]
     assert m.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(m.contiguous(), torch.arange(96.0).view(2, 3, 4, 4))
 

@@ -10,28 +10,28 @@ import torch
 
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images, View
-from furlkit.data.sets.datasets import open_images
+from furlkit.data.sets.source import Source
 from furlkit.errors import FurlkitError, Stopped
 from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.models.architecture import Architecture, build
 from furlkit.models.embedding import predict
 from furlkit.models.heads import give_classifier
-from furlkit.models.loading import tensors_of
+from furlkit.models.loading import load_tensors, tensors_of
 from furlkit.objectives import supervised
 from furlkit.objectives.learner import Stateless
 from furlkit.randomness import torch_generator
 from furlkit.training import loop, rounds, signals
 from furlkit.training.loop import Plan
-from furlkit.training.rounds import Finetuning, Part, fill
+from furlkit.training.rounds import Finetuning
 from furlkit.training.run import run
 from furlkit.weights import weighted_sum
 from tests.helpers import Killed
 
 HEADS = {"projector": (8, 4), "rotation": (4,)}
 ARCHITECTURE = Architecture("cnn5", 8, 1, 0.02, heads=HEADS)
-DIGITS = open_images("digits")
-PARTS = (Part(0, np.arange(40)), Part(3, np.arange(40, 60)), Part(4, np.arange(60, 63)))
+DIGITS = Source("digits").images()
+PARTS = {0: np.arange(40), 3: np.arange(40, 60), 4: np.arange(60, 63)}
 PLAN = Plan(epochs=2, batch_size=16)
 
 
@@ -65,7 +65,7 @@ def finetuned(folder, job, every=1000.0):
     """The state after a finetuning, and its loss."""
     folder.mkdir(exist_ok=True)
     run(job, folder / "o.json", Provenance("evaluate", {}, 7, {}), every)
-    fill(job.net, job.weights)
+    load_tensors(job.net, job.weights)
     return {k: v.copy() for k, v in tensors_of(job.net).items()}, job.loss
 
 
@@ -165,15 +165,14 @@ def test_two_rounds_written_out(tmp_path):
     weights = {k: v.copy() for k, v in tensors_of(job.net).items()}
     for round_ in range(2):
         trained, losses = [], []
-        for part in PARTS:
+        for client, index in PARTS.items():
             net = net_of()
             net.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()})
             device = torch.device("cpu")
-            images = Images(job.images, job.labels, part.index, job.view, device)
+            images = Images(job.images, job.labels, index, job.view, device)
             learner, purpose = Stateless(net, supervised.step), (7, "x", round_)
-            steps = loop.train(
-                learner, {}, images, PLAN, (*purpose, part.client), Nobody()
-            )
+            one = loop.Job("", learner, images, PLAN, (*purpose, client))
+            steps = loop.train(one, Nobody())
             epochs = [step.epoch for step in steps if step.epoch]
             losses.append(epochs[-1].losses["supervised"])
             trained.append(tensors_of(net))
@@ -188,11 +187,11 @@ def test_two_rounds_written_out(tmp_path):
 
 def test_one_client_and_one_round_is_its_training(tmp_path):
     """This is central mode: the average of one model is that model."""
-    job, net = job_of(parts=PARTS[:1], rounds=1), net_of()
+    job, net = job_of(parts={0: PARTS[0]}, rounds=1), net_of()
     device = torch.device("cpu")
-    images = Images(job.images, job.labels, PARTS[0].index, job.view, device)
+    images = Images(job.images, job.labels, PARTS[0], job.view, device)
     learner = Stateless(net, supervised.step)
-    list(loop.train(learner, {}, images, PLAN, (7, "x", 0, 0), Nobody()))
+    list(loop.train(loop.Job("", learner, images, PLAN, (7, "x", 0, 0)), Nobody()))
     assert same(finetuned(tmp_path, job)[0], tensors_of(net))
 
 
@@ -254,7 +253,7 @@ def test_a_signal_between_two_clients_saves_before_it_stops(
     trained = []
     original = loop.train
     monkeypatch.setattr(
-        loop, "train", lambda *given: trained.append(given[4]) or original(*given)
+        loop, "train", lambda *given: trained.append(given[0]) or original(*given)
     )
     found = finetuned(tmp_path / "b", job_of())
     assert len(trained) == 5 - turn

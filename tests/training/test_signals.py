@@ -110,7 +110,7 @@ def test_a_stop_while_a_progress_file_is_read_is_a_stop(world, run, monkeypatch)
     saved = world.output.with_name("output.safetensors.progress")
     saved.write_bytes(world.model.read_bytes())
     before = world.output.read_bytes()
-    arrives_at(monkeypatch, progress, "open_kind")
+    arrives_at(monkeypatch, progress, "open_facts")
     outcome = run(*command)
     assert outcome.code == 75
     assert "stopped by SIGTERM" in outcome.err

@@ -1,7 +1,7 @@
 """Sort a batch so that images with the same operation are adjacent."""
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 
 class Arranged:
@@ -29,20 +29,20 @@ class Arranged:
         ends = keys.bincount(minlength=kinds).cumsum(0).tolist()
         return [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
 
-    def rows_of(self, chosen: Tensor) -> Tensor:
-        """The current rows of the chosen images; chosen: (n,) bool on the CPU."""
-        return chosen[self.who].nonzero().squeeze(1).to(self.images.device)
-
     def restored(self) -> Tensor:
         """The images in their original order."""
         rows = self.who.argsort()
         return self.images.index_select(0, rows.to(self.images.device))
 
 
-def draw_chosen(n: int, probability: float, generator: torch.Generator) -> Tensor:
+def uniform(generator: Generator, *shape: int) -> Tensor:
+    """Random numbers in [0, 1), on the generator's device."""
+    return torch.rand(shape, generator=generator, device=generator.device)
+
+
+def draw_chosen(n: int, probability: float, generator: Generator) -> Tensor:
     """(n,) bool: the images that an operation with this probability applies to."""
-    u = torch.rand(n, generator=generator, device=generator.device)
-    return u < probability
+    return uniform(generator, n) < probability
 
 
 def per_image(values: Tensor, images: Tensor) -> Tensor:

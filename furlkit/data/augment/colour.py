@@ -7,9 +7,9 @@ saturation, hue and grey do nothing to grey images.
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from furlkit.data.augment.arrange import Arranged, per_image
+from furlkit.data.augment.arrange import Arranged, per_image, uniform
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 LUMA = (0.2989, 0.587, 0.114)
@@ -97,7 +97,7 @@ class Jitter(NamedTuple):
 
 
 def draw_jitter(
-    n: int, strengths: tuple[float, float, float, float], generator: torch.Generator
+    n: int, strengths: tuple[float, float, float, float], generator: Generator
 ) -> Jitter:
     """Factors and order of a jitter, distributed as in torchvision's ColorJitter.
 
@@ -109,15 +109,13 @@ def draw_jitter(
     high = torch.tensor([1.0, 1.0, 1.0, 0.0], device=device) + reach
     low = (high - 2 * reach).clamp_min(torch.tensor([0, 0, 0, -0.5], device=device))
     # Sorting uniform numbers gives a random permutation of the four operations.
-    u = torch.rand(2, n, 4, generator=generator, device=device)
+    u = uniform(generator, 2, n, 4)
     return Jitter(u[1].argsort(dim=1), low + (high - low) * u[0])
 
 
 def jitter_keys(params: Jitter, chosen: Tensor) -> Tensor:
     """(n,): 3 minus the number of blends before the hue; 4 for images not chosen."""
-    before = params.order.cpu().argmax(
-        dim=1
-    )  # HUE is the largest number, so argmax finds it.
+    before = params.order.cpu().argmax(dim=1)  # HUE is the largest of the numbers.
     return torch.where(chosen.cpu(), 3 - before, 4)
 
 

@@ -2,9 +2,9 @@
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Generator, Tensor
 
-from furlkit.data.augment.arrange import per_image
+from furlkit.data.augment.arrange import per_image, uniform
 
 
 def blur_taps(size: int) -> int:
@@ -12,12 +12,9 @@ def blur_taps(size: int) -> int:
     return max(3, size // 10 | 1)
 
 
-def draw_sigmas(
-    n: int, sigma: tuple[float, float], generator: torch.Generator
-) -> Tensor:
+def draw_sigmas(n: int, sigma: tuple[float, float], generator: Generator) -> Tensor:
     """(n,) standard deviations in pixels, uniform in the range."""
-    u = torch.rand(n, generator=generator, device=generator.device)
-    return sigma[0] + (sigma[1] - sigma[0]) * u
+    return sigma[0] + (sigma[1] - sigma[0]) * uniform(generator, n)
 
 
 def blur_(images: Tensor, sigmas: Tensor, taps: int) -> Tensor:
@@ -62,13 +59,11 @@ def solarise_(images: Tensor, thresholds: Tensor) -> Tensor:
     return images.copy_(torch.where(reached, 1 - images, images))
 
 
-def draw_centres(n: int, generator: torch.Generator) -> Tensor:
-    """(n, 2) positions in the image, y and x in [0, 1)."""
-    return torch.rand(n, 2, generator=generator, device=generator.device)
-
-
 def cutout_(images: Tensor, centres: Tensor, side: int) -> Tensor:
-    """Set a square around each centre to 0, clipped to the image."""
+    """Set a square around each centre to 0, clipped to the image.
+
+    centres: (n, 2) positions in the image, y and x in [0, 1).
+    """
     _, _, height, width = images.shape
     y, x = centres.to(images.device).unbind(1)
     rows = _covered((y * height).floor(), side, height)  # (n, H)

@@ -4,7 +4,9 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Generator, Tensor
+
+from furlkit.data.augment.arrange import uniform
 
 ATTEMPTS = 10
 
@@ -14,7 +16,7 @@ def draw_crops(
     sides: tuple[int, int],
     scale: tuple[float, float],
     ratio: tuple[float, float],
-    generator: torch.Generator,
+    generator: Generator,
 ) -> Tensor:
     """Boxes of random area and aspect, as in torchvision's RandomResizedCrop.
 
@@ -24,8 +26,7 @@ def draw_crops(
     """
     device = generator.device
     limits = torch.tensor(sides, device=device).view(2, 1, 1)
-    u = torch.rand(2, n, ATTEMPTS, generator=generator, device=device)
-    place = torch.rand(2, n, 1, generator=generator, device=device)
+    u, place = uniform(generator, 2, n, ATTEMPTS), uniform(generator, 2, n, 1)
     low, high = math.log(ratio[0]), math.log(ratio[1])
     area = (scale[0] + (scale[1] - scale[0]) * u[0]) * (sides[0] * sides[1])
     stretch = torch.exp((low + (high - low) * u[1]) / 2)  # square root of the aspect
@@ -144,6 +145,5 @@ def resize_weights(
 
 def flip(images: Tensor, flips: Tensor) -> Tensor:
     """Mirror images (n, C, H, W) left to right where flips (n,) bool is True."""
-    return torch.where(
-        flips.to(images.device).view(-1, 1, 1, 1), images.flip(3), images
-    )
+    flips = flips.to(images.device).view(-1, 1, 1, 1)
+    return torch.where(flips, images.flip(3), images)

@@ -8,16 +8,10 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Generator, Tensor
 
+from furlkit.data.augment import colour
 from furlkit.data.augment.arrange import Arranged, per_image
-from furlkit.data.augment.colour import (
-    BRIGHTNESS,
-    CONTRAST,
-    SATURATION,
-    blend_,
-    blends,
-)
 from furlkit.data.augment.filters import solarise_
 
 KINDS = (
@@ -26,7 +20,11 @@ KINDS = (
     *("autocontrast", "equalise"),
 )
 GEOMETRIC = KINDS[1:6]
-BLENDS = {"brightness": BRIGHTNESS, "saturation": SATURATION, "contrast": CONTRAST}
+BLENDS = {
+    "brightness": colour.BRIGHTNESS,
+    "saturation": colour.SATURATION,
+    "contrast": colour.CONTRAST,
+}
 TOP_MAGNITUDE = 30
 
 
@@ -37,7 +35,7 @@ class Draws(NamedTuple):
     signs: Tensor
 
 
-def draw_randaugment(n: int, operations: int, generator: torch.Generator) -> Draws:
+def draw_randaugment(n: int, operations: int, generator: Generator) -> Draws:
     """Draw kinds, with repetition, and signs uniformly."""
     shape, device = (n, operations), generator.device
     kinds = torch.randint(len(KINDS), shape, generator=generator, device=device)
@@ -58,12 +56,11 @@ def randaugment_arranged(arranged: Arranged, draws: Draws, magnitude: int) -> No
 def operate_(images: Tensor, kind: str, levels: Tensor) -> Tensor:
     """One operation on all images, in place; levels: (n,) signed, in [-1, 1]."""
     if kind in GEOMETRIC:
-        sides = (images.shape[2], images.shape[3])
-        matrices = affine_matrices(kind, levels, sides)
+        matrices = affine_matrices(kind, levels, images.shape[2], images.shape[3])
         return images.copy_(sample_affine(images, matrices))
     if kind in BLENDS:
         kinds = torch.full(levels.shape, BLENDS[kind])
-        return blend_(images, *blends(kinds, 1 + 0.9 * levels, images))
+        return colour.blend_(images, *colour.blends(kinds, 1 + 0.9 * levels, images))
     if kind == "sharpness":
         return sharpness_(images, 1 + 0.9 * levels)
     if kind == "posterise":
@@ -75,9 +72,8 @@ def operate_(images: Tensor, kind: str, levels: Tensor) -> Tensor:
     return equalise_(images) if kind == "equalise" else images
 
 
-def affine_matrices(kind: str, levels: Tensor, sides: tuple[int, int]) -> Tensor:
+def affine_matrices(kind: str, levels: Tensor, height: int, width: int) -> Tensor:
     """(n, 2, 3): from output to source pixels, both relative to the image's centre."""
-    height, width = sides
     one, zero = torch.ones_like(levels), torch.zeros_like(levels)
     shear, angle = 0.3 * levels, torch.deg2rad(30 * levels)
     shift = 150 / 331 * levels
@@ -96,9 +92,7 @@ def sample_affine(images: Tensor, matrices: Tensor) -> Tensor:
     _, _, height, width = images.shape
     y = torch.arange(height, device=images.device) - (height - 1) / 2
     x = torch.arange(width, device=images.device) - (width - 1) / 2
-    place = torch.stack(
-        [x.expand(height, width), y.unsqueeze(1).expand(height, width)], dim=2
-    )  # (H, W, 2)
+    place = torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=2)  # (H, W, 2)
     linear, shift = matrices.to(images.device, images.dtype).split([2, 1], dim=2)
     source = place.view(1, -1, 2) @ linear.transpose(1, 2) + shift.transpose(1, 2)
     grid = source / source.new_tensor([width / 2, height / 2])  # (n, H * W, 2)
@@ -145,9 +139,7 @@ def equalise_(images: Tensor) -> Tensor:
     step = pixels // 255  # (n, C, 1)
     divisor = step.clamp_min(1)
     below = histogram.cumsum(dim=2) - histogram  # (n, C, 256)
-    table = torch.div(below + divisor // 2, divisor, rounding_mode="floor").clamp_(
-        0, 255
-    )
+    table = ((below + divisor // 2) // divisor).clamp_(0, 255)
     table = torch.where(step > 0, table, torch.arange(256, device=images.device))
     return images.copy_((table.gather(2, levels) / 255).view_as(images))
 

@@ -1,15 +1,14 @@
 """Compose the operations to augmented views of a batch."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Generator, Tensor
 
 from furlkit.data.augment import colour, filters, geometry, randaugment
-from furlkit.data.augment.arrange import Arranged, draw_chosen
+from furlkit.data.augment.arrange import Arranged, draw_chosen, uniform
 from furlkit.errors import InputError, UsageError
 
 SOLARISE_THRESHOLD = 0.5
@@ -37,49 +36,32 @@ class Augmentation:
     randaugment: tuple[int, int] = (0, 9)
 
     def __post_init__(self) -> None:
-        _check_range("crop_scale", self.crop_scale, 1, "area, at most 1")
-        _check_range("crop_ratio", self.crop_ratio, math.inf, "width / height")
-        _check_range("blur_sigma", self.blur_sigma, math.inf, "pixels")
+        scale, ratio, sigma = self.crop_scale, self.crop_ratio, self.blur_sigma
         *factors, hue = self.jitter
-        good = min(factors) >= 0 and 0 <= hue <= 0.5
-        expected = "brightness, contrast, saturation of at least 0, hue of 0 to 0.5"
-        _check("jitter", self.jitter, good, expected)
         operations, magnitude = self.randaugment
-        good = operations >= 0 and 0 <= magnitude <= randaugment.TOP_MAGNITUDE
-        expected = "a number of operations, 0 for none, and a magnitude from 0 to 30"
-        _check("randaugment", self.randaugment, good, expected)
+        pair = "two positive numbers, the smaller first"
+        expected = {
+            "crop_scale": (0 < scale[0] <= scale[1] <= 1, f"{pair} (area, at most 1)"),
+            "crop_ratio": (0 < ratio[0] <= ratio[1], f"{pair} (width / height)"),
+            "blur_sigma": (0 < sigma[0] <= sigma[1], f"{pair} (pixels)"),
+            "jitter": (
+                min(factors) >= 0 and 0 <= hue <= 0.5,
+                "brightness, contrast, saturation of at least 0, hue of 0 to 0.5",
+            ),
+            "randaugment": (
+                operations >= 0 and 0 <= magnitude <= randaugment.TOP_MAGNITUDE,
+                "a number of operations, 0 for none, and a magnitude from 0 to 30",
+            ),
+        }
+        for name, (good, values) in expected.items():
+            if not good:
+                flag, found = "--" + name.replace("_", "-"), getattr(self, name)
+                raise UsageError(f"{flag}: found {found}, expected {values}")
 
     @property
     def crops(self) -> bool:
         """Whether images are cropped."""
         return (*self.crop_scale, *self.crop_ratio) != (1, 1, 1, 1)
-
-
-def _check_range(
-    name: str, value: tuple[float, float], most: float, meaning: str
-) -> None:
-    good = 0 < value[0] <= value[1] <= most
-    _check(name, value, good, f"two positive numbers, the smaller first ({meaning})")
-
-
-def _check(name: str, value: object, good: bool, expected: str) -> None:
-    if not good:
-        flag = "--" + name.replace("_", "-")
-        raise UsageError(f"{flag}: found {value}, expected {expected}")
-
-
-def augment(
-    images: Tensor, how: Augmentation, size: int, generator: torch.Generator
-) -> Tensor:
-    """One view: uint8 (B, H, W, C) -> float32 (B, C, size, size) in [0, 1]."""
-    return _views(images, how, size, generator, count=1)
-
-
-def two_views(
-    images: Tensor, how: Augmentation, size: int, generator: torch.Generator
-) -> Tensor:
-    """Two independent views: (2 B, C, size, size), first all of view 1, then view 2."""
-    return _views(images, how, size, generator, count=2)
 
 
 def plain(images: Tensor, size: int) -> Tensor:
@@ -118,10 +100,14 @@ def _check_stored(images: Tensor) -> None:
         raise InputError(f"images: found {found}, expected uint8 (B, H, W, 1 or 3)")
 
 
-def _views(
-    images: Tensor, how: Augmentation, size: int, generator: torch.Generator, count: int
+def augment(
+    images: Tensor, how: Augmentation, size: int, generator: Generator, views: int = 1
 ) -> Tensor:
-    n = count * len(images)
+    """Independent views: uint8 (B, H, W, C) -> float32 (views * B, C, size, size).
+
+    Values are in [0, 1]. All images of view 1 come first, then all of view 2.
+    """
+    n = views * len(images)
     jitter = _draw_jitter(n, how, generator)
     # Images are created in the order that jitter needs, so that it need not sort them.
     keys = colour.jitter_keys(*jitter) if jitter else torch.zeros(n, dtype=torch.int64)
@@ -139,13 +125,12 @@ def _views(
         _apply_filters(arranged, how, generator)
     batch = arranged.restored()
     if how.cutout:
-        centres = filters.draw_centres(len(batch), generator)
-        filters.cutout_(batch, centres, how.cutout)
+        filters.cutout_(batch, uniform(generator, n, 2), how.cutout)
     return batch
 
 
 def _draw_jitter(
-    n: int, how: Augmentation, generator: torch.Generator
+    n: int, how: Augmentation, generator: Generator
 ) -> tuple[colour.Jitter, Tensor] | None:
     if not how.jitter_probability or not any(how.jitter):
         return None
@@ -154,11 +139,7 @@ def _draw_jitter(
 
 
 def _cropped(
-    images: Tensor,
-    how: Augmentation,
-    size: int,
-    generator: torch.Generator,
-    who: Tensor,
+    images: Tensor, how: Augmentation, size: int, generator: Generator, who: Tensor
 ) -> Tensor:
     """Crop and flip: (n, C, size, size); row i is a view of image who[i] % B."""
     n, sides = len(who), (images.shape[1], images.shape[2])
@@ -174,9 +155,7 @@ def _cropped(
     return geometry.flip(whole, draw_chosen(n, how.flip, generator)[rows])
 
 
-def _apply_filters(
-    arranged: Arranged, how: Augmentation, generator: torch.Generator
-) -> None:
+def _apply_filters(arranged: Arranged, how: Augmentation, generator: Generator) -> None:
     """Apply grey, blur and solarisation in place."""
     n = len(arranged.images)
     grey = draw_chosen(n, how.grey, generator).cpu()
@@ -193,7 +172,7 @@ def _apply_filters(
         filters.blur_(part, sigmas, filters.blur_taps(part.shape[3]))
     elif how.grey:
         # Copying the few grey images out and back costs less than sorting all.
-        rows = arranged.rows_of(grey)
+        rows = grey[arranged.who].nonzero().squeeze(1).to(arranged.images.device)
         part = colour.grey_(arranged.images.index_select(0, rows))
         arranged.images.index_copy_(0, rows, part)
     if how.solarise:

@@ -3,6 +3,8 @@
 import numpy as np
 
 from furlkit.data.partitions.sizes import (
+    Parts,
+    Rng,
     even_sizes,
     group_by_class,
     split_by_counts,
@@ -12,9 +14,7 @@ from furlkit.data.sets.labels import LabelSet
 from furlkit.errors import UsageError
 
 
-def iid(
-    data: LabelSet, clients: int, rng: np.random.Generator, *, with_replacement: bool
-) -> list[np.ndarray]:
+def iid(data: LabelSet, clients: int, rng: Rng, *, with_replacement: bool) -> Parts:
     """Equal random parts; with replacement, each client samples from all examples."""
     n = data.examples
     owners = np.repeat(np.arange(clients), even_sizes(n, clients))
@@ -25,28 +25,27 @@ def iid(
 def classes(
     data: LabelSet,
     clients: int,
-    rng: np.random.Generator,
+    rng: Rng,
     *,
     classes_per_client: int,
     class_copies: int,
     ordered_classes: bool,
-) -> list[np.ndarray]:
+) -> Parts:
     """Assign m classes to each client, and each class to at most `class_copies` clients.
 
     The examples of a class are divided evenly among its clients. All classes are used
     if clients x m >= classes; otherwise some are left out. With `ordered_classes`, they
     are assigned by number (client 0 gets 0, 1, ...), otherwise at random.
     """
-    grouped, m = group_by_class(data, rng), classes_per_client
-    _check_request(clients, m, class_copies, len(grouped.classes))
-    has_class = _assign_classes(
-        clients, m, len(grouped.classes), None if ordered_classes else rng
-    )  # (classes, clients)
+    (order, sizes), m = group_by_class(data, rng), classes_per_client
+    _check_request(clients, m, class_copies, len(sizes))
+    ties = None if ordered_classes else rng
+    has_class = _assign_classes(clients, m, len(sizes), ties)  # (classes, clients)
     counts = np.zeros(has_class.shape, np.int64)
     for c in np.flatnonzero(has_class.any(axis=1)):
         owners = np.flatnonzero(has_class[c])
-        counts[c, owners] = even_sizes(grouped.sizes[c], len(owners))
-    return split_by_counts(grouped.order, grouped.sizes, counts)
+        counts[c, owners] = even_sizes(sizes[c], len(owners))
+    return split_by_counts(order, sizes, counts)
 
 
 def _check_request(clients: int, m: int, copies: int, available: int) -> None:
@@ -63,7 +62,7 @@ def _check_request(clients: int, m: int, copies: int, available: int) -> None:
 
 
 def _assign_classes(
-    clients: int, m: int, available: int, rng: np.random.Generator | None
+    clients: int, m: int, available: int, rng: Rng | None
 ) -> np.ndarray:
     """(classes, clients) bool: which client gets which class.
 
@@ -81,9 +80,7 @@ def _assign_classes(
     return has_class
 
 
-def shards(
-    data: LabelSet, clients: int, rng: np.random.Generator, *, shards_per_client: int
-) -> list[np.ndarray]:
+def shards(data: LabelSet, clients: int, rng: Rng, *, shards_per_client: int) -> Parts:
     """Sort by label, cut into equal shards, assign s random shards to each client."""
     total = clients * shards_per_client
     if total > data.examples:
@@ -91,7 +88,7 @@ def shards(
             f"{clients} clients x {shards_per_client} shards need {total:,} examples, "
             f"found {data.examples:,}; lower --shards-per-client or --clients"
         )
-    order = group_by_class(data, rng).order
+    order, _ = group_by_class(data, rng)
     shard_owners = rng.permutation(np.repeat(np.arange(clients), shards_per_client))
     owners = np.repeat(shard_owners, even_sizes(data.examples, total))
     return split_by_owner(order, owners, clients)

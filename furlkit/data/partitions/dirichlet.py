@@ -9,40 +9,32 @@
 import numpy as np
 
 from furlkit.data.partitions.sizes import (
-    Grouped,
+    Parts,
+    Rng,
     apportion,
     even_sizes,
     group_by_class,
     split_by_counts,
+    split_by_owner,
 )
 from furlkit.data.sets.labels import LabelSet
 
 
 def dirichlet(
-    data: LabelSet,
-    clients: int,
-    rng: np.random.Generator,
-    *,
-    concentration: float,
-    cap_at_mean: bool,
-) -> list[np.ndarray]:
+    data: LabelSet, clients: int, rng: Rng, *, concentration: float, cap_at_mean: bool
+) -> Parts:
     """Divide each class among the clients by Dir(alpha), alpha the concentration.
 
     With `cap_at_mean`, a client that has reached the mean size gets no examples of later
     classes.
     """
-    grouped = group_by_class(data, rng)
-    shares = rng.dirichlet(np.full(clients, concentration), size=len(grouped.sizes))
-    if cap_at_mean:
-        counts = _capped_counts(shares, grouped.sizes, rng)
-    else:
-        counts = apportion(shares, grouped.sizes, rng)  # (classes, clients)
-    return split_by_counts(grouped.order, grouped.sizes, counts)
+    order, sizes = group_by_class(data, rng)
+    shares = rng.dirichlet(np.full(clients, concentration), size=len(sizes))
+    count = _capped_counts if cap_at_mean else apportion
+    return split_by_counts(order, sizes, count(shares, sizes, rng))
 
 
-def _capped_counts(
-    shares: np.ndarray, sizes: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
+def _capped_counts(shares: np.ndarray, sizes: np.ndarray, rng: Rng) -> np.ndarray:
     counts = np.zeros(shares.shape, np.int64)
     client_sizes = np.zeros(shares.shape[1], np.int64)
     mean = sizes.sum() / shares.shape[1]
@@ -67,41 +59,32 @@ def _renormalised(shares: np.ndarray, allowed: np.ndarray) -> np.ndarray:
 def dirichlet_client(
     data: LabelSet,
     clients: int,
-    rng: np.random.Generator,
+    rng: Rng,
     *,
     concentration: float,
     with_replacement: bool,
-) -> list[np.ndarray]:
-    """Draw each client's class mix from Dir(beta); all clients have the same size.
+) -> Parts:
+    """Draw each client's class mix from Dir(beta), beta the concentration.
 
-    beta is the concentration.
-    Without replacement, all examples are used: when a class is exhausted, its share
-    goes to the client's other classes in proportion.
+    All clients have the same size. Without replacement, all examples are used: when a
+    class is exhausted, its share goes to the client's other classes in proportion.
     """
-    grouped = group_by_class(data, rng)
-    mixes = rng.dirichlet(np.full(len(grouped.sizes), concentration), size=clients)
+    order, sizes = group_by_class(data, rng)
+    mixes = rng.dirichlet(np.full(len(sizes), concentration), size=clients)
     totals = even_sizes(data.examples, clients)
-    if with_replacement:
-        return _draw_with_replacement(grouped, mixes, totals, rng)
-    counts = _counts_without_replacement(
-        mixes, totals, grouped.sizes, rng
-    )  # (clients, classes)
-    return split_by_counts(grouped.order, grouped.sizes, counts.T)
-
-
-def _draw_with_replacement(
-    grouped: Grouped, mixes: np.ndarray, totals: np.ndarray, rng: np.random.Generator
-) -> list[np.ndarray]:
-    clients, classes = mixes.shape
-    counts = rng.multinomial(totals, mixes)
-    drawn = np.repeat(np.tile(np.arange(classes), clients), counts.ravel())
-    place = grouped.starts[drawn] + rng.integers(0, grouped.sizes[drawn])
-    parts = np.split(grouped.order[place].astype(np.int64), np.cumsum(totals)[:-1])
-    return [np.sort(part) for part in parts]
+    if not with_replacement:
+        counts = _counts_without_replacement(mixes, totals, sizes, rng)
+        return split_by_counts(order, sizes, counts.T)
+    counts = rng.multinomial(totals, mixes)  # (clients, classes)
+    drawn = np.repeat(np.tile(np.arange(len(sizes)), clients), counts.ravel())
+    starts = np.cumsum(sizes) - sizes
+    place = starts[drawn] + rng.integers(0, sizes[drawn])
+    owners = np.repeat(np.arange(clients), totals)
+    return split_by_owner(order[place], owners, clients)
 
 
 def _counts_without_replacement(
-    mixes: np.ndarray, totals: np.ndarray, sizes: np.ndarray, rng: np.random.Generator
+    mixes: np.ndarray, totals: np.ndarray, sizes: np.ndarray, rng: Rng
 ) -> np.ndarray:
     """(clients, classes) counts with row sums `totals` and column sums `sizes`.
 

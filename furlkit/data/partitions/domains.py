@@ -1,10 +1,13 @@
 """Partitions by domain: each client has images of one domain only."""
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from furlkit.data.partitions.classes import iid
 from furlkit.data.partitions.dirichlet import dirichlet_client
-from furlkit.data.partitions.sizes import even_sizes
+from furlkit.data.partitions.sizes import Parts, Rng, even_sizes
 from furlkit.data.sets.labels import LabelSet
 from furlkit.errors import UsageError
 
@@ -12,11 +15,11 @@ from furlkit.errors import UsageError
 def domains(
     data: LabelSet,
     clients: int,
-    rng: np.random.Generator,
+    rng: Rng,
     *,
     concentration: float | None = None,
     with_replacement: bool,
-) -> list[np.ndarray]:
+) -> Parts:
     """Sample each domain to the mean domain size and divide it among its clients.
 
     The clients of the first domain come first. Inside a domain they get equal random
@@ -36,23 +39,20 @@ def domains(
             "of domains, so that each has the same number of clients"
         )
     mean, count = data.examples // len(present), clients // len(present)
+    divide: Callable[..., Parts] = iid
+    if concentration is not None:
+        divide = partial(dirichlet_client, concentration=concentration)
     parts = []
     for domain in present:
         members = np.flatnonzero(data.domains == domain)
         size = mean if with_replacement else min(mean, len(members))
         chosen = sample_to(members, size, rng)
-        inside, once = data.subset(chosen), {"with_replacement": False}
-        if concentration is None:
-            divided = iid(inside, count, rng, **once)
-        else:
-            divided = dirichlet_client(
-                inside, count, rng, concentration=concentration, **once
-            )
+        divided = divide(data.subset(chosen), count, rng, with_replacement=False)
         parts += [np.sort(chosen[part]).astype(np.int64) for part in divided]
     return parts
 
 
-def sample_to(members: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
+def sample_to(members: np.ndarray, size: int, rng: Rng) -> np.ndarray:
     """`size` random members; if there are too few, all are repeated equally often."""
     times = even_sizes(size, len(members))
     return np.repeat(rng.permutation(members), times)

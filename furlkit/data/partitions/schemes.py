@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 
 from furlkit import catalogue
+from furlkit.data.partitions.sizes import Parts, Rng
 from furlkit.data.sets.labels import LabelSet
 from furlkit.errors import UsageError
-
-Rng = np.random.Generator
-Parts = list[np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -46,18 +44,22 @@ class Split:
 
 def split(data: LabelSet, options: SchemeOptions, rng: Rng) -> Split:
     """Divide the examples of a dataset into clients and a public part."""
-    own = dict(options.own)
+    own, client = dict(options.own), options.public_client
     if options.scheme == "file":
         draw = _function(options)
-        drawn = Split(*draw(data, min_size=options.min_size, **own))
-        return _make_client_public(drawn, options.public_client)
-    fraction = own.pop("public_fraction", None)
-    public = draw_public(data.examples, fraction, own.pop("public_count", None), rng)
-    # Schemes number the remaining examples from 0; `pool` maps them back.
-    pool = np.setdiff1d(np.arange(data.examples), public, assume_unique=True)
-    parts = _draw(data.subset(pool) if len(public) else data, options, own, rng)
-    drawn = Split([pool[part] for part in parts], public)
-    return _make_client_public(drawn, options.public_client)
+        parts, public = draw(data, min_size=options.min_size, **own)
+    else:
+        fraction = own.pop("public_fraction", None)
+        count = own.pop("public_count", None)
+        public = draw_public(data.examples, fraction, count, rng)
+        # Schemes number the remaining examples from 0; `pool` maps them back.
+        pool = np.setdiff1d(np.arange(data.examples), public, assume_unique=True)
+        drawn = _draw(data.subset(pool) if len(public) else data, options, own, rng)
+        parts = [pool[part] for part in drawn]
+    if client is not None:
+        _check_public_client(client, len(parts), public)
+        public, parts[client] = parts[client], np.empty(0, np.int64)
+    return Split(parts, public)
 
 
 def draw_public(
@@ -124,13 +126,8 @@ def _draw(
     )
 
 
-def _make_client_public(drawn: Split, client: int | None) -> Split:
-    if client is None:
-        return drawn
-    if len(drawn.public):
+def _check_public_client(client: int, clients: int, public: np.ndarray) -> None:
+    if len(public):
         raise UsageError(f"--public-client {client}: there is already a public part")
-    parts = list(drawn.indices)
-    if client >= len(parts):
-        raise UsageError(f"--public-client {client}: expected 0 to {len(parts) - 1}")
-    public, parts[client] = parts[client], np.empty(0, np.int64)
-    return Split(parts, public)
+    if client >= clients:
+        raise UsageError(f"--public-client {client}: expected 0 to {clients - 1}")

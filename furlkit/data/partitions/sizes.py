@@ -1,29 +1,19 @@
 """Array operations shared by all schemes: group, count and divide examples."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from furlkit.data.sets.labels import LabelSet
 from furlkit.errors import UsageError
 
+Rng = np.random.Generator
+Parts = list[np.ndarray]  # sorted indices of every client
 
-@dataclass(frozen=True)
-class Grouped:
-    """Examples ordered by class, shuffled inside each class.
 
-    Class c is order[starts[c]:starts[c] + sizes[c]]; classes without examples are
-    left out, and `classes` holds the labels of those that remain.
+def group_by_class(data: LabelSet, rng: Rng) -> tuple[np.ndarray, np.ndarray]:
+    """Examples ordered by class and shuffled inside each, and the size of each class.
+
+    Classes without examples are left out.
     """
-
-    order: np.ndarray
-    sizes: np.ndarray
-    starts: np.ndarray
-    classes: np.ndarray
-
-
-def group_by_class(data: LabelSet, rng: np.random.Generator) -> Grouped:
-    """Shuffle the examples, then order them by class."""
     if data.labels is None:
         raise UsageError(
             f"this --scheme needs labels, but {data.name} has none; "
@@ -31,10 +21,8 @@ def group_by_class(data: LabelSet, rng: np.random.Generator) -> Grouped:
         )
     shuffled = rng.permutation(data.examples)
     order = shuffled[stable_order(data.labels[shuffled])]
-    counts = np.bincount(data.labels)
-    classes = np.flatnonzero(counts)
-    sizes = counts[classes]
-    return Grouped(order, sizes, np.cumsum(sizes) - sizes, classes)
+    sizes = np.bincount(data.labels)
+    return order, sizes[sizes > 0]
 
 
 def stable_order(keys: np.ndarray) -> np.ndarray:
@@ -44,9 +32,7 @@ def stable_order(keys: np.ndarray) -> np.ndarray:
     return np.argsort(keys, kind="stable")
 
 
-def split_by_counts(
-    order: np.ndarray, sizes: np.ndarray, counts: np.ndarray
-) -> list[np.ndarray]:
+def split_by_counts(order: np.ndarray, sizes: np.ndarray, counts: np.ndarray) -> Parts:
     """Give client k counts[c, k] examples of class c; leftover examples are unused.
 
     `order` is the concatenation of the classes, sizes[c] examples each.
@@ -58,12 +44,10 @@ def split_by_counts(
     return split_by_owner(order, np.repeat(columns, table.ravel()), clients)
 
 
-def split_by_owner(
-    order: np.ndarray, owners: np.ndarray, clients: int
-) -> list[np.ndarray]:
-    """Sorted indices of each client: example order[i] goes to client owners[i].
+def split_by_owner(order: np.ndarray, owners: np.ndarray, clients: int) -> Parts:
+    """Give example order[i] to client owners[i]; owner number `clients` means unused.
 
-    Owner number `clients` means unused. Examples may occur more than once.
+    Examples may occur more than once.
     """
     ends = np.cumsum(np.bincount(owners, minlength=clients + 1)[:clients])
     by_owner = order[stable_order(owners)].astype(np.int64)
@@ -75,9 +59,7 @@ def even_sizes(total: int, parts: int) -> np.ndarray:
     return total // parts + (np.arange(parts) < total % parts)
 
 
-def apportion(
-    shares: np.ndarray, totals: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
+def apportion(shares: np.ndarray, totals: np.ndarray, rng: Rng) -> np.ndarray:
     """Turn each row of shares into whole counts that sum to that row's total.
 
     A count is within one of share x total, and its mean is share x total: one random

@@ -3,6 +3,8 @@
 import numpy as np
 
 from furlkit.data.partitions.sizes import (
+    Parts,
+    Rng,
     group_by_class,
     split_by_counts,
     split_by_owner,
@@ -20,41 +22,38 @@ def volume_shares(clients: int, delta: float, gamma: float) -> np.ndarray:
     return delta / clients + (1 - delta) * powers / powers.sum()
 
 
-def volume_sizes(examples: int, shares: np.ndarray) -> np.ndarray:
-    """Integer sizes within one of share x examples that sum to `examples`."""
-    cuts = np.rint(np.cumsum(shares) * examples).astype(np.int64)
-    cuts[-1] = examples
-    return np.diff(cuts, prepend=0)
-
-
 def volume(
     data: LabelSet,
     clients: int,
-    rng: np.random.Generator,
+    rng: Rng,
     *,
     even_share: float,
     decay: float,
     classes_per_client: int | None = None,
-) -> list[np.ndarray]:
+) -> Parts:
     """Random clients with the sizes of `volume_shares`, or each of m classes.
 
     With classes, a client starts at a random class and takes 1/m of its size from that
     class and from each of the following ones. Sizes are exact: a client whose classes
     are exhausted continues with the next ones and ends with more than m classes.
     """
-    sizes = volume_sizes(data.examples, volume_shares(clients, even_share, decay))
+    # Sizes are within one of share x examples, and sum to the examples.
+    shares = volume_shares(clients, even_share, decay)
+    cuts = np.rint(np.cumsum(shares) * data.examples).astype(np.int64)
+    cuts[-1] = data.examples
+    sizes = np.diff(cuts, prepend=0)
     if classes_per_client is None:
         owners = np.repeat(np.arange(clients), sizes)
         return split_by_owner(rng.permutation(data.examples), owners, clients)
-    grouped = group_by_class(data, rng)
-    left = grouped.sizes.copy()
-    counts = np.zeros((len(left), len(sizes)), np.int64)
+    order, class_sizes = group_by_class(data, rng)
+    left = class_sizes.copy()
+    counts = np.zeros((len(left), clients), np.int64)
     for client, size in enumerate(sizes):
         portion = -(-int(size) // classes_per_client)
         start = int(rng.integers(len(left)))
         counts[:, client] = _take(int(size), portion, left, start)
         left -= counts[:, client]
-    return split_by_counts(grouped.order, grouped.sizes, counts)
+    return split_by_counts(order, class_sizes, counts)
 
 
 def _take(size: int, portion: int, left: np.ndarray, start: int) -> np.ndarray:

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from furlkit.data.sets.decode import decode_image, image_size_of
 from furlkit.data.sets.fingerprint import fingerprint_of
-from furlkit.data.sets.labels import LabelSet
-from furlkit.errors import InputError, UsageError
+from furlkit.data.sets.labels import LabelSet, number_by_name
+from furlkit.errors import InputError
 
 JPEG = (".jpg", ".jpeg", ".jfif")
 ENDINGS = (*JPEG, ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
@@ -47,8 +46,8 @@ def index_folder(root: Path, *, domains: bool = False) -> FolderIndex:
         raise InputError(f"{root}: found no images; expected {', '.join(ENDINGS)}")
     paths = tuple(path for path, _ in found)
     levels = _levels(root, paths, 2 if domains else 1)
-    class_names, labels = _numbered(levels[-1]) if levels else ((), None)
-    domain_names, codes = _numbered(levels[0]) if domains else ((), None)
+    class_names, labels = number_by_name(levels[-1]) if levels else ((), None)
+    domain_names, codes = number_by_name(levels[0]) if domains else ((), None)
     if not domains and class_names and SPLITS.issuperset(class_names):
         raise InputError(
             f"{root}: found folders {', '.join(class_names)}, which are splits and not "
@@ -62,51 +61,43 @@ def index_folder(root: Path, *, domains: bool = False) -> FolderIndex:
 
 
 def read_images(
-    index: FolderIndex,
-    size: int | None,
-    *,
-    channels: int = 3,
-    threads: int | None = None,
-    block: int = BLOCK,
+    index: FolderIndex, size: int | None, *, channels: int = 3, block: int = BLOCK
 ) -> Iterator[np.ndarray]:
     """Decode a folder as blocks of (n, size, size, channels) uint8, in order.
 
     Without a size, all images must have the size of the first: (n, H, W, channels).
     Only one block is in memory at a time.
     """
+    from furlkit.data.sets.decode import decode_image
+
     shape = folder_shape(index, size, channels)[1:]
+
+    def decode(name: str) -> np.ndarray:
+        image = decode_image(index.root / name, size, channels)
+        if image.shape != shape:
+            raise InputError(
+                f"{index.root / name}: found {image.shape[1]} x {image.shape[0]} pixels, "
+                f"expected {shape[1]} x {shape[0]} as in the folder's first image; pass "
+                "--image-size to pack"
+            )
+        return image
+
     # Decoding releases the GIL, so threads run in parallel.
-    with ThreadPoolExecutor(threads or min(8, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         for start in range(0, len(index), block):
-            paths = [index.root / name for name in index.paths[start : start + block]]
-            pixels = pool.map(lambda path: decode_image(path, size, channels), paths)
-            yield _stacked(paths, list(pixels), shape)
+            yield np.stack(list(pool.map(decode, index.paths[start : start + block])))
 
 
 def folder_shape(
     index: FolderIndex, size: int | None, channels: int = 3
 ) -> tuple[int, int, int, int]:
     """Shape (N, H, W, C) of the decoded folder; opens at most one image."""
-    if channels not in (1, 3):
-        raise UsageError(f"{channels} channels: expected 1 (grey) or 3 (colour)")
-    if size is not None and size < 1:
-        raise UsageError(f"--image-size {size}: expected at least 1")
     if size is not None:
         return len(index), size, size, channels
-    return len(index), *image_size_of(index.root / index.paths[0]), channels
+    from furlkit.data.sets.decode import decode_image
 
-
-def _stacked(
-    paths: list[Path], pixels: list[np.ndarray], shape: tuple[int, ...]
-) -> np.ndarray:
-    for path, image in zip(paths, pixels, strict=True):
-        if image.shape != shape:
-            raise InputError(
-                f"{path}: found {image.shape[1]} x {image.shape[0]} pixels, expected "
-                f"{shape[1]} x {shape[0]} as in the folder's first image; pass "
-                "--image-size to pack"
-            )
-    return np.stack(pixels)
+    height, width, _ = decode_image(index.root / index.paths[0], None, channels).shape
+    return len(index), height, width, channels
 
 
 def _images(
@@ -132,14 +123,11 @@ def _images(
         raise InputError(f"{where}: cannot be read ({error.strerror})") from error
 
 
-def _levels(root: Path, paths: tuple[str, ...], depth: int) -> list[list[str]]:
+def _levels(root: Path, paths: tuple[str, ...], depth: int) -> list[tuple[str, ...]]:
     """The names of the first `depth` folders of every path; [] for a flat folder."""
-    split = [path.split("/", depth) for path in paths]
-    shallow = [
-        path for path, parts in zip(paths, split, strict=True) if len(parts) <= depth
-    ]
+    shallow = [path for path in paths if path.count("/") < depth]
     if not shallow:
-        return [list(level) for level in zip(*split, strict=True)][:depth]
+        return list(zip(*(path.split("/")[:depth] for path in paths), strict=True))
     if depth == 1 and len(shallow) == len(paths):
         return []
     kind = "a class folder" if depth == 1 else "a domain folder and a class folder"
@@ -147,9 +135,3 @@ def _levels(root: Path, paths: tuple[str, ...], depth: int) -> list[list[str]]:
         f"{root}: {shallow[0]} is not inside {kind}, but "
         f"{len(paths) - len(shallow):,} other images are; move or remove it"
     )
-
-
-def _numbered(names: list[str]) -> tuple[tuple[str, ...], np.ndarray]:
-    unique = sorted(set(names))
-    numbers = {name: number for number, name in enumerate(unique)}
-    return tuple(unique), np.array([numbers[name] for name in names], np.int64)

@@ -1,6 +1,7 @@
 """The labels of a dataset without its images, which a partition needs."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,16 +52,27 @@ def read_label_file(path: Path) -> LabelSet:
             f"{path}: found values of type {values.dtype} and shape {values.shape}, "
             "expected one integer or class name per example"
         )
-    labels, names = _numbered(values)
-    check_labels(labels, len(labels), str(path))
+    if values.dtype.kind == "U":
+        names, labels = number_by_name(values.tolist())
+    else:
+        labels = values.astype(np.int64)
+        check_labels(labels, len(labels), str(path))
+        names = default_names(labels)
     return LabelSet(
         name=str(path),
         examples=len(labels),
         labels=labels,
         domains=None,
-        class_names=names or number_names(count_classes(labels)),
+        class_names=names,
         fingerprint=fingerprint_of(len(labels), labels=labels),
     )
+
+
+def number_by_name(values: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:
+    """The distinct names in sorted order, and the number of each value's name."""
+    names = sorted(set(values))
+    numbers = {name: number for number, name in enumerate(names)}
+    return tuple(names), np.array([numbers[value] for value in values], np.int64)
 
 
 def check_labels(labels: np.ndarray, examples: int, where: str) -> None:
@@ -83,14 +95,14 @@ def check_labels(labels: np.ndarray, examples: int, where: str) -> None:
         )
 
 
-def count_classes(labels: np.ndarray | None) -> int:
-    """One more than the highest label; 0 without labels."""
-    return 0 if labels is None or not len(labels) else int(labels.max()) + 1
+def default_names(labels: np.ndarray | None) -> tuple[str, ...]:
+    """The class numbers from 0 to the highest label; () without labels."""
+    return number_names(0 if labels is None else labels.max(initial=-1) + 1)
 
 
 def number_names(classes: int) -> tuple[str, ...]:
     """Default class names: the class numbers."""
-    return tuple(str(number) for number in range(classes))
+    return tuple(map(str, range(classes)))
 
 
 def _read_values(path: Path) -> np.ndarray:
@@ -109,10 +121,3 @@ def _lines(text: str) -> list[Any]:
         return [int(line) for line in lines]
     except ValueError:
         return lines
-
-
-def _numbered(values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
-    if values.dtype.kind != "U":
-        return values.astype(np.int64), ()
-    names, labels = np.unique(values, return_inverse=True)
-    return labels.astype(np.int64), tuple(map(str, names))

@@ -1,18 +1,11 @@
 """Datasets in .npz files with arrays `images` and `labels`."""
 
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
 
 from furlkit.data.sets.fingerprint import fingerprint_of
-from furlkit.data.sets.labels import (
-    LabelSet,
-    check_labels,
-    count_classes,
-    number_names,
-)
+from furlkit.data.sets.labels import LabelSet, check_labels, default_names
 from furlkit.errors import InputError
 
 NAMES = ("labels", "domains", "class_names")
@@ -43,23 +36,18 @@ def _label_set(
             columns[name] = columns[name].astype(np.int64)
     labels, domains = columns.get("labels"), columns.get("domains")
     given = tuple(map(str, np.ravel(columns.get("class_names", ()))))
-    classes = max(count_classes(labels), len(given))
-    class_names = given if len(given) == classes else number_names(classes)
+    numbers = default_names(labels)
+    class_names = given if len(given) >= len(numbers) else numbers
     fingerprint = fingerprint_of(examples, images=images, labels=labels)
-    domain_names = number_names(count_classes(domains))
-    return LabelSet(
-        str(path), examples, labels, domains, class_names, fingerprint, domain_names
-    )
+    more = (class_names, fingerprint, default_names(domains))
+    return LabelSet(str(path), examples, labels, domains, *more)
 
 
 def _load(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in names if name in arrays.files}
-    except (  # what numpy and zipfile raise for damaged files
-        OSError, ValueError, EOFError, KeyError, AttributeError, TypeError, MemoryError,
-        NotImplementedError, zipfile.BadZipFile, zlib.error,
-    ) as error:  # fmt: skip
+    except Exception as error:  # Damaged files make numpy and zipfile raise many kinds.
         raise InputError(f"{path}: cannot be read as .npz ({error})") from error
 
 

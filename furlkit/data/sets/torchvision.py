@@ -8,17 +8,14 @@ tensors.
 
 import contextlib
 import io
-import pickle
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from furlkit.data.sets import digits
 from furlkit.errors import InputError, UsageError
-
-DIGITS = tuple("0123456789")
 
 
 @dataclass(frozen=True)
@@ -29,78 +26,53 @@ class TorchvisionSet:
     set is the unlabelled part of another, and has images to train on only.
     """
 
+    name: str
     dataset: str
     argument: str
     mean: tuple[float, ...]
     std: tuple[float, ...]
     labelled: bool = True
 
+    def read(
+        self, split: str, root: Path, *, download: bool
+    ) -> tuple[np.ndarray, np.ndarray | None, tuple[str, ...]]:
+        """Images (N, H, W, C) uint8, labels and class names."""
+        if not self.labelled and split != "train":
+            raise UsageError(f"{self.name} has no {split} split, only train")
+        loaded = self._load(split, root, download)
+        images = _channels_last(np.asarray(loaded.data))
+        if not self.labelled:
+            return images, None, ()
+        labels = getattr(loaded, "targets", None)
+        labels = np.asarray(loaded.labels if labels is None else labels, np.int64)
+        if labels.shape != (len(images),):
+            raise InputError(
+                f"{root}: {self.name} has {len(images):,} images but {len(labels):,} "
+                "labels; remove its files and pass --download"
+            )
+        return images, labels, tuple(getattr(loaded, "classes", digits.CLASSES))
 
-_STL = ((0.4467, 0.4398, 0.4066), (0.2603, 0.2566, 0.2713))
-TORCHVISION_SETS = {
-    "cifar10": TorchvisionSet(
-        "CIFAR10", "train", (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-    ),
-    "cifar100": TorchvisionSet(
-        "CIFAR100", "train", (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
-    ),
-    "stl10": TorchvisionSet("STL10", "split", *_STL),
-    "stl10-unlabelled": TorchvisionSet("STL10", "split", *_STL, labelled=False),
-    "svhn": TorchvisionSet(
-        "SVHN", "split", (0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970)
-    ),
-    "mnist": TorchvisionSet("MNIST", "train", (0.1307,), (0.3081,)),
-    "usps": TorchvisionSet("USPS", "train", (0.2469,), (0.2989,)),
-    "fashion-mnist": TorchvisionSet("FashionMNIST", "train", (0.2860,), (0.3530,)),
-}
+    def _load(self, split: str, root: Path, download: bool) -> Any:
+        import torchvision
 
-
-def read_torchvision(
-    name: str, split: str, root: Path, *, download: bool
-) -> tuple[np.ndarray, np.ndarray | None, tuple[str, ...]]:
-    """Images (N, H, W, C) uint8, labels and class names of one of TORCHVISION_SETS."""
-    entry = TORCHVISION_SETS[name]
-    if not entry.labelled and split != "train":
-        raise UsageError(f"{name} has no {split} split, only train")
-    loaded = _load(name, entry, split, root, download)
-    images = _channels_last(np.asarray(loaded.data))
-    if not entry.labelled:
-        return images, None, ()
-    labels = getattr(loaded, "targets", None)
-    labels = np.asarray(loaded.labels if labels is None else labels).astype(np.int64)
-    if labels.shape != (len(images),):
-        raise InputError(
-            f"{root}: {name} has {len(images):,} images but {len(labels):,} labels; "
-            "remove its files and pass --download"
-        )
-    return images, labels, tuple(getattr(loaded, "classes", DIGITS))
-
-
-def _load(
-    name: str, entry: TorchvisionSet, split: str, root: Path, download: bool
-) -> Any:
-    import torchvision
-
-    dataset = getattr(torchvision.datasets, entry.dataset)
-    chosen = split == "train" if entry.argument == "train" else split
-    arguments = {entry.argument: chosen if entry.labelled else "unlabeled"}
-    try:
-        # torchvision prints to stdout, which is only for the result of the command.
-        with contextlib.redirect_stdout(io.StringIO()):
-            return dataset(root=str(root), download=download, **arguments)
-    except (  # what torchvision raises for missing or damaged files
-        RuntimeError, OSError, ValueError, EOFError, AssertionError, KeyError, TypeError,
-        IndexError, pickle.UnpicklingError, zlib.error,
-    ) as error:  # fmt: skip
-        advice = (
-            "the download failed; check the network connection"
-            if download
-            else "pass --download, or --data-root with the folder that has it"
-        )
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise InputError(
-            f"{name}: not found, or broken, in {root.absolute()}; {advice} ({reason})"
-        ) from error
+        dataset = getattr(torchvision.datasets, self.dataset)
+        chosen = split == "train" if self.argument == "train" else split
+        arguments = {self.argument: chosen if self.labelled else "unlabeled"}
+        try:
+            # torchvision prints to stdout, which is only for the command's result.
+            with contextlib.redirect_stdout(io.StringIO()):
+                return dataset(root=str(root), download=download, **arguments)
+        except Exception as error:  # Damaged files make it raise many kinds.
+            advice = (
+                "the download failed; check the network connection"
+                if download
+                else "pass --download, or --data-root with the folder that has it"
+            )
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise InputError(
+                f"{self.name}: not found, or broken, in {root.absolute()}; {advice} "
+                f"({reason})"
+            ) from error
 
 
 def _channels_last(images: np.ndarray) -> np.ndarray:
@@ -109,3 +81,20 @@ def _channels_last(images: np.ndarray) -> np.ndarray:
     if images.shape[1] == 3 and images.shape[3] != 3:
         images = images.transpose(0, 2, 3, 1)
     return np.ascontiguousarray(images)
+
+
+_CIFAR10 = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
+_CIFAR100 = ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
+_STL = ((0.4467, 0.4398, 0.4066), (0.2603, 0.2566, 0.2713))
+_SVHN = ((0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970))
+_SETS = (
+    TorchvisionSet("cifar10", "CIFAR10", "train", *_CIFAR10),
+    TorchvisionSet("cifar100", "CIFAR100", "train", *_CIFAR100),
+    TorchvisionSet("stl10", "STL10", "split", *_STL),
+    TorchvisionSet("stl10-unlabelled", "STL10", "split", *_STL, labelled=False),
+    TorchvisionSet("svhn", "SVHN", "split", *_SVHN),
+    TorchvisionSet("mnist", "MNIST", "train", (0.1307,), (0.3081,)),
+    TorchvisionSet("usps", "USPS", "train", (0.2469,), (0.2989,)),
+    TorchvisionSet("fashion-mnist", "FashionMNIST", "train", (0.2860,), (0.3530,)),
+)
+TORCHVISION_SETS = {entry.name: entry for entry in _SETS}

@@ -27,9 +27,6 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         _check_place(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         stream, named = _open_part(part)
-    except OSError as error:
-        raise _reworded(path, error) from error
-    try:
         with stream:
             yield stream
             stream.flush()
@@ -39,7 +36,10 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         os.replace(part, path)
         _sync_folder(path.parent)
     except OSError as error:
-        raise _reworded(path, error) from error
+        raise DiskError(
+            f"{path}: cannot write: {error.strerror or error}; what was there before is "
+            "unchanged; make room or choose another -o, then run the same command again"
+        ) from error
     finally:
         with suppress(OSError):
             part.unlink()
@@ -91,11 +91,3 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def _reworded(path: Path, error: OSError) -> DiskError:
-    reason = error.strerror or str(error)
-    return DiskError(
-        f"{path}: cannot write: {reason}; what was there before is unchanged; "
-        "make room or choose another -o, then run the same command again"
-    )

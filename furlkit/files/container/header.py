@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 from furlkit.errors import InputError
 from furlkit.files.container.seal import UNSEALED
@@ -67,7 +67,7 @@ def parse_strict(text: str | bytes) -> Any:
     value = json.loads(
         text,
         object_pairs_hook=_no_duplicates,
-        parse_constant=_no_constant,
+        parse_constant=_finite,
         parse_float=_finite,
     )
     check_depth(value)
@@ -88,17 +88,20 @@ def parse_header(path: Path, text: str) -> Header:
     """Read and check the text under the metadata key `furlkit`."""
     try:
         value = parse_strict(text)
+        if not isinstance(value, dict):
+            raise ValueError("it is not a JSON object")
         # Before all else: a newer version may have entries that this one does not know.
-        check_version(path, _version_of(value))
+        check_version(path, value.get("version", VERSION))
         header = Header(**value)
     except (ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: its furlkit header is broken: {error}") from error
-    _check_types(path, header)
+    if header.kind not in KINDS:
+        raise InputError(f"{path}: is of the unknown kind {short(header.kind)}")
+    check_types(path, header, "entry")
+    for digits, name in ((header.content, "content hash"), (header.check, "checksum")):
+        if not re.fullmatch("[0-9a-f]{64}", digits):
+            raise InputError(f"{path}: its header has no readable {name}")
     return header
-
-
-def _version_of(value: Any) -> Any:
-    return value.get("version", VERSION) if isinstance(value, dict) else VERSION
 
 
 def check_version(path: Path, version: Any) -> None:
@@ -112,18 +115,29 @@ def check_version(path: Path, version: Any) -> None:
         )
 
 
-def _check_types(path: Path, header: Header) -> None:
-    if header.kind not in KINDS:
-        raise InputError(f"{path}: is of the unknown kind {short(header.kind)}")
-    expected = {"stage": str, "options": dict, "inputs": dict, "facts": dict}
-    expected |= {"content": str, "check": str}
-    for name, kind in expected.items():
-        if not isinstance(getattr(header, name), kind):
-            raise InputError(f"{path}: header entry {name!r} is not a {kind.__name__}")
-    if not re.fullmatch("[0-9a-f]{64}", header.content):
-        raise InputError(f"{path}: its header has no readable content hash")
-    if not re.fullmatch("[0-9a-f]{64}", header.check):
-        raise InputError(f"{path}: its header has no readable checksum")
+def check_types(path: Path, record: Any, what: str) -> None:
+    """The values of a dataclass, from JSON, must be of the types that it declares."""
+    for name, kind in get_type_hints(type(record)).items():
+        value = getattr(record, name)
+        if not _fits(value, kind):
+            expected = kind.__name__ if type(kind) is type else str(kind)
+            raise InputError(
+                f"{path}: header {what} {name!r} is {short(value)}; expected {expected}"
+            )
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of an annotated type; a whole number must be a count."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is list:
+        return isinstance(value, list) and all(_fits(v, inner[0]) for v in value)
+    if origin is dict:
+        return isinstance(value, dict)
+    if inner:
+        return any(_fits(value, choice) for choice in inner)
+    if kind is int:
+        return type(value) is int and value >= 0
+    return type(value) is kind or (kind is float and type(value) is int)
 
 
 def with_article(noun: str) -> str:
@@ -146,12 +160,8 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
 def _finite(digits: str) -> float:
     number = float(digits)
-    if math.isinf(number):
-        raise ValueError(f"{short(digits)} is too large a number")
+    if not math.isfinite(number):
+        raise ValueError(f"{short(digits)} is not a finite number")
     return number

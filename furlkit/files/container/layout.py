@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -53,31 +53,29 @@ def place(entries: Iterable[Entry]) -> list[Entry]:
 
     Wide types first keeps every tensor aligned, as the safetensors library does it.
     """
-    placed, start = [], 0
-    for entry in sorted(entries, key=lambda e: (-e.dtype.itemsize, e.name)):
-        placed.append(Entry(entry.name, entry.dtype, entry.shape, start))
-        start += entry.size
-    return placed
+    return _chained(sorted(entries, key=lambda e: (-e.dtype.itemsize, e.name)))
 
 
 def located(parts: Iterable[tuple[str, str, Sequence[int]]]) -> list[Entry]:
-    """Entries from names, types and shapes in the order of the body, checked.
-
-    Raises ValueError with a sentence that says what is wrong.
-    """
-    entries, start, empty = [], 0, False
+    """Entries from names, types and shapes in the order of the body."""
+    entries = []
     for name, dtype, shape in parts:
         if dtype not in DTYPES:
             known = ", ".join(DTYPES)
             raise ValueError(f"{name[:60]} has the type {dtype}; furlkit reads {known}")
-        entry = Entry(name, DTYPES[dtype], tuple(shape), start)
-        check(entry)
-        entries.append(entry)
-        size = entry.size
-        empty |= not size
-        start += size
+        entries.append(Entry(name, DTYPES[dtype], tuple(shape)))
     # Empty tensors share a place, and the library gives these in any order.
-    return sorted(entries, key=lambda e: (e.start, e.end, e.name)) if empty else entries
+    return sorted(_chained(entries), key=lambda e: (e.start, e.end, e.name))
+
+
+def _chained(entries: Iterable[Entry]) -> list[Entry]:
+    """The same, each checked and starting where the one before ends."""
+    placed, start = [], 0
+    for entry in entries:
+        _check(entry)
+        placed.append(replace(entry, start=start))
+        start += entry.size
+    return placed
 
 
 def table(entries: Iterable[Entry], metadata: dict[str, str]) -> bytes:
@@ -94,7 +92,7 @@ def table(entries: Iterable[Entry], metadata: dict[str, str]) -> bytes:
     return canonical(words).encode()
 
 
-def check(entry: Entry) -> None:
+def _check(entry: Entry) -> None:
     """What furlkit never writes and the safetensors library would accept: ValueError."""
     name, shape = entry.name, entry.shape
     if not name or len(name) > LONGEST_NAME or not name.isprintable():

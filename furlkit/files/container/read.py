@@ -12,26 +12,19 @@ more: their `content` is verified instead when their tensors are read.
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from furlkit.errors import DiskError, InputError
+from furlkit.files.container import seal
 from furlkit.files.container.header import LIMIT, Header, parse_header, with_article
 from furlkit.files.container.layout import Entry, located, table
-from furlkit.files.container.seal import (
-    MARKS,
-    UNSEALED,
-    Checksum,
-    bytes_of,
-    with_digits,
-)
 
 FLOATS = "float16 float32 float64"
-_CHUNK = 4 * 2**20
 _COPY_AGAIN = "copy it again or re-create it"
 
 
@@ -84,25 +77,29 @@ class Container:
         The checksum is compared after the last one. The file is opened once for each
         tensor, so any number of containers can be streamed side by side.
         """
-        checksum, count = self.start_check(), 0
+        crcs: list[int] = []
         for entry in self.entries:
             array = self.read(entry)
-            count = checksum.add_tensor(bytes_of(array), count)
+            crcs += seal.crcs_of(seal.bytes_of(array))
             yield entry, array
-        self.check(checksum)
+        self.check(crcs)
 
     def read(self, entry: Entry) -> np.ndarray:
         """One tensor, unchecked; `stream` and `tensors` check."""
         array = np.empty(entry.shape, entry.dtype)
-        if not array.size:
-            return array
-        try:
-            with open(self.path, "rb", buffering=0) as stream:
-                stream.seek(self.body_start + entry.start)
-                _read_fully(stream, bytes_of(array).data, self.path)
-        except OSError as error:
-            raise unreadable(self.path, error) from error
+        with reading(self.path), open(self.path, "rb") as stream:
+            self.fill(seal.bytes_of(array), entry.start, stream.fileno())
         return array
+
+    def fill(self, buffer: np.ndarray, start: int, handle: int) -> None:
+        """Read bytes of the body from `start` on; `handle` is the open file."""
+        offset, done = self.body_start + start, 0
+        while done < len(buffer):
+            with reading(self.path):
+                count = os.preadv(handle, [buffer[done:].data], offset + done)
+            if not count:
+                raise InputError(f"{self.path}: became shorter while it was read")
+            done += count
 
     def tensors(self) -> dict[str, np.ndarray]:
         """All tensors, after the checksum has been compared."""
@@ -118,39 +115,29 @@ class Container:
 
     def verify(self) -> None:
         """Compare the sha256 of the whole file without keeping anything."""
-        head = with_digits(self._unchecked_head(), "content", self.content, UNSEALED)
+        head = self._zeroed(self._zeroed(self._head, "check"), "content")
         digest = hashlib.sha256(head)
-        try:
-            with open(self.path, "rb") as stream:
-                stream.seek(self.body_start)
-                while chunk := stream.read(_CHUNK):
-                    digest.update(chunk)
-        except OSError as error:
-            raise unreadable(self.path, error) from error
-        self._compare(digest.hexdigest(), self.header.content, "content hash")
+        with reading(self.path), open(self.path, "rb") as stream:
+            stream.seek(self.body_start)
+            hashlib.file_digest(stream, lambda: digest)
+        self._compare(digest.hexdigest(), "content")
 
-    def start_check(self) -> Checksum:
-        """A checksum for the pieces that are about to be read, for `check` to compare.
-
-        A file of version 1 has none that could be compared: it is verified now.
-        """
+    def check(self, crcs: Sequence[int] | np.ndarray) -> None:
+        """Compare the checksum with that of all pieces, which have now been read."""
         if self.header.version == 1:
             self.verify()
-        return Checksum()
+        else:
+            head = self._zeroed(self._head, "check")
+            self._compare(seal.checksum(head, crcs), "check")
 
-    def check(self, checksum: Checksum) -> None:
-        """Compare the checksum of the whole file with the one in its header."""
-        if self.header.version > 1:
-            found = checksum.digest(self._unchecked_head())
-            self._compare(found, self.header.check, "checksum")
+    def _zeroed(self, head: bytes, name: str) -> bytes:
+        return seal.with_digits(head, name, getattr(self.header, name), seal.UNSEALED)
 
-    def _unchecked_head(self) -> bytes:
-        return with_digits(self._head, "check", self.header.check, UNSEALED)
-
-    def _compare(self, found: str, expected: str, name: str) -> None:
-        if found != expected:
+    def _compare(self, found: str, name: str) -> None:
+        if found != getattr(self.header, name):
+            what = {"check": "checksum", "content": "content hash"}[name]
             raise InputError(
-                f"{self.path}: its bytes do not match the {name} in its header; "
+                f"{self.path}: its bytes do not match the {what} in its header; "
                 f"the file was damaged or edited; {_COPY_AGAIN}"
             )
 
@@ -166,26 +153,21 @@ def open_kind(path: Path, kind: str) -> Container:
 
 def _read_head(path: Path) -> bytes:
     """The length and the text of the header, once the length makes sense."""
-    try:
-        with open(path, "rb") as stream:
-            size = os.fstat(stream.fileno()).st_size
-            start = stream.read(8)
-            length = int.from_bytes(start, "little")
-            _check_start(path, start, length, size)
-            return start + stream.read(length)
-    except OSError as error:
-        raise unreadable(path, error) from error
+    with reading(path), open(path, "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        start = stream.read(8)
+        length = int.from_bytes(start, "little")
+        _check_start(path, start, length, size)
+        return start + stream.read(length)
 
 
 def _parse(path: Path, head: bytes) -> tuple[Header, list[Entry]]:
     try:
-        with safe_open(path, "numpy") as opened:
+        with reading(path), safe_open(path, "numpy") as opened:
             metadata = opened.metadata() or {}
             header = _furlkit_header(path, metadata)
             slices = ((name, opened.get_slice(name)) for name in opened.offset_keys())
             entries = located((n, s.get_dtype(), s.get_shape()) for n, s in slices)
-    except OSError as error:
-        raise unreadable(path, error) from error
     except (SafetensorError, ValueError) as error:
         reason = str(error)[:200]
         raise InputError(
@@ -211,7 +193,7 @@ def _check_canonical(path: Path, head: bytes, header: Header, text: bytes) -> No
     """
     hashes = all(
         head.count(mark + getattr(header, name).encode()) == 1
-        for name, mark in MARKS.items()
+        for name, mark in seal.MARKS.items()
     )
     if not hashes or head[8:].rstrip(b" ") != text:
         raise InputError(
@@ -244,19 +226,14 @@ def _check_start(path: Path, start: bytes, length: int, size: int) -> None:
         )
 
 
-def _read_fully(stream: BinaryIO, view: memoryview, path: Path) -> None:
-    done = 0
-    while done < len(view):
-        count = stream.readinto(view[done:])  # type: ignore[attr-defined]
-        if not count:
-            raise InputError(f"{path}: became shorter while it was read")
-        done += count
-
-
-def unreadable(path: Path, error: OSError) -> InputError | DiskError:
-    """The error for a file that cannot be opened or read."""
-    if isinstance(error, FileNotFoundError):
-        return InputError(f"{path}: no such file")
-    if isinstance(error, IsADirectoryError):
-        return InputError(f"{path}: is a folder; expected a file")
-    return DiskError(f"{path}: cannot read: {error.strerror or error}")
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Raise furlkit's errors for a file that cannot be opened or read."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file") from error
+    except IsADirectoryError as error:
+        raise InputError(f"{path}: is a folder; expected a file") from error
+    except OSError as error:
+        raise DiskError(f"{path}: cannot read: {error.strerror or error}") from error

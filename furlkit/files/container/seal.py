@@ -16,7 +16,7 @@ change bytes so that their crc32 stays the same; `furlkit inspect --verify` comp
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -28,27 +28,15 @@ UNSEALED = "0" * 64
 MARKS = {"content": b'\\"content\\":\\"', "check": b'\\"check\\":\\"'}
 
 
-class Checksum:
-    """The crc32 of every piece of a file's body."""
+def crcs_of(data: np.ndarray) -> list[int]:
+    """The crc32 of each piece of a tensor's bytes."""
+    view, starts = data.data, starts_in(len(data))
+    return [zlib.crc32(view[start : start + PIECE]) for start in starts]
 
-    def __init__(self) -> None:
-        self._crcs: dict[int, int] = {}
 
-    def add(self, piece: np.ndarray, place: int) -> None:
-        """Add one piece of bytes, the `place`-th of its file."""
-        self._crcs[place] = zlib.crc32(piece.data)
-
-    def add_tensor(self, data: np.ndarray, place: int) -> int:
-        """Add a tensor's bytes; gives the place of the piece that follows."""
-        for start, size in cut(len(data)):
-            self.add(data[start : start + size], place)
-            place += 1
-        return place
-
-    def digest(self, head: bytes) -> str:
-        """The checksum of a file with this head, as 64 hexadecimal digits."""
-        crcs = np.array([self._crcs[place] for place in sorted(self._crcs)], "<u4")
-        return hashlib.sha256(head + crcs.tobytes()).hexdigest()
+def checksum(head: bytes, crcs: Sequence[int] | np.ndarray) -> str:
+    """The checksum of a file from its head and the crc32 of every piece, in order."""
+    return hashlib.sha256(head + np.asarray(crcs, "<u4").tobytes()).hexdigest()
 
 
 def with_digits(head: bytes, name: str, old: str, new: str) -> bytes:
@@ -75,12 +63,6 @@ def regrouped(arrays: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         yield rest
 
 
-def cut(size: int) -> Iterator[tuple[int, int]]:
-    """Start and size of the pieces of a tensor of `size` bytes."""
-    for start in range(0, size, PIECE):
-        yield start, min(PIECE, size - start)
-
-
-def pieces_in(size: int) -> int:
-    """How many pieces a tensor of `size` bytes has."""
-    return -(-size // PIECE)
+def starts_in(size: int) -> range:
+    """Where the pieces of a tensor of `size` bytes start."""
+    return range(0, size, PIECE)

@@ -6,78 +6,63 @@ length, a JSON header, the tensors.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from furlkit.errors import FurlkitError
+from furlkit.files.container import seal
 from furlkit.files.container.atomic import replacing
 from furlkit.files.container.header import LIMIT, Header
-from furlkit.files.container.layout import Entry, check, place, table
-from furlkit.files.container.seal import (
-    UNSEALED,
-    Checksum,
-    bytes_of,
-    regrouped,
-    with_digits,
-)
-
-Pieces = Callable[[Entry], Iterable[np.ndarray]]
+from furlkit.files.container.layout import Entry, place, table
 
 
-def write(path: Path, tensors: dict[str, np.ndarray], header: Header) -> Header:
-    """Write tensors and header; gives the header with its hashes."""
-    entries = [entry_of(name, array) for name, array in tensors.items()]
-    return write_stream(
-        path,
-        entries,
-        lambda e: [np.ascontiguousarray(tensors[e.name], e.dtype)],
-        header,
-    )
+class Blocks(NamedTuple):
+    """A tensor that is computed while it is written, in arrays that follow each other."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    arrays: Iterable[np.ndarray]
 
 
-def entry_of(name: str, array: np.ndarray) -> Entry:
-    """The description of one array."""
-    return Entry(name, array.dtype.newbyteorder("<"), array.shape)
+def write(
+    path: Path, tensors: Mapping[str, np.ndarray | Blocks], header: Header
+) -> str:
+    """Write tensors and header; gives the content hash.
 
-
-def write_stream(
-    path: Path, entries: Iterable[Entry], pieces: Pieces, header: Header
-) -> Header:
-    """Write tensors that are computed one after the other, in pieces.
-
-    `pieces(entry)` yields arrays whose bytes, one after another, are the tensor; it is
-    called once for each entry, in the order of the file.
+    Blocks are computed one tensor after another, in the order of the file.
     """
-    placed = place(entries)
+    placed = place(
+        Entry(name, tensor.dtype.newbyteorder("<"), tensor.shape)
+        for name, tensor in tensors.items()
+    )
     head = _head(path, placed, header.unsealed())
     with replacing(path) as stream:
-        digest, checksum, count = hashlib.sha256(head), Checksum(), 0
+        digest, crcs = hashlib.sha256(head), []
         stream.write(head)
         for entry in placed:
-            written = 0
-            for piece in regrouped(bytes_of(array) for array in pieces(entry)):
+            tensor, written = tensors[entry.name], 0
+            arrays = tensor.arrays if isinstance(tensor, Blocks) else [tensor]
+            stored = (np.ascontiguousarray(array, entry.dtype) for array in arrays)
+            for piece in seal.regrouped(map(seal.bytes_of, stored)):
                 digest.update(piece.data)
-                checksum.add(piece, count)
+                crcs += seal.crcs_of(piece)
                 written += stream.write(piece.data)
-                count += 1
             if written != entry.size:
                 raise ValueError(
-                    f"{entry.name}: its pieces have {written} bytes, not {entry.size}"
+                    f"{entry.name}: its blocks have {written} bytes, not {entry.size}"
                 )
         content = digest.hexdigest()
-        named = with_digits(head, "content", UNSEALED, content)
-        check_digits = checksum.digest(named)
+        head = seal.with_digits(head, "content", seal.UNSEALED, content)
+        check = seal.checksum(head, crcs)
         stream.seek(0)
-        stream.write(with_digits(named, "check", UNSEALED, check_digits))
-    return replace(header, content=content, check=check_digits)
+        stream.write(seal.with_digits(head, "check", seal.UNSEALED, check))
+    return content
 
 
 def _head(path: Path, placed: list[Entry], header: Header) -> bytes:
-    for entry in placed:
-        check(entry)
     text = table(placed, {"format": "pt", "furlkit": header.to_json()})
     text += b" " * (-len(text) % 8)
     if len(text) > LIMIT:

@@ -1,6 +1,7 @@
 """aggregate: one model from many clients' models, by any rule for checkpoints."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,13 +13,13 @@ from furlkit.aggregators.uploads import Combine
 from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, check_finite, open_checkpoint
 from furlkit.files.container.header import Header, canonical, parse_strict
-from furlkit.files.container.layout import Entry
 from furlkit.files.container.lockstep import Lockstep
-from furlkit.files.container.read import Container, unreadable
-from furlkit.files.container.write import write_stream
+from furlkit.files.container.read import Container, reading
+from furlkit.files.container.write import Blocks, write
 from furlkit.inputs.uploads import (
     ROUND,
     Options,
+    check_same,
     check_same_facts,
     open_uploads,
     provenance_of,
@@ -50,17 +51,15 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         f"{options.output}: round {facts.round}, {options.rule} of {len(clients)} "
         f"clients, {facts.examples:,} examples"
     )
-    numbers = [str(client.facts.client) for client in clients]
-    by_client = dict(zip(numbers, shares, strict=True))
+    by_client = {str(c.facts.client): n for c, n in zip(clients, shares, strict=True)}
     data: dict[str, Any] = {"round": facts.round, "shares": by_client}
     # A mean is finite only if every upload is, so `_write` looks at the mean alone.
     if options.dry_run or options.rule != "mean":
         _check_bodies(clients)
     if not options.dry_run:
-        resolved: dict[str, Any] = {"shares": shares}
-        if how not in ("examples", "uniform"):
-            resolved["weights"] = "given"
-        header = provenance_of(options, clients, **resolved).header("checkpoint", facts)
+        given = {} if how in ("examples", "uniform") else {"weights": "given"}
+        provenance = provenance_of(options, clients, shares=shares, **given)
+        header = provenance.header("checkpoint", facts)
         data["content"] = _write(options, settings, clients, shares, header)
     return line, data
 
@@ -121,20 +120,21 @@ def _write(
         rule = catalogue.load(catalogue.RULES[options.rule].function)
         result = rule(uploads, **settings)
 
-        def pieces(entry: Entry) -> Iterator[np.ndarray]:
-            for piece in result(entry.name):
+        def pieces(name: str) -> Iterator[np.ndarray]:
+            for piece in result(name):
                 if piece.dtype.kind == "f" and not np.isfinite(piece).all():
                     _check_bodies(clients)
                     raise FurlkitError(
                         f"{options.output}: --rule {options.rule} gives values of "
-                        f"{entry.name} that are not finite"
+                        f"{name} that are not finite"
                     )
                 yield piece
-            if entry.name == last:
+            if name == last:
                 # Before the output takes its place, so that damage leaves no file.
                 uploads.check()
 
-        return write_stream(options.output, entries, pieces, header).content
+        tensors = {e.name: Blocks(e.dtype, e.shape, pieces(e.name)) for e in entries}
+        return write(options.output, tensors, header)
 
 
 def _opened(path: Path) -> Client:
@@ -155,17 +155,18 @@ def _check_together(clients: list[Client]) -> None:
     check_same_facts(clients, ROUND)
     common = usual(clients, [_layout(client) for client in clients])
     for client in clients:
-        _check_alike(client, common)
+        _check_tensors(client, common)
+    for fact in ("architecture", "mean", "std"):
+        values = [canonical(getattr(client.facts, fact)) for client in clients]
+        check_same(clients, fact, values, "train all clients from one global model")
 
 
 def _layout(client: Client) -> tuple:
-    """What all uploads must share, in a form that can be counted."""
-    facts = client.facts
-    net = canonical([facts.architecture, facts.mean, facts.std])
-    return net, *((e.name, e.shape, e.dtype.str) for e in client.opened.entries)
+    """The tensors, which all uploads must share, in a form that can be counted."""
+    return tuple((e.name, e.shape, e.dtype.str) for e in client.opened.entries)
 
 
-def _check_alike(client: Client, common: Client) -> None:
+def _check_tensors(client: Client, common: Client) -> None:
     theirs = {e.name: e for e in common.opened.entries}
     ours = {e.name: e for e in client.opened.entries}
     if odd := sorted(theirs.keys() ^ ours.keys()):
@@ -173,23 +174,14 @@ def _check_alike(client: Client, common: Client) -> None:
         raise InputError(f"{client.path}: {one} {odd[0]}, the others {rest} it")
     for name, entry in ours.items():
         other = theirs[name]
-        if entry.shape != other.shape:
+        if (entry.shape, entry.dtype) != (other.shape, other.dtype):
             raise InputError(
-                f"{client.path}: {name} is {entry.shape}, the others have "
-                f"{other.shape}; was it trained with another --stem or --width?"
-            )
-        if entry.dtype != other.dtype:
-            raise InputError(
-                f"{client.path}: {name} is {entry.dtype}, the others have {other.dtype}"
+                f"{client.path}: {name} is {entry.dtype} {entry.shape}, the others have "
+                f"{other.dtype} {other.shape}; was it trained with another --stem or "
+                "--width?"
             )
     if any(entry.start != theirs[name].start for name, entry in ours.items()):
         raise InputError(f"{client.path}: its tensors lie in another order")
-    for fact in ("architecture", "mean", "std"):
-        mine, others = getattr(client.facts, fact), getattr(common.facts, fact)
-        if canonical(mine) != canonical(others):
-            raise InputError(
-                f"{client.path}: its {fact} is {mine}, the others have {others}"
-            )
 
 
 def _weights(clients: list[Client], how: str) -> list[float]:
@@ -197,22 +189,20 @@ def _weights(clients: list[Client], how: str) -> list[float]:
         return [float(client.facts.examples or 0) for client in clients]
     if how == "uniform":
         return [1.0] * len(clients)
-    given = _read_weights(Path(how))
-    lacking = [c.facts.client for c in clients if str(c.facts.client) not in given]
-    if lacking:
+    given, numbers = _read_weights(Path(how)), [str(c.facts.client) for c in clients]
+    if lacking := [number for number in numbers if number not in given]:
         raise UsageError(f"--weights {how}: has no weight for client {lacking[0]}")
-    return [float(given[str(client.facts.client)]) for client in clients]
+    return [float(given[number]) for number in numbers]
 
 
 def _read_weights(path: Path) -> dict[str, float]:
-    try:
-        given = parse_strict(path.read_bytes())
-    except FileNotFoundError as error:
+    if not path.exists():
         raise InputError(
             f"--weights {path}: no such file; expected examples, uniform or a JSON file"
-        ) from error
-    except OSError as error:
-        raise unreadable(path, error) from error
+        )
+    try:
+        with reading(path):
+            given = parse_strict(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: is not JSON: {error}") from error
     # A whole number of 400 digits is JSON, but no float.
@@ -227,15 +217,12 @@ def _read_weights(path: Path) -> dict[str, float]:
 def _facts(clients: list[Client], bn: str) -> CheckpointFacts:
     first = clients[0].facts
     partitions = {client.facts.partition for client in clients}
-    return CheckpointFacts(
+    return replace(
+        first,
         role="global",
-        round=first.round,
-        architecture=first.architecture,
-        mean=first.mean,
-        std=first.std,
+        client=None,
         examples=sum(client.facts.examples or 0 for client in clients),
-        parent=first.parent,
         partition=partitions.pop() if len(partitions) == 1 else None,
-        parts=first.parts,
+        loss=None,
         statistics=first.statistics and bn == "average",
     )

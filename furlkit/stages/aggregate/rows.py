@@ -7,12 +7,7 @@ import numpy as np
 
 from furlkit.aggregators.dictionary import dictionary
 from furlkit.errors import InputError
-from furlkit.files.features import (
-    FeatureFacts,
-    Features,
-    read_features,
-    write_features,
-)
+from furlkit.files.features import FeatureFacts, Features, read_features, write_features
 from furlkit.inputs.uploads import (
     ROUND,
     check_same,
@@ -43,7 +38,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             examples=len(rows), parent=first.parent, owners=owners,
         )  # fmt: skip
         more = (np.arange(len(rows)), facts, provenance_of(options, clients))
-        data["content"] = write_features(options.output, rows, *more).content
+        data["content"] = write_features(options.output, rows, *more)
     return line, data
 
 

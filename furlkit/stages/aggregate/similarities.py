@@ -10,10 +10,8 @@ from furlkit.aggregators.dictionary import unit_rows
 from furlkit.aggregators.similarity import ensemble, sharpened
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.errors import InputError
-from furlkit.files.container.header import Header, canonical, with_article
-from furlkit.files.container.layout import Entry
+from furlkit.files.container.header import canonical, with_article
 from furlkit.files.container.read import Container
-from furlkit.files.container.write import write_stream
 from furlkit.files.ensemble import EnsembleFacts, write_parts
 from furlkit.files.facts import Provenance
 from furlkit.files.features import Features, read_features
@@ -23,6 +21,7 @@ from furlkit.files.similarity import (
     cosines,
     mapped,
     read_similarity,
+    write_similarity,
 )
 from furlkit.inputs.uploads import (
     check_same,
@@ -64,8 +63,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     data["clients"] = facts.clients
     if not options.dry_run:
         provenance = provenance_of(options, clients, form=form)
-        write = _write_matrix if form == "matrix" else _write_parts
-        data["content"] = write(options.output, clients, facts, provenance).content
+        writer = _write_matrix if form == "matrix" else _write_parts
+        data["content"] = writer(options.output, clients, facts, provenance)
     return line, data
 
 
@@ -79,7 +78,7 @@ def _form(clients: Sequence[Upload], matrix: bool) -> str:
 
 def _write_parts(
     output: Path, clients: list[Upload], facts: EnsembleFacts, provenance: Provenance
-) -> Header:
+) -> str:
     parts, columns = {}, {}
     for client in clients:
         number = client.facts.client or 0
@@ -92,25 +91,16 @@ def _write_parts(
 
 def _write_matrix(
     output: Path, clients: list[Upload], facts: EnsembleFacts, provenance: Provenance
-) -> Header:
+) -> str:
     index = clients[0].index
-    n = len(index)
-    entries = [
-        Entry("matrix", np.dtype("<f4"), (n, n)),
-        Entry("index", np.dtype("<i8"), (n,)),
-    ]
 
-    def pieces(entry: Entry) -> Iterator[np.ndarray]:
-        if entry.name == "index":
-            yield np.ascontiguousarray(index, dtype=np.int64)
-            return
+    def blocks() -> Iterator[np.ndarray]:
         parts = [_cosines(client) for client in clients]
-        for start in range(0, n, BLOCK):
+        for start in range(0, len(index), BLOCK):
             rows = slice(start, start + BLOCK)
-            block = ensemble(sharpened(of(rows), facts.temperature) for of in parts)
-            yield np.ascontiguousarray(block, dtype="<f4")
+            yield ensemble(sharpened(of(rows), facts.temperature) for of in parts)
 
-    return write_stream(output, entries, pieces, provenance.header("ensemble", facts))
+    return write_similarity(output, blocks(), index, facts, provenance, kind="ensemble")
 
 
 def _cosines(client: Upload):

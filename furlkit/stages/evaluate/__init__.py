@@ -10,9 +10,8 @@ Result = tuple[str, dict[str, Any]]
 
 def write_document(options: Any, found: dict[str, Any]) -> dict[str, Any]:
     """Write what was found, with the options that it depends on."""
-    resolved = {**options.recorded, **options.runtime.resolved_options()}
     seed = getattr(options, "seed", None)  # Not every protocol draws something.
-    document = {"options": resolved, "seed": seed, **found}
+    document = {"options": options.resolved, "seed": seed, **found}
     write_metrics(options.output, document)
     return document
 

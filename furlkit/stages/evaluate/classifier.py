@@ -21,33 +21,29 @@ from furlkit.evaluation.linear import predict_linear
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.labelled import check_labelled, train_and_test
 from furlkit.inputs.paths import check_output
-from furlkit.inputs.settings import fill
+from furlkit.inputs.settings import Computing, fill
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import architecture_of, load_net, view_of
 from furlkit.reports import document as scoring
-from furlkit.runtime import Runtime
 from furlkit.stages.evaluate import Result, write_scores
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(Computing):
     """`train`, if given, only says which classes there are: no image of it is used."""
 
     model: Path
     test: Source
     output: Path
     train: Source | None
-    runtime: Runtime
-    dry_run: bool
-    recorded: dict[str, Any]
 
 
 def run(values: dict[str, Any]) -> Result:
     """Score the classes that a model gives the test images; every image counts."""
     options = _options(values)
-    sources = [options.test, *([options.train] if options.train else [])]
-    check_output(options.output, [options.model, *(Path(s.name) for s in sources)])
+    read = [source.name for source in (options.test, options.train) if source]
+    check_output(options.output, [options.model, *read])
     model = read_checkpoint(options.model)
     classes = _classes_of(model)
     test = check_labelled(options.test.images(), model)
@@ -106,7 +102,7 @@ def _checked_names(
     options: Options, model: Checkpoint, classes: int, test: ImageSet
 ) -> Sequence[str]:
     """The test images must be ones the classifier can sort; gives the classes' names."""
-    known: list[ImageSet | LabelSet] = [test]
+    known: list[LabelSet] = [test]
     if options.train:
         known.append(options.train.labels())
     most = max(known, key=lambda data: data.classes)
@@ -124,7 +120,7 @@ def _checked_names(
     return (named or [most])[0].class_names
 
 
-def _check_same_names(test: ImageSet, data: ImageSet | LabelSet) -> None:
+def _check_same_names(test: ImageSet, data: LabelSet) -> None:
     pairs = zip_longest(test.class_names, data.class_names, fillvalue="missing")
     for place, (found, expected) in enumerate(pairs):
         if found != expected:

@@ -135,10 +135,9 @@ def _measured(
             "effective_rank": effective_rank(rows),
             "spread": spread(rows),
         }
-        if sample.labels is not None:
-            found["false_negative_weight"] = false_negative_weight(
-                rows, sample.labels, options.temperature
-            )
+        if (labels := sample.labels) is not None:
+            weight = false_negative_weight(rows, labels, options.temperature)
+            found["false_negative_weight"] = weight
     except InputError as error:
         raise InputError(f"{model.path}: {error}") from error
     return found, rows
@@ -155,16 +154,15 @@ def _views(
     net.eval()
     device = next(net.parameters()).device
     images = Images(sample.images, None, sample.index, view, device)
-    parts: tuple[list[Tensor], list[Tensor]] = [], []
+    both = []
     with console.bar(f"two views of {len(images):,} images", len(images)) as bar:
         for index in torch.arange(len(images)).split(BATCH):
             purpose = ("evaluate", "drift", "views", int(index[0]))
             batch = images.batch(index, torch_generator(options.seed, *purpose))
-            both = represent(net, batch.two_views(), options.layer)  # (2B, d)
-            for part, rows in zip(parts, both.float().cpu().chunk(2), strict=True):
-                part.append(rows)
+            rows = represent(net, batch.two_views(), options.layer)  # (2B, d)
+            both.append(rows.float().cpu().chunk(2))
             bar.reach(int(index[-1]) + 1)
-    return tuple(map(torch.cat, parts))
+    return tuple(map(torch.cat, zip(*both, strict=True)))
 
 
 def _numbers(

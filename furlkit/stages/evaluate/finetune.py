@@ -23,7 +23,7 @@ from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Architecture, Net, build
 from furlkit.models.embedding import predict
 from furlkit.models.heads import give_classifier
-from furlkit.models.loading import architecture_of, load_net, view_of
+from furlkit.models.loading import architecture_of, load_net, load_tensors, view_of
 from furlkit.randomness import numpy_generator, torch_generator
 from furlkit.reports import document as scoring
 from furlkit.stages.evaluate import Result, write_scores
@@ -83,12 +83,11 @@ class Inputs:
         return max(self.train.classes, self.test.classes)
 
     @property
-    def parts(self) -> list[rounds.Part]:
+    def parts(self) -> dict[int, np.ndarray]:
         """Who trains on what."""
         if self.options.mode == "federated":
-            held = self.labelled.items()
-            return [rounds.Part(k, index) for k, index in held if len(index)]
-        return [rounds.Part(0, np.sort(np.concatenate([*self.labelled.values()])))]
+            return {k: index for k, index in self.labelled.items() if len(index)}
+        return {0: np.sort(np.concatenate([*self.labelled.values()]))}
 
     @property
     def contents(self) -> dict[str, str]:
@@ -130,7 +129,7 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
     )  # fmt: skip
     provenance = _provenance(inputs)
     training.run(jobs, options.output, provenance, options.save_every)
-    rounds.fill(net, jobs.weights)
+    load_tensors(net, jobs.weights)
     predictions = predict(net, test.images, view)
     labels = torch.from_numpy(np.asarray(test.labels))
     found = {
@@ -154,10 +153,8 @@ def _open(options: Options) -> Inputs:
             "--partition: says which images each client holds, and --mode federated "
             "needs it; give one, or use --mode central"
         )
-    partition = None
-    if options.partition:
-        check_output(options.output, [options.partition])
-        partition = read_partition(options.partition)
+    check_output(options.output, [options.partition])
+    partition = read_partition(options.partition) if options.partition else None
     model, train, test = labelled.open_labelled(options)
     if partition:
         check_dataset(partition, train)
@@ -250,8 +247,7 @@ def _provenance(inputs: Inputs) -> Provenance:
     """What decides the result, so that a progress file of another run is not used."""
     options, train, test = inputs.options, inputs.train, inputs.test
     resolved = {
-        **options.recorded,
-        **options.runtime.resolved_options(),
+        **options.resolved,
         **inputs.facts,
         "data": {"train": train.fingerprint, "test": test.fingerprint},
         "classes": inputs.classes,

@@ -1,7 +1,7 @@
 """evaluate linear, knn: what a frozen representation is worth."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,6 +28,12 @@ class Linear(Options):
 
     settings: LinearSettings
 
+    def predict(self, h: Tensor, labels: Tensor, test: Tensor, classes: int) -> Tensor:
+        """Train a classifier on h (n, d), and let it sort the rows of `test`."""
+        rng = torch_generator(self.seed or 0, "evaluate", "linear")
+        head = fit_linear(h, labels, classes, self.settings, rng)
+        return predict_linear(test, *head)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Knn(Options):
@@ -36,18 +42,12 @@ class Knn(Options):
     k: int
     temperature: float
 
+    def predict(self, h: Tensor, labels: Tensor, test: Tensor, classes: int) -> Tensor:
+        """Let the nearest rows of h (n, d) vote on each row of `test`."""
+        return predict_knn(h, labels, test, classes, self.k, self.temperature)
+
 
 OPTIONS: dict[str, type[Linear] | type[Knn]] = {"linear": Linear, "knn": Knn}
-
-
-class Features(NamedTuple):
-    """Features and labels of the images to learn from and to be tested on."""
-
-    train: Tensor
-    train_labels: Tensor
-    test: Tensor
-    test_labels: Tensor
-    classes: int
 
 
 def run(protocol: str, values: dict[str, Any]) -> Result:
@@ -57,32 +57,21 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
     model, train, test = open_labelled(options)
     net = load_net(model, runtime.start(options.runtime))
     if options.dry_run:
-        line = (
-            f"would score {options.model} by {protocol} on {len(test.images):,} images"
-        )
-        return line, {"protocol": protocol, "images": len(test.images)}
+        images = len(test.images)
+        line = f"would score {options.model} by {protocol} on {images:,} images"
+        return line, {"protocol": protocol, "images": images}
 
-    def features_of(images: ImageSet) -> tuple[Tensor, Tensor]:
-        index, view = np.arange(len(images.images)), view_of(model, Augmentation())
-        labels = torch.from_numpy(np.asarray(images.labels))
-        return embed(net, images.images, index, view, "h"), labels
+    def features_of(data: ImageSet) -> tuple[Tensor, Tensor]:
+        index, view = np.arange(len(data.images)), view_of(model, Augmentation())
+        labels = torch.from_numpy(np.asarray(data.labels))
+        return embed(net, data.images, index, view, "h"), labels
 
     classes = max(train.classes, test.classes)
-    features = Features(*features_of(train), *features_of(test), classes)
+    learned, (rows, labels) = features_of(train), features_of(test)
     found = {
         "protocol": protocol,
-        **scoring.scores(_predict(features, options), features.test_labels, classes),
+        **scoring.scores(options.predict(*learned, rows, classes), labels, classes),
         **scoring.origins(model, train, test),
-        "train_examples": len(features.train),
+        "train_examples": len(train.images),
     }
     return write_scores(options, found, scoring.model_name(model))
-
-
-def _predict(features: Features, options: Linear | Knn) -> Tensor:
-    train, train_labels, test, _, classes = features
-    if isinstance(options, Knn):
-        vote = (options.k, options.temperature)
-        return predict_knn(train, train_labels, test, classes, *vote)
-    rng = torch_generator(options.seed or 0, "evaluate", "linear")
-    head = fit_linear(train, train_labels, classes, options.settings, rng)
-    return predict_linear(test, *head)

@@ -21,34 +21,14 @@ from furlkit.files.features import Features
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.private import Private, read_private
 from furlkit.files.targets import Targets, read_targets
-from furlkit.inputs.dictionary import (
-    averaged_features,
-    open_dictionary,
-    rows_of_others,
-)
-from furlkit.inputs.matching import (
-    check_channels,
-    check_dataset,
-    check_global,
-    check_heads,
-    check_labels,
-    check_own,
-    check_private,
-    check_size,
-    check_targets,
-)
+from furlkit.inputs import matching
+from furlkit.inputs.dictionary import averaged_features, open_dictionary, rows_of_others
 from furlkit.inputs.paths import check_patterns, fill
+from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
 from furlkit.models.architecture import Architecture, build
-from furlkit.models.loading import (
-    check_tensors,
-    fresh_statistics,
-    full_architecture,
-    tensors_of,
-    z_width,
-)
+from furlkit.models.loading import check_tensors, full_architecture, tensors_of, z_width
 from furlkit.randomness import torch_generator
-from furlkit.runtime import Runtime
 from furlkit.training.learners import learner_of
 from furlkit.training.loop import Phase, Plan
 from furlkit.training.run import Execution
@@ -81,8 +61,8 @@ class Sharing:
         return rows_to_share(self.dictionary_size, self.participants or clients)
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(Computing):
     """`output`, `private` and `private_out` may hold `{client}`.
 
     `settings` are the objective's own options, `update_settings` the update's, and
@@ -109,10 +89,7 @@ class Options:
     private: str | None
     private_out: str | None
     execution: Execution
-    runtime: Runtime
     seed: int
-    dry_run: bool
-    recorded: dict[str, Any]
 
 
 def options_of(values: dict[str, Any]) -> Options:
@@ -181,9 +158,8 @@ class Inputs:
     images: ImageSet
     expected: "Expected"
     sent: tuple[str, ...]
-    dictionary: Features | None = None
-    targets: Targets | None = None
-    public: ImageSet | None = None
+    align: tuple[Targets, ImageSet] | None
+    dictionary: Features | None
 
     @property
     def round(self) -> int:
@@ -200,14 +176,10 @@ class Inputs:
 
 
 class Expected(NamedTuple):
-    """What a model must look like: tensors of the net, and others the learner carries.
-
-    `statistics` are BatchNorm's as they are before any image was seen.
-    """
+    """What a model must look like: tensors of the net, and all that the learner carries."""
 
     net: dict[str, torch.Tensor]
-    more: dict[str, torch.Tensor]
-    statistics: Tensors
+    all: dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -229,35 +201,33 @@ class Client:
 
 def open_inputs(options: Options) -> Inputs:
     """Open and check everything; nothing is trained or written."""
-    _check_sharing(options)
-    _check_files(options)
+    _check_usage(options)
     runtime.start(options.runtime)
     partition = read_partition(options.partition)
     model = read_checkpoint(options.model)
-    if options.update.name == "keep":
-        check_own(model, partition, options.clients[0])
-    else:
-        check_global(model, partition)
+    keeps = options.update.name == "keep"
+    matching.check_start(model, partition, options.clients[0] if keeps else None)
     architecture = full_architecture(model.path, model.facts)
-    check_heads(model, architecture, options.objective)
+    matching.check_heads(model, architecture, options.objective)
     images = options.data.images()
-    check_dataset(partition, images)
-    check_channels(images, architecture, model.path)
+    matching.check_dataset(partition, images)
+    matching.check_channels(images, model)
     if options.objective.labels:
-        check_labels(images, architecture.heads["classifier"][0], model.path)
+        matching.check_labels(images, architecture.heads["classifier"][0], model)
     expected = _expected(options, architecture)
     _check_whole(model, expected)
     trained = ["encoder", *options.objective.head_names]
     for phase in options.plan.phases:
         _check_parts("--phases", phase.parts, trained)
     sent = _sent_parts(options, architecture, expected)
-    inputs = Inputs(options, partition, model, architecture, images, expected, sent)
-    inputs = _with_dictionary(_with_targets(inputs))
+    shared = _align(options, model), _dictionary(options, model)
+    known = options, partition, model, architecture, images
+    inputs = Inputs(*known, expected, sent, *shared)
     _check_round(inputs)
     for number in options.clients:
         client = open_client(inputs, number)
         if client.private:
-            check_private(client.private, model)
+            matching.check_private(client.private, model)
         if options.sharing.features_out:
             averaged_features(client.private, client.index, z_width(model))
     return inputs
@@ -266,7 +236,7 @@ def open_inputs(options: Options) -> Inputs:
 def open_client(inputs: Inputs, number: int) -> Client:
     """What one client starts the round with; its private file is read here."""
     options = inputs.options
-    check_size(inputs.partition, number)
+    matching.check_size(inputs.partition, number)
     private = None
     if options.private:
         private = read_private(fill(options.private, number), number)
@@ -289,14 +259,14 @@ def open_client(inputs: Inputs, number: int) -> Client:
 def _start(inputs: Inputs, number: int, private: Private | None) -> Tensors:
     """The global model, completed by what the client kept.
 
-    BatchNorm statistics that nobody has are new. A part of the net that nobody has (a
-    head that other clients kept to themselves) is drawn from the seed, for each client.
+    What nobody has (a head that other clients kept to themselves, BatchNorm statistics
+    in a client's first round) is that of a net drawn from the seed, for each client.
     """
     expected, kept = inputs.expected, {}
     if private:
         kept = {k: v for k, v in private.tensors.items() if not k.startswith("last.")}
-        check_tensors(private.path, {**expected.net, **expected.more}, kept)
-    start = {**expected.statistics, **kept, **inputs.model.tensors}
+        check_tensors(private.path, expected.all, kept)
+    start = {**kept, **inputs.model.tensors}
     if lacking := [name for name in expected.net if name not in start]:
         rng = torch_generator(inputs.options.seed, "new parts", number)
         drawn = tensors_of(build(inputs.architecture, rng))
@@ -306,15 +276,15 @@ def _start(inputs: Inputs, number: int, private: Private | None) -> Tensors:
 
 def _expected(options: Options, architecture: Architecture) -> Expected:
     net = build(architecture, None)
-    own = net.state_dict()
     state = learner_of(options.objective, net, options.settings).state_dict()
-    more = {k: v for k, v in state.items() if k.removeprefix("net.") not in own}
-    return Expected(own, more, fresh_statistics(architecture))
+    return Expected(
+        net.state_dict(), {k.removeprefix("net."): v for k, v in state.items()}
+    )
 
 
 def _check_whole(model: Checkpoint, expected: Expected) -> None:
     """A part that the model says it has must be there whole."""
-    check_tensors(model.path, {**expected.net, **expected.more}, model.tensors)
+    check_tensors(model.path, expected.all, model.tensors)
     facts = model.facts
     for name in expected.net:
         declared = facts.parts is None or part_of(name) in facts.parts
@@ -332,8 +302,7 @@ def _sent_parts(
     net = ("encoder", *architecture.heads)
     if options.send is None:
         return net
-    parts = parts_of([*expected.net, *expected.more])
-    _check_parts("--send", options.send, parts)
+    _check_parts("--send", options.send, parts_of(expected.all))
     kept = [part for part in net if not within(part, options.send)]
     if kept and not options.private_out:
         raise UsageError(
@@ -349,34 +318,8 @@ def _check_parts(flag: str, parts: Iterable[str], known: list[str]) -> None:
             raise UsageError(f"{flag} {part}: expected parts of {', '.join(known)}")
 
 
-def _check_files(options: Options) -> None:
-    if options.update.name == "keep" and len(options.clients) > 1:
-        raise UsageError(
-            f"--update keep: {len(options.clients)} clients have as many models to start "
-            "from; train one at a time"
-        )
-    if options.update.own and not options.private_out:
-        raise UsageError(
-            f"--update {options.update.name}: needs the client's weights of its last "
-            "round, which it keeps in a private file; give --private-out"
-        )
-    given: Iterable[Path | None] = (
-        options.model,
-        options.partition,
-        options.sharing.dictionary,
-        options.align,
-        Path(options.align_data.name) if options.align_data else None,
-    )
-    inputs = [Path(options.data.name), *(path for path in given if path)]
-    writes = {
-        "-o": options.output,
-        "--private-out": options.private_out,
-        "--features-out": options.sharing.features_out,
-    }
-    check_patterns(options.clients, {"--private": options.private}, writes, inputs)
-
-
-def _check_sharing(options: Options) -> None:
+def _check_usage(options: Options) -> None:
+    """What can be refused before any file is opened."""
     sharing = options.sharing
     for flag, given in (
         ("--dictionary", sharing.dictionary),
@@ -390,24 +333,40 @@ def _check_sharing(options: Options) -> None:
             f"--alpha {sharing.alpha:g}: features averaged over rounds are kept in a "
             "private file; give --private-out, or --alpha 0 to share this round's alone"
         )
+    if options.update.name == "keep" and len(options.clients) > 1:
+        raise UsageError(
+            f"--update keep: {len(options.clients)} clients have as many models to start "
+            "from; train one at a time"
+        )
+    if options.update.own and not options.private_out:
+        raise UsageError(
+            f"--update {options.update.name}: needs the client's weights of its last "
+            "round, which it keeps in a private file; give --private-out"
+        )
+    public = options.align_data.name if options.align_data else None
+    known = (options.model, options.partition, options.data.name, public)
+    inputs = (*known, options.align, options.sharing.dictionary)
+    writes = {
+        "-o": options.output,
+        "--private-out": options.private_out,
+        "--features-out": options.sharing.features_out,
+    }
+    check_patterns(options.clients, {"--private": options.private}, writes, inputs)
 
 
-def _with_targets(inputs: Inputs) -> Inputs:
-    options = inputs.options
+def _align(options: Options, model: Checkpoint) -> tuple[Targets, ImageSet] | None:
+    """The targets and the public images that they are of."""
     if options.align is None or options.align_data is None:
-        return inputs
-    z_width(inputs.model)
+        return None
+    z_width(model)
     targets, public = read_targets(options.align), options.align_data.images()
-    check_targets(targets, public, inputs.model)
-    return replace(inputs, targets=targets, public=public)
+    matching.check_targets(targets, public, model)
+    return targets, public
 
 
-def _with_dictionary(inputs: Inputs) -> Inputs:
-    path = inputs.options.sharing.dictionary
-    if path is None:
-        return inputs
-    found = open_dictionary(path, z_width(inputs.model), inputs.model)
-    return replace(inputs, dictionary=found)
+def _dictionary(options: Options, model: Checkpoint) -> Features | None:
+    path = options.sharing.dictionary
+    return open_dictionary(path, z_width(model), model) if path else None
 
 
 def _negatives(inputs: Inputs, number: int) -> np.ndarray | None:
@@ -429,15 +388,16 @@ def _check_round(inputs: Inputs) -> None:
 
 
 def _provenance(inputs: Inputs, private: Private | None) -> Provenance:
-    contents = {"global": inputs.model.content, "partition": inputs.partition.content}
-    if private:
-        contents["private"] = private.content
-    if inputs.dictionary:
-        contents["dictionary"] = inputs.dictionary.content
-    if inputs.targets:
-        contents["targets"] = inputs.targets.content
+    files: dict[str, Any] = {
+        "global": inputs.model,
+        "partition": inputs.partition,
+        "private": private,
+        "dictionary": inputs.dictionary,
+        "targets": inputs.align and inputs.align[0],
+    }
+    contents = {role: file.content for role, file in files.items() if file}
     options = inputs.options
-    resolved = {**options.recorded, **options.runtime.resolved_options()}
+    resolved = options.resolved
     if not inputs.dictionary:  # A recipe may give the flag in the first round too.
         resolved.pop("leave-own-out", None)
     if inputs.plan.schedule_rounds > 1:

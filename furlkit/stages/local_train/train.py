@@ -10,7 +10,7 @@ from furlkit import console, runtime
 from furlkit.aggregators.dictionary import average_features, shared_rows
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Batch, Images
-from furlkit.files.checkpoint import Checkpoint, CheckpointFacts, write_checkpoint
+from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
 from furlkit.files.features import FeatureFacts, write_features
 from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
@@ -18,7 +18,7 @@ from furlkit.inputs.dictionary import INDEX, ROWS, averaged_features
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
-from furlkit.models.loading import load_net, view_of
+from furlkit.models.loading import load_net, load_tensors, view_of
 from furlkit.randomness import numpy_generator
 from furlkit.stages.local_train.inputs import (
     Client,
@@ -31,7 +31,6 @@ from furlkit.training import run as training
 from furlkit.training.learners import (
     Given,
     learner_of,
-    load_parts,
     parts_by_name,
     terms_of,
 )
@@ -67,7 +66,7 @@ def _train(inputs: Inputs, client: Client) -> Result:
     if client.negatives is not None and len(client.negatives):
         settings["z_dict"] = torch.from_numpy(client.negatives).float().to(device)
     learner = learner_of(options.objective, net, settings)
-    load_parts(learner, more)
+    load_tensors(learner, more)
     view = view_of(inputs.model, options.augmentation, options.execution.channels_last)
     labels = inputs.images.labels if options.objective.labels else None
     purpose = (options.seed, "local-train", inputs.round, client.number)
@@ -92,17 +91,14 @@ def _net(inputs: Inputs, client: Client, device: torch.device) -> tuple[Net, Ten
     parts = ("encoder", *inputs.architecture.heads)
     tensors, more = divide(client.tensors, parts)
     facts = replace(inputs.model.facts, parts=None)
-    start = Checkpoint(
-        inputs.model.path, facts, tensors, inputs.model.content, inputs.model.header
-    )
-    return load_net(start, device), more
+    return load_net(replace(inputs.model, facts=facts, tensors=tensors), device), more
 
 
 def _given(inputs: Inputs, net: Net, order: Purpose) -> Given:
     """The public images and their targets, for terms that want them."""
-    targets, public = inputs.targets, inputs.public
-    if targets is None or public is None:
+    if inputs.align is None:
         return Given()
+    targets, public = inputs.align
     device = next(net.parameters()).device
     layout = inputs.options.execution.channels_last
     view = view_of(inputs.model, Augmentation(), layout)
@@ -129,12 +125,16 @@ def _write(inputs: Inputs, client: Client, learner: Any, last: Epoch) -> Result:
         memory = {k: v for k, v in memory.items() if k not in (ROWS, INDEX)}
         memory |= _share(inputs, client, learner.net, data)
     # Buffers that begin_epoch made belong to the epoch; they are not carried further.
-    names = {*inputs.expected.net, *inputs.expected.more}
-    tensors = {k: v for k, v in parts_by_name(learner).items() if k in names}
+    known = inputs.expected.all
+    tensors = {k: v for k, v in parts_by_name(learner).items() if k in known}
     upload, kept = divide(tensors, inputs.sent)
     if options.private_out:
+        own = _kept(inputs, upload, kept)
+        names = sorted({name.split(".")[0] for name in memory})
+        about = PrivateFacts(number, inputs.round, parts_of(own), names)
         path = fill(options.private_out, number)
-        data["private"] = _keep(inputs, client, path, upload, kept, memory)
+        private = write_private(path, own, memory, about, client.provenance)
+        data["private"] = private
     elif kept:
         lost = ", ".join(parts_of(kept))
         console.detail(f"client {number}: {lost} not kept; --private-out would keep it")
@@ -152,8 +152,8 @@ def _write(inputs: Inputs, client: Client, learner: Any, last: Epoch) -> Result:
         parts=parts_of(upload),
     )
     output = fill(options.output, number)
-    written = write_checkpoint(output, upload, facts, client.provenance)
-    data.update(content=written.content, examples=examples, **asdict(last))
+    content = write_checkpoint(output, upload, facts, client.provenance)
+    data.update(content=content, examples=examples, **asdict(last))
     line = (
         f"{output}: client {number}, round {inputs.round}, {examples:,} images, "
         f"loss {facts.loss:.4f}"
@@ -161,15 +161,8 @@ def _write(inputs: Inputs, client: Client, learner: Any, last: Epoch) -> Result:
     return line, data
 
 
-def _keep(
-    inputs: Inputs,
-    client: Client,
-    path: Any,
-    upload: Tensors,
-    kept: Tensors,
-    memory: Tensors,
-) -> str:
-    """Write the client's private file.
+def _kept(inputs: Inputs, upload: Tensors, kept: Tensors) -> Tensors:
+    """What of the model goes into the client's private file.
 
     Besides the parts that are not sent it has a copy of the BatchNorm statistics, which
     the server may leave out of the mean (aggregate --bn keep), and where the update
@@ -179,9 +172,7 @@ def _keep(
     if inputs.options.update.own:
         last = {**upload, **kept}
         own |= {f"last.{name}": last[name] for name in inputs.expected.net}
-    names = sorted({name.split(".")[0] for name in memory})
-    facts = PrivateFacts(client.number, inputs.round, parts_of(own), names)
-    return write_private(path, own, memory, facts, client.provenance).content
+    return own
 
 
 def _share(
@@ -206,8 +197,8 @@ def _share(
         parent=inputs.model.content,
     )
     path = fill(sharing.features_out or "", client.number)
-    written = write_features(path, rows, np.arange(len(rows)), facts, client.provenance)
-    data["features"] = written.content
+    more = (np.arange(len(rows)), facts, client.provenance)
+    data["features"] = write_features(path, rows, *more)
     return {ROWS: Z, INDEX: index} if sharing.alpha else {}
 
 

@@ -7,7 +7,13 @@ from typing import Any
 from furlkit.errors import InputError
 from furlkit.files.container.header import canonical, short
 from furlkit.reports.figures import Frame
-from furlkit.reports.metrics import check_same, is_number, read_once, round_of
+from furlkit.reports.metrics import (
+    check_same,
+    files_of,
+    is_number,
+    read_once,
+    round_of,
+)
 from furlkit.reports.summary import Box
 from furlkit.reports.text import lookup, plain, word
 from furlkit.stages.plot.picture import Picture, Series, figure, picture
@@ -33,7 +39,7 @@ def run(series: Series, frame: Frame) -> Picture:
 def _boxes(paths: tuple[Path, ...]) -> list[Box]:
     """A box for each result, by round and seed, whatever the order of the files."""
     found: dict[tuple[int, int, str], Box] = {}
-    read = read_once(paths)
+    read = read_once(files_of(paths, "angles", last=False))
     for path, metrics in read:
         box, seed = _box(path, metrics), lookup(metrics, "checkpoint.seed")
         seed = seed if isinstance(seed, int) else -1

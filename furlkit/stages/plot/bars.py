@@ -2,7 +2,7 @@
 
 from furlkit.errors import UsageError
 from furlkit.reports.figures import Frame
-from furlkit.reports.metrics import Value, read_all
+from furlkit.reports.metrics import Value, files_of, read_all
 from furlkit.reports.summary import Results
 from furlkit.reports.text import plain
 from furlkit.stages.plot.picture import Picture, Series, figure, picture
@@ -10,7 +10,12 @@ from furlkit.stages.plot.picture import Picture, Series, figure, picture
 
 @picture
 def run(
-    series: Series, value: str, reference: str | None, start: float, frame: Frame
+    series: Series,
+    value: str,
+    protocol: str,
+    reference: str | None,
+    start: float,
+    frame: Frame,
 ) -> Picture:
     """Draw a bar for each series: mean and deviation of its files, each as a dot.
 
@@ -19,7 +24,8 @@ def run(
     given = []
     for label, paths in series:
         *group, name = label.split(":", 1)
-        given.append(Results("".join(group), name, (), (), paths))
+        files = files_of(paths, protocol, last=True)
+        given.append(Results("".join(group), name, (), (), files))
     found = read_all(given, value, reference)
     bars = [b._replace(group=plain(b.group), label=plain(b.label)) for b in found]
     protocols = dict.fromkeys(plain(bar.protocol) for bar in bars)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from furlkit import console
 from furlkit.errors import InputError, UsageError
 from furlkit.files.container.header import canonical, parse_strict
-from furlkit.files.container.read import unreadable
+from furlkit.files.container.read import reading
 from furlkit.files.metrics import as_metrics
 from furlkit.reports.figures import Frame
 from furlkit.reports.ledger import read_ledger
@@ -163,9 +163,8 @@ def _scores(folder: Path, value: str, protocol: str) -> Iterator[tuple[int, floa
 def _metrics(path: Path) -> dict[str, Any]:
     """A metrics file; empty for other JSON, such as an export's config."""
     try:
-        document = parse_strict(path.read_bytes())
-    except OSError as error:
-        raise unreadable(path, error) from error
+        with reading(path):
+            document = parse_strict(path.read_bytes())
     except (ValueError, RecursionError) as error:
         console.warn(f"{plain(str(path))}: is not JSON: {error}; left out")
         return {}

@@ -2,16 +2,24 @@
 
 from furlkit.files.container.header import with_article
 from furlkit.reports.figures import Frame
-from furlkit.reports.metrics import Score, Value, check_same, read_once, read_score
+from furlkit.reports.metrics import (
+    Score,
+    Value,
+    check_same,
+    files_of,
+    read_once,
+    read_score,
+)
 from furlkit.reports.summary import Line, grouped, summarise
 from furlkit.reports.text import plain
 from furlkit.stages.plot.picture import Picture, Series, figure, picture
 
 
 @picture
-def run(series: Series, value: str, frame: Frame) -> Picture:
+def run(series: Series, value: str, protocol: str, frame: Frame) -> Picture:
     """Draw a value over rounds, one line for each series and protocol."""
-    found = _scores(series, value)
+    files = tuple((label, files_of(paths, protocol, False)) for label, paths in series)
+    found = _scores(files, value)
     protocols = dict.fromkeys(protocol for _, protocol in found)
     lines = []
     for (label, protocol), scores in found.items():

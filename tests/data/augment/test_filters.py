@@ -5,11 +5,11 @@ import torch
 from torchvision.transforms import GaussianBlur
 from torchvision.transforms import functional as TF
 
+from furlkit.data.augment.arrange import uniform
 from furlkit.data.augment.filters import (
     blur_,
     blur_taps,
     cutout_,
-    draw_centres,
     draw_sigmas,
     solarise_,
 )
@@ -56,7 +56,7 @@ def test_solarise_equals_torchvision_on_all_levels():
 @pytest.mark.parametrize("side", [1, 4, 7])
 def test_cutout_equals_torchvisions_erase_of_the_clipped_square(side):
     images = noise(30, 3, 8, 10) + 0.1
-    centres = draw_centres(30, generator())
+    centres = uniform(generator(), 30, 2)
     expected = []
     for image, (v, u) in zip(images, centres.tolist(), strict=True):
         top, left = int(v * 8) - side // 2, int(u * 10) - side // 2

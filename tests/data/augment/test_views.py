@@ -6,7 +6,7 @@ import pytest
 import torch
 from torchvision.transforms import functional as TF
 
-from furlkit.data.augment import Augmentation, augment, normalise, plain, two_views
+from furlkit.data.augment import Augmentation, augment, normalise, plain
 from furlkit.errors import InputError, UsageError
 from tests.data.augment.noise import generator
 
@@ -105,22 +105,22 @@ def test_everything_at_once_stays_in_range(channels, size):
 
 def test_same_generator_same_views_and_input_is_kept():
     images = stored()
-    first = two_views(images, EVERYTHING, 16, generator(5))
-    assert first.equal(two_views(images, EVERYTHING, 16, generator(5)))
-    assert not first.equal(two_views(images, EVERYTHING, 16, generator(6)))
+    first = augment(images, EVERYTHING, 16, generator(5), views=2)
+    assert first.equal(augment(images, EVERYTHING, 16, generator(5), views=2))
+    assert not first.equal(augment(images, EVERYTHING, 16, generator(6), views=2))
     assert images.equal(stored())
 
 
 def test_two_views_are_the_batch_twice_in_order():
     images = torch.arange(0, 250, 50, dtype=torch.uint8).view(5, 1, 1, 1)
     images = images.expand(5, 16, 16, 3)
-    got = two_views(images, only(crop_scale=(0.2, 1)), 16, generator())
+    got = augment(images, only(crop_scale=(0.2, 1)), 16, generator(), views=2)
     close(got.mean(dim=(1, 2, 3)), torch.arange(0, 250, 50).repeat(2) / 255)
 
 
 def test_two_views_differ_and_one_view_does_not_repeat():
     images = stored(1).expand(4, -1, -1, -1)
-    got = two_views(images, Augmentation(), 16, generator()).flatten(1)
+    got = augment(images, Augmentation(), 16, generator(), views=2).flatten(1)
     distance = torch.cdist(got, got) + torch.eye(8)
     assert distance.min() > 0.1
 
@@ -154,7 +154,12 @@ def test_autocast_changes_nothing():
 
 
 def test_an_empty_batch_gives_an_empty_view():
-    assert two_views(stored(0), EVERYTHING, 16, generator()).shape == (0, 3, 16, 16)
+    assert augment(stored(0), EVERYTHING, 16, generator(), views=2).shape == (
+        0,
+        3,
+        16,
+        16,
+    )
 
 
 @pytest.mark.parametrize(

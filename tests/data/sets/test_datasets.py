@@ -7,9 +7,10 @@ import pytest
 
 from furlkit.data.partitions.from_file import from_file
 from furlkit.data.sets import digits
-from furlkit.data.sets.datasets import names, open_images, open_labels
+from furlkit.data.sets.datasets import names
 from furlkit.data.sets.fingerprint import fingerprint_of, same_dataset
 from furlkit.data.sets.resize import resize_images
+from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.facts import Provenance
@@ -24,7 +25,7 @@ def test_digits_are_scikit_learns_and_every_fifth_is_test():
     from sklearn.datasets import load_digits
 
     raw = load_digits()
-    train, test = open_images("digits", "train"), open_images("digits", "test")
+    train, test = Source("digits").images(), Source("digits", split="test").images()
     assert train.images.shape == (1438, 8, 8, 1) and test.images.shape == (359, 8, 8, 1)
     fifth = np.arange(1797) % 5 == 4
     assert np.array_equal(test.labels, raw.target[fifth])
@@ -40,24 +41,20 @@ def test_digits_constants_are_those_of_the_images():
     assert images.std() == pytest.approx(digits.STD[0], abs=1e-4)
 
 
-def test_digits_without_the_packaged_table_come_from_the_loader(monkeypatch):
-    expected = digits.read_digits("test")
-    monkeypatch.setattr(digits.Path, "is_file", lambda path: False)
-    found = digits.read_digits("test")
-    assert np.array_equal(found[0], expected[0])
-    assert np.array_equal(found[1], expected[1])
-
-
 def test_labels_of_digits_match_its_images_and_not_the_other_split():
-    labels = open_labels("digits")
-    assert same_dataset(labels.fingerprint, open_images("digits").fingerprint) is None
-    assert same_dataset(labels.fingerprint, open_labels("digits", "test").fingerprint)
+    labels = Source("digits").labels()
+    assert (
+        same_dataset(labels.fingerprint, Source("digits").images().fingerprint) is None
+    )
+    assert same_dataset(
+        labels.fingerprint, Source("digits", split="test").labels().fingerprint
+    )
 
 
 def test_labels_of_digits_import_neither_torch_nor_scikit_learn():
     code = (
-        "import sys; from furlkit.data.sets.datasets import open_labels; "
-        "import furlkit.data.partitions.schemes; open_labels('digits'); "
+        "import sys; from furlkit.data.sets.source import Source; "
+        "import furlkit.data.partitions.schemes; Source('digits').labels(); "
         "print(sorted({'torch', 'torchvision', 'sklearn', 'PIL'} & set(sys.modules)))"
     )
     command = [sys.executable, "-c", code]
@@ -68,11 +65,11 @@ def test_labels_of_digits_import_neither_torch_nor_scikit_learn():
 def test_npz_grey_and_colour(tmp_path):
     np.savez(tmp_path / "grey.npz", images=GREY, labels=LABELS.astype(np.int16))
     np.savez(tmp_path / "colour.npz", images=COLOUR, domains=LABELS % 2)
-    grey = open_images(tmp_path / "grey.npz")
+    grey = Source(tmp_path / "grey.npz").images()
     assert np.array_equal(grey.images, GREY[..., None])
     assert grey.labels.dtype == np.int64 and grey.classes == 4
     assert grey.class_names == ("0", "1", "2", "3") and grey.mean == (0.5,)
-    colour = open_images(str(tmp_path / "colour.npz"))
+    colour = Source(str(tmp_path / "colour.npz")).images()
     assert colour.labels is None and colour.classes == 0
     assert list(colour.domains) == list(LABELS % 2)
     assert colour.mean == (0.485, 0.456, 0.406)
@@ -82,7 +79,10 @@ def test_npz_labels_match_the_images_with_and_without_labels(tmp_path):
     np.savez(tmp_path / "a.npz", images=GREY, labels=LABELS)
     np.savez(tmp_path / "b.npz", images=GREY)
     for name in ("a.npz", "b.npz"):
-        labels, images = open_labels(tmp_path / name), open_images(tmp_path / name)
+        labels, images = (
+            Source(tmp_path / name).labels(),
+            Source(tmp_path / name).images(),
+        )
         assert labels.examples == 12
         assert same_dataset(labels.fingerprint, images.fingerprint) is None
 
@@ -105,7 +105,7 @@ def test_wrong_npz_is_named(tmp_path, arrays, message):
     path = tmp_path / "wrong.npz"
     np.savez(path, **arrays)
     with pytest.raises(InputError, match=message) as caught:
-        open_images(path)
+        Source(path).images()
     assert str(path) in str(caught.value)
 
 
@@ -115,7 +115,7 @@ def test_truncated_npz_is_named(tmp_path, cut):
     np.savez_compressed(path, images=GREY, labels=LABELS)
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(InputError, match="cut.npz: cannot be read"):
-        open_images(path)
+        Source(path).images()
 
 
 def test_npy_or_pickle_called_npz_is_refused(tmp_path):
@@ -123,10 +123,10 @@ def test_npy_or_pickle_called_npz_is_refused(tmp_path):
     with path.open("wb") as file:
         np.save(file, GREY)
     with pytest.raises(InputError, match="x.npz: cannot be read"):
-        open_images(path)
+        Source(path).images()
     path.write_bytes(b"\x80\x04]\x94.")
     with pytest.raises(InputError, match="x.npz: cannot be read"):
-        open_images(path)
+        Source(path).images()
 
 
 def packed(path):
@@ -134,26 +134,24 @@ def packed(path):
     mean, std = [0.1, 0.2, 0.3], [0.4, 0.5, 0.6]
     facts = DatasetFacts(list("abcd"), ["x", "y"], fingerprint, mean, std)
     columns, blocks = {"labels": LABELS, "domains": LABELS // 2}, np.split(COLOUR, [5])
-    write_dataset(
-        path, COLOUR.shape, lambda: blocks, columns, facts, Provenance("pack")
-    )
+    write_dataset(path, COLOUR.shape, blocks, columns, facts, Provenance("pack"))
 
 
 def test_packed_file_is_mapped_and_keeps_its_facts(tmp_path):
     packed(tmp_path / "d.safetensors")
-    opened = open_images(tmp_path / "d.safetensors")
+    opened = Source(tmp_path / "d.safetensors").images()
     assert isinstance(opened.images, np.memmap)
     assert np.array_equal(opened.images, COLOUR)
     assert opened.class_names == ("a", "b", "c", "d") and opened.classes == 4
     assert opened.mean == (0.1, 0.2, 0.3) and opened.domain_names == ("x", "y")
-    labels = open_labels(tmp_path / "d.safetensors")
+    labels = Source(tmp_path / "d.safetensors").labels()
     assert np.array_equal(labels.labels, LABELS) and labels.examples == 12
 
 
 def test_packed_file_and_npz_of_the_same_arrays_are_one_dataset(tmp_path):
     packed(tmp_path / "d.safetensors")
     np.savez(tmp_path / "d.npz", images=COLOUR, labels=LABELS)
-    one, other = (open_images(tmp_path / n) for n in ("d.safetensors", "d.npz"))
+    one, other = (Source(tmp_path / n).images() for n in ("d.safetensors", "d.npz"))
     assert same_dataset(one.fingerprint, other.fingerprint) is None
 
 
@@ -164,7 +162,7 @@ def test_partition_file_is_a_split_file(tmp_path):
     made_by = Provenance("partition")
     write_partition(path, parts, np.array([0]), np.zeros((2, 4)), facts, made_by)
     np.save(tmp_path / "labels.npy", LABELS)
-    data = open_labels(tmp_path / "labels.npy")
+    data = Source(tmp_path / "labels.npy").labels()
     parts, public = from_file(data, split_file=path, with_replacement=False, min_size=1)
     assert [list(part) for part in parts] == [[1, 5], [3]]
     assert list(public) == [0]
@@ -175,14 +173,14 @@ def test_plain_label_files_agree(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(LABELS.tolist()))
     (tmp_path / "a.txt").write_text("\n".join(map(str, LABELS)) + "\n")
     for name in ("a.npy", "a.json", "a.txt"):
-        opened = open_labels(tmp_path / name)
+        opened = Source(tmp_path / name).labels()
         assert np.array_equal(opened.labels, LABELS) and opened.classes == 4
         assert opened.fingerprint == fingerprint_of(12, labels=LABELS)
 
 
 def test_label_names_are_numbered_in_order(tmp_path):
     (tmp_path / "a.txt").write_text("dog\ncat\ndog\n10\n")
-    opened = open_labels(tmp_path / "a.txt")
+    opened = Source(tmp_path / "a.txt").labels()
     assert opened.class_names == ("10", "cat", "dog")
     assert list(opened.labels) == [2, 1, 2, 0]
 
@@ -202,24 +200,24 @@ def test_label_names_are_numbered_in_order(tmp_path):
 def test_wrong_label_files_are_named(tmp_path, name, content):
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=name):
-        open_labels(tmp_path / name)
+        Source(tmp_path / name).labels()
 
 
 def test_unknown_name_lists_the_known_and_the_most_similar():
     with pytest.raises(UsageError) as caught:
-        open_images("cifar-10")
+        Source("cifar-10").images()
     assert str(caught.value).endswith("; did you mean cifar10?")
     for name in names():
         assert name in str(caught.value)
     with pytest.raises(UsageError, match="neither a known dataset"):
-        open_labels("nowhere/at/all")
+        Source("nowhere/at/all").labels()
     with pytest.raises(UsageError, match="split valid: .*train, test"):
-        open_images("digits", "valid")
+        Source("digits", split="valid").images()
 
 
 def test_missing_file_is_an_input_error():
     with pytest.raises(InputError, match="gone.npz: no such file"):
-        open_images("gone.npz")
+        Source("gone.npz").images()
 
 
 def test_resizing_matches_torchvision_and_keeps_the_fingerprint(tmp_path):
@@ -227,7 +225,7 @@ def test_resizing_matches_torchvision_and_keeps_the_fingerprint(tmp_path):
     from torchvision.transforms.v2 import functional
 
     np.savez(tmp_path / "a.npz", images=COLOUR)
-    plain, small = (open_images(tmp_path / "a.npz", image_size=s) for s in (None, 4))
+    plain, small = (Source(tmp_path / "a.npz", size=s).images() for s in (None, 4))
     assert small.images.shape == (12, 4, 4, 3)
     assert small.fingerprint == plain.fingerprint
     images = torch.from_numpy(COLOUR).permute(0, 3, 1, 2)
@@ -243,8 +241,11 @@ def test_resizing_in_blocks_equals_resizing_at_once():
         np.repeat(resize_images(GREY[..., None], 9), 100, axis=0),
     )
     assert resize_images(many, 6) is many
+
+
+def test_a_size_below_one_is_refused():
     with pytest.raises(UsageError, match="--image-size 0"):
-        resize_images(many, 0)
+        Source("digits", size=0)
 
 
 @pytest.mark.parametrize("column", ["labels", "class_names"])
@@ -252,8 +253,8 @@ def test_a_single_value_is_not_a_column(tmp_path, column):
     columns = {"labels": np.array([0] * 12), column: np.array(0)}
     np.savez(tmp_path / "a.npz", images=COLOUR, **columns)
     if column == "class_names":
-        assert open_labels(tmp_path / "a.npz").class_names == ("0",)
+        assert Source(tmp_path / "a.npz").labels().class_names == ("0",)
         return
-    for opener in (open_images, open_labels):
+    for read in (Source.images, Source.labels):
         with pytest.raises(InputError, match="a.npz: .*int64"):
-            opener(tmp_path / "a.npz")
+            read(Source(tmp_path / "a.npz"))

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from furlkit.data.sets.datasets import open_images, open_labels
 from furlkit.data.sets.decode import decode_image
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.data.sets.folder import folder_shape, index_folder, read_images
-from furlkit.errors import InputError, UsageError
+from furlkit.data.sets.source import Source
+from furlkit.errors import InputError
 
 RNG = np.random.default_rng(0)
 
@@ -43,7 +43,7 @@ def test_index_is_sorted_nested_and_skips_other_files(tmp_path):
 
 def test_pixels_are_in_the_order_of_the_index(tmp_path):
     saved = by_class(tmp_path)
-    opened = open_images(tmp_path)
+    opened = Source(tmp_path).images()
     expected = np.stack([saved[name] for name in index_folder(tmp_path).paths])
     assert np.array_equal(opened.images, expected)
     assert opened.classes == 3 and opened.mean == (0.485, 0.456, 0.406)
@@ -55,7 +55,7 @@ def test_blocks_cover_the_folder_in_order(tmp_path):
     index = index_folder(tmp_path)
     blocks = list(read_images(index, None, block=3))
     assert [len(block) for block in blocks] == [3, 3, 1]
-    assert np.array_equal(np.concatenate(blocks), open_images(tmp_path).images)
+    assert np.array_equal(np.concatenate(blocks), Source(tmp_path).images().images)
     assert folder_shape(index, None) == (7, 8, 8, 3)
     assert folder_shape(index, 5) == (7, 5, 5, 3)
 
@@ -63,7 +63,7 @@ def test_blocks_cover_the_folder_in_order(tmp_path):
 def test_flat_folder_has_no_labels(tmp_path):
     save(tmp_path / "b.png")
     save(tmp_path / "a.jpg")
-    opened = open_images(tmp_path)
+    opened = Source(tmp_path).images()
     assert opened.labels is None and opened.classes == 0 and len(opened.images) == 2
 
 
@@ -99,7 +99,7 @@ def test_folder_of_splits_is_not_taken_for_classes(tmp_path):
 
 def test_folder_without_images(tmp_path):
     with pytest.raises(InputError, match="no images"):
-        open_labels(tmp_path)
+        Source(tmp_path).labels()
 
 
 def test_links_are_followed_but_not_in_cycles(tmp_path):
@@ -111,32 +111,30 @@ def test_links_are_followed_but_not_in_cycles(tmp_path):
 
 def test_labels_match_images_until_a_file_changes(tmp_path):
     by_class(tmp_path)
-    labels = open_labels(tmp_path)
+    labels = Source(tmp_path).labels()
     for size in (None, 5):
-        opened = open_images(tmp_path, image_size=size)
+        opened = Source(tmp_path, size=size).images()
         assert same_dataset(labels.fingerprint, opened.fingerprint) is None
     save(tmp_path / "cat/b.png", (9, 9, 3))
     assert "files" in same_dataset(
-        labels.fingerprint, open_labels(tmp_path).fingerprint
+        labels.fingerprint, Source(tmp_path).labels().fingerprint
     )
 
 
 def test_same_folder_elsewhere_is_the_same_dataset(tmp_path):
     save(tmp_path / "one/cat/1.png")
     (tmp_path / "one").rename(tmp_path / "two")
-    before = open_labels(tmp_path / "two").fingerprint
+    before = Source(tmp_path / "two").labels().fingerprint
     (tmp_path / "two").rename(tmp_path / "three")
-    assert open_labels(tmp_path / "three").fingerprint == before
+    assert Source(tmp_path / "three").labels().fingerprint == before
 
 
 def test_mixed_sizes_need_image_size(tmp_path):
     save(tmp_path / "c/1.png", (8, 8, 3))
     save(tmp_path / "c/2.png", (6, 10, 3))
     with pytest.raises(InputError, match="2.png: .*10 x 6.*--image-size"):
-        open_images(tmp_path)
-    assert open_images(tmp_path, image_size=4).images.shape == (2, 4, 4, 3)
-    with pytest.raises(UsageError, match="--image-size 0"):
-        open_images(tmp_path, image_size=0)
+        Source(tmp_path).images()
+    assert Source(tmp_path, size=4).images().images.shape == (2, 4, 4, 3)
 
 
 @pytest.mark.parametrize("shape", [(20, 31, 3), (33, 20, 3), (16, 16, 3), (7, 40, 3)])
@@ -155,17 +153,17 @@ def test_broken_image_is_named(tmp_path):
     path = tmp_path / "cat/b.png"
     path.write_bytes(path.read_bytes()[:60])
     with pytest.raises(InputError, match="cat/b.png: cannot be read"):
-        open_images(tmp_path)
+        Source(tmp_path).images()
     path.write_bytes(b"not an image")
     with pytest.raises(InputError, match="cat/b.png: cannot be read"):
-        open_images(tmp_path)
+        Source(tmp_path).images()
 
 
 def test_camera_orientation_is_honoured(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned by 90 degrees clockwise
     pixels = save(tmp_path / "c/a.png", (4, 6, 3), exif=exif)
-    found = open_images(tmp_path).images[0]
+    found = Source(tmp_path).images().images[0]
     assert np.array_equal(found, np.rot90(pixels, -1))
 
 

@@ -10,7 +10,7 @@ import pytest
 import scipy.io
 import torchvision
 
-from furlkit.data.sets.datasets import open_images, open_labels
+from furlkit.data.sets.source import Source
 from furlkit.data.sets.torchvision import TORCHVISION_SETS
 from furlkit.errors import InputError, UsageError
 
@@ -47,7 +47,7 @@ def test_cifar(tmp_path, monkeypatch, name, kind, key):
     dataset = getattr(torchvision.datasets, kind)
     images, labels = cifar(tmp_path, monkeypatch, dataset, key, ["a", "b", "c"])
     for part, split in enumerate(("train", "test")):
-        opened = open_images(name, split, root=tmp_path)
+        opened = Source(name, split=split, data_root=tmp_path).images()
         assert np.array_equal(opened.images, images[part])
         assert opened.images.flags.c_contiguous
         assert list(opened.labels) == labels[part]
@@ -66,7 +66,7 @@ def test_changed_cifar_pickle_is_refused_before_it_is_read(tmp_path, monkeypatch
     path = tmp_path / dataset.base_folder / "train_part"
     path.write_bytes(pickle.dumps(Trap()))
     with pytest.raises(InputError, match="cifar10: .*broken"):
-        open_images("cifar10", root=tmp_path)
+        Source("cifar10", data_root=tmp_path).images()
     assert not (tmp_path / "sprung").exists()
 
 
@@ -92,18 +92,20 @@ def stl(tmp_path, monkeypatch):
 
 
 def test_stl10(tmp_path, stl):
-    train = open_images("stl10", root=tmp_path)
+    train = Source("stl10", data_root=tmp_path).images()
     assert np.array_equal(train.images, stl)
     assert list(train.labels) == [9, 0] and train.class_names == tuple("abcdefghij")
-    assert list(open_images("stl10", "test", root=tmp_path).labels) == [2]
+    assert list(Source("stl10", split="test", data_root=tmp_path).images().labels) == [
+        2
+    ]
 
 
 def test_stl10_unlabelled_has_no_labels_and_no_test_split(tmp_path, stl):
-    opened = open_images("stl10-unlabelled", root=tmp_path)
+    opened = Source("stl10-unlabelled", data_root=tmp_path).images()
     assert np.array_equal(opened.images, stl[::-1])
     assert opened.labels is None and opened.classes == 0
     with pytest.raises(UsageError, match="stl10-unlabelled .*test"):
-        open_images("stl10-unlabelled", "test", root=tmp_path)
+        Source("stl10-unlabelled", split="test", data_root=tmp_path).images()
 
 
 def test_svhn(tmp_path, monkeypatch):
@@ -115,7 +117,7 @@ def test_svhn(tmp_path, monkeypatch):
     md5 = hashlib.md5(path.read_bytes()).hexdigest()
     table = {"train": ["no url", path.name, md5]}
     monkeypatch.setattr(torchvision.datasets.SVHN, "split_list", table)
-    opened = open_images("svhn", root=tmp_path)
+    opened = Source("svhn", data_root=tmp_path).images()
     assert np.array_equal(opened.images, images.transpose(3, 0, 1, 2))
     assert list(opened.labels) == [0, 1, 9, 5] and opened.classes == 10
 
@@ -132,7 +134,7 @@ def test_mnist_and_fashion(tmp_path, name, folder):
         head = struct.pack(">2i", 0x801, 3)
         write(raw / f"{part}-labels-idx1-ubyte", head + bytes([7, 0, 2]))
     for split in ("train", "test"):
-        opened = open_images(name, split, root=tmp_path)
+        opened = Source(name, split=split, data_root=tmp_path).images()
         assert np.array_equal(opened.images, images[..., None])
         assert list(opened.labels) == [7, 0, 2] and opened.classes == 10
     assert len(opened.class_names) == 10
@@ -145,7 +147,7 @@ def test_truncated_mnist_is_an_input_error(tmp_path):
         write(raw / f"{part}-images-idx3-ubyte", head + bytes(100))
         write(raw / f"{part}-labels-idx1-ubyte", struct.pack(">2i", 0x801, 3))
     with pytest.raises(InputError, match="mnist: .*broken"):
-        open_images("mnist", root=tmp_path)
+        Source("mnist", data_root=tmp_path).images()
 
 
 def test_usps(tmp_path):
@@ -155,7 +157,7 @@ def test_usps(tmp_path):
         for label, row in zip((10, 1), values, strict=True)
     ]
     write(tmp_path / "usps.bz2", bz2.compress("\n".join(lines).encode()))
-    opened = open_images("usps", root=tmp_path)
+    opened = Source("usps", data_root=tmp_path).images()
     assert opened.images.shape == (2, 16, 16, 1)
     assert list(opened.labels) == [9, 0]
     assert opened.images[0, 0, 0, 0] == 0 and opened.images[0, -1, -1, 0] == 255
@@ -165,14 +167,15 @@ def test_usps(tmp_path):
 @pytest.mark.parametrize("name", TORCHVISION_SETS)
 def test_missing_files_name_the_folder_and_the_options(tmp_path, name, capsys):
     with pytest.raises(InputError) as caught:
-        open_labels(name, root=tmp_path)
+        Source(name, data_root=tmp_path).labels()
     for word in (f"{name}: ", str(tmp_path), "--download", "--data-root"):
         assert word in str(caught.value)
     assert capsys.readouterr().out == ""
 
 
 def test_labels_by_name_are_those_of_the_images(tmp_path, stl):
-    labels, images = (f("stl10", root=tmp_path) for f in (open_labels, open_images))
+    stl10 = Source("stl10", data_root=tmp_path)
+    labels, images = stl10.labels(), stl10.images()
     assert np.array_equal(labels.labels, images.labels)
     assert labels.fingerprint == images.fingerprint and labels.examples == 2
 

@@ -4,7 +4,7 @@ import re
 import numpy as np
 import pytest
 
-from furlkit.files.container.layout import DTYPES, Entry, check, located, place, table
+from furlkit.files.container.layout import DTYPES, Entry, located, place, table
 
 F4 = np.dtype("<f4")
 
@@ -66,4 +66,4 @@ def test_what_the_library_accepts_and_furlkit_refuses(name, dtype, shape, messag
         located([(name, dtype, shape)])
     if dtype in DTYPES:
         with pytest.raises(ValueError, match=re.escape(message)):
-            check(Entry(name, DTYPES[dtype], tuple(shape)))
+            place([Entry(name, DTYPES[dtype], tuple(shape))])

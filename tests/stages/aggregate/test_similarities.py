@@ -9,7 +9,7 @@ from furlkit.files.container.read import Container
 from furlkit.files.ensemble import read_ensemble
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
-from furlkit.files.similarity import write_similarity, write_top
+from furlkit.files.similarity import write_similarity
 from furlkit.stages.aggregate import similarities
 
 N, PROVENANCE = 12, Provenance("embed", {}, None, {"model": "a" * 64})
@@ -40,7 +40,7 @@ def features(folder, client, encoding="float32"):
 
 def whole(folder, client, encoding="float32"):
     path, blocks = folder / f"s{client}", [M(client).astype(np.float32)]
-    write_similarity(path, lambda: blocks, INDEX, facts(client), PROVENANCE, encoding)
+    write_similarity(path, blocks, INDEX, facts(client), PROVENANCE, encoding)
     return path
 
 
@@ -48,7 +48,8 @@ def top(folder, client, encoding="float32", k=3):
     path, M_k = folder / f"t{client}", M(client)
     columns = np.argsort(-M_k, axis=1)[:, :k]
     values = np.take_along_axis(M_k, columns, 1).astype(np.float32)
-    write_top(path, columns, values, INDEX, facts(client), PROVENANCE, encoding)
+    more = (INDEX, facts(client), PROVENANCE, encoding, columns)
+    write_similarity(path, [values], *more)
     return path
 
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from furlkit.data.augment import Augmentation
-from furlkit.data.sets import datasets, digits
-from furlkit.data.sets.datasets import open_images
+from furlkit.data.sets import digits, source
+from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.container.read import Container
 from furlkit.models import embedding
@@ -86,7 +86,9 @@ def test_it_says_what_was_scored_and_on_what(score, untrained):
     assert found["checkpoint"]["content"] == model.content
     assert found["checkpoint"]["stage"] == "init"
     assert found["checkpoint"]["facts"] == model.header.facts
-    assert found["data"] == {"test": open_images("digits", "test").fingerprint}
+    assert found["data"] == {
+        "test": Source("digits", split="test").images().fingerprint
+    }
     assert found["options"]["threads"] == 1 and found["seed"] is None
     assert "train_examples" not in found
 
@@ -105,7 +107,7 @@ def test_a_round_of_supervised_clients(run, score, tmp_path):
         ("aggregate", *paths, "--preset", "fedavg", "-o", tmp_path / "mean.st"),
     )  # fmt: skip
     assert [run(*step).code for step in steps] == [0] * len(steps)
-    test = open_images("digits", "test")
+    test = Source("digits", split="test").images()
     for path, who in ((paths[0], "client"), (tmp_path / "mean.st", "global")):
         done, output = score(path, *DIGITS, "--preset", "fedavg")
         model = read_checkpoint(path)
@@ -147,9 +149,9 @@ def test_no_image_is_read_of_data_that_only_gives_the_classes(
     """The test set lacks class 2; images of --data would not even fit the net."""
     test = greys(tmp_path / "t.npz", labels=(0, 1, 1, 1))
     train = greys(tmp_path / "d.npz", channels=3, class_names=np.array(list("abc")))
-    seen, load = [], datasets.read_npz
+    seen, load = [], source.read_npz
     monkeypatch.setattr(
-        datasets, "read_npz", lambda path: seen.append(path.name) or load(path)
+        source, "read_npz", lambda path: seen.append(path.name) or load(path)
     )
     done, path = score(by_grey, "--data", train, "--test-data", test)
     found = json.loads(path.read_text())

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from furlkit.data.sets.datasets import open_images
+from furlkit.data.sets.source import Source
 from furlkit.evaluation.collapse import effective_rank, spread
 from furlkit.evaluation.drift import (
     cka_matrix,
@@ -68,7 +68,7 @@ def test_views_that_are_the_images_give_the_numbers_of_embeds_features(
     rows = [rows_of(run, model, tmp_path, *part) for model in world.clients]
     found = measured(*world.clients, *part, *STILL, "--temperature", 0.2)
     index = read_partition(world.partition).of(1)
-    labels = torch.from_numpy(open_images("digits").labels[index])
+    labels = torch.from_numpy(Source("digits").images().labels[index])
     assert found["images"] == len(index) == 479
     assert found["false_negative_ratio"] == false_negative_ratio(labels)
     for x, model in zip(rows, found["models"], strict=True):
@@ -240,7 +240,7 @@ def test_files_that_are_no_models_for_it(world, run, refused):
 
 def test_a_part_of_one_image_has_no_pairs(world, run, refused):
     data = world.folder / "few.npz"
-    images = open_images("digits").images[:1]
+    images = Source("digits").images().images[:1]
     np.savez(data, images=images)
     words = (data, "1 image")
     check(refused, world, 65, words, world.model, "--data", data)

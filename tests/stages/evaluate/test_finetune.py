@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from furlkit.data.sets.datasets import open_images
+from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.partition import read_partition
 from furlkit.randomness import numpy_generator
@@ -12,7 +12,7 @@ from furlkit.stages.evaluate import finetune as evaluate_finetune
 from furlkit.stages.evaluate.finetune import choose
 from tests.helpers import furlkit, round_0
 
-DIGITS = open_images("digits")
+DIGITS = Source("digits").images()
 # What every test can afford; a net this small needs a large rate.
 FAST = ("--lr", 0.01, "--batch-size", 64, "--hidden", 16)
 PLAIN = ("--flip", 0, "--crop-scale", "1,1", "--crop-ratio", "1,1")

@@ -3,12 +3,12 @@ import json
 import numpy as np
 import pytest
 
-from furlkit.data.sets.datasets import open_images
+from furlkit.data.sets.source import Source
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import read_partition, write_partition
 from tests.helpers import furlkit, round_0
 
-DIGITS = open_images("digits")
+DIGITS = Source("digits").images()
 
 
 @pytest.fixture(scope="module")

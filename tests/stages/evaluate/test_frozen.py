@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from furlkit.data.sets.datasets import open_images
+from furlkit.data.sets.source import Source
 from furlkit.evaluation.knn import predict_knn
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.features import read_features
@@ -66,7 +66,7 @@ def test_knn_scores_the_features_that_embed_writes(world, evaluate, tmp_path):
         path = tmp_path / f"{split}.st"
         data = ("--data", "digits", "--split", split)
         assert furlkit("embed", world / "c.st", *data, "-o", path) == 0
-        labels = torch.from_numpy(open_images("digits", split).labels)
+        labels = torch.from_numpy(Source("digits", split=split).images().labels)
         parts[split] = torch.from_numpy(read_features(path).rows), labels
     predicted = predict_knn(*parts["train"], parts["test"][0], 10, 5, 0.2)
     expected = (predicted == parts["test"][1]).double().mean().item()

@@ -11,7 +11,7 @@ from furlkit.reports.ledger import read_ledger
 def write(path, stage, inputs=None, size=10, epochs=None, **facts):
     options = {} if epochs is None else {"plan": {"epochs": epochs}}
     header = Header("checkpoint", stage, options, None, inputs or {}, facts)
-    return container.write(path, {"w": np.zeros(size, "f4")}, header).content
+    return container.write(path, {"w": np.zeros(size, "f4")}, header)
 
 
 @pytest.fixture

@@ -1,0 +1,29 @@
+"""plan: the rules that run a recipe."""
+
+from typing import Any
+
+from furlkit import console
+from furlkit.cli.shared import argument, arguments, check_words, command
+
+
+@command("plan", argument("recipe"), arguments("given", "[KEY=VALUE]...", False, str))
+def plan(values: dict[str, Any]) -> None:
+    """RECIPE is a TOML file: the settings, files and stages of a system. KEY=VALUE changes
+    a setting; STAGE='OPTIONS' gives a stage more options. A list, seed=0,1,2, makes a run
+    for each value, in a folder of its own (write \\\\, for a comma of a value). Every
+    command is checked before anything is printed.
+
+    The settings of the run are noted in its folder, in plan/. When they change, make
+    re-creates what depends on them, and `furlkit status` names it.
+
+    \b
+    Examples:
+      furlkit plan recipe.toml rounds=3 out=exp/a -o run.mk
+      furlkit plan recipe.toml seed=0,1,2 preset=fedca,fedsimclr -o run.mk
+      furlkit plan recipe.toml train='--epochs 2' --as sh -o run.sh
+    Then: make -f run.mk -j2, or sh run.sh.
+    """
+    from furlkit.cli.program import furlkit
+    from furlkit.stages.plan import run
+
+    console.result(*run(values, lambda words: check_words(furlkit, words)))

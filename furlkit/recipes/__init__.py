@@ -1,0 +1,1 @@
+"""Recipes: reading them, expanding them into steps, printing a plan, and status."""

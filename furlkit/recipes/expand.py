@@ -1,0 +1,393 @@
+"""Expanding a recipe: every step of a run, with its command and the files it uses."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from furlkit.errors import InputError, UsageError
+from furlkit.recipes.participants import draw
+from furlkit.recipes.read import Run
+from furlkit.recipes.template import (
+    COUNTERS,
+    PLACEHOLDER,
+    Ref,
+    Template,
+    Word,
+    templates,
+)
+
+
+class Step(NamedTuple):
+    """One command of a run.
+
+    `after` are the files it must wait for: outputs of the steps that make what it
+    `reads`, and the record of its stage. `outputs` are written last, one per client.
+    """
+
+    stage: str
+    round: int | None
+    clients: tuple[int, ...]
+    command: list[str]
+    reads: list[str]
+    after: list[str]
+    writes: list[str]
+    outputs: list[str]
+    trains: bool
+
+
+class Plan(NamedTuple):
+    """All steps of a run in an order in which they can run, and its stages' records."""
+
+    run: Run
+    steps: list[Step]
+    records: dict[str, str]
+
+
+def expand(run: Run, group: int = 1) -> Plan:
+    """All steps of a run; `group` clients are trained by one command."""
+    return _Expansion(run, group).plan()
+
+
+def record_path(run: Run, stage: str) -> str:
+    """Where the settings of a stage are noted."""
+    return f"{_folder(run)}plan/{stage}.txt"
+
+
+def _folder(run: Run) -> str:
+    out = str(Path(run.out))
+    return "" if out == "." else f"{out.rstrip('/')}/"
+
+
+class _MissingError(Exception):
+    """A step reads a file that nothing has made yet."""
+
+
+class _File:
+    """The files of a name: a pattern with {round} and {client} in the run's folder."""
+
+    def __init__(self, folder: str, pattern: str):
+        self._folder, self._pattern = folder, pattern
+        self.by_round, self.by_client = "{round}" in pattern, "{client}" in pattern
+
+    def path(self, number: int | None, client: int | str) -> str:
+        """The file of a round and a client."""
+        pattern = self._pattern
+        if self.by_round:
+            pattern = pattern.replace("{round}", f"{number:03d}")
+        if self.by_client:
+            pattern = pattern.replace("{client}", str(client))
+        return self._folder + pattern
+
+
+class _Expansion:
+    """The state of expanding: which files exist so far, and who made them."""
+
+    def __init__(self, run: Run, group: int):
+        self.run, self.group = run, group
+        self.last = run.number("rounds")
+        self.templates = templates(run)
+        self.steps: list[Step] = []
+        # By path the output to wait for; by file and client the last round that made it.
+        self.made: dict[str, str] = {}
+        self.own: dict[tuple[str, int], int] = {}
+        self.missing: dict[str, Ref] = {}  # By stage, what it could not read.
+        self.records = {name: record_path(run, name) for name in self.templates}
+        self._files: dict[str, _File] = {}
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        if self.last < 0:
+            raise UsageError(f"rounds={self.last}: expected 0 or more")
+        if self.run.settings["keep"] not in ("all", "last"):
+            raise UsageError(f"keep={self.run.settings['keep']}: expected all or last")
+        if "{client}" in self.run.out or not self.run.out.isprintable():
+            raise UsageError(f"out={self.run.out!r}: cannot be the name of a folder")
+
+    @cached_property
+    def clients(self) -> tuple[int, ...]:
+        """The clients that may train."""
+        without = set(str(self.run.settings["without"]).replace(",", " ").split())
+        count = self.run.number("clients")
+        found = tuple(c for c in range(count) if str(c) not in without)
+        if not found:
+            raise UsageError(f"clients={count}: no client takes part")
+        return found
+
+    @cached_property
+    def participants(self) -> list[tuple[int, ...]]:
+        """The clients of each round; in round 0 they are all."""
+        text = self.run.settings["fraction"]
+        try:
+            fraction = float(str(text))
+        except ValueError as error:
+            raise UsageError(f"fraction={text}: expected a number") from error
+        if not 0 < fraction <= 1:
+            raise UsageError(f"fraction={text}: expected a value in (0, 1]")
+        if fraction == 1:
+            return [self.clients] * (self.last + 1)
+        seed = self.run.number("seed")
+        drawn = (
+            tuple(draw(self.clients, fraction, seed, r))
+            for r in range(1, self.last + 1)
+        )
+        return [self.clients, *drawn]
+
+    def plan(self) -> Plan:
+        """Stages before the rounds, then round by round, then those after the last."""
+        before, rounds, after = self._phases()
+        for template in before:
+            self._expand(template, None)
+        self._note_own(self.steps)
+        for number in range(self.last + 1):
+            first = len(self.steps)
+            for template in rounds:
+                if number in self._rounds(template):
+                    self._expand(template, number)
+            self._note_own(self.steps[first:])
+        for template in after:
+            self._expand(template, None)
+        self._check_all_run()
+        records = {name: t.text for name, t in self.templates.items()}
+        return Plan(self.run, self.steps, records)
+
+    def _phases(self) -> tuple[list[Template], list[Template], list[Template]]:
+        before, rounds, after = [], [], []
+        late: set[str] = set()  # Files that are made after the rounds.
+        for template in self.templates.values():
+            if self._by_round(template.main):
+                rounds.append(template)
+            elif any(
+                r.at in ("final", "all") or r.name in late for r in template.inputs
+            ):
+                after.append(template)
+                late |= {ref.name for ref in template.outputs}
+            else:
+                before.append(template)
+        return before, rounds, after
+
+    def _by_round(self, ref: Ref) -> bool:
+        return not ref.at and self._file(ref.name).by_round
+
+    def _rounds(self, template: Template) -> Sequence[int]:
+        """The rounds that a stage names; all of them if it names none."""
+        words = template.stage.rounds
+        for key, value in self.run.settings.items():
+            words = words.replace(f"{{{key}}}", str(value))
+        if words in ("", "all"):
+            return range(self.last + 1)
+        found: set[int] = set()
+        left = words.split()
+        while left:
+            word = left.pop(0)
+            if word == "every" and left and left[0].isdecimal() and int(left[0]):
+                step = int(left.pop(0))
+                found |= set(range(step, self.last + 1, step))
+            elif word == "last":
+                found.add(self.last)
+            elif word.isdecimal():
+                found.add(int(word))
+            else:
+                raise InputError(
+                    f"{self._where(template)}: rounds {words!r}: expected numbers, "
+                    '"last", "every N", or several of them'
+                )
+        return sorted(found)
+
+    def _where(self, template: Template) -> str:
+        return f"{self.run.recipe.path}: [stages] {template.stage.name}"
+
+    # --- files ------------------------------------------------------------------------
+
+    def _file(self, name: str) -> "_File":
+        if name not in self._files:
+            pattern = self.run.recipe.files.get(name, f"{name}.safetensors")
+            for match in PLACEHOLDER.finditer(pattern):
+                if match[1] not in ("round", "client"):
+                    value = str(self.run.settings.get(match[1], match[0]))
+                    pattern = pattern.replace(match[0], value)
+            self._files[name] = _File(_folder(self.run), pattern)
+        return self._files[name]
+
+    def _round_of(self, ref: Ref, number: int | None, client: int | None) -> int | None:
+        """The round whose file a placeholder means; None if it has no rounds."""
+        if not self._file(ref.name).by_round:
+            return None
+        if not ref.at and number is not None:
+            return number
+        if ref.at.isdecimal():
+            return int(ref.at)
+        if ref.at == "final":
+            return self.last
+        if number is None:
+            raise InputError(
+                f"{self.run.recipe.path}: {ref} is of a round, and a stage that runs "
+                "once has none; write @0, @final or @all"
+            )
+        if ref.at == "last":
+            return number - 1
+        found = self.own.get((ref.name, -1 if client is None else client))
+        if found is None:
+            raise _MissingError(ref)
+        return found
+
+    def _read(
+        self, ref: Ref, number: int | None, clients: tuple[int, ...]
+    ) -> tuple[list[str], list[str]]:
+        """What a placeholder stands for: words of the command, and the files they mean."""
+        if ref.at != "all":
+            return self._existing(ref, number, clients)
+        words: list[str] = []
+        for each in range(self.last + 1):
+            with suppress(_MissingError):
+                words += self._existing(Ref(ref.name, "", ref.every), each, clients)[0]
+        if not words:
+            raise _MissingError(ref)
+        return words, words
+
+    def _existing(
+        self, ref: Ref, number: int | None, clients: tuple[int, ...]
+    ) -> tuple[list[str], list[str]]:
+        file = self._file(ref.name)
+        if ref.every:
+            at = self._round_of(ref, number, None)
+            words = paths = [file.path(at, c) for c in self._of_round(at)]
+        elif not file.by_client:
+            words = paths = [file.path(self._round_of(ref, number, None), "")]
+        elif clients:
+            at = self._round_of(ref, number, clients[0])
+            paths = [file.path(at, c) for c in clients]
+            words = paths if len(paths) == 1 else [file.path(at, "{client}")]
+        else:
+            raise InputError(
+                f"{self.run.recipe.path}: {ref} is of one client; write * for all"
+            )
+        if not paths or not all(path in self.made for path in paths):
+            raise _MissingError(ref)
+        return words, paths
+
+    def _of_round(self, number: int | None) -> tuple[int, ...]:
+        if number is None:
+            return self.clients
+        return self.participants[number] if 0 <= number <= self.last else ()
+
+    def _write(
+        self, ref: Ref, number: int | None, clients: tuple[int, ...]
+    ) -> tuple[str, list[str]]:
+        """The word for an output, and its files, one per client."""
+        at, file = self._round_of(ref, number, None), self._file(ref.name)
+        paths = [file.path(at, client) for client in clients or ("",)]
+        return paths[0] if len(paths) == 1 else file.path(at, "{client}"), paths
+
+    # --- steps ------------------------------------------------------------------------
+
+    def _expand(self, template: Template, number: int | None) -> None:
+        """Add the steps of a stage in a round; none where what it reads is missing."""
+        for clients in self._groups(template, number):
+            try:
+                self._add(template, number, clients)
+            except _MissingError as error:
+                self.missing[template.stage.name] = error.args[0]
+
+    def _groups(
+        self, template: Template, number: int | None
+    ) -> Iterator[tuple[int, ...]]:
+        if not self._file(template.main.name).by_client:
+            yield ()
+            return
+        everyone = self.participants[number or 0]
+        if self.group == 1 or not template.grouped:
+            yield from ((client,) for client in everyone)
+            return
+        # One command has one pattern for the files of its clients, so those whose own
+        # files are of different rounds are in different groups.
+        names = [ref.name for ref in template.inputs if ref.at == "own"]
+        alike: dict[tuple, list[int]] = {}
+        for client in everyone:
+            key = tuple(self.own.get((name, client)) for name in names)
+            alike.setdefault(key, []).append(client)
+        for found in alike.values():
+            for start in range(0, len(found), self.group):
+                yield tuple(found[start : start + self.group])
+
+    def _add(
+        self, template: Template, number: int | None, clients: tuple[int, ...]
+    ) -> None:
+        fixed = template.main.at
+        at = int(fixed) if fixed.isdecimal() else number
+        written = {ref: self._write(ref, at, clients) for ref in template.outputs}
+        command: list[str] = []
+        reads: list[str] = []
+        for optional, pieces in template.pieces:
+            known = len(command), len(reads)
+            try:
+                for piece in pieces:
+                    if isinstance(piece, list):
+                        command += piece
+                    else:
+                        self._word(piece, at, clients, written, command, reads)
+            except _MissingError:
+                if not optional:
+                    raise
+                del command[known[0] :], reads[known[1] :]
+        outputs = written[template.main][1]
+        waits = dict.fromkeys(self.made[path] for path in reads)
+        waits[self.records[template.stage.name]] = None
+        for _, paths in written.values():
+            self.made.update(zip(paths, outputs, strict=True))
+        writes = [path for _, paths in written.values() for path in paths]
+        self.steps.append(
+            Step(
+                template.stage.name, at, clients, command, reads, list(waits), writes,
+                outputs, template.trains,
+            )
+        )  # fmt: skip
+
+    def _word(
+        self,
+        word: Word,
+        number: int | None,
+        clients: tuple[int, ...],
+        written: dict[Ref, tuple[str, list[str]]],
+        command: list[str],
+        reads: list[str],
+    ) -> None:
+        """Add to a command what a word of a template becomes, and the files it reads."""
+        texts = [""]
+        for part in word:
+            if isinstance(part, str):
+                found = [part]
+            elif part.name in COUNTERS:
+                found = [self._counter(part, number, clients)]
+            elif part in written:
+                found = [written[part][0]]
+            else:
+                found, paths = self._read(part, number, clients)
+                reads += paths
+            texts = [text + more for text in texts for more in found]
+        command += texts
+
+    def _counter(self, ref: Ref, number: int | None, clients: tuple[int, ...]) -> str:
+        if ref.name == "client":
+            return ",".join(map(str, clients))
+        if ref.name == "participants":
+            return str(len(self.participants[number or 0]))
+        return str(number or 0)
+
+    def _note_own(self, steps: list[Step]) -> None:
+        """At the end of a round: its files are the last ones of their clients."""
+        for step in steps:
+            for ref in self.templates[step.stage].outputs:
+                if step.round is not None:
+                    last = dict.fromkeys(step.clients, step.round)
+                    self.own.update({(ref.name, c): r for c, r in last.items()})
+
+    def _check_all_run(self) -> None:
+        ran = {step.stage for step in self.steps}
+        for name, template in self.templates.items():
+            if name in ran or (template.stage.rounds and not self._rounds(template)):
+                continue
+            ref = self.missing.get(name)
+            why = f": it reads {ref}, which no stage makes before it" if ref else ""
+            raise InputError(f"{self._where(template)}: never runs{why}")

@@ -1,0 +1,266 @@
+"""Reading a recipe: settings, files and stages, and the settings of one run.
+
+A recipe is a TOML file. [settings] has values that the command line can change; [files]
+names the files of a run; [stages] has one command line for each kind of step. A table
+[SETTING.VALUE] holds settings that apply where SETTING is VALUE, and `extends = "FILE"`
+takes everything from another recipe that this one does not set itself.
+"""
+
+import difflib
+import itertools
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from furlkit.errors import InputError, UsageError
+
+Value = str | int | float | bool | list[Any]
+Settings = dict[str, Value]
+
+# What every recipe has. `without` are clients that never train.
+DEFAULTS: Settings = {
+    "out": "exp",
+    "preset": "",
+    "clients": 5,
+    "rounds": 5,
+    "fraction": 1.0,
+    "without": "",
+    "seed": 0,
+    "threads": 1,
+    "isa": "",
+    "device": "",
+    "data_root": "",
+    "download": False,
+    "keep": "all",
+}
+# These are passed to every stage whose command has an option of that name.
+PASSED = ("preset", "seed", "threads", "isa", "device", "data_root", "download")
+TABLES = ("settings", "files", "stages")
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A command line with placeholders, and the rounds it runs in: "0 last", "every 5"."""
+
+    name: str
+    line: str
+    rounds: str = ""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe with everything that it extends; `cases` are the tables SETTING.VALUE.
+
+    `removed` are stages of the recipe it extends that it does without.
+    """
+
+    path: Path
+    settings: Settings
+    files: dict[str, str]
+    stages: dict[str, Stage]
+    cases: dict[str, dict[str, Settings]] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """A recipe with the settings of one run, which is in the folder `out`."""
+
+    recipe: Recipe
+    settings: Settings
+
+    @property
+    def out(self) -> str:
+        """The folder of the run."""
+        return str(self.settings["out"])
+
+    @property
+    def values(self) -> Settings:
+        """The settings that placeholders stand for: not those with options of stages."""
+        stages = self.recipe.stages
+        return {k: v for k, v in self.settings.items() if k not in stages}
+
+    def number(self, name: str) -> int:
+        """A setting that must be a whole number."""
+        value = self.settings[name]
+        try:
+            return int(str(value))
+        except ValueError as error:
+            raise UsageError(f"{name}={value}: expected a whole number") from error
+
+
+def read(path: Path) -> Recipe:
+    """Read a recipe and those it extends."""
+    tables = _tables(path, ())
+    settings = _section(path, tables, "settings")
+    lines = _section(path, tables, "stages")
+    removed = tuple(name for name, line in lines.items() if line == "")
+    stages = {n: _stage(path, n, lines[n]) for n in lines if n not in removed}
+    files = _section(path, tables, "files")
+    for name, value in files.items():
+        if not isinstance(value, str):
+            raise InputError(f"{path}: [files] {name} is {value!r}, expected a path")
+    known = {**DEFAULTS, **settings}
+    cases = {key: value for key, value in tables.items() if key not in TABLES}
+    recipe = Recipe(path, known, files, stages, cases, removed)
+    _check(recipe)
+    return recipe
+
+
+def _tables(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
+    if path.resolve() in above:
+        raise InputError(f"{path}: extends itself")
+    try:
+        own = tomllib.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file") from error
+    except IsADirectoryError as error:
+        raise InputError(f"{path}: is a folder, expected a recipe") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: is not TOML: {error}") from error
+    base = own.pop("extends", None)
+    if base is None:
+        return own
+    if not isinstance(base, str):
+        raise InputError(f"{path}: extends is {base!r}, expected the path of a recipe")
+    return _merged(_tables(path.parent / base, (*above, path.resolve())), own)
+
+
+def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Tables are merged key by key, values of `own` win; what is new comes last."""
+    found = dict(base)
+    for key, value in own.items():
+        both = isinstance(value, dict) and isinstance(base.get(key), dict)
+        found[key] = _merged(base[key], value) if both else value
+    return found
+
+
+def _section(path: Path, tables: dict[str, Any], name: str) -> dict[str, Any]:
+    found = tables.get(name, {})
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: {name} is {found!r}, expected a table [{name}]")
+    for key in found:
+        if not NAME.fullmatch(key):
+            raise InputError(
+                f"{path}: [{name}] {key}: a name has letters, digits and _ only"
+            )
+    return found
+
+
+def _stage(path: Path, name: str, value: Any) -> Stage:
+    if isinstance(value, str):
+        return Stage(name, value)
+    if isinstance(value, dict) and value.keys() <= {"run", "rounds"} and "run" in value:
+        run, rounds = value["run"], value.get("rounds", "")
+        if isinstance(run, str) and isinstance(rounds, str | int):
+            return Stage(name, run, str(rounds))
+    raise InputError(
+        f"{path}: [stages] {name}: expected a command line, or "
+        '{ run = "COMMAND LINE", rounds = "0 last" }'
+    )
+
+
+def _check(recipe: Recipe) -> None:
+    if not recipe.stages:
+        raise InputError(f"{recipe.path}: has no [stages]")
+    for name, cases in recipe.cases.items():
+        if name not in recipe.settings:
+            hint = suggestion(name, [*recipe.settings, *TABLES])
+            raise InputError(
+                f"{recipe.path}: [{name}] is neither one of its settings nor one of "
+                f"{', '.join(TABLES)}{hint}"
+            )
+        for value, table in cases.items() if isinstance(cases, dict) else [(cases, 0)]:
+            if not isinstance(table, dict):
+                raise InputError(
+                    f"{recipe.path}: [{name}] has {value}, expected tables "
+                    f"[{name}.VALUE]"
+                )
+            check_names(recipe, table, f"{recipe.path}: [{name}.{value}]")
+    for name in recipe.settings:
+        if name in recipe.files and name not in recipe.stages:
+            raise InputError(f"{recipe.path}: {name} is both a setting and a file")
+
+
+def check_names(recipe: Recipe, names: Iterable[str], where: str) -> None:
+    """Names must be settings, or stages that get more options."""
+    known = {**recipe.settings, **recipe.stages}
+    for name in names:
+        if name not in known:
+            hint = suggestion(name, known)
+            raise UsageError(f"{where}: {name} is not a setting of this recipe{hint}")
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """A similar name, or all of them."""
+    known = sorted(known)
+    if close := difflib.get_close_matches(name, known, 1):
+        return f"; did you mean {close[0]}?"
+    return f"; it has {', '.join(known)}"
+
+
+def runs(recipe: Recipe, given: Sequence[str]) -> list[Run]:
+    """The runs that KEY=VALUE words ask for: one, or one for each combination of lists.
+
+    A list has commas between its values (`\\,` is a comma of a value), or names its key
+    twice. Options of a stage are never a list, since theirs have commas themselves.
+    """
+    swept: dict[str, list[str]] = {}
+    for word in given:
+        key, equals, text = word.partition("=")
+        if not equals:
+            raise UsageError(f"{word}: expected KEY=VALUE")
+        check_names(recipe, [key], word)
+        values = [text] if key in recipe.stages else _values(text)
+        swept.setdefault(key, []).extend(values)
+    lists = {key: values for key, values in swept.items() if len(values) > 1}
+    folders = {key: _folders(key, values) for key, values in lists.items()}
+    found = []
+    for chosen in itertools.product(*swept.values()):
+        by_hand = dict(zip(swept, chosen, strict=True))
+        run = Run(recipe, resolve(recipe, by_hand))
+        parts = (folders[key][by_hand[key]] for key in lists)
+        run.settings["out"] = str(Path(run.out, *parts))
+        found.append(run)
+    return found
+
+
+def _values(text: str) -> list[str]:
+    return [part.replace("\\,", ",") for part in re.split(r"(?<!\\),", text)]
+
+
+def _folders(key: str, values: Sequence[str]) -> dict[str, str]:
+    """A folder for each value of a list: seed0, or the word itself."""
+    found: dict[str, str] = {}
+    for value in values:
+        name = re.sub(r"[^A-Za-z0-9._]+", "-", value).strip("-.") or "none"
+        if re.fullmatch(r"[0-9.]+(e-?[0-9]+)?", name):
+            name = f"{key}{name}"
+        if name in found.values():
+            raise UsageError(f"{key}={','.join(values)}: {value} is there twice")
+        found[value] = name
+    return found
+
+
+def resolve(recipe: Recipe, by_hand: Mapping[str, Value]) -> Settings:
+    """The settings of a run: by hand, else of the tables that apply, else the recipe's.
+
+    Tables apply in the order of the recipe, so that one can decide about a later one.
+    """
+    settings = {**recipe.settings, **by_hand}
+    for name, cases in recipe.cases.items():
+        value = str(settings[name])
+        # Presets are checked by name, and a user's own one is as good.
+        known = [*cases, str(recipe.settings[name])]
+        if value not in known and name != "preset":
+            raise UsageError(
+                f"{name}={value}: expected one of {', '.join(dict.fromkeys(known))}"
+            )
+        for key, chosen in cases.get(value, {}).items():
+            if key not in by_hand:
+                settings[key] = chosen
+    return settings

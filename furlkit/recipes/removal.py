@@ -1,0 +1,59 @@
+"""keep = "last": which files of clients can go once no later step needs them."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from furlkit.recipes.expand import Plan, Step, record_path
+
+
+class Removal(NamedTuple):
+    """Files that can go when the outputs `after` are there; `stamp` says they went.
+
+    The outputs stand in the order of the plan.
+    """
+
+    files: list[str]
+    after: list[str]
+    stamp: str
+
+
+def removals(plan: Plan) -> list[Removal]:
+    """What a run with keep = "last" removes, by the round that made it.
+
+    Only files of a client that some step reads are removed, and none of its last round:
+    they are the uploads, and what a client keeps from one round to the next.
+    """
+    if plan.run.settings["keep"] != "last":
+        return []
+    last = {client: step.round for step in plan.steps for client in step.clients}
+    readers = _readers(plan.steps)
+    order = {step.outputs[-1]: number for number, step in enumerate(plan.steps)}
+    found: dict[int, tuple[list[str], set[str]]] = {}
+    for step in plan.steps:
+        if step.round is None or len(step.clients) == 0:
+            continue
+        old = [c for c in step.clients if step.round < (last[c] or 0)]
+        if len(old) < len(step.clients):
+            continue
+        gone = [path for path in step.writes if path in readers]
+        files, after = found.setdefault(step.round, ([], set()))
+        files += gone
+        after.update(out for path in gone for out in readers[path])
+    return [
+        Removal(files, sorted(after, key=order.__getitem__), _stamp(plan, number))
+        for number, (files, after) in sorted(found.items())
+        if files
+    ]
+
+
+def _stamp(plan: Plan, number: int) -> str:
+    return record_path(plan.run, f"removed_r{number:03d}")
+
+
+def _readers(steps: Iterable[Step]) -> dict[str, list[str]]:
+    """By file, the outputs of the steps that read it, in the order of the plan."""
+    found: dict[str, list[str]] = {}
+    for step in steps:
+        for path in step.reads:
+            found.setdefault(path, []).append(step.outputs[-1])
+    return found

@@ -1,0 +1,332 @@
+"""Command lines of a recipe: words with placeholders, some of them optional.
+
+{name}    a setting, a file of this round and client, {round}, {client}, {participants}
+@0 @last @own @final @all    the file of another round: the first, the one before, the
+          last one this client took part in, the run's last, or of all rounds
+*         the files of all clients of the round
+[...]     left out where a setting in it is empty, or a file not made yet
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import groupby, pairwise
+from typing import Any, NamedTuple
+
+from furlkit.catalogue import COMMANDS, Command, Flag, Option
+from furlkit.errors import InputError
+from furlkit.presets import tables
+from furlkit.recipes.read import DEFAULTS, PASSED, Run, Stage, Value, suggestion
+
+PLACEHOLDER = re.compile(r"\{([A-Za-z]\w*)(?:@(\w+))?(\*|\?)?\}")
+OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
+COUNTERS = ("round", "client", "participants")
+ROUNDS = ("last", "own", "final", "all")
+# These options change where data lies or how it is fetched, and no byte of a result.
+NO_BYTES = ("data_root", "download")
+
+
+class Ref(NamedTuple):
+    """A placeholder: a file, or a counter; `at` and `every` are its @ROUND and *."""
+
+    name: str
+    at: str = ""
+    every: bool = False
+
+    def __str__(self) -> str:
+        at = f"@{self.at}" if self.at else ""
+        return f"{{{self.name}{at}{'*' * self.every}}}"
+
+
+Word = tuple[str | Ref, ...]
+Part = tuple[bool, tuple[Word, ...]]
+
+
+@dataclass(frozen=True)
+class Template:
+    """A stage whose settings are filled in; parts are words, and whether optional.
+
+    `text` says what decides the bytes of its outputs, besides its inputs.
+    """
+
+    stage: Stage
+    command: str
+    parts: tuple[Part, ...]
+    outputs: tuple[Ref, ...]
+    text: str
+
+    @property
+    def main(self) -> Ref:
+        """The file of -o, which is written last."""
+        return self.outputs[-1]
+
+    @property
+    def words(self) -> Iterator[Word]:
+        """All words, the optional ones included."""
+        for _, words in self.parts:
+            yield from words
+
+    @property
+    def refs(self) -> Iterator[Ref]:
+        """All placeholders that are left."""
+        for word in self.words:
+            yield from (part for part in word if isinstance(part, Ref))
+
+    @cached_property
+    def pieces(self) -> list[tuple[bool, list[Word | list[str]]]]:
+        """The parts, with neighbouring words that are plain text put together."""
+        found = []
+        for optional, words in self.parts:
+            pieces: list[Word | list[str]] = []
+            for plain, some in groupby(words, lambda word: isinstance(word[0], str)):
+                alike = list(some)
+                if plain and all(len(word) == 1 for word in alike):
+                    pieces.append([str(text) for (text,) in alike])
+                else:
+                    pieces += alike
+            found.append((optional, pieces))
+        return found
+
+    @cached_property
+    def inputs(self) -> set[Ref]:
+        """The files it reads."""
+        return {r for r in self.refs if r.name not in COUNTERS} - set(self.outputs)
+
+    @cached_property
+    def grouped(self) -> bool:
+        """Whether one process can do it for several clients."""
+        return (Ref("client"),) in self.words and "client" in _flags(self.command)
+
+    @cached_property
+    def trains(self) -> bool:
+        """Whether it is a training, which takes long and can be resumed."""
+        return "save-every" in _flags(self.command)
+
+
+class _EmptySettingError(Exception):
+    """A placeholder stands for a setting that is empty."""
+
+
+def templates(run: Run) -> dict[str, Template]:
+    """The stages of a run; one that needs an empty setting is left out."""
+    found = {}
+    for name, stage in run.recipe.stages.items():
+        try:
+            found[name] = _template(run, stage)
+        except _EmptySettingError:
+            continue
+    _check_files(run, found)
+    _check_used(run)
+    return found
+
+
+def _template(run: Run, stage: Stage) -> Template:
+    where = f"{run.recipe.path}: [stages] {stage.name}"
+    line = f"{stage.line} {run.settings.get(stage.name, '')}"
+    command = _command(line, where)
+    parts: list[Part] = []
+    for optional, text in _split(line, where):
+        try:
+            words = [w for word in _shell_words(text, where) for w in _fill(run, word)]
+            parts.append((optional, tuple(words)))
+        except _EmptySettingError:
+            if not optional:
+                raise
+    typed = {word[0] for _, words in parts for word in words}
+    missing = [key for key in PASSED if f"--{key.replace('_', '-')}" not in typed]
+    passed = {key: _passed(run, command, key) for key in missing}
+    text = _text(run, command, parts, passed)
+    more = tuple((w,) for words in passed.values() for w in words)
+    (optional, first), start = parts[0], len(command.name.split())
+    parts[0] = (optional, (*first[:start], *more, *first[start:]))
+    outputs = _outputs(command, [w for _, words in parts for w in words], where)
+    return Template(stage, command.name, tuple(parts), outputs, text)
+
+
+def _command(line: str, where: str) -> Command:
+    """The command that a line begins with, which may have two words."""
+    words = line.split()
+    for count in (2, 1):
+        name = " ".join(words[:count])
+        if name in COMMANDS and COMMANDS[name].parts:
+            return COMMANDS[name]
+    known = [name for name, command in COMMANDS.items() if command.parts]
+    name = " ".join(words[:2] if words[:1] in (["evaluate"], ["plot"]) else words[:1])
+    raise InputError(
+        f"{where}: {name} is not a command of furlkit{suggestion(name, known)}"
+    )
+
+
+def _split(line: str, where: str) -> Iterator[tuple[bool, str]]:
+    """Pieces of a line: those in brackets are optional."""
+    for number, text in enumerate(OPTIONAL.split(line)):
+        if "[" in text or "]" in text:
+            raise InputError(f"{where}: brackets do not match or lie in one another")
+        if text.strip():
+            yield bool(number % 2), text
+
+
+def _shell_words(text: str, where: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"{where}: {error} in {text.strip()!r}") from error
+
+
+def _fill(run: Run, word: str) -> list[Word]:
+    """A word with its settings; one that is a setting with a list is several words."""
+    alone = PLACEHOLDER.fullmatch(word)
+    if alone and isinstance(values := run.values.get(alone[1]), list):
+        return [(str(value),) for value in values]
+    if alone and alone[3] == "?":
+        _text_of(run.values.get(alone[1], ""))
+        return []
+    parts: list[str | Ref] = []
+    end = 0
+    for match in PLACEHOLDER.finditer(word):
+        parts.append(word[end : match.start()])
+        name, at, every = match[1], match[2] or "", match[3] == "*"
+        setting = name in run.values and not at and not every
+        parts.append(_text_of(run.values[name]) if setting else Ref(name, at, every))
+        end = match.end()
+    parts.append(word[end:])
+    return [_joined(parts)]
+
+
+def _text_of(value: Value) -> str:
+    if value == "" or value is False or value == []:
+        raise _EmptySettingError
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _joined(parts: list[str | Ref]) -> Word:
+    """Neighbouring texts as one; an empty word stays a word."""
+    found: list[str | Ref] = []
+    for part in parts:
+        last = found[-1] if found else None
+        if isinstance(part, str) and isinstance(last, str):
+            found[-1] = last + part
+        elif part != "":
+            found.append(part)
+    return tuple(found) or ("",)
+
+
+def _passed(run: Run, command: Command, key: str) -> list[str]:
+    """The option of a setting that every stage gets, where the command has it."""
+    name, value = key.replace("_", "-"), run.settings[key]
+    option = _flags(command.name).get(name)
+    if option is None or value == "" or value is False:
+        return []
+    if key == "preset" and _preset(run, command) is None:
+        return []
+    return [f"--{name}"] + ([] if isinstance(option.kind, Flag) else [_text_of(value)])
+
+
+def _preset(run: Run, command: Command) -> dict[str, Any] | None:
+    """The table of the run's preset for a command."""
+    name = str(run.settings["preset"])
+    found: Any = tables(name) if name else {}
+    for part in command.name.split():
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
+def _text(
+    run: Run, command: Command, parts: list[Part], passed: dict[str, list[str]]
+) -> str:
+    """What decides the bytes of a stage's outputs, besides what it reads."""
+    words = [
+        "".join(map(str, word)) for _, part in parts for word in part
+    ]  # Whether an optional part is there is decided by the files.
+    words += [w for key in passed if key not in NO_BYTES for w in passed[key]]
+    lines = [shlex.join(words)]
+    names = {ref.name for _, part in parts for word in part for ref in _refs(word)}
+    every = any(ref.every for _, part in parts for word in part for ref in _refs(word))
+    if every or "participants" in names:
+        drawn = ("clients", "without", "fraction", "seed")
+        lines.append(" ".join(f"{key}={run.settings[key]}" for key in drawn))
+    for key, value in sorted((_preset(run, command) or {}).items()):
+        lines.append(f"{key} = {json.dumps(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _refs(word: Word) -> Iterator[Ref]:
+    return (part for part in word if isinstance(part, Ref))
+
+
+@cache
+def _flags(command: str) -> dict[str, Option]:
+    return {option.name: option for option in COMMANDS[command].options.values()}
+
+
+def _outputs(command: Command, words: list[Word], where: str) -> tuple[Ref, ...]:
+    """The files it writes, that of -o last."""
+    flags = {
+        f"--{o.name}" for o in _flags(command.name).values() if o.name[-4:] == "-out"
+    }
+    found: list[Ref] = []
+    main: list[Ref] = []
+    for flag, word in pairwise(words):
+        if flag[0] not in {"-o", "--output", *flags}:
+            continue
+        if len(word) != 1 or not isinstance(word[0], Ref) or word[0].every:
+            raise InputError(f"{where}: after {flag[0]} expected one file, as {{name}}")
+        (found if flag[0] in flags else main).append(word[0])
+    if len(main) != 1:
+        raise InputError(f"{where}: expected one output, as -o {{name}}")
+    return (*found, *main)
+
+
+def _check_files(run: Run, found: dict[str, Template]) -> None:
+    """Every placeholder is known, and no file is made by two stages."""
+    made: dict[Ref, str] = {}
+    for name, template in found.items():
+        for ref in template.outputs:
+            if ref in made:
+                raise InputError(
+                    f"{run.recipe.path}: [stages] {made[ref]} and {name} both write "
+                    f"{ref}"
+                )
+            made[ref] = name
+    everything = {
+        part for stage in run.recipe.stages.values() for part in _named(stage)
+    }
+    known = {*run.values, *run.recipe.files, *COUNTERS, *(r.name for r in made)}
+    for name, template in found.items():
+        where = f"{run.recipe.path}: [stages] {name}"
+        for ref in template.refs:
+            if ref.name not in known and ref.name not in everything:
+                hint = suggestion(ref.name, known)
+                raise InputError(
+                    f"{where}: {ref} is no setting, and no stage makes it{hint}"
+                )
+            if ref.at and not ref.at.isdecimal() and ref.at not in ROUNDS:
+                hint = suggestion(ref.at, ROUNDS)
+                raise InputError(f"{where}: {ref}: {ref.at} is no round{hint}")
+
+
+def _named(stage: Stage) -> set[str]:
+    """The files that a stage's line writes, whether or not the stage is left out."""
+    words = stage.line.replace("[", " ").replace("]", " ").split()
+    after = (b for a, b in pairwise(words) if a.startswith("-"))
+    return {match[1] for word in after if (match := PLACEHOLDER.fullmatch(word))}
+
+
+def _check_used(run: Run) -> None:
+    """A setting or a file that nothing reads is a mistake."""
+    recipe = run.recipe
+    lines = [stage.line + stage.rounds for stage in recipe.stages.values()]
+    more = [str(run.settings.get(name, "")) for name in recipe.stages]
+    text = " ".join([*lines, *more, *recipe.files.values()])
+    used = {match[1] for match in PLACEHOLDER.finditer(text)}
+    for name in recipe.settings:
+        if name not in {*used, *DEFAULTS, *recipe.cases, *recipe.stages}:
+            raise InputError(f"{recipe.path}: [settings] {name}: no stage uses it")
+    for name in recipe.files:
+        if name not in used and not recipe.removed:
+            raise InputError(f"{recipe.path}: [files] {name}: no stage uses it")

@@ -1,0 +1,120 @@
+"""status: how far a run has come."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from furlkit import console
+from furlkit.recipes import records
+from furlkit.recipes.expand import expand
+from furlkit.recipes.forms import title
+from furlkit.recipes.status import (
+    DONE,
+    STALE,
+    Status,
+    bytes_on_disk,
+    scores,
+    seconds_left,
+    status,
+)
+
+EVERY = 2.0  # Seconds between two looks with --watch.
+SHOWN = 8  # Stale steps that are named; the others are counted.
+
+
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Look once; with `watch`, look until everything is done."""
+    folder = values["run"]
+    line, data = _look(folder)
+    if values["scores"]:
+        return "\n".join(_table(data["scores"])), data
+    while values["watch"] and data["done"] < data["steps"]:
+        console.redraw(json.dumps(data) if console.settings.json else line)
+        time.sleep(EVERY)
+        line, data = _look(folder)
+    return line, data
+
+
+def _look(folder: Path) -> tuple[str, dict[str, Any]]:
+    one, group = records.load(folder)
+    found = status(expand(one, group))
+    steps, states = found.plan.steps, found.states
+    stale = [title(s) for s, state in zip(steps, states, strict=True) if state == STALE]
+    files, size = bytes_on_disk(folder)
+    data = {
+        "run": str(folder),
+        "recipe": one.recipe.path.name,
+        "steps": len(steps),
+        "done": states.count(DONE),
+        "rounds": one.number("rounds"),
+        "round": _round(found),
+        "stages": {stage: dict(found.counted(stage)) for stage in found.plan.records},
+        "running": [
+            {"step": title(steps[number]), "by": who}
+            for number, who in found.holders.items()
+        ],
+        "stale": stale,
+        "scores": scores(found),
+        "seconds_left": seconds_left(found),
+        "files": files,
+        "bytes": size,
+    }
+    return "\n".join(_lines(data, found)), data
+
+
+def _round(found: Status) -> int:
+    """The last round of which everything is done."""
+    unfinished = [
+        step.round or 0
+        for step, state in zip(found.plan.steps, found.states, strict=True)
+        if state != DONE
+    ]
+    return min(unfinished) - 1 if unfinished else found.plan.run.number("rounds")
+
+
+def _lines(data: dict[str, Any], found: Status) -> Iterator[str]:
+    done = f"{data['done']:,} of {data['steps']:,} steps"
+    yield (
+        f"{data['run']}: {data['recipe']}, {done} done, round "
+        f"{max(data['round'], 0)} of {data['rounds']}"
+    )
+    for stage in found.plan.records:
+        counts = found.counted(stage)
+        rest = [f"{counts[s]:,} {s}" for s in counts if s != DONE]
+        yield f"  {stage:<12} {counts[DONE]:,} of {counts.total():,}" + (
+            f" ({', '.join(rest)})" if rest else ""
+        )
+    for entry in data["running"]:
+        yield f"running: {entry['step']}, {entry['by']}"
+    for name in data["stale"][:SHOWN]:
+        yield f"stale: {name}"
+    if len(data["stale"]) > SHOWN:
+        yield f"stale: {len(data['stale']) - SHOWN:,} more"
+    last = {score["stage"]: score for score in data["scores"] if "accuracy" in score}
+    for score in last.values():
+        where = score["file"] if score["round"] is None else f"round {score['round']}"
+        yield f"score: {score['stage']} {100 * score['accuracy']:.2f} % ({where})"
+    if data["done"] < data["steps"] and data["seconds_left"] is not None:
+        yield f"left: about {_duration(data['seconds_left'])} of training"
+    yield f"disk: {data['bytes']:,} bytes in {data['files']:,} files"
+
+
+def _table(scores: list[dict[str, Any]]) -> Iterator[str]:
+    """Accuracy in percent, one line per round and one column per stage."""
+    known = {(s["round"], s["stage"]): s["accuracy"] for s in scores if "accuracy" in s}
+    stages = list(dict.fromkeys(stage for _, stage in known))
+    yield "round" + "".join(f"  {stage:>10}" for stage in stages)
+    for number in sorted({number for number, _ in known if number is not None}):
+        cells = [known.get((number, stage)) for stage in stages]
+        shown = ["" if cell is None else f"{100 * cell:.2f}" for cell in cells]
+        yield f"{number:>5}" + "".join(f"  {cell:>10}" for cell in shown)
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

@@ -1,0 +1,113 @@
+"""Locks beside outputs: one process at a time, and the dead do not count."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from furlkit.errors import TooEarlyError
+from furlkit.files.lock import holder, holding, lock_path
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from furlkit.files.lock import holding
+with holding(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def other(environment):
+    """Another process that holds the lock of an output."""
+    started = []
+
+    def hold(output: Path) -> subprocess.Popen:
+        command = [sys.executable, "-c", HOLD, str(output)]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        return process
+
+    yield hold
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_a_lock_is_gone_with_its_folder_when_nothing_was_written(tmp_path):
+    output = tmp_path / "a" / "b" / "x.st"
+    with holding(output):
+        assert holder(output)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_with_an_output_stays(tmp_path):
+    output = tmp_path / "a" / "x.st"
+    with holding(output):
+        output.write_text("x")
+    assert [p.name for p in output.parent.iterdir()] == ["x.st"]
+
+
+def test_a_second_process_is_told_who_holds_it(tmp_path, other):
+    output = tmp_path / "x.st"
+    process = other(output)
+    match = f"process {process.pid} on "
+    with pytest.raises(TooEarlyError, match=match) as refused, holding(output):
+        pass
+    assert refused.value.exit_code == 75
+    assert holder(output).startswith(f"process {process.pid} on ")
+
+
+def test_the_lock_of_a_dead_process_does_not_count(tmp_path, other):
+    output = tmp_path / "x.st"
+    process = other(output)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert lock_path(output).exists() and holder(output) is None
+    with holding(output):
+        assert holder(output) == f"process {os.getpid()} on {os.uname().nodename}"
+    assert not lock_path(output).exists()
+
+
+def test_two_outputs_have_two_locks(tmp_path, other):
+    other(tmp_path / "x.st")
+    with holding(tmp_path / "y.st"):
+        pass
+
+
+def test_many_processes_never_hold_it_at_once(tmp_path, environment):
+    code = """
+import sys, time
+from pathlib import Path
+from furlkit.errors import TooEarlyError
+from furlkit.files.lock import holding
+output, log = Path(sys.argv[1]), sys.argv[2]
+for _ in range(200):
+    try:
+        with holding(output):
+            with open(log, "a") as stream:
+                stream.write("in\\n")
+                stream.flush()
+                stream.write("out\\n")
+    except TooEarlyError:
+        pass
+"""
+    words = [sys.executable, "-c", code, str(tmp_path / "x.st"), str(tmp_path / "log")]
+    processes = [subprocess.Popen(words, env=environment) for _ in range(3)]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    lines = (tmp_path / "log").read_text().split()
+    assert lines == ["in", "out"] * (len(lines) // 2) and lines
+
+
+def test_a_folder_that_cannot_be_written_is_left_to_the_writer(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with holding(tmp_path / "file" / "x.st"):
+        assert holder(tmp_path / "file" / "x.st") is None

@@ -1,0 +1,368 @@
+"""furlkit plan: which steps a recipe has, their files and commands, and its refusals."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.recipes.conftest import AVERAGING, FILES
+
+
+def titles(steps):
+    return [(s["stage"], s["round"], tuple(s["clients"])) for s in steps]
+
+
+def commands(steps, stage):
+    return [" ".join(s["command"]) for s in steps if s["stage"] == stage]
+
+
+def test_a_round_is_expanded_in_order(recipe, plan):
+    steps = plan(recipe(), "clients=2", "rounds=1")
+    assert titles(steps) == [
+        ("partition", None, ()),
+        ("init", 0, ()),
+        ("knn", 0, ()),
+        ("train", 1, (0,)),
+        ("train", 1, (1,)),
+        ("average", 1, ()),
+        ("knn", 1, ()),
+    ]
+    assert commands(steps, "train")[1] == (
+        "local-train --seed 0 --threads 1 exp/partition.safetensors "
+        "exp/r000/global.safetensors --data digits --client 1 "
+        "-o exp/r001/client_1.safetensors"
+    )
+    assert steps[5]["reads"] == [
+        "exp/r001/client_0.safetensors",
+        "exp/r001/client_1.safetensors",
+    ]
+
+
+def test_the_untrained_network_is_scored_where_the_trained_one_is(recipe, plan):
+    steps = plan(recipe(), "rounds=3")
+    assert [s["round"] for s in steps if s["stage"] == "knn"] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        ("0 last", [0, 6]),
+        ("last", [6]),
+        ("every 2", [2, 4, 6]),
+        ("0 every 4 last", [0, 4, 6]),
+        ("3 99", [3]),
+        ("all", [0, 1, 2, 3, 4, 5, 6]),
+        ("{data_rounds}", [1, 6]),
+    ],
+)
+def test_a_stage_runs_in_the_rounds_it_names(recipe, plan, rounds, expected):
+    line = '"evaluate knn {global} --data {data} -o {knn}"'
+    text = AVERAGING.replace(line, f'{{ run = {line}, rounds = "{rounds}" }}')
+    text = text.replace("[settings]", '[settings]\ndata_rounds = "1 last"')
+    if rounds != "{data_rounds}":
+        text = text.replace('data_rounds = "1 last"\n', "")
+    steps = plan(recipe(text), "rounds=6")
+    assert [s["round"] for s in steps if s["stage"] == "knn"] == expected
+
+
+PRIVATE = AVERAGING.replace(
+    "-o {upload}", "[--private {private@own}] --private-out {private} -o {upload}"
+).replace("[files]", '[files]\nprivate = "r{round}/private_{client}.safetensors"')
+
+
+def test_a_client_that_comes_back_gets_the_file_of_its_last_round(recipe, plan, run):
+    steps = plan(recipe(PRIVATE), "clients=5", "rounds=8", "fraction=0.4", "seed=3")
+    sampled = run(
+        *("sample", "--clients", "0-4", "--fraction", 0.4, "--rounds", "1-8"),
+        *("--seed", 3, "--json"),
+    )
+    drawn = {int(r): c for r, c in json.loads(sampled.out)["rounds"].items()}
+    last: dict[int, int] = {}
+    came_back = 0
+    for step in (s for s in steps if s["stage"] == "train"):
+        (client,), number = step["clients"], step["round"]
+        assert client in drawn[number]
+        found = [w for w in step["reads"] if "private" in w]
+        before = last.get(client)
+        expected = f"exp/r{before or 0:03d}/private_{client}.safetensors"
+        assert found == ([expected] if before else [])
+        came_back += before is not None and before < number - 1
+        last[client] = number
+    assert came_back, "no client was away for a round: choose another seed"
+    assert sum(len(c) for c in drawn.values()) == len(commands(steps, "train"))
+
+
+def test_clients_are_grouped_and_none_is_left_out(recipe, run):
+    done = run(
+        *("plan", recipe(PRIVATE), "clients=5", "rounds=6", "fraction=0.6"),
+        *("--group", 2, "--as", "json", "--dry-run"),
+    )
+    (one,) = json.loads(done.out)
+    trained = [s for s in one["steps"] if s["stage"] == "train"]
+    assert max(len(s["clients"]) for s in trained) == 2
+    for step in trained:
+        text = " ".join(step["command"])
+        assert f"--client {','.join(map(str, step['clients']))} " in text
+        if len(step["clients"]) > 1:
+            assert f"-o exp/r{step['round']:03d}/client_{{client}}.safetensors" in text
+        # All private files of a group are of the same round.
+        assert len({p.split("/")[1] for p in step["reads"] if "private" in p}) <= 1
+    seen = {(s["round"], c) for s in trained for c in s["clients"]}
+    single = run("plan", "recipe.toml", "clients=5", "rounds=6", "fraction=0.6",
+                 "--as", "json", "--dry-run")  # fmt: skip
+    (one,) = json.loads(single.out)
+    assert seen == {
+        (s["round"], c)
+        for s in one["steps"]
+        if s["stage"] == "train"
+        for c in s["clients"]
+    }
+
+
+def test_fcl_s_round_can_be_planned(recipe, plan):
+    """Clients share rows of two networks, and train with the bank of the last round."""
+    text = f"""
+[settings]
+data = "digits"
+clients = 3
+rounds = 2
+{FILES}rows = "r{{round}}/rows_{{client}}.safetensors"
+bank = "r{{round}}/bank.safetensors"
+slow = "r{{round}}/slow_{{client}}.safetensors"
+
+[stages]
+partition = "partition --data {{data}} --clients {{clients}} -o {{partition}}"
+init = "init --data {{data}} -o {{global@0}}"
+train = '''local-train {{partition}} {{global@last}} --data {{data}} --client {{client}}
+    [--dictionary {{bank@last}}] --features-out {{rows}} [--private {{slow@own}}]
+    --private-out {{slow}} --participants {{participants}} -o {{upload}}'''
+average = "aggregate {{upload*}} -o {{global}}"
+bank = "aggregate --rule dictionary {{rows*}} -o {{bank}}"
+knn = {{ run = "evaluate knn {{global}} --data {{data}} -o {{knn}}", rounds = "last" }}
+"""
+    steps = plan(recipe(text))
+    first, *_, last = commands(steps, "train")
+    assert "--dictionary" not in first
+    assert "--dictionary exp/r001/bank.safetensors" in last
+    assert "--private exp/r001/slow_2.safetensors" in last
+    assert "--participants 3" in last
+    pooled = [s for s in steps if s["stage"] == "bank"]
+    assert pooled[0]["reads"] == [f"exp/r001/rows_{c}.safetensors" for c in range(3)]
+    # local-train writes the upload last, so the rows are there when the upload is.
+    assert pooled[0]["after"][:3] == [
+        f"exp/r001/client_{c}.safetensors" for c in range(3)
+    ]
+
+
+def test_fedstyle_s_round_can_be_planned(recipe, plan):
+    """A stage for each client before round 1, and private state through all rounds."""
+    text = PRIVATE.replace(
+        "train =",
+        'style = "init --data {data} --encoder cnn5 -o {private@0}"\ntrain =',
+    )
+    steps = plan(recipe(text), "clients=4", "rounds=5", "fraction=0.5")
+    styles = [s for s in steps if s["stage"] == "style"]
+    assert [s["clients"] for s in styles] == [[0], [1], [2], [3]]
+    assert steps.index(styles[-1]) < min(
+        i for i, s in enumerate(steps) if s["stage"] == "train"
+    )
+    last = dict.fromkeys(range(4), 0)
+    for step in (s for s in steps if s["stage"] == "train"):
+        (client,) = step["clients"]
+        expected = f"exp/r{last[client]:03d}/private_{client}.safetensors"
+        assert f"--private {expected}" in " ".join(step["command"])
+        last[client] = step["round"]
+
+
+def test_a_stage_after_the_last_round_reads_all_rounds(recipe, plan):
+    text = AVERAGING + 'curve = "plot curve {knn@all} -o {picture}"\n'
+    text = text.replace("[files]", '[files]\npicture = "curve.png"')
+    (*_, last) = plan(recipe(text), "rounds=2")
+    assert last["command"][:5] == [
+        *("plot", "curve"),
+        *(f"exp/r{n:03d}/knn.json" for n in range(3)),
+    ]
+
+
+def test_an_empty_setting_leaves_out_what_needs_it(recipe, plan):
+    text = AVERAGING.replace("[settings]", '[settings]\npublic = ""').replace(
+        "train =",
+        'align = "pretrain-align {global@0} --data {public} --targets-out {targets} '
+        '-o {align}"\ntrain =',
+    )
+    text = text.replace(
+        "-o {upload}", "[--align {targets} --align-data {public}] -o {upload}"
+    )
+    without = plan(recipe(text))
+    assert not commands(without, "align")
+    assert "--align" not in commands(without, "train")[0]
+    given = plan(Path("recipe.toml"), "public=stl10")
+    assert (
+        "--align exp/targets.safetensors --align-data stl10"
+        in commands(given, "train")[0]
+    )
+
+
+def test_options_of_a_stage_are_added_to_its_command(recipe, plan):
+    steps = plan(recipe(), "train=--epochs 2 --crop-scale 0.4,1")
+    assert commands(steps, "train")[0].endswith("--epochs 2 --crop-scale 0.4,1")
+
+
+def test_clients_without_training_take_part_in_nothing(recipe, plan):
+    steps = plan(recipe(), "without=0", "clients=3", "rounds=1")
+    assert [s["clients"] for s in steps if s["stage"] == "train"] == [[1], [2]]
+
+
+def test_a_table_of_a_setting_s_value_applies_with_it(recipe, plan):
+    text = AVERAGING.replace("[settings]", '[settings]\nscale = "small"')
+    text += '\n[scale.paper]\ndata = "cifar10"\nrounds = 4\ntrain = "--epochs 7"\n'
+    small = plan(recipe(text))
+    paper = plan(Path("recipe.toml"), "scale=paper")
+    by_hand = plan(Path("recipe.toml"), "scale=paper", "rounds=1")
+    assert max(s["round"] or 0 for s in small) == 2
+    assert max(s["round"] or 0 for s in paper) == 4
+    assert "--data cifar10" in commands(paper, "train")[0]
+    assert "--epochs 7" in commands(paper, "train")[0]
+    assert max(s["round"] or 0 for s in by_hand) == 1
+
+
+def test_a_recipe_extends_another(recipe, plan):
+    recipe()
+    Path("below").mkdir()
+    own = 'extends = "../recipe.toml"\n[settings]\nclients = 4\n[stages]\nknn = ""\n'
+    steps = plan(recipe(own, "below/own.toml"))
+    assert {s["stage"] for s in steps} == {"partition", "init", "train", "average"}
+    assert len(commands(steps, "train")) == 4 * 2
+
+
+def test_a_list_makes_a_run_for_each_combination(recipe, run):
+    done = run(
+        *("plan", recipe(), "seed=0,1", "preset=fedsimclr,fedae", "rounds=1"),
+        *("--as", "json", "--dry-run"),
+    )
+    runs = json.loads(done.out)
+    assert [one["out"] for one in runs] == [
+        "exp/seed0/fedsimclr",
+        "exp/seed0/fedae",
+        "exp/seed1/fedsimclr",
+        "exp/seed1/fedae",
+    ]
+    assert "--seed 1" in commands(runs[3]["steps"], "train")[0]
+    assert "--preset fedae" in commands(runs[3]["steps"], "train")[0]
+
+
+def test_the_preset_goes_where_it_has_a_table(recipe, plan):
+    Path("mine.toml").write_text("[init]\nwidth = 0.5\n[aggregate]\n")
+    steps = plan(recipe(), "preset=mine.toml")
+    assert "--preset mine.toml" in commands(steps, "init")[0]
+    assert "--preset mine.toml" in commands(steps, "average")[0]
+    assert "--preset" not in commands(steps, "train")[0]
+    assert "--seed" not in commands(steps, "average")[0]
+
+
+def test_keep_last_removes_what_no_later_step_reads(recipe, run):
+    done = run(
+        "plan", recipe(PRIVATE), "keep=last", "rounds=3", "--as", "sh", "--dry-run"
+    )
+    lines = done.out.splitlines()
+    removed = [line for line in lines if line.startswith("rm ")]
+    assert [line.count("client_") for line in removed] == [3, 3]
+    at = lines.index(
+        next(line for line in lines if "r001/client_0" in line and "rm" in line)
+    )
+    later = "\n".join(lines[at + 1 :])
+    assert "r001/client_" not in later and "r001/private_" not in later
+    assert "r003/client_0.safetensors" not in " ".join(removed)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "expected"),
+    [
+        (["round=3"], 2, "did you mean rounds?"),
+        (["seeds"], 2, "KEY=VALUE"),
+        (["rounds=many"], 2, "whole number"),
+        (["fraction=2"], 2, "(0, 1]"),
+        (["keep=some"], 2, "all or last"),
+        (["train=--epoch 3"], 65, "train: No such option"),
+        (["train=--epochs many"], 65, "train"),
+        (["train=--temperature 0.1 --objective rotation"], 65, "does not apply"),
+        (["preset=nonsense"], 2, "known are"),
+        (["preset=fedca"], 65, "does not apply without"),
+        (["clients=1", "without=0"], 2, "no client"),
+        (["seed=0,0"], 2, "twice"),
+        (["out=a{client}"], 2, "folder"),
+    ],
+)
+def test_a_wrong_setting_is_refused_before_anything_is_printed(
+    recipe, run, words, code, expected
+):
+    done = run("plan", recipe(), *words)
+    assert (done.code, done.out) == (code, "")
+    assert expected in done.err
+    assert sorted(p.name for p in Path().iterdir()) == ["recipe.toml"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("{global@last}", "{globl@last}", "did you mean global?"),
+        ("{global@last}", "{global@next}", "no round"),
+        ("local-train", "locl-train", "did you mean local-train?"),
+        ("-o {upload}", "--features-out {rows}", "-o {name}"),
+        ("-o {upload}", "[-o {upload}", "brackets"),
+        ("-o {upload}", "-o 'x {upload}", "quotation"),
+        ("aggregate {upload*}", "aggregate {upload}", "write *"),
+        ("init --data {data} -o {global@0}", "init --data {data} -o {start}", "never runs"),
+        ("knn = \"evaluate", "init2 = \"init --data {data} -o {global@0}\"\nknn = \"evaluate", "both write"),
+        ("clients = 3", "clients = 3\nunused = 1", "no stage uses it"),
+        ("[files]", "[files]\nspare = \"x\"", "no stage uses it"),
+        ("[files]", "[fils]", "did you mean files"),
+        ("[settings]", "[settings", "is not TOML"),
+        ('"evaluate knn {global} --data {data} -o {knn}"', "3", "expected a command line"),
+        ('"evaluate knn {global} --data {data} -o {knn}"',
+         '{ run = "evaluate knn {global} --data {data} -o {knn}", rounds = "often" }',
+         "every N"),
+    ],
+)  # fmt: skip
+def test_a_wrong_recipe_is_refused_with_the_place(recipe, run, old, new, expected):
+    assert old in AVERAGING
+    done = run("plan", recipe(AVERAGING.replace(old, new)))
+    assert (done.code, done.out) == (65, "")
+    assert expected in done.err and "recipe.toml" in done.err
+
+
+def test_a_recipe_that_extends_itself_is_refused(recipe, run):
+    done = run("plan", recipe('extends = "recipe.toml"\n' + AVERAGING))
+    assert done.code == 65 and "extends itself" in done.err
+
+
+def test_the_graph_has_every_file_and_step(recipe, run, plan):
+    steps = plan(recipe(), "rounds=1")
+    dot = run("plan", "recipe.toml", "rounds=1", "--as", "dot", "--dry-run").out
+    assert dot.startswith("digraph") and dot.rstrip().endswith("}")
+    for step in steps:
+        for path in step["writes"]:
+            assert f'-> "{path}"' in dot
+
+
+def test_a_plan_notes_the_settings_and_says_what_changes(recipe, run):
+    first = run("plan", recipe(), "train=--epochs 2", "-o", "run.mk")
+    assert first.code == 0 and "stale" not in first.err
+    noted = Path("exp/plan/train.txt").stat().st_mtime_ns
+    time.sleep(0.01)
+    again = run("plan", "recipe.toml", "train=--epochs 2", "rounds=5", "-o", "run.mk")
+    assert "stale" not in again.err
+    assert Path("exp/plan/train.txt").stat().st_mtime_ns == noted
+    other = run("plan", "recipe.toml", "train=--epochs 5", "-o", "run.mk")
+    assert "train changes: --epochs 2 -> 5" in other.err
+    assert Path("exp/plan/train.txt").stat().st_mtime_ns > noted
+
+
+def test_a_changed_preset_is_a_changed_stage(recipe, run):
+    Path("mine.toml").write_text('extends = "digits"\n')
+    assert run("plan", recipe(), "preset=mine.toml", "-o", "run.mk").code == 0
+    Path("mine.toml").write_text('extends = "digits"\n[local-train]\nepochs = 9\n')
+    done = run("plan", "recipe.toml", "preset=mine.toml", "-o", "run.mk")
+    assert "train changes: preset's epochs 5 -> 9" in done.err
+    assert "partition changes" not in done.err
