@@ -28,17 +28,18 @@ def check_format(form: str) -> None:
 def render(rows: Sequence[Sequence[Any]], form: str, right: str = "") -> str:
     """Rows of cells, the first one the heading, as text, csv, markdown or latex.
 
-    `right` has an r for each right-aligned column. CSV takes numbers and writes all their
-    digits; the other forms take text.
+    `right` has an r for each right-aligned column. Of a number CSV has all digits; in the
+    other forms whole numbers have commas.
     """
     if form == "csv":
         stream = StringIO()
         csv.writer(stream, lineterminator="\n").writerows(rows)
         return stream.getvalue().removesuffix("\n")
+    cells = [[c if isinstance(c, str) else f"{c:,}" for c in row] for row in rows]
     if form == "text":
-        return "\n".join(columns(rows, right))
-    sides = right.ljust(len(rows[0]), ".")[: len(rows[0])]
-    return (_markdown if form == "markdown" else _latex)(rows, sides)
+        return "\n".join(columns(cells, right))
+    sides = right.ljust(len(cells[0]), ".")[: len(cells[0])]
+    return (_markdown if form == "markdown" else _latex)(cells, sides)
 
 
 def _markdown(rows: Sequence[Sequence[str]], sides: str) -> str:

@@ -81,31 +81,27 @@ def _transfers(found: dict[str, Any]) -> list[tuple]:
     return [head, *sorted(rows, key=lambda row: row[:2])]
 
 
-def _round_table(found: dict[str, Any]) -> list[list[str]]:
+def _round_table(found: dict[str, Any]) -> list[list]:
     """A column for each kind of file that was sent or received."""
     total = found["total"]
     kinds = [(way, kind) for way in (SENT, RECEIVED) for kind in total[way]["kinds"]]
     unknown = ["unknown"] if total["unknown"] else []
-    rows = [["round", "clients", *map(" ".join, kinds), "total", *unknown]]
+    rows: list[list] = [["round", "clients", *map(" ".join, kinds), "total", *unknown]]
     last = {**total, "round": "all", "clients": range(total["clients"])}
     for row in (*found["rounds"], last):
         cells = [row[way]["kinds"].get(kind, {}).get("bytes", 0) for way, kind in kinds]
         numbers = [len(row["clients"]), *cells, row["bytes"]]
         numbers += [row["unknown"]] if unknown else []
-        rows.append([str(row["round"]), *_commas(numbers)])
+        rows.append([str(row["round"]), *numbers])
     return rows
 
 
-def _client_table(clients: Sequence[dict[str, Any]]) -> list[list[str]]:
-    rows = [["client", "rounds", "sent", "received", "total"]]
+def _client_table(clients: Sequence[dict[str, Any]]) -> list[list]:
+    rows: list[list] = [["client", "rounds", "sent", "received", "total"]]
     for row in clients:
         ways = row[SENT]["bytes"], row[RECEIVED]["bytes"], row["bytes"]
-        rows.append([str(row["client"]), *_commas([len(row["rounds"]), *ways])])
+        rows.append([str(row["client"]), len(row["rounds"]), *ways])
     return rows
-
-
-def _commas(numbers: Sequence[int]) -> list[str]:
-    return [f"{number:,}" for number in numbers]
 
 
 def _total(total: dict[str, Any]) -> str:
@@ -159,15 +155,7 @@ def _plan(
             "both": most_images(upload, T, 2 * T_avg * down - T * down),
         },
     }
-    head = ["method", "rounds", "up", "down", "sent", "received", "total"]
-    sides = {"FLESD": found["flesd"], "weight averaging": found["averaging"]}
-    numbers = [[name, *side.values()] for name, side in sides.items()]
-    if format == "csv":
-        return render([head, *numbers], "csv"), found
-    shown = [[name, *_commas(counts)] for name, *counts in numbers]
-    table = render([["", *head[1:]], *shown], format, ".rrrrrr")
-    verdict = "\n".join(_verdict(found))
-    return (f"{table}\n\n{verdict}" if format == "text" else table), found
+    return _plan_table(found, format), found
 
 
 def _model_size(model: Path) -> tuple[int, int]:
@@ -184,6 +172,15 @@ def _side(clients: int, rounds: int, up: int, down: int) -> dict[str, int]:
     sent, received = clients * rounds * up, clients * rounds * down
     sums = {"sent": sent, "received": received, "bytes": sent + received}
     return {"rounds": rounds, "up": up, "down": down, **sums}
+
+
+def _plan_table(found: dict[str, Any], form: str) -> str:
+    """Both sides; as text with what it comes to."""
+    head = ["method", "rounds", "up", "down", "sent", "received", "total"]
+    sides = {"FLESD": found["flesd"], "weight averaging": found["averaging"]}
+    rows = [head, *([name, *side.values()] for name, side in sides.items())]
+    table = render(rows, form, ".rrrrrr")
+    return "\n".join([table, "", *_verdict(found)]) if form == "text" else table
 
 
 def _verdict(found: dict[str, Any]) -> Iterator[str]:

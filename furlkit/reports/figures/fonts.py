@@ -24,14 +24,15 @@ def fit_fonts(figure: Figure, truetype: bool) -> str:
         if found and (_is_truetype(path) or not truetype):
             families.append(name)
             missing -= found
+    escapes = str.maketrans({c: c.encode("unicode_escape").decode() for c in missing})
     for text in texts:
         text.set_fontfamily(families)
-        text.set_text(_escaped(text.get_text(), missing))
+        text.set_text(text.get_text().translate(escapes))
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
         # What a tick shows comes from its axis, whatever its text was set to.
         labels = [label.get_text() for label in axis.get_ticklabels()]
         if missing & set("".join(labels)):
-            axis.set_ticklabels([_escaped(label, missing) for label in labels])
+            axis.set_ticklabels([label.translate(escapes) for label in labels])
     return "".join(sorted(missing))
 
 
@@ -51,9 +52,3 @@ def _is_truetype(path: str) -> bool:
 
 def _glyphs(path: str) -> set[str]:
     return set(map(chr, get_font(path).get_charmap()))
-
-
-def _escaped(text: str, missing: set[str]) -> str:
-    return "".join(
-        c.encode("unicode_escape").decode() if c in missing else c for c in text
-    )
