@@ -750,7 +750,18 @@ PART = (
 )
 _CHANNELS = Option("channels", Choice(("1", "3")), help="1 is grey, 3 is colour.",
                    usual="the data's")
-_TITLE = Option("title", Text(), "", "Title above the picture.", recorded=False)
+_FRAME = (
+    Option("title", Text(), "", "Title above the picture.", recorded=False),
+    Option("size", Numbers(length=2), help="Width and height in inches.",
+           recorded=False, usual="as large as needed", metavar="W,H"),
+    Option("dpi", Whole(10, 2400), 150, "Dots per inch of a PNG file.",
+           recorded=False),
+)
+_TITLED = _varied(_FRAME, {"title": None})
+_FORMAT = Option("format", Choice(("text", "csv", "markdown", "latex")), "text",
+                 "How tables are printed: as text; as csv, for programs, with all "
+                 "digits; as markdown; or as latex with the rules of booktabs.",
+                 recorded=False)
 _VALUE = Option("value", Text("NAME"), "accuracy",
                 "What to show: the name of a number in the files.", recorded=False)
 _COUNT = Whole(1, 10**12)
@@ -1346,13 +1357,14 @@ COMMANDS = _named(
                    "This line has several files for each seed, of which only the "
                    "lowest counts, as of all clients the worst; may be repeated.",
                    multiple=True, recorded=False),
+            _FORMAT,
         ),
         group("General", *VERBOSITY),
     ),
     command("plot", "Draw pictures of results and partitions."),
     command("plot curve", "Draw accuracy through the rounds from metrics files.",
         group(IN_OUT, _series("A labelled line of its own"), _VALUE, _PROTOCOL,
-              _TITLE, OUTPUT),
+              *_FRAME, OUTPUT),
         _DRAWN,
     ),
     command("plot partition",
@@ -1360,7 +1372,7 @@ COMMANDS = _named(
         group(IN_OUT,
             Option("style", Choice(("heat", "bubbles")), "heat",
                    "A heat map, or bubbles by size.", recorded=False),
-            _TITLE._replace(default=None),
+            *_TITLED,
             OUTPUT,
         ),
         _DRAWN,
@@ -1381,13 +1393,14 @@ COMMANDS = _named(
                    "Draw at most this many of each file, chosen at random."),
             Option("perplexity", Number(1), 30.0,
                    "About how many neighbours an image is kept close to."),
-            _TITLE._replace(default=None),
+            *_TITLED,
         ),
         group("General", SEED, DRY_RUN, *VERBOSITY),
     ),
     command("plot angles",
         "Draw the angles between models through the rounds as boxes.",
-        group(IN_OUT, _series("A labelled panel of its own"), _TITLE, OUTPUT),
+        group(IN_OUT, _series("A labelled panel of its own"), *_FRAME,
+              OUTPUT),
         _DRAWN,
     ),
     command("plot bars",
@@ -1407,7 +1420,7 @@ COMMANDS = _named(
                    "Where the axis starts, in the unit that is drawn (percent for an "
                    "accuracy); if not at 0, the axis says so.", recorded=False,
                    variable="start"),
-            _TITLE,
+            *_FRAME,
             OUTPUT,
         ),
         _DRAWN,
@@ -1422,7 +1435,7 @@ COMMANDS = _named(
                    recorded=False),
             _VALUE,
             _PROTOCOL,
-            _TITLE,
+            *_FRAME,
             OUTPUT,
         ),
         _DRAWN,
@@ -1434,7 +1447,7 @@ COMMANDS = _named(
                    help="One term of the loss, as simclr: methods that add terms of "
                         "their own can be compared by it.", recorded=False,
                    usual="the sum of all"),
-            _TITLE,
+            *_FRAME,
             OUTPUT,
         ),
         _DRAWN,
@@ -1445,6 +1458,7 @@ COMMANDS = _named(
             OUTPUT._replace(
                 help="Write the result as a metrics file too; --plan writes none.",
                 required=False),
+            _FORMAT,
         ),
         group("Planning ahead: FLESD Eq. 11",
             Option("plan", Flag(), False,

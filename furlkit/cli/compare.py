@@ -7,7 +7,8 @@ from furlkit.cli.shared import stage
 def compare() -> None:
     """
     \b
-    Example:
+    Examples:
       furlkit compare --series FedSimCLR=a0.json,a1.json --series FedCA=b0.json,b1.json \\
           --reference FedSimCLR
+      furlkit compare --series FedCA=b0.json,b1.json --format latex
     """

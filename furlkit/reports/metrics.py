@@ -15,12 +15,17 @@ from furlkit.reports.text import lookup, shorten, word
 
 MOST_ROUNDS = 10**9  # A larger round was not written by a training.
 LABEL_WIDTH = 36
+NAMES = {"knn": "k-NN"}  # Protocols as papers write them.
 
 
 class Value(NamedTuple):
-    """A number of metrics files by its name; accuracies are shown in percent."""
+    """A number of metrics files by its name, and the protocols that measured it.
+
+    Accuracies are shown in percent.
+    """
 
     name: str
+    protocols: tuple[str, ...] = ()
 
     @property
     def scale(self) -> int:
@@ -29,8 +34,10 @@ class Value(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The label of an axis."""
-        return shorten(self.name, LABEL_WIDTH) + (" (%)" if self.scale == 100 else "")
+        """The label of an axis: "k-NN accuracy (%)"."""
+        by = " or ".join(NAMES.get(each, each) for each in self.protocols)
+        unit = " (%)" if self.scale == 100 else ""
+        return f"{by} {shorten(self.name, LABEL_WIDTH)}{unit}".lstrip()
 
     def show(self, number: float, percent: str = ".2f", unit: str = "") -> str:
         """A number for people; `percent` and `unit` are for those in percent."""
@@ -183,7 +190,7 @@ def read_all(
 
 def _read_results(given: Results, value: str) -> Results:
     """Read the files of one method; they must be of one protocol, role and round."""
-    values, seeds, kinds = [], [], []
+    values, seeds, kinds, protocol = [], [], [], ""
     same: dict[str, Path] = {}
     for path in given.paths:
         metrics = read_metrics(path)
@@ -201,7 +208,7 @@ def _read_results(given: Results, value: str) -> Results:
         role, round_ = with_article(word(facts.get("role"))), word(facts.get("round"))
         kinds.append((f"{protocol} of {role} model of round {round_}", path))
     check_same(kinds)
-    return given._replace(values=tuple(values), seeds=tuple(seeds))
+    return given._replace(values=tuple(values), seeds=tuple(seeds), protocol=protocol)
 
 
 def _lowest(results: Results) -> Results:

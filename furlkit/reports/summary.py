@@ -47,6 +47,7 @@ class Results(NamedTuple):
     seeds: tuple[Any, ...] = ()
     paths: tuple[Path, ...] = ()
     difference: dict[str, Any] | None = None
+    protocol: str = ""
 
     @property
     def name(self) -> str:

@@ -6,7 +6,8 @@ from typing import Any
 from furlkit.errors import UsageError
 from furlkit.reports.metrics import Value, files_of, read_all
 from furlkit.reports.summary import Results
-from furlkit.reports.text import columns, plain
+from furlkit.reports.table import check_format, render
+from furlkit.reports.text import plain
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -16,6 +17,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     are labels with several files per seed, such as clients, of which the lowest counts.
     """
     value, reference, lowest = values["value"], values["reference"], values["lowest"]
+    check_format(values["format"])
     given = [
         Results("", label, (), (), files_of(paths, values["protocol"], last=True))
         for label, paths in values["series"]
@@ -29,7 +31,10 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         for each in read_all(given, value, reference, lowest)
     ]
     data = {"value": value, "reference": reference, "rows": rows}
-    return _table(rows, value, reference), data
+    if values["format"] == "csv":
+        return render(_numbers(rows, value), "csv"), data
+    table = _table(rows, value, reference, values["format"] != "text")
+    return render(table, values["format"], ".rrrrr"), data
 
 
 def _published(
@@ -47,8 +52,24 @@ def _published(
             )
 
 
-def _table(rows: list[dict[str, Any]], value: str, reference: str | None) -> str:
-    """Columns without any number are left out."""
+def _numbers(rows: list[dict[str, Any]], value: str) -> list[tuple]:
+    """The rows for programs, all numbers in the unit of the metrics files."""
+    own, against = ("label", "n", "mean", "std"), ("mean", "low", "high", "paired_by")
+    table = [("value", *own, "published", "difference", *against[1:])]
+    for row in rows:
+        published = row["published"] and row["published"] / Value(value).scale
+        difference = map(row.get("difference", {}).get, against)
+        table.append((value, *map(row.get, own), published, *difference))
+    return table
+
+
+def _table(
+    rows: list[dict[str, Any]], value: str, reference: str | None, paper: bool
+) -> list[tuple[str, ...]]:
+    """The rows for people; a paper has mean and deviation in one cell.
+
+    Columns without any number are left out.
+    """
     scale = Value(value).scale
     digits = 2 if scale == 100 else 4
 
@@ -61,10 +82,12 @@ def _table(rows: list[dict[str, Any]], value: str, reference: str | None) -> str
 
     unit = f"{value}, %" if scale == 100 else value
     against = f"against {plain(reference or '')}, 95 %"
-    table = [("", "n", unit, "std", "published", against)]
+    table = [("", "n", plain(unit), "std", "published", against)]
     for row in rows:
-        numbers = shown(row["mean"]), shown(row["std"]), shown(row["published"], by=1)
-        last = difference(**row.get("difference", {}))
-        table.append((plain(row["label"]), str(row["n"]), *numbers, last))
+        mean, std = shown(row["mean"]), shown(row["std"])
+        if paper and std:
+            mean, std = f"{mean} ± {std}", ""
+        last = shown(row["published"], by=1), difference(**row.get("difference", {}))
+        table.append((plain(row["label"]), str(row["n"]), mean, std, *last))
     filled = [cells for cells in zip(*table, strict=True) if any(cells[1:])]
-    return "\n".join(columns(list(zip(*filled, strict=True)), ".rrrrr"))
+    return list(zip(*filled, strict=True))

@@ -20,7 +20,8 @@ from furlkit.reports.ledger import (
     most_images,
     read_ledger,
 )
-from furlkit.reports.text import byte_size, columns, counted
+from furlkit.reports.table import check_format, render
+from furlkit.reports.text import byte_size, counted
 from furlkit.weights import is_batchnorm_statistic
 
 LISTED = 20
@@ -32,6 +33,7 @@ def run(values: dict[str, Any]) -> Result:
     """Count what was sent and received, or with `plan` calculate it ahead."""
     given = {key: v for key, v in values.items() if key not in READ_BEFORE}
     runs, output, plan = (given.pop(key) for key in ("runs", "output", "plan"))
+    check_format(given["format"])
     if plan and (runs or output):
         raise UsageError(
             f"--plan: takes no RUN and writes no file; leave out {output or runs[0]}"
@@ -40,49 +42,66 @@ def run(values: dict[str, Any]) -> Result:
         return _plan(**given)
     if not runs:
         raise UsageError("ledger: give the folder of a run, or --plan")
-    return _count(runs, output)
+    return _count(runs, output, given["format"])
 
 
-def _count(runs: Sequence[Path], output: Path | None) -> Result:
+def _count(runs: Sequence[Path], output: Path | None, form: str) -> Result:
     """Count what the clients of a run sent and received, by round and by client."""
     ledger = read_ledger(runs)
     found = document(ledger)
-    lines = [*_round_table(found), "", *_client_table(found["clients"]), ""]
-    lines.append(_total(found["total"]))
     if output:
         check_output(output, (*runs, *(file.path for file in ledger.files)))
         write_metrics(output, found)
-        lines.append(f"written to {output}")
-    return "\n".join(lines), found
+    if form == "csv":
+        return render(_transfers(found), "csv"), found
+    listed = found["clients"][: LISTED if form == "text" else None]
+    shown = _round_table(found), _client_table(listed)
+    tables = [render(table, form, "r" * len(table[0])) for table in shown]
+    if form == "text":
+        if more := len(found["clients"]) - len(listed):
+            tables[1] += f"\n... and {more:,} more (--json lists all)"
+        written = f"\nwritten to {output}" if output else ""
+        tables.append(_total(found["total"]) + written)
+    return "\n\n".join(tables), found
 
 
-def _round_table(found: dict[str, Any]) -> list[str]:
+def _transfers(found: dict[str, Any]) -> list[tuple]:
+    """A row for each round, client, direction and kind; missing files have no bytes."""
+    rows = [
+        (cell["round"], cell["client"], way, kind, *sums.values())
+        for cell in found["cells"]
+        for way in (SENT, RECEIVED)
+        for kind, sums in cell[way]["kinds"].items()
+    ]
+    rows += [
+        (t["round"], t["client"], t["direction"], "unknown", 1, None, None)
+        for t in found["missing"]
+    ]
+    head = ("round", "client", "direction", "kind", "files", "bytes", "payload")
+    return [head, *sorted(rows, key=lambda row: row[:2])]
+
+
+def _round_table(found: dict[str, Any]) -> list[list]:
     """A column for each kind of file that was sent or received."""
     total = found["total"]
     kinds = [(way, kind) for way in (SENT, RECEIVED) for kind in total[way]["kinds"]]
     unknown = ["unknown"] if total["unknown"] else []
-    rows = [["round", "clients", *map(" ".join, kinds), "total", *unknown]]
+    rows: list[list] = [["round", "clients", *map(" ".join, kinds), "total", *unknown]]
     last = {**total, "round": "all", "clients": range(total["clients"])}
     for row in (*found["rounds"], last):
         cells = [row[way]["kinds"].get(kind, {}).get("bytes", 0) for way, kind in kinds]
         numbers = [len(row["clients"]), *cells, row["bytes"]]
         numbers += [row["unknown"]] if unknown else []
-        rows.append([str(row["round"]), *_commas(numbers)])
-    return columns(rows, "r" * len(rows[0]))
+        rows.append([str(row["round"]), *numbers])
+    return rows
 
 
-def _client_table(clients: Sequence[dict[str, Any]]) -> list[str]:
-    rows = [["client", "rounds", "sent", "received", "total"]]
-    for row in clients[:LISTED]:
+def _client_table(clients: Sequence[dict[str, Any]]) -> list[list]:
+    rows: list[list] = [["client", "rounds", "sent", "received", "total"]]
+    for row in clients:
         ways = row[SENT]["bytes"], row[RECEIVED]["bytes"], row["bytes"]
-        rows.append([str(row["client"]), *_commas([len(row["rounds"]), *ways])])
-    more = len(clients) - LISTED
-    rest = [f"... and {more:,} more (--json lists all)"] if more > 0 else []
-    return [*columns(rows, "rrrrr"), *rest]
-
-
-def _commas(numbers: Sequence[int]) -> list[str]:
-    return [f"{number:,}" for number in numbers]
+        rows.append([str(row["client"]), len(row["rounds"]), *ways])
+    return rows
 
 
 def _total(total: dict[str, Any]) -> str:
@@ -99,7 +118,7 @@ def _total(total: dict[str, Any]) -> str:
 
 def _plan(
     images: int | None, model: Path | None, parameters: int | None, similarity: bool,
-    clients: int, rounds: int, rounds_averaging: int | None, **sent: Any,
+    clients: int, rounds: int, rounds_averaging: int | None, format: str, **sent: Any,
 ) -> Result:  # fmt: skip
     """What FLESD's uploads cost against averaging weights (FLESD Eq. 11).
 
@@ -124,7 +143,7 @@ def _plan(
     if model:
         w, down = _model_size(model)
     T, T_avg, n = rounds, rounds_averaging or rounds, images
-    found = {
+    found: dict[str, Any] = {
         "flesd": _side(clients, T, upload.bytes(n), down),
         "averaging": _side(clients, T_avg, down, down),
         "clients": clients,
@@ -136,7 +155,7 @@ def _plan(
             "both": most_images(upload, T, 2 * T_avg * down - T * down),
         },
     }
-    return "\n".join(_plan_lines(found)), found
+    return _plan_table(found, format), found
 
 
 def _model_size(model: Path) -> tuple[int, int]:
@@ -155,14 +174,19 @@ def _side(clients: int, rounds: int, up: int, down: int) -> dict[str, int]:
     return {"rounds": rounds, "up": up, "down": down, **sums}
 
 
-def _plan_lines(found: dict[str, Any]) -> Iterator[str]:
-    rows = [["", "rounds", "up", "down", "sent", "received", "total"]]
-    for name, key in (("FLESD", "flesd"), ("weight averaging", "averaging")):
-        rows.append([name, *_commas(found[key].values())])
-    yield from columns(rows, ".rrrrrr")
+def _plan_table(found: dict[str, Any], form: str) -> str:
+    """Both sides; as text with what it comes to."""
+    head = ["method", "rounds", "up", "down", "sent", "received", "total"]
+    sides = {"FLESD": found["flesd"], "weight averaging": found["averaging"]}
+    rows = [head, *([name, *side.values()] for name, side in sides.items())]
+    table = render(rows, form, ".rrrrrr")
+    return "\n".join([table, "", *_verdict(found)]) if form == "text" else table
+
+
+def _verdict(found: dict[str, Any]) -> Iterator[str]:
+    """What the two sides cost against each other, in sentences."""
     ratio = found["flesd"]["bytes"] / found["averaging"]["bytes"]
     verdict = "the same" if ratio == 1 else "less" if ratio < 1 else "more"
-    yield ""
     yield (
         f"FLESD costs {verdict}: {ratio:.3g} times the bytes of weight averaging, over "
         f"all rounds and {counted(found['clients'], 'client')}"

@@ -1,4 +1,6 @@
+import csv
 import json
+from io import StringIO
 
 import pytest
 
@@ -40,6 +42,39 @@ def test_a_table_of_means_deviations_papers_and_paired_differences(run, scores):
         "plain   3        60.00  10.00",
         "better  3        62.00  10.00      63.02  +2.00 (+2.00 to +2.00)",
     ]
+
+
+def test_csv_has_the_numbers_of_json_in_one_unit(run, scores):
+    words = (*scores('a"b', [0.5, 0.6, 0.7]), *scores("c", [0.1 / 3, 0.62, 0.7]))
+    words = ("compare", *words, "--reference", 'a"b', "--published", "c=63.02")
+    done = run(*words, "--format", "csv")
+    assert done.code == 0 and done.err == ""
+    first, other = csv.DictReader(StringIO(done.out))
+    row = json.loads(run(*words, "--json").out)["rows"][1]
+    assert first["label"] == 'a"b' and first["difference"] == ""
+    assert other["value"] == "accuracy" and other["paired_by"] == "seed"
+    assert float(other["mean"]) == row["mean"] and float(other["std"]) == row["std"]
+    assert float(other["difference"]) == row["difference"]["mean"]
+    assert float(other["low"]) == row["difference"]["low"]
+    assert float(other["published"]) == 63.02 / 100
+
+
+def test_tables_for_papers_have_mean_and_deviation_in_one_cell(run, scores):
+    words = ("compare", *scores("a_1", [0.5, 0.6, 0.7]), *scores("b", [0.25], (0,)))
+    assert run(*words, "--format", "markdown").out.splitlines() == [
+        "|  | n | accuracy, % |",
+        "| --- | ---: | ---: |",
+        r"| a\_1 | 3 | 60.00 ± 10.00 |",
+        "| b | 1 | 25.00 |",
+    ]
+    latex = run(*words, "--format", "latex").out.splitlines()
+    assert latex[3] == r" & n & accuracy, \% \\"
+    assert latex[5:7] == [r"a\_1 & 3 & 60.00 $\pm$ 10.00 \\", r"b & 1 & 25.00 \\"]
+
+
+def test_a_format_does_not_apply_with_json(run, scores):
+    done = run("compare", *scores("a", [0.5], (0,)), "--format", "csv", "--json")
+    assert done.code == 2 and "--format csv" in done.err and done.out == ""
 
 
 def test_pairs_are_made_by_the_seed_of_the_evaluation(run, scores):

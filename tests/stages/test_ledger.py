@@ -91,6 +91,49 @@ def test_json_and_the_file_say_the_same_and_inspect_explains_it(folder, run, tmp
     )
 
 
+def test_csv_has_a_row_for_each_round_client_direction_and_kind(folder, run):
+    size = sizes(folder)
+    (folder / "c1.safetensors").unlink()
+    done = run("ledger", folder, "--format", "csv")
+    assert done.out.splitlines() == [
+        "round,client,direction,kind,files,bytes,payload",
+        f"1,0,sent,checkpoint,1,{size['c0']},80",
+        f"1,0,received,checkpoint,1,{size['r0']},40",
+        "1,1,received,unknown,1,,",
+        "1,1,sent,unknown,1,,",
+    ]
+
+
+@pytest.mark.parametrize("form, rows", [("markdown", (2, 7)), ("latex", (5, 15))])
+def test_tables_for_papers_hold_what_the_text_does(folder, run, tmp_path, form, rows):
+    text = run("ledger", folder).out.splitlines()
+    words = ("ledger", folder, "--format", form, "-o", tmp_path / "ledger.json")
+    lines = run(*words).out.splitlines()
+    assert (tmp_path / "ledger.json").exists()
+    for place, row in zip((1, 5), rows, strict=True):
+        cells = [cell for cell in lines[row].split() if cell not in "|&\\\\"]
+        assert cells == text[place].split()
+
+
+def test_every_client_is_in_the_table_of_a_paper(tmp_path, run):
+    first = write(tmp_path / "r0.safetensors", "checkpoint", "init", round=0)
+    for k in range(25):
+        path, facts = tmp_path / f"{k}.safetensors", {"client": k, "round": 1}
+        write(path, "checkpoint", "local-train", {"global": first}, **facts)
+    assert "\n| 24 |" in run("ledger", tmp_path, "--format", "markdown").out
+
+
+def test_a_plan_as_csv_and_as_latex(run):
+    csv = run("ledger", *PLAN, "--format", "csv").out.splitlines()
+    assert csv == [
+        "method,rounds,up,down,sent,received,total",
+        "FLESD,1,240,36,240,36,276",
+        "weight averaging,1,36,36,36,36,72",
+    ]
+    latex = run("ledger", *PLAN, "--format", "latex").out
+    assert "FLESD & 1 & 240 & 36 & 240 & 36 & 276" in latex and "Eq. 11" not in latex
+
+
 @pytest.mark.parametrize(
     "total", [None, 3, {}, {"sent": 1, "received": {"bytes": "x"}}]
 )

@@ -6,14 +6,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from furlkit.reports.figures import style
+from furlkit.reports.figures import UNFRAMED, Frame, style
 from furlkit.reports.summary import Box
 from furlkit.reports.text import shorten
 
 NUMBERED = 12  # Rounds that are all numbered.
 
 
-def draw_angles(panels: Sequence[tuple[str, Sequence[Box]]], title: str = "") -> Figure:
+def draw_angles(
+    panels: Sequence[tuple[str, Sequence[Box]]], frame: Frame = UNFRAMED
+) -> Figure:
     """Boxes by round, one panel per series, on the same axes.
 
     Rounds stand side by side, whatever lies between them: boxes have a width.
@@ -22,7 +24,8 @@ def draw_angles(panels: Sequence[tuple[str, Sequence[Box]]], title: str = "") ->
     rows, columns = style.shape_of(len(panels))
     width = float(np.clip(0.9 + 0.3 * len(rounds), 2.4, 11 / columns))
     size = max(4.0, 0.4 + columns * width), 0.7 + 2.6 * rows
-    with style.canvas(*size, title) as figure:
+    with style.canvas(*size, frame) as figure:
+        width = figure.get_figwidth() / columns
         grid = style.panels_of(figure, len(panels), sharex=True, sharey=True)
         for number, (axes, (label, boxes)) in enumerate(zip(grid, panels, strict=True)):
             axes.set_title(shorten(label, max(8, int(width * 11))))

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from furlkit.reports.figures import style
+from furlkit.reports.figures import UNFRAMED, Frame, style
 from furlkit.reports.figures.style import COLOURS
 from furlkit.reports.metrics import Value
 from furlkit.reports.summary import Results
@@ -19,7 +19,7 @@ BETWEEN_GROUPS = 0.7  # In widths of a bar.
 
 
 def draw_bars(
-    bars: Sequence[Results], value: Value, start: float = 0, title: str = ""
+    bars: Sequence[Results], value: Value, start: float = 0, frame: Frame = UNFRAMED
 ) -> Figure:
     """A bar for each mean with one standard deviation up and down, a dot per seed.
 
@@ -31,7 +31,8 @@ def draw_bars(
     group = np.array([groups.index(bar.group) for bar in bars])
     places = np.argsort(np.argsort(group, kind="stable")) + BETWEEN_GROUPS * group
     width = float(np.clip(1.3 + 0.55 * (places.max() + 1), 4, 12))
-    with style.canvas(width, 3.8, title) as figure:
+    with style.canvas(width, 3.8, frame) as figure:
+        width = figure.get_figwidth()
         axes = figure.add_subplot()
         narrow = (width - 1) / (places.max() + 1) < 0.36  # Inches for a bar's number.
         above: dict[str, Any] = {"textcoords": "offset points", "ha": "center"}

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from furlkit.reports.figures import style
+from furlkit.reports.figures import UNFRAMED, Frame, style
 from furlkit.reports.figures.style import COLOURS
 from furlkit.reports.summary import Cloud
 from furlkit.reports.text import shorten
@@ -22,7 +22,7 @@ LONGEST = 16  # Entries in a column of the legend, and letters of a class name.
 
 
 def draw_clouds(
-    clouds: Sequence[Cloud], names: dict[int, str], title: str = ""
+    clouds: Sequence[Cloud], names: dict[int, str], frame: Frame = UNFRAMED
 ) -> Figure:
     """Panels side by side. Distances have no unit, so the axes have no numbers.
 
@@ -36,7 +36,7 @@ def draw_clouds(
     beside = 2 if few and len(entries) > LONGEST else 1
     rows, columns = style.shape_of(len(clouds))
     size = SIDE * columns + 1.4 * beside, (SIDE + 0.2) * rows + 0.3
-    with style.canvas(*size, title) as figure:
+    with style.canvas(*size, frame) as figure:
         panels = style.panels_of(figure, len(clouds))
         for axes, cloud in zip(panels, clouds, strict=True):
             axes.set_title(shorten(cloud.label, 36))

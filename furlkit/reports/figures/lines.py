@@ -1,6 +1,7 @@
 """Line plots: scores over rounds or cost, and training losses over local epochs."""
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
-from furlkit.reports.figures import style
+from furlkit.reports.figures import UNFRAMED, Frame, style
 from furlkit.reports.figures.style import GREY, MARKERS
 from furlkit.reports.metrics import Value
 from furlkit.reports.summary import Line
@@ -27,10 +28,10 @@ LABELS = {
 
 
 def draw_lines(
-    lines: Sequence[Line], value: Value, title: str = "", over: str = "round"
+    lines: Sequence[Line], value: Value, frame: Frame = UNFRAMED, over: str = "round"
 ) -> Figure:
     """Values over one of `LABELS`, with a band of one standard deviation."""
-    with style.canvas(6, 3.8, title) as figure:
+    with style.canvas(6, 3.8, frame) as figure:
         axes = figure.add_subplot(xscale="log" if over == "bytes" else "linear")
         handles = []
         for number, line in enumerate(lines):
@@ -41,20 +42,23 @@ def draw_lines(
             _draw_spread(axes, line.x, mean, std, looks["color"])
         runs = np.concatenate([line.runs for line in lines])
         note = "; ".join(style.note(runs, "runs", "band or bar"))
-        axes.set_xlabel(f"{LABELS[over]}\n{note}".rstrip())
-        _finish(figure, handles, lines, value, lower=bool(title))
+        letters = int(13 * figure.get_figwidth())
+        axes.set_xlabel(
+            "\n".join(fill(each, letters) for each in (LABELS[over], note)).rstrip()
+        )
+        _finish(figure, handles, lines, value, lower=bool(frame.title))
         if over == "bytes":
             _tick_bytes(axes, np.concatenate([line.x for line in lines]))
     return figure
 
 
-def draw_loss(losses: Sequence[Line], value: Value, title: str = "") -> Figure:
+def draw_loss(losses: Sequence[Line], value: Value, frame: Frame = UNFRAMED) -> Figure:
     """Losses over local epochs: dashed within a round, solid across an aggregation."""
-    with style.canvas(6, 3.8, title) as figure:
+    with style.canvas(6, 3.8, frame) as figure:
         axes = figure.add_subplot()
         handles = [_draw_rounds(axes, k, loss) for k, loss in enumerate(losses)]
         axes.set_xlabel(LABELS["epochs"])
-        _finish(figure, handles, losses, value, lower=bool(title))
+        _finish(figure, handles, losses, value, lower=bool(frame.title))
         _explain_styles(axes, losses)
     return figure
 

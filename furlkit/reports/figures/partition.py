@@ -10,7 +10,7 @@ from matplotlib.axis import Axis
 from matplotlib.colors import ListedColormap, PowerNorm
 from matplotlib.figure import Figure
 
-from furlkit.reports.figures import style
+from furlkit.reports.figures import Frame, style
 from furlkit.reports.figures.style import COLOURS, whole_ticks
 from furlkit.reports.text import shorten
 
@@ -20,7 +20,7 @@ BUBBLES = 100  # More bubbles than these on a side are too small to see.
 
 
 def draw_heat(
-    histogram: np.ndarray, sizes: np.ndarray, names: Sequence[str], title: str
+    histogram: np.ndarray, sizes: np.ndarray, names: Sequence[str], frame: Frame
 ) -> Figure:
     """A map of clients by classes, and beside it how many images each client has.
 
@@ -29,8 +29,8 @@ def draw_heat(
     clients, classes = histogram.shape
     width = np.clip(3.2 + 0.42 * classes, 5, 10)
     height = np.clip(1.9 + 0.3 * clients, 2.8, 8)
-    with style.canvas(width, height, title) as figure:
-        widths = [width - 2, 0.8]
+    with style.canvas(width, height, frame) as figure:
+        widths = [max(1, figure.get_figwidth() - 2), 0.8]
         axes, side = figure.subplots(1, 2, sharey=True, width_ratios=widths)
         # White is no image at all; the palest blue is left out, so a single one shows.
         norm = PowerNorm(0.5, vmin=0.5, vmax=max(1, histogram.max(initial=0)))
@@ -70,7 +70,7 @@ def _draw_side(side: Axes, sizes: np.ndarray) -> None:
             side.text(0, client, f" {size:,}", va="center")
 
 
-def draw_bubbles(histogram: np.ndarray, names: Sequence[str], title: str) -> Figure:
+def draw_bubbles(histogram: np.ndarray, names: Sequence[str], frame: Frame) -> Figure:
     """A bubble for each client and class, its area in proportion to the images.
 
     Of many clients or classes, 100 evenly spaced ones are shown, and the axis says so.
@@ -78,12 +78,14 @@ def draw_bubbles(histogram: np.ndarray, names: Sequence[str], title: str) -> Fig
     shown_of = [np.linspace(0, n - 1, min(n, BUBBLES)) for n in histogram.shape]
     clients, classes = (shown.round().astype(int) for shown in shown_of)
     shown = histogram[np.ix_(clients, classes)]
-    cell = min(0.36, 7.5 / len(clients)), min(0.36, 6.5 / len(classes))  # Inches.
     widest = max((len(names[k]) for k in classes), default=0)
     left = 0.6 + 0.08 * min(16, widest)
-    width = max(4.5, left + 1.1 + cell[0] * len(clients))
-    height = max(2.4, 1.3 + cell[1] * len(classes))
-    with style.canvas(width, height, title) as figure:
+    # A cell is as large as fits, up to 0.36 inches.
+    width = max(4.5, left + 1.1 + min(0.36 * len(clients), 7.5))
+    height = max(2.4, 1.3 + min(0.36 * len(classes), 6.5))
+    with style.canvas(width, height, frame) as figure:
+        across = (figure.get_figwidth() - left - 1.1) / len(clients)
+        upwards = (figure.get_figheight() - 1.3) / len(classes)
         axes = figure.add_subplot()
         axes.spines[:].set_visible(False)
         axes.set(xlim=(-0.5, len(clients) - 0.5), ylim=(-0.5, len(classes) - 0.5))
@@ -91,7 +93,8 @@ def draw_bubbles(histogram: np.ndarray, names: Sequence[str], title: str) -> Fig
         _name_ticks(axes.yaxis, classes, names, "class", histogram.shape[1])
         places = np.argwhere(shown)
         most = int(max(1, shown.max(initial=0)))
-        area = (0.9 * 72 * min(cell)) ** 2 / most  # Square points; the largest fits.
+        side = min(0.36, max(0.01, min(across, upwards)))
+        area = (0.9 * 72 * side) ** 2 / most  # Square points; the largest fits.
         looks: dict[str, Any] = {"color": COLOURS[0], "linewidth": 0, "clip_on": False}
         sizes = area * shown[tuple(places.T)]
         axes.scatter(places[:, 0], places[:, 1], s=sizes, **looks)
@@ -104,10 +107,10 @@ def draw_bubbles(histogram: np.ndarray, names: Sequence[str], title: str) -> Fig
     return figure
 
 
-def draw_sizes(sizes: np.ndarray, title: str) -> Figure:
+def draw_sizes(sizes: np.ndarray, frame: Frame) -> Figure:
     """How many images each client has: all that can be drawn without labels."""
     clients = len(sizes)
-    with style.canvas(np.clip(1.5 + 0.4 * clients, 4, 8), 3, title) as figure:
+    with style.canvas(np.clip(1.5 + 0.4 * clients, 4, 8), 3, frame) as figure:
         axes = figure.add_subplot()
         axes.stairs(sizes, np.arange(clients + 1) - 0.5, fill=True, color=COLOURS[0])
         if clients <= NAMED:

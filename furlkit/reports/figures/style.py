@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings
 
 import matplotlib.style
 from matplotlib.axes import Axes
@@ -15,7 +16,12 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from furlkit import console
+from furlkit.errors import UsageError
 from furlkit.files.container.atomic import replacing
+from furlkit.reports.figures import Frame
+from furlkit.reports.figures.fonts import fit_fonts
+from furlkit.reports.text import plain, shorten
 
 # Removed from files, by format: it differs between versions and from day to day.
 METADATA: dict[str, dict[str, None]] = {
@@ -28,9 +34,10 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 MARKERS = "osD^vPX"
 DASHES = ("-", "--", ":")
 GREY = "#555555"
+DPI = 150
+MOST_PIXELS = 2 * 10**8
 _STYLE = {
-    "figure.dpi": 150,
-    "savefig.dpi": 150,
+    "figure.dpi": DPI,
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
@@ -43,16 +50,31 @@ _STYLE = {
     "grid.linewidth": 0.6,
     "legend.frameon": False,
     "svg.hashsalt": "furlkit",
+    # TrueType, which publishers ask for: text in a PDF can be searched and edited.
+    "pdf.fonttype": 42,
     # A class named "$" is a name, not a formula.
     "text.parse_math": False,
 }
 
 
-def save(figure: Figure, output: Path) -> None:
+def save(figure: Figure, output: Path, dpi: int = DPI) -> None:
     """Write a figure whole or not at all, in the format of the suffix."""
     kind = output.suffix.lower().lstrip(".")
-    with house_style(), replacing(output) as stream:
-        figure.savefig(stream, format=kind, metadata=METADATA[kind])
+    width, height = (round(dpi * side) for side in figure.get_size_inches())
+    if kind == "png" and (max(width, height) >= 2**16 or width * height > MOST_PIXELS):
+        raise UsageError(
+            f"--dpi {dpi}: the picture would have {width:,} x {height:,} pixels; lower it"
+        )
+    with house_style(), replacing(output) as stream, catch_warnings(record=True) as odd:
+        if lost := fit_fonts(figure, truetype=kind == "pdf"):
+            font = "TrueType font" if kind == "pdf" else "font"
+            console.warn(
+                f"{output}: no installed {font} has {shorten(lost, 40)}; such characters "
+                "are escaped, install one that has them"
+            )
+        figure.savefig(stream, format=kind, metadata=METADATA[kind], dpi=dpi)
+    if any("collapsed to zero" in str(each.message) for each in odd):
+        console.warn(f"{output}: its text leaves no room; give a larger --size")
 
 
 def house_style() -> AbstractContextManager[None]:
@@ -61,12 +83,15 @@ def house_style() -> AbstractContextManager[None]:
 
 
 @contextmanager
-def canvas(width: float, height: float, title: str) -> Iterator[Figure]:
-    """An empty figure, without pyplot, to draw on in house style."""
+def canvas(width: float, height: float, frame: Frame) -> Iterator[Figure]:
+    """An empty figure, without pyplot, to draw on in house style.
+
+    It is as large as its content needs, unless the frame has a size.
+    """
     with house_style():
-        figure = Figure(figsize=(width, height), layout="constrained")
-        if title:
-            figure.suptitle(title, x=0.02, ha="left")
+        figure = Figure(figsize=frame.size or (width, height), layout="constrained")
+        if frame.title:
+            figure.suptitle(plain(frame.title), x=0.02, ha="left")
         yield figure
 
 

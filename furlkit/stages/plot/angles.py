@@ -6,6 +6,7 @@ from typing import Any
 
 from furlkit.errors import InputError
 from furlkit.files.container.header import canonical, short
+from furlkit.reports.figures import Frame
 from furlkit.reports.metrics import (
     check_same,
     files_of,
@@ -21,7 +22,7 @@ LARGEST = 180 + 1e-6  # Degrees; what was made from float32 may end a bit above.
 
 
 @picture
-def run(series: Series, title: str) -> Picture:
+def run(series: Series, frame: Frame) -> Picture:
     """Draw a box for each file, rounds side by side, one panel per series."""
     panels = [(plain(label), _boxes(paths)) for label, paths in series]
     ends = "; ".join(_end(label, boxes) for label, boxes in panels)
@@ -29,7 +30,7 @@ def run(series: Series, title: str) -> Picture:
         {"label": label, "boxes": [b._asdict() for b in bs]} for label, bs in panels
     ]
     return (
-        lambda: figure("angles:draw_angles")(panels, plain(title)),
+        lambda: figure("angles:draw_angles")(panels, frame),
         f"median angle {ends}",
         {"panels": data},
     )

@@ -1,6 +1,7 @@
 """plot bars: means over seeds side by side, as in an ablation."""
 
 from furlkit.errors import UsageError
+from furlkit.reports.figures import Frame
 from furlkit.reports.metrics import Value, files_of, read_all
 from furlkit.reports.summary import Results
 from furlkit.reports.text import plain
@@ -14,7 +15,7 @@ def run(
     protocol: str,
     reference: str | None,
     start: float,
-    title: str,
+    frame: Frame,
 ) -> Picture:
     """Draw a bar for each series: mean and deviation of its files, each as a dot.
 
@@ -27,7 +28,8 @@ def run(
         given.append(Results("".join(group), name, (), (), files))
     found = read_all(given, value, reference)
     bars = [b._replace(group=plain(b.group), label=plain(b.label)) for b in found]
-    shown = Value(plain(value))
+    protocols = dict.fromkeys(plain(bar.protocol) for bar in bars)
+    shown = Value(plain(value), tuple(protocols))
     least = shown.scale * min(bar.extent[0] for bar in bars)
     if start and start >= least:
         raise UsageError(
@@ -39,7 +41,7 @@ def run(
         text += f"; against {plain(reference)}, with 95% intervals"
     rows = [bar.to_json() for bar in bars]
     return (
-        lambda: figure("bars:draw_bars")(bars, shown, start, plain(title)),
+        lambda: figure("bars:draw_bars")(bars, shown, start, frame),
         text,
         {"value": value, "reference": reference, "bars": rows},
     )

@@ -11,6 +11,7 @@ from furlkit.errors import InputError, UsageError
 from furlkit.files.container.header import canonical, parse_strict
 from furlkit.files.container.read import reading
 from furlkit.files.metrics import as_metrics
+from furlkit.reports.figures import Frame
 from furlkit.reports.ledger import read_ledger
 from furlkit.reports.metrics import Score, Value, check_labels, read_score
 from furlkit.reports.runs import File, planned_epochs
@@ -37,14 +38,14 @@ class Point(NamedTuple):
 
 @picture
 def run(
-    series: Series, over: str, last: bool, value: str, protocol: str, title: str
+    series: Series, over: str, last: bool, value: str, protocol: str, frame: Frame
 ) -> Picture:
     """Draw scores of global models over what they cost.
 
     With `last` only the last round of each run counts.
     """
     check_labels([label for label, _ in series])
-    shown = Value(plain(value))
+    shown = Value(plain(value), (plain(protocol),))
     lines, ends, data = [], [], []
     for label, folders in series:
         runs = (_points(f, over, last, value, protocol) for f in dict.fromkeys(folders))
@@ -58,7 +59,7 @@ def run(
             end += f" and {counted(int(line.x[-1]), 'local epoch')}"
         ends.append(end.lstrip())
     return (
-        lambda: figure("lines:draw_lines")(lines, shown, plain(title), over),
+        lambda: figure("lines:draw_lines")(lines, shown, frame, over),
         f"{protocol} {value} of {'; '.join(ends)}",
         {"over": over, "lines": data},
     )

@@ -1,6 +1,7 @@
 """plot curve: scores over rounds."""
 
 from furlkit.files.container.header import with_article
+from furlkit.reports.figures import Frame
 from furlkit.reports.metrics import (
     Score,
     Value,
@@ -15,36 +16,36 @@ from furlkit.stages.plot.picture import Picture, Series, figure, picture
 
 
 @picture
-def run(series: Series, value: str, protocol: str, title: str) -> Picture:
+def run(series: Series, value: str, protocol: str, frame: Frame) -> Picture:
     """Draw a value over rounds, one line for each series and protocol."""
     files = tuple((label, files_of(paths, protocol, False)) for label, paths in series)
-    lines = _lines(files, value)
-    shown = Value(plain(value))
+    found = _scores(files, value)
+    protocols = dict.fromkeys(protocol for _, protocol in found)
+    lines = []
+    for (label, protocol), scores in found.items():
+        both = ", ".join(filter(None, (label, protocol)))
+        lines.append(_line(label if label and len(protocols) == 1 else both, scores))
+    shown = Value(plain(value), tuple(protocols))
     ends = "; ".join(
         f"{line.label} {shown.show(line.mean[-1], unit=' %')} after round {line.rounds[-1]}"
         for line in lines
     )
     return (
-        lambda: figure("lines:draw_lines")(lines, shown, plain(title)),
+        lambda: figure("lines:draw_lines")(lines, shown, frame),
         f"{value} of {ends}",
         {"lines": [line.to_json() for line in lines]},
     )
 
 
-def _lines(series: Series, value: str) -> list[Line]:
-    """A line for each label and protocol, labels in the order they were given."""
+def _scores(series: Series, value: str) -> dict[tuple[str, str], list[Score]]:
+    """Scores by label and protocol, labels in the order they were given."""
     found: dict[tuple[str, str], list[Score]] = {}
     for label, given in grouped(series, lambda each: plain(each[0])).items():
         read = read_once(path for _, paths in given for path in paths)
         scores = [read_score(path, metrics, value) for path, metrics in read]
         by_protocol = grouped(scores, lambda score: score.protocol)
         found |= {(label, name): by_protocol[name] for name in sorted(by_protocol)}
-    single = len({protocol for _, protocol in found}) == 1
-    lines = []
-    for (label, protocol), scores in found.items():
-        both = ", ".join(filter(None, (label, protocol)))
-        lines.append(_line(label if label and single else both, scores))
-    return lines
+    return found
 
 
 def _line(label: str, scores: list[Score]) -> Line:

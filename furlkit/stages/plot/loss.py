@@ -11,6 +11,7 @@ from furlkit import console
 from furlkit.errors import InputError
 from furlkit.files.container.header import short
 from furlkit.files.journal import Journal
+from furlkit.reports.figures import Frame
 from furlkit.reports.metrics import Value, check_labels, is_number
 from furlkit.reports.runs import File, planned_epochs, read_files, two_runs
 from furlkit.reports.summary import Line, summarise
@@ -22,7 +23,7 @@ Losses = dict[tuple[int, int], list[float]]
 
 
 @picture
-def run(series: Series, term: str | None, title: str) -> Picture:
+def run(series: Series, term: str | None, frame: Frame) -> Picture:
     """Draw losses over the local epochs of all rounds."""
     check_labels([label for label, _ in series])
     lines, data = [], []
@@ -34,7 +35,7 @@ def run(series: Series, term: str | None, title: str) -> Picture:
     what = "sum of all terms" if term is None else plain(term)
     value = Value(f"training loss, {what}")
     return (
-        lambda: figure("lines:draw_loss")(lines, value, plain(title)),
+        lambda: figure("lines:draw_loss")(lines, value, frame),
         "; ".join(map(_describe, lines)),
         {"term": term, "lines": data},
     )

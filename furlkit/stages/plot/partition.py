@@ -5,12 +5,12 @@ from pathlib import Path
 from furlkit.errors import InputError
 from furlkit.files.partition import read_partition
 from furlkit.reports.explain import class_names
-from furlkit.reports.text import plain
+from furlkit.reports.figures import Frame
 from furlkit.stages.plot.picture import Picture, figure, picture
 
 
 @picture
-def run(partition: Path, style: str, title: str | None) -> Picture:
+def run(partition: Path, style: str, frame: Frame) -> Picture:
     """Draw how many images of each class every client has; heat or bubbles."""
     found = read_partition(partition)
     histogram, sizes, public = found.histogram, found.sizes, len(found.public)
@@ -20,10 +20,11 @@ def run(partition: Path, style: str, title: str | None) -> Picture:
             f"{partition}: has {clients} clients and a least count of "
             f"{histogram.min(initial=0)}; re-create the partition"
         )
-    if title is None:
+    if frame.title is None:
         title = f"{found.facts.scheme}: {clients:,} clients, {sizes.sum():,} images"
         title += f", {public:,} public" if public else ""
         title += "" if classes else ", without labels"
+        frame = frame._replace(title=title)
     text = f"{clients:,} clients, {classes:,} classes as {style}"
     if not classes:
         style, text = "sizes", f"sizes of {clients:,} clients; it has no labels"
@@ -33,7 +34,7 @@ def run(partition: Path, style: str, title: str | None) -> Picture:
         "sizes": (sizes,),
     }
     return (
-        lambda: figure(f"partition:draw_{style}")(*shown[style], plain(title)),
+        lambda: figure(f"partition:draw_{style}")(*shown[style], frame),
         text,
         {"style": style, "clients": clients, "classes": classes},
     )

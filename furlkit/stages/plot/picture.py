@@ -10,8 +10,10 @@ from typing import Any
 from furlkit.errors import FurlkitError, UsageError
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import READ_BEFORE
+from furlkit.reports.figures import Frame
 
 FORMATS = (".png", ".pdf", ".svg")
+LARGEST = 50  # Inches.
 Result = tuple[str, dict[str, Any]]
 Paths = tuple[Path, ...]
 Series = tuple[tuple[str, Paths], ...]  # Labels with files, or with folders of runs.
@@ -20,13 +22,14 @@ Picture = tuple[Callable[[], Any], str, dict[str, Any]]
 
 
 def picture(read: Callable[..., Picture]) -> Callable[[Mapping[str, Any]], Result]:
-    """A plot's `run(values)`; `read` gets all options by key but output and dry_run."""
+    """A plot's `run(values)`; `read` gets a frame, and the options that are its own."""
 
     @wraps(read)
     def run(values: Mapping[str, Any]) -> Result:
         given = {key: v for key, v in values.items() if key not in READ_BEFORE}
         output, dry_run = given.pop("output"), given.pop("dry_run")
-        _check_format(output)
+        frame, dpi = Frame(given.pop("title"), given.pop("size")), given.pop("dpi")
+        _check_format(output, frame)
         inputs = [*_paths(tuple(given.values())), Path(given.get("data", ""))]
         check_output(output, inputs)
         if "files" in given and "series" in given:
@@ -34,10 +37,13 @@ def picture(read: Callable[..., Picture]) -> Callable[[Mapping[str, Any]], Resul
             files = given.pop("files")
             given["series"] = ((("", files),) if files else ()) + given["series"]
             if not given["series"]:
-                raise UsageError("give metrics files, or --series LABEL=FILE,...")
-        draw, text, data = read(**given)
+                name = read.__module__.rpartition(".")[2]
+                raise UsageError(
+                    f"plot {name}: give metrics files, or --series LABEL=FILE,..."
+                )
+        draw, text, data = read(frame=frame, **given)
         if not dry_run:
-            figure("style:save")(draw(), output)
+            figure("style:save")(draw(), output, dpi)
         would = "would draw " if dry_run else ""
         return f"{would}{output}: {text}", {"output": str(output), **data}
 
@@ -49,11 +55,14 @@ def figure(name: str) -> Callable[..., Any]:
     return resolve_name(f"furlkit.reports.figures.{name}")
 
 
-def _check_format(output: Path) -> None:
+def _check_format(output: Path, frame: Frame) -> None:
     """Refuse an output that cannot be drawn, before anything is read."""
     if output.suffix.lower() not in FORMATS:
         known = ", ".join(FORMATS)
         raise UsageError(f"-o {output}: cannot draw '{output.suffix}'; use {known}")
+    if frame.size and not all(1 <= side <= LARGEST for side in frame.size):
+        size = ",".join(f"{side:g}" for side in frame.size)
+        raise UsageError(f"--size {size}: expected inches between 1 and {LARGEST}")
     if find_spec("matplotlib") is None:
         raise FurlkitError(
             "plot needs matplotlib; install it with: pip install 'furlkit[plot]'"

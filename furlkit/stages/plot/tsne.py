@@ -12,6 +12,7 @@ from furlkit.errors import InputError, UsageError
 from furlkit.files.features import Features, read_features
 from furlkit.inputs.settings import fill
 from furlkit.randomness import derive, numpy_generator
+from furlkit.reports.figures import Frame
 from furlkit.reports.summary import Cloud
 from furlkit.reports.text import plain
 from furlkit.stages.plot.picture import Paths, Picture, figure, picture
@@ -21,7 +22,7 @@ from furlkit.stages.plot.picture import Paths, Picture, figure, picture
 def run(
     files: Paths,
     panels: tuple[tuple[str, Path], ...],
-    title: str | None,
+    frame: Frame,
     classes: tuple[int, ...] | None,
     images: int,
     perplexity: float,
@@ -30,7 +31,7 @@ def run(
 ) -> Picture:
     """Draw the t-SNE of each feature file, one panel per file, at most `images` rows.
 
-    `classes` are in colour, None for all. Without a `title` one is made.
+    `classes` are in colour, None for all. A frame without a title gets one.
     """
     source, given = fill(Source, data), tuple(("", path) for path in files) + panels
     if not given:
@@ -57,8 +58,8 @@ def run(
         for cloud, numbers in zip(clouds, shown, strict=True):
             points, numbers["divergence"] = lay_out(cloud.points, perplexity, seed)
             drawn.append(cloud._replace(points=points))
-        heading = plain(text if title is None else title)
-        return figure("clouds:draw_clouds")(drawn, names, heading)
+        titled = frame._replace(title=text) if frame.title is None else frame
+        return figure("clouds:draw_clouds")(drawn, names, titled)
 
     coloured = f"{text}, {len(names):,} classes in colour"
     return draw, coloured, {"panels": shown}

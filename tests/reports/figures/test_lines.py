@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from furlkit.reports.figures import Frame
 from furlkit.reports.figures.lines import draw_lines, draw_loss
 from furlkit.reports.figures.style import save
 from furlkit.reports.metrics import Value
@@ -54,7 +55,7 @@ def test_several_runs_have_a_band_of_one_standard_deviation():
 
 def test_labels_that_look_like_formulas_or_hidden_ones_are_shown(tmp_path):
     lines = [line("$x_{", [0.1]), line("_hidden", [0.2])]
-    figure = draw_lines(lines, Value("accuracy"), title="$\\broken")
+    figure = draw_lines(lines, Value("accuracy"), Frame("$\\broken"))
     save(figure, tmp_path / "a.png")
     shown = [text.split(" (")[0] for text in words(figure.legends[0])]
     assert shown == ["$x_{", "_hidden"]
@@ -62,7 +63,7 @@ def test_labels_that_look_like_formulas_or_hidden_ones_are_shown(tmp_path):
 
 @pytest.mark.parametrize("over", ["rounds", "epochs"])
 def test_rounds_and_epochs_are_linear_with_whole_ticks(over):
-    figure = draw_lines([line("a", [0.5, 0.6], [5, 8])], Value("rank"), "", over)
+    figure = draw_lines([line("a", [0.5, 0.6], [5, 8])], Value("rank"), over=over)
     assert figure.axes[0].get_xscale() == "linear"
     assert over in figure.axes[0].get_xlabel()
     assert list(ticks_in_view(figure)) == [5, 6, 7, 8]
@@ -73,7 +74,7 @@ def test_bytes_are_on_a_logarithmic_axis_with_units():
         line("a", [0.5, 0.6], [1e5, 2e9]),
         line("b", [0.7], [3e6], std=0.01, runs=3),
     ]
-    figure = draw_lines(lines, Value("accuracy"), "", "bytes")
+    figure = draw_lines(lines, Value("accuracy"), over="bytes")
     names = ["100 kB", "1 MB", "10 MB", "100 MB", "1 GB"]
     assert list(ticks_in_view(figure).values()) == names
     (axes,) = figure.axes
@@ -86,7 +87,7 @@ def test_bytes_are_on_a_logarithmic_axis_with_units():
 @pytest.mark.parametrize("amounts", [[1.1e6, 1.2e6], [1.3e6], [2e6, 9e6]])
 def test_an_axis_within_a_power_of_ten_has_ticks(amounts):
     lines = [line("a", [0.5] * len(amounts), amounts)]
-    assert len(ticks_in_view(draw_lines(lines, Value("x"), "", "bytes"))) >= 2
+    assert len(ticks_in_view(draw_lines(lines, Value("x"), over="bytes"))) >= 2
 
 
 def loss(label, rounds, mean, std=0.5):
@@ -135,7 +136,7 @@ def test_the_legend_explains_only_what_is_drawn():
 def test_more_lines_than_colours_differ():
     lines = [loss(f"{k}", [1, 2], [4 + k, 3 + k]) for k in range(9)]
     for figure in (
-        draw_loss(lines, Value("loss"), "title"),
+        draw_loss(lines, Value("loss"), Frame("title")),
         draw_lines(lines, Value("loss")),
     ):
         handles = figure.legends[0].get_lines()

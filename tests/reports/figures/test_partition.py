@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from furlkit.reports.figures import Frame
 from furlkit.reports.figures.partition import draw_bubbles, draw_heat, draw_sizes
 
 HISTOGRAM = np.array([[9, 4, 0], [0, 1, 16]])
@@ -12,7 +13,7 @@ def texts(axes):
 
 
 def test_heat_map_holds_the_histogram_and_writes_counts_and_sizes():
-    figure = draw_heat(HISTOGRAM, HISTOGRAM.sum(axis=1), NAMES, "title")
+    figure = draw_heat(HISTOGRAM, HISTOGRAM.sum(axis=1), NAMES, Frame("title"))
     axes, side = figure.axes[:2]
     assert np.array_equal(axes.images[0].get_array(), HISTOGRAM)
     assert [text for text in texts(axes) if text] == ["9", "4", "1", "16"]
@@ -23,14 +24,16 @@ def test_heat_map_holds_the_histogram_and_writes_counts_and_sizes():
 
 
 def test_heat_map_shows_no_image_white_and_one_image_not():
-    image = draw_heat(HISTOGRAM, HISTOGRAM.sum(axis=1), NAMES, "").axes[0].images[0]
+    image = (
+        draw_heat(HISTOGRAM, HISTOGRAM.sum(axis=1), NAMES, Frame()).axes[0].images[0]
+    )
     none, one = image.to_rgba(np.array([[0, 1]]))[0, :, :3]
     assert none.tolist() == [1, 1, 1] and one.min() < 0.95
 
 
 def test_large_heat_map_writes_no_counts_and_numbers_few_rows():
     histogram = np.ones((400, 300), int)
-    figure = draw_heat(histogram, histogram.sum(axis=1), ["x"] * 300, "")
+    figure = draw_heat(histogram, histogram.sum(axis=1), ["x"] * 300, Frame())
     figure.draw_without_rendering()
     axes = figure.axes[0]
     assert not axes.texts and len(axes.get_yticklabels()) < 15
@@ -38,7 +41,7 @@ def test_large_heat_map_writes_no_counts_and_numbers_few_rows():
 
 
 def test_bubbles_have_areas_in_proportion_to_counts():
-    figure = draw_bubbles(HISTOGRAM, NAMES, "")
+    figure = draw_bubbles(HISTOGRAM, NAMES, Frame())
     circles = figure.axes[0].collections[0]
     assert circles.get_offsets().tolist() == [[0, 0], [0, 1], [1, 1], [1, 2]]
     areas = circles.get_sizes()
@@ -50,13 +53,13 @@ def test_bubbles_have_areas_in_proportion_to_counts():
 
 
 def test_bubbles_of_many_clients_show_some_and_say_so():
-    axes = draw_bubbles(np.eye(1000, dtype=int), [""] * 1000, "").axes[0]
+    axes = draw_bubbles(np.eye(1000, dtype=int), [""] * 1000, Frame()).axes[0]
     assert axes.get_xlabel() == "client (100 of 1,000 shown)"
     assert len(axes.collections[0].get_offsets()) <= 100
 
 
 def test_sizes_are_heights_with_numbers_where_clients_are_few():
-    axes = draw_sizes(np.array([13, 17]), "").axes[0]
+    axes = draw_sizes(np.array([13, 17]), Frame()).axes[0]
     assert axes.patches[0].get_data().values.tolist() == [13, 17]
     assert texts(axes) == ["13", "17"]
-    assert not draw_sizes(np.arange(1, 300), "").axes[0].texts
+    assert not draw_sizes(np.arange(1, 300), Frame()).axes[0].texts

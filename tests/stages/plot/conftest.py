@@ -3,6 +3,7 @@
 import pytest
 
 from furlkit.files.metrics import write_metrics
+from furlkit.reports.figures import style
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +18,11 @@ def metrics():
         return path
 
     return write
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that a plot would save."""
+    figures = []
+    monkeypatch.setattr(style, "save", lambda figure, *_: figures.append(figure))
+    return figures

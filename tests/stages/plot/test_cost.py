@@ -75,6 +75,16 @@ def test_scores_stand_over_the_bytes_until_then(make, run, tmp_path):
     assert output.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
+def test_the_axes_name_protocol_and_scale(make, run, tmp_path, drawn):
+    words = ("plot", "cost", "--series", f"A={make('a')}", "-o", tmp_path / "x.png")
+    assert run(*words).code == 0
+    (axes,) = drawn[0].axes
+    assert axes.get_ylabel() == "linear accuracy (%)"
+    assert axes.get_xscale() == "log" and "(log scale)" in axes.get_xlabel()
+    assert run(*words, "--over", "rounds").code == 0
+    assert "log" not in drawn[1].axes[0].get_xlabel()
+
+
 def test_one_line_per_method_and_their_ends(make, run, tmp_path):
     one, other = make("a"), make("b", (0.1, 0.7), size=3)
     words = ("--series", f"B={other}", "--series", f"A={one}", "-o", tmp_path / "x.svg")

@@ -1,5 +1,6 @@
 """What holds for the command of every plot."""
 
+import numpy as np
 import pytest
 
 from furlkit.stages.plot import picture
@@ -25,6 +26,33 @@ def command(request, tmp_path, monkeypatch):
 @pytest.mark.parametrize("output", ["x.bmp", "x.txt", "x"])
 def test_an_unknown_suffix_is_a_usage_error(command, refused, tmp_path, output):
     refused(tmp_path, 2, (output, ".png, .pdf, .svg"), *command, "-o", output)
+
+
+@pytest.mark.parametrize("size", ["0.5,3", "3,60", "nan,3", "3"])
+def test_a_size_that_cannot_be_drawn_is_a_usage_error(command, refused, tmp_path, size):
+    refused(tmp_path, 2, ("--size",), *command, "--size", size, "-o", "x.png")
+
+
+def test_size_and_dpi_decide_the_pixels(run, tmp_path, metrics):
+    output = tmp_path / "x.png"
+    words = ("--size", "3.5,2", "--dpi", 200, "-o", output)
+    assert run("plot", "curve", metrics(tmp_path, "m"), *words).code == 0
+    header = np.frombuffer(output.read_bytes()[16:24], ">u4")
+    assert header.tolist() == [700, 400]
+
+
+def test_axes_name_the_protocols(run, tmp_path, metrics, drawn):
+    linear = metrics(tmp_path, "a")
+    knn = metrics(tmp_path, "b", round_=2, protocol="knn")
+    two = ("--series", f"a={knn}", "--series", f"b={linear}")
+    for name, words, label in (
+        ("curve", (linear,), "linear accuracy (%)"),
+        ("curve", (linear, knn), "k-NN or linear accuracy (%)"),
+        ("bars", two, "k-NN or linear accuracy (%)"),
+        ("bars", two[:2], "k-NN accuracy (%)"),
+    ):
+        assert run("plot", name, *words, "-o", tmp_path / "x.png").code == 0
+        assert drawn[-1].axes[0].get_ylabel() == label
 
 
 def test_missing_matplotlib_says_how_to_install_it(

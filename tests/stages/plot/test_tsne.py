@@ -121,7 +121,7 @@ def drawn(monkeypatch, given):
 
     seen = []
     monkeypatch.setattr(plot_tsne, "lay_out", lambda rows, *_: (rows[:, :2], 0.0))
-    monkeypatch.setattr(style, "save", lambda figure, output: None)
+    monkeypatch.setattr(style, "save", lambda *_: None)
     monkeypatch.setattr(clouds, "draw_clouds", lambda *args: seen.append(args))
     draw(given)
     return seen[0]
@@ -144,15 +144,15 @@ def test_panels_of_the_same_images_show_the_same_ones(
 
 def test_all_rows_are_drawn_where_they_are_few(tmp_path, features, known, monkeypatch):
     path = features(index=np.arange(40))
-    (cloud,), _, title = drawn(monkeypatch, options(tmp_path, path))
+    (cloud,), _, frame = drawn(monkeypatch, options(tmp_path, path))
     assert sorted(cloud.labels) == sorted(known.labels[:40]) and cloud.label == ""
-    assert title == "t-SNE of h of 40 images, perplexity 10"
+    assert frame.title == "t-SNE of h of 40 images, perplexity 10"
 
 
 def test_classes_in_colour_are_those_asked_for(tmp_path, features, monkeypatch):
     given = options(tmp_path, features(), classes=(1, 0, 1), title="Fig. 3")
-    _, names, title = drawn(monkeypatch, given)
-    assert list(names.items()) == [(1, "1"), (0, "0")] and title == "Fig. 3"
+    _, names, frame = drawn(monkeypatch, given)
+    assert list(names.items()) == [(1, "1"), (0, "0")] and frame.title == "Fig. 3"
     _, names, _ = drawn(monkeypatch, options(tmp_path, features()))
     assert names == {k: str(k) for k in range(10)}
 
