@@ -94,6 +94,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         )  # fmt: skip
         content = made_before(options, "checkpoint", inputs.provenance, about)
         if content:
+            ProgressFile(options.output, inputs.provenance).discard()
             return already(options.output, content)
         last = _train(inputs)
         about = replace(about, loss=sum(last.losses.values()))

@@ -90,6 +90,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     data: dict[str, Any] = {"images": len(inputs.index)}
     if not options.dry_run:
         if contents := _made_before(inputs):
+            ProgressFile(options.output, inputs.provenance).discard()
             return f"{options.output}, {options.targets_out}: {ALREADY}", contents
         last = _train(inputs)
         data.update(_write(inputs, last), **asdict(last))

@@ -92,7 +92,7 @@ def test_help_of_the_program_imports_no_command_and_no_plugin(python):
     assert loaded == "['furlkit.cli.program', 'furlkit.cli.shared']"
 
 
-ALLOWED = {"cli", "catalogue", "errors", "console", "presets", "runtime", "files.lock"}
+ALLOWED = {"cli", "catalogue", "errors", "console", "presets", "runtime"}
 
 
 @pytest.mark.parametrize("path", sorted(Path(cli.__file__).parent.glob("*.py")))
@@ -101,11 +101,10 @@ def test_a_command_imports_its_stage_and_little_else(path):
     names = {module or name for module, name in found}
     stage = f"stages.{path.stem}"
     others = {n for n in names if not (n == stage or n.startswith(f"{stage}."))}
-    extra = (
-        {"training.signals", "training", "__version__"}
-        if path.stem == "program"
-        else set()
-    )
+    extra = {
+        "program": {"training.signals", "training", "__version__"},
+        "shared": {"files.lock"},
+    }.get(path.stem, set())
     assert {n.split(".")[0] for n in others - extra} <= ALLOWED
 
 

@@ -225,6 +225,7 @@ def test_exit_codes(run, monkeypatch, error, code):
 
 # A value other than the default for every option of local-train.
 OTHER = {
+    "--force": None,
     "--objective": "rotation", "--temperature": "0.1", "--form": "oneway",
     "--proximal": "0.5", "--epochs": "7", "--batch-size": "9", "--optimiser": "sgd",
     "--lr": "0.5", "--weight-decay": "0.5", "--momentum": "0.5",

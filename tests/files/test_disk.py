@@ -104,8 +104,12 @@ def test_two_jobs_at_once_end_with_the_same_bytes(world, environment, snapshot):
     jobs = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
             for _ in range(3)]  # fmt: skip
     results = [job.communicate()[0] for job in jobs]
-    assert [job.returncode for job in jobs] == [0, 0, 0]
-    assert set(results) == {first.stdout}
+    codes = [job.returncode for job in jobs]
+    assert 0 in codes and set(codes) <= {0, 75}
+    # One that came after the writer finds its output.
+    shown = [out for code, out in zip(codes, results, strict=True) if code == 0]
+    assert first.stdout in shown
+    assert all(out == first.stdout or b"already there" in out for out in shown)
     assert world.output.read_bytes() == alone
     assert set(snapshot(world.folder)) == names
 

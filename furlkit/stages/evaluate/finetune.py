@@ -122,7 +122,9 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
         scored = f"new weights in place of the {scored}"
     origins = scoring.origins(inputs.model, train, test)
     known = {**inputs.facts, **origins, "inputs": inputs.contents}
+    provenance = _provenance(inputs)
     if before := found_before(options, known):
+        ProgressFile(options.output, provenance).discard()
         return scores_before(options, before, scored)
     execution = Execution()
     training.prepare(net, execution)
@@ -134,7 +136,6 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
         net, train.images, np.asarray(train.labels), view, inputs.parts, options.plan,
         options.rounds, (options.seed, "finetune"),
     )  # fmt: skip
-    provenance = _provenance(inputs)
     training.run(jobs, options.output, provenance, options.save_every)
     load_tensors(net, jobs.weights)
     predictions = predict(net, test.images, view)

@@ -107,6 +107,6 @@ def test_progress_of_another_command_is_started_over(world, evaluate, tmp_path, 
     assert "b.json.progress: " in capsys.readouterr().err
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("furlkit.stages.evaluate.write_metrics", killed)
-        assert evaluate("a", *words)[0] == 130
-    code, path = evaluate("a", *words)
+        assert evaluate("a", *words, "--force")[0] == 130
+    code, path = evaluate("a", *words, "--force")
     assert code == 0 and path.read_bytes() == expected
