@@ -1,5 +1,6 @@
 """A training that is stopped and started again ends with the same bytes."""
 
+import json
 import os
 import random
 import signal
@@ -151,6 +152,63 @@ def short(world):
     path = world / "short.safetensors"
     assert furlkit(*command(world, path, **SHORT)) == 0
     return digest(path)
+
+
+@pytest.fixture
+def interrupted(world, tmp_path, die_at, monkeypatch, capsys):
+    """Three clients of 2 x 9 steps, of which the second dies in its last step."""
+    words = command(
+        world, tmp_path / "c{client}.st", "--private-out", tmp_path / "p{client}.st",
+        "--json", clients="0-2", **SHORT,
+    )  # fmt: skip
+    die_at(18 + 17)
+    with pytest.raises(Killed):
+        furlkit(*words)
+    monkeypatch.undo()
+    return words, json.loads(capsys.readouterr().out)
+
+
+def test_a_client_is_over_as_soon_as_its_output_is_there(interrupted, tmp_path, capsys):
+    words, first = interrupted
+    assert first["client"] == 0 and (tmp_path / "c0.st").exists()
+    assert {path.name for path in tmp_path.glob("*.progress")} == {
+        "c0-2.st.progress",
+        "c1.st.progress",
+    }
+    journal = (tmp_path / "c0.st.log.jsonl").read_bytes()
+    assert furlkit(*words) == 0
+    again = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["client"] for line in again] == [0, 1, 2]
+    assert again[0].keys() == again[1].keys()
+    rate = "samples_per_second"  # The journal has it rounded.
+    assert again[0] == {**first, rate: round(first[rate], 1)}
+    assert (tmp_path / "c0.st.log.jsonl").read_bytes() == journal
+    assert not list(tmp_path.glob("*.progress"))
+    # A start that was not interrupted trains all of them.
+    assert furlkit(*words) == 0
+    assert (tmp_path / "c0.st.log.jsonl").read_bytes() != journal
+
+
+@pytest.mark.parametrize("what", ["private", "other", "damage", "seed"])
+def test_a_client_is_trained_again_unless_all_its_files_are_the_commands(
+    interrupted, world, tmp_path, what
+):
+    words, _ = interrupted
+    output, private = tmp_path / "c0.st", tmp_path / "p0.st"
+    whole = digest(output), digest(private)
+    journal = (tmp_path / "c0.st.log.jsonl").read_bytes()
+    if what == "private":
+        private.unlink()
+    elif what == "other":
+        output.write_bytes((world / "g.st").read_bytes())
+    elif what == "damage":
+        content = output.read_bytes()
+        output.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    else:
+        words = [*words, "--seed", "1"]
+    assert furlkit(*words) == 0
+    assert (tmp_path / "c0.st.log.jsonl").read_bytes() != journal
+    assert ((digest(output), digest(private)) == whole) == (what != "seed")
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "text", "kind", "options", "empty"])

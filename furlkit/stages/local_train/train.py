@@ -1,5 +1,6 @@
 """Training clients one after the other, and writing what each sends and keeps."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, load_tensors, view_of
 from furlkit.randomness import numpy_generator
+from furlkit.stages.local_train import restart
 from furlkit.stages.local_train.inputs import (
     Client,
     Inputs,
@@ -40,22 +42,25 @@ from furlkit.weights import Tensors, divide, is_batchnorm_statistic, parts_of
 Result = tuple[str, dict[str, Any]]
 
 
-def run(values: dict[str, Any]) -> list[Result]:
-    """Train one client after the other from the global model."""
+def run(values: dict[str, Any]) -> Iterator[Result]:
+    """Train one client after the other from the global model; each result as it comes."""
     options = options_of(values)
     inputs = open_inputs(options)
     if options.dry_run:
-        return [_plan(inputs, number) for number in options.clients]
-    results, progress = [], []
+        yield from (_plan(inputs, number) for number in options.clients)
+        return
+    start, several = restart.progress_of(options), len(options.clients) > 1
+    interrupted = several and start.path.exists()
     for number in options.clients:
         client = open_client(inputs, number)
-        results.append(_train(inputs, client))
-        output = fill(options.output, number)
-        progress.append(ProgressFile(output, client.provenance))
-    # Only now: a restart must not train again the clients that are done.
-    for file in progress:
-        file.discard()
-    return results
+        done = restart.written(inputs, client) if interrupted else None
+        result = _train(inputs, client) if done is None else _result(inputs, *done)
+        if several and not start.path.exists():
+            start.save(0, {}, {})
+        ProgressFile(fill(options.output, number), client.provenance).discard()
+        yield result
+    if several:
+        start.discard()
 
 
 def _train(inputs: Inputs, client: Client) -> Result:
@@ -79,10 +84,9 @@ def _train(inputs: Inputs, client: Client) -> Result:
         purpose=purpose,
         terms=terms_of(net, given, options.terms),
     )
-    more_to_do = len(options.clients) > 1 or bool(options.sharing.features_out)
-    output = fill(options.output, client.number)
-    every = options.execution.save_every
-    last = training.run(job, output, client.provenance, every, more_to_do)
+    output, every = fill(options.output, client.number), options.execution.save_every
+    shares = bool(options.sharing.features_out)
+    last = training.run(job, output, client.provenance, every, save_last=shares)
     return _write(inputs, client, learner, last)
 
 
@@ -122,7 +126,7 @@ def _given(inputs: Inputs, net: Net, order: Purpose) -> Given:
 def _write(inputs: Inputs, client: Client, learner: Any, last: Epoch) -> Result:
     """What the client keeps, what it shares, and last, for make, its model."""
     options, number, examples = inputs.options, client.number, len(client.index)
-    data: dict[str, Any] = {"client": number, "round": inputs.round}
+    data: dict[str, Any] = {}
     memory = dict(client.memory)
     if options.sharing.features_out:
         memory = {k: v for k, v in memory.items() if k not in (ROWS, INDEX)}
@@ -152,12 +156,18 @@ def _write(inputs: Inputs, client: Client, learner: Any, last: Epoch) -> Result:
     )
     output = fill(options.output, number)
     written = write_checkpoint(output, upload, facts, client.provenance)
-    data.update(content=written.content, examples=examples, **asdict(last))
+    data |= {"content": written.content, **asdict(last)}
+    return _result(inputs, facts, data)
+
+
+def _result(inputs: Inputs, facts: CheckpointFacts, data: dict[str, Any]) -> Result:
+    """What is printed of a client whose files are written."""
     line = (
-        f"{output}: client {number}, round {inputs.round}, {examples:,} images, "
-        f"loss {facts.loss:.4f}"
+        f"{fill(inputs.options.output, facts.client or 0)}: client {facts.client}, "
+        f"round {facts.round}, {facts.examples:,} images, loss {facts.loss:.4f}"
     )
-    return line, data
+    about = {"client": facts.client, "round": facts.round, "examples": facts.examples}
+    return line, {**data, **about}
 
 
 def _keep(
