@@ -22,7 +22,8 @@ class Journal:
         """Drop the lines after `step`: those steps are about to be repeated."""
         kept = [line for line in self.read() if line.get("step", 0) <= step]
         text = "".join(json.dumps(line, sort_keys=True) + "\n" for line in kept)
-        write_bytes(self.path, text.encode())
+        # An empty journal has nothing to lose.
+        write_bytes(self.path, text.encode(), flush=bool(kept))
 
     def write(self, entry: dict[str, Any]) -> None:
         """Append a line."""
