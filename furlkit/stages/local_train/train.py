@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from furlkit import console, runtime
+from furlkit import catalogue, console, runtime
 from furlkit.aggregators.dictionary import average_features, shared_rows
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Batch, Images
@@ -51,10 +51,15 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
         return
     start, several = restart.progress_of(options), len(options.clients) > 1
     interrupted = several and start.path.exists()
+    net: Net | None = None
     for number in options.clients:
         client = open_client(inputs, number)
         done = restart.written(inputs, client) if interrupted else None
-        result = _train(inputs, client) if done is None else _result(inputs, *done)
+        if done is None:
+            net, more = _net(inputs, client, net)
+            result = _train(inputs, client, net, more)
+        else:
+            result = _result(inputs, *done)
         if several and not start.path.exists():
             start.save(0, {}, {})
         ProgressFile(fill(options.output, number), client.provenance).discard()
@@ -63,15 +68,14 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
         start.discard()
 
 
-def _train(inputs: Inputs, client: Client) -> Result:
+def _train(inputs: Inputs, client: Client, net: Net, more: Tensors) -> Result:
     options, device = inputs.options, runtime.device_of(inputs.options.runtime)
-    net, more = _net(inputs, client, device)
-    training.prepare(net, options.execution)
     settings = dict(options.settings)
     if client.negatives is not None and len(client.negatives):
         settings["z_dict"] = torch.from_numpy(client.negatives).float().to(device)
     learner = learner_of(options.objective, net, settings)
-    load_tensors(learner, more)
+    if more:
+        load_tensors(learner, more)
     view = view_of(inputs.model, options.augmentation, options.execution.channels_last)
     labels = inputs.images.labels if options.objective.labels else None
     purpose = (options.seed, "local-train", inputs.round, client.number)
@@ -90,15 +94,25 @@ def _train(inputs: Inputs, client: Client) -> Result:
     return _write(inputs, client, learner, last)
 
 
-def _net(inputs: Inputs, client: Client, device: torch.device) -> tuple[Net, Tensors]:
-    """The net at the start of the round, and what its learner carries besides."""
+def _net(inputs: Inputs, client: Client, used: Net | None) -> tuple[Net, Tensors]:
+    """The net at the start of the round, and what its learner carries besides.
+
+    The net that the last client used serves again: building one takes longer than many
+    a client's round. A learner of another package may have changed more than weights.
+    """
+    options = inputs.options
     parts = ("encoder", *inputs.architecture.heads)
     tensors, more = divide(client.tensors, parts)
+    if used is not None and options.objective.name in catalogue.OBJECTIVES:
+        load_tensors(used.requires_grad_(), tensors)
+        return used, more
     facts = replace(inputs.model.facts, parts=None)
     start = Checkpoint(
         inputs.model.path, facts, tensors, inputs.model.content, inputs.model.header
     )
-    return load_net(start, device), more
+    net = load_net(start, runtime.device_of(options.runtime))
+    training.prepare(net, options.execution)
+    return net, more
 
 
 def _given(inputs: Inputs, net: Net, order: Purpose) -> Given:
