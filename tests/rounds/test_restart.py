@@ -287,3 +287,21 @@ def test_every_way_of_training_can_be_resumed(
     assert step_of(parts) == 14
     assert furlkit(*command(world, parts, *more, **SHORT)) == 0
     assert digest(whole) == digest(parts)
+
+
+@pytest.mark.parametrize("objective", ["simclr", "byol"])
+def test_a_client_does_not_depend_on_those_before_it(world, tmp_path, objective):
+    """The clients of a start are trained on one net, of which phases freeze parts."""
+    model = tmp_path / "g.st"
+    init = ("--width", 0.02, "--objective", objective, "-o", model)
+    assert furlkit("init", "--data", "digits", *init) == 0
+    files = (world / "p.st", model, "--data", "digits", "--batch-size", 32)
+    more = ("--objective", objective, "--phases", "projector:1,encoder:1")
+
+    def trained(output, clients):
+        words = (*files, *more, "--client", clients, "-o", output)
+        assert furlkit("local-train", *words) == 0
+
+    trained(tmp_path / "c{client}.st", "0-1")
+    trained(tmp_path / "alone.st", 1)
+    assert digest(tmp_path / "c1.st") == digest(tmp_path / "alone.st")
