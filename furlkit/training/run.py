@@ -22,6 +22,7 @@ from furlkit.weights import Tensors, below
 
 # Below these the representation is as good as one point, or one line.
 COLLAPSED_SPREAD, COLLAPSED_RANK = 0.1, 1.5
+WORTH_SAVING = 1.0  # Seconds; a shorter training is repeated as fast as it is saved.
 
 
 class Jobs(Protocol):
@@ -92,8 +93,8 @@ def run(
 ) -> loop.Epoch:
     """Train to the end and give the last epoch; an interrupted training is resumed.
 
-    `save_last` saves the finished training too, for a command that has more to do
-    before it is over. Whoever writes the output discards the progress file then.
+    `save_last` saves the finished training too, unless it was short, for a command that
+    has more to do before it is over. Whoever writes the output discards the progress file then.
     """
     sequence = _Single(jobs) if isinstance(jobs, Job) else jobs
     keeper = _Keeper(output, provenance, sequence, save_every, save_last)
@@ -195,9 +196,10 @@ class _Keeper:
 
     def due(self, finished: bool) -> bool:
         """Whether it is time to save."""
-        if finished:
-            return self._save_last
-        return time.monotonic() - self._saved >= self.save_every
+        if finished and not self._save_last:
+            return False
+        wait = min(self.save_every, WORTH_SAVING) if finished else self.save_every
+        return time.monotonic() - self._saved >= wait
 
     def save(
         self, step: int, tensors: dict[str, Tensor], values: dict[str, Any] | None
