@@ -90,7 +90,7 @@ def _train(inputs: Inputs, client: Client, net: Net, more: Tensors) -> Result:
     )
     output, every = fill(options.output, client.number), options.execution.save_every
     shares = bool(options.sharing.features_out)
-    last = training.run(job, output, client.provenance, every, save_last=shares)
+    last = training.run(job, output, client.provenance, every, shares)
     return _write(inputs, client, learner, last)
 
 
