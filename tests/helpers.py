@@ -1,6 +1,5 @@
 """Plain functions that many tests call; the fixtures are in conftest.py."""
 
-import json
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn
@@ -68,7 +67,13 @@ def tensor_bytes(path: Path) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in load_file(path).items()}
 
 
+def epochs(output: Path) -> list[dict[str, Any]]:
+    """The lines of epochs in the journal beside an output; none before there is one."""
+    from furlkit.files.journal import Journal
+
+    return [line for line in Journal(output).read() if line["event"] == "epoch"]
+
+
 def epoch_losses(path: Path) -> list[dict[str, float]]:
     """The losses of every epoch, from the journal beside an output."""
-    lines = path.with_name(path.name + ".log.jsonl").read_text().splitlines()
-    return [json.loads(line)["losses"] for line in lines]
+    return [line["losses"] for line in epochs(path)]

@@ -32,7 +32,6 @@ click.version_option(__version__, prog_name="furlkit")(furlkit)
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the program and exit with the code the outcome has."""
     console.open_missing_streams()
-    stopping.install()
     try:
         code = _outcome(arguments)
     except Stopped as stopped:
@@ -45,6 +44,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 def _outcome(arguments: list[str] | None) -> int:
     console.settings.reset()
     try:
+        stopping.install()
         furlkit.main(arguments, prog_name="furlkit", standalone_mode=False)
     except (FurlkitError, Stopped) as error:
         console.error(str(error))

@@ -1,7 +1,7 @@
 """Facts: the part of a header that later stages read; a dataclass for each kind."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -24,7 +24,7 @@ class Provenance:
 
     def header(self, kind: str, facts: Any) -> Header:
         """The header of such a file; facts that are None are left out."""
-        known = {k: v for k, v in asdict(facts).items() if v is not None}
+        known = {k: v for k, v in vars(facts).items() if v is not None}
         return Header(kind, self.stage, self.options, self.seed, self.inputs, known)
 
 

@@ -1,9 +1,11 @@
 """Journals: what happened while a stage ran, one JSON object on each line.
 
-A journal is for watching and plotting; it holds throughput and so differs between runs.
+A journal is for watching and plotting; it has times and throughput, and so differs
+between runs. Each start of a training is a line with the versions and the machine.
 """
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,16 @@ class Journal:
 
     def rewind(self, step: int) -> None:
         """Drop the lines after `step`: those steps are about to be repeated."""
-        kept = [line for line in self.read() if line.get("step", 0) <= step]
+        lines = self.read() if step else []
+        kept = [line for line in lines if line.get("step", 0) <= step]
         text = "".join(json.dumps(line, sort_keys=True) + "\n" for line in kept)
-        write_bytes(self.path, text.encode())
+        # An empty journal has nothing to lose.
+        write_bytes(self.path, text.encode(), flush=bool(kept))
 
     def write(self, entry: dict[str, Any]) -> None:
-        """Append a line."""
+        """Append a line with the present time."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        entry = {**entry, "time": now}
         try:
             with open(self.path, "a") as stream:
                 stream.write(json.dumps(entry, sort_keys=True) + "\n")

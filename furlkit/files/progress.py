@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import astuple, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,12 @@ class ProgressFile:
 
     def __init__(self, output: Path, provenance: Provenance):
         self.path = output.with_name(output.name + ".progress")
-        self._provenance = provenance
-        known = [*astuple(provenance), output.name]
-        self._key = hashlib.sha256(canonical(known).encode()).hexdigest()
+        self._provenance, self._output = provenance, output
+
+    @cached_property
+    def _key(self) -> str:
+        known = [*astuple(self._provenance), self._output.name]
+        return hashlib.sha256(canonical(known).encode()).hexdigest()
 
     def save(
         self, step: int, tensors: dict[str, np.ndarray], values: dict[str, Any]

@@ -343,6 +343,11 @@ def _finish_epoch(
 
 def _check_finite(module: nn.Module) -> None:
     """The last step's loss was computed before its update, which may have diverged."""
-    for name, tensor in module.state_dict().items():
+    state = module.state_dict()
+    # A sum is not finite if a value is not. It may also overflow, hence the loop.
+    sums = torch.stack([tensor.sum().float() for tensor in state.values()])
+    if sums.isfinite().all():
+        return
+    for name, tensor in state.items():
         if not torch.isfinite(tensor).all():
             raise DivergedError(f"{name} became NaN or infinite in the last steps")

@@ -1,5 +1,6 @@
 """Running the loop with everything around it: progress file, journal, bar, warnings."""
 
+import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from furlkit import console
+from furlkit import __version__, console
 from furlkit.errors import FurlkitError
 from furlkit.files.facts import Provenance
 from furlkit.files.journal import Journal
@@ -22,6 +23,7 @@ from furlkit.weights import Tensors, below
 
 # Below these the representation is as good as one point, or one line.
 COLLAPSED_SPREAD, COLLAPSED_RANK = 0.1, 1.5
+WORTH_SAVING = 1.0  # Seconds; a shorter training is repeated as fast as it is saved.
 
 
 class Jobs(Protocol):
@@ -92,8 +94,8 @@ def run(
 ) -> loop.Epoch:
     """Train to the end and give the last epoch; an interrupted training is resumed.
 
-    `save_last` saves the finished training too, for a command that has more to do
-    before it is over. Whoever writes the output discards the progress file then.
+    `save_last` saves the finished training too, unless it was short, for a command that
+    has more to do before it is over. Whoever writes the output discards the progress file then.
     """
     sequence = _Single(jobs) if isinstance(jobs, Job) else jobs
     keeper = _Keeper(output, provenance, sequence, save_every, save_last)
@@ -187,6 +189,7 @@ class _Keeper:
         # Only now, since a training that is refused writes nothing.
         if self._rewind is not None:
             self.journal.rewind(self._rewind)
+            self.journal.write({"event": "start", **_machine()})
             self._rewind = None
         inner, self._inner = self._inner, None
         if inner is None and self.job.begin is not None:
@@ -195,9 +198,10 @@ class _Keeper:
 
     def due(self, finished: bool) -> bool:
         """Whether it is time to save."""
-        if finished:
-            return self._save_last
-        return time.monotonic() - self._saved >= self.save_every
+        if finished and not self._save_last:
+            return False
+        wait = min(self.save_every, WORTH_SAVING) if finished else self.save_every
+        return time.monotonic() - self._saved >= wait
 
     def save(
         self, step: int, tensors: dict[str, Tensor], values: dict[str, Any] | None
@@ -229,6 +233,17 @@ class _Keeper:
         if resumable and (self.due(False) or signals.requested()):
             self.save(0, {}, None)
             signals.stop()
+
+
+def _machine() -> dict[str, str]:
+    """What decides the rounding besides the options: versions and instruction set."""
+    return {
+        "furlkit": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "host": platform.node(),
+    }
 
 
 def _print_epoch(job: Job, epoch: loop.Epoch) -> None:

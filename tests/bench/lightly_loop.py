@@ -5,7 +5,6 @@ two workers, NTXentLoss; both use our net. It runs with one and with two threads
 the faster one counts.
 """
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.bench.world import BATCH, random_images
+from tests.helpers import epochs
 
 SECONDS = 20
 IMAGES = 4096
@@ -73,8 +73,7 @@ def two_clients_rate(size: str) -> float:
 
 
 def _last_rates(output: Path) -> float:
-    lines = output.with_suffix(".log.jsonl").read_text().splitlines()
-    rates = [json.loads(line)["samples_per_second"] for line in lines]
+    rates = [line["samples_per_second"] for line in epochs(output)]
     return sum(rates[1:]) / len(rates[1:])
 
 

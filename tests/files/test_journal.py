@@ -1,4 +1,5 @@
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -7,7 +8,23 @@ from furlkit.files.journal import Journal
 
 
 def lines(journal: Journal) -> list:
-    return [json.loads(line) for line in journal.path.read_text().splitlines()]
+    found = [json.loads(line) for line in journal.path.read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k != "time"} for line in found]
+
+
+def test_every_line_has_the_time(tmp_path):
+    journal, before = Journal(tmp_path / "c.st"), datetime.now(UTC)
+    journal.write({"step": 1})
+    (line,) = journal.read()
+    time = datetime.fromisoformat(line["time"])
+    assert abs(time - before) < timedelta(minutes=1)
+
+
+def test_a_new_training_forgets_the_old_one(tmp_path):
+    journal = Journal(tmp_path / "c.st")
+    journal.write({"event": "start"})
+    journal.rewind(0)
+    assert journal.read() == []
 
 
 def test_lines_are_appended(tmp_path):

@@ -1,7 +1,5 @@
 """Parts that leave a client and parts that stay: FedPer, FedRep, and every preset."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from furlkit import presets
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.private import read_private
 from furlkit.weights import is_batchnorm_statistic, part_of
-from tests.helpers import furlkit, tensor_bytes
+from tests.helpers import epochs, furlkit, tensor_bytes
 
 DIGITS = ("--data", "digits")
 NET = ("--width", 0.02, "--projector", "8,4", "--predictor", "8,4")
@@ -121,8 +119,7 @@ def test_sending_every_part_is_fedavg_to_the_bit(train, tmp_path):
 def test_fedrep_trains_the_projector_first_and_then_the_encoder(world, train, tmp_path):
     phases = ("--phases", "projector:2,encoder:1")
     assert train("c", *PER, *phases) == 0
-    lines = (tmp_path / "c.log.jsonl").read_text().splitlines()
-    assert [json.loads(line)["epoch"] for line in lines] == [1, 2, 3]
+    assert [line["epoch"] for line in epochs(tmp_path / "c")] == [1, 2, 3]
     header = read_checkpoint(tmp_path / "c").header
     assert header.options["phases"] == "projector:2,encoder:1"
     assert header.options["epochs"] == 3

@@ -1,5 +1,6 @@
 """A training that is stopped and started again ends with the same bytes."""
 
+import json
 import os
 import random
 import signal
@@ -11,7 +12,16 @@ import pytest
 
 from furlkit.stages.local_train import train as local_train
 from furlkit.training import loop
-from tests.helpers import Killed, digest, furlkit, killed, progress_of, round_0, step_of
+from tests.helpers import (
+    Killed,
+    digest,
+    epochs,
+    furlkit,
+    killed,
+    progress_of,
+    round_0,
+    step_of,
+)
 
 EPOCHS = 15
 STEPS = EPOCHS * 9  # Each client has 287 or 288 images.
@@ -63,8 +73,7 @@ def test_killed_at_ten_random_moments_it_ends_with_the_same_bytes(
     assert last.exitcode == 0 and digest(output) == undisturbed[0]
     # No progress file is left, no part file, nothing but output and journal.
     assert {p.name for p in tmp_path.iterdir()} == {output.name, "c0.log.jsonl"}
-    lines = (tmp_path / "c0.log.jsonl").read_text().splitlines()
-    assert len(lines) == EPOCHS
+    assert len(epochs(output)) == EPOCHS
 
 
 def test_signals_save_and_the_next_start_resumes(world, start, undisturbed, tmp_path):
@@ -74,11 +83,8 @@ def test_signals_save_and_the_next_start_resumes(world, start, undisturbed, tmp_
     signals = ((signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGINT, 130))
     for number, expected in signals:
         process = start(words)
-        journal = tmp_path / "c0.log.jsonl"
         before = seen // 9 + 1  # The journal shows that this start trains.
-        while process.is_alive() and not (
-            journal.exists() and len(journal.read_text().splitlines()) > before
-        ):
+        while process.is_alive() and len(epochs(output)) <= before:
             time.sleep(0.005)
         os.kill(process.pid, number)
         process.join(60)
@@ -151,6 +157,59 @@ def short(world):
     path = world / "short.safetensors"
     assert furlkit(*command(world, path, **SHORT)) == 0
     return digest(path)
+
+
+@pytest.fixture
+def interrupted(world, tmp_path, die_at, monkeypatch, capsys):
+    """Three clients of 2 x 9 steps, of which the second dies in its last step."""
+    words = command(
+        world, tmp_path / "c{client}.st", "--private-out", tmp_path / "p{client}.st",
+        "--json", clients="0-2", **SHORT,
+    )  # fmt: skip
+    die_at(18 + 17)
+    with pytest.raises(Killed):
+        furlkit(*words)
+    monkeypatch.undo()
+    return words, json.loads(capsys.readouterr().out)
+
+
+def test_a_client_is_over_as_soon_as_its_output_is_there(interrupted, tmp_path, capsys):
+    words, first = interrupted
+    assert first["client"] == 0 and (tmp_path / "c0.st").exists()
+    assert {path.name for path in tmp_path.glob("*.progress")} == {"c1.st.progress"}
+    journal = (tmp_path / "c0.st.log.jsonl").read_bytes()
+    assert furlkit(*words) == 0
+    again = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["client"] for line in again] == [0, 1, 2]
+    assert again[0]["unchanged"] and "unchanged" not in again[1]
+    assert again[0]["content"] == first["content"]
+    assert (tmp_path / "c0.st.log.jsonl").read_bytes() == journal
+    assert not list(tmp_path.glob("*.progress"))
+    # With --force all of them are trained again.
+    assert furlkit(*words, "--force") == 0
+    assert (tmp_path / "c0.st.log.jsonl").read_bytes() != journal
+
+
+@pytest.mark.parametrize("what", ["private", "other", "damage", "seed"])
+def test_a_client_is_trained_again_unless_all_its_files_are_the_commands(
+    interrupted, world, tmp_path, what
+):
+    words, _ = interrupted
+    output, private = tmp_path / "c0.st", tmp_path / "p0.st"
+    whole = digest(output), digest(private)
+    journal = (tmp_path / "c0.st.log.jsonl").read_bytes()
+    if what == "private":
+        private.unlink()
+    elif what == "other":
+        output.write_bytes((world / "g.st").read_bytes())
+    elif what == "damage":
+        content = output.read_bytes()
+        output.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    else:
+        words = [*words, "--seed", "1"]
+    assert furlkit(*words) == 0
+    assert (tmp_path / "c0.st.log.jsonl").read_bytes() != journal
+    assert ((digest(output), digest(private)) == whole) == (what != "seed")
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "text", "kind", "options", "empty"])
@@ -229,3 +288,21 @@ def test_every_way_of_training_can_be_resumed(
     assert step_of(parts) == 14
     assert furlkit(*command(world, parts, *more, **SHORT)) == 0
     assert digest(whole) == digest(parts)
+
+
+@pytest.mark.parametrize("objective", ["simclr", "byol"])
+def test_a_client_does_not_depend_on_those_before_it(world, tmp_path, objective):
+    """The clients of a start are trained on one net, of which phases freeze parts."""
+    model = tmp_path / "g.st"
+    init = ("--width", 0.02, "--objective", objective, "-o", model)
+    assert furlkit("init", "--data", "digits", *init) == 0
+    files = (world / "p.st", model, "--data", "digits", "--batch-size", 32)
+    more = ("--objective", objective, "--phases", "projector:1,encoder:1")
+
+    def trained(output, clients):
+        words = (*files, *more, "--client", clients, "-o", output)
+        assert furlkit("local-train", *words) == 0
+
+    trained(tmp_path / "c{client}.st", "0-1")
+    trained(tmp_path / "alone.st", 1)
+    assert digest(tmp_path / "c1.st") == digest(tmp_path / "alone.st")

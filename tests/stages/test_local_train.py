@@ -1,4 +1,3 @@
-import json
 import shutil
 from types import SimpleNamespace
 
@@ -12,15 +11,10 @@ from furlkit.files.checkpoint import read_checkpoint, write_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import read_partition
 from furlkit.objectives import simclr
-from tests.helpers import NET, digest, furlkit, round_0
+from tests.helpers import NET, digest, epochs, furlkit, round_0
 
 HEADS = ("projector", "decoder", "classifier", "rotation")
 FAST = ("--data", "digits", "--batch-size", 32, "--epochs", 1)
-
-
-def journal(path):
-    text = path.with_suffix(".log.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +61,7 @@ def test_every_objective_learns_and_moves_only_its_own_head(
     options = ("--objective", objective, "--epochs", 5, "--lr", 0.005, *more)
     code, output = train("c", *options)
     assert code == 0
-    losses = [line["losses"][objective] for line in journal(output)]
+    losses = [line["losses"][objective] for line in epochs(output)]
     assert len(losses) == 5 and losses[-1] < losses[0]
     before, after = read_checkpoint(world / "g.st"), read_checkpoint(output)
     assert moved(before, after) == {"encoder", *OBJECTIVES[objective].head_names}
@@ -83,7 +77,7 @@ def test_a_checkpoint_says_where_it_comes_from(world, train, capsys):
     assert facts.examples == len(partition.of(0)) == 288
     assert facts.parent == model.content and facts.partition == partition.content
     assert facts.architecture == model.facts.architecture
-    assert facts.loss == journal(output)[-1]["losses"]["simclr"]
+    assert facts.loss == epochs(output)[-1]["losses"]["simclr"]
     assert made.header.seed == 3
     assert made.header.inputs == {
         "global": model.content,
@@ -98,7 +92,7 @@ def test_a_checkpoint_says_where_it_comes_from(world, train, capsys):
 
 def test_the_journal_has_a_line_for_every_epoch(train):
     _, output = train("c", "--epochs", 2, "--schedule", "cosine", "--lr", 0.004)
-    first, second = journal(output)
+    first, second = epochs(output)
     assert (first["event"], first["epoch"], first["step"]) == ("epoch", 1, 9)
     assert second["step"] == 18 and second["samples_per_second"] > 0
     assert first["lr"] == pytest.approx(0.002 * (1 + np.cos(np.pi * 8 / 18)))
@@ -137,7 +131,7 @@ def test_no_proximal_term_is_a_term_of_weight_0_and_a_heavy_one_holds_weights_ba
         return sum(np.square(tensors[k] - start[k]).sum() for k in trained) ** 0.5
 
     assert 0 < distance(heavy) < 0.5 * distance(without)
-    (line,) = journal(heavy)
+    (line,) = epochs(heavy)
     assert set(line["losses"]) == {"simclr", "proximal"}
     assert line["losses"]["proximal"] > 0
 
@@ -258,7 +252,7 @@ def test_a_cosine_goes_on_through_the_rounds(world, train, tmp_path):
     options = [read_checkpoint(p).header.options for p in (client, second)]
     assert [words["first-round"] for words in options] == [0, 1]
     # 9 steps in each round, 18 in all; the last rate of each round by hand.
-    rates = [journal(path)[-1]["lr"] for path in (client, second)]
+    rates = [epochs(path)[-1]["lr"] for path in (client, second)]
     by_hand = [0.005 * (1 + np.cos(np.pi * step / 18)) for step in (8, 17)]
     assert rates == pytest.approx(by_hand)
     _, single = train("c3", "--schedule", "cosine", model=tmp_path / "g1.st")

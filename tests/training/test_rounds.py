@@ -1,6 +1,5 @@
 """Finetuning by rounds: what is averaged, what is saved, what is predicted."""
 
-import json
 import math
 import signal
 
@@ -26,7 +25,7 @@ from furlkit.training.loop import Plan
 from furlkit.training.rounds import Finetuning
 from furlkit.training.run import run
 from furlkit.weights import weighted_sum
-from tests.helpers import Killed
+from tests.helpers import Killed, epochs
 
 HEADS = {"projector": (8, 4), "rotation": (4,)}
 ARCHITECTURE = Architecture("cnn5", 8, 1, 0.02, heads=HEADS)
@@ -225,8 +224,7 @@ def test_killed_before_any_step_it_ends_with_the_same_weights(tmp_path, monkeypa
         assert saved.header.facts["step"] == done
     found = finetuned(tmp_path / "b", job_of(), every=0)
     assert same(found[0], expected[0]) and found[1] == expected[1]
-    lines = (tmp_path / "b" / "o.json.log.jsonl").read_text().splitlines()
-    entries = [json.loads(line) for line in lines]
+    entries = epochs(tmp_path / "b" / "o.json")
     assert [(e["round"], e["client"], e["epoch"]) for e in entries] == [
         (r, c, e) for r in (1, 2) for c in (0, 3, 4) for e in (1, 2)
     ]

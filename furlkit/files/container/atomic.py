@@ -16,10 +16,11 @@ from furlkit.errors import DiskError
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, flush: bool = True) -> Iterator[BinaryIO]:
     """Open a file for writing and reading that becomes `path` when the block ends well.
 
-    An exception inside the block leaves `path` as it was and nothing beside it.
+    An exception inside the block leaves `path` as it was and nothing beside it. Without
+    `flush` a machine that stops may lose the file.
     """
     path = Path(path)
     part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
@@ -30,11 +31,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         with stream:
             yield stream
             stream.flush()
-            os.fsync(stream.fileno())
+            if flush:
+                os.fsync(stream.fileno())
             if not named:
                 _name(stream, part)
         os.replace(part, path)
-        _sync_folder(path.parent)
+        if flush:
+            _sync_folder(path.parent)
     except OSError as error:
         raise DiskError(
             f"{path}: cannot write: {error.strerror or error}; what was there before is "
@@ -45,9 +48,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             part.unlink()
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes, flush: bool = True) -> None:
     """Write a small file whole."""
-    with replacing(path) as stream:
+    with replacing(path, flush) as stream:
         stream.write(content)
 
 

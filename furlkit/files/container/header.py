@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections import Counter
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -50,7 +50,7 @@ class Header:
 
     def to_json(self) -> str:
         """The canonical text: sorted keys, no spaces, no NaN."""
-        return canonical(asdict(self))
+        return canonical(vars(self))
 
     def unsealed(self) -> "Header":
         """The same header before its content hash and checksum were known."""

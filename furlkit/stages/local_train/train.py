@@ -1,20 +1,27 @@
 """Training clients one after the other, and writing what each sends and keeps."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from furlkit import console, runtime
+from furlkit import catalogue, console, runtime
 from furlkit.aggregators.dictionary import average_features, shared_rows
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Batch, Images
-from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
+from furlkit.files.checkpoint import (
+    CheckpointFacts,
+    open_checkpoint,
+    write_checkpoint,
+)
 from furlkit.files.features import FeatureFacts, write_features
+from furlkit.files.lock import holding
 from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
 from furlkit.inputs.dictionary import INDEX, ROWS, averaged_features
+from furlkit.inputs.existing import ALREADY, content_of
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
@@ -40,33 +47,53 @@ from furlkit.weights import Tensors, divide, is_batchnorm_statistic, parts_of
 Result = tuple[str, dict[str, Any]]
 
 
-def run(values: dict[str, Any]) -> list[Result]:
-    """Train one client after the other from the global model."""
+def run(values: dict[str, Any]) -> Iterator[Result]:
+    """Train one client after the other from the global model; each result as it comes."""
     options = options_of(values)
     inputs = open_inputs(options)
     if options.dry_run:
-        return [_plan(inputs, number) for number in options.clients]
-    results, progress = [], []
+        yield from (_plan(inputs, number) for number in options.clients)
+        return
+    net: Net | None = None
     for number in options.clients:
-        client = open_client(inputs, number)
-        results.append(_train(inputs, client))
-        output = fill(options.output, number)
-        progress.append(ProgressFile(output, client.provenance))
-    # Only now: a restart must not train again the clients that are done.
-    for file in progress:
-        file.discard()
-    return results
+        client, output = open_client(inputs, number), fill(options.output, number)
+        with holding(output):
+            result = None if options.force else _made_before(inputs, client)
+            if result is None:
+                net, more = _net(inputs, client, net)
+                result = _train(inputs, client, net, more)
+            ProgressFile(output, client.provenance).discard()
+        yield result
 
 
-def _train(inputs: Inputs, client: Client) -> Result:
+def _made_before(inputs: Inputs, client: Client) -> Result | None:
+    """The result of a client whose files the same command has made, all of them."""
+    options, number = inputs.options, client.number
+    output, whose = fill(options.output, number), {"client": number}
+    content = content_of(output, "checkpoint", client.provenance, whose)
+    if content is None:
+        return None
+    data: dict[str, Any] = {"content": content, "unchanged": True}
+    more = {"private": options.private_out, "features": options.sharing.features_out}
+    for kind, pattern in more.items():
+        if pattern:
+            data[kind] = content_of(
+                fill(pattern, number), kind, client.provenance, whose
+            )
+    if None in data.values():
+        return None
+    line, data = _result(inputs, open_checkpoint(output)[1], data)
+    return f"{line} ({ALREADY})", data
+
+
+def _train(inputs: Inputs, client: Client, net: Net, more: Tensors) -> Result:
     options, device = inputs.options, runtime.device_of(inputs.options.runtime)
-    net, more = _net(inputs, client, device)
-    training.prepare(net, options.execution)
     settings = dict(options.settings)
     if client.negatives is not None and len(client.negatives):
         settings["z_dict"] = torch.from_numpy(client.negatives).float().to(device)
     learner = learner_of(options.objective, net, settings)
-    load_tensors(learner, more)
+    if more:
+        load_tensors(learner, more)
     view = view_of(inputs.model, options.augmentation, options.execution.channels_last)
     labels = inputs.images.labels if options.objective.labels else None
     purpose = (options.seed, "local-train", inputs.round, client.number)
@@ -79,19 +106,29 @@ def _train(inputs: Inputs, client: Client) -> Result:
         purpose=purpose,
         terms=terms_of(net, given, options.terms),
     )
-    more_to_do = len(options.clients) > 1 or bool(options.sharing.features_out)
-    output = fill(options.output, client.number)
-    every = options.execution.save_every
-    last = training.run(job, output, client.provenance, every, more_to_do)
+    output, every = fill(options.output, client.number), options.execution.save_every
+    shares = bool(options.sharing.features_out)
+    last = training.run(job, output, client.provenance, every, shares)
     return _write(inputs, client, learner, last)
 
 
-def _net(inputs: Inputs, client: Client, device: torch.device) -> tuple[Net, Tensors]:
-    """The net at the start of the round, and what its learner carries besides."""
+def _net(inputs: Inputs, client: Client, used: Net | None) -> tuple[Net, Tensors]:
+    """The net at the start of the round, and what its learner carries besides.
+
+    The net that the last client used serves again: building one takes longer than many
+    a client's round. A learner of another package may have changed more than weights.
+    """
+    options = inputs.options
     parts = ("encoder", *inputs.architecture.heads)
     tensors, more = divide(client.tensors, parts)
+    if used is not None and options.objective.name in catalogue.OBJECTIVES:
+        load_tensors(used.requires_grad_(), tensors)
+        return used, more
     facts = replace(inputs.model.facts, parts=None)
-    return load_net(replace(inputs.model, facts=facts, tensors=tensors), device), more
+    start = replace(inputs.model, facts=facts, tensors=tensors)
+    net = load_net(start, runtime.device_of(options.runtime))
+    training.prepare(net, options.execution)
+    return net, more
 
 
 def _given(inputs: Inputs, net: Net, order: Purpose) -> Given:
@@ -119,7 +156,7 @@ def _given(inputs: Inputs, net: Net, order: Purpose) -> Given:
 def _write(inputs: Inputs, client: Client, learner: Any, last: Epoch) -> Result:
     """What the client keeps, what it shares, and last, for make, its model."""
     options, number, examples = inputs.options, client.number, len(client.index)
-    data: dict[str, Any] = {"client": number, "round": inputs.round}
+    data: dict[str, Any] = {}
     memory = dict(client.memory)
     if options.sharing.features_out:
         memory = {k: v for k, v in memory.items() if k not in (ROWS, INDEX)}
@@ -153,12 +190,18 @@ def _write(inputs: Inputs, client: Client, learner: Any, last: Epoch) -> Result:
     )
     output = fill(options.output, number)
     content = write_checkpoint(output, upload, facts, client.provenance)
-    data.update(content=content, examples=examples, **asdict(last))
+    data |= {"content": content, **asdict(last)}
+    return _result(inputs, facts, data)
+
+
+def _result(inputs: Inputs, facts: CheckpointFacts, data: dict[str, Any]) -> Result:
+    """What is printed of a client whose files are written."""
     line = (
-        f"{output}: client {number}, round {inputs.round}, {examples:,} images, "
-        f"loss {facts.loss:.4f}"
+        f"{fill(inputs.options.output, facts.client or 0)}: client {facts.client}, "
+        f"round {facts.round}, {facts.examples:,} images, loss {facts.loss:.4f}"
     )
-    return line, data
+    about = {"client": facts.client, "round": facts.round, "examples": facts.examples}
+    return line, {**data, **about}
 
 
 def _kept(inputs: Inputs, upload: Tensors, kept: Tensors) -> Tensors:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.helpers import furlkit, progress_of, round_0, step_of
+from tests.helpers import epochs, furlkit, progress_of, round_0, step_of
 
 # Six batches of 16 in an epoch, for each of three clients.
 ROUNDS = 2
@@ -47,7 +47,7 @@ def long_command(world, output, every):
 def undisturbed(world):
     path = world / "long.json"
     assert furlkit(*long_command(world, path, 1000)) == 0
-    assert len((world / "long.json.log.jsonl").read_text().splitlines()) == EPOCHS
+    assert len(epochs(path)) == EPOCHS
     return path.read_bytes()
 
 
@@ -69,18 +69,14 @@ def test_killed_at_several_moments_it_ends_with_the_same_bytes(
     assert last.exitcode == 0 and output.read_bytes() == undisturbed
     names = {p.name for p in tmp_path.iterdir()}
     assert names == {"long.json", "long.json.log.jsonl"}
-    lines = (tmp_path / "long.json.log.jsonl").read_text().splitlines()
-    assert len(lines) == EPOCHS
+    assert len(epochs(output)) == EPOCHS
 
 
 def test_sigterm_saves_and_the_next_start_goes_on(world, start, undisturbed, tmp_path):
     output = tmp_path / "long.json"
-    journal = tmp_path / "long.json.log.jsonl"
     words = long_command(world, output, 1000)
     process = start(words)
-    while process.is_alive() and not (
-        journal.exists() and len(journal.read_text().splitlines()) >= 3
-    ):
+    while process.is_alive() and len(epochs(output)) < 3:
         time.sleep(0.002)
     os.kill(process.pid, signal.SIGTERM)
     process.join(60)
