@@ -96,7 +96,7 @@ STAGES = [
     "classifier",
     "angles",
     "drift",
-    "finetune",
+    "transfer",
 ]
 
 
