@@ -227,6 +227,16 @@ def test_a_table_of_a_setting_s_value_applies_with_it(recipe, plan):
     assert max(s["round"] or 0 for s in by_hand) == 1
 
 
+def test_a_setting_that_only_another_value_uses_is_used(recipe, plan):
+    text = AVERAGING.replace("[settings]", '[settings]\nsplit = "iid"\neach = 2')
+    text += (
+        '\n[split.noniid]\npartition = "--scheme classes --classes-per-client {each}"\n'
+    )
+    assert "--scheme" not in commands(plan(recipe(text)), "partition")[0]
+    other = plan(Path("recipe.toml"), "split=noniid", "each=5")
+    assert "--classes-per-client 5" in commands(other, "partition")[0]
+
+
 def test_a_recipe_extends_another(recipe, plan):
     recipe()
     Path("below").mkdir()
