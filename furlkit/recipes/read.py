@@ -40,6 +40,7 @@ DEFAULTS: Settings = {
 PASSED = ("preset", "seed", "threads", "isa", "device", "data_root", "download")
 TABLES = ("settings", "files", "stages")
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+NAMED = re.compile(rf"\{{({NAME.pattern})\}}")
 
 
 @dataclass(frozen=True)
@@ -208,6 +209,8 @@ def runs(recipe: Recipe, given: Sequence[str]) -> list[Run]:
 
     A list has commas between its values (`\\,` is a comma of a value), or names its key
     twice. Options of a stage are never a list, since theirs have commas themselves.
+    Each run has a folder of its own, in `out`; with settings in it, as exp/{row}/{seed},
+    `out` is that folder itself.
     """
     swept: dict[str, list[str]] = {}
     for word in given:
@@ -219,14 +222,35 @@ def runs(recipe: Recipe, given: Sequence[str]) -> list[Run]:
         swept.setdefault(key, []).extend(values)
     lists = {key: values for key, values in swept.items() if len(values) > 1}
     folders = {key: _folders(key, values) for key, values in lists.items()}
-    found = []
+    found: dict[str, Run] = {}
     for chosen in itertools.product(*swept.values()):
         by_hand = dict(zip(swept, chosen, strict=True))
         run = Run(recipe, resolve(recipe, by_hand))
-        parts = (folders[key][by_hand[key]] for key in lists)
-        run.settings["out"] = str(Path(run.out, *parts))
-        found.append(run)
-    return found
+        named = set(NAMED.findall(run.out))
+        parts = (folders[key][by_hand[key]] for key in lists if key not in named)
+        out = str(Path(_filled(run), *parts))
+        if out in found:
+            raise UsageError(f"out={run.out}: {out} would be the folder of two runs")
+        run.settings["out"] = out
+        found[out] = run
+    return list(found.values())
+
+
+def _filled(run: Run) -> str:
+    """The folder `out` with the settings that it names."""
+    for name in NAMED.findall(run.out):
+        if name not in run.settings:
+            hint = suggestion(name, run.settings)
+            raise UsageError(
+                f"out={run.out}: {name} is not a setting, which the name of a folder "
+                f"could have{hint}"
+            )
+    return NAMED.sub(lambda name: _folder(str(run.settings[name[1]])), run.out)
+
+
+def _folder(value: str) -> str:
+    """A value as the name of a folder."""
+    return re.sub(r"[^A-Za-z0-9._]+", "-", value).strip("-.") or "none"
 
 
 def _values(text: str) -> list[str]:
@@ -237,7 +261,7 @@ def _folders(key: str, values: Sequence[str]) -> dict[str, str]:
     """A folder for each value of a list: seed0, or the word itself."""
     found: dict[str, str] = {}
     for value in values:
-        name = re.sub(r"[^A-Za-z0-9._]+", "-", value).strip("-.") or "none"
+        name = _folder(value)
         if re.fullmatch(r"[0-9.]+(e-?[0-9]+)?", name):
             name = f"{key}{name}"
         if name in found.values():

@@ -18,8 +18,10 @@ def save(plan: Plan, group: int) -> list[str]:
     """Write the records of a run; gives a line for each stage that changed."""
     run, changed = plan.run, []
     folder = Path(record_path(run, "recipe")).parent
+    # A stage that this plan leaves out keeps its record, so that a later plan that has it
+    # again finds its outputs up to date.
     for old in sorted(folder.glob("*.txt")):
-        if old.stem not in plan.records and not old.stem.startswith("removed_"):
+        if old.stem not in run.recipe.stages and not old.stem.startswith("removed_"):
             old.unlink()
     for name, text in plan.records.items():
         path = Path(record_path(run, name))

@@ -325,7 +325,10 @@ def _check_used(run: Run) -> None:
     """A setting or a file that nothing reads is a mistake."""
     recipe = run.recipe
     lines = [stage.line + stage.rounds for stage in recipe.stages.values()]
-    more = [str(run.settings.get(name, "")) for name in recipe.stages]
+    # A table that does not apply to this run may use it too.
+    cases = (table for tables in recipe.cases.values() for table in tables.values())
+    every = [recipe.settings, run.settings, *cases]
+    more = [str(each.get(name, "")) for each in every for name in recipe.stages]
     text = " ".join([*lines, *more, *recipe.files.values()])
     used = {match[1] for match in PLACEHOLDER.finditer(text)}
     for name in recipe.settings:

@@ -1,81 +1,304 @@
-"""examples/fedca: every row at every scale is a plan the program understands."""
+"""examples/fedca: every command of its recipes, its Makefile and its pages."""
 
 import csv
+import json
+import re
+import shlex
 import shutil
-from pathlib import Path
+import subprocess
+from glob import glob
+from itertools import pairwise
+from pathlib import Path, PurePath
 
 import pytest
 
+from furlkit.cli.program import furlkit as program
+from furlkit.cli.shared import check_words
 from furlkit.files.metrics import write_metrics
 
-FEDCA = Path(__file__).resolve().parents[2] / "examples" / "fedca"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+FEDCA = EXAMPLES / "fedca"
 ROWS = ("fedae", "fedpr", "fedsimclr", "align", "dictionary", "ensemble", "fedca")
-pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+DATASETS = ("cifar10", "cifar100", "miniimagenet", "digits", "images")
+EVERYTHING = ("semi=yes", "target=cifar10", "figure3=yes", "figure4=yes")
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+
+# Writes down its words; an empty makefile stands for the rules of a plan.
+RECORDER = """#!/bin/sh
+printf '%s\\037' "$@" >> commands
+echo >> commands
+while test $# -gt 1; do
+    case "$1 $2" in "-o "*.mk) mkdir -p "$(dirname "$2")"; echo all: > "$2" ;; esac
+    shift
+done
+"""
+
+
+@pytest.fixture
+def recorded(tmp_path, monkeypatch, environment):
+    """The commands of furlkit that a shell script calls, itself or through make."""
+    monkeypatch.chdir(tmp_path)
+    Path("examples").symlink_to(EXAMPLES)
+    Path("bin").mkdir()
+    furlkit = tmp_path / "bin" / "furlkit"
+    furlkit.write_text(RECORDER)
+    furlkit.chmod(0o755)
+    path = f"{furlkit.parent}:{environment['PATH']}"
+    ours = {**environment, "PATH": path, "FURLKIT": str(furlkit)}
+
+    def call(script: str) -> list[list[str]]:
+        Path("commands").write_text("")
+        command = ["sh", "-euc", script]
+        done = subprocess.run(command, env=ours, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        lines = Path("commands").read_text().splitlines()
+        return [line.split("\037")[:-1] for line in lines]
+
+    return call
+
+
+@pytest.fixture
+def plan(run):
+    """The steps of a plan by its words, in a run's order."""
+
+    def call(*words) -> list[dict]:
+        done = run("plan", *words, "--as", "json", "--dry-run")
+        assert done.code == 0, done.err
+        return [step for one in json.loads(done.out) for step in one["steps"]]
+
+    return call
+
+
+def blocks(name: str) -> list[str]:
+    """The shell commands of a page, by block."""
+    return re.findall(r"^```sh\n(.*?)^```", (FEDCA / name).read_text(), re.M | re.S)
+
+
+def values(command: list[str], option: str) -> list[str]:
+    return [b for a, b in pairwise(command) if a == option]
+
+
+def of(steps: list[dict], stage: str) -> list[dict]:
+    return [step for step in steps if step["stage"] == stage]
+
+
+# --- the recipes ----------------------------------------------------------------------
+
+
+def test_the_recipe_has_25_lines_at_most():
+    assert len((FEDCA / "recipe.toml").read_text().splitlines()) <= 25
+
+
+def test_the_row_fedca_is_the_recipe(plan):
+    recipe = plan(FEDCA / "recipe.toml", "seed=3")
+    row = plan(FEDCA / "tables.toml", "seed=3")
+    row[1]["command"].remove("--encoder")
+    row[1]["command"].remove("cnn5")
+    assert [sorted(s["command"]) for s in row] == [sorted(s["command"]) for s in recipe]
+    assert max(step["round"] or 0 for step in recipe) == 20
+
+
+def test_fedca_s_files_pass_from_round_to_round(plan):
+    steps = plan(FEDCA / "recipe.toml", "fraction=0.6", "rounds=9", "seed=1")
+    last: dict[int, int] = {}
+    returned = 0
+    for step in of(steps, "train"):
+        (client,), number, command = step["clients"], step["round"], step["command"]
+        kept = last.get(client)
+        own = [f"exp/r00{kept}/private_{client}.safetensors"] if kept else []
+        assert values(command, "--private") == own
+        shared = [f"exp/r00{number - 1}/dictionary.safetensors"] if number > 1 else []
+        assert values(command, "--dictionary") == shared
+        assert values(command, "--participants") == ["3"]
+        assert values(command, "--align") == ["exp/targets.safetensors"]
+        returned += kept is not None and kept < number - 1
+        last[client] = number
+    assert returned, "no client was away for a round: choose another seed"
+    (first, *_) = of(steps, "pool")
+    clients = [step["clients"][0] for step in of(steps, "train")[:3]]
+    assert first["reads"] == [f"exp/r001/features_{c}.safetensors" for c in clients]
 
 
 @pytest.mark.parametrize("row", ROWS)
-@pytest.mark.parametrize(
-    "scale",
-    [
-        ("SCALE=cpu",),
-        ("SCALE=cpu", "DATASET=images", "DATA=a", "TEST=b", "PUBLIC=c"),
-        ("SCALE=paper", "DATASET=cifar100", "ENCODER=resnet50", "TARGET=cifar10"),
-    ],
-)
-def test_every_command_of_every_row_is_understood(planned, tmp_path, row, scale):
-    goals = ("all", "semi", "transfer", "angles", "features", "ROUNDS=2")
-    words = (f"ROW={row}", "SETTING=noniid", *scale, *goals)
-    stages = planned(tmp_path, FEDCA / "row.mk", *words)
-    aligned = [stage for stage in stages if stage[0] == "pretrain-align"]
-    assert len(aligned) == (row in ("align", "fedca"))
-    trained = [stage for stage in stages if stage[0] == "local-train"]
-    shared = row in ("dictionary", "ensemble", "fedca")
-    assert all(("--features-out" in stage) == shared for stage in trained)
-    assert any("--dictionary" in stage for stage in trained) == shared
-    scores = {stage[1] for stage in stages if stage[0] == "evaluate"}
-    assert scores == {"linear", "semi", "transfer", "angles"}
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_every_row_is_planned_on_every_dataset(plan, row, dataset):
+    words = (f"row={row}", f"dataset={dataset}", "rounds=2", *EVERYTHING)
+    for split in ("iid", "noniid"):
+        steps = plan(FEDCA / "tables.toml", *words, f"split={split}")
+        partition = of(steps, "partition")[0]["command"]
+        each = {"cifar100": "20", "miniimagenet": "20"}.get(dataset, "2")
+        noniid = [each] if split == "noniid" else []
+        assert values(partition, "--classes-per-client") == noniid
+        assert len(of(steps, "align")) == (row in ("align", "fedca"))
+        trained = [step["command"] for step in of(steps, "train")]
+        assert len(trained) == 10
+        shared = row in ("dictionary", "ensemble", "fedca")
+        assert all(("--features-out" in words) == shared for words in trained)
+        assert any("--dictionary" in words for words in trained) == shared
+        averaged = row in ("ensemble", "fedca")
+        assert all(("--private-out" in words) == averaged for words in trained)
+        assert all(("--align" in words) == (row in ("align", "fedca"))
+                   for words in trained)  # fmt: skip
+        assert [step["round"] for step in of(steps, "linear")] == [0, 2]
+        assert [step["round"] for step in of(steps, "angles")] == [1, 2]
+        finetuned = ("semi1", "semi10", "fedavg1", "fedavg10", "transfer", "scratch")
+        assert all(len(of(steps, stage)) == 1 for stage in (*finetuned, "embed"))
 
 
-@pytest.mark.parametrize("goal", ["table1", "table2", "table3", "ablation", "figure3",
-                                  "figure4"])  # fmt: skip
-def test_every_target_names_runs(make_in, tmp_path, goal):
-    words = ("-n", goal, "SEEDS=4", "SCALE=paper", "DATASET=cifar10")
-    done = make_in(tmp_path, FEDCA / "Makefile", *words, "SETTINGS=iid noniid")
-    assert done.returncode == 0, done.stderr
-    assert "fedsimclr/seed4" in done.stdout and "fedca/seed4" in done.stdout
+def test_test_images_are_those_of_the_test_file(plan):
+    steps = plan(FEDCA / "tables.toml", "dataset=images", "rounds=1", *EVERYTHING)
+    for stage in ("linear", "semi1", "fedavg10"):
+        assert values(of(steps, stage)[0]["command"], "--test-data") == [
+            "test.safetensors"
+        ]
+    for stage in ("embed", "angles"):
+        command = of(steps, stage)[0]["command"]
+        assert values(command, "--data")[-1] == "test.safetensors"
+
+
+def test_what_is_not_asked_for_is_not_scored(plan):
+    steps = plan(FEDCA / "tables.toml", "row=fedsimclr", "rounds=1")
+    assert {step["stage"] for step in steps} == {
+        *("partition", "init", "train", "average", "linear"),
+    }
+
+
+# --- the Makefile and the pages -------------------------------------------------------
+
+
+def without_output(command: list[str]) -> list[str]:
+    """The words of a plan, with neither its name nor its file."""
+    at = command.index("-o")
+    return command[1:at] + command[at + 2 :]
+
+
+def check_planned(command: list[str], files: set[PurePath]) -> None:
+    """What compare and plot read must be what the plans before them make."""
+    labels = [text.partition("=")[0] for text in values(command, "--series")]
+    for text in values(command, "--published"):
+        assert text.partition("=")[0] in labels
+    kind = "angles.json" if "angles" in command else "linear.json"
+    for text in values(command, "--series") + values(command, "--panel"):
+        pattern = text.partition("=")[2]
+        found = {path for path in files if path.match(pattern)}
+        below = {
+            path for path in files
+            if path.name == kind and any(p.match(pattern) for p in path.parents)
+        }  # fmt: skip
+        assert found or below, text
+
+
+@needs_make
+@pytest.mark.parametrize("page", ["README.md", "RESULTS.md"])
+def test_every_command_of_the_pages_is_planned(recorded, plan, page):
+    """All rounds and seeds have the same commands, so one of each is enough."""
+    commands = [c for block in blocks(page) for c in recorded(block)]
+    assert sum(command[0] == "plan" for command in commands) >= 5
+    files: set[PurePath] = set()
+    for command in commands:
+        if command[0] == "plan":
+            words = without_output(command)
+            other = [w for w in words if not w.startswith(("seed=", "rounds="))]
+            steps = plan(*other, "seed=0", "rounds=1")
+            files |= {PurePath(path) for step in steps for path in step["writes"]}
+        elif command[0] == "compare" or command[:2] in (
+            ["plot", "tsne"], ["plot", "angles"], ["plot", "bars"]
+        ):  # fmt: skip
+            check_planned(command, files)
+        else:
+            check_words(program, command)
+
+
+def test_two_rounds_by_hand(recorded, run):
+    (block,) = (b for b in blocks("README.md") if "local-train" in b)
+    small = {"init": ("--width", 0.02, "--projector", "8,4")}
+    small |= dict.fromkeys(("pretrain-align", "local-train"), ("--epochs", 1))
+    for command in recorded(block):
+        # The shell leaves a pattern as it is while there are no such files.
+        words = [w for word in command for w in sorted(glob(word)) or [word]]
+        done = run(*words, *small.get(command[0], ()))
+        assert done.code == 0, done.err
+    assert Path("r002/angles.json").exists()
+
+
+def test_the_makefile_s_own_examples_are_those_of_the_pages():
+    shown = re.findall(
+        r"^# +make .* (\w+) {2,}", (FEDCA / "Makefile").read_text(), re.M
+    )
+    assert shown == ["ablation", "table1", "table2", "table3",
+                     "figure3", "figure4", "figure5"]  # fmt: skip
+    pages = " ".join(blocks("README.md"))
+    assert all(f" {target} " in pages for target in shown)
+
+
+SMALL = """clients=2 each=5 rounds=1 linear="--epochs 1" semi_rounds=1
+    init="--width 0.02 --projector 8,4" align="--images 60 --epochs 1 --batch-size 30"
+    train="--epochs 1 --batch-size 240 --flip 0" semi1="--epochs 1" semi10="--epochs 1"
+    fedavg1="--epochs 1" fedavg10="--epochs 1" transfer="--epochs 1" scratch="--epochs 1"
+"""
+
+
+@needs_make
+def test_every_target_makes_its_table_or_figure(recorded, plan, run):
+    """For non-IID clients: figure5, which needs the others too, is planned above."""
+    targets = "ablation-noniid table1-noniid table2-noniid table3-noniid figure3"
+    settings = shlex.quote(f"SETTINGS={' '.join(SMALL.split())}")
+    makefile = "make -f examples/fedca/Makefile"
+    made: set[str] = set()
+    tables = []
+    for command in recorded(f"{makefile} {targets} figure4-noniid SEEDS=0 {settings}"):
+        if command[0] != "plan":
+            done = run(*command)
+            assert done.code == 0, done.err
+            tables += [done.out] if command[0] == "compare" else []
+            continue
+        for step in plan(*without_output(command)):
+            if step["outputs"][0] not in made:
+                done = run(*step["command"], "-q")
+                assert done.code == 0, done.err
+                made.update(step["outputs"])
+    assert all(Path(f"exp/figure{number}.png").stat().st_size for number in (3, 4))
+    labels = [[line.split("  ")[0] for line in t.splitlines()[1:]] for t in tables]
+    baselines = ["FedAE", "FedPR", "FedSimCLR", "FedCA"]
+    parts = ["+ alignment", "+ dictionary", "+ ensembled dictionary"]
+    assert labels == [
+        ["untrained", "FedSimCLR", *parts, "FedCA"],
+        ["untrained", *baselines],
+        ["FedAvg", *baselines],
+        ["FedAvg", *baselines],
+        ["random-init", *baselines],
+    ]
+
+
+@needs_make
+def test_a_table_has_the_paper_s_numbers_beside_ours(recorded, run):
+    scores = {"fedae": 0.4, "fedpr": 0.4, "fedsimclr": 0.5, "fedca": 0.52}
+    for (row, accuracy), seed in ((each, n) for each in scores.items() for n in (0, 1)):
+        for number in (0, 20):
+            folder = Path(f"exp/cifar10-cnn5/iid/{row}/seed{seed}/r{number:03d}")
+            folder.mkdir(parents=True)
+            facts = {"round": number, "role": "global"}
+            more = seed / 100 * (row == "fedca") + seed / 50
+            document = {"protocol": "linear", "accuracy": accuracy + more}
+            document.update(seed=seed, checkpoint={"seed": None, "facts": facts})
+            write_metrics(folder / "linear.json", document)
+    makefile = "make -f examples/fedca/Makefile table1-iid DATASET=cifar10"
+    _, command = recorded(makefile)
+    head, untrained, *_, simclr, fedca = run(*command).out.splitlines()
+    assert "published" in head and untrained.startswith("untrained")
+    assert simclr.split() == ["FedSimCLR", "2", "51.00", "1.41", "61.62"]
+    assert fedca.split()[:6] == ["FedCA", "2", "53.50", "2.12", "64.87", "+2.50"]
 
 
 def test_the_paper_s_numbers_are_all_there():
     with open(FEDCA / "paper.csv", newline="") as file:
+        *keys, percent = csv.DictReader(file).fieldnames
+        file.seek(0)
         found = {
-            (r["file"], r["dataset"], r["encoder"], r["setting"], r["row"]): r[
-                "percent"
-            ]
-            for r in csv.DictReader(file)
-        }
+            tuple(r[k] for k in keys): r[percent] for r in csv.DictReader(file)
+        }  # fmt: skip
     # Tables 1 to 3: 48, 2 x 60 and 60 numbers (random init is in both settings).
     assert len(found) == 48 + 120 + 60
-    assert found["linear", "cifar10", "cnn5", "noniid", "fedca"] == "63.02"
-    assert found["semi1", "miniimagenet", "resnet50", "iid", "fedca"] == "20.22"
-    assert found["to_cifar100", "miniimagenet", "cnn5", "iid", "fedsimclr"] == "59.08"
-
-
-def test_the_summary_puts_the_paper_s_numbers_beside_ours(make_in, tmp_path):
-    for seed in (0, 1):
-        for row, accuracy in (("fedsimclr", 0.5), ("fedca", 0.52 + seed / 100)):
-            folder = (
-                tmp_path / "exp" / "cifar10-cnn5-iid" / row / f"seed{seed}" / "r020"
-            )
-            folder.mkdir(parents=True)
-            facts = {"round": 20, "role": "global"}
-            document = {"protocol": "linear", "accuracy": accuracy + seed / 50}
-            document.update(seed=seed, checkpoint={"seed": None, "facts": facts})
-            write_metrics(folder / "linear.json", document)
-    words = ("summary", "SCALE=paper", "DATASET=cifar10")
-    done = make_in(tmp_path, FEDCA / "Makefile", *words)
-    assert done.returncode == 0, done.stderr
-    title, head, first, second = done.stdout.strip().splitlines()
-    assert title.endswith("iid, cifar10-cnn5, round 20") and "published" in head
-    assert first.split() == ["FedSimCLR", "2", "51.00", "1.41", "61.62"]
-    assert second.split()[:5] == ["FedCA", "2", "53.50", "2.12", "64.87"]
-    assert second.split()[5] == "+2.50"
+    assert found["linear", "cifar10", "cnn5", "noniid", "FedCA"] == "63.02"
+    assert found["semi1", "miniimagenet", "resnet50", "iid", "FedCA"] == "20.22"
+    assert found["to_cifar100", "miniimagenet", "cnn5", "iid", "FedSimCLR"] == "59.08"

@@ -227,6 +227,16 @@ def test_a_table_of_a_setting_s_value_applies_with_it(recipe, plan):
     assert max(s["round"] or 0 for s in by_hand) == 1
 
 
+def test_a_setting_that_only_another_value_uses_is_used(recipe, plan):
+    text = AVERAGING.replace("[settings]", '[settings]\nsplit = "iid"\neach = 2')
+    text += (
+        '\n[split.noniid]\npartition = "--scheme classes --classes-per-client {each}"\n'
+    )
+    assert "--scheme" not in commands(plan(recipe(text)), "partition")[0]
+    other = plan(Path("recipe.toml"), "split=noniid", "each=5")
+    assert "--classes-per-client 5" in commands(other, "partition")[0]
+
+
 def test_a_recipe_extends_another(recipe, plan):
     recipe()
     Path("below").mkdir()
@@ -250,6 +260,20 @@ def test_a_list_makes_a_run_for_each_combination(recipe, run):
     ]
     assert "--seed 1" in commands(runs[3]["steps"], "train")[0]
     assert "--preset fedae" in commands(runs[3]["steps"], "train")[0]
+
+
+def test_out_names_the_folder_of_each_run(recipe, run):
+    words = ("plan", recipe(), "preset=fedsimclr,fedae", "rounds=1,2", "seed=3")
+    out = "out=exp/{preset}/seed{seed}"
+    done = run(*words, out, "--as", "json", "--dry-run")
+    assert [one["out"] for one in json.loads(done.out)] == [
+        f"exp/{preset}/seed3/rounds{n}"
+        for preset in ("fedsimclr", "fedae")
+        for n in "12"
+    ]
+    done = run("plan", "recipe.toml", "seed=1,11", "rounds=1,11", "out=r{seed}{rounds}")
+    assert (done.code, done.out) == (2, "")
+    assert "r111 would be the folder of two runs" in done.err
 
 
 def test_the_preset_goes_where_it_has_a_table(recipe, plan):
@@ -292,6 +316,7 @@ def test_keep_last_removes_what_no_later_step_reads(recipe, run):
         (["clients=1", "without=0"], 2, "no client"),
         (["seed=0,0"], 2, "twice"),
         (["out=a{client}"], 2, "folder"),
+        (["out=a{sead}"], 2, "did you mean seed?"),
     ],
 )
 def test_a_wrong_setting_is_refused_before_anything_is_printed(
@@ -357,6 +382,17 @@ def test_a_plan_notes_the_settings_and_says_what_changes(recipe, run):
     other = run("plan", "recipe.toml", "train=--epochs 5", "-o", "run.mk")
     assert "train changes: --epochs 2 -> 5" in other.err
     assert Path("exp/plan/train.txt").stat().st_mtime_ns > noted
+
+
+def test_a_stage_that_was_left_out_comes_back_up_to_date(recipe, run):
+    text = AVERAGING.replace("[settings]", '[settings]\nscored = "yes"')
+    text = text.replace("evaluate knn", "evaluate knn {scored?}")
+    assert run("plan", recipe(text), "-o", "run.mk").code == 0
+    noted = Path("exp/plan/knn.txt").stat().st_mtime_ns
+    time.sleep(0.01)
+    for scored in ("", "yes"):
+        assert run("plan", "recipe.toml", f"scored={scored}", "-o", "run.mk").code == 0
+    assert Path("exp/plan/knn.txt").stat().st_mtime_ns == noted
 
 
 def test_a_changed_preset_is_a_changed_stage(recipe, run):
