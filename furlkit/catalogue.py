@@ -175,7 +175,9 @@ class Head(NamedTuple):
     help: str = ""
 
 
-@dataclass(frozen=True)
+# Entries are told apart by name. Every command waits for their classes to be made, which
+# takes half the time without comparison and text.
+@dataclass(frozen=True, eq=False, repr=False)
 class Method:
     """Something chosen by name: `function` is where it lies, module:name.
 
@@ -190,7 +192,7 @@ class Method:
     equation: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Objective(Method):
     """What one batch minimises.
 
@@ -214,7 +216,7 @@ class Objective(Method):
         return tuple(h if isinstance(h, str) else h.name for h in self.heads)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Term(Method):
     """What is added to any objective; `switch` is the option that turns it on."""
 
@@ -230,7 +232,7 @@ class Term(Method):
         return Group(f"{self.name.capitalize()}: {self.help}", tuple(options))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Update(Method):
     """What a client starts a round from: update(w_g, w_k, memory, **options).
 
@@ -241,14 +243,14 @@ class Update(Method):
     own: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Rule(Method):
     """What the server makes of uploads that it `reads`: checkpoint, rows, similarity."""
 
     reads: str = "checkpoint"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Scheme(Method):
     """How a dataset's images are partitioned: function(data, clients, rng, **options).
 
@@ -260,7 +262,7 @@ class Scheme(Method):
     evened_by: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Protocol(Method):
     """A way to evaluate: `function` is what it computes, `groups` its own options."""
 

@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,7 @@ class ProgressFacts:
     values: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(NamedTuple):
     """A training that was interrupted."""
 
     step: int

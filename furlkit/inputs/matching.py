@@ -1,17 +1,21 @@
 """Whether images, partition and model belong together."""
 
+from typing import TYPE_CHECKING
+
 from furlkit import console
 from furlkit.catalogue import Objective
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.fingerprint import comparable, same_dataset
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint
-from furlkit.files.ensemble import Ensemble
 from furlkit.files.partition import Partition
 from furlkit.files.private import Private
 from furlkit.files.targets import Targets
 from furlkit.models.architecture import Architecture
 from furlkit.models.loading import architecture_of, full_architecture
+
+if TYPE_CHECKING:
+    from furlkit.files.ensemble import Ensemble
 
 SAME_NET = ("encoder", "width", "stem", "image_size", "channels")
 
@@ -119,7 +123,7 @@ def check_private(private: Private, model: Checkpoint) -> None:
         )
 
 
-def check_images(file: Targets | Ensemble, images: ImageSet, cure: str) -> None:
+def check_images(file: "Targets | Ensemble", images: ImageSet, cure: str) -> None:
     """The rows of a file must be of these images; `cure` says which ones to give."""
     if difference := same_dataset(file.facts.dataset, images.fingerprint):
         raise InputError(

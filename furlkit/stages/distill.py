@@ -1,7 +1,7 @@
 """distill: the server's student learns to arrange public images as the clients do."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         about = replace(about, loss=sum(last.losses.values()))
         tensors, provenance = tensors_of(inputs.net), inputs.provenance
         content = write_checkpoint(options.output, tensors, about, provenance)
-        data.update(content=content, **asdict(last))
+        data.update(content=content, **last._asdict())
         ProgressFile(options.output, provenance).discard()
     return line, data
 

@@ -1,6 +1,6 @@
 """pretrain-align: the alignment model, and its h and z of the public images."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             ProgressFile(options.output, inputs.provenance).discard()
             return f"{options.output}, {options.targets_out}: {ALREADY}", contents
         last = _train(inputs)
-        data.update(_write(inputs, last), **asdict(last))
+        data.update(_write(inputs, last), **last._asdict())
         ProgressFile(options.output, inputs.provenance).discard()
     return line, data
 

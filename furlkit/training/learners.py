@@ -1,9 +1,8 @@
 """From an entry of the catalogue to a learner and the terms that are added to it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -15,8 +14,7 @@ from furlkit.training.loop import Term
 from furlkit.weights import Tensors
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(NamedTuple):
     """What a stage opened for terms.
 
     `public(step, size)` gives the public images of a step; their `index` are rows of

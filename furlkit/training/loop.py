@@ -136,8 +136,7 @@ class Keeper(Protocol):
         """Save a state."""
 
 
-@dataclass
-class Epoch:
+class Epoch(NamedTuple):
     """One epoch: mean losses over its steps, and the collapse meter at its end."""
 
     epoch: int

@@ -4,7 +4,7 @@ import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -211,7 +211,7 @@ class _Keeper:
         arrays = {f"jobs.{name}": array for name, array in shared.items()}
         for name, tensor in tensors.items():
             arrays[f"inner.{name}"] = tensor.detach().cpu().contiguous().numpy()
-        last = asdict(self.last) if self.last else None
+        last = self.last._asdict() if self.last else None
         state = {"turn": self.turn, "step": step, "inner": values}
         before = self.job.steps_before + (self.job.steps if values is None else step)
         self.file.save(before, arrays, {**state, "last": last, "jobs": numbers})
@@ -222,7 +222,7 @@ class _Keeper:
         self.last = epoch
         step = self.job.steps_before + epoch.step
         speed = round(epoch.samples_per_second, 1)
-        counted = {**asdict(epoch), "step": step, "samples_per_second": speed}
+        counted = {**epoch._asdict(), "step": step, "samples_per_second": speed}
         self.journal.write({"event": "epoch", **self.job.where, **counted})
 
     def next_turn(self) -> None:

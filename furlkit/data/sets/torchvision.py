@@ -8,9 +8,8 @@ tensors.
 
 import contextlib
 import io
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,8 +17,7 @@ from furlkit.data.sets import digits
 from furlkit.errors import InputError, UsageError
 
 
-@dataclass(frozen=True)
-class TorchvisionSet:
+class TorchvisionSet(NamedTuple):
     """A torchvision dataset: its class, the argument of its splits, its mean and std.
 
     The argument is `train`, true or false, or `split`, the split's name. An unlabelled

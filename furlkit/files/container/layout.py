@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,8 +27,7 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 MOST_DIMENSIONS, LONGEST_NAME = 8, 300
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One tensor of a file: its type, shape and place in the body."""
 
     name: str
@@ -73,7 +71,7 @@ def _chained(entries: Iterable[Entry]) -> list[Entry]:
     placed, start = [], 0
     for entry in entries:
         _check(entry)
-        placed.append(replace(entry, start=start))
+        placed.append(entry._replace(start=start))
         start += entry.size
     return placed
 

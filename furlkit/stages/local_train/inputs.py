@@ -147,8 +147,7 @@ def parse_phases(text: str) -> tuple[Phase, ...]:
     return tuple(phases)
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(NamedTuple):
     """Everything local-train was given, opened and checked; the same for all clients."""
 
     options: Options

@@ -1,7 +1,7 @@
 """Training clients one after the other, and writing what each sends and keeps."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -190,7 +190,7 @@ def _write(inputs: Inputs, client: Client, learner: Any, last: Epoch) -> Result:
     )
     output = fill(options.output, number)
     content = write_checkpoint(output, upload, facts, client.provenance)
-    data |= {"content": content, **asdict(last)}
+    data |= {"content": content, **last._asdict()}
     return _result(inputs, facts, data)
 
 
