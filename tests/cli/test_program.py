@@ -171,7 +171,7 @@ def test_result_on_stdout_and_the_rest_on_stderr(world, run):
     loud = run(*arguments, *rest, *pattern)
     assert loud.code == 0
     assert len(loud.out.splitlines()) == 2 and "client 0 epoch 1/1" in loud.err
-    quiet = run(*arguments, *rest, *pattern, "-q")
+    quiet = run(*arguments, *rest, *pattern, "-q", "--force")
     assert quiet == (0, loud.out, "")
     dry = run(*arguments, *rest, *pattern, "--dry-run", "--json")
     assert [json.loads(line)["client"] for line in dry.out.splitlines()] == [0, 1]
