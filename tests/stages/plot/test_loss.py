@@ -140,8 +140,7 @@ def test_runs_of_different_length_are_warned_of(make, run, tmp_path):
 
 def test_a_real_training_is_read(world, draw):
     world.output.unlink()
-    journals = [path.with_name(f"{path.stem}.log.jsonl") for path in world.clients]
-    losses = [json.loads(path.read_text())["losses"]["simclr"] for path in journals]
+    losses = [Journal(path).read()[1]["losses"]["simclr"] for path in world.clients]
     (line,) = draw(f"A={world.folder}")
     assert line["mean"] == pytest.approx([np.mean(losses)])
     assert line["clients"] == [3] and line["rounds"] == [1]
