@@ -770,6 +770,16 @@ _COUNT = Whole(1, 10**12)
 _PROTOCOL = Option("protocol", Text("NAME"), "linear",
                    "Which metrics to take from the folder of a run: linear, knn, ...",
                    recorded=False)
+_LOWEST = Option("lowest", Text("LABEL"), (),
+                 "This line has several files for each seed, of which only the lowest "
+                 "counts, as of all clients the worst; may be repeated.",
+                 multiple=True, recorded=False)
+_INTERVAL = Option("interval", Choice(("t", "wilcoxon")), "t",
+                   "The interval of paired differences: Student's t around their mean, "
+                   "95%; or that of Wilcoxon's exact signed-rank test around Hodges and "
+                   "Lehmann's estimate, which assumes no normal distribution but needs "
+                   "6 seeds for 95% (3 give 75%); the level that it attains is shown.",
+                   recorded=False)
 _DRAWN = group("General", DRY_RUN, *VERBOSITY)
 
 
@@ -1351,14 +1361,12 @@ COMMANDS = _named(
             Option("reference", Text("LABEL"),
                    help="Show how far each line is above this one: the mean of the "
                         "differences, paired by seed or else by the order of the "
-                        "files, with a 95% t interval.", recorded=False),
+                        "files, with an interval.", recorded=False),
+            _INTERVAL,
             Option("published", Text("LABEL=NUMBER"), (),
                    "What a paper prints for a line (percent for an accuracy); may be "
                    "repeated.", multiple=True, recorded=False),
-            Option("lowest", Text("LABEL"), (),
-                   "This line has several files for each seed, of which only the "
-                   "lowest counts, as of all clients the worst; may be repeated.",
-                   multiple=True, recorded=False),
+            _LOWEST,
             _FORMAT,
         ),
         group("General", *VERBOSITY),

@@ -5,7 +5,17 @@ from furlkit.cli.shared import stage
 
 @stage("compare")
 def compare() -> None:
-    """
+    """Scores vary by the seed of the training (std) and, for one and the same model, by
+    the probe that measures them, or the repeat of finetuning (probe std, pooled over
+    models; probe se is the standard error of a model's mean, probe std / sqrt(probes)).
+    Files with a single probe do not tell the second.
+
+    A difference has an interval over seeds, which covers both kinds of noise, and a note
+    where the interval includes 0. "Probes alone" is what probes would give two models of
+    the same quality: two standard errors, 2 sqrt((a^2 + b^2) / n), where a and b are the
+    probe se of the two sides and n is the number of pairs. A smaller difference is noted
+    as "within probe noise". One seed gives no interval; probes alone still apply.
+
     \b
     Examples:
       furlkit compare --series FedSimCLR=a0.json,a1.json --series FedCA=b0.json,b1.json \\
