@@ -1367,6 +1367,10 @@ COMMANDS = _named(
                    "What a paper prints for a line (percent for an accuracy); may be "
                    "repeated.", multiple=True, recorded=False),
             _LOWEST,
+            Option("claims", File(),
+                   help="Print instead what the lines say about the claims of this "
+                        "TOML file: confirmed, refuted or undecided.",
+                   recorded=False, metavar="FILE.toml"),
             _FORMAT,
         ),
         group("General", *VERBOSITY),

@@ -1,9 +1,10 @@
-"""compare: scores of several seeds side by side, as a table."""
+"""compare: scores of several seeds side by side, or what they say about claims."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from furlkit.errors import UsageError
+from furlkit.reports.claims import Claim, read_claims, verdict
 from furlkit.reports.differences import CONFIDENCE, Difference, percent
 from furlkit.reports.metrics import Value, check_labels, check_lowest, read_series
 from furlkit.reports.results import Results
@@ -24,19 +25,23 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
     `published` are values of papers, LABEL=NUMBER in the unit that is shown; `lowest`
     are labels with several files per seed, such as clients, of which the lowest counts.
+    A file of `claims` is judged instead.
     """
     labels = [label for label, _ in values["series"]]
     _check(values, labels)
-    return _scores(values, labels)
+    return _claims(values, labels) if values["claims"] else _scores(values, labels)
 
 
 def _check(values: dict[str, Any], labels: list[str]) -> None:
     check_format(values["format"])
     check_labels(labels)
     check_lowest(values["lowest"], labels)
-    if values["interval"] != "t" and not values["reference"]:
+    for name in ("reference", "published"):
+        if values["claims"] and values[name]:
+            raise UsageError(f"--{name} does not apply beside --claims")
+    if values["interval"] != "t" and not (values["reference"] or values["claims"]):
         name = f"--interval {values['interval']}"
-        raise UsageError(f"{name} does not apply without --reference")
+        raise UsageError(f"{name} does not apply without --reference or --claims")
 
 
 def _read(values: dict[str, Any]) -> list[Results]:
@@ -132,3 +137,46 @@ def _own_cells(row: Row, value: str, paper: bool) -> tuple[str, ...]:
         mean, std = f"{mean} ± {std}", ""
     published = _shown(value, by=1)(row["published"])
     return plain(row["label"]), str(row["n"]), mean, std, *probes, published
+
+
+# --- claims ---------------------------------------------------------------------------
+
+
+def _claims(values: dict[str, Any], labels: list[str]) -> tuple[str, dict[str, Any]]:
+    claims = read_claims(values["claims"], labels)
+    judged = [_judged(claim, values) for claim in claims]
+    data = {"claims": [row for row, _ in judged]}
+    if values["format"] == "csv":
+        return render(_claim_numbers(data["claims"]), "csv"), data
+    ours = (f"ours, {_interval_name(values)}", "n", "probes alone")
+    table: Table = [("claim", "score", "paper", *ours, "verdict", "note")]
+    for row, difference in judged:
+        value, score = row["value"], Value(row["value"], (row["protocol"],)).label
+        paper = _shown(value, "+", by=1)(row["paper"]) or "> 0"
+        effect, alone, note = _difference_cells(difference, value)
+        first = plain(row["claim"]), plain(score), paper, effect, str(difference.n)
+        table.append((*first, alone, row["verdict"], note))
+    return _rendered(table, values["format"], "..rrrr.."), data
+
+
+def _judged(claim: Claim, values: dict[str, Any]) -> tuple[Row, Difference]:
+    """A claim with our difference, `higher` minus `lower`, and the verdict."""
+    both = [each for each in values["series"] if each[0] in (claim.higher, claim.lower)]
+    own = {key: getattr(claim, key) or values[key] for key in ("value", "protocol")}
+    found = _read({**values, **own, "series": both, "reference": claim.lower})
+    (difference,) = (each.difference for each in found if each.difference)
+    row = {**claim._asdict(), **own, "difference": difference.to_json()}
+    row["protocol"] = " or ".join(dict.fromkeys(each.protocol for each in found))
+    return {**row, "verdict": verdict(difference)}, difference
+
+
+def _claim_numbers(rows: list[Row]) -> list[tuple]:
+    """The claims for programs, all numbers in the unit of the metrics files."""
+    first = ("claim", "higher", "lower", "value", "protocol")
+    names = *first, "paper", "difference", *DIFFERENCE[1:], "n", "verdict"
+    table: list[tuple] = [names]
+    for row in rows:
+        paper = row["paper"] and row["paper"] / Value(row["value"]).scale
+        difference = map(row["difference"].get, (*DIFFERENCE, "n"))
+        table.append((*map(row.get, first), paper, *difference, row["verdict"]))
+    return table

@@ -1,5 +1,6 @@
 import csv
 import json
+import re
 from io import StringIO
 
 import pytest
@@ -234,6 +235,8 @@ def test_the_lowest_of_a_seed_needs_seeds(run, scores):
         (("--series", "a=x.json"), "--series a: given twice"),
         (("--interval", "wilcoxon"), "--interval wilcoxon does not apply without"),
         (("--interval", "bootstrap"), "--interval"),
+        (("--claims", "x", "--reference", "a"), "--reference does not apply beside"),
+        (("--claims", "x", "--published", "a=1"), "--published does not apply beside"),
     ],
 )
 def test_what_does_not_fit_is_refused(run, scores, words, message):
@@ -245,3 +248,149 @@ def test_a_file_that_is_no_metrics_file(run, tmp_path):
     (tmp_path / "x.json").write_text("{}")
     done = run("compare", "--series", f"a={tmp_path / 'x.json'}")
     assert done.code == 65 and "x.json" in done.err
+
+
+# --- claims ---------------------------------------------------------------------------
+
+CLAIMS = """
+[[claims]]
+claim = "b | is better"
+higher = "b"
+lower = "a"
+paper = 2.7
+
+[[claims]]
+claim = "a is better than b"
+higher = "a"
+lower = "b"
+
+[[claims]]
+claim = "c is better"
+higher = "c"
+lower = "a"
+paper = 0.15
+
+[[claims]]
+claim = "b has the higher rank"
+higher = "b"
+lower = "a"
+value = "rank"
+"""
+
+
+@pytest.fixture
+def claims(scores, tmp_path):
+    """A file of claims, and series of which b is above a, and c is not; as words."""
+    (tmp_path / "claims.toml").write_text(CLAIMS)
+    a = scores("a", [0.5, 0.6, 0.7], rank=1.5)
+    b = scores("b", [0.521, 0.62, 0.719], rank=2.5)
+    c = scores("c", [0.52, 0.58, 0.71])
+    return "compare", *c, *b, *a, "--claims", tmp_path / "claims.toml"
+
+
+def test_claims_are_confirmed_refuted_or_undecided(run, claims):
+    done = run(*claims)
+    assert done.code == 0 and done.err == ""
+    head, *lines = (re.split(" {2,}", line) for line in done.out.splitlines())
+    assert head == ["claim", "score", "paper", "ours, 95 %", "n", "verdict", "note"]
+    of = "linear accuracy (%)"
+    assert lines == [
+        ["b | is better", of, "+2.70", "+2.00 (+1.75 to +2.25)", "3", "confirmed"],
+        ["a is better than b", of, "> 0", "-2.00 (-2.25 to -1.75)", "3", "refuted"],
+        ["c is better", of, "+0.15", "+0.33 (-4.84 to +5.50)", "3", "undecided",
+         "interval includes 0"],
+        ["b has the higher rank", "linear rank", "> 0",
+         "+1.0000 (+1.0000 to +1.0000)", "3", "undecided",
+         "same difference for every seed"],
+    ]  # fmt: skip
+
+
+def test_claims_in_other_formats_have_the_same_verdicts(run, claims):
+    verdicts = ["confirmed", "refuted", "undecided", "undecided"]
+    rows = json.loads(run(*claims, "--json").out)["claims"]
+    assert [row["verdict"] for row in rows] == verdicts
+    assert [row["paper"] for row in rows] == [2.7, None, 0.15, None]
+    table = list(csv.DictReader(StringIO(run(*claims, "--format", "csv").out)))
+    assert [row["verdict"] for row in table] == verdicts
+    for row, other in zip(rows, table, strict=True):
+        assert float(other["difference"]) == row["difference"]["estimate"]
+        assert float(other["low"]) == row["difference"]["low"]
+    assert float(table[0]["paper"]) == pytest.approx(0.027)
+    markdown = run(*claims, "--format", "markdown").out.splitlines()
+    assert markdown[2].startswith(r"| b \| is better | linear accuracy (%) | +2.70 |")
+    assert "& confirmed & " in run(*claims, "--format", "latex").out
+
+
+def test_an_interval_of_less_than_95_percent_decides_no_claim(run, claims):
+    rows = json.loads(run(*claims, "--interval", "wilcoxon", "--json").out)["claims"]
+    assert rows[0]["difference"]["includes_zero"] is False
+    assert {row["verdict"] for row in rows} == {"undecided"}
+
+
+def test_a_difference_within_probe_noise_decides_no_claim(run, scores, tmp_path):
+    a, b = [0.5, 0.6, 0.7], [0.521, 0.62, 0.719]
+    for by, verdict in ((0.01, "confirmed"), (0.05, "undecided")):
+        words = (
+            *scores("a", a, each=spread(a, by)),
+            *scores("b", b, each=spread(b, by)),
+        )
+        (tmp_path / "claims.toml").write_text(CLAIMS[: CLAIMS.index("2.7") + 3])
+        done = run("compare", *words, "--claims", tmp_path / "claims.toml", "--json")
+        (row,) = json.loads(done.out)["claims"]
+        assert row["verdict"] == verdict
+        assert row["difference"]["within_probes"] is (verdict == "undecided")
+
+
+def test_a_claim_chooses_the_protocol_of_its_runs(run, scores, tmp_path):
+    for protocol, gain in (("linear", 0.02), ("knn", -0.02)):
+        for label, more in (("a", 0), ("b", gain)):
+            (tmp_path / label).mkdir(exist_ok=True)
+            values = [0.5 + more, 0.6 + 1.1 * more, 0.7 + more]
+            scores(f"{label}/{protocol}", values, protocol=protocol)
+    text = CLAIMS[: CLAIMS.index("2.7") + 3]
+    path = tmp_path / "claims.toml"
+    path.write_text(f'{text}\n{text}\nprotocol = "knn"\n')
+    words = ("--series", f"a={tmp_path / 'a'}", "--series", f"b={tmp_path / 'b'}")
+    rows = json.loads(run("compare", *words, "--claims", path, "--json").out)["claims"]
+    assert [(row["protocol"], row["verdict"]) for row in rows] == [
+        ("linear", "confirmed"),
+        ("knn", "refuted"),
+    ]
+
+
+CLAIM = 'claim = "x"\nhigher = "b"\nlower = "a"\n'
+
+
+@pytest.mark.parametrize(
+    "text, word",
+    [
+        ("", "nothing"),
+        ("[[claims]", "not TOML"),
+        ("[claims]\n", "[[claims]]"),
+        ("claims = []", "[[claims]]"),
+        ("claims = [1]", "claim 1"),
+        (f"x = 1\n[[claims]]\n{CLAIM}", "[[claims]]"),
+        (f"[[claims]]\n{CLAIM}sign = 1", "sign"),
+        ('[[claims]]\nclaim = "x"\nhigher = "b"', "lower"),
+        (f"[[claims]]\n{CLAIM}[[claims]]\n{CLAIM.replace('a', 'z', 2)}", "claim 2"),
+        (f"[[claims]]\n{CLAIM.replace(chr(34) + 'a', chr(34) + 'z')}", "'z'"),
+        (f"[[claims]]\n{CLAIM.replace(chr(34) + 'a', chr(34) + 'b')}", "itself"),
+        (f"[[claims]]\n{CLAIM}paper = 0", "above 0"),
+        (f"[[claims]]\n{CLAIM}paper = nan", "above 0"),
+        (f"[[claims]]\n{CLAIM}paper = '+2'", "above 0"),
+        (f"[[claims]]\n{CLAIM}value = 3", "value is 3"),
+        ("\xff", "not TOML"),
+    ],
+)
+def test_claims_that_cannot_be_read_are_input_errors(run, claims, tmp_path, text, word):
+    path = tmp_path / "claims.toml"
+    path.write_bytes(text.encode("latin-1"))
+    done = run(*claims)
+    assert done.code == 65 and done.out == ""
+    assert str(path) in done.err and word in done.err.replace(str(path), "")
+
+
+def test_missing_claims_and_a_folder_are_input_errors(run, claims, tmp_path):
+    for path in (tmp_path / "none.toml", tmp_path):
+        done = run(*claims[:-1], path)
+        assert done.code == 65 and str(path) in done.err and done.out == ""
