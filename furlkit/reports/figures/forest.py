@@ -38,6 +38,7 @@ def draw_forest(
     with style.canvas(width, height, frame) as figure:
         width = figure.get_figwidth()
         axes = figure.add_subplot()
+        axes.use_sticky_edges = False  # Else a band would end at the edge.
         for place, (_, difference) in enumerate(found):
             _draw_row(axes, place, difference, value)
             if numbers:
@@ -50,7 +51,6 @@ def draw_forest(
         axes.set_ylim(len(found) - 0.5, -0.5)
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
-        axes.use_sticky_edges = False
         axes.grid(axis="x")
         said = _explained([each for _, each in found], value, reference)
         figure.supxlabel("\n".join(fill(each, int(13 * width)) for each in said))

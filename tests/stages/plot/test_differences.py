@@ -111,10 +111,11 @@ def test_a_row_of_one_seed_has_neither_bar_nor_explanation_of_bars():
     assert figure.get_supxlabel() == "rank minus that of b"
 
 
-def test_zero_is_always_in_the_picture():
-    (axes,) = draw_forest([row("a", 5.0, 4.0, 6.0)], Value("rank"), "b").axes
-    low, high = axes.get_xlim()
-    assert low < 0 and high > 6
+@pytest.mark.parametrize("probe_se, least", [(None, 0), (1.0, -2)])
+def test_zero_and_the_whole_band_are_always_in_the_picture(probe_se, least):
+    rows = [row("a", 5.0, 4.0, 6.0, probe_se)]
+    low, high = draw_forest(rows, Value("rank"), "b").axes[0].get_xlim()
+    assert low < least and high > 6
 
 
 def test_pictures_grow_with_their_rows_and_long_names_are_shortened():
