@@ -770,6 +770,16 @@ _COUNT = Whole(1, 10**12)
 _PROTOCOL = Option("protocol", Text("NAME"), "linear",
                    "Which metrics to take from the folder of a run: linear, knn, ...",
                    recorded=False)
+_LOWEST = Option("lowest", Text("LABEL"), (),
+                 "This line has several files for each seed, of which only the lowest "
+                 "counts, as of all clients the worst; may be repeated.",
+                 multiple=True, recorded=False)
+_INTERVAL = Option("interval", Choice(("t", "wilcoxon")), "t",
+                   "The interval of paired differences: Student's t around their mean, "
+                   "95%; or that of Wilcoxon's exact signed-rank test around Hodges and "
+                   "Lehmann's estimate, which assumes no normal distribution but needs "
+                   "6 seeds for 95% (3 give 75%); the level that it attains is shown.",
+                   recorded=False)
 _DRAWN = group("General", DRY_RUN, *VERBOSITY)
 
 
@@ -1351,14 +1361,16 @@ COMMANDS = _named(
             Option("reference", Text("LABEL"),
                    help="Show how far each line is above this one: the mean of the "
                         "differences, paired by seed or else by the order of the "
-                        "files, with a 95% t interval.", recorded=False),
+                        "files, with an interval.", recorded=False),
+            _INTERVAL,
             Option("published", Text("LABEL=NUMBER"), (),
                    "What a paper prints for a line (percent for an accuracy); may be "
                    "repeated.", multiple=True, recorded=False),
-            Option("lowest", Text("LABEL"), (),
-                   "This line has several files for each seed, of which only the "
-                   "lowest counts, as of all clients the worst; may be repeated.",
-                   multiple=True, recorded=False),
+            _LOWEST,
+            Option("claims", File(),
+                   help="Print instead what the lines say about the claims of this "
+                        "TOML file: confirmed, refuted or undecided.",
+                   recorded=False, metavar="FILE.toml"),
             _FORMAT,
         ),
         group("General", *VERBOSITY),
@@ -1422,6 +1434,26 @@ COMMANDS = _named(
                    "Where the axis starts, in the unit that is drawn (percent for an "
                    "accuracy); if not at 0, the axis says so.", recorded=False,
                    variable="start"),
+            *_FRAME,
+            OUTPUT,
+        ),
+        _DRAWN,
+    ),
+    command("plot differences",
+        "Draw how far methods are above one of them, with intervals: a forest plot.",
+        group(IN_OUT,
+            _series("A row: the files of a method, or the folders of its runs, whose "
+                    "last rounds count; one per seed", required=True),
+            _VALUE,
+            _PROTOCOL,
+            Option("reference", Text("LABEL"),
+                   help="The series that the others are compared with, paired by seed "
+                        "or else by the order of the files.", required=True,
+                   recorded=False),
+            _INTERVAL,
+            _LOWEST,
+            Option("numbers", Flag(negative=True), True,
+                   "Write differences and intervals at the right.", recorded=False),
             *_FRAME,
             OUTPUT,
         ),

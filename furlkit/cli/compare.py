@@ -5,10 +5,39 @@ from furlkit.cli.shared import stage
 
 @stage("compare")
 def compare() -> None:
-    """
+    """Scores vary by the seed of the training (std) and, for one and the same model, by
+    the probe that measures them, or the repeat of finetuning (probe std, pooled over
+    models; probe se is the standard error of a model's mean, probe std / sqrt(probes)).
+    Files with a single probe do not tell the second.
+
+    A difference has an interval over seeds, which covers both kinds of noise, and a note
+    where the interval includes 0. "Probes alone" is what probes would give two models of
+    the same quality: two standard errors, 2 sqrt((a^2 + b^2) / n), where a and b are the
+    probe se of the two sides and n is the number of pairs. A smaller difference is noted
+    as "within probe noise". One seed gives no interval; probes alone still apply.
+
+    --claims takes a file with a table for each claim; its labels are those of --series:
+
+    \b
+      [[claims]]
+      claim = "FedCA is better than FedSimCLR"
+      higher = "FedCA"
+      lower = "FedSimCLR"
+      paper = 2.7           # higher minus lower, in points; none: only the order counts
+      protocol = "linear"   # if not --protocol
+      value = "accuracy"    # if not --value
+
+    The verdict is "confirmed" if a 95% interval of higher minus lower lies wholly above
+    0 and the difference is not within probe noise, "refuted" if it lies wholly below 0
+    and likewise, else "undecided". An interval of less than 95%, or of no width because
+    every seed has the same difference, decides nothing. Only the order is judged, not
+    the size of the difference.
+
     \b
     Examples:
       furlkit compare --series FedSimCLR=a0.json,a1.json --series FedCA=b0.json,b1.json \\
           --reference FedSimCLR
       furlkit compare --series FedCA=b0.json,b1.json --format latex
+      furlkit compare --series FedSimCLR=a0.json,a1.json --series FedCA=b0.json,b1.json \\
+          --claims claims.toml --format markdown
     """

@@ -72,6 +72,21 @@ def bars(values: dict[str, Any]) -> None:
     _draw("bars", values)
 
 
+@command("plot differences")
+def differences(values: dict[str, Any]) -> None:
+    """A row shows the estimate and its interval over seeds, as furlkit compare prints
+    them. The grey band around 0 is what the probes (or repeats) alone would give: two
+    standard errors, as furlkit compare --help defines them. A dot is filled where a
+    95% interval excludes 0 and the dot is outside the band.
+
+    \b
+    Example:
+      furlkit plot differences --series FedSimCLR=a0.json,a1.json \\
+          --series FedCA=b0.json,b1.json --reference FedSimCLR -o differences.png
+    """
+    _draw("differences", values)
+
+
 @command("plot cost")
 def cost(values: dict[str, Any]) -> None:
     """Scores are those of the metrics files in a run's folder that are of its global

@@ -8,14 +8,18 @@ from typing import Any, NamedTuple, TypeGuard
 
 from furlkit import console
 from furlkit.errors import FurlkitError, InputError, UsageError
-from furlkit.files.container.header import canonical, with_article
+from furlkit.files.container.header import canonical, short, with_article
 from furlkit.files.metrics import read_metrics
-from furlkit.reports.summary import Results, grouped, paired
+from furlkit.reports.differences import Difference, difference_error, paired
+from furlkit.reports.results import Results
+from furlkit.reports.summary import grouped
 from furlkit.reports.text import lookup, shorten, word
 
 MOST_ROUNDS = 10**9  # A larger round was not written by a training.
 LABEL_WIDTH = 36
 NAMES = {"knn": "k-NN"}  # Protocols as papers write them.
+# What a metrics file calls the accuracies whose mean its accuracy is.
+PROBES = ("probes", "repeats")
 
 
 class Value(NamedTuple):
@@ -132,6 +136,20 @@ def number(path: Path, metrics: dict[str, Any], name: str) -> float:
     )
 
 
+def probes_of(path: Path, metrics: dict[str, Any], name: str) -> tuple[float, ...]:
+    """The accuracies of single probes or repeats; none for another number or old files."""
+    found = {key: metrics[key] for key in PROBES if metrics.get(key) is not None}
+    if name != "accuracy" or not found:
+        return ()
+    ((key, values), *_) = found.items()
+    if not isinstance(values, list) or not all(is_number(v, 1) for v in values):
+        raise InputError(
+            f"{path}: its {key} are {short(values)}, expected a list of shares; "
+            "re-create it with furlkit evaluate"
+        )
+    return tuple(map(float, values))
+
+
 def is_number(value: Any, most: float = sys.float_info.max) -> TypeGuard[float]:
     """Whether a value of a JSON document is a finite number, and how large at most."""
     # An integer may be too large for a float; NaN compares false.
@@ -148,6 +166,12 @@ def check_labels(labels: Sequence[str]) -> None:
             )
 
 
+def check_lowest(lowest: Iterable[str], labels: Iterable[str]) -> None:
+    """What is given to --lowest must be labels."""
+    for label in sorted(set(lowest) - set(labels)):
+        raise UsageError(f"--lowest {label}: is no label of a --series")
+
+
 def check_same(kinds: Iterable[tuple[str, Path]]) -> None:
     """All files of a series must be of one kind."""
     (one, first), *others = dict(kinds).items()
@@ -157,16 +181,33 @@ def check_same(kinds: Iterable[tuple[str, Path]]) -> None:
         )
 
 
+def read_series(
+    series: Iterable[tuple[str, Iterable[Path]]],
+    protocol: str,
+    value: str,
+    reference: str | None,
+    lowest: Sequence[str],
+    interval: str,
+) -> list[Results]:
+    """Read labelled files, or folders of runs, whose last rounds count; see `read_all`."""
+    given = [
+        Results("", label, (), (), files_of(paths, protocol, last=True))
+        for label, paths in series
+    ]
+    return read_all(given, value, reference, lowest, interval)
+
+
 def read_all(
     results: Sequence[Results],
     value: str,
     reference: str | None,
     lowest: Sequence[str] = (),
+    interval: str = "t",
 ) -> list[Results]:
     """Read the files of each method and compare it with the reference of its group.
 
     Methods whose label is in `lowest` have several files per seed, such as clients, of
-    which the lowest value counts.
+    which the lowest value counts. `interval` is a name of `differences.INTERVALS`.
     """
     check_labels([each.name for each in results])
     for group, methods in grouped(results, lambda each: each.group).items():
@@ -178,19 +219,21 @@ def read_all(
                 f"{', '.join(labels)}"
             )
     read = [_read_results(each, value) for each in results]
+    if reference is not None:
+        _check_probes(read)
     found = [_lowest(each) if each.label in lowest else each for each in read]
     others = {each.group: each for each in found if each.label == reference}
     return [
         each
         if reference in (None, each.label)
-        else each._replace(difference=_difference(each, others[each.group]))
+        else each._replace(difference=_difference(each, others[each.group], interval))
         for each in found
     ]
 
 
 def _read_results(given: Results, value: str) -> Results:
     """Read the files of one method; they must be of one protocol, role and round."""
-    values, seeds, kinds, protocol = [], [], [], ""
+    values, probes, seeds, kinds, protocol = [], [], [], [], ""
     same: dict[str, Path] = {}
     for path in given.paths:
         metrics = read_metrics(path)
@@ -201,6 +244,7 @@ def _read_results(given: Results, value: str) -> Results:
                 "result counts once, so leave one out"
             )
         values.append(number(path, metrics, value))
+        probes.append(probes_of(path, metrics, value))
         # Averaged models have no seed; then it is that of the evaluation.
         seed = lookup(metrics, "checkpoint.seed")
         seeds.append(metrics.get("seed") if seed is None else seed)
@@ -208,7 +252,23 @@ def _read_results(given: Results, value: str) -> Results:
         role, round_ = with_article(word(facts.get("role"))), word(facts.get("round"))
         kinds.append((f"{protocol} of {role} model of round {round_}", path))
     check_same(kinds)
-    return given._replace(values=tuple(values), seeds=tuple(seeds), protocol=protocol)
+    found = given._replace(values=tuple(values), seeds=tuple(seeds), protocol=protocol)
+    return found._replace(probes=tuple(probes))
+
+
+def _check_probes(results: Sequence[Results]) -> None:
+    """Warn where some scores are means of several probes and others are not."""
+    several = {
+        len(probes) > 1: path
+        for each in results
+        for path, probes in zip(each.paths, each.probes, strict=True)
+    }
+    if len(several) > 1:
+        console.warn(
+            f"{several[False]}: has the score of one probe, but {several[True]} those of "
+            "several; what the probes alone would give stays unknown until both are "
+            "evaluated with several"
+        )
 
 
 def _lowest(results: Results) -> Results:
@@ -219,37 +279,41 @@ def _lowest(results: Results) -> Results:
                 f"--lowest {results.name}: {path} does not name its seed, so it is "
                 "unknown which files belong together"
             )
-    pairs = zip(results.seeds, results.values, strict=True)
-    by_seed = grouped(sorted(pairs), lambda pair: pair[0])
-    counts = [len(group) for group in by_seed.values()]
+    scores = list(zip(results.values, results.probes, strict=True))
+    places = sorted(range(len(scores)), key=lambda place: scores[place])
+    by_seed = grouped(places, lambda place: results.seeds[place])
+    seeds = sorted(by_seed)
+    counts = [len(by_seed[seed]) for seed in seeds]
     if len(set(counts)) > 1:
         console.warn(
             f"--lowest {results.name}: its seeds have {', '.join(map(str, counts))} "
             "files; the lowest of fewer is higher"
         )
-    lowest = tuple(group[0][1] for group in by_seed.values())
-    return results._replace(values=lowest, seeds=tuple(by_seed))
+    lowest = results.chosen([by_seed[seed][0] for seed in seeds])
+    return lowest._replace(seeds=tuple(seeds))
 
 
-def _difference(mine: Results, other: Results) -> dict[str, Any]:
+def _difference(mine: Results, other: Results, interval: str) -> Difference:
     """Pairs are made by seed if all seeds are known, else by position."""
     a, b = mine.by_seed, other.by_seed
-    ours, theirs = mine.values, other.values
     if a and b:
         # A run that is still missing has no partner.
         seeds = sorted(a.keys() & b.keys())
-        ours, theirs = tuple(a[s] for s in seeds), tuple(b[s] for s in seeds)
         if not seeds:
             one, two = (", ".join(map(str, sorted(each))) for each in (a, b))
             raise UsageError(
                 f"--series {mine.name}: has the seeds {one} and the reference "
                 f"{other.name} has {two}; give both the same seeds"
             )
-    elif len(ours) != len(theirs):
+        mine = mine.chosen([a[seed] for seed in seeds])
+        other = other.chosen([b[seed] for seed in seeds])
+    elif len(mine.values) != len(other.values):
         raise UsageError(
-            f"--series {mine.name}: has {len(ours)} files and the reference "
-            f"{other.name} has {len(theirs)}; give both one file per seed, in the "
+            f"--series {mine.name}: has {len(mine.values)} files and the reference "
+            f"{other.name} has {len(other.values)}; give both one file per seed, in the "
             "same order"
         )
+    found = paired(mine.values, other.values, interval)
+    error = difference_error(mine.probes, other.probes)
     how = "seed" if a and b else "position"
-    return {**paired(ours, theirs)._asdict(), "paired_by": how}
+    return found._replace(paired_by=how, probe_se=error)

@@ -1,13 +1,11 @@
-"""Summaries of runs over seeds: mean and deviation, a line of a plot, a difference."""
+"""Summaries of runs over seeds: mean and deviation, a line of a plot, a box."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-CONFIDENCE = 0.95
 T = TypeVar("T")
 
 
@@ -33,51 +31,6 @@ def grouped(items: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return groups
-
-
-class Results(NamedTuple):
-    """The values of one method, one per seed, with their seeds and files in that order.
-
-    `difference` is how far they are above those of a reference, if there is one.
-    """
-
-    group: str
-    label: str
-    values: tuple[float, ...]
-    seeds: tuple[Any, ...] = ()
-    paths: tuple[Path, ...] = ()
-    difference: dict[str, Any] | None = None
-    protocol: str = ""
-
-    @property
-    def name(self) -> str:
-        """The label as it was given to --series."""
-        return f"{self.group}:{self.label}" if self.group else self.label
-
-    @property
-    def by_seed(self) -> dict[int, float]:
-        """The value of each seed; empty where a seed is unknown or has several."""
-        pairs = zip(self.seeds, self.values, strict=True)
-        found = {seed: value for seed, value in pairs if type(seed) is int}
-        return found if len(found) == len(self.values) else {}
-
-    @property
-    def summary(self) -> Summary:
-        """Mean, sample standard deviation and count."""
-        return summarise(self.values)
-
-    @property
-    def extent(self) -> tuple[float, float]:
-        """The lowest and highest point drawn: values and ends of the error bar."""
-        mean, std = self.summary.mean, self.summary.std or 0
-        points = (*self.values, mean - std, mean + std)
-        return min(points), max(points)
-
-    def to_json(self) -> dict[str, Any]:
-        """For programs."""
-        row = {"group": self.group, "label": self.label, **self.summary._asdict()}
-        row |= {"values": list(self.values), "files": list(map(str, self.paths))}
-        return {**row, "difference": self.difference} if self.difference else row
 
 
 @dataclass(frozen=True)
@@ -138,28 +91,3 @@ class Box(NamedTuple):
     median: float
     q3: float
     high: float
-
-
-class Difference(NamedTuple):
-    """The mean of n differences and its 95% interval, None for a single pair."""
-
-    mean: float
-    low: float | None
-    high: float | None
-    n: int
-
-
-def paired(a: Sequence[float], b: Sequence[float]) -> Difference:
-    """The mean of a_i - b_i with Student's t interval of n - 1 degrees of freedom.
-
-    What a seed does to both methods cancels, so the interval is narrower than the
-    deviations of the two means suggest.
-    """
-    mean, std, n = summarise(mine - other for mine, other in zip(a, b, strict=True))
-    if std is None:
-        return Difference(mean, None, None, n)
-    # scipy.stats has it too, and takes twice as long to import.
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * std / n**0.5
-    return Difference(mean, mean - half, mean + half, n)

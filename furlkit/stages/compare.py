@@ -1,40 +1,104 @@
-"""compare: scores of several seeds side by side, as a table."""
+"""compare: scores of several seeds side by side, or what they say about claims."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from furlkit.errors import UsageError
-from furlkit.reports.metrics import Value, files_of, read_all
-from furlkit.reports.summary import Results
+from furlkit.reports.claims import Claim, read_claims, verdict
+from furlkit.reports.differences import CONFIDENCE, Difference, percent
+from furlkit.reports.metrics import Value, check_labels, check_lowest, read_series
+from furlkit.reports.results import Results
 from furlkit.reports.table import check_format, render
 from furlkit.reports.text import plain
 
+Row = dict[str, Any]
+Table = list[tuple[str, ...]]
+# Fields of a difference in CSV files.
+DIFFERENCE = (
+    *("estimate", "low", "high", "paired_by", "interval", "level", "includes_zero"),
+    *("probes_alone", "within_probes"),
+)
+
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Mean and deviation of each series, the paper's number, the paired difference.
+    """Mean and deviations of each series, the paper's number, the paired difference.
 
     `published` are values of papers, LABEL=NUMBER in the unit that is shown; `lowest`
     are labels with several files per seed, such as clients, of which the lowest counts.
+    A file of `claims` is judged instead.
     """
-    value, reference, lowest = values["value"], values["reference"], values["lowest"]
+    labels = [label for label, _ in values["series"]]
+    _check(values, labels)
+    return _claims(values, labels) if values["claims"] else _scores(values, labels)
+
+
+def _check(values: dict[str, Any], labels: list[str]) -> None:
     check_format(values["format"])
-    given = [
-        Results("", label, (), (), files_of(paths, values["protocol"], last=True))
-        for label, paths in values["series"]
-    ]
-    labels = [each.label for each in given]
-    for label in sorted(set(lowest) - set(labels)):
-        raise UsageError(f"--lowest {label}: is no label of a --series")
+    check_labels(labels)
+    check_lowest(values["lowest"], labels)
+    for name in ("reference", "published"):
+        if values["claims"] and values[name]:
+            raise UsageError(f"--{name} does not apply beside --claims")
+    if values["interval"] != "t" and not (values["reference"] or values["claims"]):
+        name = f"--interval {values['interval']}"
+        raise UsageError(f"{name} does not apply without --reference or --claims")
+
+
+def _read(values: dict[str, Any]) -> list[Results]:
+    names = ("series", "protocol", "value", "reference", "lowest", "interval")
+    return read_series(**{name: values[name] for name in names})
+
+
+def _shown(
+    value: str, sign: str = "", by: float | None = None
+) -> Callable[[float | None], str]:
+    """How people see a number of this name, times `by`; nothing for None."""
+    scale = Value(value).scale
+    form, by = f"{sign}.{2 if scale == 100 else 4}f", scale if by is None else by
+    return lambda number: "" if number is None else f"{by * number:{form}}"
+
+
+def _interval_name(values: dict[str, Any]) -> str:
+    return percent(CONFIDENCE) if values["interval"] == "t" else "Wilcoxon"
+
+
+def _difference_cells(difference: Difference | None, value: str) -> tuple[str, ...]:
+    """The difference, what probes alone would give, and a note."""
+    if difference is None:
+        return "", "", ""
+    alone = _shown(value)(difference.probes_alone)
+    effect = difference.text(_shown(value, "+"))
+    return effect, f"± {alone}" if alone else "", difference.note
+
+
+def _rendered(table: Table, form: str, right: str) -> str:
+    """A table without the columns that are empty below their heading."""
+    columns = zip(right, *table, strict=True)
+    sides, *rows = zip(*(each for each in columns if any(each[2:])), strict=True)
+    return render(rows, form, "".join(sides))
+
+
+# --- scores ---------------------------------------------------------------------------
+
+
+def _scores(values: dict[str, Any], labels: list[str]) -> tuple[str, dict[str, Any]]:
+    value, reference, form = values["value"], values["reference"], values["format"]
     published = dict(_published(values["published"], labels))
+    found = _read(values)
     rows = [
-        {**each.to_json(), "published": published.get(each.label)}
-        for each in read_all(given, value, reference, lowest)
+        {**each.to_json(), "published": published.get(each.label)} for each in found
     ]
     data = {"value": value, "reference": reference, "rows": rows}
-    if values["format"] == "csv":
+    if form == "csv":
         return render(_numbers(rows, value), "csv"), data
-    table = _table(rows, value, reference, values["format"] != "text")
-    return render(table, values["format"], ".rrrrr"), data
+    against = f"against {plain(reference or '')}, {_interval_name(values)}"
+    unit = plain(f"{value}, %" if Value(value).scale == 100 else value)
+    own = ("", "n", unit, "std", "probe std", "probe se", "published")
+    table: Table = [(*own, against, "probes alone", "note")]
+    for each, row in zip(found, rows, strict=True):
+        difference = _difference_cells(each.difference, value)
+        table.append((*_own_cells(row, value, form != "text"), *difference))
+    return _rendered(table, form, ".rrrrrrrr."), data
 
 
 def _published(
@@ -52,42 +116,67 @@ def _published(
             )
 
 
-def _numbers(rows: list[dict[str, Any]], value: str) -> list[tuple]:
+def _numbers(rows: list[Row], value: str) -> list[tuple]:
     """The rows for programs, all numbers in the unit of the metrics files."""
-    own, against = ("label", "n", "mean", "std"), ("mean", "low", "high", "paired_by")
-    table = [("value", *own, "published", "difference", *against[1:])]
+    own, probes = ("label", "n", "mean", "std"), ("probe_std", "probe_se")
+    names = "value", *own, "published", "difference", *DIFFERENCE[1:], *probes
+    table: list[tuple] = [names]
     for row in rows:
         published = row["published"] and row["published"] / Value(value).scale
-        difference = map(row.get("difference", {}).get, against)
-        table.append((value, *map(row.get, own), published, *difference))
+        difference = map(row.get("difference", {}).get, DIFFERENCE)
+        first = value, *map(row.get, own), published
+        table.append((*first, *difference, *map(row.get, probes)))
     return table
 
 
-def _table(
-    rows: list[dict[str, Any]], value: str, reference: str | None, paper: bool
-) -> list[tuple[str, ...]]:
-    """The rows for people; a paper has mean and deviation in one cell.
+def _own_cells(row: Row, value: str, paper: bool) -> tuple[str, ...]:
+    """A line for people up to its difference; a paper has mean and std in one cell."""
+    names = ("mean", "std", "probe_std", "probe_se")
+    mean, std, *probes = map(_shown(value), map(row.get, names))
+    if paper and std:
+        mean, std = f"{mean} ± {std}", ""
+    published = _shown(value, by=1)(row["published"])
+    return plain(row["label"]), str(row["n"]), mean, std, *probes, published
 
-    Columns without any number are left out.
-    """
-    scale = Value(value).scale
-    digits = 2 if scale == 100 else 4
 
-    def shown(x: float | None, sign: str = "", by: float = scale) -> str:
-        return "" if x is None else f"{by * x:{sign}.{digits}f}"
+# --- claims ---------------------------------------------------------------------------
 
-    def difference(mean=None, low=None, high=None, **_: Any) -> str:
-        interval = f" ({shown(low, '+')} to {shown(high, '+')})"
-        return shown(mean, "+") + ("" if low is None else interval)
 
-    unit = f"{value}, %" if scale == 100 else value
-    against = f"against {plain(reference or '')}, 95 %"
-    table = [("", "n", plain(unit), "std", "published", against)]
+def _claims(values: dict[str, Any], labels: list[str]) -> tuple[str, dict[str, Any]]:
+    claims = read_claims(values["claims"], labels)
+    judged = [_judged(claim, values) for claim in claims]
+    data = {"claims": [row for row, _ in judged]}
+    if values["format"] == "csv":
+        return render(_claim_numbers(data["claims"]), "csv"), data
+    ours = (f"ours, {_interval_name(values)}", "n", "probes alone")
+    table: Table = [("claim", "score", "paper", *ours, "verdict", "note")]
+    for row, difference in judged:
+        value, score = row["value"], Value(row["value"], (row["protocol"],)).label
+        paper = _shown(value, "+", by=1)(row["paper"]) or "> 0"
+        effect, alone, note = _difference_cells(difference, value)
+        first = plain(row["claim"]), plain(score), paper, effect, str(difference.n)
+        table.append((*first, alone, row["verdict"], note))
+    return _rendered(table, values["format"], "..rrrr.."), data
+
+
+def _judged(claim: Claim, values: dict[str, Any]) -> tuple[Row, Difference]:
+    """A claim with our difference, `higher` minus `lower`, and the verdict."""
+    both = [each for each in values["series"] if each[0] in (claim.higher, claim.lower)]
+    own = {key: getattr(claim, key) or values[key] for key in ("value", "protocol")}
+    found = _read({**values, **own, "series": both, "reference": claim.lower})
+    (difference,) = (each.difference for each in found if each.difference)
+    row = {**claim._asdict(), **own, "difference": difference.to_json()}
+    row["protocol"] = " or ".join(dict.fromkeys(each.protocol for each in found))
+    return {**row, "verdict": verdict(difference)}, difference
+
+
+def _claim_numbers(rows: list[Row]) -> list[tuple]:
+    """The claims for programs, all numbers in the unit of the metrics files."""
+    first = ("claim", "higher", "lower", "value", "protocol")
+    names = *first, "paper", "difference", *DIFFERENCE[1:], "n", "verdict"
+    table: list[tuple] = [names]
     for row in rows:
-        mean, std = shown(row["mean"]), shown(row["std"])
-        if paper and std:
-            mean, std = f"{mean} ± {std}", ""
-        last = shown(row["published"], by=1), difference(**row.get("difference", {}))
-        table.append((plain(row["label"]), str(row["n"]), mean, std, *last))
-    filled = [cells for cells in zip(*table, strict=True) if any(cells[1:])]
-    return list(zip(*filled, strict=True))
+        paper = row["paper"] and row["paper"] / Value(row["value"]).scale
+        difference = map(row["difference"].get, (*DIFFERENCE, "n"))
+        table.append((*map(row.get, first), paper, *difference, row["verdict"]))
+    return table

@@ -1,5 +1,6 @@
 import csv
 import json
+import re
 from io import StringIO
 
 import pytest
@@ -9,15 +10,19 @@ from furlkit.files.metrics import write_metrics
 
 @pytest.fixture
 def scores(tmp_path):
-    """Write the scores of a method, one per seed; gives its --series."""
+    """Write the scores of a method, one per seed; gives its --series.
 
-    def write(label, values, seeds=(0, 1, 2), scored=None, **more):
+    `each` has what each file has besides.
+    """
+
+    def write(label, values, seeds=(0, 1, 2), scored=None, each=None, **more):
         paths = []
-        for seed, value in zip(seeds, values, strict=True):
+        for place, (seed, value) in enumerate(zip(seeds, values, strict=True)):
             path = tmp_path / f"{label}{seed}.json"
             checkpoint = {"seed": scored, "facts": {"round": 4, "role": "global"}}
             document = {"protocol": "linear", "accuracy": value, "seed": seed}
-            write_metrics(path, {**document, "checkpoint": checkpoint, **more})
+            own = each[place] if each else {}
+            write_metrics(path, {**document, "checkpoint": checkpoint, **more, **own})
             paths.append(str(path))
         return "--series", f"{label}={','.join(paths)}"
 
@@ -42,6 +47,106 @@ def test_a_table_of_means_deviations_papers_and_paired_differences(run, scores):
         "plain   3        60.00  10.00",
         "better  3        62.00  10.00      63.02  +2.00 (+2.00 to +2.00)",
     ]
+
+
+def spread(values, by=0.01):
+    """Five probes around each value, with the standard deviation `by`."""
+    steps = [step * by for step in (-1, -1, 0, 1, 1)]
+    return [{"probes": [value + step for step in steps]} for value in values]
+
+
+def test_probe_noise_of_each_series_and_of_their_difference(run, scores):
+    # Standard errors 0.01 and 0.02 by sqrt(5); both over three seeds: 2 * 0.0058.
+    base, other = [0.5, 0.6, 0.7], [0.51, 0.61, 0.705]
+    a = scores("a", base, each=spread(base))
+    b = scores("b", other, each=spread(other, 0.02))
+    done = run("compare", *a, *b, "--reference", "a")
+    assert done.code == 0 and done.err == ""
+    assert done.out.splitlines() == [
+        "   n  accuracy, %    std  probe std  probe se         against a, 95 %  "
+        "probes alone  note",
+        "a  3        60.00  10.00       1.00      0.45",
+        "b  3        60.83   9.75       2.00      0.89  +0.83 (+0.12 to +1.55)  "
+        "      ± 1.15  within probe noise",
+    ]
+    done = run("compare", *a, *b, "--reference", "a", "--json")
+    one, two = json.loads(done.out)["rows"]
+    assert one["probe_std"] == pytest.approx(0.01)
+    assert two["probe_se"] == pytest.approx(0.02 / 5**0.5)
+    found = two["difference"]
+    assert found["probe_se"] == pytest.approx((5e-4 / 5 / 3) ** 0.5)
+    assert found["probes_alone"] == 2 * found["probe_se"]
+    assert found["within_probes"] is True and found["includes_zero"] is False
+    assert (found["interval"], found["level"]) == ("t", 0.95)
+
+
+def test_an_interval_that_includes_0_is_noted_in_every_format(run, scores):
+    words = (*scores("a", [0.5, 0.6, 0.7]), *scores("b", [0.52, 0.58, 0.71]))
+    words = ("compare", *words, "--reference", "a")
+    for form in ("text", "markdown", "latex"):
+        out = run(*words, "--format", form).out
+        assert "interval includes 0" in out and "probe" not in out
+    _, row = csv.DictReader(StringIO(run(*words, "--format", "csv").out))
+    assert (row["includes_zero"], row["within_probes"]) == ("True", "")
+
+
+def test_one_seed_has_no_interval_but_tells_what_probes_would_give(run, scores):
+    a = scores("a", [0.5], (0,), each=spread([0.5]))
+    b = scores("b", [0.51], (0,), each=spread([0.51]))
+    line = run("compare", *a, *b, "--reference", "a").out.splitlines()[2]
+    assert line.split(maxsplit=7)[2:] == [
+        "51.00", "1.00", "0.45", "+1.00", "±",
+        "1.26  one seed, no interval; within probe noise",
+    ]  # fmt: skip
+
+
+def test_wilcoxon_of_three_seeds_attains_75_percent_and_says_so(run, scores):
+    a, b = scores("a", [0.5, 0.6, 0.7]), scores("b", [0.51, 0.62, 0.76])
+    words = ("compare", *a, *b, "--reference", "a", "--interval", "wilcoxon")
+    head, _, line = run(*words).out.splitlines()
+    assert "against a, Wilcoxon" in head
+    assert line.endswith("+2.75 (+1.00 to +6.00, 75 %)  3 seeds give 75 % at most")
+    found = json.loads(run(*words, "--json").out)["rows"][1]["difference"]
+    assert found["estimate"] == pytest.approx(0.0275)
+    assert found["mean"] == pytest.approx(0.03)
+    assert (found["interval"], found["level"]) == ("wilcoxon", 0.75)
+
+
+def test_repeats_of_finetuning_are_as_probes(run, scores):
+    a = scores("a", [0.5], (0,), protocol="semi", repeats=[0.49, 0.51])
+    (row,) = json.loads(run("compare", *a, "--json").out)["rows"]
+    assert row["probe_std"] == pytest.approx(0.02 / 2**0.5)
+    assert row["probe_se"] == pytest.approx(0.01)
+
+
+def test_probes_are_of_the_accuracy_alone(run, scores):
+    a = scores("a", [0.5], (0,), probes=[0.49, 0.51], rank=7)
+    (row,) = json.loads(run("compare", *a, "--value", "rank", "--json").out)["rows"]
+    assert row["probe_std"] is None
+
+
+def test_noise_is_unknown_where_a_side_has_one_probe_and_both_are_named(run, scores):
+    a = scores("a", [0.5, 0.6], (0, 1), each=spread([0.5, 0.6]))
+    b = scores("b", [0.51, 0.62], (0, 1))
+    done = run("compare", *a, *b, "--reference", "a", "--json")
+    assert "a1.json" in done.err and "b1.json: has the score of one probe" in done.err
+    assert json.loads(done.out)["rows"][1]["difference"]["within_probes"] is None
+    assert run("compare", *a, *b).err == ""
+
+
+def test_of_the_lowest_client_its_own_probes_count(run, scores):
+    one = scores("c0_", [0.5], (0,), each=spread([0.5], 0.01))
+    other = scores("c1_", [0.4], (0,), each=spread([0.4], 0.03))
+    files = ",".join(text.partition("=")[2] for _, text in (one, other))
+    done = run("compare", "--series", f"c={files}", "--lowest", "c", "--json")
+    (row,) = json.loads(done.out)["rows"]
+    assert row["values"] == [0.4] and row["probe_std"] == pytest.approx(0.03)
+
+
+@pytest.mark.parametrize("probes", [0.5, ["x", 0.5], [0.5, 50], {"a": 0.5}])
+def test_probes_that_are_no_accuracies_are_input_errors(run, scores, probes):
+    done = run("compare", *scores("a", [0.5], (0,), probes=probes))
+    assert done.code == 65 and "a0.json" in done.err and "probes" in done.err
 
 
 def test_csv_has_the_numbers_of_json_in_one_unit(run, scores):
@@ -128,6 +233,10 @@ def test_the_lowest_of_a_seed_needs_seeds(run, scores):
         (("--reference", "b"), "--reference b"),
         (("--lowest", "b"), "--lowest b"),
         (("--series", "a=x.json"), "--series a: given twice"),
+        (("--interval", "wilcoxon"), "--interval wilcoxon does not apply without"),
+        (("--interval", "bootstrap"), "--interval"),
+        (("--claims", "x", "--reference", "a"), "--reference does not apply beside"),
+        (("--claims", "x", "--published", "a=1"), "--published does not apply beside"),
     ],
 )
 def test_what_does_not_fit_is_refused(run, scores, words, message):
@@ -139,3 +248,149 @@ def test_a_file_that_is_no_metrics_file(run, tmp_path):
     (tmp_path / "x.json").write_text("{}")
     done = run("compare", "--series", f"a={tmp_path / 'x.json'}")
     assert done.code == 65 and "x.json" in done.err
+
+
+# --- claims ---------------------------------------------------------------------------
+
+CLAIMS = """
+[[claims]]
+claim = "b | is better"
+higher = "b"
+lower = "a"
+paper = 2.7
+
+[[claims]]
+claim = "a is better than b"
+higher = "a"
+lower = "b"
+
+[[claims]]
+claim = "c is better"
+higher = "c"
+lower = "a"
+paper = 0.15
+
+[[claims]]
+claim = "b has the higher rank"
+higher = "b"
+lower = "a"
+value = "rank"
+"""
+
+
+@pytest.fixture
+def claims(scores, tmp_path):
+    """A file of claims, and series of which b is above a, and c is not; as words."""
+    (tmp_path / "claims.toml").write_text(CLAIMS)
+    a = scores("a", [0.5, 0.6, 0.7], rank=1.5)
+    b = scores("b", [0.521, 0.62, 0.719], rank=2.5)
+    c = scores("c", [0.52, 0.58, 0.71])
+    return "compare", *c, *b, *a, "--claims", tmp_path / "claims.toml"
+
+
+def test_claims_are_confirmed_refuted_or_undecided(run, claims):
+    done = run(*claims)
+    assert done.code == 0 and done.err == ""
+    head, *lines = (re.split(" {2,}", line) for line in done.out.splitlines())
+    assert head == ["claim", "score", "paper", "ours, 95 %", "n", "verdict", "note"]
+    of = "linear accuracy (%)"
+    assert lines == [
+        ["b | is better", of, "+2.70", "+2.00 (+1.75 to +2.25)", "3", "confirmed"],
+        ["a is better than b", of, "> 0", "-2.00 (-2.25 to -1.75)", "3", "refuted"],
+        ["c is better", of, "+0.15", "+0.33 (-4.84 to +5.50)", "3", "undecided",
+         "interval includes 0"],
+        ["b has the higher rank", "linear rank", "> 0",
+         "+1.0000 (+1.0000 to +1.0000)", "3", "undecided",
+         "same difference for every seed"],
+    ]  # fmt: skip
+
+
+def test_claims_in_other_formats_have_the_same_verdicts(run, claims):
+    verdicts = ["confirmed", "refuted", "undecided", "undecided"]
+    rows = json.loads(run(*claims, "--json").out)["claims"]
+    assert [row["verdict"] for row in rows] == verdicts
+    assert [row["paper"] for row in rows] == [2.7, None, 0.15, None]
+    table = list(csv.DictReader(StringIO(run(*claims, "--format", "csv").out)))
+    assert [row["verdict"] for row in table] == verdicts
+    for row, other in zip(rows, table, strict=True):
+        assert float(other["difference"]) == row["difference"]["estimate"]
+        assert float(other["low"]) == row["difference"]["low"]
+    assert float(table[0]["paper"]) == pytest.approx(0.027)
+    markdown = run(*claims, "--format", "markdown").out.splitlines()
+    assert markdown[2].startswith(r"| b \| is better | linear accuracy (%) | +2.70 |")
+    assert "& confirmed & " in run(*claims, "--format", "latex").out
+
+
+def test_an_interval_of_less_than_95_percent_decides_no_claim(run, claims):
+    rows = json.loads(run(*claims, "--interval", "wilcoxon", "--json").out)["claims"]
+    assert rows[0]["difference"]["includes_zero"] is False
+    assert {row["verdict"] for row in rows} == {"undecided"}
+
+
+def test_a_difference_within_probe_noise_decides_no_claim(run, scores, tmp_path):
+    a, b = [0.5, 0.6, 0.7], [0.521, 0.62, 0.719]
+    for by, verdict in ((0.01, "confirmed"), (0.05, "undecided")):
+        words = (
+            *scores("a", a, each=spread(a, by)),
+            *scores("b", b, each=spread(b, by)),
+        )
+        (tmp_path / "claims.toml").write_text(CLAIMS[: CLAIMS.index("2.7") + 3])
+        done = run("compare", *words, "--claims", tmp_path / "claims.toml", "--json")
+        (row,) = json.loads(done.out)["claims"]
+        assert row["verdict"] == verdict
+        assert row["difference"]["within_probes"] is (verdict == "undecided")
+
+
+def test_a_claim_chooses_the_protocol_of_its_runs(run, scores, tmp_path):
+    for protocol, gain in (("linear", 0.02), ("knn", -0.02)):
+        for label, more in (("a", 0), ("b", gain)):
+            (tmp_path / label).mkdir(exist_ok=True)
+            values = [0.5 + more, 0.6 + 1.1 * more, 0.7 + more]
+            scores(f"{label}/{protocol}", values, protocol=protocol)
+    text = CLAIMS[: CLAIMS.index("2.7") + 3]
+    path = tmp_path / "claims.toml"
+    path.write_text(f'{text}\n{text}\nprotocol = "knn"\n')
+    words = ("--series", f"a={tmp_path / 'a'}", "--series", f"b={tmp_path / 'b'}")
+    rows = json.loads(run("compare", *words, "--claims", path, "--json").out)["claims"]
+    assert [(row["protocol"], row["verdict"]) for row in rows] == [
+        ("linear", "confirmed"),
+        ("knn", "refuted"),
+    ]
+
+
+CLAIM = 'claim = "x"\nhigher = "b"\nlower = "a"\n'
+
+
+@pytest.mark.parametrize(
+    "text, word",
+    [
+        ("", "nothing"),
+        ("[[claims]", "not TOML"),
+        ("[claims]\n", "[[claims]]"),
+        ("claims = []", "[[claims]]"),
+        ("claims = [1]", "claim 1"),
+        (f"x = 1\n[[claims]]\n{CLAIM}", "[[claims]]"),
+        (f"[[claims]]\n{CLAIM}sign = 1", "sign"),
+        ('[[claims]]\nclaim = "x"\nhigher = "b"', "lower"),
+        (f"[[claims]]\n{CLAIM}[[claims]]\n{CLAIM.replace('a', 'z', 2)}", "claim 2"),
+        (f"[[claims]]\n{CLAIM.replace(chr(34) + 'a', chr(34) + 'z')}", "'z'"),
+        (f"[[claims]]\n{CLAIM.replace(chr(34) + 'a', chr(34) + 'b')}", "itself"),
+        (f"[[claims]]\n{CLAIM}paper = 0", "above 0"),
+        (f"[[claims]]\n{CLAIM}paper = nan", "above 0"),
+        (f"[[claims]]\n{CLAIM}paper = '+2'", "above 0"),
+        (f"[[claims]]\n{CLAIM}value = 3", "value is 3"),
+        ("\xff", "not TOML"),
+    ],
+)
+def test_claims_that_cannot_be_read_are_input_errors(run, claims, tmp_path, text, word):
+    path = tmp_path / "claims.toml"
+    path.write_bytes(text.encode("latin-1"))
+    done = run(*claims)
+    assert done.code == 65 and done.out == ""
+    assert str(path) in done.err and word in done.err.replace(str(path), "")
+
+
+def test_missing_claims_and_a_folder_are_input_errors(run, claims, tmp_path):
+    for path in (tmp_path / "none.toml", tmp_path):
+        done = run(*claims[:-1], path)
+        assert done.code == 65 and str(path) in done.err and done.out == ""

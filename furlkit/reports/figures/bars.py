@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from furlkit.reports.figures import UNFRAMED, Frame, style
 from furlkit.reports.figures.style import COLOURS
 from furlkit.reports.metrics import Value
-from furlkit.reports.summary import Results
+from furlkit.reports.results import Results
 from furlkit.reports.text import shorten
 
 HATCHES = ("", "///", "...", "xxx")

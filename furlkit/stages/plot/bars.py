@@ -3,7 +3,7 @@
 from furlkit.errors import UsageError
 from furlkit.reports.figures import Frame
 from furlkit.reports.metrics import Value, files_of, read_all
-from furlkit.reports.summary import Results
+from furlkit.reports.results import Results
 from furlkit.reports.text import plain
 from furlkit.stages.plot.picture import Picture, Series, figure, picture
 
@@ -54,10 +54,7 @@ def _describe(bar: Results, value: Value) -> str:
     text = f"{bar.group} {bar.label} {spread}{number}".lstrip()
     if bar.difference is None:
         return text
-    middle, low, high, _, how = bar.difference.values()
-    ends = (
-        ""
-        if low is None
-        else f", {value.show(low, '+.2f')} to {value.show(high, '+.2f')}"
-    )
-    return f"{text} ({value.show(middle, '+.2f')}{ends}, by {how})"
+    found = bar.difference
+    ends = found.ends(lambda number: value.show(number, "+.2f"))
+    parts = (value.show(found.effect.estimate, "+.2f"), ends, f"by {found.paired_by}")
+    return f"{text} ({', '.join(filter(None, parts))})"

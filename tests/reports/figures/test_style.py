@@ -13,7 +13,8 @@ from furlkit.reports.figures.clouds import draw_clouds
 from furlkit.reports.figures.lines import draw_lines, draw_loss
 from furlkit.reports.figures.partition import draw_bubbles, draw_heat, draw_sizes
 from furlkit.reports.metrics import Value
-from furlkit.reports.summary import Box, Cloud, Line, Results, summarise
+from furlkit.reports.results import Results
+from furlkit.reports.summary import Box, Cloud, Line, summarise
 
 COUNTS = np.array([[9, 4, 0], [0, 1, 16]])
 LINE = Line.of("a", [1, 2], [1, 2], [summarise([0.5, 0.6])] * 2)

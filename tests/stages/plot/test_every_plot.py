@@ -9,6 +9,7 @@ COMMANDS = {
     "curve": ("m.json",),
     "angles": ("m.json",),
     "bars": ("--series", "a=m.json"),
+    "differences": ("--series", "a=m.json", "--reference", "a"),
     "cost": ("--series", "a=."),
     "loss": ("--series", "a=."),
     "partition": ("p.safetensors",),
@@ -64,7 +65,9 @@ def test_missing_matplotlib_says_how_to_install_it(
 
 
 @pytest.mark.parametrize("given", ["a", "a=", "a=m.json,"])
-@pytest.mark.parametrize("command", ["curve", "angles", "bars", "cost", "loss"])
+@pytest.mark.parametrize(
+    "command", ["curve", "angles", "bars", "differences", "cost", "loss"]
+)
 def test_a_series_without_files_is_a_usage_error(refused, tmp_path, command, given):
     line = ("plot", command, "--series", given, "-o", tmp_path / "x.png")
     refused(tmp_path, 2, ("--series", "LABEL="), *line)

@@ -1,0 +1,214 @@
+"""Paired differences: their interval over seeds, and what probes alone would give.
+
+There are two kinds of noise. A method trained with another seed is another model, and a
+model scored by another probe (a linear head with its own seed; or a repeat of finetuning)
+has another score. A model's score is the mean of its probes, so the second kind is part
+of the first: an interval over seeds covers both. Probes alone say which differences are
+too small to speak of, even with a single seed.
+"""
+
+from collections.abc import Callable, Sequence
+from math import fsum, isclose, sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from furlkit.reports.summary import summarise
+
+CONFIDENCE = 0.95
+Probes = Sequence[Sequence[float]]  # For each model, the scores of its probes.
+
+
+class Interval(NamedTuple):
+    """An estimate and its interval; no interval, and no level, for a single value."""
+
+    estimate: float
+    low: float | None = None
+    high: float | None = None
+    level: float | None = None
+
+
+class Difference(NamedTuple):
+    """How far n scores are above those of a reference, which they are paired with.
+
+    `probe_se` is the standard error of the difference that the probes alone cause, None
+    where files do not have the scores of several probes.
+    """
+
+    mean: float
+    effect: Interval
+    n: int
+    interval: str = "t"
+    paired_by: str = "position"
+    probe_se: float | None = None
+
+    @property
+    def includes_zero(self) -> bool | None:
+        """Whether 0 is inside the interval, None where there is no interval."""
+        low, high = self.effect.low, self.effect.high
+        return None if low is None or high is None else low <= 0 <= high
+
+    @property
+    def has_no_width(self) -> bool:
+        """Whether all differences are the same, to rounding: then seeds show no noise."""
+        low, high = self.effect.low, self.effect.high
+        return low is not None and isclose(low, high or 0, rel_tol=1e-9, abs_tol=1e-12)
+
+    @property
+    def probes_alone(self) -> float | None:
+        """The size up to which probes alone explain a difference: two standard errors."""
+        return None if self.probe_se is None else 2 * self.probe_se
+
+    @property
+    def within_probes(self) -> bool | None:
+        """Whether the difference is smaller than that, None where it is unknown."""
+        most = self.probes_alone
+        return None if most is None else abs(self.effect.estimate) < most
+
+    @property
+    def decisive(self) -> bool:
+        """Whether the noise leaves its sign certain.
+
+        That takes an interval of 95 % that excludes 0, and a difference larger than what
+        probes alone would give. An interval without any width is not believed: scores
+        are counts of images, so those of few seeds may agree by chance.
+        """
+        if (self.effect.level or 0) < CONFIDENCE or self.has_no_width:
+            return False
+        return not self.includes_zero and not self.within_probes
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        own = self._asdict()
+        for name in ("includes_zero", "probes_alone", "within_probes"):
+            own[name] = getattr(self, name)
+        return {**own.pop("effect")._asdict(), **own}
+
+    def ends(self, show: Callable[[float], str]) -> str:
+        """The interval for people, +1.00 to +3.00, and its level where it is not 95 %."""
+        _, low, high, level = self.effect
+        if low is None or high is None:
+            return ""
+        other = "" if level == CONFIDENCE else f", {percent(level)}"
+        return f"{show(low)} to {show(high)}{other}"
+
+    def text(self, show: Callable[[float], str]) -> str:
+        """The difference for people, with its interval: +2.00 (+1.00 to +3.00)."""
+        ends = self.ends(show)
+        return show(self.effect.estimate) + (f" ({ends})" if ends else "")
+
+    @property
+    def note(self) -> str:
+        """What a reader must know before believing the difference, in a few words."""
+        level, said = self.effect.level, []
+        if level is None:
+            said.append("one seed, no interval")
+        elif level < CONFIDENCE:
+            said.append(f"{self.n} seeds give {percent(level)} at most")
+        if self.has_no_width:
+            said.append("same difference for every seed")
+        if self.includes_zero:
+            said.append("interval includes 0")
+        if self.within_probes:
+            said.append("within probe noise")
+        return "; ".join(said)
+
+
+def percent(level: float | None) -> str:
+    """A level of confidence in percent: 95 %, 93.8 %."""
+    return f"{100 * (level or 0):.3g} %"
+
+
+def paired(a: Sequence[float], b: Sequence[float], interval: str = "t") -> Difference:
+    """The differences a_i - b_i: their mean, and an interval by its name.
+
+    What a seed does to both methods cancels, so the interval is narrower than the
+    deviations of the two means suggest.
+    """
+    differences = [mine - other for mine, other in zip(a, b, strict=True)]
+    mean = summarise(differences).mean
+    effect = INTERVALS[interval](differences)
+    return Difference(mean, effect, len(differences), interval)
+
+
+def t_interval(differences: Sequence[float]) -> Interval:
+    """The mean with Student's t interval of n - 1 degrees of freedom."""
+    mean, std, n = summarise(differences)
+    if std is None:
+        return Interval(mean)
+    # scipy.stats has it too, and takes twice as long to import.
+    from scipy.special import stdtrit
+
+    half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * std / n**0.5
+    return Interval(mean, mean - half, mean + half, CONFIDENCE)
+
+
+def wilcoxon_interval(differences: Sequence[float]) -> Interval:
+    """Hodges and Lehmann's estimate with the exact interval of the signed-rank test.
+
+    The estimate is the median of the M = n (n + 1) / 2 Walsh averages (d_i + d_j) / 2,
+    i <= j; the interval goes from the k-th of them to the k-th from the end. It holds the
+    centre of a symmetric distribution with probability 1 - 2 P(T < k), where T is the
+    signed-rank statistic. k is the largest for which that is at least 95 %; where there
+    is none, with fewer than 6 values, k is 1. `level` is the probability attained.
+    """
+    d = np.asarray(differences, np.float64)
+    rows, columns = np.triu_indices(len(d))
+    walsh = np.sort((d[rows] + d[columns]) / 2)
+    middle = float(np.median(walsh))
+    if len(d) == 1:
+        return Interval(middle)
+    tails = _signed_rank_tails(len(d))  # tails[k - 1] is P(T < k).
+    k = max(1, sum(1 - 2 * tail >= CONFIDENCE for tail in tails))
+    return Interval(middle, float(walsh[k - 1]), float(walsh[-k]), 1 - 2 * tails[k - 1])
+
+
+def _signed_rank_tails(n: int) -> list[float]:
+    """P(T <= t) for t = 0, 1, ..., where each of the ranks 1 to n is in T or not."""
+    ways = np.array(
+        [1] + [0] * (n * (n + 1) // 2), object
+    )  # Whole numbers of any size.
+    for rank in range(1, n + 1):
+        ways[rank:] = ways[rank:] + ways[:-rank]
+    return [int(below) / 2**n for below in np.cumsum(ways)]
+
+
+INTERVALS: dict[str, Callable[[Sequence[float]], Interval]] = {
+    "t": t_interval,
+    "wilcoxon": wilcoxon_interval,
+}
+
+
+def probe_std(probes: Probes) -> float | None:
+    """The standard deviation over the probes of one model, pooled over models.
+
+    s^2 = sum_m (P_m - 1) s_m^2 / sum_m (P_m - 1), where model m has P_m probes with the
+    sample variance s_m^2. None unless every model has at least two.
+    """
+    if min(map(len, probes), default=0) < 2:
+        return None
+    squares = (float(len(p) - 1) * float(np.var(np.sort(p), ddof=1)) for p in probes)
+    return sqrt(fsum(squares) / sum(len(p) - 1 for p in probes))
+
+
+def probe_error(probes: Probes) -> float | None:
+    """The standard error of a model's mean over its probes, s / sqrt(P).
+
+    Of models with different numbers of probes it is the root mean square.
+    """
+    std = probe_std(probes)
+    if std is None:
+        return None
+    return std * sqrt(fsum(1 / len(p) for p in probes) / len(probes))
+
+
+def difference_error(a: Probes, b: Probes) -> float | None:
+    """The standard error that probes alone give the mean of n paired differences.
+
+    sqrt((e_a^2 + e_b^2) / n), with e the standard errors of `probe_error`: probes of
+    different models are taken as independent, and so as not to cancel in a pair.
+    """
+    mine, other = probe_error(a), probe_error(b)
+    if mine is None or other is None:
+        return None
+    return sqrt((mine**2 + other**2) / len(a))

@@ -1,0 +1,90 @@
+"""Forest plots: differences with their intervals, one row for each."""
+
+from collections.abc import Sequence
+from textwrap import fill
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from furlkit.reports.differences import Difference, percent
+from furlkit.reports.figures import UNFRAMED, Frame, style
+from furlkit.reports.figures.style import COLOURS, GREY
+from furlkit.reports.metrics import Value
+from furlkit.reports.results import Results
+from furlkit.reports.text import shorten
+
+LABEL_WIDTH = 36
+BETWEEN = 0.3  # Inches from row to row.
+TALLEST = 50
+NAMES = {"t": "t", "wilcoxon": "Wilcoxon"}
+
+
+def draw_forest(
+    rows: Sequence[Results],
+    value: Value,
+    reference: str,
+    numbers: bool = True,
+    frame: Frame = UNFRAMED,
+) -> Figure:
+    """Each row's difference from the reference, its interval, and the probes' band.
+
+    Rows stand from the top in the order in which they are given.
+    """
+    found = [(row.label, row.difference) for row in rows if row.difference]
+    longest = min(LABEL_WIDTH, max(len(label) for label, _ in found))
+    width = 4 + 0.07 * longest + (1.6 if numbers else 0)
+    height = min(1.2 + BETWEEN * len(found), TALLEST)
+    with style.canvas(width, height, frame) as figure:
+        width = figure.get_figwidth()
+        axes = figure.add_subplot()
+        axes.use_sticky_edges = False  # Else a band would end at the edge.
+        for place, (_, difference) in enumerate(found):
+            _draw_row(axes, place, difference, value)
+            if numbers:
+                text = difference.text(lambda number: value.show(number, "+.2f"))
+                _write(axes, place, text)
+        axes.axvline(0, color="black", linewidth=0.8, zorder=1)
+        # Names take at most half of a picture that was given a size.
+        short = [shorten(label, min(LABEL_WIDTH, int(6 * width))) for label, _ in found]
+        axes.set_yticks(range(len(found)), short)
+        axes.set_ylim(len(found) - 0.5, -0.5)
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+        axes.grid(axis="x")
+        said = _explained([each for _, each in found], value, reference)
+        figure.supxlabel("\n".join(fill(each, int(13 * width)) for each in said))
+    return figure
+
+
+def _draw_row(axes: Axes, place: int, difference: Difference, value: Value) -> None:
+    scale, (middle, low, high, _) = value.scale, difference.effect
+    if alone := difference.probes_alone:
+        band: dict[str, Any] = {"color": style.tint(GREY, 0.25), "linewidth": 0}
+        axes.barh(place, 2 * scale * alone, 1, -scale * alone, **band, zorder=0.5)
+    if low is not None and high is not None:
+        ends = [[scale * (middle - low)], [scale * (high - middle)]]
+        bar: dict[str, Any] = {"fmt": "none", "capsize": 3, "ecolor": COLOURS[0]}
+        axes.errorbar(scale * middle, place, xerr=ends, **bar, zorder=2)
+    inside = COLOURS[0] if difference.decisive else "white"
+    dot: dict[str, Any] = {"color": inside, "edgecolor": COLOURS[0], "zorder": 3}
+    axes.scatter(scale * middle, place, s=26, linewidth=1.2, **dot)
+
+
+def _write(axes: Axes, place: int, text: str) -> None:
+    """Numbers of a row at the right of the axes."""
+    beside = axes.get_yaxis_transform()  # x in parts of the axes, y in rows.
+    axes.text(1.02, place, text, transform=beside, va="center", fontsize=8)
+
+
+def _explained(found: Sequence[Difference], value: Value, reference: str) -> list[str]:
+    """What is on the axis, and what bars, band and dots mean, as far as they appear."""
+    said = [f"{value.label} minus that of {shorten(reference, LABEL_WIDTH)}"]
+    levels = [each.effect.level for each in found if each.effect.level is not None]
+    if levels:
+        ends = dict.fromkeys((percent(min(levels)), percent(max(levels))))
+        name = f"{' to '.join(ends)} {NAMES[found[0].interval]} interval"
+        said.append(f"bar: {name}; filled dot: differs from 0 beyond the noise")
+    if any(each.probes_alone for each in found):
+        said.append("grey: what the probes alone would give")
+    return said

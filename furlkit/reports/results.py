@@ -1,0 +1,65 @@
+"""The scores of one method, with both kinds of noise and its difference from another."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from furlkit.reports.differences import Difference, probe_error, probe_std
+from furlkit.reports.summary import Summary, summarise
+
+
+class Results(NamedTuple):
+    """The values of one method, one per seed, with their seeds and files in that order.
+
+    `difference` is how far they are above those of a reference, if there is one. `probes`
+    has for each value the scores of single probes whose mean it is; empty where the file
+    has none.
+    """
+
+    group: str
+    label: str
+    values: tuple[float, ...]
+    seeds: tuple[Any, ...] = ()
+    paths: tuple[Path, ...] = ()
+    difference: Difference | None = None
+    protocol: str = ""
+    probes: tuple[tuple[float, ...], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The label as it was given to --series."""
+        return f"{self.group}:{self.label}" if self.group else self.label
+
+    @property
+    def by_seed(self) -> dict[int, int]:
+        """The place of each seed's value; empty where one is unknown or has several."""
+        seeds = enumerate(self.seeds)
+        found = {seed: place for place, seed in seeds if type(seed) is int}
+        return found if len(found) == len(self.values) else {}
+
+    @property
+    def summary(self) -> Summary:
+        """Mean, sample standard deviation and count."""
+        return summarise(self.values)
+
+    @property
+    def extent(self) -> tuple[float, float]:
+        """The lowest and highest point drawn: values and ends of the error bar."""
+        mean, std = self.summary.mean, self.summary.std or 0
+        points = (*self.values, mean - std, mean + std)
+        return min(points), max(points)
+
+    def chosen(self, places: list[int]) -> "Results":
+        """Only the values of these places."""
+        values = tuple(self.values[place] for place in places)
+        probes = tuple(self.probes[place] for place in places) if self.probes else ()
+        return self._replace(values=values, probes=probes)
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        row = {"group": self.group, "label": self.label, **self.summary._asdict()}
+        row |= {"values": list(self.values), "files": list(map(str, self.paths))}
+        row["probe_std"] = probe_std(self.probes)
+        row["probe_se"] = probe_error(self.probes)
+        if self.difference:
+            row["difference"] = self.difference.to_json()
+        return row
