@@ -99,7 +99,8 @@ class Option(NamedTuple):
     it must have, "optimiser=sgd"; `replaces` one that does not apply beside this. `usual`
     describes a default that the inputs decide.
     `second` is a second flag (-o, --share), `variable` the name in Python where the
-    flag's own is taken.
+    flag's own is taken. One that is `newer` than files it decides is recorded only where
+    it is not the default, so that the same command still makes the same bytes.
     """
 
     name: str
@@ -115,6 +116,7 @@ class Option(NamedTuple):
     metavar: str = ""
     second: str = ""
     variable: str = ""
+    newer: bool = False
 
     @property
     def key(self) -> str:
@@ -620,6 +622,10 @@ SHARING = group("Sharing rows: FedCA's dictionary",
     DICTIONARY_SIZE._replace(needs="features-out"),
     Option("participants", Whole(1), help="m, the clients of the round.",
            usual="all of the partition", needs="features-out"),
+    Option("dictionary-from", Choice(("client", "global")), "client",
+           "Which model computes z of the client's images: the client's, after training "
+           "(FedCA's Algorithm 1), or the global one it was given (the paper's text, "
+           "with --alpha 0).", newer=True),
 )
 
 WIDTH = Option("width", Number(above=0), 1.0, "Multiplies the width of every layer.")
@@ -1607,6 +1613,7 @@ def recorded(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
         option.name: list(values[key]) if type(values[key]) is tuple else values[key]
         for key, option in COMMANDS[command].options.items()
         if option.recorded and values.get(key) is not None and _applies(option, values)
+        if not (option.newer and values[key] == option.default)
     }
 
 

@@ -47,6 +47,7 @@ class Sharing:
     """FedCA's dictionary: the one that is given, and the client's part of the next.
 
     `participants` m, the clients that share rows, are all of the partition's if None.
+    `dictionary_from` says which model computes z of the client's images.
     """
 
     dictionary: Path | None
@@ -55,6 +56,7 @@ class Sharing:
     alpha: float
     dictionary_size: int
     participants: int | None
+    dictionary_from: str
 
     def rows(self, clients: int) -> int:
         """How many rows a client shares, where there are so many clients."""
@@ -185,13 +187,15 @@ class Expected(NamedTuple):
 class Client:
     """A client at the start of a round.
 
-    `tensors` is the model it starts from: the parts of the net, and whatever else the
-    learner carries and the client has kept. `memory` is what methods remember.
+    `received` is the global model, completed by what the client has kept; `tensors` is
+    what the update makes of it, the model that training starts from: the parts of the
+    net, and whatever else the learner carries. `memory` is what methods remember.
     """
 
     number: int
     index: np.ndarray
     private: Private | None
+    received: Tensors
     tensors: Tensors
     memory: Tensors
     negatives: np.ndarray | None
@@ -239,15 +243,16 @@ def open_client(inputs: Inputs, number: int) -> Client:
     private = None
     if options.private:
         private = read_private(fill(options.private, number), number)
-    tensors = _start(inputs, number, private)
+    received = _start(inputs, number, private)
     update = catalogue.load(options.update.function)
     own = below("last.", private.tensors) if private else {}
     memory = dict(private.memory) if private else {}
-    tensors, memory = update(tensors, own or None, memory, **options.update_settings)
+    tensors, memory = update(received, own or None, memory, **options.update_settings)
     return Client(
         number=number,
         index=inputs.partition.of(number),
         private=private,
+        received=received,
         tensors=tensors,
         memory=memory,
         negatives=_negatives(inputs, number),
@@ -327,6 +332,11 @@ def _check_usage(options: Options) -> None:
         if given and not options.objective.negatives:
             name = options.objective.name
             raise UsageError(f"{flag} does not apply to --objective {name}")
+    if sharing.dictionary_from == "global" and not sharing.features_out:
+        raise UsageError(
+            "--dictionary-from global: says whose rows are shared, and none are; give "
+            "--features-out"
+        )
     if sharing.features_out and sharing.alpha and not options.private_out:
         raise UsageError(
             f"--alpha {sharing.alpha:g}: features averaged over rounds are kept in a "
