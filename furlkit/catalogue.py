@@ -200,7 +200,8 @@ class Objective(Method):
 
     Its function is a `step(net, batch, **options) -> Forward`; a method that carries
     state has a `learner(net, **options) -> Learner` instead. With `negatives` it takes
-    rows of other clients as `z_dict`, with `labels` it sees labels.
+    rows of other clients as `z_dict`, and of the client's own images as `z_own`; with
+    `labels` it sees labels.
     """
 
     heads: tuple[str | Head, ...] = ()
@@ -626,6 +627,11 @@ SHARING = group("Sharing rows: FedCA's dictionary",
            "Which model computes z of the client's images: the client's, after training "
            "(FedCA's Algorithm 1), or the global one it was given (the paper's text, "
            "with --alpha 0).", newer=True),
+    Option("dictionary-positive", Choice(("view", "own")), "view",
+           "What an image's view is drawn to where a dictionary is given: the other "
+           "view, or the image's own row, which is that of Z in --private, or with "
+           "--dictionary-from global the global model's z (ours, after MoCo's key).",
+           newer=True),
 )
 
 WIDTH = Option("width", Number(above=0), 1.0, "Multiplies the width of every layer.")

@@ -10,6 +10,7 @@ from safetensors.numpy import load_file
 from furlkit.files.container.read import Container
 from furlkit.files.features import read_features
 from furlkit.files.targets import read_targets
+from furlkit.training import loop
 from furlkit.weights import is_batchnorm_statistic
 from tests.helpers import epoch_losses, furlkit, tensor_bytes
 
@@ -173,6 +174,73 @@ def test_the_global_model_shares_no_rows_where_none_are_shared(
     words = ("local-train", world / "p", world / "g1", *DIGITS, "--client", 2)
     more = ("--dictionary-from", "global", "-o", tmp_path / "c")
     refused(tmp_path, 2, ("--dictionary-from", "--features-out"), *words, *more)
+
+
+OWN = ("--dictionary-positive", "own")
+
+
+def test_without_a_dictionary_the_positive_is_the_other_view(train):
+    """As in round 1 of a recipe, which gives the flag in every round: the same bytes."""
+    expected = train("a").read_bytes()
+    assert train("b", *OWN).read_bytes() == expected
+    assert train("c", "--dictionary-positive", "view").read_bytes() == expected
+
+
+def test_without_rows_of_its_own_the_positive_is_the_other_view(world, train, capsys):
+    expected = tensor_bytes(train("a", "--dictionary", world / "d"))
+    capsys.readouterr()
+    assert tensor_bytes(train("b", "--dictionary", world / "d", *OWN)) == expected
+    assert "client 2: --dictionary-positive own" in capsys.readouterr().err
+
+
+def test_own_rows_of_z_are_those_of_the_global_model_that_computed_them(
+    share, train, world, tmp_path
+):
+    """Both readings at once: round 1 leaves every weight as it is and alpha is 0."""
+    rows = share("c1", *STILL, *OWN, "--private-out", tmp_path / "v")
+    assert furlkit("aggregate", tmp_path / "c1", "-o", tmp_path / "g") == 0
+    given = ("--dictionary", aggregate(tmp_path / "d", rows))
+    literal, kept, fresh = (
+        train(name, *given, *more, model=tmp_path / "g")
+        for name, more in (
+            ("literal", ()),
+            ("kept", (*OWN, "--private", tmp_path / "v")),
+            ("fresh", (*OWN, "--dictionary-from", "global")),
+        )
+    )
+    assert tensor_bytes(kept) == tensor_bytes(fresh) != tensor_bytes(literal)
+    options = Container(fresh).header.options
+    assert options["dictionary-positive"] == "own"
+
+
+@pytest.mark.parametrize("origin", ["client", "global"])
+def test_own_rows_are_the_same_after_a_kill(world, train, tmp_path, until_done, origin):
+    files = ("--dictionary", world / "d", "--features-out", tmp_path / "f")
+    train("c1", *files[2:], *OWN, "--private-out", tmp_path / "v", model="g0")
+    how = (*files, *OWN, "--dictionary-from", origin, "--private", tmp_path / "v")
+    how += ("--private-out", tmp_path / "v2", "--save-every", 0, "--batch-size", 100)
+    expected = train("c", *how)
+    files = [tmp_path / name for name in ("c", "f", "v2")]
+    before = [path.read_bytes() for path in files]
+    for path in files:
+        path.unlink()
+    words = ["local-train", world / "p", world / "g1", *DIGITS, "--client", 2]
+    words += ["--epochs", 1, "--form", "oneway", "-q", *how]
+    assert until_done(loop._Trainer, "step", *words, "-o", expected) == 3
+    assert [path.read_bytes() for path in files] == before
+
+
+@pytest.mark.parametrize(
+    "more, words",
+    [
+        (("--features-out", "{}/f", "--alpha", 0), ("--private-out", "own")),
+        (("--objective", "rotation"), ("does not apply", "rotation")),
+    ],
+)
+def test_own_rows_that_cannot_be(world, refused, tmp_path, more, words):
+    more = [str(word).format(tmp_path) for word in more]
+    train = ("local-train", world / "p", world / "g1", *DIGITS, "--client", 2)
+    refused(tmp_path, 2, words, *train, *OWN, *more, "-o", tmp_path / "c")
 
 
 def test_an_embedded_z_of_any_length_serves_as_a_dictionary(world, train, tmp_path):

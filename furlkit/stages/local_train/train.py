@@ -25,7 +25,7 @@ from furlkit.inputs.existing import ALREADY, content_of
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
-from furlkit.models.loading import load_net, load_tensors, view_of
+from furlkit.models.loading import load_net, load_tensors, view_of, z_width
 from furlkit.randomness import numpy_generator
 from furlkit.stages.local_train.inputs import (
     Client,
@@ -93,6 +93,9 @@ def _train(inputs: Inputs, client: Client, net: Net, more: Tensors) -> Result:
     settings = dict(options.settings)
     if client.negatives is not None and len(client.negatives):
         settings["z_dict"] = torch.from_numpy(client.negatives).float().to(device)
+    if options.sharing.dictionary_positive == "own" and inputs.dictionary:
+        own = _kept_rows(inputs, client) if z is None else z
+        settings["z_own"] = torch.from_numpy(own).to(device)
     learner = learner_of(options.objective, net, settings)
     if more:
         load_tensors(learner, more)
@@ -171,6 +174,17 @@ def _z_before_training(inputs: Inputs, client: Client, net: Net) -> np.ndarray:
     z = _z(inputs, client, net)
     load_tensors(net, divide(client.tensors, parts)[0])
     return z
+
+
+def _kept_rows(inputs: Inputs, client: Client) -> np.ndarray:
+    """The client's Z of the last round it took part in: 0 for images it never met."""
+    Z = averaged_features(client.private, client.index, z_width(inputs.model))
+    if not Z.any():
+        console.warn(
+            f"client {client.number}: --dictionary-positive own: there are no rows of its "
+            "images in a --private file yet, so the other view is the positive"
+        )
+    return Z
 
 
 def _write(
@@ -266,7 +280,7 @@ def _share(
     path = fill(sharing.features_out or "", client.number)
     more = (np.arange(len(rows)), facts, client.provenance)
     data["features"] = write_features(path, rows, *more)
-    return {ROWS: Z, INDEX: index} if sharing.alpha else {}
+    return {ROWS: Z, INDEX: index} if sharing.keeps_rows else {}
 
 
 def _plan(inputs: Inputs, number: int) -> Result:
