@@ -1229,6 +1229,10 @@ COMMANDS = _named(
             Option("head", Choice(heads), (),
                    "A further head; may be repeated.", multiple=True,
                    variable="more_heads"),
+            Option("projector-norm", Choice(("hidden", "all")), "hidden",
+                   "BatchNorm in the projector: between its layers, or on z too, there "
+                   "without a shift. SimCLR's official head is all, with h's width "
+                   "between: --projector 2048,128.", newer=True),
         ),
         _head_widths,
         group("Images",
