@@ -1346,6 +1346,9 @@ COMMANDS = _named(
         ),
         group("Optimisation",
             _epochs(200, "Epochs over the public images."),
+            Option("steps", Whole(1),
+                   help="Steps, which need not end with an epoch, in place of epochs: "
+                        "a smaller public set then trains no less.", replaces="epochs"),
             *OPTIMISATION.options,
         ),
         AUGMENTATION,
