@@ -153,7 +153,7 @@ def _slices(length: int, start: int = 0) -> Iterator[slice]:
 def _first(
     shape: tuple[int, ...], wrong: Part, upper: bool = False
 ) -> tuple[int, int] | None:
-    """The first cell, row by row, that is wrong; with `upper` below no diagonal block."""
+    """The first cell, row by row, that is wrong; `upper` skips blocks below the diagonal."""
     for rows in _slices(shape[0]):
         cells = []
         for columns in _slices(shape[1], rows.start if upper else 0):

@@ -183,6 +183,7 @@ def test_without_a_dictionary_the_positive_is_the_other_view(train):
     """As in round 1 of a recipe, which gives the flag in every round: the same bytes."""
     expected = train("a").read_bytes()
     assert train("b", *OWN).read_bytes() == expected
+    assert train("d", *OWN, "--dictionary-from", "global").read_bytes() == expected
     assert train("c", "--dictionary-positive", "view").read_bytes() == expected
 
 

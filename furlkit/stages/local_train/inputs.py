@@ -61,6 +61,11 @@ class Sharing:
     dictionary_positive: str
 
     @property
+    def own_rows(self) -> bool:
+        """Whether images are drawn to their own rows, which takes a dictionary."""
+        return self.dictionary_positive == "own" and self.dictionary is not None
+
+    @property
     def keeps_rows(self) -> bool:
         """Whether the client needs its rows Z in its next round."""
         own = self.dictionary_positive == "own" and self.dictionary_from == "client"
@@ -239,7 +244,7 @@ def open_inputs(options: Options) -> Inputs:
         client = open_client(inputs, number)
         if client.private:
             matching.check_private(client.private, model)
-        if options.sharing.features_out:
+        if options.sharing.features_out or options.sharing.own_rows:
             averaged_features(client.private, client.index, z_width(model))
     return inputs
 
@@ -430,6 +435,8 @@ def _provenance(inputs: Inputs, private: Private | None) -> Provenance:
     if not inputs.dictionary:  # A recipe may give the flag in the first round too.
         resolved.pop("leave-own-out", None)
         resolved.pop("dictionary-positive", None)
+        if not options.sharing.features_out:
+            resolved.pop("dictionary-from", None)
     if inputs.plan.schedule_rounds > 1:
         resolved["first-round"] = inputs.plan.first_round
     if options.sharing.features_out:

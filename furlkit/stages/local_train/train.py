@@ -93,7 +93,7 @@ def _train(inputs: Inputs, client: Client, net: Net, more: Tensors) -> Result:
     settings = dict(options.settings)
     if client.negatives is not None and len(client.negatives):
         settings["z_dict"] = torch.from_numpy(client.negatives).float().to(device)
-    if options.sharing.dictionary_positive == "own" and inputs.dictionary:
+    if options.sharing.own_rows:
         own = _kept_rows(inputs, client) if z is None else z
         settings["z_own"] = torch.from_numpy(own).to(device)
     learner = learner_of(options.objective, net, settings)
