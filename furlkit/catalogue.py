@@ -99,7 +99,8 @@ class Option(NamedTuple):
     it must have, "optimiser=sgd"; `replaces` one that does not apply beside this. `usual`
     describes a default that the inputs decide.
     `second` is a second flag (-o, --share), `variable` the name in Python where the
-    flag's own is taken.
+    flag's own is taken. One that is `newer` than files it decides is recorded only where
+    it is not the default, so that the same command still makes the same bytes.
     """
 
     name: str
@@ -115,6 +116,7 @@ class Option(NamedTuple):
     metavar: str = ""
     second: str = ""
     variable: str = ""
+    newer: bool = False
 
     @property
     def key(self) -> str:
@@ -198,7 +200,8 @@ class Objective(Method):
 
     Its function is a `step(net, batch, **options) -> Forward`; a method that carries
     state has a `learner(net, **options) -> Learner` instead. With `negatives` it takes
-    rows of other clients as `z_dict`, with `labels` it sees labels.
+    rows of other clients as `z_dict`, and of the client's own images as `z_own`; with
+    `labels` it sees labels.
     """
 
     heads: tuple[str | Head, ...] = ()
@@ -620,6 +623,15 @@ SHARING = group("Sharing rows: FedCA's dictionary",
     DICTIONARY_SIZE._replace(needs="features-out"),
     Option("participants", Whole(1), help="m, the clients of the round.",
            usual="all of the partition", needs="features-out"),
+    Option("dictionary-from", Choice(("client", "global")), "client",
+           "Which model computes z of the client's images: the client's, after training "
+           "(FedCA's Algorithm 1), or the global one it was given (the paper's text, "
+           "with --alpha 0).", newer=True),
+    Option("dictionary-positive", Choice(("view", "own")), "view",
+           "What an image's view is drawn to where a dictionary is given: the other "
+           "view, or the image's own row, which is that of Z in --private, or with "
+           "--dictionary-from global the global model's z (ours, after MoCo's key).",
+           newer=True),
 )
 
 WIDTH = Option("width", Number(above=0), 1.0, "Multiplies the width of every layer.")
@@ -1227,6 +1239,10 @@ COMMANDS = _named(
             Option("head", Choice(heads), (),
                    "A further head; may be repeated.", multiple=True,
                    variable="more_heads"),
+            Option("projector-norm", Choice(("hidden", "all")), "hidden",
+                   "BatchNorm in the projector: between its layers, or on z too, there "
+                   "without a shift. SimCLR's official head is all, with h's width "
+                   "between: --projector 2048,128.", newer=True),
         ),
         _head_widths,
         group("Images",
@@ -1340,6 +1356,9 @@ COMMANDS = _named(
         ),
         group("Optimisation",
             _epochs(200, "Epochs over the public images."),
+            Option("steps", Whole(1),
+                   help="Steps, which need not end with an epoch, in place of epochs: "
+                        "a smaller public set then trains no less.", replaces="epochs"),
             *OPTIMISATION.options,
         ),
         AUGMENTATION,
@@ -1639,6 +1658,7 @@ def recorded(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
         option.name: list(values[key]) if type(values[key]) is tuple else values[key]
         for key, option in COMMANDS[command].options.items()
         if option.recorded and values.get(key) is not None and _applies(option, values)
+        if not (option.newer and values[key] == option.default)
     }
 
 

@@ -5,9 +5,13 @@ Algorithm 1. A client averages the projections of its own images over rounds, ke
 and shares some of the rows; together these are the next dictionary.
 
     Z        averaged features, one row for each image, 0 before round 1    (n, d)
-    z        projections of the images by the client's trained model        (n, d)
+    z        projections of the images                                      (n, d)
     alpha    how much of the past is kept, 0 <= alpha < 1
     K, m     rows of the dictionary, clients that share rows
+
+z is computed by the client's trained model (Algorithm 1, line 5), or by the global model
+that the client was given: so the text has it for a dictionary without averaging, alpha 0.
+With the global model and alpha above 0, Eq. 9 averages the global models' z.
 """
 
 from collections.abc import Sequence

@@ -5,8 +5,8 @@ columns, and the others were not sent. int8 stores cosines in steps of 1/127.
 """
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,8 @@ SHORTEST = 1e-12
 class Similarity(Record[FeatureFacts]):
     """Cosines; `index` names the image of row and column i.
 
-    `matrix` is (n, n). With `columns` (n, k) it is (n, k): row i has its value for
-    column columns[i, j] at j.
+    `matrix` is (n, n), as it is stored. With `columns` (n, k) it is (n, k) in float32:
+    row i has its value for column columns[i, j] at j.
     """
 
     matrix: np.ndarray
@@ -72,30 +72,30 @@ def kept_of(percent: float, n: int) -> int:
 
 
 def read_similarity(path: Path) -> Similarity:
-    """Read a similarity file whole, as float32: hash checked, in shape, cosines."""
+    """Open a similarity file, checked: its hash, its shape, and that it has cosines.
+
+    The largest of each row are read as float32. A whole matrix stays on disk, in the type
+    it is stored in: `cosines` gives the numbers of any block of it.
+    """
     opened, facts = open_table(path, "similarity", "matrix")
     n, k = opened.entry("matrix").shape
-    if "columns" in opened:
-        opened.expect("columns", "int32", n, k)
-    elif n != k:
+    whole = "columns" not in opened
+    if whole and n != k:
         raise InputError(f"{path}: its matrix is {(n, k)}; expected a square")
+    rounding = ROUNDING.get(opened.entry("matrix").dtype.name, 0)
+    if whole:
+        opened.verify()
+        _check_whole(opened, n, rounding)
+        index = opened.read(opened.entry("index"))
+        matrix = opened.memmap("matrix")
+        return Similarity(opened.path, facts, opened.content, matrix, index)
+    opened.expect("columns", "int32", n, k)
     tensors = opened.tensors()
-    matrix, columns = tensors["matrix"], tensors.get("columns")
-    rounding, matrix = ROUNDING.get(matrix.dtype.name, 0), cosines(matrix)
-    if columns is not None:
-        check_columns(path, "columns", columns, n)
-    _check_range(path, matrix, columns, rounding)
-    _check_own(path, matrix, columns, rounding)
-    if columns is None:
-        _check_symmetry(path, matrix, rounding)
+    matrix, columns = cosines(tensors["matrix"]), tensors["columns"]
+    check_columns(path, "columns", columns, n)
+    _check_largest(path, matrix, columns, rounding)
     index = tensors["index"]
     return Similarity(opened.path, facts, opened.content, matrix, index, columns)
-
-
-def mapped(similarity: Similarity) -> Similarity:
-    """The same with a matrix that stays on disk, in the type it is stored in."""
-    matrix = Container(similarity.path).memmap("matrix")
-    return replace(similarity, matrix=matrix)
 
 
 def cosines(block: np.ndarray) -> np.ndarray:
@@ -118,31 +118,78 @@ def check_columns(path: Path, name: str, columns: np.ndarray, n: int) -> None:
         )
 
 
+Part = Callable[[slice, slice], np.ndarray]
+
+
+def _check_whole(opened: Container, n: int, rounding: float) -> None:
+    """In blocks, each from a map of its own: memory is a few blocks, whatever n is."""
+
+    def part(rows: slice, columns: slice) -> np.ndarray:
+        return cosines(opened.memmap("matrix")[rows, columns])
+
+    _check_range(opened.path, part, (n, n), None, rounding)
+    own = np.concatenate([np.diagonal(part(s, s)).copy() for s in _slices(n)])
+    _check_own(opened.path, own, rounding)
+    _check_symmetry(opened.path, part, n, rounding)
+
+
+def _check_largest(
+    path: Path, matrix: np.ndarray, columns: np.ndarray, rounding: float
+) -> None:
+    def part(rows: slice, places: slice) -> np.ndarray:
+        return matrix[rows, places]
+
+    _check_range(path, part, matrix.shape, columns, rounding)
+    there = columns == np.arange(len(columns))[:, None]
+    own = np.where(there, matrix, -np.inf).max(axis=1, initial=-np.inf)
+    _check_own(path, own, rounding)
+
+
+def _slices(length: int, start: int = 0) -> Iterator[slice]:
+    for first in range(start, length, BLOCK):
+        yield slice(first, min(first + BLOCK, length))
+
+
+def _first(
+    shape: tuple[int, ...], wrong: Part, upper: bool = False
+) -> tuple[int, int] | None:
+    """The first cell, row by row, that is wrong; `upper` skips blocks below the diagonal."""
+    for rows in _slices(shape[0]):
+        cells = []
+        for columns in _slices(shape[1], rows.start if upper else 0):
+            found = wrong(rows, columns)
+            if found.any():
+                i, j = np.argwhere(found)[0]
+                cells.append((int(i) + rows.start, int(j) + columns.start))
+        if cells:
+            return min(cells)
+    return None
+
+
+def _at(part: Part, i: int, j: int) -> float:
+    return float(part(slice(i, i + 1), slice(j, j + 1))[0, 0])
+
+
 def _check_range(
-    path: Path, matrix: np.ndarray, columns: np.ndarray | None, rounding: float
+    path: Path,
+    part: Part,
+    shape: tuple[int, ...],
+    columns: np.ndarray | None,
+    rounding: float,
 ) -> None:
     """From -1 to 1, which NaN is not."""
-    for start in range(0, len(matrix), BLOCK):
-        block = matrix[start : start + BLOCK]
-        wrong = ~(np.abs(block) <= 1 + SUMMING + rounding)
-        if wrong.any():
-            i, j = np.argwhere(wrong)[0] + (start, 0)
-            other = j if columns is None else columns[i, j]
-            raise InputError(
-                f"{path}: row {i} has {matrix[i, j]:.6g} for row {other}; expected a "
-                f"cosine, from -1 to 1; {RECREATE}"
-            )
+    most = 1 + SUMMING + rounding
+    if found := _first(shape, lambda r, c: ~(np.abs(part(r, c)) <= most)):
+        i, j = found
+        other = j if columns is None else columns[i, j]
+        raise InputError(
+            f"{path}: row {i} has {_at(part, i, j):.6g} for row {other}; expected a "
+            f"cosine, from -1 to 1; {RECREATE}"
+        )
 
 
-def _check_own(
-    path: Path, matrix: np.ndarray, columns: np.ndarray | None, rounding: float
-) -> None:
+def _check_own(path: Path, own: np.ndarray, rounding: float) -> None:
     """An image is similar to itself: otherwise a row may have no target at all."""
-    if columns is None:
-        own = np.diagonal(matrix)
-    else:
-        there = columns == np.arange(len(columns))[:, None]
-        own = np.where(there, matrix, -np.inf).max(axis=1, initial=-np.inf)
     wrong = np.flatnonzero(np.abs(own - 1) > SUMMING + rounding)
     if len(wrong):
         value = own[wrong[0]]
@@ -154,15 +201,16 @@ def _check_own(
         )
 
 
-def _check_symmetry(path: Path, matrix: np.ndarray, rounding: float) -> None:
+def _check_symmetry(path: Path, part: Part, n: int, rounding: float) -> None:
     """The cosine of i and j is that of j and i; both may have been rounded."""
-    for start in range(0, len(matrix), BLOCK):
-        end = start + BLOCK
-        difference = matrix[start:end, start:] - matrix[start:, start:end].T
-        wrong = np.abs(difference, out=difference) > SUMMING + 2 * rounding
-        if wrong.any():
-            i, j = np.argwhere(wrong)[0] + start
-            raise InputError(
-                f"{path}: row {i} has {matrix[i, j]:.6g} for row {j}, but row {j} has "
-                f"{matrix[j, i]:.6g} for row {i}; {RECREATE}"
-            )
+
+    def wrong(rows: slice, columns: slice) -> np.ndarray:
+        difference = part(rows, columns) - part(columns, rows).T
+        return np.abs(difference, out=difference) > SUMMING + 2 * rounding
+
+    if found := _first((n, n), wrong, upper=True):
+        i, j = found
+        raise InputError(
+            f"{path}: row {i} has {_at(part, i, j):.6g} for row {j}, but row {j} has "
+            f"{_at(part, j, i):.6g} for row {i}; {RECREATE}"
+        )

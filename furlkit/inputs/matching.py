@@ -152,6 +152,7 @@ def _check_same_net(targets: Targets, model: Checkpoint) -> None:
     ours = architecture_of(model.path, model.facts)
     pairs = {key: (getattr(theirs, key), getattr(ours, key)) for key in SAME_NET}
     pairs["projector"] = theirs.heads.get("projector"), ours.heads.get("projector")
+    pairs["projector norm"] = theirs.projector_norm, ours.projector_norm
     pairs["mean"] = targets.facts.mean, model.facts.mean
     pairs["std"] = targets.facts.std, model.facts.std
     for layer, width in (("h", ours.feature_dim), ("z", ours.z_dim)):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from furlkit import catalogue
 from furlkit.errors import InputError, UsageError
-from furlkit.models.heads import build_head
+from furlkit.models.heads import NORMS, build_head
 
 T = TypeVar("T")
 STEMS = ("auto", "small", "standard")
@@ -22,7 +22,7 @@ SMALLEST_IMAGE = 8  # Three max-pools of cnn5 leave one pixel of it.
 LARGEST = 2**16  # A broken header must not ask for a layer nobody can build.
 SMALL_STEM_BELOW = 64
 REQUIRED = {"encoder", "image_size", "channels"}
-KEYS = REQUIRED | {"width", "stem", "heads"}
+KEYS = REQUIRED | {"width", "stem", "heads", "projector_norm"}
 # Heads that format version 1 had as fields of their own.
 VERSION_1_HEADS = ("projector", "predictor", "decoder", "classifier", "rotation")
 
@@ -34,6 +34,7 @@ class Architecture:
     `stem` is stored resolved: "small" (3x3, stride 1, no max-pool) or "standard"
     (torchvision's 7x7 and max-pool) for a ResNet, "" for an encoder without one.
     `heads` gives the widths of each head's layers, the last one being its output.
+    `projector_norm` says where the projector has BatchNorm; see `heads.mlp`.
     """
 
     encoder: str
@@ -42,12 +43,16 @@ class Architecture:
     width: float = 1.0
     stem: str = "auto"
     heads: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    projector_norm: str = "hidden"
 
     def __post_init__(self) -> None:
         _check_encoder(self)
         object.__setattr__(self, "width", float(self.width))
         object.__setattr__(self, "stem", _resolved_stem(self))
         object.__setattr__(self, "heads", _checked_heads(self.heads))
+        if self.projector_norm not in NORMS:
+            norm, known = str(self.projector_norm)[:60], ", ".join(NORMS)
+            raise UsageError(f"--projector-norm {norm}: expected one of {known}")
 
     @property
     def feature_dim(self) -> int:
@@ -67,9 +72,16 @@ class Architecture:
         return replace(self, heads=heads)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same facts in JSON's types."""
+        """The same facts in JSON's types.
+
+        A norm that is the default is left out: older files do not name theirs either,
+        and the same net must have the same header.
+        """
         heads = {name: list(widths) for name, widths in self.heads.items()}
-        return {**vars(self), "heads": heads}
+        facts = {**vars(self), "heads": heads}
+        if self.projector_norm == NORMS[0]:
+            del facts["projector_norm"]
+        return facts
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Architecture":
@@ -112,7 +124,8 @@ class Net(nn.Module):
         for name, widths in a.heads.items():
             head = head_entry(name)
             inputs = a.z_dim if head.reads == "z" and a.z_dim else a.feature_dim
-            self.add_module(name, build_head(head, inputs, widths, image))
+            norm = a.projector_norm if name == "projector" else NORMS[0]
+            self.add_module(name, build_head(head, inputs, widths, image, norm))
 
     def head(self, name: str) -> nn.Module | None:
         """A head, or None where the net has no such head."""
@@ -146,7 +159,8 @@ def _initialise(module: nn.Module, generator: torch.Generator) -> None:
     if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
         module.reset_running_stats()
         nn.init.ones_(module.weight)
-        nn.init.zeros_(module.bias)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
     elif isinstance(module, nn.Conv2d) and module.bias is None:
         nn.init.kaiming_normal_(
             module.weight, mode="fan_out", nonlinearity="relu", generator=generator

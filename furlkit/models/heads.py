@@ -10,29 +10,38 @@ from torch import Tensor, nn
 from furlkit.catalogue import Head
 
 N = TypeVar("N", bound=nn.Module)
+NORMS = ("hidden", "all")  # Where an MLP has BatchNorm; the first is the usual.
 DECODER_CHANNELS = (64, 16)  # At the coarsest map; halved, but never below the second.
 
 
 def build_head(
-    head: Head, inputs: int, widths: tuple[int, ...], image: tuple[int, int]
+    head: Head, inputs: int, widths: tuple[int, ...], image: tuple[int, int], norm: str
 ) -> nn.Module:
     """A head by its form; `image` is the size and channels that a decoder gives back."""
     if head.form == "decoder":
         return Decoder(inputs, *image)
     if head.form == "linear":
         return nn.Linear(inputs, widths[0])
-    return mlp(inputs, widths)
+    return mlp(inputs, widths, norm)
 
 
-def mlp(inputs: int, widths: tuple[int, ...]) -> nn.Sequential:
-    """Linear layers, BatchNorm and ReLU between; no bias where BatchNorm follows."""
+def mlp(inputs: int, widths: tuple[int, ...], norm: str = "hidden") -> nn.Sequential:
+    """Linear layers, BatchNorm and ReLU between; no bias where BatchNorm follows.
+
+    With `norm` "all" BatchNorm follows the last layer too, there without a shift: so it
+    is in SimCLR's official code, whose layers between have the width of h.
+    """
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for i, width in enumerate(widths[:-1], start=1):
         layers[f"fc{i}"] = nn.Linear(inputs, width, bias=False)
         layers[f"bn{i}"] = nn.BatchNorm1d(width)
         layers[f"relu{i}"] = nn.ReLU(inplace=True)
         inputs = width
-    layers[f"fc{len(widths)}"] = nn.Linear(inputs, widths[-1])
+    last, all_ = len(widths), norm == "all"
+    layers[f"fc{last}"] = nn.Linear(inputs, widths[-1], bias=not all_)
+    if all_:
+        layers[f"bn{last}"] = nn.BatchNorm1d(widths[-1])
+        layers[f"bn{last}"].register_parameter("bias", None)
     return nn.Sequential(layers)
 
 

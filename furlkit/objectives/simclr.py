@@ -6,6 +6,7 @@ Eq. 3 (over both views) and Eq. 4-8 (one view against the other).
 
     z_1, z_2    projections of the two views of the same N images, rows in one order
     z_dict      further negatives, the same for every image: FedCA's dictionary
+    z_own       a fixed row for each of the N images, which an earlier model computed
     tau         temperature
     N, K, d     images in the batch, rows of the dictionary, length of z
 
@@ -28,6 +29,7 @@ def nt_xent(
     tau: float,
     form: str = "oneway",
     z_dict: Tensor | None = None,
+    z_own: Tensor | None = None,
 ) -> Tensor:
     """NT-Xent of two batches of projections, which need not be normalised.
 
@@ -36,13 +38,17 @@ def nt_xent(
     full       FedCA Eq. 3, SimCLR Eq. 1: each of 2N views against the 2N - 1 others
 
     A dictionary, (K, d) and normalised like the rest, adds K columns to every row of
-    every form (FedCA Eq. 5-6); it takes no gradient.
+    every form (FedCA Eq. 5-6); it takes no gradient. With `z_own`, (N, d), the positive
+    of an image's views is its own row; see `own_positives`.
     """
     if form not in FORMS:
         raise ValueError(f"form {form!r}: expected one of {', '.join(FORMS)}")
     z_1, z_2 = normalise(z_1), normalise(z_2)
     logits_1 = oneway_logits(z_1, z_2)  # (N, N)
     logits_2 = logits_1.T
+    if z_own is not None:
+        logits_1 = own_positives(logits_1, z_1, z_own)
+        logits_2 = own_positives(logits_2, z_2, z_own)
     if form == "full":
         logits_1 = torch.cat([logits_1, same_view_logits(z_1)], dim=1)  # (N, 2N)
         logits_2 = torch.cat([logits_2, same_view_logits(z_2)], dim=1)  # (N, 2N)
@@ -76,6 +82,24 @@ def dictionary_logits(z_i: Tensor, z_dict: Tensor) -> Tensor:
     return z_i @ normalise(z_dict.detach()).T  # (N, K)
 
 
+def own_positives(logits: Tensor, z_i: Tensor, z_own: Tensor) -> Tensor:
+    """Ours, not FedCA's: the positive is the image's own row, as MoCo's key is.
+
+    In Eq. 4 the diagonal changes and nothing else does, for unit rows z_i, z_j, z_own:
+
+        logits[n, n] = z_i[n] . z_own[n]        logits[n, m] = z_i[n] . z_j[m]
+
+    So the negatives of image n are still the other images' views (m != n) and, by
+    Eq. 5-6, the dictionary. The literal positive, view j, moves with view i, so that both
+    can leave the dictionary behind at no cost; a row that stays where it is holds them.
+    z_own takes no gradient. Where it is 0, a row that is not known, view j stays the
+    positive; with z_own = z_j this is Eq. 4.
+    """
+    own = (z_i * normalise(z_own.detach())).sum(dim=1)  # (N)
+    known = z_own.any(dim=1)
+    return logits.diagonal_scatter(torch.where(known, own, logits.diagonal()))  # (N, N)
+
+
 def contrastive_loss(logits: Tensor, tau: float) -> Tensor:
     """FedCA Eq. 7-8: CE(logits / tau, [0, ..., N - 1]) for logits (N, N + any)."""
     labels = torch.arange(len(logits), device=logits.device)
@@ -83,14 +107,20 @@ def contrastive_loss(logits: Tensor, tau: float) -> Tensor:
 
 
 def step(
-    net, batch, temperature: float, form: str, z_dict: Tensor | None = None
+    net,
+    batch,
+    temperature: float,
+    form: str,
+    z_dict: Tensor | None = None,
+    z_own: Tensor | None = None,
 ) -> Forward:
-    """Both views in one forward pass, then NT-Xent."""
+    """Both views in one forward pass, then NT-Xent; `z_own` has all images' rows."""
     x = batch.two_views()  # (2N, C, S, S)
     h = net.encoder(x)
     z = net.projector(h)  # (2N, d)
     # Cosines over a small tau need more digits than mixed precision gives products.
     with torch.autocast(z.device.type, enabled=False):
         z_1, z_2 = z.float().chunk(2)
-        loss = nt_xent(z_1, z_2, temperature, form, z_dict)
+        own = None if z_own is None else z_own[batch.index.to(z_own.device)]
+        loss = nt_xent(z_1, z_2, temperature, form, z_dict, own)
     return Forward({"simclr": loss}, x, h, z)

@@ -78,7 +78,10 @@ class Inputs:
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Train the student on the public images and write it as the global model."""
-    options = fill(Options, {**values, "recorded": recorded("distill", values)})
+    words = recorded("distill", values)
+    if values["steps"]:
+        del words["epochs"]
+    options = fill(Options, {**values, "recorded": words})
     inputs = _open(options)
     facts = inputs.ensemble.facts
     line = (

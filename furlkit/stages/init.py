@@ -32,6 +32,7 @@ class Options:
     encoder: str
     encoder_options: dict[str, Any]
     heads: dict[str, tuple[int, ...]]
+    projector_norm: str
     data: Source | None
     image_size: int | None
     channels: int | None
@@ -97,6 +98,11 @@ def _options(values: dict[str, Any]) -> Options:
     own, rest = divided(values, encoders()[values["encoder"]].options)
     objective = objectives()[rest.pop("objective")]
     chosen = {*objective.head_names, *rest.pop("more_heads")}
+    if rest["projector_norm"] != "hidden" and "projector" not in chosen:
+        raise UsageError(
+            f"--projector-norm {rest['projector_norm']}: the model has no projector; "
+            "give --head projector"
+        )
     widths = {name: rest.pop(name, head.widths) for name, head in heads().items()}
     unread = {"more_heads", *(widths.keys() - chosen)}
     known = {
@@ -135,7 +141,8 @@ def _resolve(
         if not classes:
             raise UsageError("init: a classifier needs --classes, or labelled --data")
         widths["classifier"] = (classes,)
-    own = options.encoder_options
+    own = dict(options.encoder_options)
+    own["projector_norm"] = options.projector_norm
     return Architecture(options.encoder, size, channels, heads=widths, **own), mean, std
 
 

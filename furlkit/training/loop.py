@@ -36,6 +36,7 @@ class Plan:
 
     `phases` divide the epochs: each trains some parts of the model and leaves all others
     as they are, with an optimiser of its own. Without phases every part is trained.
+    With `steps` the training ends after so many, whatever `epochs` says.
     """
 
     epochs: int
@@ -50,6 +51,7 @@ class Plan:
     first_round: int = 0
     precision: str = "float32"
     phases: tuple["Phase", ...] = ()
+    steps: int | None = None
 
     def __post_init__(self) -> None:
         if self.phases and sum(phase.epochs for phase in self.phases) != self.epochs:
@@ -62,13 +64,14 @@ class Plan:
 
     def lr_at(self, step: int, steps: int) -> float:
         """The learning rate of a step, counted from 0, with `steps` in an epoch."""
-        now = self.first_round * self.epochs * steps + step
+        each_round = self.steps or self.epochs * steps
+        now = self.first_round * each_round + step
         warm = self.warmup * steps
         if now < warm:
             return self.lr * (now + 1) / (warm + 1)
         if self.schedule == "constant":
             return self.lr
-        span = max(self.schedule_rounds * self.epochs * steps - warm, 1)
+        span = max(self.schedule_rounds * each_round - warm, 1)
         return self.lr / 2 * (1 + math.cos(math.pi * min((now - warm) / span, 1)))
 
 
@@ -111,7 +114,12 @@ class Job:
     @property
     def steps(self) -> int:
         """All steps of the training."""
-        return self.epoch_steps * self.plan.epochs
+        return self.plan.steps or self.epoch_steps * self.plan.epochs
+
+    @property
+    def epochs(self) -> int:
+        """Its epochs; the last one may be a part of one."""
+        return -(-self.steps // self.epoch_steps)
 
 
 class DivergedError(FurlkitError):
@@ -137,7 +145,10 @@ class Keeper(Protocol):
 
 
 class Epoch(NamedTuple):
-    """One epoch: mean losses over its steps, and the collapse meter at its end."""
+    """One epoch: mean losses over its steps, and the collapse meter at its end.
+
+    The last epoch of a training that is given in steps may be shorter.
+    """
 
     epoch: int
     step: int
@@ -192,7 +203,7 @@ def train(job: Job, keeper: Keeper) -> Iterator[Step]:
             state.add(losses)
             state.seconds += time.perf_counter() - began
             ended = None
-            if state.step % steps == 0:
+            if state.step % steps == 0 or state.step == job.steps:
                 ended = _finish_epoch(state, z, lr, steps, len(batch.index))
             yield Step(state.step, ended)
             _keep(trainer, keeper, state, state.step == job.steps)
@@ -328,14 +339,14 @@ def _finish_epoch(
     state: _State, z: Tensor, lr: float, steps: int, batch_size: int
 ) -> Epoch:
     began = time.perf_counter()
-    losses = {name: float(value) / steps for name, value in state.sums.items()}
+    epoch, taken = -(-state.step // steps), (state.step - 1) % steps + 1
+    losses = {name: float(value) / taken for name, value in state.sums.items()}
     state.seconds += time.perf_counter() - began  # A GPU gets here before its work.
-    epoch = state.step // steps
     for name, value in losses.items():
         if not math.isfinite(value):
             raise DivergedError(f"the loss {name} became {value} in epoch {epoch}")
     z = z.detach().float()
-    rate = steps * batch_size / max(state.seconds, 1e-9)
+    rate = taken * batch_size / max(state.seconds, 1e-9)
     state.sums, state.seconds = {}, 0.0
     return Epoch(epoch, state.step, losses, lr, spread(z), effective_rank(z), rate)
 

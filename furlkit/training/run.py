@@ -252,7 +252,7 @@ def _print_epoch(job: Job, epoch: loop.Epoch) -> None:
         parts = [f"{name} {value:.4f}" for name, value in epoch.losses.items()]
         terms = f" ({', '.join(parts)})"
     console.info(
-        f"{job.title} epoch {epoch.epoch}/{job.plan.epochs} loss {_total(epoch)}{terms} "
+        f"{job.title} epoch {epoch.epoch}/{job.epochs} loss {_total(epoch)}{terms} "
         f"spread {epoch.spread:.2f} rank {epoch.effective_rank:.1f} "
         f"{epoch.samples_per_second:.0f} images/s"
     )

@@ -15,7 +15,7 @@ from furlkit.cli.program import furlkit
 FEDCA = ("fedca", "fedca-align", "fedca-dictionary", "fedca-ensemble")
 FLESD = (
     "flesd", "flesd-cc", "flesd-fedavg", "flesd-fedprox", "flesd-nonfl",
-    "flesd-supervised",
+    "flesd-supervised", "flesd-text",
 )  # fmt: skip
 SYSTEMS = tuple(n for n in presets.names() if "local-train" in presets.tables(n))
 SCORES = tuple(name for name in presets.names() if name not in SYSTEMS)
@@ -140,6 +140,20 @@ def test_a_row_of_the_ablation_is_fedsimclr_and_its_parts(name, own):
     assert tables.keys() - base.keys() == aligned
 
 
+def test_the_stable_reading_is_fedca_with_choices_of_ours():
+    tables, base = tables_of("fedca-stable"), tables_of("fedca")
+    own = tables["local-train"].items()
+    assert {k: v for k, v in own if base["local-train"].get(k) != v} == {
+        "temperature": 0.1, "dictionary-from": "global", "dictionary-positive": "own",
+        "alpha": 0.0, "beta": 1e-3, "align-reduction": "mean",
+    }  # fmt: skip
+    assert {k: v for k, v in tables.items() if k != "local-train"} == {
+        k: v for k, v in base.items() if k != "local-train"
+    }
+    origins = re.findall(r"^[a-z-]+ = .*# \((.)\)", text_of("fedca-stable"), re.M)
+    assert origins == ["O"] * 6
+
+
 @pytest.mark.parametrize("name", ["fedca", "fedca-align"])
 def test_the_alignment_model_is_trained_as_simclr_on_3200_images(name):
     training = dict(tables_of(name)["pretrain-align"])
@@ -190,6 +204,13 @@ def test_numbers_that_flesd_prints():
     assert alone["partition"]["clients"] == 1 and alone["local-train"]["epochs"] == 200
     expected = {"objective": "supervised", "epochs": 100, "batch-size": 128, "lr": 1e-3}
     assert expected.items() <= labelled["local-train"].items()
+
+
+def test_the_text_of_flesd_differs_from_its_code_in_the_layer_alone():
+    text, code = tables_of("flesd-text"), tables_of("flesd")
+    assert (text["embed"].pop("layer"), text["distill"].pop("layer")) == ("h", "h")
+    assert (code["embed"].pop("layer"), code["distill"].pop("layer")) == ("z", "z")
+    assert text == code
 
 
 def test_a_flag_wins_over_a_preset():

@@ -240,7 +240,8 @@ OTHER = {
     "--data": "mnist", "--data-root": "x", "--download": None, "--client": "3",
     "--output": "z", "--dictionary": "d", "--leave-own-out": None,
     "--features-out": "f", "--alpha": "0.1", "--dictionary-size": "3",
-    "--participants": "2", "--align": "t", "--align-data": "mnist", "--beta": "0.5",
+    "--participants": "2", "--dictionary-from": "global",
+    "--dictionary-positive": "own", "--align": "t", "--align-data": "mnist", "--beta": "0.5",
     "--align-split": "test",
     "--align-reduction": "mean", "--align-batch-size": "7",
     "--ema": "0.5", "--tau": "0.5", "--send": "encoder", "--phases": "projector:1,encoder:2",
@@ -248,6 +249,7 @@ OTHER = {
 # Options that have no effect alone, and the options they are given with.
 SHARING, ALIGNING = ("--features-out", "w"), ("--align", "u", "--align-data", "usps")
 WITH = {
+    "--dictionary-from": SHARING,
     "--alpha": SHARING, "--dictionary-size": SHARING, "--participants": SHARING,
     "--align": ALIGNING, "--align-data": ALIGNING, "--beta": ALIGNING,
     "--align-reduction": ALIGNING, "--align-batch-size": ALIGNING,

@@ -19,6 +19,18 @@ from furlkit.files.metrics import write_metrics
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 FEDCA = EXAMPLES / "fedca"
 ROWS = ("fedae", "fedpr", "fedsimclr", "align", "dictionary", "ensemble", "fedca")
+# The open readings, and what distinguishes their local-train.
+OWN, FROM_GLOBAL = ("--dictionary-positive", "own"), ("--dictionary-from", "global")
+READINGS = {
+    "oneway": ("--form", "oneway"),
+    "from_global": FROM_GLOBAL,
+    "own_client": OWN,
+    "own_global": (*FROM_GLOBAL, *OWN),
+    "official": ("--form", "oneway"),
+    "official_literal": (),
+    "align_mean": ("--form", "oneway", "--align-reduction", "mean", "--beta", "1e-3"),
+    "stable": (),
+}
 DATASETS = ("cifar10", "cifar100", "miniimagenet", "digits", "images")
 EVERYTHING = ("semi=yes", "target=cifar10", "figure3=yes", "figure4=yes")
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
@@ -145,6 +157,27 @@ def test_every_row_is_planned_on_every_dataset(plan, row, dataset):
         assert all(len(of(steps, stage)) == 1 for stage in (*finetuned, "embed"))
 
 
+@pytest.mark.parametrize("row", READINGS)
+@pytest.mark.parametrize(
+    "dataset, widths",
+    [("cifar10", "2048,128"), ("digits", "512,128"), ("images", "256,64")],
+)
+def test_every_open_reading_is_planned(plan, row, dataset, widths):
+    steps = plan(FEDCA / "tables.toml", f"row={row}", f"dataset={dataset}", "rounds=2")
+    init = of(steps, "init")[0]["command"]
+    assert (values(init, "--projector-norm") == ["all"]) == row.startswith("official")
+    assert (values(init, "--projector")[-1:] == [widths]) == row.startswith("official")
+    aligned, plain = ("align_mean", "stable"), ("oneway", "official", "align_mean")
+    assert len(of(steps, "align")) == (row in aligned)
+    for step in of(steps, "train"):
+        command, words = step["command"], READINGS[row]
+        assert " ".join(words) in " ".join(command)
+        assert ("--dictionary-positive" in command) == ("own" in words)
+        assert ("--features-out" in command) == (row not in plain)
+        kept = row in ("own_client", "official_literal")
+        assert ("--private-out" in command) == kept
+
+
 def test_test_images_are_those_of_the_test_file(plan):
     steps = plan(FEDCA / "tables.toml", "dataset=images", "rounds=1", *EVERYTHING)
     for stage in ("linear", "semi1", "fedavg10"):
@@ -226,7 +259,7 @@ def test_the_makefile_s_own_examples_are_those_of_the_pages():
         r"^# +make .* (\w+) {2,}", (FEDCA / "Makefile").read_text(), re.M
     )
     assert shown == ["ablation", "table1", "table2", "table3",
-                     "figure3", "figure4", "figure5"]  # fmt: skip
+                     "figure3", "figure4", "figure5", "readings"]  # fmt: skip
     pages = " ".join(blocks("README.md"))
     assert all(f" {target} " in pages for target in shown)
 
@@ -246,7 +279,8 @@ def test_every_target_makes_its_table_or_figure(recorded, plan, run):
     makefile = "make -f examples/fedca/Makefile"
     made: set[str] = set()
     tables = []
-    for command in recorded(f"{makefile} {targets} figure4-noniid SEEDS=0 {settings}"):
+    targets += " figure4-noniid readings-0.1"
+    for command in recorded(f"{makefile} {targets} SEEDS=0 {settings}"):
         if command[0] != "plan":
             done = run(*command)
             assert done.code == 0, done.err
@@ -267,7 +301,11 @@ def test_every_target_makes_its_table_or_figure(recorded, plan, run):
         ["FedAvg", *baselines],
         ["FedAvg", *baselines],
         ["random-init", *baselines],
-    ]
+        ["untrained", "no dictionary", "literal dictionary", "rows of the global model",
+         "own row of Z as positive", "own row of the global model",
+         "official head, no dictionary", "official head, literal",
+         "alignment, mean, 1e-3", "fedca-stable"],
+    ]  # fmt: skip
 
 
 @needs_make

@@ -45,8 +45,10 @@ def top(path, encoding="float32", k=K):
 def test_it_comes_back_to_the_rounding_of_its_type(tmp_path, write, encoding, error):
     found = read_similarity(write(tmp_path / "s", encoding))
     expected = cosines() if write is whole else largest()[1]
-    assert found.matrix.dtype == np.float32 and found.matrix.shape == expected.shape
-    assert np.abs(found.matrix - expected).max() <= error + 1e-6
+    assert found.matrix.dtype == (encoding if write is whole else np.float32)
+    numbers = similarity.cosines(found.matrix)
+    assert numbers.dtype == np.float32 and numbers.shape == expected.shape
+    assert np.abs(numbers - expected).max() <= error + 1e-6
     assert found.facts == FACTS and found.index.tolist() == INDEX.tolist()
     if write is whole:
         assert found.columns is None
@@ -59,7 +61,7 @@ def test_int8_by_hand(tmp_path):
     facts = FeatureFacts("z", {"examples": 3}, "all", 0, 1, 3)
     write_similarity(tmp_path / "s", [M], np.arange(3), facts, PROVENANCE, "int8")
     expected = [[127, -127, 64], [-127, 127, 0], [64, 0, 127]]
-    assert (read_similarity(tmp_path / "s").matrix * 127).tolist() == expected
+    assert read_similarity(tmp_path / "s").matrix.tolist() == expected
 
 
 def test_bytes_are_fewer_by_the_factor_of_the_type(tmp_path):
@@ -182,6 +184,64 @@ def test_a_matrix_that_is_not_symmetric(tmp_path, forge, monkeypatch, encoding, 
     assert str(caught.value) == (
         f"{path}: row 6 has {a:.6g} for row 21, but row 21 has {b:.6g} for row 6; {RECREATE}"
     )
+
+
+WRONG = {
+    "nothing": (),
+    "two that are no cosines": ((5, 29, 1.5), (6, 1, -2.0)),
+    "NaN": ((12, 28, np.nan), (13, 0, np.nan)),
+    "one in the last row": ((29, 29, 3.0),),
+    "no cosine and no 1": ((0, 0, 0.5), (28, 3, 1.5)),
+    "two that are not 1": ((11, 11, 0.5), (29, 29, 0.0)),
+    "no 1, and not symmetric": ((0, 9, 0.9), (17, 17, 0.5)),
+    "not symmetric, far and near": ((7, 10, 0.95), (5, 29, 0.9)),
+    "not symmetric, below": ((29, 5, 0.9), (10, 7, 0.95)),
+    "not symmetric, last two": ((28, 29, 0.97),),
+}
+
+
+@pytest.mark.parametrize("encoding", ["float32", "float16"])
+@pytest.mark.parametrize("name", WRONG)
+def test_blocks_give_the_verdict_of_the_whole(
+    tmp_path, forge, monkeypatch, name, encoding
+):
+    """Of several wrong cells the first counts, row by row, however small the blocks."""
+    path = changed(forge, whole(tmp_path / "s", encoding), encoding, *WRONG[name])
+
+    def verdict(block):
+        monkeypatch.setattr(similarity, "BLOCK", block)
+        try:
+            return read_similarity(path).matrix.tobytes()
+        except InputError as error:
+            return str(error)
+
+    together = verdict(1024)
+    assert isinstance(together, str) == bool(WRONG[name])
+    assert [verdict(block) for block in (1, 4, 7, 30)] == [together] * 4
+
+
+def test_a_whole_matrix_is_never_whole_in_memory(tmp_path, monkeypatch):
+    """Every part that the checks ask for is one block, and what is given is a map."""
+    monkeypatch.setattr(similarity, "BLOCK", 4)
+    shapes, numbers = [], similarity.cosines
+    path = whole(tmp_path / "s", "int8")
+
+    def noting(block):
+        shapes.append(block.shape)
+        return numbers(block)
+
+    monkeypatch.setattr(similarity, "cosines", noting)
+    found = read_similarity(path)
+    assert isinstance(found.matrix, np.memmap)
+    assert shapes and max(rows * columns for rows, columns in shapes) == 16
+
+
+def test_a_flipped_bit_of_a_whole_matrix_is_found(tmp_path):
+    path = whole(tmp_path / "s")
+    content = path.read_bytes()
+    path.write_bytes(content[:-900] + bytes([content[-900] ^ 1]) + content[-899:])
+    with pytest.raises(InputError, match="bytes do not match"):
+        read_similarity(path)
 
 
 def test_rounding_is_no_reason_to_refuse(tmp_path, forge):

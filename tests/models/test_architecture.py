@@ -228,6 +228,8 @@ def test_resolved_stem_is_what_is_stored():
         ({"heads": {"classifier": (0,)}}, "classifier (0,)"),
         ({"heads": {"decoder": "yes"}}, "decoder yes"),
         ({"heads": {"tail": (3,)}}, "head tail"),
+        ({"projector_norm": "none"}, "--projector-norm none"),
+        ({"projector_norm": [1]}, "--projector-norm [1]"),
     ],
 )
 def test_impossible_architectures_are_refused(options, message):
@@ -315,3 +317,35 @@ def test_only_some_parts_have_only_their_heads():
     assert whole.only(["encoder"]).heads == {}
     assert list(whole.only(["encoder", "predictor", "rotation"]).heads) == ["rotation"]
     assert whole.only(["encoder", *ALL_HEADS]) == whole
+
+
+def test_simclr_s_official_head_by_hand():
+    """Linear, BatchNorm, ReLU, Linear, and BatchNorm that scales but does not shift."""
+    heads = {"projector": (5, 3), "predictor": (4, 3)}
+    a = small(heads=heads, projector_norm="all")
+    net, h = build(a, seeded()), torch.randn(7, a.feature_dim, generator=seeded(1))
+    names = ["fc1.weight", "bn1.weight", "bn1.bias", "fc2.weight", "bn2.weight"]
+    assert [name for name, _ in net.projector.named_parameters()] == names
+    assert "fc2.bias" in dict(net.predictor.named_parameters())
+    with torch.no_grad():
+        net.projector.bn2.weight.copy_(torch.tensor([1.0, 2.0, 3.0]))
+    between = h @ net.projector.fc1.weight.T
+    between = (between - between.mean(0)) / (between.var(0, correction=0) + 1e-5).sqrt()
+    z = between.relu() @ net.projector.fc2.weight.T
+    z = (z - z.mean(0)) / (z.var(0, correction=0) + 1e-5).sqrt()
+    found = net.projector(h)
+    torch.testing.assert_close(found, z * torch.tensor([1.0, 2.0, 3.0]))
+    found.square().sum().backward()
+    assert net.projector.bn2.weight.grad.abs().sum() > 0
+
+
+def test_the_usual_norm_is_in_no_header_and_another_one_is():
+    usual, official = (
+        small(heads=ALL_HEADS, projector_norm=n) for n in ("hidden", "all")
+    )
+    assert usual == small(heads=ALL_HEADS) and "projector_norm" not in usual.to_dict()
+    assert official.to_dict()["projector_norm"] == "all"
+    assert Architecture.from_dict(official.to_dict()) == official
+    one, other = (build(a, seeded()).state_dict() for a in (usual, official))
+    encoder = [name for name in one if name.startswith("encoder.")]
+    assert encoder and all(torch.equal(one[k], other[k]) for k in encoder)

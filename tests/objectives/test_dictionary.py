@@ -12,6 +12,7 @@ from furlkit.objectives.simclr import (
     normalise,
     nt_xent,
     oneway_logits,
+    own_positives,
     step,
 )
 
@@ -151,3 +152,87 @@ def test_the_step_hands_its_dictionary_on():
     expected = nt_xent(*x.chunk(2), 0.5, "oneway", z_dict)
     assert torch.equal(loss, expected)
     assert loss > step(net, batch, 0.5, "oneway").losses["simclr"]
+
+
+# --- the image's own row as the positive ----------------------------------------------
+
+
+def own_in_loops(z_1, z_2, z_dict, z_own, tau, form):
+    """As `in_loops`, but what an image is drawn to is its own row, if it has one."""
+
+    def against(mine, others, full):
+        total = 0.0
+        for n, row in enumerate(mine):
+            positive = z_own[n] if any(z_own[n]) else others[n]
+            candidates = [c for m, c in enumerate(others) if m != n] + z_dict
+            if full:
+                candidates += [c for m, c in enumerate(mine) if m != n]
+            terms = [math.exp(cosine(row, c) / tau) for c in (positive, *candidates)]
+            total -= math.log(terms[0] / sum(terms))
+        return total / len(mine)
+
+    there, back = (against(*pair, form == "full") for pair in ((z_1, z_2), (z_2, z_1)))
+    return there if form == "oneway" else (there + back) / 2
+
+
+@pytest.mark.parametrize("tau", [0.1, 0.5])
+@pytest.mark.parametrize("form", FORMS)
+def test_own_rows_match_loops(form, tau):
+    (z_1, z_2, z_own), z_dict = rows(3, N, D), rows(K, D, seed=1)
+    z_own[4] = 0
+    given = (z.tolist() for z in (z_1, z_2, z_dict, z_own))
+    loss = nt_xent(z_1, z_2, tau, form, z_dict, z_own)
+    assert loss.item() == pytest.approx(own_in_loops(*given, tau, form))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_own_rows_and_those_of_the_other_view_are_equations_4_to_8(form):
+    """With symmetric forms an image's rows serve both views, so the views are equal."""
+    (z_1, z_2), z_dict = rows(2, N, D), rows(K, D, seed=1)
+    unknown = torch.zeros_like(z_1)
+    literal = nt_xent(z_1, z_2, 0.5, form, z_dict)
+    assert torch.equal(nt_xent(z_1, z_2, 0.5, form, z_dict, unknown), literal)
+    z_2 = z_2 if form == "oneway" else z_1
+    literal = nt_xent(z_1, z_2, 0.5, form, z_dict)
+    torch.testing.assert_close(nt_xent(z_1, z_2, 0.5, form, z_dict, z_2), literal)
+
+
+def test_own_positives_change_the_diagonal_alone():
+    z, z_own = (
+        torch.eye(3),
+        torch.tensor([[3.0, 4.0, 0.0], [0.0, 0.0, 0.0], [0, 0, -2]]),
+    )
+    logits = torch.full((3, 3), 7.0)
+    expected = torch.tensor([[0.6, 7.0, 7.0], [7.0, 7.0, 7.0], [7.0, 7.0, -1.0]])
+    torch.testing.assert_close(own_positives(logits, z, z_own), expected)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_own_rows_take_no_gradient_and_the_batch_the_right_one(form):
+    z_1, z_2, z_own = (z.requires_grad_() for z in rows(3, 4, 3))
+    fixed = rows(2, 3, seed=1)
+    nt_xent(z_1, z_2, 0.5, form, fixed, z_own).backward()
+    assert z_own.grad is None
+    own = z_own.detach()
+    assert torch.autograd.gradcheck(
+        lambda a, b: nt_xent(a, b, 0.5, form, fixed, own), (z_1, z_2)
+    )
+
+
+def test_leaving_the_dictionary_together_costs_where_the_own_row_stays():
+    """The literal loss falls when both views move to the far side; this one rises."""
+    z, far = torch.ones(2, 2), torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    z_dict = torch.ones(1, 2)
+    literal = [nt_xent(s * z, s * z, 0.5, "oneway", z_dict) for s in (1, -1)]
+    held = [nt_xent(s * z, s * z, 0.5, "oneway", z_dict, far) for s in (1, -1)]
+    assert literal[1] < literal[0] and held[1] > held[0]
+
+
+def test_the_step_takes_the_rows_of_its_images():
+    x, z_own = rows(8, 4).float(), rows(9, 4, seed=1).float()
+    net = SimpleNamespace(encoder=lambda x: x, projector=lambda h: h)
+    index = torch.tensor([7, 0, 3, 8])
+    batch = SimpleNamespace(two_views=lambda: x, index=index)
+    loss = step(net, batch, 0.5, "oneway", z_own=z_own).losses["simclr"]
+    expected = nt_xent(*x.chunk(2), 0.5, "oneway", z_own=z_own[index])
+    assert torch.equal(loss, expected)

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from furlkit.files.container.read import Container
 from furlkit.files.features import read_features
 from furlkit.files.targets import read_targets
+from furlkit.training import loop
 from furlkit.weights import is_batchnorm_statistic
 from tests.helpers import epoch_losses, furlkit, tensor_bytes
 
@@ -51,7 +53,8 @@ def train(world, tmp_path):
 
     def run(name, *more, model="g1"):
         words = ["local-train", world / "p", world / model, *DIGITS, "--client", 2]
-        words += ["--epochs", 1, "--batch-size", 240, "--form", "oneway", "-q", *more]
+        words += [] if "--phases" in more else ["--epochs", 1]
+        words += ["--batch-size", 240, "--form", "oneway", "-q", *more]
         assert furlkit(*words, "-o", tmp_path / name) == 0
         return tmp_path / name
 
@@ -100,6 +103,145 @@ def test_a_dictionary_goes_with_every_form(world, train, form):
     plain = losses(train("a", "--form", form))
     more = losses(train("b", "--form", form, "--dictionary", world / "d"))
     assert more["simclr"] > plain["simclr"]
+
+
+@pytest.fixture
+def share(world, train, tmp_path):
+    """Share all 599 rows of client 2, in one order, from a net without BatchNorm in z."""
+    net = ("--width", 0.02, "--projector", 4)
+    assert furlkit("init", *DIGITS, *net, "-o", tmp_path / "plain") == 0
+
+    def run(name, *more):
+        rows = ("--features-out", tmp_path / f"{name}_rows", "--dictionary-size", 599)
+        rows += ("--participants", 1, "--alpha", 0)
+        train(name, *rows, *more, model=tmp_path / "plain")
+        return tmp_path / f"{name}_rows"
+
+    return run
+
+
+# Nothing but the projector is trained, and by too little to change a float.
+STILL = ("--phases", "projector:1", "--lr", 1e-30)
+
+
+def test_rows_of_the_global_model_are_the_client_s_where_nothing_is_learnt(share):
+    still = share("a", *STILL), share("b", *STILL, "--dictionary-from", "global")
+    assert tensor_bytes(still[0]) == tensor_bytes(still[1])
+    learnt = share("c"), share("d", "--dictionary-from", "global")
+    assert tensor_bytes(learnt[0]) != tensor_bytes(learnt[1]) == tensor_bytes(still[1])
+
+
+def test_rows_of_the_global_model_are_what_embed_makes_of_it(share, world, tmp_path):
+    rows = read_features(share("a", "--dictionary-from", "global")).rows
+    part = ("--partition", world / "p", "--part", 2, "--layer", "z")
+    words = ("embed", tmp_path / "plain", *DIGITS, *part, "-o", tmp_path / "z")
+    assert furlkit(*words) == 0
+    z = read_features(tmp_path / "z").rows
+    z /= np.linalg.norm(z, axis=1, keepdims=True)
+    np.testing.assert_allclose(np.sort(rows, axis=0), np.sort(z, axis=0), atol=1e-6)
+
+
+def test_whose_rows_are_shared_changes_nothing_of_the_training(share, tmp_path):
+    """And the default is recorded nowhere: files are as they were before the option."""
+    share("a")
+    share("b", "--dictionary-from", "global")
+    assert tensor_bytes(tmp_path / "a") == tensor_bytes(tmp_path / "b")
+    share("a2", "--dictionary-from", "client")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "a2").read_bytes()
+    assert Container(tmp_path / "b").header.options["dictionary-from"] == "global"
+    assert "dictionary-from" not in Container(tmp_path / "a").header.options
+
+
+def test_averaged_rows_of_global_models_follow_equation_9(world, train, tmp_path):
+    """alpha above 0: Z is the average of what both global models compute."""
+    own = ("--dictionary-from", "global", "--features-out", tmp_path / "f")
+    train("c1", *own, "--private-out", tmp_path / "v1", model="g0")
+    more = ("--private", tmp_path / "v1", "--private-out", tmp_path / "v2")
+    train("c2", *own, *more)
+    z = []
+    for model in ("g0", "g1"):
+        part = ("--partition", world / "p", "--part", 2, "--layer", "z")
+        words = ("embed", world / model, *DIGITS, *part, "-o", tmp_path / model)
+        assert furlkit(*words) == 0
+        z.append(read_features(tmp_path / model).rows)
+    Z = load_file(tmp_path / "v2")["memory.averaged_features.rows"]
+    np.testing.assert_allclose(Z, 0.25 * z[0] + 0.5 * z[1], rtol=1e-4, atol=1e-6)
+
+
+def test_the_global_model_shares_no_rows_where_none_are_shared(
+    world, refused, tmp_path
+):
+    words = ("local-train", world / "p", world / "g1", *DIGITS, "--client", 2)
+    more = ("--dictionary-from", "global", "-o", tmp_path / "c")
+    refused(tmp_path, 2, ("--dictionary-from", "--features-out"), *words, *more)
+
+
+OWN = ("--dictionary-positive", "own")
+
+
+def test_without_a_dictionary_the_positive_is_the_other_view(train):
+    """As in round 1 of a recipe, which gives the flag in every round: the same bytes."""
+    expected = train("a").read_bytes()
+    assert train("b", *OWN).read_bytes() == expected
+    assert train("d", *OWN, "--dictionary-from", "global").read_bytes() == expected
+    assert train("c", "--dictionary-positive", "view").read_bytes() == expected
+
+
+def test_without_rows_of_its_own_the_positive_is_the_other_view(world, train, capsys):
+    expected = tensor_bytes(train("a", "--dictionary", world / "d"))
+    capsys.readouterr()
+    assert tensor_bytes(train("b", "--dictionary", world / "d", *OWN)) == expected
+    assert "client 2: --dictionary-positive own" in capsys.readouterr().err
+
+
+def test_own_rows_of_z_are_those_of_the_global_model_that_computed_them(
+    share, train, world, tmp_path
+):
+    """Both readings at once: round 1 leaves every weight as it is and alpha is 0."""
+    rows = share("c1", *STILL, *OWN, "--private-out", tmp_path / "v")
+    assert furlkit("aggregate", tmp_path / "c1", "-o", tmp_path / "g") == 0
+    given = ("--dictionary", aggregate(tmp_path / "d", rows))
+    literal, kept, fresh = (
+        train(name, *given, *more, model=tmp_path / "g")
+        for name, more in (
+            ("literal", ()),
+            ("kept", (*OWN, "--private", tmp_path / "v")),
+            ("fresh", (*OWN, "--dictionary-from", "global")),
+        )
+    )
+    assert tensor_bytes(kept) == tensor_bytes(fresh) != tensor_bytes(literal)
+    options = Container(fresh).header.options
+    assert options["dictionary-positive"] == "own"
+
+
+@pytest.mark.parametrize("origin", ["client", "global"])
+def test_own_rows_are_the_same_after_a_kill(world, train, tmp_path, until_done, origin):
+    files = ("--dictionary", world / "d", "--features-out", tmp_path / "f")
+    train("c1", *files[2:], *OWN, "--private-out", tmp_path / "v", model="g0")
+    how = (*files, *OWN, "--dictionary-from", origin, "--private", tmp_path / "v")
+    how += ("--private-out", tmp_path / "v2", "--save-every", 0, "--batch-size", 100)
+    expected = train("c", *how)
+    files = [tmp_path / name for name in ("c", "f", "v2")]
+    before = [path.read_bytes() for path in files]
+    for path in files:
+        path.unlink()
+    words = ["local-train", world / "p", world / "g1", *DIGITS, "--client", 2]
+    words += ["--epochs", 1, "--form", "oneway", "-q", *how]
+    assert until_done(loop._Trainer, "step", *words, "-o", expected) == 3
+    assert [path.read_bytes() for path in files] == before
+
+
+@pytest.mark.parametrize(
+    "more, words",
+    [
+        (("--features-out", "{}/f", "--alpha", 0), ("--private-out", "own")),
+        (("--objective", "rotation"), ("does not apply", "rotation")),
+    ],
+)
+def test_own_rows_that_cannot_be(world, refused, tmp_path, more, words):
+    more = [str(word).format(tmp_path) for word in more]
+    train = ("local-train", world / "p", world / "g1", *DIGITS, "--client", 2)
+    refused(tmp_path, 2, words, *train, *OWN, *more, "-o", tmp_path / "c")
 
 
 def test_an_embedded_z_of_any_length_serves_as_a_dictionary(world, train, tmp_path):

@@ -9,7 +9,7 @@ from furlkit.files.container.read import Container
 from furlkit.files.container.write import write
 from furlkit.files.ensemble import read_ensemble
 from furlkit.training import loop
-from tests.helpers import Killed, epoch_losses, furlkit
+from tests.helpers import Killed, epoch_losses, epochs, furlkit, tensor_bytes
 
 DIGITS = ("--data", "digits")
 CLIENTS, IMAGES = (1, 2, 3), 60
@@ -180,6 +180,79 @@ def test_any_number_of_anchors_from_a_batch_on(distill, batch, anchors):
     assert code == 0 and np.isfinite(losses(path)).all() and min(losses(path)) > 0
 
 
+def in_steps(world, tmp_path, name, count, *more):
+    """Distil for some steps, 3 of which are an epoch, from a preset that has epochs."""
+    words = ["distill", world / "e", world / "start", *DIGITS, "--preset", "flesd"]
+    words += ["--steps", count, "--batch-size", 20, "--anchors", 40, "-q", *more]
+    return [*words, "-o", tmp_path / name]
+
+
+@pytest.mark.parametrize("more", [(), ("--schedule", "cosine", "--warmup", 1)])
+def test_as_many_steps_as_the_epochs_have_are_the_same(world, tmp_path, more):
+    whole = in_steps(world, tmp_path, "steps", 6, *more)
+    place = whole.index("--steps")
+    epochs = [
+        *whole[:place],
+        "--epochs",
+        2,
+        *whole[place + 2 : -1],
+        tmp_path / "epochs",
+    ]
+    assert [furlkit(*whole), furlkit(*epochs)] == [0, 0]
+    assert tensor_bytes(tmp_path / "steps") == tensor_bytes(tmp_path / "epochs")
+    assert losses(tmp_path / "steps") == losses(tmp_path / "epochs")
+    options = [Container(tmp_path / k).header.options for k in ("steps", "epochs")]
+    assert options[0].pop("steps") == 6 and options[1].pop("epochs") == 2
+    assert options[0] == options[1]
+
+
+def test_steps_that_end_within_an_epoch(world, tmp_path, monkeypatch):
+    """The journal has a line for the part, whose loss is the mean over its steps."""
+    seen, step = [], loop._Trainer.step
+
+    def noting(*given):
+        losses, z = step(*given)
+        seen.append(losses["distillation"].item())
+        return losses, z
+
+    monkeypatch.setattr(loop._Trainer, "step", noting)
+    assert furlkit(*in_steps(world, tmp_path, "g", 5)) == 0
+    lines = epochs(tmp_path / "g")
+    assert [(line["epoch"], line["step"]) for line in lines] == [(1, 3), (2, 5)]
+    assert losses(tmp_path / "g") == pytest.approx(
+        [np.mean(seen[:3]), np.mean(seen[3:])]
+    )
+    loss = Container(tmp_path / "g").header.facts["loss"]
+    assert len(seen) == 5 and loss == pytest.approx(np.mean(seen[3:]))
+
+
+def test_fewer_steps_than_an_epoch_has(world, tmp_path):
+    """The cosine ends where the training does: half of the way down after one of 2."""
+    more = ("--schedule", "cosine", "--lr", 0.1)
+    assert furlkit(*in_steps(world, tmp_path, "g", 2, *more)) == 0
+    (line,) = epochs(tmp_path / "g")
+    assert (line["epoch"], line["step"], line["lr"]) == (1, 2, pytest.approx(0.05))
+
+
+@pytest.mark.parametrize("count", [2, 4, 5])
+def test_killed_within_an_epoch_steps_end_with_the_same_bytes(
+    world, tmp_path, until_done, count
+):
+    more = ("--save-every", 0)
+    assert furlkit(*in_steps(world, tmp_path, "whole", count, *more)) == 0
+    words = in_steps(world, tmp_path, "parts", count, *more)
+    assert until_done(loop._Trainer, "step", *words) >= 2
+    assert (tmp_path / "parts").read_bytes() == (tmp_path / "whole").read_bytes()
+    kept = [(line["step"], line["losses"]) for line in epochs(tmp_path / "parts")]
+    assert kept == [(e["step"], e["losses"]) for e in epochs(tmp_path / "whole")]
+
+
+def test_steps_and_epochs_are_not_given_together(world, refused, tmp_path):
+    words = in_steps(world, tmp_path, "g", 5, "--epochs", 2)
+    refused(tmp_path, 2, ("--epochs", "--steps"), *words)
+    refused(tmp_path, 2, ("--steps",), *in_steps(world, tmp_path, "g", 0))
+
+
 def test_any_model_can_be_the_start_even_a_client_s(distill):
     code, path = distill(start="c2")
     facts = Container(path).header.facts
@@ -242,6 +315,29 @@ def test_the_layer_is_the_one_the_clients_were_asked_for(world, distill, run):
     assert Container(usual).header.options["layer"] == "h"
     assert load_file(usual).keys() == load_file(asked).keys()
     assert losses(usual) == losses(asked)
+
+
+@pytest.mark.parametrize(
+    "embedding",
+    [(), ("--encoding", "int8"), ("--similarity",), ("--similarity", "--top", 10)],
+)
+def test_the_text_s_h_goes_through_every_stage(world, tmp_path, embedding):
+    """embed, aggregate and distill by the preset alone: the projector is not trained."""
+    preset = ("--preset", "flesd-text")
+    part = ("--partition", world / "p", "--part", "public")
+    files = [tmp_path / f"h{client}" for client in CLIENTS]
+    for client, path in zip(CLIENTS, files, strict=True):
+        words = ("embed", world / f"c{client}", *DIGITS, *part, *preset, *embedding)
+        assert furlkit(*words, "-o", path) == 0
+    ensemble, model = tmp_path / "e", tmp_path / "g"
+    words = ("distill", ensemble, world / "start", *DIGITS, *preset, "--steps", 2)
+    words += ("--batch-size", 20, "--anchors", 40, "-q", "-o", model)
+    assert furlkit("aggregate", *files, *preset, "-o", ensemble) == furlkit(*words) == 0
+    assert read_ensemble(ensemble).facts.layer == "h"
+    assert Container(model).header.options["layer"] == "h"
+    found, start = load_file(model), load_file(world / "start")
+    stay = {k for k in found if found[k].tobytes() == start[k].tobytes()}
+    assert stay == {k for k in found if k.startswith(("rotation.", "projector."))}
 
 
 def test_a_matrix_with_a_flipped_bit_is_refused(world, tmp_path, run):

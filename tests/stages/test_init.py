@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from furlkit.files.checkpoint import read_checkpoint
+from furlkit.files.features import read_features
 from furlkit.models.loading import load_net, tensors_of
 from tests.helpers import furlkit
 
@@ -125,6 +126,10 @@ def test_from_another_width_is_refused(init, tmp_path, capsys):
         (("--data", "digits", "--width", "nan"), "--width"),
         (("--data", "digits", "--stem", "small"), "--stem"),
         (("--data", "digitz"), "digits?"),
+        (
+            ("--data", "digits", "--objective", "rotation", "--projector-norm", "all"),
+            "--projector-norm",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_wrong_usage(init, tmp_path, capsys, wrong, message):
@@ -143,3 +148,44 @@ def test_a_net_goes_through_a_file_unchanged(init):
     again = tensors_of(load_net(model, torch.device("cpu")))
     assert again.keys() == model.tensors.keys()
     assert all(np.array_equal(again[name], model.tensors[name]) for name in again)
+
+
+def test_a_round_with_simclr_s_official_head(init, tmp_path):
+    """Train, average, embed, export; h is 41 wide."""
+    data, path = ("--data", "digits"), tmp_path / "p"
+    code, official = init("a", *data, "--projector", "41,4", "--projector-norm", "all")
+    usual = init("b", *data, "--projector", "41,4", "--projector-norm", "hidden")[1]
+    assert code == 0
+    assert usual.read_bytes() == init("c", *data, "--projector", "41,4")[1].read_bytes()
+    train = ("--epochs", 1, "--batch-size", 240, "-q")
+    clients = [tmp_path / f"client_{k}" for k in range(3)]
+    commands = [
+        ("partition", *data, "--clients", 3, "-o", path),
+        ("local-train", path, official, *data, "--client", "0-2", *train,
+         "-o", tmp_path / "client_{client}"),
+        ("aggregate", *clients, "-o", tmp_path / "g"),
+        ("embed", tmp_path / "g", *data, "--layer", "z", "-o", tmp_path / "z"),
+        ("export", tmp_path / "g", "-o", tmp_path / "exported"),
+    ]  # fmt: skip
+    assert [furlkit(*command) for command in commands] == [0] * 5
+    found = read_checkpoint(tmp_path / "g")
+    assert found.facts.architecture["projector_norm"] == "all"
+    assert found.tensors["projector.bn2.weight"].shape == (4,)
+    assert "projector.bn2.bias" not in found.tensors
+    assert read_features(tmp_path / "z").rows.shape == (1438, 4)
+
+
+def test_targets_of_another_norm_are_refused(init, tmp_path, capsys):
+    data, net = ("--data", "digits"), ("--projector", "8,4")
+    official = init("a", *data, *net, "--projector-norm", "all")[1]
+    usual = init("b", *data, *net)[1]
+    short = ("--epochs", 1, "--batch-size", 60, "--images", 60, "-q")
+    targets = ("--targets-out", tmp_path / "t", "-o", tmp_path / "align")
+    assert furlkit("pretrain-align", usual, *data, *short, *targets) == 0
+    assert furlkit("partition", *data, "-o", tmp_path / "p") == 0
+    capsys.readouterr()
+    aligned = ("--align", tmp_path / "t", "--align-data", "digits")
+    words = ("local-train", tmp_path / "p", official, *data, "--client", 0, *aligned)
+    assert furlkit(*words, "-o", tmp_path / "c") == 65
+    err = capsys.readouterr().err
+    assert str(tmp_path / "t") in err and "projector norm" in err

@@ -19,7 +19,6 @@ from furlkit.files.similarity import (
     SHORTEST,
     Similarity,
     cosines,
-    mapped,
     read_similarity,
     write_similarity,
 )
@@ -133,9 +132,6 @@ def _read(path: Path) -> Upload:
         )
     client = read_similarity(path) if kind == "similarity" else read_features(path)
     _check_upload(client)
-    # Checked whole, but not kept: memory is one matrix, however many clients.
-    if isinstance(client, Similarity) and client.columns is None:
-        return mapped(client)
     return client
 
 

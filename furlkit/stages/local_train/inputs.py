@@ -47,6 +47,8 @@ class Sharing:
     """FedCA's dictionary: the one that is given, and the client's part of the next.
 
     `participants` m, the clients that share rows, are all of the partition's if None.
+    `dictionary_from` says which model computes z of the client's images, and
+    `dictionary_positive` what their views are drawn to.
     """
 
     dictionary: Path | None
@@ -55,6 +57,19 @@ class Sharing:
     alpha: float
     dictionary_size: int
     participants: int | None
+    dictionary_from: str
+    dictionary_positive: str
+
+    @property
+    def own_rows(self) -> bool:
+        """Whether images are drawn to their own rows, which takes a dictionary."""
+        return self.dictionary_positive == "own" and self.dictionary is not None
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the client needs its rows Z in its next round."""
+        own = self.dictionary_positive == "own" and self.dictionary_from == "client"
+        return bool(self.alpha) or own
 
     def rows(self, clients: int) -> int:
         """How many rows a client shares, where there are so many clients."""
@@ -185,13 +200,15 @@ class Expected(NamedTuple):
 class Client:
     """A client at the start of a round.
 
-    `tensors` is the model it starts from: the parts of the net, and whatever else the
-    learner carries and the client has kept. `memory` is what methods remember.
+    `received` is the global model, completed by what the client has kept; `tensors` is
+    what the update makes of it, the model that training starts from: the parts of the
+    net, and whatever else the learner carries. `memory` is what methods remember.
     """
 
     number: int
     index: np.ndarray
     private: Private | None
+    received: Tensors
     tensors: Tensors
     memory: Tensors
     negatives: np.ndarray | None
@@ -227,7 +244,7 @@ def open_inputs(options: Options) -> Inputs:
         client = open_client(inputs, number)
         if client.private:
             matching.check_private(client.private, model)
-        if options.sharing.features_out:
+        if options.sharing.features_out or options.sharing.own_rows:
             averaged_features(client.private, client.index, z_width(model))
     return inputs
 
@@ -239,15 +256,16 @@ def open_client(inputs: Inputs, number: int) -> Client:
     private = None
     if options.private:
         private = read_private(fill(options.private, number), number)
-    tensors = _start(inputs, number, private)
+    received = _start(inputs, number, private)
     update = catalogue.load(options.update.function)
     own = below("last.", private.tensors) if private else {}
     memory = dict(private.memory) if private else {}
-    tensors, memory = update(tensors, own or None, memory, **options.update_settings)
+    tensors, memory = update(received, own or None, memory, **options.update_settings)
     return Client(
         number=number,
         index=inputs.partition.of(number),
         private=private,
+        received=received,
         tensors=tensors,
         memory=memory,
         negatives=_negatives(inputs, number),
@@ -323,15 +341,12 @@ def _check_usage(options: Options) -> None:
     for flag, given in (
         ("--dictionary", sharing.dictionary),
         ("--features-out", sharing.features_out),
+        ("--dictionary-positive own", sharing.dictionary_positive == "own"),
     ):
         if given and not options.objective.negatives:
             name = options.objective.name
             raise UsageError(f"{flag} does not apply to --objective {name}")
-    if sharing.features_out and sharing.alpha and not options.private_out:
-        raise UsageError(
-            f"--alpha {sharing.alpha:g}: features averaged over rounds are kept in a "
-            "private file; give --private-out, or --alpha 0 to share this round's alone"
-        )
+    _check_sharing(sharing, options.private_out)
     if options.update.name == "keep" and len(options.clients) > 1:
         raise UsageError(
             f"--update keep: {len(options.clients)} clients have as many models to start "
@@ -351,6 +366,26 @@ def _check_usage(options: Options) -> None:
         "--features-out": options.sharing.features_out,
     }
     check_patterns(options.clients, {"--private": options.private}, writes, inputs)
+
+
+def _check_sharing(sharing: Sharing, private_out: str | None) -> None:
+    used = sharing.features_out or sharing.dictionary_positive == "own"
+    if sharing.dictionary_from == "global" and not used:
+        raise UsageError(
+            "--dictionary-from global: says whose rows are shared, and none are; give "
+            "--features-out"
+        )
+    if not sharing.features_out or private_out or not sharing.keeps_rows:
+        return
+    if sharing.alpha:
+        raise UsageError(
+            f"--alpha {sharing.alpha:g}: features averaged over rounds are kept in a "
+            "private file; give --private-out, or --alpha 0 to share this round's alone"
+        )
+    raise UsageError(
+        "--dictionary-positive own: the rows of a client's images are kept in a private "
+        "file; give --private-out, or --dictionary-from global"
+    )
 
 
 def _align(options: Options, model: Checkpoint) -> tuple[Targets, ImageSet] | None:
@@ -399,6 +434,9 @@ def _provenance(inputs: Inputs, private: Private | None) -> Provenance:
     resolved = options.resolved
     if not inputs.dictionary:  # A recipe may give the flag in the first round too.
         resolved.pop("leave-own-out", None)
+        resolved.pop("dictionary-positive", None)
+        if not options.sharing.features_out:
+            resolved.pop("dictionary-from", None)
     if inputs.plan.schedule_rounds > 1:
         resolved["first-round"] = inputs.plan.first_round
     if options.sharing.features_out:
