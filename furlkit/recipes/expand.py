@@ -11,10 +11,10 @@ from furlkit.recipes.participants import draw
 from furlkit.recipes.read import Run
 from furlkit.recipes.template import (
     COUNTERS,
-    PLACEHOLDER,
     Ref,
     Template,
     Word,
+    path_of,
     templates,
 )
 
@@ -65,10 +65,13 @@ class _MissingError(Exception):
 
 
 class _File:
-    """The files of a name: a pattern with {round} and {client} in the run's folder."""
+    """The files of a name: a pattern with {round} and {client} in a folder.
 
-    def __init__(self, folder: str, pattern: str):
-        self._folder, self._pattern = folder, pattern
+    Those that are `given` were not made by this run.
+    """
+
+    def __init__(self, folder: str, pattern: str, given: bool):
+        self._folder, self._pattern, self.given = folder, pattern, given
         self.by_round, self.by_client = "{round}" in pattern, "{client}" in pattern
 
     def path(self, number: int | None, client: int | str) -> str:
@@ -202,12 +205,9 @@ class _Expansion:
 
     def _file(self, name: str) -> "_File":
         if name not in self._files:
-            pattern = self.run.recipe.files.get(name, f"{name}.safetensors")
-            for match in PLACEHOLDER.finditer(pattern):
-                if match[1] not in ("round", "client"):
-                    value = str(self.run.settings.get(match[1], match[0]))
-                    pattern = pattern.replace(match[0], value)
-            self._files[name] = _File(_folder(self.run), pattern)
+            given = name in self.run.recipe.inputs
+            folder = "" if given else _folder(self.run)
+            self._files[name] = _File(folder, path_of(self.run, name), given)
         return self._files[name]
 
     def _round_of(self, ref: Ref, number: int | None, client: int | None) -> int | None:
@@ -263,6 +263,8 @@ class _Expansion:
             raise InputError(
                 f"{self.run.recipe.path}: {ref} is of one client; write * for all"
             )
+        if file.given:
+            self.made.update({path: path for path in paths})
         if not paths or not all(path in self.made for path in paths):
             raise _MissingError(ref)
         return words, paths
