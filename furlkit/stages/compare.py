@@ -71,10 +71,10 @@ def _table(
     Columns without any number are left out.
     """
     scale = Value(value).scale
-    digits = 2 if scale == 100 else 4
+    form = ".2f" if scale == 100 else ",.0f" if value.endswith("bytes") else ".4f"
 
     def shown(x: float | None, sign: str = "", by: float = scale) -> str:
-        return "" if x is None else f"{by * x:{sign}.{digits}f}"
+        return "" if x is None else f"{by * x:{sign}{form}}"
 
     def difference(mean=None, low=None, high=None, **_: Any) -> str:
         interval = f" ({shown(low, '+')} to {shown(high, '+')})"
