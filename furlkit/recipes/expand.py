@@ -84,6 +84,23 @@ class _File:
         return self._folder + pattern
 
 
+def _ordered(stages: list[Template]) -> list[Template]:
+    """In the recipe's order, but after those that make what they read of their round.
+
+    A stage that a recipe adds to the one it extends comes last there.
+    """
+    left, found = list(stages), []
+    while left:
+        made = {ref.name: stage for stage in left for ref in stage.outputs}
+        ready = (
+            stage for stage in left
+            if all(made.get(r.name, stage) is stage for r in stage.inputs if not r.at)
+        )  # fmt: skip
+        found.append(next(ready, left[0]))
+        left.remove(found[-1])
+    return found
+
+
 class _Expansion:
     """The state of expanding: which files exist so far, and who made them."""
 
@@ -168,7 +185,7 @@ class _Expansion:
                 late |= {ref.name for ref in template.outputs}
             else:
                 before.append(template)
-        return before, rounds, after
+        return _ordered(before), _ordered(rounds), _ordered(after)
 
     def _by_round(self, ref: Ref) -> bool:
         return not ref.at and self._file(ref.name).by_round
