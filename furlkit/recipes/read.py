@@ -191,17 +191,19 @@ def _check(recipe: Recipe) -> None:
                     f"{recipe.path}: [{name}] has {value}, expected tables "
                     f"[{name}.VALUE]"
                 )
-            # Options of a stage that the recipe does without have no use, but do no harm.
-            names = [key for key in table if key not in recipe.removed]
-            check_names(recipe, names, f"{recipe.path}: [{name}.{value}]")
+            check_names(recipe, table, f"{recipe.path}: [{name}.{value}]")
     for name in recipe.settings:
         if name in {**recipe.files, **recipe.inputs} and name not in recipe.stages:
             raise InputError(f"{recipe.path}: {name} is both a setting and a file")
 
 
 def check_names(recipe: Recipe, names: Iterable[str], where: str) -> None:
-    """Names must be settings, or stages that get more options."""
-    known = {**recipe.settings, **recipe.stages}
+    """Names must be settings, or stages that get more options.
+
+    A stage that the recipe does without may have options too: they do no harm, and the
+    same words then fit the recipe that it extends.
+    """
+    known = {*recipe.settings, *recipe.stages, *recipe.removed}
     for name in names:
         if name not in known:
             hint = suggestion(name, known)
@@ -230,7 +232,8 @@ def runs(recipe: Recipe, given: Sequence[str]) -> list[Run]:
         if not equals:
             raise UsageError(f"{word}: expected KEY=VALUE")
         check_names(recipe, [key], word)
-        values = [text] if key in recipe.stages else _values(text)
+        options = {*recipe.stages, *recipe.removed}
+        values = [text] if key in options else _values(text)
         swept.setdefault(key, []).extend(values)
     lists = {key: values for key, values in swept.items() if len(values) > 1}
     folders = {key: _folders(key, values) for key, values in lists.items()}

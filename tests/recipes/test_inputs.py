@@ -105,9 +105,5 @@ def test_wrong_inputs_are_refused(recipe, refused, text, word):
 def test_options_of_a_stage_that_is_gone_are_left_out(recipe, plan):
     recipe(f'{AVERAGING}\n[data.digits]\ntrain = "--epochs 1"\n')
     steps = plan(recipe(SCORED, "scored.toml"), "clients=1")
+    assert steps == plan("scored.toml", "clients=1", "train=--crop-scale 0.4,1")
     assert not any("--epochs" in step["command"] for step in steps)
-
-
-def test_options_by_hand_need_the_stage(scored, refused):
-    words = ("plan", scored, "train=--epochs 1")
-    refused(Path.cwd(), 2, ["train"], *words)
