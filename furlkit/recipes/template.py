@@ -121,7 +121,6 @@ def templates(run: Run) -> dict[str, Template]:
         except _EmptySettingError:
             continue
     _check_files(run, found)
-    _check_used(run)
     return found
 
 
@@ -347,8 +346,8 @@ def _named(stage: Stage) -> set[str]:
     return {match[1] for word in after if (match := PLACEHOLDER.fullmatch(word))}
 
 
-def _check_used(run: Run) -> None:
-    """A setting or a file that nothing reads is a mistake."""
+def check_used(run: Run) -> None:
+    """A setting or a file that nothing reads is a mistake in a recipe."""
     recipe = run.recipe
     lines = [stage.line + stage.rounds for stage in recipe.stages.values()]
     # A table that does not apply to this run may use it too.

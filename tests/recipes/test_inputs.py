@@ -64,6 +64,7 @@ def test_another_folder_of_inputs_makes_their_readers_stale(scored, run):
 
 
 def test_status_knows_a_run_with_inputs(scored, run):
+    """It has settings of stages that are gone, too."""
     run("plan", scored, "clients=1", "-o", "run.mk")
     paths = ["exp/r002/global.safetensors", "scored/r002/knn.json"]
     for age, path in zip((1000, 500), paths, strict=True):
