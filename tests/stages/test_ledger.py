@@ -91,6 +91,14 @@ def test_json_and_the_file_say_the_same_and_inspect_explains_it(folder, run, tmp
     )
 
 
+def test_a_quiet_ledger_that_is_written_is_one_line(folder, run, tmp_path):
+    whole = run("ledger", folder).out.splitlines()
+    output = tmp_path / "ledger.json"
+    done = run("ledger", folder, "-q", "-o", output)
+    assert done.out == f"{output}: {whole[-1]}\n"
+    assert run("ledger", folder, "-q").out.splitlines() == whole
+
+
 def test_ledgers_of_two_seeds_can_be_compared(folder, run, forge, tmp_path):
     """Their bytes may all be the same, so the seed tells them apart."""
     for seed in (3, 4):
