@@ -1,5 +1,5 @@
 #!/bin/sh
-# The round loop of round.mk in plain shell: FedSimCLR on digits, about a minute.
+# The rounds of fedsimclr/recipe.toml as a loop by hand: on digits, about a minute.
 # Everything is a variable: ROUNDS=5 FRACTION=0.6 SEED=1 OUT=exp sh plain_shell.sh
 # If it is killed, the same command resumes and gives the same bytes.
 set -eu

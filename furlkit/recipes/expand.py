@@ -11,10 +11,10 @@ from furlkit.recipes.participants import draw
 from furlkit.recipes.read import Run
 from furlkit.recipes.template import (
     COUNTERS,
-    PLACEHOLDER,
     Ref,
     Template,
     Word,
+    path_of,
     templates,
 )
 
@@ -65,10 +65,13 @@ class _MissingError(Exception):
 
 
 class _File:
-    """The files of a name: a pattern with {round} and {client} in the run's folder."""
+    """The files of a name: a pattern with {round} and {client} in a folder.
 
-    def __init__(self, folder: str, pattern: str):
-        self._folder, self._pattern = folder, pattern
+    Those that are `given` were not made by this run.
+    """
+
+    def __init__(self, folder: str, pattern: str, given: bool):
+        self._folder, self._pattern, self.given = folder, pattern, given
         self.by_round, self.by_client = "{round}" in pattern, "{client}" in pattern
 
     def path(self, number: int | None, client: int | str) -> str:
@@ -79,6 +82,23 @@ class _File:
         if self.by_client:
             pattern = pattern.replace("{client}", str(client))
         return self._folder + pattern
+
+
+def _ordered(stages: list[Template]) -> list[Template]:
+    """In the recipe's order, but after those that make what they read of their round.
+
+    A stage that a recipe adds to the one it extends comes last there.
+    """
+    left, found = list(stages), []
+    while left:
+        made = {ref.name: stage for stage in left for ref in stage.outputs}
+        ready = (
+            stage for stage in left
+            if all(made.get(r.name, stage) is stage for r in stage.inputs if not r.at)
+        )  # fmt: skip
+        found.append(next(ready, left[0]))
+        left.remove(found[-1])
+    return found
 
 
 class _Expansion:
@@ -165,7 +185,7 @@ class _Expansion:
                 late |= {ref.name for ref in template.outputs}
             else:
                 before.append(template)
-        return before, rounds, after
+        return _ordered(before), _ordered(rounds), _ordered(after)
 
     def _by_round(self, ref: Ref) -> bool:
         return not ref.at and self._file(ref.name).by_round
@@ -202,12 +222,9 @@ class _Expansion:
 
     def _file(self, name: str) -> "_File":
         if name not in self._files:
-            pattern = self.run.recipe.files.get(name, f"{name}.safetensors")
-            for match in PLACEHOLDER.finditer(pattern):
-                if match[1] not in ("round", "client"):
-                    value = str(self.run.settings.get(match[1], match[0]))
-                    pattern = pattern.replace(match[0], value)
-            self._files[name] = _File(_folder(self.run), pattern)
+            given = name in self.run.recipe.inputs
+            folder = "" if given else _folder(self.run)
+            self._files[name] = _File(folder, path_of(self.run, name), given)
         return self._files[name]
 
     def _round_of(self, ref: Ref, number: int | None, client: int | None) -> int | None:
@@ -263,6 +280,8 @@ class _Expansion:
             raise InputError(
                 f"{self.run.recipe.path}: {ref} is of one client; write * for all"
             )
+        if file.given:
+            self.made.update({path: path for path in paths})
         if not paths or not all(path in self.made for path in paths):
             raise _MissingError(ref)
         return words, paths

@@ -1,9 +1,10 @@
 """Reading a recipe: settings, files and stages, and the settings of one run.
 
 A recipe is a TOML file. [settings] has values that the command line can change; [files]
-names the files of a run; [stages] has one command line for each kind of step. A table
-[SETTING.VALUE] holds settings that apply where SETTING is VALUE, and `extends = "FILE"`
-takes everything from another recipe that this one does not set itself.
+names the files of a run, [inputs] those that lie elsewhere, as files of another run;
+[stages] has one command line for each kind of step. A table [SETTING.VALUE] holds
+settings that apply where SETTING is VALUE, and `extends = "FILE"` takes everything from
+another recipe that this one does not set itself.
 """
 
 import difflib
@@ -38,7 +39,7 @@ DEFAULTS: Settings = {
 }
 # These are passed to every stage whose command has an option of that name.
 PASSED = ("preset", "seed", "threads", "isa", "device", "data_root", "download")
-TABLES = ("settings", "files", "stages")
+TABLES = ("settings", "files", "inputs", "stages")
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 NAMED = re.compile(rf"\{{({NAME.pattern})\}}")
 
@@ -56,7 +57,8 @@ class Stage:
 class Recipe:
     """A recipe with everything that it extends; `cases` are the tables SETTING.VALUE.
 
-    `removed` are stages of the recipe it extends that it does without.
+    `removed` are stages of the recipe it extends that it does without. `inputs` are
+    files that no stage makes; where a file has the same name, the input is meant.
     """
 
     path: Path
@@ -65,6 +67,7 @@ class Recipe:
     stages: dict[str, Stage]
     cases: dict[str, dict[str, Settings]] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
+    inputs: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -101,13 +104,10 @@ def read(path: Path) -> Recipe:
     lines = _section(path, tables, "stages")
     removed = tuple(name for name, line in lines.items() if line == "")
     stages = {n: _stage(path, n, lines[n]) for n in lines if n not in removed}
-    files = _section(path, tables, "files")
-    for name, value in files.items():
-        if not isinstance(value, str):
-            raise InputError(f"{path}: [files] {name} is {value!r}, expected a path")
+    files, inputs = _paths(path, tables, "files"), _paths(path, tables, "inputs")
     known = {**DEFAULTS, **settings}
     cases = {key: value for key, value in tables.items() if key not in TABLES}
-    recipe = Recipe(path, known, files, stages, cases, removed)
+    recipe = Recipe(path, known, files, stages, cases, removed, inputs)
     _check(recipe)
     return recipe
 
@@ -152,6 +152,16 @@ def _section(path: Path, tables: dict[str, Any], name: str) -> dict[str, Any]:
     return found
 
 
+def _paths(path: Path, tables: dict[str, Any], section: str) -> dict[str, str]:
+    found = _section(path, tables, section)
+    for name, value in found.items():
+        if not isinstance(value, str):
+            raise InputError(
+                f"{path}: [{section}] {name} is {value!r}, expected a path"
+            )
+    return found
+
+
 def _stage(path: Path, name: str, value: Any) -> Stage:
     if isinstance(value, str):
         return Stage(name, value)
@@ -183,13 +193,17 @@ def _check(recipe: Recipe) -> None:
                 )
             check_names(recipe, table, f"{recipe.path}: [{name}.{value}]")
     for name in recipe.settings:
-        if name in recipe.files and name not in recipe.stages:
+        if name in {**recipe.files, **recipe.inputs} and name not in recipe.stages:
             raise InputError(f"{recipe.path}: {name} is both a setting and a file")
 
 
 def check_names(recipe: Recipe, names: Iterable[str], where: str) -> None:
-    """Names must be settings, or stages that get more options."""
-    known = {**recipe.settings, **recipe.stages}
+    """Names must be settings, or stages that get more options.
+
+    A stage that the recipe does without may have options too: they do no harm, and the
+    same words then fit the recipe that it extends.
+    """
+    known = {*recipe.settings, *recipe.stages, *recipe.removed}
     for name in names:
         if name not in known:
             hint = suggestion(name, known)
@@ -218,7 +232,8 @@ def runs(recipe: Recipe, given: Sequence[str]) -> list[Run]:
         if not equals:
             raise UsageError(f"{word}: expected KEY=VALUE")
         check_names(recipe, [key], word)
-        values = [text] if key in recipe.stages else _values(text)
+        options = {*recipe.stages, *recipe.removed}
+        values = [text] if key in options else _values(text)
         swept.setdefault(key, []).extend(values)
     lists = {key: values for key, values in swept.items() if len(values) > 1}
     folders = {key: _folders(key, values) for key, values in lists.items()}

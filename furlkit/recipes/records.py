@@ -38,6 +38,7 @@ def save(plan: Plan, group: int) -> list[str]:
         "recipe": run.recipe.path.name,
         "settings": run.settings,
         "files": run.recipe.files,
+        "inputs": run.recipe.inputs,
         "stages": stages,
         "group": group,
     }
@@ -58,8 +59,9 @@ def load(folder: Path) -> tuple[Run, int]:
             for name, stage in noted["stages"].items()
         }
         recipe = Recipe(
-            Path(noted["recipe"]), noted["settings"], noted["files"], stages
-        )
+            Path(noted["recipe"]), noted["settings"], noted["files"], stages,
+            inputs=noted.get("inputs", {}),
+        )  # fmt: skip
         settings = {**noted["settings"], "out": str(folder)}
         return Run(recipe, settings), int(noted["group"])
     except FileNotFoundError as error:

@@ -121,7 +121,6 @@ def templates(run: Run) -> dict[str, Template]:
         except _EmptySettingError:
             continue
     _check_files(run, found)
-    _check_used(run)
     return found
 
 
@@ -243,7 +242,9 @@ def _text(
 ) -> str:
     """What decides the bytes of a stage's outputs, besides what it reads."""
     words = [
-        "".join(map(str, word)) for _, part in parts for word in part
+        "".join(_shown(run, each) for each in word)
+        for _, part in parts
+        for word in part
     ]  # Whether an optional part is there is decided by the files.
     words += [w for key in passed if key not in NO_BYTES for w in passed[key]]
     lines = [shlex.join(words)]
@@ -255,6 +256,24 @@ def _text(
     for key, value in sorted((_preset(run, command) or {}).items()):
         lines.append(f"{key} = {json.dumps(value)}")
     return "\n".join(lines) + "\n"
+
+
+def _shown(run: Run, part: str | Ref) -> str:
+    """A part of a word: files of the run by name, as its folder may move; inputs by path."""
+    if isinstance(part, Ref) and part.name in run.recipe.inputs:
+        return f"{path_of(run, part.name)}{part}"
+    return str(part)
+
+
+def path_of(run: Run, name: str) -> str:
+    """The path of a file or input, in which only {round} and {client} are left."""
+    recipe = run.recipe
+    pattern = {**recipe.files, **recipe.inputs}.get(name, f"{name}.safetensors")
+    for match in PLACEHOLDER.finditer(pattern):
+        if match[1] not in ("round", "client"):
+            value = str(run.settings.get(match[1], match[0]))
+            pattern = pattern.replace(match[0], value)
+    return pattern
 
 
 def _refs(word: Word) -> Iterator[Ref]:
@@ -291,6 +310,11 @@ def _check_files(run: Run, found: dict[str, Template]) -> None:
     made: dict[Ref, str] = {}
     for name, template in found.items():
         for ref in template.outputs:
+            if ref.name in run.recipe.inputs:
+                raise InputError(
+                    f"{run.recipe.path}: [stages] {name} writes {ref}, which is one of "
+                    "the [inputs]"
+                )
             if ref in made:
                 raise InputError(
                     f"{run.recipe.path}: [stages] {made[ref]} and {name} both write "
@@ -300,7 +324,8 @@ def _check_files(run: Run, found: dict[str, Template]) -> None:
     everything = {
         part for stage in run.recipe.stages.values() for part in _named(stage)
     }
-    known = {*run.values, *run.recipe.files, *COUNTERS, *(r.name for r in made)}
+    paths = {**run.recipe.files, **run.recipe.inputs}
+    known = {*run.values, *paths, *COUNTERS, *(r.name for r in made)}
     for name, template in found.items():
         where = f"{run.recipe.path}: [stages] {name}"
         for ref in template.refs:
@@ -321,19 +346,23 @@ def _named(stage: Stage) -> set[str]:
     return {match[1] for word in after if (match := PLACEHOLDER.fullmatch(word))}
 
 
-def _check_used(run: Run) -> None:
-    """A setting or a file that nothing reads is a mistake."""
+def check_used(run: Run) -> None:
+    """A setting or a file that nothing reads is a mistake in a recipe."""
     recipe = run.recipe
     lines = [stage.line + stage.rounds for stage in recipe.stages.values()]
     # A table that does not apply to this run may use it too.
     cases = (table for tables in recipe.cases.values() for table in tables.values())
     every = [recipe.settings, run.settings, *cases]
     more = [str(each.get(name, "")) for each in every for name in recipe.stages]
-    text = " ".join([*lines, *more, *recipe.files.values()])
+    paths = {**recipe.files, **recipe.inputs}
+    text = " ".join([*lines, *more, *recipe.files.values(), *recipe.inputs.values()])
     used = {match[1] for match in PLACEHOLDER.finditer(text)}
+    if recipe.removed:
+        return  # What a stage that is gone has used is left over.
     for name in recipe.settings:
         if name not in {*used, *DEFAULTS, *recipe.cases, *recipe.stages}:
             raise InputError(f"{recipe.path}: [settings] {name}: no stage uses it")
-    for name in recipe.files:
-        if name not in used and not recipe.removed:
-            raise InputError(f"{recipe.path}: [files] {name}: no stage uses it")
+    for name in paths:
+        if name not in used:
+            table = "inputs" if name in recipe.inputs else "files"
+            raise InputError(f"{recipe.path}: [{table}] {name}: no stage uses it")

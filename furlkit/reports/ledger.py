@@ -166,10 +166,12 @@ def document(ledger: Ledger) -> dict[str, Any]:
             for k, group in grouped(ordered, attrgetter(name)).items()
         ]  # fmt: skip
 
+    seeds = {file.seed for file in ledger.files if file.stage == "local-train"}
     rounds, clients = rows("round", "client"), rows("client", "round")
     cells = grouped(transfers, lambda t: (t.round, t.client))
     return {
         "protocol": "ledger",
+        "seed": seeds.pop() if len(seeds) == 1 else None,
         "rounds": rounds,
         "clients": clients,
         "cells": [

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from furlkit import console
 from furlkit.errors import InputError, UsageError
 from furlkit.files.container.read import open_kind
 from furlkit.files.metrics import write_metrics
@@ -55,6 +56,8 @@ def _count(runs: Sequence[Path], output: Path | None, form: str) -> Result:
     if form == "csv":
         return render(_transfers(found), "csv"), found
     listed = found["clients"][: LISTED if form == "text" else None]
+    if form == "text" and output and console.settings.verbosity < 0:
+        return f"{output}: {_total(found['total'])}", found
     shown = _round_table(found), _client_table(listed)
     tables = [render(table, form, "r" * len(table[0])) for table in shown]
     if form == "text":

@@ -13,6 +13,7 @@ from furlkit.recipes import records
 from furlkit.recipes.expand import Plan, expand
 from furlkit.recipes.forms import FORMS
 from furlkit.recipes.read import read, runs
+from furlkit.recipes.template import check_used
 
 Check = Callable[[list[str]], None]
 
@@ -54,7 +55,8 @@ def run(values: dict[str, Any], check: Check) -> tuple[str, dict[str, Any]]:
 
 
 def _check(plan: Plan, check: Check) -> None:
-    """Check one command of each stage and choice of options."""
+    """Check one command of each stage and choice of options, and what nothing uses."""
+    check_used(plan.run)
     seen = set()
     for step in plan.steps:
         shape = step.stage, *(word for word in step.command if word.startswith("-"))

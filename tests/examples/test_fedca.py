@@ -1,22 +1,17 @@
 """examples/fedca: every command of its recipes, its Makefile and its pages."""
 
 import csv
-import json
 import re
 import shlex
-import shutil
-import subprocess
 from glob import glob
-from itertools import pairwise
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import pytest
 
-from furlkit.cli.program import furlkit as program
-from furlkit.cli.shared import check_words
+from furlkit.files.container.read import Container
 from furlkit.files.metrics import write_metrics
+from tests.examples.conftest import EXAMPLES, blocks, needs_make, of, values
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 FEDCA = EXAMPLES / "fedca"
 ROWS = ("fedae", "fedpr", "fedsimclr", "align", "dictionary", "ensemble", "fedca")
 # The open readings, and what distinguishes their local-train.
@@ -33,65 +28,6 @@ READINGS = {
 }
 DATASETS = ("cifar10", "cifar100", "miniimagenet", "digits", "images")
 EVERYTHING = ("semi=yes", "target=cifar10", "figure3=yes", "figure4=yes")
-needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
-
-# Writes down its words; an empty makefile stands for the rules of a plan.
-RECORDER = """#!/bin/sh
-printf '%s\\037' "$@" >> commands
-echo >> commands
-while test $# -gt 1; do
-    case "$1 $2" in "-o "*.mk) mkdir -p "$(dirname "$2")"; echo all: > "$2" ;; esac
-    shift
-done
-"""
-
-
-@pytest.fixture
-def recorded(tmp_path, monkeypatch, environment):
-    """The commands of furlkit that a shell script calls, itself or through make."""
-    monkeypatch.chdir(tmp_path)
-    Path("examples").symlink_to(EXAMPLES)
-    Path("bin").mkdir()
-    furlkit = tmp_path / "bin" / "furlkit"
-    furlkit.write_text(RECORDER)
-    furlkit.chmod(0o755)
-    path = f"{furlkit.parent}:{environment['PATH']}"
-    ours = {**environment, "PATH": path, "FURLKIT": str(furlkit)}
-
-    def call(script: str) -> list[list[str]]:
-        Path("commands").write_text("")
-        command = ["sh", "-euc", script]
-        done = subprocess.run(command, env=ours, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        lines = Path("commands").read_text().splitlines()
-        return [line.split("\037")[:-1] for line in lines]
-
-    return call
-
-
-@pytest.fixture
-def plan(run):
-    """The steps of a plan by its words, in a run's order."""
-
-    def call(*words) -> list[dict]:
-        done = run("plan", *words, "--as", "json", "--dry-run")
-        assert done.code == 0, done.err
-        return [step for one in json.loads(done.out) for step in one["steps"]]
-
-    return call
-
-
-def blocks(name: str) -> list[str]:
-    """The shell commands of a page, by block."""
-    return re.findall(r"^```sh\n(.*?)^```", (FEDCA / name).read_text(), re.M | re.S)
-
-
-def values(command: list[str], option: str) -> list[str]:
-    return [b for a, b in pairwise(command) if a == option]
-
-
-def of(steps: list[dict], stage: str) -> list[dict]:
-    return [step for step in steps if step["stage"] == stage]
 
 
 # --- the recipes ----------------------------------------------------------------------
@@ -129,6 +65,28 @@ def test_fedca_s_files_pass_from_round_to_round(plan):
     (first, *_) = of(steps, "pool")
     clients = [step["clients"][0] for step in of(steps, "train")[:3]]
     assert first["reads"] == [f"exp/r001/features_{c}.safetensors" for c in clients]
+
+
+def test_a_client_that_comes_back_goes_on_with_its_own_file(plan, run, tmp_path):
+    """Clients 0, 1 and 0 again, each on its own in its round."""
+    out = tmp_path / "exp"
+    words = ("clients=2", "rounds=3", "fraction=0.5", "seed=10", f"out={out}")
+    small = ("public=digits", "data=digits", "init=--width 0.02 --projector 8,4",
+             "align=--images 60 --epochs 1 --batch-size 30",
+             "train=--epochs 1 --batch-size 240 --dictionary-size 64")  # fmt: skip
+    for step in plan(FEDCA / "recipe.toml", *words, *small):
+        assert run(*step["command"], "-q").code == 0
+
+    def header(name):
+        return Container(out / f"{name}.safetensors").header
+
+    came_back, private = header("r003/client_0"), header("r003/private_0")
+    assert came_back.inputs["private"] == header("r001/private_0").content
+    assert came_back.inputs["dictionary"] == header("r002/dictionary").content
+    assert came_back.inputs["targets"] == header("targets").content
+    assert private.facts["memory"] == ["averaged_features"]
+    assert header("r003/features_0").facts["examples"] == 64
+    assert header("r002/dictionary").facts["owners"] == [[1, 64]]
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -199,51 +157,16 @@ def test_what_is_not_asked_for_is_not_scored(plan):
 # --- the Makefile and the pages -------------------------------------------------------
 
 
-def without_output(command: list[str]) -> list[str]:
-    """The words of a plan, with neither its name nor its file."""
-    at = command.index("-o")
-    return command[1:at] + command[at + 2 :]
-
-
-def check_planned(command: list[str], files: set[PurePath]) -> None:
-    """What compare and plot read must be what the plans before them make."""
-    labels = [text.partition("=")[0] for text in values(command, "--series")]
-    for text in values(command, "--published"):
-        assert text.partition("=")[0] in labels
-    kind = "angles.json" if "angles" in command else "linear.json"
-    for text in values(command, "--series") + values(command, "--panel"):
-        pattern = text.partition("=")[2]
-        found = {path for path in files if path.match(pattern)}
-        below = {
-            path for path in files
-            if path.name == kind and any(p.match(pattern) for p in path.parents)
-        }  # fmt: skip
-        assert found or below, text
-
-
 @needs_make
 @pytest.mark.parametrize("page", ["README.md", "RESULTS.md"])
-def test_every_command_of_the_pages_is_planned(recorded, plan, page):
-    """All rounds and seeds have the same commands, so one of each is enough."""
-    commands = [c for block in blocks(page) for c in recorded(block)]
+def test_every_command_of_the_pages_is_planned(recorded, check_all, page):
+    commands = [c for block in blocks(FEDCA / page) for c in recorded(block)]
     assert sum(command[0] == "plan" for command in commands) >= 5
-    files: set[PurePath] = set()
-    for command in commands:
-        if command[0] == "plan":
-            words = without_output(command)
-            other = [w for w in words if not w.startswith(("seed=", "rounds="))]
-            steps = plan(*other, "seed=0", "rounds=1")
-            files |= {PurePath(path) for step in steps for path in step["writes"]}
-        elif command[0] == "compare" or command[:2] in (
-            ["plot", "tsne"], ["plot", "angles"], ["plot", "bars"]
-        ):  # fmt: skip
-            check_planned(command, files)
-        else:
-            check_words(program, command)
+    check_all(commands)
 
 
 def test_two_rounds_by_hand(recorded, run):
-    (block,) = (b for b in blocks("README.md") if "local-train" in b)
+    (block,) = (b for b in blocks(FEDCA / "README.md") if "local-train" in b)
     small = {"init": ("--width", 0.02, "--projector", "8,4")}
     small |= dict.fromkeys(("pretrain-align", "local-train"), ("--epochs", 1))
     for command in recorded(block):
@@ -260,7 +183,7 @@ def test_the_makefile_s_own_examples_are_those_of_the_pages():
     )
     assert shown == ["ablation", "table1", "table2", "table3",
                      "figure3", "figure4", "figure5", "readings"]  # fmt: skip
-    pages = " ".join(blocks("README.md"))
+    pages = " ".join(blocks(FEDCA / "README.md"))
     assert all(f" {target} " in pages for target in shown)
 
 
@@ -272,25 +195,13 @@ SMALL = """clients=2 each=5 rounds=1 linear="--epochs 1" semi_rounds=1
 
 
 @needs_make
-def test_every_target_makes_its_table_or_figure(recorded, plan, run):
+def test_every_target_makes_its_table_or_figure(recorded, carry_out):
     """For non-IID clients: figure5, which needs the others too, is planned above."""
     targets = "ablation-noniid table1-noniid table2-noniid table3-noniid figure3"
     settings = shlex.quote(f"SETTINGS={' '.join(SMALL.split())}")
     makefile = "make -f examples/fedca/Makefile"
-    made: set[str] = set()
-    tables = []
-    targets += " figure4-noniid readings-0.1"
-    for command in recorded(f"{makefile} {targets} SEEDS=0 {settings}"):
-        if command[0] != "plan":
-            done = run(*command)
-            assert done.code == 0, done.err
-            tables += [done.out] if command[0] == "compare" else []
-            continue
-        for step in plan(*without_output(command)):
-            if step["outputs"][0] not in made:
-                done = run(*step["command"], "-q")
-                assert done.code == 0, done.err
-                made.update(step["outputs"])
+    words = f"{targets} figure4-noniid readings-0.1 SEEDS=0 {settings}"
+    tables = carry_out(recorded(f"{makefile} {words}"))
     assert all(Path(f"exp/figure{number}.png").stat().st_size for number in (3, 4))
     labels = [[line.split("  ")[0] for line in t.splitlines()[1:]] for t in tables]
     baselines = ["FedAE", "FedPR", "FedSimCLR", "FedCA"]

@@ -1,287 +1,316 @@
-"""examples/flesd: every row at every scale is a plan the program understands."""
+"""examples/flesd: every command of its recipes, its Makefile and its pages."""
 
 import csv
-import os
-import shutil
-import subprocess
-from pathlib import Path
+import re
+import shlex
+from glob import glob
+from pathlib import Path, PurePath
 
 import pytest
 
 from furlkit.files.metrics import write_metrics
-
-FLESD = Path(__file__).resolve().parents[2] / "examples" / "flesd"
-ENCODED = ("float16", "int8", "top1", "top1-int8", "full")
-IMAGES = ("SCALE=cpu", "DATASET=images", "DATA=a", "TEST=b")
-pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
-
-
-@pytest.mark.parametrize("row", ["flesd", "cc", "fedavg", "fedprox", "nonfl"])
-@pytest.mark.parametrize(
-    "scale",
-    [
-        ("SCALE=cpu",),
-        IMAGES,
-        ("SCALE=paper", "DATASET=cifar100"),
-    ],
+from tests.examples.conftest import (
+    EXAMPLES,
+    blocks,
+    needs_make,
+    of,
+    values,
+    without_output,
 )
-def test_every_command_of_every_row_is_understood(planned, tmp_path, row, scale):
-    words = (f"ROW={row}", "ALPHA=0.01", *scale, "all", "locals")
-    stages = planned(tmp_path, FLESD / "row.mk", *words)
-    distilled = [stage for stage in stages if stage[0] == "distill"]
-    averaged = [stage for stage in stages if stage[0] == "aggregate"]
-    assert len(distilled) == {"flesd": 2, "cc": 1}.get(row, 0)
-    assert all(("--rule" in stage) == bool(distilled) for stage in averaged)
-    trained = [s[s.index("--client") + 1] for s in stages if s[0] == "local-train"]
-    clients = {client for group in trained for client in group.split(",")}
-    whole = {"nonfl": {"0"}, "flesd": set("12345"), "cc": set("12345")}
-    assert clients == whole.get(row, set("012345"))
-    # What a client trained itself stays with it: only what embed made of it is sent.
-    if distilled:
-        assert not any("client_" in word for stage in averaged for word in stage)
 
-
-@pytest.mark.parametrize("row", ["cc", "fedavg", "nonfl", "simclr", "supervised"])
-def test_the_partition_of_a_row_can_be_made(planned, run, tmp_path, row):
-    """Only the partition itself shows what a scheme refuses."""
-    words = (f"ROW={row}", "ALPHA=0.01", "all")
-    stage, *_ = planned(tmp_path, FLESD / "row.mk", *words)
-    place = stage.index("-o") + 1
-    done = run(*stage[:place], tmp_path / "p.safetensors")
-    clients = 1 if row == "nonfl" else 6
-    assert stage[0] == "partition" and done.code == 0, done.err
-    assert f"{clients} clients of" in done.out
-
-
-def test_the_whole_table_names_every_row_alpha_and_seed(make_in, tmp_path):
-    done = make_in(tmp_path, FLESD / "Makefile", "-n", "table1", "SEEDS=3 7")
-    assert done.returncode == 0, done.stderr
-    for row in ("nonfl", "cc", "fedavg", "fedprox", "flesd"):
-        for run in ("100", "0.01") if row != "nonfl" else ("all",):
-            assert f"digits-{run}/{row}/seed3" in done.stdout
-            assert f"digits-{run}/{row}/seed7" in done.stdout
-
-
-def words_after(stage, flag):
-    return stage[stage.index(flag) + 1]
-
-
-@pytest.mark.parametrize("row", ENCODED)
-def test_an_encoding_changes_what_is_sent_and_nothing_else(planned, tmp_path, row):
-    words = ("ALPHA=100", "EVALUATE=linear:last", "OUT=exp")
-    plain = planned(tmp_path, FLESD / "row.mk", *words, "ROW=cc")
-    stages = planned(tmp_path, FLESD / "row.mk", *words, f"ROW={row}")
-    flags = {
-        "float16": ["--encoding", "float16"],
-        "int8": ["--encoding", "int8"],
-        "top1": ["--similarity", "--top", "1"],
-        "top1-int8": ["--similarity", "--top", "1", "--encoding", "int8"],
-        "full": ["--similarity"],
-    }
-    embeds = [stage for stage in stages if stage[0] == "embed"]
-    assert len(embeds) == 5
-    for stage in embeds:
-        at = stage.index(flags[row][0])
-        assert stage[at : at + len(flags[row])] == flags[row]
-        del stage[at : at + len(flags[row])]
-    assert stages == plain
-
-
-@pytest.mark.parametrize("row, epochs", [("simclr", "200"), ("supervised", "100")])
-@pytest.mark.parametrize("scale", [IMAGES, ("SCALE=paper", "DATASET=cifar10")])
-def test_clients_that_nobody_aggregates_are_all_scored(
-    planned, tmp_path, row, epochs, scale
-):
-    words = (f"ROW={row}", "ALPHA=0.01", *scale, "alone")
-    stages = planned(tmp_path, FLESD / "row.mk", *words)
-    kinds = [stage[0] for stage in stages]
-    assert not {"aggregate", "distill", "embed"} & set(kinds)
-    for score in ("linear", "classifier"):
-        models = {stage[2] for stage in stages if stage[:2] == ["evaluate", score]}
-        trained = {f"exp/r001/client_{k}.safetensors" for k in range(6)}
-        assert models == (
-            trained if row == "supervised" or score == "linear" else set()
-        )
-    trained = [stage for stage in stages if stage[0] == "local-train"]
-    if "SCALE=paper" in scale:
-        assert [words_after(stage, "--epochs") for stage in trained] == [epochs] * 6
-
-
-def test_an_unknown_row_is_refused(make_in, tmp_path):
-    done = make_in(tmp_path, FLESD / "row.mk", "-n", "ROW=flsed")
-    assert done.returncode == 2
-    assert "ROW=flsed" in done.stderr
-
-
-PLOTS = {
-    "figure2": {
-        *(
-            f"{name}-{a}"
-            for a in ("100", "1", "0.01")
-            for name in ("bubbles", "clients")
-        ),
-        "alphas",
-    },
-    "figure4": {
-        f"{panel}-{a}"
-        for a in ("100", "0.01")
-        for panel in ("left", "middle", "right", "bytes")
-    },
-    "figure5": {"loss"},
+FLESD = EXAMPLES / "flesd"
+ROWS = ("flesd", "cc", "fedavg", "fedprox", "nonfl", "simclr", "supervised")
+DATASETS = ("cifar10", "cifar100", "tinyimagenet", "imagenet100", "digits", "images")
+ENCODINGS = {
+    "float16": ["--encoding", "float16"],
+    "int8": ["--encoding", "int8"],
+    "top1": ["--similarity", "--top", "1"],
+    "top1_int8": ["--similarity", "--top", "1", "--encoding", "int8"],
+    "full": ["--similarity"],
 }
-FEW = ("ROUNDS4=1 2", "MIDDLE4=3", "EPOCHS4=5 10")
+MAKE = "make -f examples/flesd/Makefile"
 
 
-@pytest.mark.parametrize("goal", PLOTS)
-@pytest.mark.parametrize("scale", [(), ("SCALE=paper", "DATASET=cifar100")])
-def test_a_figure_is_drawn_of_runs_that_were_made(planned, tmp_path, goal, scale):
-    stages = planned(tmp_path, FLESD / "Makefile", goal, "SEEDS=4", *scale, *FEW)
-    plots = [stage for stage in stages if stage[0] == "plot"]
-    pictures = [Path(words_after(stage, "-o")) for stage in plots]
-    assert {picture.stem for picture in pictures} == PLOTS[goal]
-    assert len(pictures) == len(PLOTS[goal])
-    assert {picture.parent.name.partition("-")[2] for picture in pictures} == {goal}
-    drawn = {
-        Path(name)
-        for stage in plots
-        for word in stage
-        if "=exp/" in word
-        for name in word.partition("=")[2].split(",")
+# --- the recipes ----------------------------------------------------------------------
+
+
+def test_the_recipe_has_25_lines_at_most():
+    assert len((FLESD / "recipe.toml").read_text().splitlines()) <= 25
+
+
+def test_the_row_flesd_is_the_recipe(plan):
+    recipe = plan(FLESD / "recipe.toml", "seed=3")
+    row = plan(FLESD / "tables.toml", "seed=3", "score=0 last")
+    assert row.pop()["stage"] == "bytes"
+    # The row says itself what the preset has.
+    same = {"init": ["--encoder", "resnet18"], "train": ["--epochs", "100"]}
+    for step in row:
+        for word in same.get(step["stage"], []):
+            step["command"].remove(word)
+    assert [sorted(s["command"]) for s in row] == [sorted(s["command"]) for s in recipe]
+    assert max(step["round"] or 0 for step in recipe) == 2
+
+
+EPOCHS = dict(zip(ROWS, (100, 200, 20, 20, 200, 200, 100), strict=True))
+
+
+@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_every_row_is_planned_on_every_dataset(plan, row, dataset):
+    steps = plan(FLESD / "tables.toml", f"row={row}", f"dataset={dataset}", "alpha=0.1")
+    rounds = {"flesd": 2, "fedavg": 10, "fedprox": 10}.get(row, 1)
+    trained = [s for s in steps if s["stage"] in ("train", "supervise")]
+    whole = {"nonfl": {0}, "flesd": {1, 2, 3, 4, 5}, "cc": {1, 2, 3, 4, 5}}
+    clients = whole.get(row, {0, 1, 2, 3, 4, 5})
+    assert {(s["round"], *s["clients"]) for s in trained} == {
+        (number, client) for number in range(1, rounds + 1) for client in clients
     }
-    made = {Path(words_after(s, "-o")) for s in stages if s[0] != "plot"}
-    folders = {folder for path in made for folder in path.parents}
-    assert drawn and drawn <= made | folders
+    epochs = EPOCHS[row] // (10 if dataset in ("digits", "images") else 1)
+    assert all(values(s["command"], "--epochs") == [str(epochs)] for s in trained)
+    assert len(of(steps, "distill")) == {"flesd": 2, "cc": 1}.get(row, 0)
+    averaged = rounds if row in ("fedavg", "fedprox", "nonfl") else 0
+    assert len(of(steps, "average")) == averaged
+    # What a client trained itself stays with it: only what embed made of it is sent.
+    if row in ("flesd", "cc"):
+        sent = [path for s in of(steps, "ensemble") for path in s["reads"]]
+        assert sent and not any("client_" in path for path in sent)
+    # The untrained network is scored, and clients' own models where they count.
+    assert {s["round"] for s in of(steps, "linear")} == {
+        *range(rounds + 1 if row not in ("simclr", "supervised") else 1)
+    }
+    scored = clients if row in ("cc", "simclr", "supervised") else set()
+    assert {s["clients"][0] for s in of(steps, "local")} == scored
+    assert len(of(steps, "classifier")) == (6 if row == "supervised" else 0)
 
 
-def test_the_panels_of_figure_4_have_the_rounds_and_epochs_they_say(planned, tmp_path):
-    words = ("figure4", "SEEDS=0", "ALPHA4=1", "TOTAL4=12", "ROUNDS4=1 2", "MIDDLE4=3")
-    stages = planned(tmp_path, FLESD / "Makefile", *words, "LOCAL4=7", "EPOCHS4=6 10")
-    trained, scored = {}, {}
-    for stage in stages:
-        run = Path(words_after(stage, "-o")).parent.parent.parent.name
-        if stage[0] == "local-train":
-            round_ = int(Path(words_after(stage, "-o")).parent.name[1:])
-            trained.setdefault(run, set()).add((round_, words_after(stage, "--epochs")))
-        elif stage[:2] == ["evaluate", "linear"]:
-            scored[run] = scored.get(run, 0) + 1
-    # Two rounds of six epochs are in the left panel and in the right one, but made once.
-    schemes = {"t01-e12": (1, 12, 1), "t02-e06": (2, 6, 1), "t02-e10": (2, 10, 1),
-               "t03-e07": (3, 7, 4)}  # fmt: skip
-    assert set(trained) == {f"{r}-{s}" for r in ("flesd", "fedavg") for s in schemes}
-    for run, rounds in trained.items():
-        T, E, scores = schemes[run.partition("-")[2]]
-        assert rounds == {(n, str(E)) for n in range(1, T + 1)}
-        assert scored[run] == scores
-    by_name = {Path(words_after(s, "-o")).stem: s for s in stages if s[0] == "plot"}
-    over = {k.partition("-")[0]: words_after(s, "--over") for k, s in by_name.items()}
-    assert over.pop("left") == over.pop("middle") == "rounds"
-    assert over == {"right": "epochs", "bytes": "bytes"}
-    lasts = {name for name, stage in by_name.items() if "--last" in stage}
-    assert lasts == {"left-1", "right-1"}
+@pytest.mark.parametrize("dataset", ["tinyimagenet", "imagenet100", "images"])
+def test_test_images_are_those_of_the_test_file(plan, dataset):
+    words = (f"dataset={dataset}", "row=supervised")
+    steps = plan(FLESD / "tables.toml", *words)
+    for stage in ("linear", "local", "classifier"):
+        (file,) = values(of(steps, stage)[0]["command"], "--test-data")
+        assert file.endswith("test.safetensors")
 
 
-def test_other_encodings_train_no_client_twice(planned, tmp_path):
-    stages = planned(tmp_path, FLESD / "Makefile", "encodings", "SEEDS=0", "ALPHAS=1")
-    made = {}
-    for stage in stages:
-        run = Path(words_after(stage, "-o")).relative_to("exp/digits-1").parts[0]
-        made.setdefault(run, set()).add(stage[0])
-    training = made.pop("cc")
-    assert {"partition", "init", "local-train", "distill"} <= training
-    assert set(made) == set(ENCODED) - {"full"}
-    for kinds in made.values():
-        assert kinds == {"embed", "aggregate", "distill", "evaluate"}
+@pytest.mark.parametrize("row", ["cc", "fedavg", "nonfl", "supervised"])
+def test_the_partition_of_a_row_can_be_made(plan, run, tmp_path, row):
+    """Only the partition itself shows what a scheme refuses."""
+    words = (f"row={row}", "dataset=digits", f"out={tmp_path}")
+    alpha = () if row == "nonfl" else ("alpha=0.01",)
+    (step,) = of(plan(FLESD / "tables.toml", *words, *alpha), "partition")
+    done = run(*step["command"])
+    assert done.code == 0, done.err
+    assert f"{1 if row == 'nonfl' else 6} clients of" in done.out
+    assert ("--concentration" in step["command"]) == (row != "nonfl")
 
 
-def test_a_copy_is_whole_dated_as_the_original_and_made_once(tmp_path):
-    one, other = tmp_path / "one", tmp_path / "other"
-    (one / "r001").mkdir(parents=True)
-    (one / "r001" / "client_1").write_text("trained")
-    os.utime(one / "r001" / "client_1", (1000, 1000))
-    command = ["sh", FLESD / "copy.sh", one, other, "r001/client_1"]
-    assert subprocess.run(command).returncode == 0
-    copy = other / "r001" / "client_1"
-    assert copy.read_text() == "trained" and copy.stat().st_mtime == 1000
-    copy.write_text("kept")
-    assert subprocess.run(command).returncode == 0 and copy.read_text() == "kept"
-    done = subprocess.run([*command, "r001/client_2"], capture_output=True, text=True)
-    assert done.returncode != 0 and "client_2" in done.stderr
-    assert [path.name for path in copy.parent.iterdir()] == ["client_1"]
+def test_an_unknown_row_is_refused(refused, tmp_path):
+    words = ("plan", FLESD / "tables.toml", "row=flsed", f"out={tmp_path / 'exp'}")
+    refused(tmp_path, 2, ["flsed", "fedprox"], *words)
 
 
-def score(path, accuracy, round_=1, role="global", seed=0, client=None):
+def moved(command: list[str], *folders: str) -> list[str]:
+    """A command as if its files were in one folder."""
+    for folder in folders:
+        command = [word.replace(f"{folder}/", "") for word in command]
+    return command
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_an_encoding_changes_what_is_sent_and_nothing_else(plan, encoding):
+    words = ("dataset=digits", "seed=2")
+    cc = plan(FLESD / "tables.toml", *words, "row=cc", "out=all/seed2", "score=last")
+    words = (*words, f"encoding={encoding}", "runs=all", "out=sent")
+    steps = plan(FLESD / "encodings.toml", *words, "score=last")
+    expected = [
+        step for step in cc
+        if step["stage"] in ("embed", "ensemble", "distill", "linear", "bytes")
+    ]  # fmt: skip
+    assert [s["stage"] for s in steps] == [s["stage"] for s in expected]
+    for step, plain in zip(steps[:-1], expected, strict=False):
+        words = ENCODINGS[encoding] if step["stage"] == "embed" else []
+        found = moved(step["command"], "all/seed2", "sent")
+        assert found == [*moved(plain["command"], "all/seed2"), *words]
+    made = {path for step in cc for path in step["writes"]}
+    assert {p for s in steps for p in s["reads"] if p.startswith("all/")} <= made
+    # The bytes are those of the same clients, with the uploads of this encoding.
+    counted = set(moved(expected[-1]["reads"], "all/seed2"))
+    counted -= {"r001/global.safetensors"}  # Nobody receives that of the last round.
+    assert set(moved(steps[-1]["reads"], "all/seed2", "sent")) == counted
+
+
+# --- the Makefile and the pages -------------------------------------------------------
+
+
+@needs_make
+@pytest.mark.parametrize("page, plans", [("README.md", 30), ("RESULTS.md", 8)])
+def test_every_command_of_the_pages_is_planned(recorded, check_all, page, plans):
+    commands = [c for block in blocks(FLESD / page) for c in recorded(block)]
+    assert sum(command[0] == "plan" for command in commands) >= plans
+    check_all(commands)
+
+
+def test_one_round_by_hand(recorded, run):
+    first, second = (
+        b for b in blocks(FLESD / "README.md") if "public_" in b or "ledger ." in b
+    )
+    small = {
+        "init": ("--width", 0.02, "--projector", "8,4"),
+        "local-train": ("--epochs", 1),
+        "distill": ("--epochs", 1, "--anchors", 64),
+    }
+    for command in recorded(f"{first}\n{second}"):
+        # The shell leaves a pattern as it is while there are no such files.
+        words = [w for word in command for w in sorted(glob(word)) or [word]]
+        done = run(*words, *small.get(command[0], ()))
+        assert done.code == 0, done.err
+    assert Path("r001/global.safetensors").exists()
+
+
+def test_the_makefile_s_own_examples_are_those_of_the_pages():
+    shown = re.findall(
+        r"^# +make .* (\w+) {2,}", (FLESD / "Makefile").read_text(), re.M
+    )
+    assert shown == ["table1", "figure2", "figure4", "figure5", "encodings"]
+    pages = " ".join(blocks(FLESD / "README.md"))
+    assert all(f" {target} " in pages for target in shown)
+
+
+@needs_make
+def test_the_panels_of_figure_4_have_the_rounds_and_epochs_they_say(recorded, plan):
+    words = "figure4-1 SEEDS=0 LEFT='1x12 2x6' MIDDLE=3x7 RIGHT='2x6 2x10'"
+    commands = recorded(f"{MAKE} {words}")
+    runs: dict[str, list[dict]] = {}
+    for command in commands:
+        if command[0] == "plan":
+            for step in plan(*without_output(command)):
+                name = PurePath(step["outputs"][0]).parts[3]
+                runs.setdefault(name, []).append(step)
+    schemes = {"1x12": 2, "2x6": 2, "2x10": 2, "3x7": 4}
+    assert set(runs) == {f"{row}-{s}" for row in ("flesd", "fedavg") for s in schemes}
+    for name, steps in runs.items():
+        rounds, epochs = name.partition("-")[2].split("x")
+        trained = of(steps, "train")
+        assert {s["round"] for s in trained} == {*range(1, int(rounds) + 1)}
+        assert all(values(s["command"], "--epochs")[-1] == epochs for s in trained)
+        scored = {s["round"] for s in of(steps, "linear")}
+        assert {0, int(rounds)} <= scored
+        assert len(scored) == schemes[name.partition("-")[2]]
+    plots = {values(c, "-o")[0]: c for c in commands if c[0] == "plot"}
+    shown = {
+        name.removeprefix("exp/figure4-1-"): (*values(c, "--over"), "--last" in c)
+        for name, c in plots.items()
+    }
+    assert shown == {
+        "left.png": ("rounds", True), "middle.png": ("rounds", False),
+        "right.png": ("epochs", True), "bytes.png": ("bytes", False),
+    }  # fmt: skip
+    assert values(plots["exp/figure4-1-left.png"], "--series")[0] == (
+        "FLESD=exp/digits/alpha1/flesd-1x12/seed*,exp/digits/alpha1/flesd-2x6/seed*"
+    )
+
+
+@needs_make
+@pytest.mark.parametrize("dataset, total", [("digits", 20), ("cifar100", 200)])
+def test_the_left_panel_has_as_many_epochs_in_all(recorded, dataset, total):
+    commands = recorded(f"{MAKE} figure4-1 DATASET={dataset}")
+    (left,) = (c for c in commands if "exp/figure4-1-left.png" in c)
+    found = re.findall(r"flesd-(\d+)x(\d+)/", values(left, "--series")[0])
+    assert len(found) >= 5
+    assert {int(rounds) * int(epochs) for rounds, epochs in found} == {total}
+
+
+TINY = """min_size=10 init="--width 0.02 --projector 8,16" linear="--epochs 1"
+    distill="--epochs 1 --anchors 16 --batch-size 8"
+"""
+
+
+def small(*more: str) -> str:
+    return shlex.quote(f"SETTINGS={' '.join(' '.join([TINY, *more]).split())}")
+
+
+@needs_make
+def test_tables_and_figure_2_are_made(recorded, carry_out):
+    once = 'rounds=1 local="--epochs 1" train="--epochs 1" supervise="--epochs 1"'
+    words = "table1-1 figure2 ALPHAS=1 SEEDS=0"
+    tables = carry_out(recorded(f"{MAKE} {words} {small(once)}"))
+    labels = [[line.split("  ")[0] for line in t.splitlines()[1:]] for t in tables]
+    averaged = ["FedAvg", "FedProx", "FLESD", "FLESD-cc"]
+    assert labels == [
+        ["untrained", "Non-FL", "Min-Local", *averaged],
+        averaged,
+        ["untrained", "SimCLR", "supervised", "own classifier"],
+    ]
+    assert [line.split()[1] for line in tables[2].splitlines()[1:3]] == ["1", "6"]
+    for name in ("figure2", "figure2-1-bubbles", "figure2-1-clients"):
+        assert Path(f"exp/{name}.png").stat().st_size
+
+
+@needs_make
+def test_other_encodings_are_compared_with_the_bytes_they_cost(recorded, carry_out):
+    words = "encodings-1 SEEDS=0 ENCODINGS=float16,int8,full"
+    commands = recorded(f"{MAKE} {words} {small('once=1')}")
+    plans = [command for command in commands if command[0] == "plan"]
+    assert [PurePath(command[1]).name for command in plans] == [
+        "tables.toml", "encodings.toml"
+    ]  # fmt: skip
+    accuracy, sent = carry_out(commands)
+    names = ["float32", "float16", "int8", "full"]
+    rows = [line.split() for line in accuracy.splitlines()[1:]]
+    assert [row[0] for row in rows] == ["untrained", *names]
+    rows = [line.split() for line in sent.splitlines()[1:]]
+    assert [row[0] for row in rows] == names
+    count = {
+        name: int(row[2].replace(",", ""))
+        for name, row in zip(names, rows, strict=True)
+    }
+    assert count["int8"] < count["float16"] < count["float32"] < count["full"]
+    uploads = Path("exp/digits/alpha1/int8/seed0/r001").glob("public_*.safetensors")
+    assert count["int8"] == sum(path.stat().st_size for path in uploads)
+
+
+@needs_make
+def test_figures_4_and_5_are_drawn(recorded, carry_out):
+    schemes = "LEFT='1x1 2x1' MIDDLE=2x1 RIGHT='2x1 2x2' FLESD5=1x2 FEDAVG5=2x1"
+    carry_out(recorded(f"{MAKE} figure4-1 figure5 SEEDS=0 {schemes} {small()}"))
+    for name in ("4-1-left", "4-1-middle", "4-1-right", "4-1-bytes", "5-1"):
+        assert Path(f"exp/figure{name}.png").stat().st_size
+
+
+def score(folder: str, name: str, accuracy: float, number: int, **facts) -> None:
+    path = Path("exp/cifar10", folder, f"r{number:03d}", name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    facts = {"round": round_, "role": role, "client": client}
-    document = {"protocol": "linear", "accuracy": accuracy, "seed": seed}
-    checkpoint = {"seed": None, "facts": facts}
-    write_metrics(path, {**document, "checkpoint": checkpoint})
+    facts = {"round": number, "role": "global", **facts}
+    document = {"protocol": "linear", "accuracy": accuracy, "seed": 0}
+    write_metrics(path, {**document, "checkpoint": {"seed": None, "facts": facts}})
 
 
-def summary(make_in, tmp_path):
-    done = make_in(tmp_path, FLESD / "Makefile", "summary", "DATASET=cifar10")
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip().splitlines()
-
-
-def test_the_summary_puts_the_paper_s_numbers_beside_ours(make_in, tmp_path):
-    with open(FLESD / "paper.csv", newline="") as file:
-        assert len(list(csv.DictReader(file))) == 4 * 3 * 6
-    runs = tmp_path / "exp" / "cifar10-0.01"
-    score(tmp_path / "exp" / "cifar10-all/nonfl/seed0/r001/linear.json", 0.9)
-    score(runs / "flesd" / "seed0" / "r002" / "linear.json", 0.5, round_=2)
+@needs_make
+def test_a_table_has_the_paper_s_numbers_beside_ours(recorded, run):
+    score("alpha0.01/fedavg/seed0", "linear.json", 0.3, 0)
+    score("nonfl/seed0", "linear.json", 0.9, 1)
+    for row, rounds in (("fedavg", 10), ("fedprox", 10), ("flesd", 2), ("cc", 1)):
+        score(f"alpha0.01/{row}/seed0", "linear.json", 0.4 + rounds / 100, rounds)
     for client, accuracy in ((1, 0.4), (2, 0.3), (5, 0.45)):
-        path = runs / "cc" / "seed0" / "r001" / f"linear_{client}.json"
-        score(path, accuracy, role="client", client=client)
-    lines = summary(make_in, tmp_path)
-    at = lines.index("Linear evaluation (Table 1), cifar10, alpha 0.01")
-    head, whole, lowest, flesd = lines[at + 1 : at + 5]
-    assert "published" in head
-    assert whole.split() == ["all", "in", "one", "place", "1", "90.00", "86.30"]
-    assert lowest.split() == ["Min-Local", "1", "30.00", "60.40"]
-    assert flesd.split() == ["FLESD", "1", "50.00", "69.60"]
+        facts = {"role": "client", "client": client}
+        score("alpha0.01/cc/seed0", f"linear_{client}.json", accuracy, 1, **facts)
+    commands = recorded(f"{MAKE} table1-0.01 DATASET=cifar10")
+    first, *_ = (command for command in commands if command[0] == "compare")
+    head, *rows = run(*first).out.splitlines()
+    assert "published" in head and rows[0].split()[:3] == ["untrained", "1", "30.00"]
+    assert rows[1].split()[:4] == ["Non-FL", "1", "90.00", "86.30"]
+    assert rows[2].split()[:4] == ["Min-Local", "1", "30.00", "60.40"]
+    assert rows[3].split() == ["FedAvg", "1", "50.00", "69.90"]
+    assert rows[5].split() == ["FLESD", "1", "42.00", "69.60", "-8.00"]
 
 
-def test_the_summary_has_clients_alone_and_other_encodings(make_in, tmp_path):
-    runs = tmp_path / "exp" / "cifar10-100"
-    for client, accuracy in ((0, 0.4), (3, 0.6)):
-        for row, name in (("simclr", "linear"), ("supervised", "classifier")):
-            path = runs / row / "seed0" / "r001" / f"{name}_{client}.json"
-            score(path, accuracy, role="client", client=client)
-    for row, accuracy in (("cc", 0.5), ("int8", 0.48)):
-        score(runs / row / "seed0" / "r001" / "linear.json", accuracy)
-    lines = summary(make_in, tmp_path)
-    at = lines.index("Clients and seeds, each alone (Figure 2), cifar10, alpha 100")
-    assert lines[at + 2].split() == ["SimCLR", "2", "50.00", "14.14", "72.80"]
-    head = ["supervised,", "own", "head"]
-    assert lines[at + 3].split() == [*head, "2", "50.00", "14.14", "73.00"]
-    at = lines.index("What is sent in other encodings, cifar10, alpha 100")
-    assert lines[at + 2].split() == ["FLESD-cc", "1", "50.00", "73.20"]
-    assert lines[at + 3].split() == ["int8", "1", "48.00", "-2.00"]
-
-
-def test_the_summary_counts_bytes_as_the_ledger_does(make_in, tmp_path, run, world):
-    place = tmp_path / "exp" / "cifar10-100" / "fedavg"
-    for seed in (0, 1):
-        folder = place / f"seed{seed}"
-        score(folder / "r010" / "linear.json", 0.5, round_=10, seed=seed)
-        shutil.copytree(world.folder, folder / "r001")
-        (folder / "r001" / world.output.name).unlink()
-        clients = [folder / "r001" / client.name for client in world.clients]
-        model = folder / "r002" / "global.safetensors"
-        assert run("aggregate", *clients[: 3 - seed], "-o", model).code == 0
-    sent = sum(client.stat().st_size for client in world.clients)
-    received = 3 * world.model.stat().st_size
-    sent -= world.clients[2].stat().st_size / 2
-    lines = summary(make_in, tmp_path)
-    (line,) = (line for line in lines if line.startswith("FedAvg") and "," in line)
-    assert lines[lines.index(line) - 1].split()[0] == "bytes"
-    numbers = (f"{number:,.0f}" for number in (sent, received, sent + received))
-    assert line.split() == ["FedAvg", "2", *numbers]
-
-
-def test_clean_leaves_nothing(make_in, tmp_path):
-    names = ("all", "100", "1", "0.01", "figure2", "figure4", "figure5")
-    for name in names:
-        (tmp_path / "exp" / f"digits-{name}" / "x").mkdir(parents=True)
-    assert make_in(tmp_path, FLESD / "Makefile", "clean").returncode == 0
-    assert list(tmp_path.iterdir()) == []
+def test_the_paper_s_numbers_are_all_there():
+    with open(FLESD / "paper.csv", newline="") as file:
+        *keys, percent = csv.DictReader(file).fieldnames
+        file.seek(0)
+        found = {tuple(r[k] for k in keys): r[percent] for r in csv.DictReader(file)}
+    # Table 1: six methods, four datasets, three alphas; Figure 2: three bars, two alphas.
+    assert len(found) == 6 * 4 * 3 + 3 * 2
+    assert found["table1", "cifar10", "1", "FLESD"] == "76.2"
+    assert found["figure2", "cifar10", "0.01", "own classifier"] == "18.5"
+    assert "76.2 %" in (FLESD / "recipe.toml").read_text()

@@ -39,6 +39,30 @@ def test_a_round_is_expanded_in_order(recipe, plan):
     ]
 
 
+def test_a_stage_comes_after_what_it_reads_of_its_round(recipe, plan):
+    """A recipe that extends another one adds its stages at the end."""
+    recipe(AVERAGING.replace("average =", "unused =").replace("-o {global}", "-o {x}"))
+    text = """
+extends = "recipe.toml"
+[stages]
+unused = ""
+average = "aggregate {upload*} -o {global}"
+"""
+    steps = plan(recipe(text, "other.toml"), "clients=1", "rounds=1")
+    assert [s["stage"] for s in steps] == [
+        "partition", "init", "knn", "train", "average", "knn"
+    ]  # fmt: skip
+
+
+def test_status_of_a_run_with_tables_of_settings(recipe, run):
+    path = recipe(f'{AVERAGING}\n[size.small]\nclients = 1\n'.replace(
+        "[settings]", '[settings]\nsize = "small"'))  # fmt: skip
+    assert run("plan", path, "rounds=1", "-o", "run.mk").code == 0
+    done = run("status", "exp", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["steps"] == 6
+
+
 def test_the_untrained_network_is_scored_where_the_trained_one_is(recipe, plan):
     steps = plan(recipe(), "rounds=3")
     assert [s["round"] for s in steps if s["stage"] == "knn"] == [0, 1, 2, 3]

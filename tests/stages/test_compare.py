@@ -149,6 +149,18 @@ def test_probes_that_are_no_accuracies_are_input_errors(run, scores, probes):
     assert done.code == 65 and "a0.json" in done.err and "probes" in done.err
 
 
+def test_bytes_are_whole_numbers(run, scores):
+    totals = ({"sent": {"bytes": n}} for n in (4_550_000, 1_310_001))
+    sent = [scores(str(k), [0.5], (0,), total=each) for k, each in enumerate(totals)]
+    done = run("compare", *sent[0], *sent[1], "--value", "total.sent.bytes",
+               "--reference", "0")  # fmt: skip
+    assert done.out.splitlines() == [
+        "   n  total.sent.bytes  against 0, 95 %  note",
+        "0  1         4,550,000",
+        "1  1         1,310,001       -3,239,999  one seed, no interval",
+    ]
+
+
 def test_csv_has_the_numbers_of_json_in_one_unit(run, scores):
     words = (*scores('a"b', [0.5, 0.6, 0.7]), *scores("c", [0.1 / 3, 0.62, 0.7]))
     words = ("compare", *words, "--reference", 'a"b', "--published", "c=63.02")

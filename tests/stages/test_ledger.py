@@ -91,6 +91,29 @@ def test_json_and_the_file_say_the_same_and_inspect_explains_it(folder, run, tmp
     )
 
 
+def test_a_quiet_ledger_that_is_written_is_one_line(folder, run, tmp_path):
+    whole = run("ledger", folder).out.splitlines()
+    output = tmp_path / "ledger.json"
+    done = run("ledger", folder, "-q", "-o", output)
+    assert done.out == f"{output}: {whole[-1]}\n"
+    assert run("ledger", folder, "-q").out.splitlines() == whole
+
+
+def test_ledgers_of_two_seeds_can_be_compared(folder, run, forge, tmp_path):
+    """Their bytes may all be the same, so the seed tells them apart."""
+    for seed in (3, 4):
+        for k in (0, 1):
+            forge(folder / f"c{k}.safetensors", seed=seed)
+        assert run("ledger", folder, "-o", tmp_path / f"{seed}.json").code == 0
+        assert read_metrics(tmp_path / f"{seed}.json")["seed"] == seed
+    done = run("compare", "--series", f"a={tmp_path}/3.json,{tmp_path}/4.json",
+               "--value", "total.received.bytes", "--json")  # fmt: skip
+    (row,) = json.loads(done.out)["rows"]
+    assert (row["n"], row["std"]) == (2, 0)
+    forge(folder / "c0.safetensors", seed=3)
+    assert json.loads(run("ledger", folder, "--json").out)["seed"] is None
+
+
 def test_csv_has_a_row_for_each_round_client_direction_and_kind(folder, run):
     size = sizes(folder)
     (folder / "c1.safetensors").unlink()
