@@ -447,6 +447,7 @@ class Command(NamedTuple):
 SIMCLR = Paper("SimCLR", "https://arxiv.org/abs/2002.05709")
 SIMSIAM = Paper("SimSiam", "https://arxiv.org/abs/2011.10566")
 BYOL = Paper("BYOL", "https://arxiv.org/abs/2006.07733")
+MOCO = Paper("MoCo", "https://arxiv.org/abs/1911.05722")
 FEDEMA = Paper("FedEMA", "https://arxiv.org/abs/2204.04385")
 FEDCA = Paper("FedCA", "https://arxiv.org/abs/2010.08982")
 FLESD = Paper("FLESD", "https://arxiv.org/abs/2109.14611")
@@ -493,6 +494,20 @@ OBJECTIVES = _named(
         ),
         paper=BYOL,
         equation="Eq. 1-2",
+    ),
+    Objective("moco", "a query finds its key among those of earlier batches",
+        heads=("projector",),
+        function="furlkit.objectives.moco:learner",
+        options=(
+            Option("temperature", Number(above=0), 0.1, "tau of the contrast."),
+            Option("ema", Number(0, 1), 0.99, "How much of the target stays in a step."),
+            Option("queue", Whole(1, 2**24), 4096,
+                   "K, keys of the client's earlier batches; best fewer than it has "
+                   "images. They stay in the private file."),
+        ),
+        negatives=True,
+        paper=MOCO,
+        equation="Eq. 1-2; FCL Eq. 1-3, 6",
     ),
     Objective("rotation", "which quarter turn an image was given",
         heads=("rotation",),

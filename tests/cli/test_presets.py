@@ -213,6 +213,17 @@ def test_the_text_of_flesd_differs_from_its_code_in_the_layer_alone():
     assert text == code
 
 
+def test_fedmoco_averages_both_networks_and_keeps_the_queue():
+    training = tables_of("fedmoco")["local-train"]
+    assert training["send"] == "encoder,projector,target"
+    expected = {"temperature": 0.1, "ema": 0.99, "queue": 4096, "optimiser": "sgd",
+                "lr": 0.015, "momentum": 0.9, "weight-decay": 5e-4}  # fmt: skip
+    assert expected.items() <= training.items() and "form" not in training
+    assert (
+        tables_of("fedmoco")["evaluate.linear"] == tables_of("moco")["evaluate.linear"]
+    )
+
+
 def test_a_flag_wins_over_a_preset():
     values = values_of("evaluate.linear", "--preset", "moco", "--lr", "3")
     assert values["lr"] == 3 and values["epochs"] == 100

@@ -290,7 +290,42 @@ def test_every_way_of_training_can_be_resumed(
     assert digest(whole) == digest(parts)
 
 
-@pytest.mark.parametrize("objective", ["simclr", "byol"])
+@pytest.mark.parametrize("objective", ["moco"])
+def test_what_a_learner_carries_is_resumed_with_it(
+    world, tmp_path, die_at, monkeypatch, objective
+):
+    """Killed in its first, a middle and its last epoch; queue and private file too."""
+    model, choice = tmp_path / "g.st", ("--objective", objective)
+    init = ("--width", 0.02, "--projector", "16,8", *choice, "-o", model)
+    assert furlkit("init", "--data", "digits", *init) == 0
+
+    def words(folder):
+        files = ("--private-out", folder / "k.st", "-o", folder / "c.st")
+        plan = ("--epochs", 3, "--batch-size", 32, "--save-every", 0)
+        given = (
+            "local-train",
+            world / "p.st",
+            model,
+            "--data",
+            "digits",
+            "--client",
+            0,
+        )
+        return (*given, *choice, *plan, *files)
+
+    assert furlkit(*words(tmp_path / "a")) == 0
+    for step in (4, 8, 10):
+        die_at(step)
+        with pytest.raises(Killed):
+            furlkit(*words(tmp_path / "b"))
+        monkeypatch.undo()
+    assert step_of(tmp_path / "b" / "c.st") == 22
+    assert furlkit(*words(tmp_path / "b")) == 0
+    for name in ("c.st", "k.st"):
+        assert digest(tmp_path / "a" / name) == digest(tmp_path / "b" / name)
+
+
+@pytest.mark.parametrize("objective", ["simclr", "byol", "moco"])
 def test_a_client_does_not_depend_on_those_before_it(world, tmp_path, objective):
     """The clients of a start are trained on one net, of which phases freeze parts."""
     model = tmp_path / "g.st"
