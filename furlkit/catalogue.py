@@ -200,13 +200,14 @@ class Objective(Method):
 
     Its function is a `step(net, batch, **options) -> Forward`; a method that carries
     state has a `learner(net, **options) -> Learner` instead. With `negatives` it takes
-    rows of other clients as `z_dict`, and of the client's own images as `z_own`; with
-    `labels` it sees labels.
+    rows of other clients as `z_dict`, with `own_rows` rows of the client's own images as
+    `z_own`; with `labels` it sees labels.
     """
 
     heads: tuple[str | Head, ...] = ()
     labels: bool = False
     negatives: bool = False
+    own_rows: bool = False
 
     @property
     def has_state(self) -> bool:
@@ -477,6 +478,7 @@ OBJECTIVES = _named(
                    "View 1 against view 2, both ways, or all 2N views."),
         ),
         negatives=True,
+        own_rows=True,
         paper=SIMCLR,
         equation="Eq. 1; FedCA Eq. 3-8",
     ),
@@ -622,26 +624,34 @@ RULES = _named(
     ),
 )
 
+SHARE_ROWS = ("averaged", "instahide", "mixup", "plain")
+
 # What a client shares for others to use as negatives.
-SHARING = group("Sharing rows: FedCA's dictionary",
+SHARING = group("Sharing rows: FedCA's dictionary, FCL's remote features",
     Option("dictionary", File(),
            help="Rows that are negatives for every image; aggregate --rule dictionary "
                 "writes them.", recorded=False),
     Option("leave-own-out", Flag(), False,
            "Leave the client's own rows of the dictionary out."),
     Option("features-out", Text("FILE"),
-           help="Where to write the rows that the client shares, ceil(K / m) rows of "
-                "its averaged features Z; may hold {client}.", recorded=False),
+           help="Where to write the rows that the client shares, ceil(K / m) rows; may "
+                "hold {client}.", recorded=False),
+    Option("share-rows", Choice(SHARE_ROWS), SHARE_ROWS[0],
+           "What the rows are: Z, z averaged over rounds (FedCA); z of fresh mixtures of "
+           "4 images with random signs (InstaHide, as FCL has it), or of such mixtures "
+           "without signs; z of single images. InstaHide has been broken (Carlini et "
+           "al. 2021), and features are not anonymous.",
+           needs="features-out", newer=True),
     Option("alpha", Number(low=0, below=1), 0.5,
            "Z <- alpha Z + (1 - alpha) z; 0 shares z alone (FedCA Eq. 9).",
-           needs="features-out"),
+           needs="share-rows=averaged"),
     DICTIONARY_SIZE._replace(needs="features-out"),
     Option("participants", Whole(1), help="m, the clients of the round.",
            usual="all of the partition", needs="features-out"),
     Option("dictionary-from", Choice(("client", "global")), "client",
            "Which model computes z of the client's images: the client's, after training "
            "(FedCA's Algorithm 1), or the global one it was given (the paper's text, "
-           "with --alpha 0).", newer=True),
+           "with --alpha 0). Of MoCo's two networks it is the slow one.", newer=True),
     Option("dictionary-positive", Choice(("view", "own")), "view",
            "What an image's view is drawn to where a dictionary is given: the other "
            "view, or the image's own row, which is that of Z in --private, or with "
@@ -1642,12 +1652,8 @@ def resolved(
         if values.get(option.key) and key_of(option.replaces) in by_hand:
             other = option.replaces
             raise UsageError(f"--{other} does not apply beside --{option.name}")
-        if option.key in values and not _applies(option, values):
-            needed, _, value = option.needs.partition("=")
-            why = f"without --{needed}"
-            if value:
-                why = f"to --{needed} {values[key_of(needed)]}"
-            refuse(option, key_of(needed), why)
+        if option.key in values and (unmet := _unmet(option, entry.options, values)):
+            refuse(option, *unmet)
             values[option.key] = option.default
     return values
 
@@ -1657,10 +1663,23 @@ def key_of(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _applies(option: Option, values: Mapping[str, Any]) -> bool:
-    needed, _, value = option.needs.partition("=")
-    found = values.get(key_of(needed))
-    return not needed or (found == value if value else bool(found))
+def _unmet(
+    option: Option, options: Mapping[str, Option], values: Mapping[str, Any]
+) -> tuple[str, str] | None:
+    """The key of what an option needs and lacks, and words for it; None if it applies.
+
+    What an option needs must apply itself.
+    """
+    while option.needs:
+        needed, _, value = option.needs.partition("=")
+        key = key_of(needed)
+        found = values.get(key)
+        if value and found != value:
+            return key, f"to --{needed} {found}"
+        if not found:
+            return key, f"without --{needed}"
+        option = options[key]
+    return None
 
 
 def recorded(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -1669,10 +1688,12 @@ def recorded(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
     `values` are resolved ones. Options that do not apply are left out, and those whose
     default the inputs decide: the stage adds what it made of them.
     """
+    options = COMMANDS[command].options
     return {
         option.name: list(values[key]) if type(values[key]) is tuple else values[key]
-        for key, option in COMMANDS[command].options.items()
-        if option.recorded and values.get(key) is not None and _applies(option, values)
+        for key, option in options.items()
+        if option.recorded and values.get(key) is not None
+        if not _unmet(option, options, values)
         if not (option.newer and values[key] == option.default)
     }
 

@@ -14,6 +14,13 @@ from furlkit.weights import is_batchnorm_statistic, parts_of
 
 Facts = dict[str, Any]
 Shapes = dict[str, tuple[int, ...]]
+# What clients share, by the words of --share-rows; FedCA's averaged features have none.
+SHARED = {
+    "instahide": "features of images that InstaHide encrypted, which has been broken in "
+    "public (Carlini et al. 2021); they are not anonymous",
+    "mixup": "features of mixtures of images; they are not anonymous",
+    "plain": "features of single images; they are not anonymous",
+}
 LARGEST = 1e12  # Of larger numbers the digits would fill the line.
 # By kind; the words are facts of the header, sizes of tensors, and those that `sentence` adds.
 SENTENCES = {
@@ -21,8 +28,9 @@ SENTENCES = {
     "partition": "{indices} of {total} images assigned to {clients} clients (scheme "
     "{scheme}), {public} public",
     "dataset": "{images}; {labels}; {domains}",
-    "features": "{rows} values, {origin}",
-    "dictionary": "a dictionary of {rows} values, rows of {owners} after round {round}",
+    "features": "{rows} values, {origin}{made}",
+    "dictionary": "a dictionary of {rows} values, rows of {owners} after round "
+    "{round}{made}",
     "similarity": "{matrix} values, every image with {others}, {origin}",
     "ensemble": "the averaged similarities of {examples} images by the models of "
     "{clients} after round {round}, as {form}",
@@ -47,6 +55,7 @@ def sentence(header: Header, entries: Sequence[Entry]) -> str:
         "total": count(lookup(facts, "dataset.examples")),
         "origin": _origin(facts),
         "others": _others(header, shapes),
+        "made": "".join(f"; {SHARED[way]}" for way in _ways(facts)),
     }
     for name in ("clients", "owners"):
         if isinstance(facts.get(name), list):
@@ -184,6 +193,12 @@ def _origin(facts: Facts) -> str:
     if facts.get("round") is not None:
         text += f" after round {count(facts['round'])}"
     return text
+
+
+def _ways(facts: Facts) -> list[str]:
+    """How rows that clients share were made, as far as there is something to say."""
+    named = str(facts.get("share_rows")).split(", ")
+    return [way for way in SHARED if way in named]
 
 
 def _held(names: Iterable[str]) -> str:

@@ -239,7 +239,7 @@ OTHER = {
     "--dry-run": None,
     "--data": "mnist", "--data-root": "x", "--download": None, "--client": "3",
     "--output": "z", "--dictionary": "d", "--leave-own-out": None,
-    "--features-out": "f", "--alpha": "0.1", "--dictionary-size": "3",
+    "--features-out": "f", "--share-rows": "plain", "--alpha": "0.1", "--dictionary-size": "3",
     "--participants": "2", "--dictionary-from": "global",
     "--dictionary-positive": "own", "--align": "t", "--align-data": "mnist", "--beta": "0.5",
     "--align-split": "test",
@@ -250,7 +250,7 @@ OTHER = {
 # Options that have no effect alone, and the options they are given with.
 SHARING, ALIGNING = ("--features-out", "w"), ("--align", "u", "--align-data", "usps")
 WITH = {
-    "--dictionary-from": SHARING,
+    "--dictionary-from": SHARING, "--share-rows": SHARING,
     "--alpha": SHARING, "--dictionary-size": SHARING, "--participants": SHARING,
     "--align": ALIGNING, "--align-data": ALIGNING, "--beta": ALIGNING,
     "--align-reduction": ALIGNING, "--align-batch-size": ALIGNING,

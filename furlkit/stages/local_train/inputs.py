@@ -12,6 +12,7 @@ from furlkit import catalogue, runtime
 from furlkit.aggregators.dictionary import rows_to_share
 from furlkit.catalogue import divided
 from furlkit.data.augment import Augmentation
+from furlkit.data.augment.instahide import K as MIXED
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
@@ -45,9 +46,9 @@ from furlkit.weights import (
 
 @dataclass(frozen=True)
 class Sharing:
-    """FedCA's dictionary: the one that is given, and the client's part of the next.
+    """The dictionary that is given, and the client's part of the next: FedCA's, FCL's.
 
-    `participants` m, the clients that share rows, are all of the partition's if None.
+    `share_rows` says how the rows of that part are made. `participants` m, the clients that share rows, are all of the partition's if None.
     `dictionary_from` says which model computes z of the client's images, and
     `dictionary_positive` what their views are drawn to.
     """
@@ -55,6 +56,7 @@ class Sharing:
     dictionary: Path | None
     leave_own_out: bool
     features_out: str | None
+    share_rows: str
     alpha: float
     dictionary_size: int
     participants: int | None
@@ -67,10 +69,24 @@ class Sharing:
         return self.dictionary_positive == "own" and self.dictionary is not None
 
     @property
+    def averaged(self) -> bool:
+        """Whether rows are those of Z; all others are made anew each round."""
+        return self.share_rows == "averaged"
+
+    @property
+    def mixes(self) -> bool:
+        """Whether rows are shared that are of mixtures of images."""
+        return bool(self.features_out) and self.share_rows in ("instahide", "mixup")
+
+    @property
+    def needs_own(self) -> bool:
+        """Whether images are drawn to the rows Z of the client's last round."""
+        return self.dictionary_positive == "own" and self.dictionary_from == "client"
+
+    @property
     def keeps_rows(self) -> bool:
         """Whether the client needs its rows Z in its next round."""
-        own = self.dictionary_positive == "own" and self.dictionary_from == "client"
-        return bool(self.alpha) or own
+        return self.averaged and (bool(self.alpha) or self.needs_own)
 
     def rows(self, clients: int) -> int:
         """How many rows a client shares, where there are so many clients."""
@@ -247,6 +263,7 @@ def open_inputs(options: Options) -> Inputs:
             matching.check_private(client.private, model)
         if options.sharing.features_out or options.sharing.own_rows:
             averaged_features(client.private, client.index, z_width(model))
+        _check_mixtures(options.sharing, client)
     return inputs
 
 
@@ -340,14 +357,14 @@ def _check_parts(flag: str, parts: Iterable[str], known: list[str]) -> None:
 def _check_usage(options: Options) -> None:
     """What can be refused before any file is opened."""
     sharing = options.sharing
-    for flag, given in (
-        ("--dictionary", sharing.dictionary),
-        ("--features-out", sharing.features_out),
-        ("--dictionary-positive own", sharing.dictionary_positive == "own"),
+    objective, own = options.objective, sharing.dictionary_positive == "own"
+    for flag, given, takes in (
+        ("--dictionary", sharing.dictionary, objective.negatives),
+        ("--features-out", sharing.features_out, objective.negatives),
+        ("--dictionary-positive own", own, objective.own_rows),
     ):
-        if given and not options.objective.negatives:
-            name = options.objective.name
-            raise UsageError(f"{flag} does not apply to --objective {name}")
+        if given and not takes:
+            raise UsageError(f"{flag} does not apply to --objective {objective.name}")
     _check_sharing(sharing, options.private_out)
     if options.update.name == "keep" and len(options.clients) > 1:
         raise UsageError(
@@ -377,6 +394,11 @@ def _check_sharing(sharing: Sharing, private_out: str | None) -> None:
             "--dictionary-from global: says whose rows are shared, and none are; give "
             "--features-out"
         )
+    if sharing.features_out and sharing.needs_own and not sharing.averaged:
+        raise UsageError(
+            f"--share-rows {sharing.share_rows}: with it a client keeps no rows of its "
+            "images for --dictionary-positive own; add --dictionary-from global"
+        )
     if not sharing.features_out or private_out or not sharing.keeps_rows:
         return
     if sharing.alpha:
@@ -388,6 +410,14 @@ def _check_sharing(sharing: Sharing, private_out: str | None) -> None:
         "--dictionary-positive own: the rows of a client's images are kept in a private "
         "file; give --private-out, or --dictionary-from global"
     )
+
+
+def _check_mixtures(sharing: Sharing, client: Client) -> None:
+    if sharing.mixes and len(client.index) < MIXED:
+        raise InputError(
+            f"client {client.number} has {len(client.index)} images; --share-rows "
+            f"{sharing.share_rows} mixes {MIXED}; use --share-rows plain"
+        )
 
 
 def _align(options: Options, model: Checkpoint) -> tuple[Targets, ImageSet] | None:
