@@ -628,10 +628,9 @@ SHARING = group("Sharing rows: FedCA's dictionary",
            "(FedCA's Algorithm 1), or the global one it was given (the paper's text, "
            "with --alpha 0).", newer=True),
     Option("dictionary-positive", Choice(("view", "own")), "view",
-           "What an image's view is drawn to where a dictionary is given: the other "
-           "view, or the image's own row, which is that of Z in --private, or with "
-           "--dictionary-from global the global model's z (ours, after MoCo's key).",
-           newer=True),
+           "The positive against the dictionary: the other view, or the image's own row, "
+           "which is that of Z in --private, or with --dictionary-from global the global "
+           "model's z (ours, after MoCo's key).", newer=True),
 )
 
 WIDTH = Option("width", Number(above=0), 1.0, "Multiplies the width of every layer.")
