@@ -1,22 +1,20 @@
 """Expanding a recipe: every step of a run, with its command and the files it uses."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 from furlkit.errors import InputError, UsageError
 from furlkit.recipes.participants import draw
-from furlkit.recipes.read import Run
-from furlkit.recipes.template import (
-    COUNTERS,
-    PLACEHOLDER,
-    Ref,
-    Template,
-    Word,
-    templates,
-)
+from furlkit.recipes.read import COUNTERS, NAMED, Run, suggestion
+from furlkit.recipes.template import Ref, Template, Word, templates
+
+MOST_STEPS = 10**7
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Step(NamedTuple):
@@ -50,14 +48,26 @@ def expand(run: Run, group: int = 1) -> Plan:
     return _Expansion(run, group).plan()
 
 
-def record_path(run: Run, stage: str) -> str:
-    """Where the settings of a stage are noted."""
-    return f"{_folder(run)}plan/{stage}.txt"
+def noted_in(run: Run, name: str) -> str:
+    """A file in which a run's folder notes something about its plan."""
+    return f"{_folder(run)}plan/{name}"
+
+
+def record_path(run: Run, stage: str, text: str) -> str:
+    """Where the settings of a stage are noted.
+
+    The name has a hash of them: rules that were planned with other settings depend on
+    another file, which is gone, so they cannot mix theirs with those of a later plan.
+    """
+    return noted_in(run, f"{stage}-{sha256(text.encode()).hexdigest()[:8]}.txt")
 
 
 def _folder(run: Run) -> str:
     out = str(Path(run.out))
-    return "" if out == "." else f"{out.rstrip('/')}/"
+    if out == ".":
+        return ""
+    # A path that begins like an option or a home folder must not be taken for one.
+    return f"{'./' * out.startswith(('-', '~'))}{out.rstrip('/')}/"
 
 
 class _MissingError(Exception):
@@ -93,16 +103,23 @@ class _Expansion:
         self.made: dict[str, str] = {}
         self.own: dict[tuple[str, int], int] = {}
         self.missing: dict[str, Ref] = {}  # By stage, what it could not read.
-        self.records = {name: record_path(run, name) for name in self.templates}
+        self.records = {
+            name: record_path(run, name, t.text) for name, t in self.templates.items()
+        }
         self._files: dict[str, _File] = {}
         self._check_numbers()
 
     def _check_numbers(self) -> None:
         if self.last < 0:
             raise UsageError(f"rounds={self.last}: expected 0 or more")
+        if self.last * self.run.number("clients") > MOST_STEPS:
+            raise UsageError(
+                f"rounds={self.last} and clients={self.run.settings['clients']}: "
+                f"expected up to {MOST_STEPS:,} trainings"
+            )
         if self.run.settings["keep"] not in ("all", "last"):
             raise UsageError(f"keep={self.run.settings['keep']}: expected all or last")
-        if "{client}" in self.run.out or not self.run.out.isprintable():
+        if "{client}" in self.run.out or CONTROL.search(self.run.out):
             raise UsageError(f"out={self.run.out!r}: cannot be the name of a folder")
 
     @cached_property
@@ -111,6 +128,11 @@ class _Expansion:
         without = set(str(self.run.settings["without"]).replace(",", " ").split())
         count = self.run.number("clients")
         found = tuple(c for c in range(count) if str(c) not in without)
+        if len(found) + len(without) > max(count, 0):
+            raise UsageError(
+                f"without={self.run.settings['without']}: expected numbers of clients, "
+                f"0 to {count - 1}"
+            )
         if not found:
             raise UsageError(f"clients={count}: no client takes part")
         return found
@@ -203,12 +225,19 @@ class _Expansion:
     def _file(self, name: str) -> "_File":
         if name not in self._files:
             pattern = self.run.recipe.files.get(name, f"{name}.safetensors")
-            for match in PLACEHOLDER.finditer(pattern):
-                if match[1] not in ("round", "client"):
-                    value = str(self.run.settings.get(match[1], match[0]))
-                    pattern = pattern.replace(match[0], value)
-            self._files[name] = _File(_folder(self.run), pattern)
+            filled = NAMED.sub(lambda found: self._in_name(name, found), pattern)
+            self._files[name] = _File(_folder(self.run), filled)
         return self._files[name]
+
+    def _in_name(self, name: str, found: re.Match) -> str:
+        """What a placeholder in the name of a file stands for."""
+        if found[1] in ("round", "client"):
+            return found[0]
+        if found[1] in self.run.values:
+            return str(self.run.settings[found[1]])
+        hint = suggestion(found[1], [*self.run.values, "round", "client"])
+        where = f"{self.run.recipe.path}: [files] {name}"
+        raise InputError(f"{where}: {found[0]} is no setting{hint}")
 
     def _round_of(self, ref: Ref, number: int | None, client: int | None) -> int | None:
         """The round whose file a placeholder means; None if it has no rounds."""
@@ -333,8 +362,10 @@ class _Expansion:
                 del command[known[0] :], reads[known[1] :]
         outputs = written[template.main][1]
         waits = dict.fromkeys(self.made[path] for path in reads)
+        waits.update(dict.fromkeys(template.sources))
         waits[self.records[template.stage.name]] = None
         for _, paths in written.values():
+            self._check_new(template, paths)
             self.made.update(zip(paths, outputs, strict=True))
         writes = [path for _, paths in written.values() for path in paths]
         self.steps.append(
@@ -343,6 +374,11 @@ class _Expansion:
                 outputs, template.trains,
             )
         )  # fmt: skip
+
+    def _check_new(self, template: Template, paths: list[str]) -> None:
+        for path in paths:
+            if path in self.made:
+                raise InputError(f"{self._where(template)}: {path} is written twice")
 
     def _word(
         self,

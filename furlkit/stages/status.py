@@ -56,6 +56,7 @@ def _look(folder: Path) -> tuple[str, dict[str, Any]]:
             for number, who in found.holders.items()
         ],
         "stale": stale,
+        "changed": records.changed_presets(one),
         "scores": scores(found),
         "seconds_left": seconds_left(found),
         "files": files,
@@ -67,18 +68,19 @@ def _look(folder: Path) -> tuple[str, dict[str, Any]]:
 def _round(found: Status) -> int:
     """The last round of which everything is done."""
     unfinished = [
-        step.round or 0
+        step.round
         for step, state in zip(found.plan.steps, found.states, strict=True)
-        if state != DONE
+        if state != DONE and step.round is not None
     ]
-    return min(unfinished) - 1 if unfinished else found.plan.run.number("rounds")
+    done = min(unfinished) - 1 if unfinished else found.plan.run.number("rounds")
+    return max(done, 0)
 
 
 def _lines(data: dict[str, Any], found: Status) -> Iterator[str]:
     done = f"{data['done']:,} of {data['steps']:,} steps"
     yield (
         f"{data['run']}: {data['recipe']}, {done} done, round "
-        f"{max(data['round'], 0)} of {data['rounds']}"
+        f"{data['round']} of {data['rounds']}"
     )
     for stage in found.plan.records:
         counts = found.counted(stage)
@@ -86,6 +88,8 @@ def _lines(data: dict[str, Any], found: Status) -> Iterator[str]:
         yield f"  {stage:<12} {counts[DONE]:,} of {counts.total():,}" + (
             f" ({', '.join(rest)})" if rest else ""
         )
+    for name in data["changed"]:
+        yield f"changed: {name}, since the plan; run furlkit plan again"
     for entry in data["running"]:
         yield f"running: {entry['step']}, {entry['by']}"
     for name in data["stale"][:SHOWN]:
@@ -106,10 +110,14 @@ def _table(scores: list[dict[str, Any]]) -> Iterator[str]:
     known = {(s["round"], s["stage"]): s["accuracy"] for s in scores if "accuracy" in s}
     stages = list(dict.fromkeys(stage for _, stage in known))
     yield "round" + "".join(f"  {stage:>10}" for stage in stages)
-    for number in sorted({number for number, _ in known if number is not None}):
+    numbers = sorted({number for number, _ in known if number is not None})
+    # Stages that run once, after the last round.
+    after = [None] if any(number is None for number, _ in known) else []
+    for number in [*numbers, *after]:
         cells = [known.get((number, stage)) for stage in stages]
         shown = ["" if cell is None else f"{100 * cell:.2f}" for cell in cells]
-        yield f"{number:>5}" + "".join(f"  {cell:>10}" for cell in shown)
+        name = "end" if number is None else number
+        yield f"{name:>5}" + "".join(f"  {cell:>10}" for cell in shown)
 
 
 def _duration(seconds: float) -> str:
