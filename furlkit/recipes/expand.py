@@ -406,6 +406,11 @@ class _Expansion:
 
     def _counter(self, ref: Ref, number: int | None, clients: tuple[int, ...]) -> str:
         if ref.name == "client":
+            if not clients:
+                raise InputError(
+                    f"{self.run.recipe.path}: a stage with {{client}} has an output "
+                    "without {client} in its name in [files]"
+                )
             return ",".join(map(str, clients))
         if ref.name == "participants":
             return str(len(self.participants[number or 0]))
@@ -420,6 +425,8 @@ class _Expansion:
                     self.own.update({(ref.name, c): r for c, r in last.items()})
 
     def _check_all_run(self) -> None:
+        if self.last == 0:
+            return  # Nothing is trained, on purpose.
         ran = {step.stage for step in self.steps}
         for name, template in self.templates.items():
             if name in ran or (template.stage.rounds and not self._rounds(template)):

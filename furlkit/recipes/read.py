@@ -137,6 +137,8 @@ def _tables(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
         return own
     if not isinstance(base, str):
         raise InputError(f"{path}: extends is {base!r}, expected the path of a recipe")
+    if not (path.parent / base).exists():
+        raise InputError(f"{path}: extends {base}, and there is no such file")
     return _merged(_tables(path.parent / base, (*above, path.resolve())), own)
 
 

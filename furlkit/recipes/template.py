@@ -318,9 +318,9 @@ def _check_files(run: Run, found: dict[str, Template]) -> None:
     for name, template in found.items():
         for ref in template.outputs:
             if ref in made:
+                both = f"{made[ref]} and {name}" if made[ref] != name else name
                 raise InputError(
-                    f"{run.recipe.path}: [stages] {made[ref]} and {name} both write "
-                    f"{ref}"
+                    f"{run.recipe.path}: [stages] {both}: {ref} is written twice"
                 )
             made[ref] = name
     everything = {
