@@ -1,6 +1,5 @@
 """status: how far a run has come."""
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from furlkit.recipes.expand import expand
 from furlkit.recipes.forms import title
 from furlkit.recipes.status import (
     DONE,
+    MISSING,
     STALE,
     Status,
     bytes_on_disk,
@@ -21,6 +21,7 @@ from furlkit.recipes.status import (
 )
 
 EVERY = 2.0  # Seconds between two looks with --watch.
+NAMES = {MISSING: "to do"}
 SHOWN = 8  # Stale steps that are named; the others are counted.
 
 
@@ -30,8 +31,11 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     line, data = _look(folder)
     if values["scores"]:
         return "\n".join(_table(data["scores"])), data
-    while values["watch"] and data["done"] < data["steps"]:
-        console.redraw(json.dumps(data) if console.settings.json else line)
+    while values["watch"]:
+        console.clear()
+        if data["done"] == data["steps"]:
+            break
+        console.result(line, data)
         time.sleep(EVERY)
         line, data = _look(folder)
     return line, data
@@ -84,7 +88,7 @@ def _lines(data: dict[str, Any], found: Status) -> Iterator[str]:
     )
     for stage in found.plan.records:
         counts = found.counted(stage)
-        rest = [f"{counts[s]:,} {s}" for s in counts if s != DONE]
+        rest = [f"{counts[s]:,} {NAMES.get(s, s)}" for s in counts if s != DONE]
         yield f"  {stage:<12} {counts[DONE]:,} of {counts.total():,}" + (
             f" ({', '.join(rest)})" if rest else ""
         )
@@ -92,6 +96,8 @@ def _lines(data: dict[str, Any], found: Status) -> Iterator[str]:
         yield f"changed: {name}, since the plan; run furlkit plan again"
     for entry in data["running"]:
         yield f"running: {entry['step']}, {entry['by']}"
+    if data["done"] < data["steps"] and not data["running"]:
+        yield "running: nothing"
     for name in data["stale"][:SHOWN]:
         yield f"stale: {name}"
     if len(data["stale"]) > SHOWN:

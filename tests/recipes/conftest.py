@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +12,10 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT, Outcome
+from tests.helpers import furlkit
 from tests.recipes.launcher import CLIENT
+
+TEST = "test.safetensors"
 
 FILES = """
 [files]
@@ -136,3 +140,23 @@ def runner(recipe, run, fast_furlkit, environment) -> Runner:
     """A small recipe, and what plans and runs it."""
     recipe(RUN)
     return Runner(run, fast_furlkit, environment)
+
+
+@pytest.fixture(scope="session")
+def finished():
+    """A folder with a finished run of the small recipe, which tests copy."""
+    return {}
+
+
+@pytest.fixture
+def done_before(runner, finished, tmp_path_factory):
+    """A finished run in the current folder, with images of its own to test on."""
+    if not finished:
+        assert furlkit("pack", "digits", "--split", "test", "-q", "-o", TEST) == 0
+        runner.plan(f"test={TEST}")
+        runner.done("make", "-j1")
+        finished["folder"] = tmp_path_factory.mktemp("finished") / "run"
+        shutil.copytree(".", finished["folder"])
+    # With the times of the files, which decide what is stale.
+    shutil.copytree(finished["folder"], ".", dirs_exist_ok=True)
+    return runner

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import shutil
 import signal
 import time
 from pathlib import Path
@@ -13,9 +12,9 @@ import pytest
 from furlkit.files.journal import Journal
 from tests.conftest import ROOT
 from tests.helpers import contents, furlkit
+from tests.recipes.conftest import TEST
 
 FORMS = ["make", "sh"]
-TEST = "test.safetensors"
 
 
 def outputs(folder="exp"):
@@ -151,26 +150,6 @@ ROUNDS = {
     "init": {"r000/global.safetensors"},
     "partition": {"partition.safetensors"},
 }
-
-
-@pytest.fixture(scope="session")
-def finished():
-    """A folder with a finished run of the small recipe, which tests copy."""
-    return {}
-
-
-@pytest.fixture
-def done_before(runner, finished, tmp_path_factory):
-    """A finished run in the current folder, with images of its own to test on."""
-    if not finished:
-        assert furlkit("pack", "digits", "--split", "test", "-q", "-o", TEST) == 0
-        runner.plan(f"test={TEST}")
-        runner.done("make", "-j1")
-        finished["folder"] = tmp_path_factory.mktemp("finished") / "run"
-        shutil.copytree(".", finished["folder"])
-    # With the times of the files, which decide what is stale.
-    shutil.copytree(finished["folder"], ".", dirs_exist_ok=True)
-    return runner
 
 
 @pytest.mark.parametrize(
