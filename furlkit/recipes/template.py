@@ -146,9 +146,9 @@ def _template(run: Run, stage: Stage) -> Template:
         except _EmptySettingError:
             if not optional:
                 raise
-    typed = {word[0] for _, words in parts for word in words}
+    typed = {str(word[0]) for _, words in parts for word in words}
     missing = [key for key in PASSED if f"--{key.replace('_', '-')}" not in typed]
-    passed = {key: _passed(run, command, key) for key in missing}
+    passed = {key: _passed(run, command, key, typed) for key in missing}
     text = _text(run, command, parts, passed)
     more = tuple((w,) for words in passed.values() for w in words)
     (optional, first), start = parts[0], len(command.name.split())
@@ -228,11 +228,16 @@ def _joined(parts: list[str | Ref]) -> Word:
     return tuple(found) or ("",)
 
 
-def _passed(run: Run, command: Command, key: str) -> list[str]:
-    """The option of a setting that every stage gets, where the command has it."""
+def _passed(run: Run, command: Command, key: str, typed: set[str]) -> list[str]:
+    """The option of a setting that every stage gets, where the command has it.
+
+    One that needs another option goes to stages that have `typed` that.
+    """
     name, value = key.replace("_", "-"), run.settings[key]
     option = _flags(command.name).get(name)
     if option is None or value == "" or value is False:
+        return []
+    if option.needs and f"--{option.needs}" not in typed:
         return []
     if key == "preset" and _preset(run, command) is None:
         return []

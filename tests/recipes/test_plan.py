@@ -68,6 +68,15 @@ def test_the_untrained_network_is_scored_where_the_trained_one_is(recipe, plan):
     assert [s["round"] for s in steps if s["stage"] == "knn"] == [0, 1, 2, 3]
 
 
+def test_the_seed_goes_to_stages_that_draw_something(recipe, plan):
+    """evaluate knn draws the weights of an untrained network, and nothing else."""
+    for more, drawn in (("{global}", False), ("--untrained", True)):
+        text = AVERAGING.replace("evaluate knn {global}", f"evaluate knn {more}")
+        steps = plan(recipe(text), "rounds=1", "seed=7")
+        found = commands(steps, "knn")
+        assert found and all(("--seed 7" in line) == drawn for line in found)
+
+
 @pytest.mark.parametrize(
     ("rounds", "expected"),
     [
