@@ -274,7 +274,7 @@ class Protocol(Method):
 
 
 class Mode(NamedTuple):
-    """Where finetuning takes place, and how long it is by default."""
+    """A way to do something: where finetuning takes place, how a probe is fitted."""
 
     name: str
     help: str
@@ -653,10 +653,9 @@ SHARING = group("Sharing rows: FedCA's dictionary, FCL's remote features",
            "(FedCA's Algorithm 1), or the global one it was given (the paper's text, "
            "with --alpha 0). Of MoCo's two networks it is the slow one.", newer=True),
     Option("dictionary-positive", Choice(("view", "own")), "view",
-           "What an image's view is drawn to where a dictionary is given: the other "
-           "view, or the image's own row, which is that of Z in --private, or with "
-           "--dictionary-from global the global model's z (ours, after MoCo's key).",
-           newer=True),
+           "The positive against the dictionary: the other view, or the image's own row, "
+           "which is that of Z in --private, or with --dictionary-from global the global "
+           "model's z (ours, after MoCo's key).", newer=True),
 )
 
 WIDTH = Option("width", Number(above=0), 1.0, "Multiplies the width of every layer.")
@@ -919,6 +918,18 @@ _SCORED_CLASSIFIER = group(IN_OUT,
     _TEST_DATA,
     OUTPUT,
 )
+# An untrained network has no file; its options decide nothing that the file of a trained
+# one would record, so a score's `checkpoint` has them.
+_UNTRAINED = group("Reference: the untrained network",
+    Option("untrained", Flag(), False,
+           "Score new weights, drawn from --seed as init draws them: the architecture "
+           "of CHECKPOINT or, without one, that of the options below for --data.",
+           recorded=False),
+    Option("encoder", Choice(lambda: encoders()), None, "The network, where no CHECKPOINT is given.",
+           needs="untrained", recorded=False, usual="cnn5", metavar="NAME"),
+    WIDTH._replace(default=None, needs="untrained", recorded=False, usual="1"),
+    STEM._replace(default=None, needs="untrained", recorded=False, usual="auto"),
+)
 _FRACTION = (
     Option("fraction", Number(above=0, high=1),
            help="Part of the images that have labels: 0.01 and 0.1 in the paper; "
@@ -945,8 +956,26 @@ _MODES = _named(
     Mode("central", "all labels are in one place", (_CENTRAL_EPOCHS,)),
 )
 _MODE = Family("mode", lambda: _MODES, "federated", "Where training takes place.")
+_SOLVERS = _named(
+    Mode("gradient", "heads are trained in batches, as papers do", (
+        Option("probes", Whole(1, 100), 5,
+               "Heads with their own initial weights and order of images; accuracy is "
+               "their mean, accuracy_std their standard deviation."),
+        _CENTRAL_EPOCHS,
+        Option("batch-size", Whole(1), 512, "Images of each batch."),
+        *_varied(OPTIMISER, {"momentum": 0.0}),
+        Option("milestones", Numbers(whole=True), (),
+               "Epochs after which the rate is divided by 10: 60,80."),
+    )),
+    Mode("lbfgs", "one convex fit to standardised h, without randomness; its L2 penalty "
+                  "is chosen on a fifth of the training images"),
+)
+_SOLVER = Family("solver", lambda: _SOLVERS, "gradient", "How the classifier is fitted.")
+_REPEATS = Option("repeats", Whole(1, 100), 1,
+                  "Train this often, each time with other labels, initial weights and "
+                  "orders; accuracy is the mean, accuracy_std the standard deviation.")
 _FINETUNING = (
-    group("Optimisation", BATCH_SIZE, *OPTIMISER),
+    group("Optimisation", BATCH_SIZE, *OPTIMISER, _REPEATS),
     AUGMENTATION.varied(crop_scale=(0.5, 1.0), jitter_probability=0.0, grey=0.0),
     _NETWORK,
     group("Execution", PRECISION, SAVE_EVERY, *RUNTIME),
@@ -957,12 +986,8 @@ PROTOCOLS = _named(
         "furlkit.evaluation.linear:fit_linear",
         groups=(
             _SCORED,
-            group("Optimisation", _CENTRAL_EPOCHS,
-                Option("batch-size", Whole(1), 512, "Images of each batch."),
-                *_varied(OPTIMISER, {"momentum": 0.0}),
-                Option("milestones", Numbers(whole=True), (),
-                       "Epochs after which the rate is divided by 10: 60,80."),
-            ),
+            _SOLVER,
+            _UNTRAINED,
             RUNNING,
             GENERAL,
         ),
@@ -977,6 +1002,8 @@ PROTOCOLS = _named(
                 Option("temperature", Number(above=0), 0.1,
                        "t of the vote's weights exp(cosine / t)."),
             ),
+            group(_UNTRAINED.title, *_UNTRAINED.options,
+                SEED._replace(default=None, needs="untrained", usual="0")),
             RUNNING,
             GENERAL.without("seed"),
         ),

@@ -77,11 +77,11 @@ def _discard(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def redraw(text: str) -> None:
-    """Show a text in place of the one before, on a terminal; elsewhere below it."""
+def clear() -> None:
+    """On a terminal, let the next result take the place of the last one."""
     with unwritable_ignored:
-        clear = "\033[H\033[J" if sys.stdout.isatty() else ""
-        print(f"{clear}{text}", flush=True)
+        if sys.stdout.isatty():
+            print("\033[H\033[J", end="", flush=True)
 
 
 def info(message: str) -> None:

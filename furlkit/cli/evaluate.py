@@ -7,24 +7,37 @@ from furlkit.cli.shared import Commands, argument, arguments, command, stage, te
 
 evaluate = Commands("evaluate", help=COMMANDS["evaluate"].help)
 model = argument("model", "CHECKPOINT")
+model_if_trained = argument("model", "[CHECKPOINT]", required=False)
 models = arguments("models", "CHECKPOINT...")
 
 
-@command("evaluate linear", model)
+@command("evaluate linear", model_if_trained)
 def linear(values: dict[str, Any]) -> None:
     """The classifier of the last epoch is scored, never the best one.
 
+    Five probes are trained in one pass over the features, since one is noisy: their mean
+    is the accuracy. Probe 0 is what --probes 1 trains. They see the same batches, but
+    each starts a tenth of the epochs after the one before, so that their last epochs
+    differ. The confusion matrix is the sum over the probes.
+
+    --solver lbfgs has no probes. It standardises h, minimises cross-entropy with an L2
+    penalty until it has converged, and chooses the penalty, from 1 to 1e-6, by the loss
+    on every fifth image of each class; the JSON has all of them (l2_range). The result
+    hardly depends on the machine, and the papers' settings do not enter into it.
+
     \b
-    Example:
+    Examples:
       furlkit evaluate linear exp/r003/global.safetensors --data digits \\
           --preset fedca -o exp/r003/linear.json
+      furlkit evaluate linear --untrained --data digits --width 0.25 \\
+          --preset fedca -o exp/untrained.json
     """
     from furlkit.stages.evaluate.frozen import run
 
     tell(run("linear", values))
 
 
-@command("evaluate knn", model)
+@command("evaluate knn", model_if_trained)
 def knn(values: dict[str, Any]) -> None:
     """Nothing is trained.
 

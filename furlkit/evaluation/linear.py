@@ -1,7 +1,7 @@
-"""The linear probe: a linear classifier on frozen features.
+"""The linear probe: linear classifiers on frozen features, several side by side.
 
 Features are not standardised: the papers chose their learning rates for raw features.
-The result is the head of the last epoch, not the best one.
+A head's result is that of its last epoch, not the best one.
 
 The gradient and the optimisers are written out: for so small a model, autograd and
 torch.optim take longer than the arithmetic. A step of torch's functional Adam takes
@@ -9,7 +9,9 @@ four times as long as this one, and rounds differently. The tests compare with b
 """
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +21,9 @@ from furlkit.evaluation.scores import check_features, check_labelled
 
 GAMMA = 0.1
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
+# On CIFAR-10 the std of five heads was 0.23 points, 0.27 of independent ones; it is 0.11
+# where all see the same order at the same time, and 0.22 with one epoch between them.
+LAG = 0.1
 
 
 @dataclass(frozen=True)
@@ -42,34 +47,89 @@ class LinearSettings:
         return self.lr * GAMMA ** sum(epoch >= m for m in self.milestones)
 
 
+class Head(NamedTuple):
+    """A linear classifier: weight (classes, d) and bias (classes)."""
+
+    weight: Tensor
+    bias: Tensor
+
+
 def fit_linear(
     features: Tensor,
     labels: Tensor,
     classes: int,
     settings: LinearSettings,
-    generator: torch.Generator,
-) -> tuple[Tensor, Tensor]:
-    """Train on features (N, d), labels (N): weight (classes, d) and bias (classes).
+    generators: Sequence[torch.Generator],
+) -> list[Head]:
+    """Train a head for each generator on features (N, d) and labels (N).
 
-    The initial weights and a new order of the rows in each epoch are drawn from
-    `generator`. The last, partial batch of an epoch is used too.
+    Each generator draws the initial weights of its head; the first one then draws the
+    order of the rows in each epoch, for all of them.
     """
     check_labelled(features, labels, classes)
-    head = _Head(features.shape[1], classes, generator, features.device)
-    update = head.adam if settings.optimiser == "adam" else head.sgd
-    for epoch in range(settings.epochs):
-        order = torch.randperm(
-            len(labels), generator=generator, device=generator.device
-        )
-        for rows in order.to(features.device).split(settings.batch_size):
-            x = features.index_select(0, rows).float()  # (B, d)
-            y = labels.index_select(0, rows).long()  # (B)
-            update(head.gradient(x, y), settings, settings.lr_at(epoch))
-    if not torch.isfinite(head.w).all():
+    d = features.shape[1]
+    starts = torch.stack([draw_start(d, classes, drawn) for drawn in generators])
+    orders = draw_orders(len(labels), generators[0])
+    return train_heads(features, labels, settings, starts, orders)
+
+
+def draw_start(d: int, classes: int, generator: torch.Generator) -> Tensor:
+    """Weight and bias as one vector, drawn as those of torch.nn.Linear."""
+    size = classes * (d + 1)
+    draw = torch.rand(size, generator=generator, device=generator.device)
+    return (2 * draw - 1) / math.sqrt(d)  # uniform in +-1/sqrt(d)
+
+
+def draw_orders(rows: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """An order of the rows for each epoch, without end."""
+    while True:
+        yield torch.randperm(rows, generator=generator, device=generator.device)
+
+
+def train_heads(
+    features: Tensor,
+    labels: Tensor,
+    settings: LinearSettings,
+    starts: Tensor,
+    orders: Iterator[Tensor],
+) -> list[Head]:
+    """Train the heads of `starts` (P, classes * (d + 1)) in one pass over the features.
+
+    One product serves all heads, which takes half the time of one for each, but then
+    they see the same batches. What differs between heads is mostly the order of their
+    last epochs, so each starts LAG of the training after the one before.
+    """
+    heads = _Heads.of(starts.to(features.device, copy=True))
+    lag = math.ceil(settings.epochs * LAG)
+    for turn in range(settings.epochs + (len(starts) - 1) * lag):
+        epochs = {p: turn - p * lag for p in range(len(starts))}
+        own = {p: e for p, e in epochs.items() if 0 <= e < settings.epochs}
+        some, order = heads.only(min(own), max(own) + 1), next(orders)
+        _train_epoch(some, features, labels, settings, order, list(own.values()))
+    if not torch.isfinite(heads.w).all():
         raise FurlkitError(
             f"linear head diverged at lr {settings.lr}; use a smaller one"
         )
-    return head.weight, head.bias
+    return [Head(*_divided(w[None], features.shape[1])) for w in heads.w]
+
+
+def _train_epoch(
+    heads: "_Heads",
+    features: Tensor,
+    labels: Tensor,
+    settings: LinearSettings,
+    order: Tensor,
+    epochs: list[int],
+) -> None:
+    """One epoch, which is that of `epochs` for each head; a partial batch is used too."""
+    update = heads.adam if settings.optimiser == "adam" else heads.sgd
+    rates = [settings.lr_at(epoch) for epoch in epochs]
+    batches = order.to(features.device).split(settings.batch_size)
+    for number, rows in enumerate(batches, start=1):
+        x = features.index_select(0, rows).float()  # (B, d)
+        y = labels.index_select(0, rows).long()  # (B)
+        steps = [epoch * len(batches) + number for epoch in epochs]
+        update(heads.gradient(x, y), settings, rates, steps)
 
 
 def predict_linear(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -78,44 +138,68 @@ def predict_linear(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return torch.addmm(bias, features.float(), weight.T).argmax(dim=1)
 
 
-class _Head:
-    """Weight and bias as views of one vector w, so that a step is one update."""
+def _divided(w: Tensor, d: int) -> tuple[Tensor, Tensor]:
+    """The weights (P * classes, d) and biases (P * classes) of heads w."""
+    weights = w.shape[1] // (d + 1) * d
+    return w[:, :weights].reshape(-1, d), w[:, weights:].reshape(-1)
 
-    def __init__(
-        self, d: int, classes: int, generator: torch.Generator, device: torch.device
-    ) -> None:
-        # Uniform in +-1/sqrt(d), the initialisation of torch.nn.Linear.
-        size = classes * (d + 1)
-        draw = torch.rand(size, generator=generator, device=generator.device)
-        self.w = ((2 * draw - 1) / math.sqrt(d)).to(device)
-        self.weight = self.w[: classes * d].view(classes, d)
-        self.bias = self.w[classes * d :]
-        self.m = torch.zeros_like(self.w)
-        self.v = torch.zeros_like(self.w)
-        self.steps = 0
+
+class _Heads(NamedTuple):
+    """Heads, each a row of w: its weight and bias, so that a step is one update.
+
+    `m` and `v` are an optimiser's averages.
+    """
+
+    w: Tensor
+    m: Tensor
+    v: Tensor
+
+    @classmethod
+    def of(cls, w: Tensor) -> "_Heads":
+        """Heads that have made no step."""
+        return cls(w, torch.zeros_like(w), torch.zeros_like(w))
+
+    def only(self, first: int, last: int) -> "_Heads":
+        """Some of them; the memory is the same."""
+        return _Heads(*(tensor[first:last] for tensor in self))
 
     def gradient(self, x: Tensor, y: Tensor) -> Tensor:
-        """Gradient of the mean cross-entropy of softmax(W x^T + b), a vector like w.
+        """Gradients of the mean cross-entropy of softmax(W x^T + b), in rows like w.
 
             e = (softmax(W x^T + b) - onehot(y)) / B,     dW = e x,     db = e 1
 
         Classes are the first axis: W x^T takes half the time of x W^T for few classes.
         """
-        p = torch.addmm(self.bias[:, None], self.weight, x.T).softmax(dim=0)
-        p.scatter_add_(0, y[None], p.new_full((1, len(y)), -1.0))
-        e = p.div_(len(y))  # (classes, B)
-        return torch.cat([(e @ x).flatten(), e.sum(dim=1)])  # (classes * (d + 1),)
+        weight, bias = _divided(self.w, x.shape[1])
+        logits = torch.addmm(bias[:, None], weight, x.T)  # (P * classes, B)
+        p = logits.view(len(self.w), -1, len(y)).softmax(dim=1)
+        rows = y.expand(len(p), 1, -1)
+        p.scatter_add_(1, rows, p.new_full(rows.shape, -1.0))
+        e = p.div_(len(y)).view_as(logits)
+        parts = e @ x, e.sum(dim=1)
+        return torch.cat([part.view(len(p), -1) for part in parts], dim=1)
 
-    def adam(self, g: Tensor, s: LinearSettings, lr: float) -> None:
-        """Kingma and Ba, "Adam", ICLR 2015, Algorithm 1."""
-        self.steps += 1
+    def adam(
+        self, g: Tensor, s: LinearSettings, rates: list[float], steps: list[int]
+    ) -> None:
+        """Kingma and Ba, "Adam", ICLR 2015, Algorithm 1; rate and step of each head."""
         g.add_(self.w, alpha=s.weight_decay)
         self.m.lerp_(g, 1 - BETA_1)
         self.v.mul_(BETA_2).addcmul_(g, g, value=1 - BETA_2)
-        scale = (self.v / (1 - BETA_2**self.steps)).sqrt_().add_(EPSILON)
-        self.w.addcdiv_(self.m, scale, value=-lr / (1 - BETA_1**self.steps))
+        lr = _column(
+            [r / (1 - BETA_1**t) for r, t in zip(rates, steps, strict=True)], g
+        )
+        scale = (self.v / _column([1 - BETA_2**t for t in steps], g)).sqrt_()
+        self.w.addcdiv_(self.m * lr, scale.add_(EPSILON), value=-1)
 
-    def sgd(self, g: Tensor, s: LinearSettings, lr: float) -> None:
-        """m <- momentum m + g,   w <- w - lr m."""
+    def sgd(
+        self, g: Tensor, s: LinearSettings, rates: list[float], _steps: list[int]
+    ) -> None:
+        """m <- momentum m + g,   w <- w - lr m; rate of each head."""
         self.m.mul_(s.momentum).add_(g.add_(self.w, alpha=s.weight_decay))
-        self.w.sub_(self.m, alpha=lr)
+        self.w.addcmul_(self.m, _column(rates, g), value=-1)
+
+
+def _column(numbers: list[float], like: Tensor) -> Tensor:
+    """One number for each row."""
+    return torch.tensor(numbers, dtype=like.dtype, device=like.device)[:, None]

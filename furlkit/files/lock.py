@@ -7,11 +7,14 @@ so a lock file that was left behind by a dead process does not count.
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from furlkit.errors import TooEarlyError
+
+LOOKS = 10  # How often a lock that is taken is tried again, 10 ms apart.
 
 
 def lock_path(output: Path) -> Path:
@@ -46,10 +49,12 @@ def _acquire(output: Path) -> int | None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except FileNotFoundError:
+            continue  # Another process has just removed the folder, which it had made.
         except OSError:
             return None
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(handle)
         except BlockingIOError as error:
             os.close(handle)
             raise TooEarlyError(
@@ -67,6 +72,15 @@ def _acquire(output: Path) -> int | None:
                 _sign(handle)
                 return handle
         os.close(handle)
+
+
+def _lock(handle: int) -> None:
+    """Lock a file, or fail at once; `holder` has it for a moment when it looks."""
+    for _ in range(LOOKS):
+        with suppress(BlockingIOError):
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(0.01)
+    return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _sign(handle: int) -> None:

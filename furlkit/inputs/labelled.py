@@ -18,10 +18,11 @@ from furlkit.inputs.settings import Computing
 class Options(Computing):
     """A model, and labelled images to train and test on.
 
-    `seed` is None for a protocol without randomness.
+    `seed` is None for a protocol without randomness. `model` may be None where it is
+    not read from a file.
     """
 
-    model: Path
+    model: Path | None
     train: Source
     test: Source
     output: Path
@@ -49,6 +50,8 @@ def open_labelled(options: Options) -> tuple[Checkpoint, ImageSet, ImageSet]:
     """The model, and training and test images; they have labels and fit the model."""
     sources = (options.train, options.test)
     check_output(options.output, [options.model, *(s.name for s in sources)])
+    if options.model is None:
+        raise UsageError("CHECKPOINT: give the model to score, or --untrained")
     model = read_checkpoint(options.model)
     train, test = (check_labelled(source.images(), model) for source in sources)
     return model, train, test

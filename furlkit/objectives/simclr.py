@@ -38,17 +38,19 @@ def nt_xent(
     full       FedCA Eq. 3, SimCLR Eq. 1: each of 2N views against the 2N - 1 others
 
     A dictionary, (K, d) and normalised like the rest, adds K columns to every row of
-    every form (FedCA Eq. 5-6); it takes no gradient. With `z_own`, (N, d), the positive
-    of an image's views is its own row; see `own_positives`.
+    every form (FedCA Eq. 5-6); it takes no gradient. With `z_own`, (N, d), the dictionary
+    has a loss of its own, which is added: see `own_row_loss`, which is 0 for K = 0.
     """
     if form not in FORMS:
         raise ValueError(f"form {form!r}: expected one of {', '.join(FORMS)}")
     z_1, z_2 = normalise(z_1), normalise(z_2)
+    if z_dict is not None and z_own is not None:
+        own = own_row_loss(z_1, z_2, z_dict, z_own, tau)
+        if form != "oneway":
+            own = (own + own_row_loss(z_2, z_1, z_dict, z_own, tau)) / 2
+        return nt_xent(z_1, z_2, tau, form) + own
     logits_1 = oneway_logits(z_1, z_2)  # (N, N)
     logits_2 = logits_1.T
-    if z_own is not None:
-        logits_1 = own_positives(logits_1, z_1, z_own)
-        logits_2 = own_positives(logits_2, z_2, z_own)
     if form == "full":
         logits_1 = torch.cat([logits_1, same_view_logits(z_1)], dim=1)  # (N, 2N)
         logits_2 = torch.cat([logits_2, same_view_logits(z_2)], dim=1)  # (N, 2N)
@@ -82,22 +84,26 @@ def dictionary_logits(z_i: Tensor, z_dict: Tensor) -> Tensor:
     return z_i @ normalise(z_dict.detach()).T  # (N, K)
 
 
-def own_positives(logits: Tensor, z_i: Tensor, z_own: Tensor) -> Tensor:
-    """Ours, not FedCA's: the positive is the image's own row, as MoCo's key is.
+def own_row_loss(
+    z_i: Tensor, z_j: Tensor, z_dict: Tensor, z_own: Tensor, tau: float
+) -> Tensor:
+    """Ours, not FedCA's: MoCo's loss on the dictionary, whose key is the image's own row.
 
-    In Eq. 4 the diagonal changes and nothing else does, for unit rows z_i, z_j, z_own:
+    For unit rows, with the positive in the first column and K negatives:
 
-        logits[n, n] = z_i[n] . z_own[n]        logits[n, m] = z_i[n] . z_j[m]
+        logits = concat([z_i . z_own, z_i z_dict^T])        CE(logits / tau, 0)
 
-    So the negatives of image n are still the other images' views (m != n) and, by
-    Eq. 5-6, the dictionary. The literal positive, view j, moves with view i, so that both
-    can leave the dictionary behind at no cost; a row that stays where it is holds them.
-    z_own takes no gradient. Where it is 0, a row that is not known, view j stays the
-    positive; with z_own = z_j this is Eq. 4.
+    FedCA concatenates Eq. 4 and 5 instead, so that view j is the positive against the
+    dictionary too. It moves with view i, and both can leave the dictionary behind at no
+    cost; a row that stays where it is holds them. z_own takes no gradient. Where it is 0,
+    a row that is not known, the key is view j.
     """
-    own = (z_i * normalise(z_own.detach())).sum(dim=1)  # (N)
-    known = z_own.any(dim=1)
-    return logits.diagonal_scatter(torch.where(known, own, logits.diagonal()))  # (N, N)
+    known = z_own.any(dim=1, keepdim=True)  # (N, 1)
+    key = torch.where(known, normalise(z_own.detach()), z_j)
+    own = (z_i * key).sum(dim=1, keepdim=True)  # (N, 1)
+    logits = torch.cat([own, dictionary_logits(z_i, z_dict)], dim=1)  # (N, 1 + K)
+    first = torch.zeros(len(z_i), dtype=torch.long, device=z_i.device)
+    return F.cross_entropy(logits / tau, first)
 
 
 def contrastive_loss(logits: Tensor, tau: float) -> Tensor:

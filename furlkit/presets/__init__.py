@@ -21,6 +21,15 @@ def names() -> list[str]:
 
 def tables(name: str) -> dict[str, Any]:
     """All tables of a preset, with those of the presets it extends."""
+    return _chain(name)[1]
+
+
+def own_files(name: str) -> list[str]:
+    """The files of a preset of one's own, with those that it extends."""
+    return [link for link in _chain(name)[0] if link.endswith(".toml")]
+
+
+def _chain(name: str) -> tuple[list[str], dict[str, Any]]:
     chain = [name]
     found = _read(name)
     while (base := found.pop("extends", None)) is not None:
@@ -30,7 +39,7 @@ def tables(name: str) -> dict[str, Any]:
             raise UsageError(f"--preset {name}: cannot extend {base!r}")
         chain.append(base)
         found = _merged(_read(base), found)
-    return found
+    return chain, found
 
 
 def _merged(

@@ -1,22 +1,20 @@
 """Expanding a recipe: every step of a run, with its command and the files it uses."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 from furlkit.errors import InputError, UsageError
 from furlkit.recipes.participants import draw
-from furlkit.recipes.read import Run
-from furlkit.recipes.template import (
-    COUNTERS,
-    Ref,
-    Template,
-    Word,
-    path_of,
-    templates,
-)
+from furlkit.recipes.read import COUNTERS, Run
+from furlkit.recipes.template import Ref, Template, Word, path_of, templates
+
+MOST_STEPS = 10**7
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Step(NamedTuple):
@@ -50,14 +48,26 @@ def expand(run: Run, group: int = 1) -> Plan:
     return _Expansion(run, group).plan()
 
 
-def record_path(run: Run, stage: str) -> str:
-    """Where the settings of a stage are noted."""
-    return f"{_folder(run)}plan/{stage}.txt"
+def noted_in(run: Run, name: str) -> str:
+    """A file in which a run's folder notes something about its plan."""
+    return f"{_folder(run)}plan/{name}"
+
+
+def record_path(run: Run, stage: str, text: str) -> str:
+    """Where the settings of a stage are noted.
+
+    The name has a hash of them: rules that were planned with other settings depend on
+    another file, which is gone, so they cannot mix theirs with those of a later plan.
+    """
+    return noted_in(run, f"{stage}-{sha256(text.encode()).hexdigest()[:8]}.txt")
 
 
 def _folder(run: Run) -> str:
     out = str(Path(run.out))
-    return "" if out == "." else f"{out.rstrip('/')}/"
+    if out == ".":
+        return ""
+    # A path that begins like an option or a home folder must not be taken for one.
+    return f"{'./' * out.startswith(('-', '~'))}{out.rstrip('/')}/"
 
 
 class _MissingError(Exception):
@@ -113,16 +123,23 @@ class _Expansion:
         self.made: dict[str, str] = {}
         self.own: dict[tuple[str, int], int] = {}
         self.missing: dict[str, Ref] = {}  # By stage, what it could not read.
-        self.records = {name: record_path(run, name) for name in self.templates}
+        self.records = {
+            name: record_path(run, name, t.text) for name, t in self.templates.items()
+        }
         self._files: dict[str, _File] = {}
         self._check_numbers()
 
     def _check_numbers(self) -> None:
         if self.last < 0:
             raise UsageError(f"rounds={self.last}: expected 0 or more")
+        if self.last * self.run.number("clients") > MOST_STEPS:
+            raise UsageError(
+                f"rounds={self.last} and clients={self.run.settings['clients']}: "
+                f"expected up to {MOST_STEPS:,} trainings"
+            )
         if self.run.settings["keep"] not in ("all", "last"):
             raise UsageError(f"keep={self.run.settings['keep']}: expected all or last")
-        if "{client}" in self.run.out or not self.run.out.isprintable():
+        if "{client}" in self.run.out or CONTROL.search(self.run.out):
             raise UsageError(f"out={self.run.out!r}: cannot be the name of a folder")
 
     @cached_property
@@ -131,6 +148,11 @@ class _Expansion:
         without = set(str(self.run.settings["without"]).replace(",", " ").split())
         count = self.run.number("clients")
         found = tuple(c for c in range(count) if str(c) not in without)
+        if len(found) + len(without) > max(count, 0):
+            raise UsageError(
+                f"without={self.run.settings['without']}: expected numbers of clients, "
+                f"0 to {count - 1}"
+            )
         if not found:
             raise UsageError(f"clients={count}: no client takes part")
         return found
@@ -352,8 +374,10 @@ class _Expansion:
                 del command[known[0] :], reads[known[1] :]
         outputs = written[template.main][1]
         waits = dict.fromkeys(self.made[path] for path in reads)
+        waits.update(dict.fromkeys(template.sources))
         waits[self.records[template.stage.name]] = None
         for _, paths in written.values():
+            self._check_new(template, paths)
             self.made.update(zip(paths, outputs, strict=True))
         writes = [path for _, paths in written.values() for path in paths]
         self.steps.append(
@@ -362,6 +386,11 @@ class _Expansion:
                 outputs, template.trains,
             )
         )  # fmt: skip
+
+    def _check_new(self, template: Template, paths: list[str]) -> None:
+        for path in paths:
+            if path in self.made:
+                raise InputError(f"{self._where(template)}: {path} is written twice")
 
     def _word(
         self,
@@ -389,6 +418,11 @@ class _Expansion:
 
     def _counter(self, ref: Ref, number: int | None, clients: tuple[int, ...]) -> str:
         if ref.name == "client":
+            if not clients:
+                raise InputError(
+                    f"{self.run.recipe.path}: a stage with {{client}} has an output "
+                    "without {client} in its name in [files]"
+                )
             return ",".join(map(str, clients))
         if ref.name == "participants":
             return str(len(self.participants[number or 0]))
@@ -403,6 +437,8 @@ class _Expansion:
                     self.own.update({(ref.name, c): r for c, r in last.items()})
 
     def _check_all_run(self) -> None:
+        if self.last == 0:
+            return  # Nothing is trained, on purpose.
         ran = {step.stage for step in self.steps}
         for name, template in self.templates.items():
             if name in ran or (template.stage.rounds and not self._rounds(template)):

@@ -1,24 +1,30 @@
 """A plan as make rules, as a shell script, as a graph, or as JSON.
 
-Names are quoted for make and for the shell, so nothing in one is ever run.
+Names are quoted for make and for the shell, so nothing in one is ever run. Signs that
+make cannot have in the name of a file, however they are quoted, are refused.
 """
 
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 from furlkit.errors import UsageError
-from furlkit.recipes.expand import Plan, Step, record_path
+from furlkit.presets import own_files
+from furlkit.recipes.expand import Plan, Step, noted_in, record_path
+from furlkit.recipes.records import JSON
 from furlkit.recipes.removal import Removal, removals
 
 Lines = Iterator[str]
 _quote = cache(shlex.quote)
 
 # What make reads in a name as something else. A = would make a rule an assignment, and
-# cannot be quoted, so it stands in a variable.
-_SPECIAL = re.compile(r"[\\\s:%#*?\[\]~;|&$=]")
+# cannot be quoted, so it stands in a variable. A % is quoted in targets only.
+_QUOTED = {" ": "\\ ", ":": "\\:", "#": "\\#", "$": "$$", "=": "$(equals)"}
+_SPECIAL = re.compile(r"[ :#$=]")
+# A name that ends like x(y) would be a member of an archive.
+_IMPOSSIBLE = re.compile(r"[\x00-\x1f\x7f;|*?\[\]\\]|^(\./)?~|[ )]$")
 _MAKE_HEAD = """\
 # Made by `furlkit plan`: one rule for each file, with its exact command.
 #   make -f FILE -j2        LAUNCH='srun --gpus 1' starts every command, LAUNCH_TRAIN the
@@ -49,6 +55,36 @@ made() {
         if test "$input" -nt "$output"; then return 1; fi
     done
 }
+# planned RECORD...: whether the settings are still those of this script
+planned() {
+    for record; do
+        test -e "$record" && continue
+        printf '%s\\n' "$record: missing; run furlkit plan again" >&2
+        return 2
+    done
+}
+# unchanged PLAN PRESET: whether a preset is as it was when the run was planned
+unchanged() {
+    made "$1" "$2" && return
+    printf '%s\\n' "$2: has changed since the plan; run furlkit plan again" >&2
+    return 2
+}
+"""
+# With keep = "last": what was removed is needed again if a step that reads it has to run.
+_SHELL_REMOVED = """\
+# needed STAMP FILE...: whether a file is missing that was removed; then it is made again
+needed() {
+    stamp=$1
+    shift
+    for file; do
+        test -e "$file" && continue
+        rm -f "$stamp"
+        return
+    done
+    return 1
+}
+again=yes
+while test "$again"; do again=
 """
 
 
@@ -65,15 +101,18 @@ def title(step: Step) -> str:
 
 @cache
 def _make_name(name: str) -> str:
-    """A file's name as make reads it in a rule."""
-    if not name.isprintable():
-        raise UsageError(f"{name!r}: make cannot have such a file in a rule")
-    return _SPECIAL.sub(_escaped, name) if _SPECIAL.search(name) else name
+    """A file's name as make reads it after the colon of a rule."""
+    if found := _IMPOSSIBLE.search(name):
+        raise UsageError(
+            f"{name!r}: make cannot have {found[0]!r} there in the name of a file; choose "
+            "another name, or print the plan with --as sh"
+        )
+    return _SPECIAL.sub(lambda sign: _QUOTED[sign[0]], name)
 
 
-def _escaped(match: re.Match) -> str:
-    sign = match[0]
-    return {"$": "$$", "=": "$(equals)", "\\": "\\"}.get(sign, f"\\{sign}")
+def _make_target(name: str) -> str:
+    """The same before the colon."""
+    return _make_name(name).replace("%", "\\%")
 
 
 def _joined(words: Iterable[str]) -> str:
@@ -82,7 +121,14 @@ def _joined(words: Iterable[str]) -> str:
 
 def _for_make(words: Sequence[str]) -> str:
     """Words of a command as a line of a make rule."""
-    return _joined(words).replace("$", "$$")
+    line = _joined(words)
+    if "\n" in line or "\r" in line:
+        found = next(word for word in words if "\n" in word or "\r" in word)
+        raise UsageError(
+            f"{found!r}: make cannot have a line break in a command; choose another name, "
+            "or print the plan with --as sh"
+        )
+    return line.replace("$", "$$")
 
 
 def as_make(plans: Sequence[Plan]) -> Lines:
@@ -90,11 +136,7 @@ def as_make(plans: Sequence[Plan]) -> Lines:
     yield _MAKE_HEAD
     count, total = 0, sum(len(plan.steps) for plan in plans)
     for plan in plans:
-        for name in plan.records:
-            path = record_path(plan.run, name)
-            lost = f"{path}: missing; run furlkit plan again"
-            yield f"{_make_name(path)}:"
-            yield f"\t@{_for_make(['echo', lost])} >&2; exit 2"
+        yield from _make_records(plan)
         gone = removals(plan)
         removed = {path for removal in gone for path in removal.files}
         outputs = (path for step in plan.steps for path in step.outputs)
@@ -106,12 +148,39 @@ def as_make(plans: Sequence[Plan]) -> Lines:
         yield from _make_removals(gone)
 
 
+def _make_records(plan: Plan) -> Lines:
+    """Stop where the settings are not those of these rules."""
+    noted = noted_in(plan.run, JSON)
+    for name, text in plan.records.items():
+        path = record_path(plan.run, name, text)
+        yield f"{_make_target(path)}: | {_make_name(noted)}"
+        yield _refusal(f"{path}: missing; run furlkit plan again")
+    presets = [name for name in _presets(plan) if not _IMPOSSIBLE.search(name)]
+    yield f"{_make_target(noted)}: {' '.join(map(_make_name, presets))}"
+    changed = " or ".join([noted, *presets])
+    yield _refusal(f"{changed}: has changed since the plan; run furlkit plan again")
+
+
+def _refusal(message: str) -> str:
+    said = _for_make(["printf", "%s\\n", message])
+    return f"\t@{said} >&2; exit 2"
+
+
+def _presets(plan: Plan) -> list[str]:
+    name = str(plan.run.settings["preset"])
+    return own_files(name) if name else []
+
+
 def _rule(step: Step, number: str) -> Lines:
-    names = " ".join(map(_make_name, step.outputs))
-    # With &: (GNU make 4.3) one command makes several files.
-    colon = "&:" if len(step.outputs) > 1 else ":"
+    names = " ".join(map(_make_target, step.outputs))
+    colon = ":"
+    if len(step.outputs) > 1:
+        colon = "&:"  # With GNU make 4.3 one command makes several files.
+        # On Ctrl-C make would remove the files of the clients that are done.
+        yield f"\n.PRECIOUS: {' '.join(map(_make_name, step.outputs))}"
     launch = "$(LAUNCH_TRAIN)" if step.trains else "$(LAUNCH)"
-    yield f"\n{names} {colon} {' '.join(map(_make_name, step.after))}"
+    after = (_make_name(path) for path in step.after if not _IMPOSSIBLE.search(path))
+    yield f"\n{names} {colon} {' '.join(after)}"
     yield f"\t@echo '{number} {title(step)}'"
     yield f"\t$(show){launch} $(FURLKIT) {_for_make(step.command)} -q"
 
@@ -125,7 +194,8 @@ def _make_removals(found: Sequence[Removal]) -> Lines:
     for removal in found:
         stamp = _make_name(removal.stamp)
         yield f"\nall: {stamp}"
-        yield f"{stamp}: {' '.join(map(_make_name, removal.after))}"
+        after = " ".join(map(_make_name, removal.after))
+        yield f"{_make_target(removal.stamp)}: {after}"
         yield f"\t@{_for_make(['rm', '-f', *removal.files])}"
         yield f"\t@{_for_make(['touch', removal.stamp])}"
 
@@ -135,20 +205,47 @@ def as_shell(plans: Sequence[Plan]) -> Lines:
     yield _SHELL_HEAD
     count, total = 0, sum(len(plan.steps) for plan in plans)
     for plan in plans:
+        noted = noted_in(plan.run, JSON)
+        records = (record_path(plan.run, *record) for record in plan.records.items())
+        yield f"planned {_joined([noted, *records])}"
+        yield from (f"unchanged {_joined([noted, name])}" for name in _presets(plan))
+        gone = removals(plan)
+        stamps = {path: removal.stamp for removal in gone for path in removal.files}
         late: dict[str, list[Removal]] = {}
-        for removal in removals(plan):
+        for removal in gone:
             late.setdefault(removal.after[-1], []).append(removal)
+        if gone:
+            yield _SHELL_REMOVED
         for step in plan.steps:
             count += 1
-            yield f"echo '[{count}/{total}] {title(step)}'"
-            launch = "$train" if step.trains else "$launch"
-            tests = (_joined([out, *step.after]) for out in step.outputs)
-            test = " && ".join(f"made {words}" for words in tests)
-            group = f"{{ {test}; }}" if len(step.outputs) > 1 else test
-            yield f"{group} || {launch} $run {_joined(step.command)} -q"
+            yield from _shell_step(step, f"[{count}/{total}]", stamps)
             for removal in late.get(step.outputs[-1], ()):
-                yield _joined(["rm", "-f", *removal.files])
+                # The stamp first: killed in between, nothing is made again.
                 yield _joined(["touch", removal.stamp])
+                yield _joined(["rm", "-f", *removal.files])
+        if gone:
+            yield "done"
+
+
+def _shell_step(step: Step, number: str, stamps: Mapping[str, str]) -> Lines:
+    """A command, unless what it makes is there, or was removed as no longer needed."""
+    tests = (_joined([out, *step.after]) for out in step.outputs)
+    test = " && ".join(f"made {words}" for words in tests)
+    done = [f"{{ {test}; }}" if len(step.outputs) > 1 else test]
+    if step.outputs[0] in stamps:
+        done.append(f"made {_joined([stamps[step.outputs[0]], *step.after])}")
+    back: dict[str, list[str]] = {}
+    for path in step.reads:
+        if path in stamps:
+            back.setdefault(stamps[path], []).append(path)
+    yield f"{' || '.join(done)} || {{"
+    for stamp, paths in back.items():
+        test = f"needed {_joined([stamp, *paths])}"
+        yield f"    if {test}; then again=yes; continue; fi"
+    yield f"    echo '{number} {title(step)}'"
+    launch = "$train" if step.trains else "$launch"
+    yield f"    {launch} $run {_joined(step.command)} -q"
+    yield "}"
 
 
 def as_dot(plans: Sequence[Plan]) -> Lines:

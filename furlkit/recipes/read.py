@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from furlkit.errors import InputError, UsageError
+from furlkit import presets
+from furlkit.errors import FurlkitError, InputError, UsageError
 
 Value = str | int | float | bool | list[Any]
 Settings = dict[str, Value]
@@ -40,6 +41,9 @@ DEFAULTS: Settings = {
 # These are passed to every stage whose command has an option of that name.
 PASSED = ("preset", "seed", "threads", "isa", "device", "data_root", "download")
 TABLES = ("settings", "files", "inputs", "stages")
+# What every step has; a recipe cannot give these names another meaning.
+COUNTERS = ("round", "client", "participants")
+SWITCHES = {"true": True, "false": False}
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 NAMED = re.compile(rf"\{{({NAME.pattern})\}}")
 
@@ -72,10 +76,14 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Run:
-    """A recipe with the settings of one run, which is in the folder `out`."""
+    """A recipe with the settings of one run, which is in the folder `out`.
+
+    `preset` has the tables of its preset.
+    """
 
     recipe: Recipe
     settings: Settings
+    preset: dict[str, Any] = field(default_factory=dict)
 
     @property
     def out(self) -> str:
@@ -101,6 +109,7 @@ def read(path: Path) -> Recipe:
     """Read a recipe and those it extends."""
     tables = _tables(path, ())
     settings = _section(path, tables, "settings")
+    _check_values(settings, f"{path}: [settings]")
     lines = _section(path, tables, "stages")
     removed = tuple(name for name, line in lines.items() if line == "")
     stages = {n: _stage(path, n, lines[n]) for n in lines if n not in removed}
@@ -128,6 +137,8 @@ def _tables(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
         return own
     if not isinstance(base, str):
         raise InputError(f"{path}: extends is {base!r}, expected the path of a recipe")
+    if not (path.parent / base).exists():
+        raise InputError(f"{path}: extends {base}, and there is no such file")
     return _merged(_tables(path.parent / base, (*above, path.resolve())), own)
 
 
@@ -155,7 +166,7 @@ def _section(path: Path, tables: dict[str, Any], name: str) -> dict[str, Any]:
 def _paths(path: Path, tables: dict[str, Any], section: str) -> dict[str, str]:
     found = _section(path, tables, section)
     for name, value in found.items():
-        if not isinstance(value, str):
+        if not isinstance(value, str) or not value.strip("/."):
             raise InputError(
                 f"{path}: [{section}] {name} is {value!r}, expected a path"
             )
@@ -178,6 +189,16 @@ def _stage(path: Path, name: str, value: Any) -> Stage:
 def _check(recipe: Recipe) -> None:
     if not recipe.stages:
         raise InputError(f"{recipe.path}: has no [stages]")
+    for name in DEFAULTS.keys() & recipe.stages.keys():
+        raise InputError(
+            f"{recipe.path}: [stages] {name}: is a setting of every recipe; give the "
+            "stage another name"
+        )
+    for name in {*recipe.settings, *recipe.files, *recipe.inputs} & {*COUNTERS}:
+        raise InputError(
+            f"{recipe.path}: {name} cannot be a setting or a file: {{{name}}} is the "
+            f"{name} of a step"
+        )
     for name, cases in recipe.cases.items():
         if name not in recipe.settings:
             hint = suggestion(name, [*recipe.settings, *TABLES])
@@ -191,13 +212,17 @@ def _check(recipe: Recipe) -> None:
                     f"{recipe.path}: [{name}] has {value}, expected tables "
                     f"[{name}.VALUE]"
                 )
-            check_names(recipe, table, f"{recipe.path}: [{name}.{value}]")
+            where = f"{recipe.path}: [{name}.{value}]"
+            _check_names(recipe, table, where, InputError)
+            _check_values(table, where)
     for name in recipe.settings:
         if name in {**recipe.files, **recipe.inputs} and name not in recipe.stages:
             raise InputError(f"{recipe.path}: {name} is both a setting and a file")
 
 
-def check_names(recipe: Recipe, names: Iterable[str], where: str) -> None:
+def _check_names(
+    recipe: Recipe, names: Iterable[str], where: str, error: type[FurlkitError]
+) -> None:
     """Names must be settings, or stages that get more options.
 
     A stage that the recipe does without may have options too: they do no harm, and the
@@ -207,7 +232,18 @@ def check_names(recipe: Recipe, names: Iterable[str], where: str) -> None:
     for name in names:
         if name not in known:
             hint = suggestion(name, known)
-            raise UsageError(f"{where}: {name} is not a setting of this recipe{hint}")
+            raise error(f"{where}: {name} is not a setting of this recipe{hint}")
+
+
+def _check_values(table: Mapping[str, Any], where: str) -> None:
+    """Values must be text, numbers, true or false, or lists of them."""
+    for name, value in table.items():
+        for one in value if isinstance(value, list) else [value]:
+            if not isinstance(one, str | int | float):
+                raise InputError(
+                    f"{where} {name} is {value!r}, expected text, a number, true, "
+                    "false or a list of them"
+                )
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
@@ -231,7 +267,9 @@ def runs(recipe: Recipe, given: Sequence[str]) -> list[Run]:
         key, equals, text = word.partition("=")
         if not equals:
             raise UsageError(f"{word}: expected KEY=VALUE")
-        check_names(recipe, [key], word)
+        if not _is_unicode(word):
+            raise UsageError(f"{word!r}: expected text in UTF-8")
+        _check_names(recipe, [key], word, UsageError)
         options = {*recipe.stages, *recipe.removed}
         values = [text] if key in options else _values(text)
         swept.setdefault(key, []).extend(values)
@@ -240,7 +278,9 @@ def runs(recipe: Recipe, given: Sequence[str]) -> list[Run]:
     found: dict[str, Run] = {}
     for chosen in itertools.product(*swept.values()):
         by_hand = dict(zip(swept, chosen, strict=True))
-        run = Run(recipe, resolve(recipe, by_hand))
+        settings = resolve(recipe, by_hand)
+        name = str(settings["preset"])
+        run = Run(recipe, settings, presets.tables(name) if name else {})
         named = set(NAMED.findall(run.out))
         parts = (folders[key][by_hand[key]] for key in lists if key not in named)
         out = str(Path(_filled(run), *parts))
@@ -249,6 +289,11 @@ def runs(recipe: Recipe, given: Sequence[str]) -> list[Run]:
         run.settings["out"] = out
         found[out] = run
     return list(found.values())
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether all of a text can be written as UTF-8; bytes of old file names cannot."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
 def _filled(run: Run) -> str:
@@ -290,6 +335,7 @@ def resolve(recipe: Recipe, by_hand: Mapping[str, Value]) -> Settings:
 
     Tables apply in the order of the recipe, so that one can decide about a later one.
     """
+    by_hand = {key: _switch(recipe, key, value) for key, value in by_hand.items()}
     settings = {**recipe.settings, **by_hand}
     for name, cases in recipe.cases.items():
         value = str(settings[name])
@@ -303,3 +349,12 @@ def resolve(recipe: Recipe, by_hand: Mapping[str, Value]) -> Settings:
             if key not in by_hand:
                 settings[key] = chosen
     return settings
+
+
+def _switch(recipe: Recipe, key: str, value: Value) -> Value:
+    """Text for a setting that is true or false, as that."""
+    if not isinstance(recipe.settings.get(key), bool):
+        return value
+    if value not in SWITCHES:
+        raise UsageError(f"{key}={value}: expected true or false")
+    return SWITCHES[str(value)]

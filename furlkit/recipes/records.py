@@ -1,57 +1,83 @@
-"""What a run's folder knows of its plan: plan/recipe.json and plan/STAGE.txt.
+"""What a run's folder knows of its plan: plan/recipe.json and plan/STAGE-HASH.txt.
 
 A stage's record says what decides the bytes of its outputs besides what it reads. It is
 written only when it changes, so everything older than it was made with other settings.
 """
 
 import json
+import os
 import shlex
 from pathlib import Path
 
-from furlkit.errors import InputError
+from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container.atomic import write_bytes
-from furlkit.recipes.expand import Plan, record_path
+from furlkit.presets import own_files
+from furlkit.recipes.expand import Plan, noted_in, record_path
 from furlkit.recipes.read import Recipe, Run, Stage
+
+JSON = "recipe.json"
+SHOWN = 5  # Runs below a folder that are named.
 
 
 def save(plan: Plan, group: int) -> list[str]:
     """Write the records of a run; gives a line for each stage that changed."""
     run, changed = plan.run, []
-    folder = Path(record_path(run, "recipe")).parent
+    old = _records(Path(noted_in(run, JSON)).parent)
     # A stage that this plan leaves out keeps its record, so that a later plan that has it
     # again finds its outputs up to date.
-    for old in sorted(folder.glob("*.txt")):
-        if old.stem not in run.recipe.stages and not old.stem.startswith("removed_"):
-            old.unlink()
+    for name in old.keys() - run.recipe.stages.keys():
+        old[name].unlink()
     for name, text in plan.records.items():
-        path = Path(record_path(run, name))
-        before = path.read_text() if path.exists() else None
-        if before == text:
+        path = Path(record_path(run, name, text))
+        if path.exists():
             continue
-        if before is not None:
+        # The old one goes first: killed in between, everything counts as stale.
+        if name in old:
+            before = old[name].read_text(errors="replace")
             changed.append(f"{run.out}: {name} changes: {_difference(before, text)}")
+            old[name].unlink()
         write_bytes(path, text.encode())
+    _note(run, group)
+    return changed
+
+
+def _records(folder: Path) -> dict[str, Path]:
+    """The record of each stage that a folder has."""
+    found = sorted(folder.glob("*-*.txt"))
+    return {path.name.partition("-")[0]: path for path in found}
+
+
+def _note(run: Run, group: int) -> None:
+    """Note what status needs. Its time is that of the plan, whether or not it changes."""
     stages = {
         s.name: {"run": s.line, "rounds": s.rounds} for s in run.recipe.stages.values()
     }
     noted = {
         "recipe": run.recipe.path.name,
         "settings": run.settings,
+        "preset": run.preset,
         "files": run.recipe.files,
         "inputs": run.recipe.inputs,
         "stages": stages,
         "group": group,
     }
-    text = json.dumps(noted, indent=1, ensure_ascii=False) + "\n"
-    path = folder / "recipe.json"
-    if not path.exists() or path.read_text() != text:
-        write_bytes(path, text.encode())
-    return changed
+    text = json.dumps(noted, indent=1, ensure_ascii=False, default=str) + "\n"
+    write_bytes(Path(noted_in(run, JSON)), text.encode())
+
+
+def changed_presets(run: Run) -> list[str]:
+    """Files of the run's preset that are newer than its plan."""
+    try:
+        planned = os.stat(noted_in(run, JSON)).st_mtime_ns
+        files = own_files(str(run.settings["preset"]) or "digits")
+        return [name for name in files if os.stat(name).st_mtime_ns > planned]
+    except (OSError, FurlkitError):
+        return []  # It was planned elsewhere.
 
 
 def load(folder: Path) -> tuple[Run, int]:
     """The run that was planned in a folder, and the size of its groups of clients."""
-    path = folder / "plan" / "recipe.json"
+    path = folder / "plan" / JSON
     try:
         noted = json.loads(path.read_text())
         stages = {
@@ -63,11 +89,13 @@ def load(folder: Path) -> tuple[Run, int]:
             inputs=noted.get("inputs", {}),
         )  # fmt: skip
         settings = {**noted["settings"], "out": str(folder)}
-        return Run(recipe, settings), int(noted["group"])
-    except FileNotFoundError as error:
+        return Run(recipe, settings, dict(noted["preset"])), int(noted["group"])
+    except (FileNotFoundError, NotADirectoryError) as error:
+        below = sorted(str(p.parents[1]) for p in folder.glob(f"**/plan/{JSON}"))
+        hint = f"; there are {', '.join(below[:SHOWN])}" if below else ""
         raise InputError(
             f"{path}: no such file; status needs the folder of a run that furlkit plan "
-            "has planned"
+            f"has planned{hint}"
         ) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from furlkit.recipes.expand import Plan, Step, record_path
+from furlkit.recipes.expand import Plan, Step, noted_in
 
 
 class Removal(NamedTuple):
@@ -25,15 +25,19 @@ def removals(plan: Plan) -> list[Removal]:
     """
     if plan.run.settings["keep"] != "last":
         return []
-    last = {client: step.round for step in plan.steps for client in step.clients}
+    last: dict[int, int] = {}
+    for step in plan.steps:
+        last.update((c, max(step.round or 0, last.get(c, 0))) for c in step.clients)
     readers = _readers(plan.steps)
     order = {step.outputs[-1]: number for number, step in enumerate(plan.steps)}
     found: dict[int, tuple[list[str], set[str]]] = {}
     for step in plan.steps:
         if step.round is None or len(step.clients) == 0:
             continue
-        old = [c for c in step.clients if step.round < (last[c] or 0)]
-        if len(old) < len(step.clients):
+        if any(step.round == last[client] for client in step.clients):
+            continue
+        # make re-creates outputs, and what is written beside them together with them.
+        if not all(path in readers for path in step.outputs):
             continue
         gone = [path for path in step.writes if path in readers]
         files, after = found.setdefault(step.round, ([], set()))
@@ -47,7 +51,7 @@ def removals(plan: Plan) -> list[Removal]:
 
 
 def _stamp(plan: Plan, number: int) -> str:
-    return record_path(plan.run, f"removed_r{number:03d}")
+    return noted_in(plan.run, f"r{number:03d}.removed")
 
 
 def _readers(steps: Iterable[Step]) -> dict[str, list[str]]:

@@ -14,72 +14,100 @@ from furlkit.recipes.expand import Plan, Step
 from furlkit.recipes.removal import removals
 
 DONE, STALE, RUNNING, MISSING = "done", "stale", "running", "missing"
+SAMPLE = 20  # Trainings of a stage whose time is looked up.
 
 
 class Status(NamedTuple):
-    """The state of every step, and who makes those that are running."""
+    """The state of every step, who makes those that are running, and files to make."""
 
     plan: Plan
     states: list[str]
     holders: dict[int, str]
+    left: list[int]
 
-    def counted(self, stage: str | None = None) -> Counter:
-        """How many steps, or files of a stage's clients, are in which state."""
-        found: Counter = Counter()
-        for step, state in zip(self.plan.steps, self.states, strict=True):
-            if stage in (None, step.stage):
-                found[state] += 1
-        return found
+    def counted(self, stage: str) -> Counter:
+        """How many steps of a stage are in which state."""
+        steps = zip(self.plan.steps, self.states, strict=True)
+        return Counter(state for step, state in steps if step.stage == stage)
 
 
 def status(plan: Plan) -> Status:
     """Decide as make does: by what is there, and what is older than what it is made of."""
-    times = _Times(path for gone in removals(plan) for path in _removed(gone))
-    states: list[str] = []
+    look = _Look(plan)
+    states = [look.state(step) for step in plan.steps]
+    look.need_again(states)
     holders: dict[int, str] = {}
-    remade: set[str] = set()
     for number, step in enumerate(plan.steps):
-        state = _state(step, times, remade)
-        if state != DONE:
-            remade.update(step.outputs)
-            if found := _holder(step):
-                holders[number] = found
-                state = RUNNING
-        states.append(state)
-    return Status(plan, states, holders)
+        if states[number] != DONE and (found := _holder(step)):
+            holders[number], states[number] = found, RUNNING
+    left = [look.left(*each) for each in zip(plan.steps, states, strict=True)]
+    return Status(plan, states, holders, left)
 
 
-def _removed(removal: Any) -> Iterable[str]:
-    return removal.files if os.path.exists(removal.stamp) else ()
+class _Look:
+    """When files were written, and which of them make would write again."""
 
+    def __init__(self, plan: Plan):
+        self._steps = plan.steps
+        gone = (each for each in removals(plan) if os.path.exists(each.stamp))
+        self._gone = {path for each in gone for path in each.files}
+        self._times: dict[str, int | None] = {}
+        self._remade: set[str] = set()
+        self._absent: set[str] = set()
 
-class _Times:
-    """When files were written; those that were removed on purpose count as old."""
-
-    def __init__(self, removed: Iterable[str]):
-        self._known: dict[str, int | None] = dict.fromkeys(removed, 0)
-
-    def of(self, path: str) -> int | None:
+    def _time(self, path: str) -> int | None:
         """The time in nanoseconds; None for a file that is not there."""
-        if path not in self._known:
+        if path not in self._times:
             try:
-                self._known[path] = os.stat(path).st_mtime_ns
+                self._times[path] = os.stat(path).st_mtime_ns
             except OSError:
-                self._known[path] = None
-        return self._known[path]
+                self._times[path] = None
+        return self._times[path]
+
+    def state(self, step: Step) -> str:
+        """The state of a step, after those of all steps before it."""
+        found = self._state(step)
+        if found != DONE:
+            self._remade.update(step.outputs)
+        return found
+
+    def _state(self, step: Step) -> str:
+        before = [self._time(path) for path in step.after]
+        made = [self._time(path) for path in step.outputs]
+        if None in made:
+            if not self._gone.issuperset(step.outputs):
+                return MISSING
+            # Removed on purpose. What reads it is as old or new as what it is made of.
+            self._absent.update(step.outputs)
+            self._times.update(dict.fromkeys(step.outputs, _newest(before)))
+        elif _newest(before) > min(time or 0 for time in made):
+            return STALE
+        changed = None in before or not self._remade.isdisjoint(step.after)
+        return STALE if changed else DONE
+
+    def need_again(self, states: list[str]) -> None:
+        """What was removed is made again if a step that reads it is."""
+        needed: set[str] = set()
+        for number in reversed(range(len(states))):
+            step = self._steps[number]
+            if not needed.isdisjoint(step.outputs):
+                states[number] = STALE
+            if states[number] != DONE:
+                needed.update(self._absent.intersection(step.after))
+
+    def left(self, step: Step, state: str) -> int:
+        """How many files of a step are still to be made."""
+        if state == DONE:
+            return 0
+        if not self._remade.isdisjoint(step.after):
+            return len(step.outputs)
+        newest = _newest([self._time(path) for path in step.after])
+        made = [self._time(path) for path in step.outputs]
+        return sum(time is None or time < newest for time in made)
 
 
-def _state(step: Step, times: _Times, remade: set[str]) -> str:
-    made = [times.of(path) for path in step.outputs]
-    if None in made:
-        return MISSING
-    if made == [0] * len(made):
-        return DONE
-    before = [times.of(path) for path in step.after]
-    oldest = min(time for time in made if time)
-    if any(time is None or time > oldest for time in before):
-        return STALE
-    return STALE if not remade.isdisjoint(step.after) else DONE
+def _newest(times: Iterable[int | None]) -> int:
+    return max((time for time in times if time is not None), default=0)
 
 
 def _holder(step: Step) -> str | None:
@@ -88,25 +116,27 @@ def _holder(step: Step) -> str | None:
 
 
 def seconds_left(found: Status) -> float | None:
-    """The time that the trainings still to do will take, from those that are done.
+    """The time that the trainings still to do will take, from the last ones that are done.
 
     Trainings that run now go on side by side. None as long as no training is done.
     """
-    spent: dict[str, list[float]] = {}
+    outputs: dict[str, list[str]] = {}
     left: Counter = Counter()
-    for step, state in zip(found.plan.steps, found.states, strict=True):
-        if not step.trains:
-            continue
-        if state == DONE:
-            durations = map(_duration, step.outputs)
-            spent.setdefault(step.stage, []).extend(d for d in durations if d)
-        else:
-            left[step.stage] += len(step.outputs)
-    known = {stage: sum(times) / len(times) for stage, times in spent.items() if times}
-    if not all(stage in known for stage in left):
+    for step, count in zip(found.plan.steps, found.left, strict=True):
+        if step.trains:
+            left[step.stage] += count
+            if not count:
+                outputs.setdefault(step.stage, []).extend(step.outputs)
+    spent = {
+        stage: [d for d in map(_duration, outputs.get(stage, [])[-SAMPLE:]) if d]
+        for stage in +left
+    }
+    if not all(spent.values()):
         return None
-    total = sum(count * known[stage] for stage, count in left.items())
-    return total / max(1, len(found.holders))
+    total = sum(left[stage] * sum(times) / len(times) for stage, times in spent.items())
+    running = (path for k in found.holders for path in found.plan.steps[k].outputs)
+    under_way = sum(_duration(path) for path in running if holder(Path(path)))
+    return max(0.0, total - under_way) / max(1, len(found.holders))
 
 
 def _duration(output: str) -> float:
@@ -142,8 +172,9 @@ def _score(path: str) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     known = metrics if isinstance(metrics, dict) else {}
+    wanted = {"protocol": str, "round": int, "accuracy": int | float}
     return {
-        key: known[key] for key in ("protocol", "round", "accuracy") if key in known
+        key: known[key] for key in wanted if isinstance(known.get(key), wanted[key])
     }
 
 

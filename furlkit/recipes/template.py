@@ -14,16 +14,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import groupby, pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from furlkit.catalogue import COMMANDS, Command, Flag, Option
+from furlkit.catalogue import COMMANDS, Command, File, Flag, Option, Text
 from furlkit.errors import InputError
-from furlkit.presets import tables
-from furlkit.recipes.read import DEFAULTS, PASSED, Run, Stage, Value, suggestion
+from furlkit.recipes.read import (
+    COUNTERS,
+    DEFAULTS,
+    NAMED,
+    PASSED,
+    Run,
+    Stage,
+    Value,
+    suggestion,
+)
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z]\w*)(?:@(\w+))?(\*|\?)?\}")
 OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
-COUNTERS = ("round", "client", "participants")
 ROUNDS = ("last", "own", "final", "all")
 # Where another file than that of -o is written last, which says that all are there.
 WRITTEN_LAST = {"pretrain-align": "--targets-out"}
@@ -51,13 +59,15 @@ Part = tuple[bool, tuple[Word, ...]]
 class Template:
     """A stage whose settings are filled in; parts are words, and whether optional.
 
-    `text` says what decides the bytes of its outputs, besides its inputs.
+    `sources` are files that no stage makes: images, weights. `text` says what decides
+    the bytes of its outputs, besides its inputs.
     """
 
     stage: Stage
     command: str
     parts: tuple[Part, ...]
     outputs: tuple[Ref, ...]
+    sources: tuple[str, ...]
     text: str
 
     @property
@@ -136,15 +146,16 @@ def _template(run: Run, stage: Stage) -> Template:
         except _EmptySettingError:
             if not optional:
                 raise
-    typed = {word[0] for _, words in parts for word in words}
+    typed = {str(word[0]) for _, words in parts for word in words}
     missing = [key for key in PASSED if f"--{key.replace('_', '-')}" not in typed]
-    passed = {key: _passed(run, command, key) for key in missing}
+    passed = {key: _passed(run, command, key, typed) for key in missing}
     text = _text(run, command, parts, passed)
     more = tuple((w,) for words in passed.values() for w in words)
     (optional, first), start = parts[0], len(command.name.split())
     parts[0] = (optional, (*first[:start], *more, *first[start:]))
     outputs = _outputs(command, [w for _, words in parts for w in words], where)
-    return Template(stage, command.name, tuple(parts), outputs, text)
+    sources = _sources(command, parts)
+    return Template(stage, command.name, tuple(parts), outputs, sources, text)
 
 
 def _command(line: str, where: str) -> Command:
@@ -217,11 +228,16 @@ def _joined(parts: list[str | Ref]) -> Word:
     return tuple(found) or ("",)
 
 
-def _passed(run: Run, command: Command, key: str) -> list[str]:
-    """The option of a setting that every stage gets, where the command has it."""
+def _passed(run: Run, command: Command, key: str, typed: set[str]) -> list[str]:
+    """The option of a setting that every stage gets, where the command has it.
+
+    One that needs another option goes to stages that have `typed` that.
+    """
     name, value = key.replace("_", "-"), run.settings[key]
     option = _flags(command.name).get(name)
     if option is None or value == "" or value is False:
+        return []
+    if option.needs and f"--{option.needs}" not in typed:
         return []
     if key == "preset" and _preset(run, command) is None:
         return []
@@ -230,11 +246,10 @@ def _passed(run: Run, command: Command, key: str) -> list[str]:
 
 def _preset(run: Run, command: Command) -> dict[str, Any] | None:
     """The table of the run's preset for a command."""
-    name = str(run.settings["preset"])
-    found: Any = tables(name) if name else {}
+    found: Any = run.preset
     for part in command.name.split():
         found = found.get(part) if isinstance(found, dict) else None
-    return found
+    return found if isinstance(found, dict) else None
 
 
 def _text(
@@ -254,7 +269,7 @@ def _text(
         drawn = ("clients", "without", "fraction", "seed")
         lines.append(" ".join(f"{key}={run.settings[key]}" for key in drawn))
     for key, value in sorted((_preset(run, command) or {}).items()):
-        lines.append(f"{key} = {json.dumps(value)}")
+        lines.append(f"{key} = {json.dumps(value, default=str)}")
     return "\n".join(lines) + "\n"
 
 
@@ -269,11 +284,18 @@ def path_of(run: Run, name: str) -> str:
     """The path of a file or input, in which only {round} and {client} are left."""
     recipe = run.recipe
     pattern = {**recipe.files, **recipe.inputs}.get(name, f"{name}.safetensors")
-    for match in PLACEHOLDER.finditer(pattern):
-        if match[1] not in ("round", "client"):
-            value = str(run.settings.get(match[1], match[0]))
-            pattern = pattern.replace(match[0], value)
-    return pattern
+    return NAMED.sub(lambda found: _in_path(run, name, found), pattern)
+
+
+def _in_path(run: Run, name: str, found: re.Match) -> str:
+    if found[1] in ("round", "client"):
+        return found[0]
+    if found[1] in run.values:
+        return str(run.settings[found[1]])
+    hint = suggestion(found[1], [*run.values, "round", "client"])
+    section = "inputs" if name in run.recipe.inputs else "files"
+    where = f"{run.recipe.path}: [{section}] {name}"
+    raise InputError(f"{where}: {found[0]} is no setting{hint}")
 
 
 def _refs(word: Word) -> Iterator[Ref]:
@@ -283,6 +305,18 @@ def _refs(word: Word) -> Iterator[Ref]:
 @cache
 def _flags(command: str) -> dict[str, Option]:
     return {option.name: option for option in COMMANDS[command].options.values()}
+
+
+def _sources(command: Command, parts: list[Part]) -> tuple[str, ...]:
+    """The files among what a command reads, where plan can see them."""
+    kinds = (File(), Text("NAME|PATH"))
+    flags = {
+        f"--{o.name}" for o in _flags(command.name).values() if o.kind in kinds
+    }  # Folders are left out: their time says little about what is below them.
+    words = [word for _, some in parts for word in some]
+    named = (word[0] for flag, word in pairwise(words) if flag[0] in flags)
+    found = (str(name) for name in named if not isinstance(name, Ref))
+    return tuple(dict.fromkeys(name for name in found if Path(name).is_file()))
 
 
 def _outputs(command: Command, words: list[Word], where: str) -> tuple[Ref, ...]:
@@ -297,6 +331,11 @@ def _outputs(command: Command, words: list[Word], where: str) -> tuple[Ref, ...]
             continue
         if len(word) != 1 or not isinstance(word[0], Ref) or word[0].every:
             raise InputError(f"{where}: after {flag[0]} expected one file, as {{name}}")
+        if word[0].at and not word[0].at.isdecimal():
+            raise InputError(
+                f"{where}: {flag[0]} {word[0]}: a stage writes files of its own round, "
+                "as {name}, or of one round, as {name@0}"
+            )
         (found if flag[0] in flags else main).append(word[0])
     if len(main) != 1:
         raise InputError(f"{where}: expected one output, as -o {{name}}")
@@ -316,9 +355,9 @@ def _check_files(run: Run, found: dict[str, Template]) -> None:
                     "the [inputs]"
                 )
             if ref in made:
+                both = f"{made[ref]} and {name}" if made[ref] != name else name
                 raise InputError(
-                    f"{run.recipe.path}: [stages] {made[ref]} and {name} both write "
-                    f"{ref}"
+                    f"{run.recipe.path}: [stages] {both}: {ref} is written twice"
                 )
             made[ref] = name
     everything = {

@@ -8,7 +8,7 @@ from furlkit.files.container.header import Header
 from furlkit.files.container.layout import Entry
 from furlkit.files.partition import Partition
 from furlkit.files.private import MEMORY
-from furlkit.reports.metrics import facts_of, is_number
+from furlkit.reports.metrics import facts_of, is_number, spread_of
 from furlkit.reports.text import count, counted, lookup, plain, word
 from furlkit.weights import is_batchnorm_statistic, parts_of
 
@@ -110,9 +110,13 @@ def describe_metrics(metrics: Facts) -> str:
     if protocol == "ledger":
         return _ledger(metrics)
     model = describe_model(facts) if facts else "an unknown model"
+    if metrics.get("untrained") is True:
+        model = f"an untrained {word(lookup(facts, 'architecture.encoder'))}"
     accuracy = metrics.get("accuracy")
     if is_number(accuracy, LARGEST):
-        return f"{protocol} accuracy {100 * accuracy:.2f} % of {model}"
+        spread = spread_of(metrics)
+        shown = f"{100 * accuracy:.2f} %{spread and f' ({spread})'}"
+        return f"{protocol} accuracy {shown} of {model}"
     compared = metrics.get("models")
     if isinstance(compared, list) and len(compared) > 1:
         model = f"{len(compared):,} models"

@@ -156,6 +156,16 @@ def is_number(value: Any, most: float = sys.float_info.max) -> TypeGuard[float]:
     return type(value) in (int, float) and abs(value) <= most
 
 
+def spread_of(metrics: dict[str, Any]) -> str:
+    """What several trainings say of a score: "std 0.31, 5 probes"; empty for one."""
+    std = metrics.get("accuracy_std")
+    for name in ("probes", "repeats"):
+        each = metrics.get(name)
+        if isinstance(each, list) and is_number(std, most=1):
+            return f"std {100 * std:.2f}, {len(each)} {name}"
+    return ""
+
+
 def check_labels(labels: Sequence[str]) -> None:
     """Each label may be given to --series once."""
     for label in labels:

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from furlkit import console
-from furlkit.errors import FurlkitError, InputError
+from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.container.atomic import write_bytes
+from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.recipes import records
 from furlkit.recipes.expand import Plan, expand
@@ -16,6 +17,8 @@ from furlkit.recipes.read import read, runs
 from furlkit.recipes.template import check_used
 
 Check = Callable[[list[str]], None]
+# What a file that plan has written has near its beginning, in any form.
+SIGNS = (b"# Made by `furlkit plan`", b"digraph plan {", b'[\n {\n  "out": ')
 
 
 @dataclass(frozen=True)
@@ -41,17 +44,33 @@ def run(values: dict[str, Any], check: Check) -> tuple[str, dict[str, Any]]:
     steps = sum(len(plan.steps) for plan in plans)
     folders = [plan.run.out for plan in plans]
     data = {"runs": folders, "steps": steps}
+    if options.output is not None:
+        _check_output(options.output, options.recipe)
     if not options.dry_run:
+        # First the rules: if the records cannot be written, these do not run.
+        if options.output is not None:
+            write_bytes(options.output, f"{text}\n".encode())
         for plan in plans:
             for line in records.save(plan, options.group):
                 console.warn(f"{line}; what it made before is stale")
     if options.output is None:
         return text, data
-    if not options.dry_run:
-        write_bytes(options.output, f"{text}\n".encode())
     many = "s" * (len(plans) > 1)
     line = f"{options.output}: {steps:,} steps of {len(plans)} run{many}"
     return f"{line} in {', '.join(folders)}", data
+
+
+def _check_output(output: Path, recipe: Path) -> None:
+    """A file that is not a plan, such as one's own Makefile, is not replaced."""
+    check_output(output, [recipe])
+    if not output.is_file():
+        return
+    with open(output, "rb") as stream:
+        begin = stream.read(200)
+    if begin and not any(sign in begin for sign in SIGNS):
+        raise UsageError(
+            f"-o {output}: is there and is not a plan; choose another name, or remove it"
+        )
 
 
 def _check(plan: Plan, check: Check) -> None:

@@ -1,6 +1,5 @@
 """status: how far a run has come."""
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from furlkit.recipes.expand import expand
 from furlkit.recipes.forms import title
 from furlkit.recipes.status import (
     DONE,
+    MISSING,
     STALE,
     Status,
     bytes_on_disk,
@@ -21,6 +21,7 @@ from furlkit.recipes.status import (
 )
 
 EVERY = 2.0  # Seconds between two looks with --watch.
+NAMES = {MISSING: "to do"}
 SHOWN = 8  # Stale steps that are named; the others are counted.
 
 
@@ -30,8 +31,11 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     line, data = _look(folder)
     if values["scores"]:
         return "\n".join(_table(data["scores"])), data
-    while values["watch"] and data["done"] < data["steps"]:
-        console.redraw(json.dumps(data) if console.settings.json else line)
+    while values["watch"]:
+        console.clear()
+        if data["done"] == data["steps"]:
+            break
+        console.result(line, data)
         time.sleep(EVERY)
         line, data = _look(folder)
     return line, data
@@ -56,6 +60,7 @@ def _look(folder: Path) -> tuple[str, dict[str, Any]]:
             for number, who in found.holders.items()
         ],
         "stale": stale,
+        "changed": records.changed_presets(one),
         "scores": scores(found),
         "seconds_left": seconds_left(found),
         "files": files,
@@ -67,27 +72,32 @@ def _look(folder: Path) -> tuple[str, dict[str, Any]]:
 def _round(found: Status) -> int:
     """The last round of which everything is done."""
     unfinished = [
-        step.round or 0
+        step.round
         for step, state in zip(found.plan.steps, found.states, strict=True)
-        if state != DONE
+        if state != DONE and step.round is not None
     ]
-    return min(unfinished) - 1 if unfinished else found.plan.run.number("rounds")
+    done = min(unfinished) - 1 if unfinished else found.plan.run.number("rounds")
+    return max(done, 0)
 
 
 def _lines(data: dict[str, Any], found: Status) -> Iterator[str]:
     done = f"{data['done']:,} of {data['steps']:,} steps"
     yield (
         f"{data['run']}: {data['recipe']}, {done} done, round "
-        f"{max(data['round'], 0)} of {data['rounds']}"
+        f"{data['round']} of {data['rounds']}"
     )
     for stage in found.plan.records:
         counts = found.counted(stage)
-        rest = [f"{counts[s]:,} {s}" for s in counts if s != DONE]
+        rest = [f"{counts[s]:,} {NAMES.get(s, s)}" for s in counts if s != DONE]
         yield f"  {stage:<12} {counts[DONE]:,} of {counts.total():,}" + (
             f" ({', '.join(rest)})" if rest else ""
         )
+    for name in data["changed"]:
+        yield f"changed: {name}, since the plan; run furlkit plan again"
     for entry in data["running"]:
         yield f"running: {entry['step']}, {entry['by']}"
+    if data["done"] < data["steps"] and not data["running"]:
+        yield "running: nothing"
     for name in data["stale"][:SHOWN]:
         yield f"stale: {name}"
     if len(data["stale"]) > SHOWN:
@@ -106,10 +116,14 @@ def _table(scores: list[dict[str, Any]]) -> Iterator[str]:
     known = {(s["round"], s["stage"]): s["accuracy"] for s in scores if "accuracy" in s}
     stages = list(dict.fromkeys(stage for _, stage in known))
     yield "round" + "".join(f"  {stage:>10}" for stage in stages)
-    for number in sorted({number for number, _ in known if number is not None}):
+    numbers = sorted({number for number, _ in known if number is not None})
+    # Stages that run once, after the last round.
+    after = [None] if any(number is None for number, _ in known) else []
+    for number in [*numbers, *after]:
         cells = [known.get((number, stage)) for stage in stages]
         shown = ["" if cell is None else f"{100 * cell:.2f}" for cell in cells]
-        yield f"{number:>5}" + "".join(f"  {cell:>10}" for cell in shown)
+        name = "end" if number is None else number
+        yield f"{name:>5}" + "".join(f"  {cell:>10}" for cell in shown)
 
 
 def _duration(seconds: float) -> str:

@@ -1,9 +1,11 @@
 """Finetuning an encoder with a classifier: supervised FedAvg in one process.
 
-Central training is one client that holds everything, and a single round.
+Central training is one client that holds everything, and a single round. All of it may
+be repeated.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -96,8 +98,78 @@ class Finetuning:
         self.weights, self.total = below("weights.", tensors), below("total.", tensors)
         self.losses = tuple(values["losses"])
 
+    @property
+    def steps(self) -> int:
+        """All steps of all clients."""
+        return self._steps_before(self.rounds, 0)
+
     def _steps_before(self, round_: int, place: int) -> int:
         size, epochs = self.plan.batch_size, self.plan.epochs
         sizes = map(len, self.parts.values())
         each = [loop.steps_per_epoch(count, size) * epochs for count in sizes]
         return round_ * sum(each) + sum(each[:place])
+
+
+@dataclass
+class Repeats:
+    """The same finetuning several times; `make` gives each by its number.
+
+    `predict` gives the classes of the test images by a finetuning that is over. Those of
+    all but the last are kept in `predictions`, with their losses. See `run.Jobs`.
+    """
+
+    make: Callable[[int], Finetuning]
+    predict: Callable[[Finetuning], np.ndarray]
+    repeats: int
+    predictions: list[np.ndarray] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.current = self.make(0)
+
+    @property
+    def turns(self) -> int:
+        """How many trainings of a client there are in all."""
+        return self.repeats * self.current.turns
+
+    def job(self, turn: int) -> loop.Job:
+        """The training of one client in one round of one repeat."""
+        repeat, own = divmod(turn, self.current.turns)
+        job = self.current.job(own)
+        if self.repeats == 1:
+            return job
+        return replace(
+            job,
+            title=f"repeat {repeat + 1}/{self.repeats} {job.title}",
+            where={"repeat": repeat + 1, **job.where},
+            steps_before=job.steps_before + repeat * self.current.steps,
+        )
+
+    def finish(self, turn: int, last: loop.Epoch) -> None:
+        """A client is done; its repeat may be, too, and the next one follows."""
+        repeat, own = divmod(turn, self.current.turns)
+        self.current.finish(own, last)
+        if own == self.current.turns - 1 and repeat < self.repeats - 1:
+            self.predictions.append(self.predict(self.current))
+            self.losses.append(self.current.loss)
+            self.current = self.make(repeat + 1)
+
+    def state(self) -> tuple[Tensors, dict[str, Any]]:
+        """That of the present repeat, and what those before it gave."""
+        tensors, values = self.current.state()
+        given = {f"predictions.{n}": each for n, each in enumerate(self.predictions)}
+        return {**tensors, **given}, {**values, "repeats": self.losses}
+
+    def load(self, tensors: Tensors, values: dict[str, Any]) -> None:
+        """Restore what `state` gave."""
+        self.losses = list(values["repeats"])
+        self.predictions = [
+            tensors[f"predictions.{n}"] for n in range(len(self.losses))
+        ]
+        self.current = self.make(len(self.losses))
+        self.current.load(tensors, values)
+
+    def results(self) -> tuple[list[np.ndarray], list[float]]:
+        """Predictions and loss of each repeat, when all are over."""
+        last = self.predict(self.current)
+        return [*self.predictions, last], [*self.losses, self.current.loss]

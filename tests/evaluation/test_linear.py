@@ -1,11 +1,19 @@
 import math
+from itertools import islice
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from furlkit.errors import FurlkitError, InputError
-from furlkit.evaluation.linear import LinearSettings, fit_linear, predict_linear
+from furlkit.evaluation.linear import (
+    LinearSettings,
+    draw_orders,
+    draw_start,
+    fit_linear,
+    predict_linear,
+    train_heads,
+)
 
 SGD = LinearSettings("sgd", lr=0.5, weight_decay=1e-2, momentum=0.9, epochs=4)
 ADAM = LinearSettings("adam", lr=1e-2, weight_decay=1e-2, epochs=4)
@@ -13,6 +21,12 @@ ADAM = LinearSettings("adam", lr=1e-2, weight_decay=1e-2, epochs=4)
 
 def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
+
+
+def fit_one(features, labels, classes, settings, generator):
+    """The only head of a single generator."""
+    (head,) = fit_linear(features, labels, classes, settings, [generator])
+    return head
 
 
 def problem(rows=50, d=6, classes=3):
@@ -56,16 +70,41 @@ def test_matches_autograd_and_torch_optim(base, batch_size, milestones):
     options = {"batch_size": batch_size, "milestones": milestones}
     settings = LinearSettings(**{**vars(base), **options})
     features, labels = problem()
-    weight, bias = fit_linear(features, labels, 3, settings, seeded())
+    weight, bias = fit_one(features, labels, 3, settings, seeded())
     expected = with_torch(features, labels, settings, 0)
     torch.testing.assert_close((weight, bias), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("base", [SGD, ADAM])
+@pytest.mark.parametrize("epochs", [1, 3, 25])
+def test_five_heads_in_one_pass_are_those_of_five_runs(base, epochs):
+    """Head p starts a tenth of the epochs, rounded up, after the one before it."""
+    more = {"batch_size": 16, "epochs": epochs, "milestones": (2, 11)}
+    settings = LinearSettings(**{**vars(base), **more})
+    features, labels = problem()
+    together = fit_linear(features, labels, 3, settings, [*map(seeded, range(5))])
+    assert len({head.weight.sum().item() for head in together}) == 5
+    stream = seeded(0)
+    starts = [draw_start(6, 3, seeded(p) if p else stream) for p in range(5)]
+    orders = list(islice(draw_orders(len(labels), stream), 5 * 25))
+    for p, head in enumerate(together):
+        own = iter(orders[p * math.ceil(epochs / 10) :])
+        (alone,) = train_heads(features, labels, settings, starts[p][None], own)
+        torch.testing.assert_close(head, alone, rtol=1e-4, atol=1e-5)
+
+
+def test_the_first_head_does_not_depend_on_the_others():
+    features, labels = problem()
+    one = fit_one(features, labels, 3, ADAM, seeded(4))
+    five = fit_linear(features, labels, 3, ADAM, [seeded(4), *map(seeded, range(4))])
+    torch.testing.assert_close(five[0], one, rtol=1e-4, atol=1e-5)
 
 
 def test_one_step_by_hand():
     settings = LinearSettings("sgd", lr=2.0, weight_decay=0, epochs=1)
     features, labels = torch.tensor([[4.0]]), torch.tensor([1])
-    start = fit_linear(features, labels, 2, LinearSettings(epochs=0), seeded())
-    weight, bias = fit_linear(features, labels, 2, settings, seeded())
+    start = fit_one(features, labels, 2, LinearSettings(epochs=0), seeded())
+    weight, bias = fit_one(features, labels, 2, settings, seeded())
     logits = 4 * start[0][:, 0] + start[1]
     p = 1 / (1 + math.exp(float(logits[1] - logits[0])))
     error = torch.tensor([p, -p])
@@ -76,16 +115,16 @@ def test_one_step_by_hand():
 @pytest.mark.parametrize("settings", [SGD, LinearSettings(lr=0.05)])
 def test_separates_a_separable_set(settings):
     features, labels = problem(rows=300)
-    head = fit_linear(features, labels, 3, settings, seeded())
+    head = fit_one(features, labels, 3, settings, seeded())
     assert (predict_linear(features, *head) == labels).float().mean() > 0.97
 
 
 def test_same_seed_same_head_and_another_seed_another():
     features, labels = problem()
     before = torch.get_rng_state()
-    first = fit_linear(features, labels, 3, ADAM, seeded(1))
-    again = fit_linear(features, labels, 3, ADAM, seeded(1))
-    other = fit_linear(features, labels, 3, ADAM, seeded(2))
+    first = fit_one(features, labels, 3, ADAM, seeded(1))
+    again = fit_one(features, labels, 3, ADAM, seeded(1))
+    other = fit_one(features, labels, 3, ADAM, seeded(2))
     assert torch.equal(first[0], again[0]) and torch.equal(first[1], again[1])
     assert not torch.equal(first[0], other[0])
     assert torch.equal(torch.get_rng_state(), before)
@@ -94,14 +133,14 @@ def test_same_seed_same_head_and_another_seed_another():
 def test_last_partial_batch_is_trained_on():
     features, labels = torch.eye(3), torch.tensor([0, 1, 2])
     settings = LinearSettings("sgd", lr=1.0, weight_decay=0, epochs=1, batch_size=2)
-    start = fit_linear(features, labels, 3, LinearSettings(epochs=0), seeded())
-    weight, _ = fit_linear(features, labels, 3, settings, seeded())
+    start = fit_one(features, labels, 3, LinearSettings(epochs=0), seeded())
+    weight, _ = fit_one(features, labels, 3, settings, seeded())
     assert (weight != start[0]).any(dim=0).all()
 
 
 def test_initial_weights_are_uniform_within_the_bound():
     features, labels = torch.zeros(3, 400), torch.tensor([0, 1, 2])
-    weight, bias = fit_linear(features, labels, 3, LinearSettings(epochs=0), seeded())
+    weight, bias = fit_one(features, labels, 3, LinearSettings(epochs=0), seeded())
     assert 0.99 / 20 < weight.abs().max() <= 1 / 20
     assert weight.mean().abs() < 0.004
     assert bias.abs().max() <= 1 / 20
@@ -128,11 +167,11 @@ def test_learning_rate_falls_at_the_milestones():
 def test_broken_input_and_divergence_are_refused():
     features, labels = problem()
     with pytest.raises(InputError, match="expected 0 to 1"):
-        fit_linear(features, labels, 2, ADAM, seeded())
+        fit_one(features, labels, 2, ADAM, seeded())
     with pytest.raises(InputError, match="50 rows .* 49 labels"):
-        fit_linear(features, labels[1:], 3, ADAM, seeded())
+        fit_one(features, labels[1:], 3, ADAM, seeded())
     with pytest.raises(InputError, match="NaN"):
-        fit_linear(features * math.nan, labels, 3, ADAM, seeded())
+        fit_one(features * math.nan, labels, 3, ADAM, seeded())
     wild = LinearSettings("sgd", lr=1e30, weight_decay=1e30, epochs=9)
     with pytest.raises(FurlkitError, match="diverged"):
-        fit_linear(features, labels, 3, wild, seeded())
+        fit_one(features, labels, 3, wild, seeded())

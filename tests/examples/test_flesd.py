@@ -301,7 +301,7 @@ def test_a_table_has_the_paper_s_numbers_beside_ours(recorded, run):
     assert rows[1].split()[:4] == ["Non-FL", "1", "90.00", "86.30"]
     assert rows[2].split()[:4] == ["Min-Local", "1", "30.00", "60.40"]
     assert rows[3].split() == ["FedAvg", "1", "50.00", "69.90"]
-    assert rows[5].split() == ["FLESD", "1", "42.00", "69.60", "-8.00"]
+    assert rows[5].split()[:5] == ["FLESD", "1", "42.00", "69.60", "-8.00"]
 
 
 def test_the_paper_s_numbers_are_all_there():

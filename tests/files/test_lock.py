@@ -107,6 +107,29 @@ for _ in range(200):
     assert lines == ["in", "out"] * (len(lines) // 2) and lines
 
 
+def test_a_process_that_looks_does_not_stop_one_that_starts(tmp_path, environment):
+    """status looks at locks all the time."""
+    code = """
+import sys, time
+from pathlib import Path
+from furlkit.files.lock import holder
+print("looking", flush=True)
+while True:
+    holder(Path(sys.argv[1]))
+"""
+    output = tmp_path / "a" / "x.st"
+    words = [sys.executable, "-c", code, str(output)]
+    looking = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE)
+    try:
+        assert looking.stdout.readline() == b"looking\n"
+        for _ in range(3000):
+            with holding(output):
+                pass
+    finally:
+        looking.kill()
+        looking.communicate()
+
+
 def test_a_folder_that_cannot_be_written_is_left_to_the_writer(tmp_path):
     (tmp_path / "file").write_text("x")
     with holding(tmp_path / "file" / "x.st"):

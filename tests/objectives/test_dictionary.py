@@ -12,7 +12,7 @@ from furlkit.objectives.simclr import (
     normalise,
     nt_xent,
     oneway_logits,
-    own_positives,
+    own_row_loss,
     step,
 )
 
@@ -158,21 +158,19 @@ def test_the_step_hands_its_dictionary_on():
 
 
 def own_in_loops(z_1, z_2, z_dict, z_own, tau, form):
-    """As `in_loops`, but what an image is drawn to is its own row, if it has one."""
+    """The batch without a dictionary, and the dictionary with each image's own row."""
 
-    def against(mine, others, full):
+    def dictionary(mine, others):
         total = 0.0
         for n, row in enumerate(mine):
-            positive = z_own[n] if any(z_own[n]) else others[n]
-            candidates = [c for m, c in enumerate(others) if m != n] + z_dict
-            if full:
-                candidates += [c for m, c in enumerate(mine) if m != n]
-            terms = [math.exp(cosine(row, c) / tau) for c in (positive, *candidates)]
+            key = z_own[n] if any(z_own[n]) else others[n]
+            terms = [math.exp(cosine(row, c) / tau) for c in (key, *z_dict)]
             total -= math.log(terms[0] / sum(terms))
         return total / len(mine)
 
-    there, back = (against(*pair, form == "full") for pair in ((z_1, z_2), (z_2, z_1)))
-    return there if form == "oneway" else (there + back) / 2
+    there, back = dictionary(z_1, z_2), dictionary(z_2, z_1)
+    own = there if form == "oneway" else (there + back) / 2
+    return in_loops(z_1, z_2, [], tau, form) + own
 
 
 @pytest.mark.parametrize("tau", [0.1, 0.5])
@@ -186,25 +184,23 @@ def test_own_rows_match_loops(form, tau):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_no_own_rows_and_those_of_the_other_view_are_equations_4_to_8(form):
-    """With symmetric forms an image's rows serve both views, so the views are equal."""
-    (z_1, z_2), z_dict = rows(2, N, D), rows(K, D, seed=1)
-    unknown = torch.zeros_like(z_1)
-    literal = nt_xent(z_1, z_2, 0.5, form, z_dict)
-    assert torch.equal(nt_xent(z_1, z_2, 0.5, form, z_dict, unknown), literal)
-    z_2 = z_2 if form == "oneway" else z_1
-    literal = nt_xent(z_1, z_2, 0.5, form, z_dict)
-    torch.testing.assert_close(nt_xent(z_1, z_2, 0.5, form, z_dict, z_2), literal)
+def test_own_rows_beside_an_empty_dictionary_change_nothing(form):
+    z_1, z_2, z_own = rows(3, N, D)
+    without = nt_xent(z_1, z_2, 0.5, form)
+    empty = torch.empty(0, D, dtype=torch.float64)
+    torch.testing.assert_close(nt_xent(z_1, z_2, 0.5, form, empty, z_own), without)
+    assert torch.equal(nt_xent(z_1, z_2, 0.5, form, None, z_own), without)
 
 
-def test_own_positives_change_the_diagonal_alone():
-    z, z_own = (
-        torch.eye(3),
-        torch.tensor([[3.0, 4.0, 0.0], [0.0, 0.0, 0.0], [0, 0, -2]]),
-    )
-    logits = torch.full((3, 3), 7.0)
-    expected = torch.tensor([[0.6, 7.0, 7.0], [7.0, 7.0, 7.0], [7.0, 7.0, -1.0]])
-    torch.testing.assert_close(own_positives(logits, z, z_own), expected)
+def test_own_rows_by_hand():
+    """An image on its own row and across the dictionary's only one; then one unknown."""
+    z, z_dict = torch.eye(2), torch.tensor([[1.0, 1.0]])
+    near = math.exp(1 / math.sqrt(2))
+    expected = math.log((math.e + near) / math.e)
+    found = own_row_loss(z, -z, z_dict, 5 * z, 1.0)
+    assert found.item() == pytest.approx(expected)
+    unknown = own_row_loss(z[:1], -z[:1], z_dict, torch.zeros(1, 2), 1.0)
+    assert unknown.item() == pytest.approx(math.log((1 / math.e + near) * math.e))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -221,18 +217,18 @@ def test_own_rows_take_no_gradient_and_the_batch_the_right_one(form):
 
 def test_leaving_the_dictionary_together_costs_where_the_own_row_stays():
     """The literal loss falls when both views move to the far side; this one rises."""
-    z, far = torch.ones(2, 2), torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    z_dict = torch.ones(1, 2)
-    literal = [nt_xent(s * z, s * z, 0.5, "oneway", z_dict) for s in (1, -1)]
-    held = [nt_xent(s * z, s * z, 0.5, "oneway", z_dict, far) for s in (1, -1)]
+    z_dict, z_own = torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]])
+    near, far = torch.tensor([[1.0, 0.1]]), torch.tensor([[-0.5, -1.0]])
+    literal = [nt_xent(z, z, 0.5, "oneway", z_dict) for z in (near, far)]
+    held = [nt_xent(z, z, 0.5, "oneway", z_dict, z_own) for z in (near, far)]
     assert literal[1] < literal[0] and held[1] > held[0]
 
 
 def test_the_step_takes_the_rows_of_its_images():
-    x, z_own = rows(8, 4).float(), rows(9, 4, seed=1).float()
+    x, z_own, z_dict = (rows(n, 4, seed=n).float() for n in (8, 9, 3))
     net = SimpleNamespace(encoder=lambda x: x, projector=lambda h: h)
     index = torch.tensor([7, 0, 3, 8])
     batch = SimpleNamespace(two_views=lambda: x, index=index)
-    loss = step(net, batch, 0.5, "oneway", z_own=z_own).losses["simclr"]
-    expected = nt_xent(*x.chunk(2), 0.5, "oneway", z_own=z_own[index])
+    loss = step(net, batch, 0.5, "oneway", z_dict, z_own).losses["simclr"]
+    expected = nt_xent(*x.chunk(2), 0.5, "oneway", z_dict, z_own[index])
     assert torch.equal(loss, expected)

@@ -1,11 +1,21 @@
 """Small recipes, planned in this process."""
 
 import json
-from collections.abc import Callable
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.conftest import ROOT, Outcome
+from tests.helpers import furlkit
+from tests.recipes.launcher import CLIENT
+
+TEST = "test.safetensors"
 
 FILES = """
 [files]
@@ -52,3 +62,101 @@ def plan(run) -> Callable[..., list[dict[str, Any]]]:
         return [step for one in json.loads(done.out) for step in one["steps"]]
 
     return call
+
+
+@pytest.fixture(scope="session")
+def fast_furlkit(environment, tmp_path_factory) -> Iterator[list[str]]:
+    """The words that start furlkit, in milliseconds."""
+    folder = tmp_path_factory.mktemp("launcher")
+    (folder / "client.py").write_text(CLIENT)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.recipes.launcher", str(folder / "socket")],
+        stdout=subprocess.PIPE, env=environment, cwd=ROOT,
+    )  # fmt: skip
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+    yield [sys.executable, "-IS", str(folder / "client.py"), str(folder / "socket")]
+    server.kill()
+    server.wait()
+
+
+RUN = f"""
+[settings]
+data = "digits"
+test = ""
+clients = 2
+rounds = 2
+init = "--width 0.02 --projector 8,4"
+train = "--epochs 2 --batch-size 240"
+{FILES}{STAGES.replace("{data} -o {knn}", "{data} [--test-data {test}] -o {knn}")}"""
+
+
+class Runner:
+    """Plans recipes in the current folder and carries the plans out."""
+
+    def __init__(self, run: Callable, furlkit: list[str], environment: dict[str, str]):
+        self._run, self.furlkit = run, shlex.join(furlkit)
+        self._environment = environment
+
+    def plan(self, *words: Any, form: str = "make") -> Any:
+        """Plan recipe.toml into the file `run`."""
+        done = self._run("plan", "recipe.toml", *words, "--as", form, "-o", "run")
+        assert done.code == 0, done.err
+        return done
+
+    def command(self, form: str = "make", *words: str) -> list[str]:
+        """What carries out the plan."""
+        return ["sh", "run"] if form == "sh" else ["make", "-f", "run", *words]
+
+    def start(self, *words: str, **more: Any) -> subprocess.Popen:
+        """Start it in a group of processes of its own."""
+        environment = {**self._environment, "FURLKIT": self.furlkit, **more}
+        return subprocess.Popen(
+            self.command(*words), env=environment, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+
+    def finish(self, *words: str, **more: Any) -> Outcome:
+        """Run it to its end."""
+        process = self.start(*words, **more)
+        said = process.communicate()
+        return Outcome(process.returncode, *said)
+
+    def done(self, *words: str, **more: Any) -> str:
+        """Run it to its end, which must be a good one; what it printed."""
+        found = self.finish(*words, **more)
+        assert found.code == 0, found
+        return found.out
+
+    def status(self, folder: Any = "exp") -> dict[str, Any]:
+        """What status says."""
+        done = self._run("status", folder, "--json")
+        assert done.code == 0, done.err
+        return json.loads(done.out)
+
+
+@pytest.fixture
+def runner(recipe, run, fast_furlkit, environment) -> Runner:
+    """A small recipe, and what plans and runs it."""
+    recipe(RUN)
+    return Runner(run, fast_furlkit, environment)
+
+
+@pytest.fixture(scope="session")
+def finished():
+    """A folder with a finished run of the small recipe, which tests copy."""
+    return {}
+
+
+@pytest.fixture
+def done_before(runner, finished, tmp_path_factory):
+    """A finished run in the current folder, with images of its own to test on."""
+    if not finished:
+        assert furlkit("pack", "digits", "--split", "test", "-q", "-o", TEST) == 0
+        runner.plan(f"test={TEST}")
+        runner.done("make", "-j1")
+        finished["folder"] = tmp_path_factory.mktemp("finished") / "run"
+        shutil.copytree(".", finished["folder"])
+    # With the times of the files, which decide what is stale.
+    shutil.copytree(finished["folder"], ".", dirs_exist_ok=True)
+    return runner

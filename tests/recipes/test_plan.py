@@ -68,6 +68,15 @@ def test_the_untrained_network_is_scored_where_the_trained_one_is(recipe, plan):
     assert [s["round"] for s in steps if s["stage"] == "knn"] == [0, 1, 2, 3]
 
 
+def test_the_seed_goes_to_stages_that_draw_something(recipe, plan):
+    """evaluate knn draws the weights of an untrained network, and nothing else."""
+    for more, drawn in (("{global}", False), ("--untrained", True)):
+        text = AVERAGING.replace("evaluate knn {global}", f"evaluate knn {more}")
+        steps = plan(recipe(text), "rounds=1", "seed=7")
+        found = commands(steps, "knn")
+        assert found and all(("--seed 7" in line) == drawn for line in found)
+
+
 @pytest.mark.parametrize(
     ("rounds", "expected"),
     [
@@ -341,6 +350,18 @@ def test_keep_last_removes_what_no_later_step_reads(recipe, run):
         (["seed=0,0"], 2, "twice"),
         (["out=a{client}"], 2, "folder"),
         (["out=a{sead}"], 2, "did you mean seed?"),
+        (["download=yes"], 2, "true or false"),
+        (["without=3"], 2, "numbers of clients, 0 to 2"),
+        (["without=a"], 2, "numbers of clients"),
+        (["clients=0"], 2, "no client"),
+        (["clients=-2"], 2, "no client"),
+        (["rounds=-1"], 2, "0 or more"),
+        (["rounds=9999999999"], 2, "10,000,000"),
+        (["fraction=nan"], 2, "(0, 1]"),
+        (["fraction=a"], 2, "a number"),
+        (["threads=0"], 65, "threads"),
+        (["seed=a"], 65, "seed"),
+        (["preset=.toml"], 65, "no such file"),
     ],
 )
 def test_a_wrong_setting_is_refused_before_anything_is_printed(
@@ -363,7 +384,7 @@ def test_a_wrong_setting_is_refused_before_anything_is_printed(
         ("-o {upload}", "-o 'x {upload}", "quotation"),
         ("aggregate {upload*}", "aggregate {upload}", "write *"),
         ("init --data {data} -o {global@0}", "init --data {data} -o {start}", "never runs"),
-        ("knn = \"evaluate", "init2 = \"init --data {data} -o {global@0}\"\nknn = \"evaluate", "both write"),
+        ("knn = \"evaluate", "init2 = \"init --data {data} -o {global@0}\"\nknn = \"evaluate", "init and init2"),
         ("clients = 3", "clients = 3\nunused = 1", "no stage uses it"),
         ("[files]", "[files]\nspare = \"x\"", "no stage uses it"),
         ("[files]", "[fils]", "did you mean files"),
@@ -372,6 +393,19 @@ def test_a_wrong_setting_is_refused_before_anything_is_printed(
         ('"evaluate knn {global} --data {data} -o {knn}"',
          '{ run = "evaluate knn {global} --data {data} -o {knn}", rounds = "often" }',
          "every N"),
+        ("clients = 3", "clients = 3\nday = 2020-01-01", "expected text"),
+        ("clients = 3", "clients = [[3]]", "expected text"),
+        ("clients = 3", "client = 3", "of a step"),
+        ("[files]", "[files]\nround = \"x\"", "of a step"),
+        ("average =", "seed =", "another name"),
+        ("r{round}/knn", "r{rond}/knn", "did you mean round?"),
+        ('"r{round}/knn.json"', '""', "expected a path"),
+        ("-o {upload}", "-o {upload@last}", "its own round"),
+        ("r{round}/knn.json", "r{round}/global.safetensors", "written twice"),
+        ("-o {upload}", "--features-out {upload} -o {upload}", "written twice"),
+        ("client_{client}", "client", "in its name"),
+        ("[stages]", "[data.digits]\nround = 1\n[stages]", "did you mean rounds?"),
+        ("[stages]", "[data.digits]\nrounds = {a = 1}\n[stages]", "expected text"),
     ],
 )  # fmt: skip
 def test_a_wrong_recipe_is_refused_with_the_place(recipe, run, old, new, expected):
@@ -381,9 +415,79 @@ def test_a_wrong_recipe_is_refused_with_the_place(recipe, run, old, new, expecte
     assert expected in done.err and "recipe.toml" in done.err
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("folder", None, "is a folder"),
+        ("binary", b"\xff\x00\x80", "is not TOML"),
+        ("far", b'extends = "elsewhere.toml"', "elsewhere.toml"),
+        ("odd", b"extends = 3", "expected the path"),
+        ("empty", b"", "has no [stages]"),
+        ("none", ..., "no such file"),
+    ],
+)
+def test_what_is_no_recipe_is_refused(tmp_path, run, name, content, expected):
+    path = tmp_path / name
+    if content is None:
+        path.mkdir()
+    elif content is not ...:
+        path.write_bytes(content)
+    done = run("plan", path)
+    assert (done.code, done.out) == (65, "")
+    assert expected in done.err and name in done.err
+
+
+def test_recipes_extend_one_another_in_a_chain(recipe, plan):
+    recipe(AVERAGING, "a.toml")
+    recipe('extends = "a.toml"\n[settings]\nrounds = 1\nclients = 4', "b.toml")
+    steps = plan(recipe('extends = "b.toml"\n[settings]\nclients = 2', "c.toml"))
+    assert [s["clients"] for s in steps if s["stage"] == "train"] == [[0], [1]]
+    recipe('extends = "c.toml"', "a.toml")
+
+
 def test_a_recipe_that_extends_itself_is_refused(recipe, run):
     done = run("plan", recipe('extends = "recipe.toml"\n' + AVERAGING))
     assert done.code == 65 and "extends itself" in done.err
+
+
+def test_only_a_plan_is_replaced(recipe, run):
+    Path("Makefile").write_text("all:\n\techo mine\n")
+    for output in ("Makefile", "recipe.toml"):
+        before = Path(recipe() if output == "recipe.toml" else output).read_text()
+        done = run("plan", recipe(), "-o", output)
+        assert done.code == 2 and output in done.err
+        assert Path(output).read_text() == before and not Path("exp").exists()
+    for form in ("make", "sh", "dot", "json"):
+        for _ in range(2):
+            assert run("plan", recipe(), "--as", form, "-o", "run.x").code == 0
+
+
+def test_a_plan_that_cannot_be_written_changes_nothing(recipe, run):
+    Path("file").write_text("")
+    done = run("plan", recipe(), "-o", "file/run.mk")
+    assert done.code == 74 and "file/run.mk" in done.err
+    assert not Path("exp").exists()
+    done = run("plan", recipe(), "out=file", "-o", "run.mk")
+    assert done.code == 74 and "file/plan" in done.err
+
+
+def test_no_round_is_the_untrained_network(recipe, plan):
+    assert titles(plan(recipe(), "rounds=0")) == [
+        ("partition", None, ()),
+        ("init", 0, ()),
+        ("knn", 0, ()),
+    ]
+
+
+def test_one_client_of_many_is_drawn(recipe, plan):
+    steps = plan(recipe(), "clients=50", "fraction=1e-9", "rounds=3")
+    assert [len(s["clients"]) for s in steps if s["stage"] == "train"] == [1, 1, 1]
+
+
+def test_a_switch_is_true_or_false(recipe, plan):
+    path = recipe()
+    assert "--download" in commands(plan(path, "download=true"), "train")[0]
+    assert "--download" not in commands(plan(path, "download=false"), "train")[0]
 
 
 def test_the_graph_has_every_file_and_step(recipe, run, plan):
@@ -398,25 +502,29 @@ def test_the_graph_has_every_file_and_step(recipe, run, plan):
 def test_a_plan_notes_the_settings_and_says_what_changes(recipe, run):
     first = run("plan", recipe(), "train=--epochs 2", "-o", "run.mk")
     assert first.code == 0 and "stale" not in first.err
-    noted = Path("exp/plan/train.txt").stat().st_mtime_ns
+    (record,) = Path("exp/plan").glob("train-*.txt")
+    noted = record.stat().st_mtime_ns
     time.sleep(0.01)
     again = run("plan", "recipe.toml", "train=--epochs 2", "rounds=5", "-o", "run.mk")
     assert "stale" not in again.err
-    assert Path("exp/plan/train.txt").stat().st_mtime_ns == noted
+    assert record.stat().st_mtime_ns == noted
     other = run("plan", "recipe.toml", "train=--epochs 5", "-o", "run.mk")
     assert "train changes: --epochs 2 -> 5" in other.err
-    assert Path("exp/plan/train.txt").stat().st_mtime_ns > noted
+    # The old one is gone, so that the rules that depend on it do not run.
+    (new,) = Path("exp/plan").glob("train-*.txt")
+    assert new != record and new.stat().st_mtime_ns > noted
 
 
 def test_a_stage_that_was_left_out_comes_back_up_to_date(recipe, run):
     text = AVERAGING.replace("[settings]", '[settings]\nscored = "yes"')
     text = text.replace("evaluate knn", "evaluate knn {scored?}")
     assert run("plan", recipe(text), "-o", "run.mk").code == 0
-    noted = Path("exp/plan/knn.txt").stat().st_mtime_ns
+    (record,) = Path("exp/plan").glob("knn-*.txt")
+    noted = record.stat().st_mtime_ns
     time.sleep(0.01)
     for scored in ("", "yes"):
         assert run("plan", "recipe.toml", f"scored={scored}", "-o", "run.mk").code == 0
-    assert Path("exp/plan/knn.txt").stat().st_mtime_ns == noted
+    assert record.stat().st_mtime_ns == noted
 
 
 def test_a_changed_preset_is_a_changed_stage(recipe, run):

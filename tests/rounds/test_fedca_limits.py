@@ -187,10 +187,20 @@ def test_without_a_dictionary_the_positive_is_the_other_view(train):
     assert train("c", "--dictionary-positive", "view").read_bytes() == expected
 
 
-def test_without_rows_of_its_own_the_positive_is_the_other_view(world, train, capsys):
-    expected = tensor_bytes(train("a", "--dictionary", world / "d"))
-    capsys.readouterr()
-    assert tensor_bytes(train("b", "--dictionary", world / "d", *OWN)) == expected
+def test_own_rows_beside_a_dictionary_that_is_empty_change_nothing(
+    world, train, tmp_path
+):
+    given = (
+        "--dictionary",
+        aggregate(tmp_path / "own", world / "f2"),
+        "--leave-own-out",
+    )
+    more = (*given, *OWN, "--dictionary-from", "global")
+    assert tensor_bytes(train("b", *more)) == tensor_bytes(train("a"))
+
+
+def test_a_client_without_rows_of_its_own_is_warned(world, train, capsys):
+    train("b", "--dictionary", world / "d", *OWN)
     assert "client 2: --dictionary-positive own" in capsys.readouterr().err
 
 

@@ -64,7 +64,7 @@ def run(values: dict[str, Any]) -> Result:
         return scores_before(options, before, scored)
     labels = torch.from_numpy(np.asarray(test.labels))
     predictions = _predictions(net, model, test)
-    found = {**known, **scoring.scores(predictions, labels, classes)}
+    found = {**known, **scoring.scores([predictions], labels, classes)}
     return write_scores(options, found, scored)
 
 

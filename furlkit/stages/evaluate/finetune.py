@@ -24,7 +24,7 @@ from furlkit.models.architecture import Architecture, Net, build
 from furlkit.models.embedding import predict
 from furlkit.models.heads import give_classifier
 from furlkit.models.loading import architecture_of, load_net, load_tensors, view_of
-from furlkit.randomness import numpy_generator, torch_generator
+from furlkit.randomness import derive, numpy_generator, torch_generator
 from furlkit.reports import document as scoring
 from furlkit.stages.evaluate import Result, found_before, scores_before, write_scores
 from furlkit.training import rounds
@@ -61,6 +61,7 @@ class Options(labelled.Options):
     hidden: int
     image_size: int | None
     random_init: bool
+    repeats: int
     save_every: float
     seed: int
 
@@ -95,6 +96,15 @@ class Inputs:
         files = {"model": self.model, "partition": self.partition}
         return {role: file.content for role, file in files.items() if file}
 
+    def repeat(self, number: int) -> "Inputs":
+        """The same with another seed, and the images that have labels then."""
+        if not number:
+            return self
+        seed = derive(self.options.seed, "repeat", number)
+        options = replace(self.options, seed=seed)
+        labelled = _labelled(options, self.partition, self.train)
+        return replace(self, options=options, labelled=labelled)
+
     @property
     def facts(self) -> dict[str, Any]:
         """What is finetuned, and on how many labels."""
@@ -114,8 +124,9 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
     given = labelled.train_and_test(values)
     inputs = _open(fill(Options, {**fixed, **given, **known}))
     options, train, test = inputs.options, inputs.train, inputs.test
-    net = _net(inputs, runtime.start(options.runtime))
+    device = runtime.start(options.runtime)
     if options.dry_run:
+        _net(inputs, device)  # The model's tensors must fit.
         return _plan(inputs)
     scored = scoring.model_name(inputs.model)
     if options.random_init:
@@ -126,28 +137,44 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
     if before := found_before(options, known):
         ProgressFile(options.output, provenance).discard()
         return scores_before(options, before, scored)
-    execution = Execution()
-    training.prepare(net, execution)
-    view = replace(
-        view_of(inputs.model, options.augmentation, execution.channels_last),
-        size=inputs.architecture.image_size,
-    )
-    jobs = rounds.Finetuning(
-        net, train.images, np.asarray(train.labels), view, inputs.parts, options.plan,
-        options.rounds, (options.seed, "finetune"),
-    )  # fmt: skip
+    jobs = _jobs(inputs, device)
     training.run(jobs, options.output, provenance, options.save_every)
-    load_tensors(net, jobs.weights)
-    predictions = predict(net, test.images, view)
+    predictions, losses = jobs.results()
     labels = torch.from_numpy(np.asarray(test.labels))
+    trained = [torch.from_numpy(each) for each in predictions]
     found = {
         **known,
-        **scoring.scores(predictions, labels, inputs.classes),
-        "train_loss": jobs.loss,
+        **scoring.scores(trained, labels, inputs.classes, "repeats"),
+        "train_loss": sum(losses) / len(losses),
     }
     result = write_scores(options, found, scored)
     ProgressFile(options.output, provenance).discard()
     return result
+
+
+def _jobs(inputs: Inputs, device: torch.device) -> rounds.Repeats:
+    """What is trained: everything random in repeat r is drawn from a seed of its own."""
+    options, train, test = inputs.options, inputs.train, inputs.test
+    execution = Execution()
+    view = replace(
+        view_of(inputs.model, options.augmentation, execution.channels_last),
+        size=inputs.architecture.image_size,
+    )
+
+    def make(number: int) -> rounds.Finetuning:
+        own = inputs.repeat(number)
+        net = _net(own, device)
+        training.prepare(net, execution)
+        return rounds.Finetuning(
+            net, train.images, np.asarray(train.labels), view, own.parts, options.plan,
+            options.rounds, (own.options.seed, "finetune"),
+        )  # fmt: skip
+
+    def classes_of(done: rounds.Finetuning) -> np.ndarray:
+        load_tensors(done.net, done.weights)
+        return predict(done.net, test.images, view).numpy()
+
+    return rounds.Repeats(make, classes_of, options.repeats)
 
 
 def _open(options: Options) -> Inputs:
@@ -163,38 +190,58 @@ def _open(options: Options) -> Inputs:
         check_dataset(partition, train)
     architecture = architecture_of(model.path, model.facts)
     size = options.image_size or architecture.image_size
-    # Metrics and the progress file record the size, whoever decided it.
-    options = replace(options, recorded={**options.recorded, "image-size": size})
-    return Inputs(
+    # Metrics and the progress file record the size, whoever decided it, and a number of
+    # repeats only where there are several.
+    known = {**options.recorded, "image-size": size}
+    if options.repeats == 1:
+        del known["repeats"]
+    options = replace(options, recorded=known)
+    inputs = Inputs(
         options, model, replace(architecture, image_size=size), partition, train, test,
         _labelled(options, partition, train),
     )  # fmt: skip
+    _check_labelled(inputs)
+    return inputs
 
 
 def _labelled(
     options: Options, partition: Partition | None, train: ImageSet
 ) -> dict[int, np.ndarray]:
-    """The labelled images of each client; those of one for all without a partition."""
-    held = {0: np.arange(len(train.images))}
-    if partition:
-        held = {k: partition.of(k) for k in range(partition.facts.clients)}
+    """The labelled images of each client; those of one for all without a partition.
+
+    A client with too few images has none.
+    """
     labels = train.labels if options.choice == "stratified" else None
     chosen = {}
-    for client, index in held.items():
+    for client, index in _held(partition, train).items():
         rng = numpy_generator(options.seed, "labelled", client)
-        chosen[client] = choose(index, options.fraction, labels, rng)
-        if options.mode == "federated" and len(index) < LEAST:
+        few = options.mode == "federated" and len(index) < LEAST
+        chosen[client] = (
+            index[:0] if few else choose(index, options.fraction, labels, rng)
+        )
+    return chosen
+
+
+def _held(partition: Partition | None, train: ImageSet) -> dict[int, np.ndarray]:
+    if partition:
+        return {k: partition.of(k) for k in range(partition.facts.clients)}
+    return {0: np.arange(len(train.images))}
+
+
+def _check_labelled(inputs: Inputs) -> None:
+    """Warn of clients that cannot train; some labelled images there must be."""
+    partition, train = inputs.partition, inputs.train
+    for client, index in _held(partition, train).items():
+        if inputs.options.mode == "federated" and len(index) < LEAST:
             console.warn(
                 f"client {client} has {len(index)} images, training needs at least "
                 f"{LEAST}; it is left out"
             )
-            chosen[client] = index[:0]
-    if sum(map(len, chosen.values())) < LEAST:
+    if sum(map(len, inputs.labelled.values())) < LEAST:
         raise InputError(
             f"{partition.path if partition else train.name}: has too few images to "
             f"train on, {LEAST} labelled ones are the least"
         )
-    return chosen
 
 
 def choose(
@@ -264,6 +311,6 @@ def _plan(inputs: Inputs) -> Result:
     line = (
         f"would score {o.model} by {o.protocol} on {images:,} images, after "
         f"{o.rounds} x {o.plan.epochs} epochs on {facts['train_examples']:,} labelled "
-        f"images in {who}"
+        f"images in {who}{f', {o.repeats} times' if o.repeats > 1 else ''}"
     )
     return line, {**facts, "images": images}

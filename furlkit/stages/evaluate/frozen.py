@@ -13,26 +13,42 @@ from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.evaluation.knn import predict_knn
 from furlkit.evaluation.linear import LinearSettings, fit_linear, predict_linear
-from furlkit.inputs.labelled import Options, open_labelled, train_and_test
+from furlkit.evaluation.logistic import choose_logistic
+from furlkit.inputs.labelled import train_and_test
 from furlkit.inputs.settings import fill
+from furlkit.inputs.untrained import Options, open_labelled
 from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, view_of
 from furlkit.randomness import torch_generator
 from furlkit.reports import document as scoring
 from furlkit.stages.evaluate import Result, found_before, scores_before, write_scores
 
+# Classes of the test rows, by one classifier or several; and what else is to be noted.
+Predictions = tuple[list[Tensor], dict[str, Any]]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Linear(Options):
-    """How the linear classifier is trained."""
+    """How linear classifiers are fitted; those of --solver lbfgs have no settings."""
 
-    settings: LinearSettings
+    solver: str
+    settings: LinearSettings | None
+    probes: int | None = None
 
-    def predict(self, h: Tensor, labels: Tensor, test: Tensor, classes: int) -> Tensor:
-        """Train a classifier on h (n, d), and let it sort the rows of `test`."""
-        rng = torch_generator(self.seed or 0, "evaluate", "linear")
-        head = fit_linear(h, labels, classes, self.settings, rng)
-        return predict_linear(test, *head)
+    def predict(
+        self, h: Tensor, labels: Tensor, test: Tensor, classes: int
+    ) -> Predictions:
+        """Fit classifiers to h (n, d), and let them sort the rows of `test`."""
+        if self.settings is None:
+            regression, facts = choose_logistic(h, labels, classes)
+            return [regression.predict(test)], facts
+        drawn = [self._generator(probe) for probe in range(self.probes or 1)]
+        heads = fit_linear(h, labels, classes, self.settings, drawn)
+        return [predict_linear(test, *head) for head in heads], {}
+
+    def _generator(self, probe: int) -> torch.Generator:
+        purpose = ("evaluate", "linear")  # That of the first, and of a single one.
+        return torch_generator(self.seed or 0, *purpose, *([probe] if probe else []))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +58,11 @@ class Knn(Options):
     k: int
     temperature: float
 
-    def predict(self, h: Tensor, labels: Tensor, test: Tensor, classes: int) -> Tensor:
+    def predict(
+        self, h: Tensor, labels: Tensor, test: Tensor, classes: int
+    ) -> Predictions:
         """Let the nearest rows of h (n, d) vote on each row of `test`."""
-        return predict_knn(h, labels, test, classes, self.k, self.temperature)
+        return [predict_knn(h, labels, test, classes, self.k, self.temperature)], {}
 
 
 OPTIONS: dict[str, type[Linear] | type[Knn]] = {"linear": Linear, "knn": Knn}
@@ -56,14 +74,18 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
     options = fill(OPTIONS[protocol], {**train_and_test(values), **known})
     model, train, test = open_labelled(options)
     net = load_net(model, runtime.start(options.runtime))
+    scored = scoring.model_name(model)
+    origins = {"protocol": protocol, **scoring.origins(model, train, test)}
+    if options.untrained:
+        scored = f"untrained {model.facts.architecture['encoder']}"
+        origins["untrained"] = True
     if options.dry_run:
-        images = len(test.images)
-        line = f"would score {options.model} by {protocol} on {images:,} images"
+        images, of = len(test.images), scored if options.untrained else options.model
+        line = f"would score {of} by {protocol} on {images:,} images"
         return line, {"protocol": protocol, "images": images}
 
-    origins = {"protocol": protocol, **scoring.origins(model, train, test)}
     if before := found_before(options, origins):
-        return scores_before(options, before, scoring.model_name(model))
+        return scores_before(options, before, scored)
 
     def features_of(data: ImageSet) -> tuple[Tensor, Tensor]:
         index, view = np.arange(len(data.images)), view_of(model, Augmentation())
@@ -72,9 +94,11 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
 
     classes = max(train.classes, test.classes)
     learned, (rows, labels) = features_of(train), features_of(test)
+    predictions, facts = options.predict(*learned, rows, classes)
     found = {
         **origins,
-        **scoring.scores(options.predict(*learned, rows, classes), labels, classes),
+        **scoring.scores(predictions, labels, classes, "probes"),
+        **facts,
         "train_examples": len(train.images),
     }
-    return write_scores(options, found, scoring.model_name(model))
+    return write_scores(options, found, scored)

@@ -50,7 +50,7 @@ class Sharing:
 
     `share_rows` says how the rows of that part are made. `participants` m, the clients that share rows, are all of the partition's if None.
     `dictionary_from` says which model computes z of the client's images, and
-    `dictionary_positive` what their views are drawn to.
+    `dictionary_positive` what is the positive against a dictionary.
     """
 
     dictionary: Path | None
@@ -65,7 +65,7 @@ class Sharing:
 
     @property
     def own_rows(self) -> bool:
-        """Whether images are drawn to their own rows, which takes a dictionary."""
+        """Whether an image's own row is the positive against a dictionary."""
         return self.dictionary_positive == "own" and self.dictionary is not None
 
     @property

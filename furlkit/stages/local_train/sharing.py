@@ -96,7 +96,7 @@ def kept_rows(inputs: Inputs, client: Client) -> np.ndarray:
     if not Z.any():
         console.warn(
             f"client {client.number}: --dictionary-positive own: there are no rows of its "
-            "images in a --private file yet, so the other view is the positive"
+            "images in a --private file yet, so the other view takes their place"
         )
     return Z
 

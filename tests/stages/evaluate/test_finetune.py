@@ -7,7 +7,7 @@ import torch
 from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.partition import read_partition
-from furlkit.randomness import numpy_generator
+from furlkit.randomness import derive, numpy_generator
 from furlkit.stages.evaluate import finetune as evaluate_finetune
 from furlkit.stages.evaluate.finetune import choose
 from tests.helpers import furlkit, round_0
@@ -91,6 +91,41 @@ def test_the_document_says_what_was_done_to_what(world, evaluate, capsys):
     assert furlkit("inspect", path) == 0
     assert "semi accuracy" in capsys.readouterr().out
     assert furlkit("plot", "curve", path, "-o", path.with_suffix(".png")) == 0
+
+
+@pytest.mark.parametrize("how", ["semi", "finetune", "transfer"])
+def test_repeats_are_trainings_with_seeds_of_their_own(world, score, how):
+    """The first is what a single training is, the second that of a derived seed."""
+    part = ("--partition", world / "p.st", "--rounds", 1, "--epochs", 2)
+    words = {
+        "semi": central(0.1, "--epochs", 2),
+        "finetune": ("finetune", *part, "--fraction", 0.1),
+        "transfer": ("transfer", "--epochs", 1),
+    }[how]
+    one = score("one", *words, "--seed", 3)
+    assert not {"repeats", "accuracy_std"} & one.keys()
+    assert "repeats" not in one["options"]
+    two = score("two", *words, "--seed", 3, "--repeats", 2)
+    other = score("other", *words, "--seed", derive(3, "repeat", 1))
+    assert two["options"]["repeats"] == 2 and two["seed"] == 3
+    assert two["repeats"] == [one["accuracy"], other["accuracy"]]
+    assert two["accuracy"] == pytest.approx(np.mean(two["repeats"]))
+    assert two["accuracy_std"] == pytest.approx(np.std(two["repeats"], ddof=1))
+    confusion = np.add(one["confusion"], other["confusion"])
+    assert two["confusion"] == confusion.tolist()
+    assert two["test_examples"] == 359
+    losses = [one["train_loss"], other["train_loss"]]
+    assert two["train_loss"] == pytest.approx(np.mean(losses))
+
+
+def test_the_line_and_the_plan_name_the_repeats(evaluate, capsys):
+    words = central(0.05, "--epochs", 1, "--repeats", 3)
+    assert evaluate("x", *words, "--dry-run")[0] == 0
+    assert capsys.readouterr().out.endswith(", 3 times\n")
+    code, path = evaluate("x", *words)
+    assert code == 0 and ", 3 repeats) on 359 images" in capsys.readouterr().out
+    assert furlkit("inspect", path) == 0
+    assert ", 3 repeats) of the global model" in capsys.readouterr().out
 
 
 def test_labels_are_worth_something(world, score):
@@ -185,7 +220,7 @@ def test_images_reach_the_net_in_the_size_asked_for(evaluate, monkeypatch, more)
         images = jobs.job(0).images
         batch = images.batch(torch.arange(2), torch.Generator())
         seen.append(batch.one_view().shape[2:])
-        jobs.losses = (0.0,)
+        jobs.current.losses = (0.0,)
 
     def watched(_net, x):
         seen.append(x[0].shape[2:])

@@ -6,7 +6,17 @@ import time
 
 import pytest
 
-from tests.helpers import epochs, furlkit, progress_of, round_0, step_of
+from furlkit.files.progress import ProgressFile
+from furlkit.stages.evaluate import finetune
+from tests.helpers import (
+    Killed,
+    epochs,
+    furlkit,
+    killed,
+    progress_of,
+    round_0,
+    step_of,
+)
 
 # Six batches of 16 in an epoch, for each of three clients.
 ROUNDS = 2
@@ -84,6 +94,45 @@ def test_sigterm_saves_and_the_next_start_goes_on(world, start, undisturbed, tmp
     assert STEPS > step_of(output) >= 3 * 6
     assert furlkit(*words) == 0
     assert output.read_bytes() == undisturbed and not progress_of(output).exists()
+
+
+def test_killed_at_every_save_between_and_within_repeats(world, tmp_path, until_done):
+    """Three clients train in each of two repeats."""
+    words = ["evaluate", "semi", world / "g.st", "--data", "digits", "--hidden", 8]
+    words += ["--fraction", 0.05, "--rounds", 1, "--epochs", 1, "--batch-size", 12]
+    words += ["--partition", world / "p.st", "--repeats", 2, "-q", "--save-every", 0]
+    calm, output = tmp_path / "calm.json", tmp_path / "long.json"
+    assert furlkit(*words, "-o", calm) == 0
+    deaths = until_done(ProgressFile, "save", *words, "-o", output)
+    assert deaths > 2 and output.read_bytes() == calm.read_bytes()
+    assert [(e["repeat"], e["client"]) for e in epochs(output)] == [
+        (repeat, client) for repeat in (1, 2) for client in (0, 1, 2)
+    ]
+    steps = [line["step"] for line in epochs(output)]
+    assert steps == sorted(set(steps)) and not progress_of(output).exists()
+
+
+def test_a_kill_after_the_first_repeat_does_not_train_it_again(
+    world, tmp_path, monkeypatch
+):
+    words = ["evaluate", "semi", world / "g.st", "--data", "digits", "--hidden", 8]
+    words += ["--mode", "central", "--fraction", 0.1, "--epochs", 2, "--batch-size", 16]
+    words += ["--repeats", 2, "-q", "--save-every", 0]
+    calm, output = tmp_path / "calm.json", tmp_path / "long.json"
+    assert furlkit(*words, "-o", calm) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(finetune.rounds.Repeats, "results", killed)
+        with pytest.raises(Killed):
+            furlkit(*words, "-o", output)
+    made = []
+    original = finetune.rounds.Finetuning.finish
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            finetune.rounds.Finetuning, "finish",
+            lambda self, *given: made.append(self) or original(self, *given),
+        )  # fmt: skip
+        assert furlkit(*words, "-o", output) == 0
+    assert len(made) <= 1 and output.read_bytes() == calm.read_bytes()
 
 
 def test_progress_of_another_command_is_started_over(world, evaluate, tmp_path, capsys):

@@ -1,0 +1,75 @@
+"""A network that nobody has trained, as the reference for those that were."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from furlkit.data.sets.datasets import ImageSet
+from furlkit.errors import UsageError
+from furlkit.files.checkpoint import Checkpoint, CheckpointFacts, open_checkpoint
+from furlkit.files.facts import Provenance
+from furlkit.inputs import labelled
+from furlkit.inputs.paths import check_output
+from furlkit.models.architecture import Architecture, build
+from furlkit.models.loading import full_architecture, tensors_of
+from furlkit.randomness import torch_generator
+
+NO_FILE = Path("--untrained")  # What messages call a network that is in no file.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(labelled.Options):
+    """With `untrained`, the architecture is that of `model`, or else of the options."""
+
+    untrained: bool
+    encoder: str | None
+    width: float | None
+    stem: str | None
+
+
+def open_labelled(options: Options) -> tuple[Checkpoint, ImageSet, ImageSet]:
+    """The model, trained or not, and training and test images that fit it."""
+    if not options.untrained:
+        return labelled.open_labelled(options)
+    sources = (options.train, options.test)
+    check_output(options.output, [options.model, *(s.name for s in sources)])
+    train, test = (source.images() for source in sources)
+    facts = (
+        _facts_like(options.model, options) if options.model else _facts(train, options)
+    )
+    model = _drawn(facts, options.seed or 0)
+    for images in (train, test):
+        labelled.check_labelled(images, model)
+    return model, train, test
+
+
+def _facts_like(path: Path, options: Options) -> CheckpointFacts:
+    for name in ("encoder", "width", "stem"):
+        if getattr(options, name) is not None:
+            raise UsageError(
+                f"--{name} does not apply beside {path}, whose architecture is taken; "
+                "leave one of them out"
+            )
+    facts = open_checkpoint(path)[1]
+    architecture = full_architecture(path, facts).to_dict()
+    return CheckpointFacts("global", 0, architecture, facts.mean, facts.std)
+
+
+def _facts(images: ImageSet, options: Options) -> CheckpointFacts:
+    height, width, channels = images.images.shape[1:]
+    given: dict[str, Any] = {"width": options.width, "stem": options.stem}
+    architecture = Architecture(
+        options.encoder or "cnn5", min(height, width), channels,
+        **{name: value for name, value in given.items() if value is not None},
+    )  # fmt: skip
+    mean, std = list(images.mean), list(images.std)
+    return CheckpointFacts("global", 0, architecture.to_dict(), mean, std)
+
+
+def _drawn(facts: CheckpointFacts, seed: int) -> Checkpoint:
+    """The model that init would write with this seed."""
+    net = build(
+        Architecture.from_dict(facts.architecture), torch_generator(seed, "init")
+    )
+    header = Provenance("init", seed=seed).header("checkpoint", facts)
+    return Checkpoint(NO_FILE, facts, "", tensors_of(net), header)

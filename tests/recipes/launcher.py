@@ -1,0 +1,83 @@
+"""Starts of the program that take milliseconds, because torch is imported only once.
+
+`serve` waits at a socket; `CLIENT` is a program that takes furlkit's arguments, has them
+run in a fork of the server, and exits with its code. A client that is killed kills the
+fork too, and SIGTERM is passed on: seen from outside, the client is furlkit.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from contextlib import suppress
+
+CLIENT = """
+import json, os, signal, socket, sys
+server = socket.socket(socket.AF_UNIX)
+signal.signal(signal.SIGTERM, lambda *_: server.send(b"T"))
+server.connect(sys.argv[1])
+words = {"words": sys.argv[2:], "folder": os.getcwd()}
+socket.send_fds(server, [json.dumps(words).encode()], [0, 1, 2])
+sys.exit(int(server.recv(8) or b"1"))
+"""
+
+
+def serve(place: str) -> None:
+    """Answer every client in a process of its own."""
+
+    import furlkit.stages.aggregate.checkpoints
+    import furlkit.stages.aggregate.rows
+    import furlkit.stages.evaluate.frozen
+    import furlkit.stages.local_train
+    import furlkit.stages.pretrain_align  # noqa: F401
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(place)
+    listener.listen()
+    print("ready", flush=True)
+    while True:
+        client, _ = listener.accept()
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _answer(client)
+        client.close()
+
+
+def _answer(client: socket.socket) -> None:
+    text, streams, _, _ = socket.recv_fds(client, 2**20, 3)
+    process = os.fork()
+    if process == 0:
+        client.close()
+        _work(json.loads(text), streams)
+    ended = os.pidfd_open(process)
+    while True:
+        ready, _, _ = select.select([ended, client], [], [])
+        if ended in ready:
+            _, status = os.waitpid(process, 0)
+            with suppress(OSError):
+                client.send(str(os.waitstatus_to_exitcode(status)).encode())
+            os._exit(0)
+        os.kill(process, signal.SIGTERM if client.recv(1) else signal.SIGKILL)
+
+
+def _work(given: dict, streams: list[int]) -> None:
+    from furlkit.cli import main
+
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+    os.chdir(given["folder"])
+    code = 1
+    try:
+        main(given["words"])
+    except SystemExit as done:
+        code = int(done.code or 0)
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

@@ -1,0 +1,191 @@
+"""furlkit status: what is done, running, stale or missing; scores, time and bytes."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from furlkit.files.journal import Journal
+from tests.recipes.conftest import TEST
+
+
+def journal(output, seconds, starts=1):
+    """A journal of a training that took some seconds in each of some starts."""
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    lines = []
+    for start in range(starts):
+        at = began + timedelta(hours=start)
+        lines.append({"event": "start", "time": at.isoformat()})
+        at += timedelta(seconds=seconds)
+        lines.append({"event": "epoch", "time": at.isoformat()})
+    text = "".join(f"{json.dumps(line)}\n" for line in lines)
+    Journal(Path(output)).path.write_text(text)
+
+
+def test_a_run_that_has_not_begun(runner, run):
+    runner.plan()
+    found = runner.status()
+    assert (found["done"], found["steps"], found["round"], found["rounds"]) == (
+        0, 11, 0, 2,
+    )  # fmt: skip
+    assert found["stages"]["train"] == {"missing": 4}
+    assert found["running"] == found["stale"] == found["scores"] == []
+    assert found["seconds_left"] is None
+    said = run("status", "exp").out
+    assert "0 of 11 steps done, round 0 of 2" in said
+    assert "train        0 of 4 (4 to do)" in said and "running: nothing" in said
+
+
+def test_a_run_that_is_done(done_before, run):
+    found = done_before.status()
+    assert found["done"] == found["steps"] == 11 and found["round"] == 2
+    assert found["stages"]["average"] == {"done": 2}
+    assert found["seconds_left"] == 0
+    files = [path for path in Path("exp").rglob("*") if path.is_file()]
+    assert (found["files"], found["bytes"]) == (
+        len(files),
+        sum(path.stat().st_size for path in files),
+    )
+    last = json.loads(Path("exp/r002/knn.json").read_text())["accuracy"]
+    assert [score["round"] for score in found["scores"]] == [0, 1, 2]
+    assert found["scores"][-1]["accuracy"] == last
+    said = run("status", "exp").out
+    assert f"score: knn {100 * last:.2f} % (round 2)" in said
+    assert "running" not in said and "left" not in said
+
+
+def test_scores_are_a_table(done_before, run):
+    lines = run("status", "exp", "--scores").out.splitlines()
+    assert lines[0].split() == ["round", "knn"]
+    for line, number in zip(lines[1:], range(3), strict=True):
+        metrics = json.loads(Path(f"exp/r00{number}/knn.json").read_text())
+        assert line.split() == [str(number), f"{100 * metrics['accuracy']:.2f}"]
+    # A score of no round has a line of its own.
+    text = Path("recipe.toml").read_text()
+    end = 'end = "evaluate knn {global@final} --data {data} -o {end}"\n'
+    files = text.replace("[files]", '[files]\nend = "end.json"')
+    Path("recipe.toml").write_text(files + end)
+    done_before.plan(f"test={TEST}")
+    Path("exp/end.json").write_bytes(Path("exp/r002/knn.json").read_bytes())
+    lines = run("status", "exp", "--scores").out.splitlines()
+    assert lines[0].split() == ["round", "knn", "end"]
+    assert lines[-1].split() == ["end", f"{100 * metrics['accuracy']:.2f}"]
+    Path("exp/end.json").unlink()
+    assert done_before.status()["round"] == 2  # All rounds are done.
+
+
+def trainings(runner):
+    running = runner.status()["running"]
+    return [entry for entry in running if entry["step"].startswith("train")]
+
+
+def test_what_runs_is_named_with_its_process(runner):
+    runner.plan("train=--epochs 500 --batch-size 16")
+    process = runner.start("make", "-j2")
+    try:
+        while len(running := trainings(runner)) < 2:
+            assert process.poll() is None
+            time.sleep(0.05)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    named = {entry["step"]: entry["by"].split() for entry in running}
+    assert named.keys() == {f"train, round 1, client {c}" for c in range(2)}
+    for word, number, on, host in named.values():
+        assert (word, on, host) == ("process", "on", os.uname().nodename)
+        assert int(number) != process.pid
+    deadline = time.monotonic() + 60
+    while runner.status()["running"] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert runner.status()["stages"]["train"] == {"missing": 4}
+
+
+def test_what_is_missing_makes_stale_what_was_made_of_it(done_before):
+    Path("exp/r001/global.safetensors").unlink()
+    found = done_before.status()
+    assert found["stages"]["average"] == {"missing": 1, "stale": 1}
+    assert found["stale"] == [
+        *("knn, round 1", "train, round 2, client 0", "train, round 2, client 1"),
+        *("average, round 2", "knn, round 2"),
+    ]
+    assert found["round"] == 0
+
+
+def test_the_time_left_is_that_of_journals(done_before, run):
+    # The second was stopped and resumed: 10 s and 2 x 10 s.
+    journal("exp/r001/client_0.safetensors", 10)
+    journal("exp/r001/client_1.safetensors", 10, starts=2)
+    assert done_before.status()["seconds_left"] == 0
+    for client in range(2):
+        Path(f"exp/r002/client_{client}.safetensors").unlink()
+    assert done_before.status()["seconds_left"] == 30
+    assert "left: about 30 s of training" in run("status", "exp").out
+    Path("exp/r001/client_0.safetensors").unlink()  # Two more, from one that took 20 s.
+    found = done_before.status()
+    assert found["stages"]["train"] == {"missing": 3, "done": 1}
+    assert found["seconds_left"] == 60
+
+
+def test_a_run_is_found_from_elsewhere(runner, monkeypatch, tmp_path):
+    Path("mine.toml").write_text("[evaluate.knn]\nk = 3\n")
+    runner.plan("preset=mine.toml")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert runner.status(tmp_path / "exp")["steps"] == 11
+    assert runner.status(tmp_path / "exp")["changed"] == []
+
+
+def test_what_is_no_run_is_refused(runner, run, tmp_path):
+    done = run("status", "nowhere")
+    assert (done.code, done.out) == (65, "") and "nowhere/plan/recipe.json" in done.err
+    Path("file").write_text("")
+    assert run("status", "file").code == 65
+    runner.plan("seed=0,1", "out=both")
+    done = run("status", "both")
+    assert done.code == 65 and "there are both/seed0, both/seed1" in done.err
+    for text in ("", "[]", "{}", '{"recipe": 3}', "\xff"):
+        Path("both/seed0/plan/recipe.json").write_text(text, "latin-1")
+        done = run("status", "both/seed0")
+        assert done.code == 65 and "plan the run again" in done.err
+
+
+@pytest.mark.parametrize("stop", [False, True])
+def test_watch_ends_with_the_run_or_by_ctrl_c(runner, environment, stop):
+    runner.plan("rounds=1")
+    words = [sys.executable, "-m", "furlkit", "status", "exp", "--watch", "--json"]
+    watching = subprocess.Popen(
+        words,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    first = json.loads(watching.stdout.readline())
+    assert first["done"] == 0
+    if stop:
+        watching.send_signal(signal.SIGINT)
+        assert "interrupted" in watching.communicate()[1]
+        assert watching.returncode == 130
+        return
+    runner.done("make", "-j2")
+    *_, last = watching.communicate()[0].splitlines()
+    assert watching.returncode == 0
+    assert json.loads(last)["done"] == json.loads(last)["steps"] == 7
+
+
+def test_watch_on_a_terminal_shows_one_screen(done_before, environment):
+    master, terminal = pty.openpty()
+    words = [sys.executable, "-m", "furlkit", "status", "exp", "--watch"]
+    done = subprocess.run(words, env=environment, stdout=terminal)
+    os.close(terminal)
+    shown = os.read(master, 2**16).decode()
+    os.close(master)
+    assert done.returncode == 0
+    assert shown.startswith("\033[H\033[J") and shown.count("11 of 11 steps") == 1
