@@ -200,8 +200,9 @@ class Objective(Method):
 
     Its function is a `step(net, batch, **options) -> Forward`; a method that carries
     state has a `learner(net, **options) -> Learner` instead. With `negatives` it takes
-    rows of other clients as `z_dict`, with `own_rows` rows of the client's own images as
-    `z_own`; with `labels` it sees labels.
+    rows of other clients as `z_dict`, and `remote_only` where nothing else is negative;
+    with `own_rows` rows of the client's own images as `z_own`; with `labels` it sees
+    labels.
     """
 
     heads: tuple[str | Head, ...] = ()
@@ -633,6 +634,10 @@ SHARING = group("Sharing rows: FedCA's dictionary, FCL's remote features",
                 "writes them.", recorded=False),
     Option("leave-own-out", Flag(), False,
            "Leave the client's own rows of the dictionary out."),
+    Option("negatives", Choice(("fused", "remote", "local")), "fused",
+           "What images are told apart from where a dictionary is given: the client's own "
+           "images (batch or queue) and the dictionary (FedCA Eq. 6, FCL Eq. 3), the "
+           "dictionary alone (FCL Eq. 5), or its own alone.", newer=True),
     Option("features-out", Text("FILE"),
            help="Where to write the rows that the client shares, ceil(K / m) rows; may "
                 "hold {client}.", recorded=False),

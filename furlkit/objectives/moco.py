@@ -42,11 +42,18 @@ class Moco(nn.Module):
     _keys: Tensor  # Those of the step under way; they enter the queue after it.
 
     def __init__(
-        self, net: Any, queue: Queue, tau: float, ema: float, remote: Tensor | None
+        self,
+        net: Any,
+        queue: Queue,
+        tau: float,
+        ema: float,
+        remote: Tensor | None,
+        remote_only: bool,
     ):
         super().__init__()
         self.net, self.target, self.queue = net, Target(net), queue
-        self._tau, self._ema, self._remote = tau, ema, remote
+        self._tau, self._ema = tau, ema
+        self._remote, self._remote_only = remote, remote_only
 
     def step(self, batch) -> Forward:
         """View 1 through the net, view 2 through the target, against all negatives."""
@@ -60,9 +67,12 @@ class Moco(nn.Module):
         return Forward({"moco": loss}, x_1, h, z)
 
     def negatives(self) -> Tensor:
-        """FCL Eq. 3: Q_l and Q_s; Q_l alone where nothing was shared."""
-        rows = self.queue.filled
-        return rows if self._remote is None else torch.cat([rows, self._remote])
+        """FCL Eq. 3: Q_l and Q_s; Q_l alone where nothing was shared; Eq. 5: Q_s alone."""
+        if self._remote is None:
+            return self.queue.filled
+        if self._remote_only:
+            return self._remote
+        return torch.cat([self.queue.filled, self._remote])
 
     def after_step(self) -> None:
         """The keys enter the queue; MoCo Eq. 2: the target moves towards the net."""
@@ -77,8 +87,10 @@ def learner(
     ema: float,
     queue: int,
     z_dict: Tensor | None = None,
+    remote_only: bool = False,
 ) -> Moco:
     """A target that starts as a copy of the net, and an empty queue."""
     *_, last = net.projector.parameters()  # The bias, or weights, of the last layer.
     remote = None if z_dict is None else normalise(z_dict.detach())
-    return Moco(net, Queue(queue, len(last), last.device), temperature, ema, remote)
+    rows = Queue(queue, len(last), last.device)
+    return Moco(net, rows, temperature, ema, remote, remote_only)

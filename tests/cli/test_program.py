@@ -239,6 +239,7 @@ OTHER = {
     "--dry-run": None,
     "--data": "mnist", "--data-root": "x", "--download": None, "--client": "3",
     "--output": "z", "--dictionary": "d", "--leave-own-out": None,
+    "--negatives": "remote",
     "--features-out": "f", "--share-rows": "plain", "--alpha": "0.1", "--dictionary-size": "3",
     "--participants": "2", "--dictionary-from": "global",
     "--dictionary-positive": "own", "--align": "t", "--align-data": "mnist", "--beta": "0.5",

@@ -148,6 +148,40 @@ def test_each_system_takes_the_rows_of_the_other(world, train, tmp_path, way):
     assert epoch_losses(train("b", *kept, *bank, **given))[-1][name] > plain
 
 
+@pytest.fixture
+def bank(world, train, tmp_path):
+    """Encrypted rows of three clients, 10 of each; the global model g is beside them."""
+    out = ("--features-out", tmp_path / "f{client}", "--share-rows", "instahide", *SIZE)
+    train("c{client}", *out, clients="0-2")
+    models, rows = ([tmp_path / f"{k}{client}" for client in range(3)] for k in "cf")
+    assert furlkit("aggregate", *models, "-o", tmp_path / "g") == 0
+    pool = ("aggregate", "--rule", "dictionary", *SIZE, *rows, "-o", tmp_path / "d")
+    assert furlkit(*pool) == 0
+    return tmp_path / "d"
+
+
+def test_without_a_bank_all_negatives_are_local_to_the_bit(train):
+    plain = train("a").read_bytes()
+    for way in ("fused", "remote", "local"):
+        assert train(way, "--negatives", way).read_bytes() == plain
+
+
+def test_which_negatives_a_client_takes_of_a_bank(world, train, bank):
+    model = bank.with_name("g")
+    given = ("--dictionary", bank, "--leave-own-out", "--negatives")
+    ways = ("fused", "remote", "local")
+    found = {way: train(way, *given, way, model=model) for way in ways}
+    usual, none = train("usual", *given[:-1], model=model), train("none", model=model)
+    assert usual.read_bytes() == found["fused"].read_bytes()
+    assert tensor_bytes(none) == tensor_bytes(found["local"])
+    name = (world / "objective").read_text()
+    losses = {way: epoch_losses(path)[-1][name] for way, path in found.items()}
+    assert losses["fused"] > max(losses["remote"], losses["local"])
+    assert losses["remote"] != losses["local"]
+    recorded = [Container(found[way]).header.options.get("negatives") for way in ways]
+    assert recorded == [None, "remote", "local"]
+
+
 def test_a_pool_of_rows_made_in_different_ways_is_named(shared, train, tmp_path, run):
     one = shared("a", "instahide")
     out = ("--features-out", tmp_path / "f", "--share-rows", "plain", *SIZE)
@@ -179,6 +213,8 @@ def test_rows_are_the_same_after_a_kill(world, train, tmp_path, until_done):
     "more, code, words",
     [
         (("--share-rows", "instahide"), 2, ("--features-out",)),
+        (("--objective", "rotation", "--negatives", "remote"), 2,
+         ("--negatives", "rotation")),
         (("--features-out", "f", "--share-rows", "plain", "--alpha", 0.5), 2,
          ("--alpha", "--share-rows plain")),
     ],

@@ -48,13 +48,15 @@ from furlkit.weights import (
 class Sharing:
     """The dictionary that is given, and the client's part of the next: FedCA's, FCL's.
 
-    `share_rows` says how the rows of that part are made. `participants` m, the clients that share rows, are all of the partition's if None.
+    `negatives` says whether the given one is used, and whether anything else is.
+    `share_rows` says how the rows of the next part are made. `participants` m, the clients that share rows, are all of the partition's if None.
     `dictionary_from` says which model computes z of the client's images, and
     `dictionary_positive` what is the positive against a dictionary.
     """
 
     dictionary: Path | None
     leave_own_out: bool
+    negatives: str
     features_out: str | None
     share_rows: str
     alpha: float
@@ -66,7 +68,8 @@ class Sharing:
     @property
     def own_rows(self) -> bool:
         """Whether an image's own row is the positive against a dictionary."""
-        return self.dictionary_positive == "own" and self.dictionary is not None
+        given = self.dictionary is not None and self.negatives != "local"
+        return self.dictionary_positive == "own" and given
 
     @property
     def averaged(self) -> bool:
@@ -361,6 +364,7 @@ def _check_usage(options: Options) -> None:
     for flag, given, takes in (
         ("--dictionary", sharing.dictionary, objective.negatives),
         ("--features-out", sharing.features_out, objective.negatives),
+        ("--negatives", sharing.negatives != "fused", objective.negatives),
         ("--dictionary-positive own", own, objective.own_rows),
     ):
         if given and not takes:
@@ -437,7 +441,7 @@ def _dictionary(options: Options, model: Checkpoint) -> Features | None:
 
 def _negatives(inputs: Inputs, number: int) -> np.ndarray | None:
     """The rows of the dictionary that are negatives for the client's images."""
-    if inputs.dictionary is None:
+    if inputs.dictionary is None or inputs.options.sharing.negatives == "local":
         return None
     if inputs.options.sharing.leave_own_out:
         return rows_of_others(inputs.dictionary, number)
@@ -465,8 +469,8 @@ def _provenance(inputs: Inputs, private: Private | None) -> Provenance:
     options = inputs.options
     resolved = options.resolved
     if not inputs.dictionary:  # A recipe may give the flag in the first round too.
-        resolved.pop("leave-own-out", None)
-        resolved.pop("dictionary-positive", None)
+        for name in ("leave-own-out", "negatives", "dictionary-positive"):
+            resolved.pop(name, None)
         if not options.sharing.features_out:
             resolved.pop("dictionary-from", None)
     if inputs.plan.schedule_rounds > 1:

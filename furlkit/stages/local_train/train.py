@@ -94,6 +94,7 @@ def _train(inputs: Inputs, client: Client, net: Net, more: Tensors) -> Result:
     settings = dict(options.settings)
     if client.negatives is not None and len(client.negatives):
         settings["z_dict"] = torch.from_numpy(client.negatives).float().to(device)
+        settings["remote_only"] = options.sharing.negatives == "remote"
     if options.sharing.own_rows:
         own = early.z if early else kept_rows(inputs, client)
         settings["z_own"] = torch.from_numpy(own).to(device)
