@@ -223,9 +223,13 @@ class Objective(Method):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Term(Method):
-    """What is added to any objective; `switch` is the option that turns it on."""
+    """What is added to any objective; `switch` is the option that turns it on.
+
+    One that `matches_rows` needs an objective with `negatives`, whose step gives `rows`.
+    """
 
     switch: str = ""
+    matches_rows: bool = False
 
     @property
     def group(self) -> Group:
@@ -455,6 +459,7 @@ FEDCA = Paper("FedCA", "https://arxiv.org/abs/2010.08982")
 FLESD = Paper("FLESD", "https://arxiv.org/abs/2109.14611")
 FEDPROX = Paper("FedProx", "https://arxiv.org/abs/1812.06127")
 FEDAVG = Paper("FedAvg", "https://arxiv.org/abs/1602.05629")
+FCL = Paper("FCL", "https://arxiv.org/abs/2111.10763")
 ROTNET = Paper("RotNet", "https://arxiv.org/abs/1803.07728")
 WU = Paper("Wu et al.", "https://arxiv.org/abs/1805.01978")
 WANG = Paper("Wang and Isola", "https://arxiv.org/abs/2005.10242")
@@ -564,6 +569,22 @@ TERMS = _named(
         ),
         paper=FEDCA,
         equation="Eq. 11-14",
+    ),
+    Term("neighbours", "images are drawn to the nearest rows of the queue and the dictionary",
+        "furlkit.terms.neighbours:neighbours",
+        switch="neighbours",
+        options=(
+            Option("neighbours", Whole(0), 0,
+                   "N, the rows that an image is drawn to; 0 turns it off.", newer=True),
+            Option("neighbour-candidates", Whole(1), 4096,
+                   "K, rows drawn at random in each step, among which neighbours are."),
+            Option("neighbour-temperature", Number(above=0), 0.1,
+                   "tau_nm of the choice among them."),
+            Option("neighbour-weight", Number(low=0), 0.1, "lambda of the term."),
+        ),
+        matches_rows=True,
+        paper=FCL,
+        equation="Eq. 7-12",
     ),
 )
 

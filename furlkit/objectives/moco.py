@@ -53,7 +53,7 @@ class Moco(nn.Module):
         super().__init__()
         self.net, self.target, self.queue = net, Target(net), queue
         self._tau, self._ema = tau, ema
-        self._remote, self._remote_only = remote, remote_only
+        self._remote, self._remote_only = remote, remote_only and remote is not None
 
     def step(self, batch) -> Forward:
         """View 1 through the net, view 2 through the target, against all negatives."""
@@ -63,16 +63,16 @@ class Moco(nn.Module):
         k = self.target(x_2)  # (N, d)
         with torch.autocast(z.device.type, enabled=False):
             q, self._keys = normalise(z.float()), normalise(k.float())
-            loss = moco_loss(q, self._keys, self.negatives(), self._tau)
-        return Forward({"moco": loss}, x_1, h, z)
+            rows = self.rows()
+            # FCL Eq. 3: the negatives are Q_l and Q_s; Eq. 5: Q_s alone.
+            first = len(self.queue.filled) if self._remote_only else 0
+            loss = moco_loss(q, self._keys, rows[first:], self._tau)
+        return Forward({"moco": loss}, x_1, h, z, rows)
 
-    def negatives(self) -> Tensor:
-        """FCL Eq. 3: Q_l and Q_s; Q_l alone where nothing was shared; Eq. 5: Q_s alone."""
-        if self._remote is None:
-            return self.queue.filled
-        if self._remote_only:
-            return self._remote
-        return torch.cat([self.queue.filled, self._remote])
+    def rows(self) -> Tensor:
+        """Q_l, then Q_s; Q_l alone where nothing was shared."""
+        rows = self.queue.filled
+        return rows if self._remote is None else torch.cat([rows, self._remote])
 
     def after_step(self) -> None:
         """The keys enter the queue; MoCo Eq. 2: the target moves towards the net."""

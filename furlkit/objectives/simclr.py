@@ -134,4 +134,5 @@ def step(
         z_1, z_2 = z.float().chunk(2)
         own = None if z_own is None else z_own[batch.index.to(z_own.device)]
         loss = nt_xent(z_1, z_2, temperature, form, z_dict, own, remote_only)
-    return Forward({"simclr": loss}, x, h, z)
+        rows = z_1[:0] if z_dict is None else normalise(z_dict)
+    return Forward({"simclr": loss}, x, h, z, rows.detach())

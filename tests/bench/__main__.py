@@ -11,6 +11,7 @@ import sys
 from tests.bench import (
     aggregate,
     distill,
+    fcl,
     fedca,
     lightly_loop,
     partition,
@@ -24,6 +25,7 @@ BENCHMARKS = {
     "partition": partition.run,
     "step": step.run,
     "fedca": fedca.run,
+    "fcl": fcl.run,
     "distill": distill.run,
     "lightly": lightly_loop.run,
     "aggregate": aggregate.run,

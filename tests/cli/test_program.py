@@ -244,12 +244,14 @@ OTHER = {
     "--participants": "2", "--dictionary-from": "global",
     "--dictionary-positive": "own", "--align": "t", "--align-data": "mnist", "--beta": "0.5",
     "--align-split": "test",
-    "--align-reduction": "mean", "--align-batch-size": "7",
+    "--neighbours": "5", "--neighbour-candidates": "7", "--neighbour-temperature": "0.5",
+    "--neighbour-weight": "0.5", "--align-reduction": "mean", "--align-batch-size": "7",
     "--ema": "0.5", "--queue": "7", "--tau": "0.5", "--send": "encoder",
     "--phases": "projector:1,encoder:2",
 }  # fmt: skip
 # Options that have no effect alone, and the options they are given with.
 SHARING, ALIGNING = ("--features-out", "w"), ("--align", "u", "--align-data", "usps")
+MATCHING = ("--neighbours", "2")
 WITH = {
     "--dictionary-from": SHARING, "--share-rows": SHARING,
     "--alpha": SHARING, "--dictionary-size": SHARING, "--participants": SHARING,
@@ -258,6 +260,8 @@ WITH = {
     "--align-split": ALIGNING, "--momentum": ("--optimiser", "sgd"),
     "--ema": ("--objective", "byol"), "--queue": ("--objective", "moco"),
     "--tau": ("--update", "fedema"),
+    "--neighbour-candidates": MATCHING, "--neighbour-temperature": MATCHING,
+    "--neighbour-weight": MATCHING,
 }  # fmt: skip
 ELSEWHERE = {"--json", "--quiet", "--verbose", "--preset", "--update"}
 

@@ -182,6 +182,54 @@ def test_which_negatives_a_client_takes_of_a_bank(world, train, bank):
     assert recorded == [None, "remote", "local"]
 
 
+MATCH = ("--neighbours", 3, "--neighbour-candidates", 12)
+
+
+def test_neighbours_are_a_term_of_their_own_that_leaves_all_draws_alone(
+    world, train, bank
+):
+    """With a weight of 0 the model is that without the term, to the bit."""
+    given = ("--dictionary", bank, "--leave-own-out")
+    model, name = bank.with_name("g"), (world / "objective").read_text()
+    plain = train("plain", *given, model=model)
+    still = train("still", *given, *MATCH, "--neighbour-weight", 0, model=model)
+    assert tensor_bytes(still) == tensor_bytes(plain)
+    matched = train("matched", *given, *MATCH, model=model)
+    losses = epoch_losses(matched)[-1]
+    assert losses.keys() == {name, "neighbours"}
+    assert 0 < losses["neighbours"] <= 0.1 * np.log(12 - 3 + 1)
+    assert tensor_bytes(matched) != tensor_bytes(plain)
+
+
+def test_neighbours_draw_images_nearer_to_the_bank(train, bank):
+    given = ("--dictionary", bank, "--leave-own-out", "--epochs", 5, *MATCH)
+    given += ("--lr", 0.01, "--batch-size", 60)
+    found = [
+        epoch_losses(train(f"w{weight}", *given, "--neighbour-weight", weight,
+                           model=bank.with_name("g")))
+        for weight in (1e-9, 10)
+    ]  # fmt: skip
+    still, drawn = found[0][-1]["neighbours"] / 1e-9, found[1][-1]["neighbours"] / 10
+    assert drawn < 0.9 * still
+
+
+def test_a_training_with_a_bank_and_neighbours_is_resumed_with_the_same_bytes(
+    world, train, bank, tmp_path, until_done
+):
+    name, given = (world / "objective").read_text(), ("--dictionary", bank, *MATCH)
+    given += ("--negatives", "remote", "--save-every", 0, "--batch-size", 100)
+    given += ("--private-out", tmp_path / "k", "--epochs", 2)
+    words = ["local-train", world / "p", tmp_path / "g", *DIGITS, "--client", 0, "-q"]
+    words += ["--objective", name, *given, "-o", tmp_path / "c"]
+    assert furlkit(*words) == 0
+    files = [tmp_path / "c", tmp_path / "k"]
+    before = [path.read_bytes() for path in files]
+    for path in files:
+        path.unlink()
+    assert until_done(loop._Trainer, "step", *words) == 4
+    assert [path.read_bytes() for path in files] == before
+
+
 def test_a_pool_of_rows_made_in_different_ways_is_named(shared, train, tmp_path, run):
     one = shared("a", "instahide")
     out = ("--features-out", tmp_path / "f", "--share-rows", "plain", *SIZE)
@@ -215,6 +263,7 @@ def test_rows_are_the_same_after_a_kill(world, train, tmp_path, until_done):
         (("--share-rows", "instahide"), 2, ("--features-out",)),
         (("--objective", "rotation", "--negatives", "remote"), 2,
          ("--negatives", "rotation")),
+        (("--objective", "rotation", "--neighbours", 5), 2, ("--neighbours", "rotation")),
         (("--features-out", "f", "--share-rows", "plain", "--alpha", 0.5), 2,
          ("--alpha", "--share-rows plain")),
     ],

@@ -369,6 +369,10 @@ def _check_usage(options: Options) -> None:
     ):
         if given and not takes:
             raise UsageError(f"{flag} does not apply to --objective {objective.name}")
+    for term in (catalogue.TERMS[name] for name in options.terms):
+        if term.matches_rows and not objective.negatives:
+            name = objective.name
+            raise UsageError(f"--{term.switch} does not apply to --objective {name}")
     _check_sharing(sharing, options.private_out)
     if options.update.name == "keep" and len(options.clients) > 1:
         raise UsageError(
