@@ -49,10 +49,14 @@ class Choice(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """Numbers with commas between them, `length` of them if it is given: 0.2,1."""
+    """Numbers with commas between them, `length` of them if it is given: 0.2,1.
+
+    None of them is below `low`.
+    """
 
     whole: bool = False
     length: int | None = None
+    low: int | None = None
 
 
 class Flag(NamedTuple):
@@ -446,6 +450,7 @@ SIMCLR = Paper("SimCLR", "https://arxiv.org/abs/2002.05709")
 SIMSIAM = Paper("SimSiam", "https://arxiv.org/abs/2011.10566")
 BYOL = Paper("BYOL", "https://arxiv.org/abs/2006.07733")
 SWAV = Paper("SwAV", "https://arxiv.org/abs/2006.09882")
+DEEPCLUSTER = Paper("DeepCluster", "https://arxiv.org/abs/1807.05520")
 MOCO = Paper("MoCo", "https://arxiv.org/abs/1911.05722")
 FEDEMA = Paper("FedEMA", "https://arxiv.org/abs/2204.04385")
 FEDCA = Paper("FedCA", "https://arxiv.org/abs/2010.08982")
@@ -531,6 +536,20 @@ OBJECTIVES = _named(
         ),
         paper=SWAV,
         equation="Eq. 1-5",
+    ),
+    Objective("deepcluster", "both views fall into the cluster of their image",
+        heads=("projector",),
+        function="furlkit.objectives.deepcluster:learner",
+        options=(
+            Option("temperature", Number(above=0), 0.1, "tau of the scores."),
+            Option("clusters", Numbers(whole=True, low=1), (100, 100, 100),
+                   "Clusters of each clustering: 100,100,100 makes three, from "
+                   "different starts."),
+            Option("kmeans-iterations", Whole(1), 10,
+                   "Iterations of k-means, at the start of each epoch."),
+        ),
+        paper=DEEPCLUSTER,
+        equation="Eq. 1-2; SwAV app. D",
     ),
     Objective("rotation", "which quarter turn an image was given",
         heads=("rotation",),

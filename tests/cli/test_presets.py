@@ -203,7 +203,7 @@ def test_fedmoco_averages_both_networks_and_keeps_the_queue():
     )
 
 
-@pytest.mark.parametrize("name", ["fedswav"])
+@pytest.mark.parametrize("name", ["fedswav", "feddc"])
 def test_what_is_compared_with_fedmoco_is_trained_as_long_and_as_fast(name):
     tables, base = tables_of(name), tables_of("fedmoco")
     for key in ("epochs", "batch-size", "optimiser", "lr", "schedule", "blur"):

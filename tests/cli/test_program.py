@@ -244,12 +244,13 @@ OTHER = {
     "--align-split": "test",
     "--align-reduction": "mean", "--align-batch-size": "7",
     "--ema": "0.5", "--queue": "7", "--epsilon": "0.5",
-    "--sinkhorn-iterations": "7", "--freeze-steps": "7", "--queue-after": "7", "--tau": "0.5", "--send": "encoder",
+    "--sinkhorn-iterations": "7", "--freeze-steps": "7", "--queue-after": "7",
+    "--clusters": "7,8", "--kmeans-iterations": "7", "--tau": "0.5", "--send": "encoder",
     "--phases": "projector:1,encoder:2",
 }  # fmt: skip
 # Options that have no effect alone, and the options they are given with.
 SHARING, ALIGNING = ("--features-out", "w"), ("--align", "u", "--align-data", "usps")
-SWAV = ("--objective", "swav")
+SWAV, DEEPCLUSTER = ("--objective", "swav"), ("--objective", "deepcluster")
 WITH = {
     "--alpha": SHARING, "--dictionary-size": SHARING, "--participants": SHARING,
     "--align": ALIGNING, "--align-data": ALIGNING, "--beta": ALIGNING,
@@ -257,7 +258,7 @@ WITH = {
     "--align-split": ALIGNING, "--momentum": ("--optimiser", "sgd"),
     "--ema": ("--objective", "byol"), "--queue": ("--objective", "moco"),
     "--epsilon": SWAV, "--sinkhorn-iterations": SWAV, "--freeze-steps": SWAV,
-    "--queue-after": SWAV,
+    "--queue-after": SWAV, "--clusters": DEEPCLUSTER, "--kmeans-iterations": DEEPCLUSTER,
     "--tau": ("--update", "fedema"),
 }  # fmt: skip
 ELSEWHERE = {"--json", "--quiet", "--verbose", "--preset", "--update"}
