@@ -82,16 +82,19 @@ def load_tensors(module: nn.Module, tensors: Tensors) -> None:
 
 
 def check_tensors(
-    path: Path, expected: Mapping[str, torch.Tensor], tensors: Tensors
+    path: Path,
+    expected: Mapping[str, torch.Tensor],
+    tensors: Tensors,
+    owner: str = "its architecture",
 ) -> None:
-    """Tensors must be ones that the model has, of the same shape and type."""
+    """Tensors must be ones that their owner has, of the same shape and type."""
     for name, array in tensors.items():
         if name not in expected:
-            raise InputError(f"{path}: has {name}, which its architecture lacks")
+            raise InputError(f"{path}: has {name}, which {owner} lacks")
         shape, dtype = tuple(expected[name].shape), _dtype(expected[name])
         if array.shape != shape or array.dtype.name != dtype:
             raise InputError(
-                f"{path}: {name} is {array.dtype} {array.shape}, its architecture has "
+                f"{path}: {name} is {array.dtype} {array.shape}, {owner} has "
                 f"{dtype} {shape}"
             )
 

@@ -7,17 +7,14 @@ Grill et al., "Bootstrap Your Own Latent", NeurIPS 2020, Eq. 1-2.
     ema           how much of the target stays in each step
 """
 
-from copy import deepcopy
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from furlkit.objectives.learner import Forward
-from furlkit.objectives.momentum import follow
+from furlkit.objectives.momentum import Target
 from furlkit.objectives.simsiam import negative_cosine
-
-TARGET_PARTS = ("encoder", "projector")
 
 
 def byol_loss(p: Tensor, z_target: Tensor) -> Tensor:
@@ -26,18 +23,14 @@ def byol_loss(p: Tensor, z_target: Tensor) -> Tensor:
 
 
 class Byol(nn.Module):
-    """The online net and its target; only the online net is trained.
-
-    The target's BatchNorm normalises by its own batches, as the online net's does.
-    """
+    """The online net and its target; only the online net is trained."""
 
     net: Any
 
     def __init__(self, net: nn.Module, ema: float):
         super().__init__()
         self.net, self._ema = net, ema
-        copies = {name: deepcopy(getattr(net, name)) for name in TARGET_PARTS}
-        self.target = nn.ModuleDict(copies).requires_grad_(False)
+        self.target = Target(net)
 
     def step(self, batch) -> Forward:
         """Both views through both nets; each view predicts the target of the other."""
@@ -45,8 +38,7 @@ class Byol(nn.Module):
         h = self.net.encoder(x)
         z = self.net.projector(h)  # (2N, d)
         p = self.net.predictor(z)  # (2N, d)
-        with torch.no_grad():
-            z_target = self.target["projector"](self.target["encoder"](x))
+        z_target = self.target(x)
         with torch.autocast(z.device.type, enabled=False):
             p_1, p_2 = p.float().chunk(2)
             z_1, z_2 = z_target.float().chunk(2)
@@ -55,9 +47,7 @@ class Byol(nn.Module):
 
     def after_step(self) -> None:
         """BYOL Eq. 1: the target moves towards the online net."""
-        for name in TARGET_PARTS:
-            online = getattr(self.net, name)
-            follow(self.target[name].parameters(), online.parameters(), self._ema)
+        self.target.follow(self.net, self._ema)
 
 
 def learner(net: nn.Module, *, ema: float) -> Byol:

@@ -8,9 +8,13 @@ never the other way.
 """
 
 from collections.abc import Iterable
+from copy import deepcopy
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+TARGET_PARTS = ("encoder", "projector")
 
 
 @torch.no_grad()
@@ -18,3 +22,24 @@ def follow(slow: Iterable[Tensor], fast: Iterable[Tensor], m: float) -> None:
     """FLESD Eq. 10, BYOL Eq. 1, in place: slow <- m slow + (1 - m) fast."""
     for copy, trained in zip(slow, fast, strict=True):
         copy.lerp_(trained.detach(), 1 - m)
+
+
+class Target(nn.ModuleDict):
+    """A slow copy of a net's encoder and projector, which takes no gradient.
+
+    Its BatchNorm normalises by its own batches, as the net's does.
+    """
+
+    def __init__(self, net: Any) -> None:
+        super().__init__({name: deepcopy(getattr(net, name)) for name in TARGET_PARTS})
+        self.requires_grad_(False)
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        """The copy's projections of x."""
+        return self["projector"](self["encoder"](x))
+
+    def follow(self, net: Any, m: float) -> None:
+        """Move towards the net."""
+        for name, copy in self.items():
+            follow(copy.parameters(), getattr(net, name).parameters(), m)

@@ -353,7 +353,7 @@ def _finish_epoch(
 
 def _check_finite(module: nn.Module) -> None:
     """The last step's loss was computed before its update, which may have diverged."""
-    state = module.state_dict()
+    state = {k: v for k, v in module.state_dict().items() if v.is_floating_point()}
     # A sum is not finite if a value is not. It may also overflow, hence the loop.
     sums = torch.stack([tensor.sum().float() for tensor in state.values()])
     if sums.isfinite().all():

@@ -213,6 +213,28 @@ def test_the_text_of_flesd_differs_from_its_code_in_the_layer_alone():
     assert text == code
 
 
+def test_fedmoco_averages_both_networks_and_keeps_the_queue():
+    training = tables_of("fedmoco")["local-train"]
+    assert training["send"] == "encoder,projector,target"
+    expected = {"temperature": 0.1, "ema": 0.99, "queue": 4096, "optimiser": "sgd",
+                "lr": 0.015, "momentum": 0.9, "weight-decay": 5e-4}  # fmt: skip
+    assert expected.items() <= training.items() and "form" not in training
+    assert (
+        tables_of("fedmoco")["evaluate.linear"] == tables_of("moco")["evaluate.linear"]
+    )
+
+
+@pytest.mark.parametrize("name", ["fedswav", "feddc"])
+def test_what_is_compared_with_fedmoco_is_trained_as_long_and_as_fast(name):
+    tables, base = tables_of(name), tables_of("fedmoco")
+    for key in ("epochs", "batch-size", "optimiser", "lr", "schedule", "blur"):
+        assert tables["local-train"][key] == base["local-train"][key]
+    assert "target" not in tables["local-train"]["send"]
+    assert "ema" not in tables["local-train"]
+    for stage in base.keys() - {"local-train", "init"}:
+        assert tables[stage] == base[stage]
+
+
 def test_a_flag_wins_over_a_preset():
     values = values_of("evaluate.linear", "--preset", "moco", "--lr", "3")
     assert values["lr"] == 3 and values["epochs"] == 100

@@ -244,17 +244,24 @@ OTHER = {
     "--dictionary-positive": "own", "--align": "t", "--align-data": "mnist", "--beta": "0.5",
     "--align-split": "test",
     "--align-reduction": "mean", "--align-batch-size": "7",
-    "--ema": "0.5", "--tau": "0.5", "--send": "encoder", "--phases": "projector:1,encoder:2",
+    "--ema": "0.5", "--queue": "7", "--epsilon": "0.5",
+    "--sinkhorn-iterations": "7", "--freeze-steps": "7", "--queue-after": "7",
+    "--clusters": "7,8", "--kmeans-iterations": "7", "--tau": "0.5", "--send": "encoder",
+    "--phases": "projector:1,encoder:2",
 }  # fmt: skip
 # Options that have no effect alone, and the options they are given with.
 SHARING, ALIGNING = ("--features-out", "w"), ("--align", "u", "--align-data", "usps")
+SWAV, DEEPCLUSTER = ("--objective", "swav"), ("--objective", "deepcluster")
 WITH = {
     "--dictionary-from": SHARING,
     "--alpha": SHARING, "--dictionary-size": SHARING, "--participants": SHARING,
     "--align": ALIGNING, "--align-data": ALIGNING, "--beta": ALIGNING,
     "--align-reduction": ALIGNING, "--align-batch-size": ALIGNING,
     "--align-split": ALIGNING, "--momentum": ("--optimiser", "sgd"),
-    "--ema": ("--objective", "byol"), "--tau": ("--update", "fedema"),
+    "--ema": ("--objective", "byol"), "--queue": ("--objective", "moco"),
+    "--epsilon": SWAV, "--sinkhorn-iterations": SWAV, "--freeze-steps": SWAV,
+    "--queue-after": SWAV, "--clusters": DEEPCLUSTER, "--kmeans-iterations": DEEPCLUSTER,
+    "--tau": ("--update", "fedema"),
 }  # fmt: skip
 ELSEWHERE = {"--json", "--quiet", "--verbose", "--preset", "--update"}
 

@@ -33,6 +33,7 @@ from furlkit.training.learners import learner_of
 from furlkit.training.loop import Phase, Plan
 from furlkit.training.run import Execution
 from furlkit.weights import (
+    PRIVATE,
     Tensors,
     below,
     is_batchnorm_statistic,
@@ -282,7 +283,7 @@ def _start(inputs: Inputs, number: int, private: Private | None) -> Tensors:
     expected, kept = inputs.expected, {}
     if private:
         kept = {k: v for k, v in private.tensors.items() if not k.startswith("last.")}
-        check_tensors(private.path, expected.all, kept)
+        check_tensors(private.path, expected.all, kept, "this training")
     start = {**kept, **inputs.model.tensors}
     if lacking := [name for name in expected.net if name not in start]:
         rng = torch_generator(inputs.options.seed, "new parts", number)
@@ -319,7 +320,8 @@ def _sent_parts(
     net = ("encoder", *architecture.heads)
     if options.send is None:
         return net
-    _check_parts("--send", options.send, parts_of(expected.all))
+    known = [part for part in parts_of(expected.all) if part not in PRIVATE]
+    _check_parts("--send", options.send, known)
     kept = [part for part in net if not within(part, options.send)]
     if kept and not options.private_out:
         raise UsageError(

@@ -1,0 +1,84 @@
+"""MoCo: a query finds its own key among the keys of earlier batches.
+
+He et al., "Momentum Contrast for Unsupervised Visual Representation Learning", CVPR
+2020, Eq. 1-2; FCL Eq. 1-3 and 6, where rows of other clients are further negatives.
+
+    q         projections of the first views by the trained net             (N, d)
+    k         projections of the second views by its slow copy, the target  (N, d)
+    Q_l       the queue: keys of the client's own earlier batches
+    Q_s       rows that other clients share (z_dict)
+    tau, m    temperature; how much of the target stays in each step (--ema)
+
+MoCo shuffles BatchNorm over several GPUs; here each net normalises by whole batches.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from furlkit.objectives.learner import Forward
+from furlkit.objectives.momentum import Target
+from furlkit.objectives.queue import Queue
+from furlkit.objectives.simclr import normalise
+
+
+def moco_loss(q: Tensor, k: Tensor, negatives: Tensor, tau: float) -> Tensor:
+    """MoCo Eq. 1, FCL Eq. 1 and 6: for unit rows q, k and negatives n the mean of
+
+    -log exp(q.k / tau) / (exp(q.k / tau) + sum_n exp(q.n / tau))
+    """
+    positive = (q * k).sum(dim=1, keepdim=True)  # (N, 1)
+    logits = torch.cat([positive, q @ negatives.T], dim=1)  # (N, 1 + Q)
+    labels = torch.zeros(len(q), dtype=torch.long, device=q.device)
+    return F.cross_entropy(logits / tau, labels)
+
+
+class Moco(nn.Module):
+    """The net, its target and the queue; only the net is trained."""
+
+    net: Any
+    _keys: Tensor  # Those of the step under way; they enter the queue after it.
+
+    def __init__(
+        self, net: Any, queue: Queue, tau: float, ema: float, remote: Tensor | None
+    ):
+        super().__init__()
+        self.net, self.target, self.queue = net, Target(net), queue
+        self._tau, self._ema, self._remote = tau, ema, remote
+
+    def step(self, batch) -> Forward:
+        """View 1 through the net, view 2 through the target, against all negatives."""
+        x_1, x_2 = batch.two_views().chunk(2)  # (N, C, S, S) each
+        h = self.net.encoder(x_1)
+        z = self.net.projector(h)  # (N, d)
+        k = self.target(x_2)  # (N, d)
+        with torch.autocast(z.device.type, enabled=False):
+            q, self._keys = normalise(z.float()), normalise(k.float())
+            loss = moco_loss(q, self._keys, self.negatives(), self._tau)
+        return Forward({"moco": loss}, x_1, h, z)
+
+    def negatives(self) -> Tensor:
+        """FCL Eq. 3: Q_l and Q_s; Q_l alone where nothing was shared."""
+        rows = self.queue.filled
+        return rows if self._remote is None else torch.cat([rows, self._remote])
+
+    def after_step(self) -> None:
+        """The keys enter the queue; MoCo Eq. 2: the target moves towards the net."""
+        self.queue.add(self._keys)
+        self.target.follow(self.net, self._ema)
+
+
+def learner(
+    net: Any,
+    *,
+    temperature: float,
+    ema: float,
+    queue: int,
+    z_dict: Tensor | None = None,
+) -> Moco:
+    """A target that starts as a copy of the net, and an empty queue."""
+    *_, last = net.projector.parameters()  # The bias, or weights, of the last layer.
+    remote = None if z_dict is None else normalise(z_dict.detach())
+    return Moco(net, Queue(queue, len(last), last.device), temperature, ema, remote)
