@@ -10,10 +10,12 @@ import sys
 
 from tests.bench import (
     aggregate,
+    clients,
     distill,
     fedca,
     lightly_loop,
     partition,
+    plan,
     probe,
     startup,
     step,
@@ -22,6 +24,8 @@ from tests.bench import (
 BENCHMARKS = {
     "startup": startup.run,
     "partition": partition.run,
+    "plan": plan.run,
+    "clients": clients.run,
     "step": step.run,
     "fedca": fedca.run,
     "distill": distill.run,
