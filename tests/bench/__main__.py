@@ -10,11 +10,13 @@ import sys
 
 from tests.bench import (
     aggregate,
+    clients,
     distill,
     fedca,
     kmeans,
     lightly_loop,
     partition,
+    plan,
     probe,
     startup,
     step,
@@ -23,6 +25,8 @@ from tests.bench import (
 BENCHMARKS = {
     "startup": startup.run,
     "partition": partition.run,
+    "plan": plan.run,
+    "clients": clients.run,
     "step": step.run,
     "fedca": fedca.run,
     "kmeans": kmeans.run,
