@@ -49,10 +49,14 @@ class Choice(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """Numbers with commas between them, `length` of them if it is given: 0.2,1."""
+    """Numbers with commas between them, `length` of them if it is given: 0.2,1.
+
+    None of them is below `low`.
+    """
 
     whole: bool = False
     length: int | None = None
+    low: int | None = None
 
 
 class Flag(NamedTuple):
@@ -166,8 +170,9 @@ class Paper(NamedTuple):
 class Head(NamedTuple):
     """A head: what it reads (h, or the projector's z), its form and usual widths.
 
-    `form` is mlp (widths of its layers, the last one its output), linear (one width) or
-    decoder (none). A head that reads z must give back something of z's width.
+    `form` is mlp (widths of its layers, the last one its output), linear (one width),
+    prototypes (their number) or decoder (none). An mlp that reads z must give back
+    something of z's width.
     """
 
     name: str
@@ -453,6 +458,8 @@ class Command(NamedTuple):
 SIMCLR = Paper("SimCLR", "https://arxiv.org/abs/2002.05709")
 SIMSIAM = Paper("SimSiam", "https://arxiv.org/abs/2011.10566")
 BYOL = Paper("BYOL", "https://arxiv.org/abs/2006.07733")
+SWAV = Paper("SwAV", "https://arxiv.org/abs/2006.09882")
+DEEPCLUSTER = Paper("DeepCluster", "https://arxiv.org/abs/1807.05520")
 MOCO = Paper("MoCo", "https://arxiv.org/abs/1911.05722")
 FEDEMA = Paper("FedEMA", "https://arxiv.org/abs/2204.04385")
 FEDCA = Paper("FedCA", "https://arxiv.org/abs/2010.08982")
@@ -472,6 +479,8 @@ HEADS = _named(
     Head("decoder", form="decoder"),
     Head("classifier", form="linear"),
     Head("rotation", form="linear", widths=(4,)),
+    Head("prototypes", reads="z", form="prototypes", widths=(300,),
+         help="Number of prototypes."),
 )
 
 OBJECTIVES = _named(
@@ -516,6 +525,42 @@ OBJECTIVES = _named(
         negatives=True,
         paper=MOCO,
         equation="Eq. 1-2; FCL Eq. 1-3, 6",
+    ),
+    Objective("swav", "each view predicts the other's share in every prototype",
+        heads=("projector", "prototypes"),
+        function="furlkit.objectives.swav:learner",
+        options=(
+            Option("temperature", Number(above=0), 0.1, "tau of the predictions."),
+            Option("epsilon", Number(above=0), 0.05,
+                   "Smoothness of the codes; small ones choose one prototype."),
+            Option("sinkhorn-iterations", Whole(1), 3,
+                   "How often prototypes and images are brought into balance."),
+            Option("freeze-steps", Whole(0), 100,
+                   "Steps at the start of the run, counted through all rounds, that "
+                   "leave the prototypes as they are."),
+            Option("queue", Whole(1, 2**24), 3840,
+                   "Features of the client's earlier batches, for each view, that codes "
+                   "look at once so many are there. They stay in the private file."),
+            Option("queue-after", Whole(0), 1000,
+                   "Steps of the run, through all rounds, before features enter the "
+                   "queue."),
+        ),
+        paper=SWAV,
+        equation="Eq. 1-5",
+    ),
+    Objective("deepcluster", "both views fall into the cluster of their image",
+        heads=("projector",),
+        function="furlkit.objectives.deepcluster:learner",
+        options=(
+            Option("temperature", Number(above=0), 0.1, "tau of the scores."),
+            Option("clusters", Numbers(whole=True, low=1), (100, 100, 100),
+                   "Clusters of each clustering: 100,100,100 makes three, from "
+                   "different starts."),
+            Option("kmeans-iterations", Whole(1), 10,
+                   "Iterations of k-means, at the start of each epoch."),
+        ),
+        paper=DEEPCLUSTER,
+        equation="Eq. 1-2; SwAV app. D",
     ),
     Objective("rotation", "which quarter turn an image was given",
         heads=("rotation",),
@@ -1227,12 +1272,12 @@ def heads() -> dict[str, Head]:
 
 
 def _head_widths() -> Group:
-    """The widths of heads that are MLPs, furlkit's and those of other packages."""
+    """The widths of MLPs and numbers of prototypes, those of other packages too."""
     kind = Numbers(whole=True)
     options = (
         Option(head.name, kind, head.widths, head.help or f"Widths of {head.name}.")
         for head in heads().values()
-        if head.form == "mlp"
+        if head.form in ("mlp", "prototypes")
     )
     return group("Heads", *options)
 

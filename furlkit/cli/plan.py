@@ -14,8 +14,9 @@ def plan(values: dict[str, Any]) -> None:
     out='exp/{preset}/seed{seed}' names these folders. Every command is checked before
     anything is printed.
 
-    The settings of the run are noted in its folder, in plan/. When they change, make
-    re-creates what depends on them, and `furlkit status` names it.
+    The settings of the run are noted in its folder, in plan/. When they change, or a file
+    of images does, make re-creates what depends on it, and `furlkit status` names it.
+    Rules of an older plan of the folder, or whose preset has changed, do not run.
 
     \b
     Examples:

@@ -42,8 +42,8 @@ class Numbers(click.ParamType):
 
     name = "NUMBERS"
 
-    def __init__(self, kind: type, length: int | None):
-        self._kind, self._length = kind, length
+    def __init__(self, kind: type, length: int | None, low: int | None):
+        self._kind, self._length, self._low = kind, length, low
 
     def convert(self, value, param, ctx):
         """Text to a tuple of numbers."""
@@ -55,6 +55,8 @@ class Numbers(click.ParamType):
             self.fail(f"{value!r}: expected numbers with commas between", param, ctx)
         if self._length is not None and len(numbers) != self._length:
             self.fail(f"{value!r}: expected {self._length} numbers", param, ctx)
+        if self._low is not None and min(numbers) < self._low:
+            self.fail(f"{value!r}: expected numbers from {self._low}", param, ctx)
         if not all(abs(number) <= LARGEST for number in numbers):
             self.fail(f"{value!r}: expected numbers up to {LARGEST:g}", param, ctx)
         return numbers
@@ -124,10 +126,10 @@ def _type(kind: catalogue.Kind) -> tuple[Any, str]:
         case catalogue.Choice():
             words = f"[{'|'.join(kind.words)}]"
             return click.Choice(kind.words), words if len(words) <= LONG else "NAME"
-        case catalogue.Numbers(whole, length):
+        case catalogue.Numbers(whole, length, low):
             letter = "N" if whole else "X"
             form = ",".join([letter] * length if length else [letter, "..."])
-            return Numbers(int if whole else float, length), form
+            return Numbers(int if whole else float, length, low), form
         case catalogue.Labelled(several):
             return Labelled(several), "LABEL=FILE,..." if several else "LABEL=FILE"
         case catalogue.Clients():

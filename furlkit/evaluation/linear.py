@@ -21,8 +21,9 @@ from furlkit.evaluation.scores import check_features, check_labelled
 
 GAMMA = 0.1
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
-# On CIFAR-10 the std of five heads was 0.23 points, 0.27 of independent ones; it is 0.11
-# where all see the same order at the same time, and 0.22 with one epoch between them.
+# On CIFAR-10, h of 256 numbers, the accuracies of independent heads had a std of 0.27
+# points. Five heads with this lag had 0.23; with one order for all at the same time 0.11.
+# Means of five varied by 0.14 and 0.26, where those of independent heads vary by 0.12.
 LAG = 0.1
 
 

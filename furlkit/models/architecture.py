@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from furlkit import catalogue
 from furlkit.errors import InputError, UsageError
-from furlkit.models.heads import NORMS, build_head
+from furlkit.models.heads import NORMS, Prototypes, build_head
 
 T = TypeVar("T")
 STEMS = ("auto", "small", "standard")
@@ -165,6 +165,8 @@ def _initialise(module: nn.Module, generator: torch.Generator) -> None:
         nn.init.kaiming_normal_(
             module.weight, mode="fan_out", nonlinearity="relu", generator=generator
         )
+    elif isinstance(module, Prototypes):
+        module.reset(generator)
     elif isinstance(module, nn.Conv2d | nn.Linear):
         bound = 1 / math.sqrt(module.weight[0].numel())
         for tensor in module.parameters():
@@ -221,7 +223,7 @@ def _checked_heads(heads: Any) -> dict[str, tuple[int, ...]]:
             continue
         if "projector" not in checked:
             raise UsageError(f"--{name}: reads z; give the net a --projector too")
-        if widths[-1] != checked["projector"][-1]:
+        if head_entry(name).form == "mlp" and widths[-1] != checked["projector"][-1]:
             raise UsageError(
                 f"--{name} {widths}: its last width must be z's, "
                 f"{checked['projector'][-1]}"
@@ -232,7 +234,7 @@ def _checked_heads(heads: Any) -> dict[str, tuple[int, ...]]:
 def _checked_widths(name: str, widths: Any) -> tuple[int, ...]:
     form = head_entry(name).form
     counts = isinstance(widths, list | tuple) and all(map(_is_count, widths))
-    lengths = {"decoder": (0,), "linear": (1,), "mlp": range(1, 65)}[form]
+    lengths = {"decoder": (0,), "mlp": range(1, 65)}.get(form, (1,))
     if not counts or len(widths) not in lengths:
         raise UsageError(
             f"--{name} {str(widths)[:60]}: expected the widths of its layers, as 512,128"

@@ -22,6 +22,8 @@ def build_head(
         return Decoder(inputs, *image)
     if head.form == "linear":
         return nn.Linear(inputs, widths[0])
+    if head.form == "prototypes":
+        return Prototypes(inputs, widths[0])
     return mlp(inputs, widths, norm)
 
 
@@ -43,6 +45,26 @@ def mlp(inputs: int, widths: tuple[int, ...], norm: str = "hidden") -> nn.Sequen
         layers[f"bn{last}"] = nn.BatchNorm1d(widths[-1])
         layers[f"bn{last}"].register_parameter("bias", None)
     return nn.Sequential(layers)
+
+
+class Prototypes(nn.Linear):
+    """Scores of z: products with unit rows.
+
+    `steps` counts the steps of a run, as BatchNorm counts its batches.
+    """
+
+    steps: Tensor
+
+    def __init__(self, inputs: int, count: int) -> None:
+        super().__init__(inputs, count, bias=False)
+        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+
+    def reset(self, generator: torch.Generator) -> None:
+        """Rows in random directions, and no step."""
+        nn.init.normal_(self.weight, generator=generator)
+        with torch.no_grad():
+            self.weight.copy_(F.normalize(self.weight, dim=1))
+        self.steps.zero_()
 
 
 class Decoder(nn.Module):

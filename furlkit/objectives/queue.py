@@ -24,6 +24,11 @@ class Queue(nn.Module):
         """The rows that are there, in no particular order; none at first."""
         return self.rows[: int(self.written)]
 
+    @property
+    def full(self) -> bool:
+        """Whether every place is taken."""
+        return int(self.written) >= len(self.rows)
+
     @torch.no_grad()
     def add(self, rows: Tensor) -> None:
         """Let rows in; of more than the queue has room for, the last ones stay."""

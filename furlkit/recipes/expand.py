@@ -83,15 +83,19 @@ class _File:
     def __init__(self, folder: str, pattern: str, given: bool):
         self._folder, self._pattern, self.given = folder, pattern, given
         self.by_round, self.by_client = "{round}" in pattern, "{client}" in pattern
+        self._known: dict[int | None, str] = {}
 
     def path(self, number: int | None, client: int | str) -> str:
         """The file of a round and a client."""
-        pattern = self._pattern
+        pattern = self._known.get(number) or self._of_round(number)
+        return pattern.replace("{client}", str(client)) if self.by_client else pattern
+
+    def _of_round(self, number: int | None) -> str:
+        filled = self._pattern
         if self.by_round:
-            pattern = pattern.replace("{round}", f"{number:03d}")
-        if self.by_client:
-            pattern = pattern.replace("{client}", str(client))
-        return self._folder + pattern
+            filled = filled.replace("{round}", f"{number:03d}")
+        self._known[number] = self._folder + filled
+        return self._known[number]
 
 
 def _ordered(stages: list[Template]) -> list[Template]:
@@ -122,6 +126,7 @@ class _Expansion:
         # By path the output to wait for; by file and client the last round that made it.
         self.made: dict[str, str] = {}
         self.own: dict[tuple[str, int], int] = {}
+        self.shared: dict[tuple[Ref, int | None], tuple[list[str], list[str]]] = {}
         self.missing: dict[str, Ref] = {}  # By stage, what it could not read.
         self.records = {
             name: record_path(run, name, t.text) for name, t in self.templates.items()
@@ -183,6 +188,7 @@ class _Expansion:
             self._expand(template, None)
         self._note_own(self.steps)
         for number in range(self.last + 1):
+            self.shared.clear()
             first = len(self.steps)
             for template in rounds:
                 if number in self._rounds(template):
@@ -289,12 +295,9 @@ class _Expansion:
         self, ref: Ref, number: int | None, clients: tuple[int, ...]
     ) -> tuple[list[str], list[str]]:
         file = self._file(ref.name)
-        if ref.every:
-            at = self._round_of(ref, number, None)
-            words = paths = [file.path(at, c) for c in self._of_round(at)]
-        elif not file.by_client:
-            words = paths = [file.path(self._round_of(ref, number, None), "")]
-        elif clients:
+        if ref.every or not file.by_client:
+            return self._shared(ref, number)
+        if clients:
             at = self._round_of(ref, number, clients[0])
             paths = [file.path(at, c) for c in clients]
             words = paths if len(paths) == 1 else [file.path(at, "{client}")]
@@ -302,11 +305,26 @@ class _Expansion:
             raise InputError(
                 f"{self.run.recipe.path}: {ref} is of one client; write * for all"
             )
-        if file.given:
-            self.made.update({path: path for path in paths})
-        if not paths or not all(path in self.made for path in paths):
-            raise _MissingError(ref)
+        self._require(ref, paths)
         return words, paths
+
+    def _shared(self, ref: Ref, number: int | None) -> tuple[list[str], list[str]]:
+        """What is the same for all clients of a round is looked up once."""
+        if (ref, number) in self.shared:
+            return self.shared[ref, number]
+        at, file = self._round_of(ref, number, None), self._file(ref.name)
+        whose = self._of_round(at) if ref.every else ("",)
+        paths = [file.path(at, client) for client in whose]
+        self._require(ref, paths)
+        self.shared[ref, number] = paths, paths
+        return paths, paths
+
+    def _require(self, ref: Ref, paths: list[str]) -> None:
+        """Files must have been made, by a step before or by another run."""
+        if self._file(ref.name).given:
+            self.made.update({path: path for path in paths})
+        if not paths or not self.made.keys() >= {*paths}:
+            raise _MissingError(ref)
 
     def _of_round(self, number: int | None) -> tuple[int, ...]:
         if number is None:
@@ -376,21 +394,17 @@ class _Expansion:
         waits = dict.fromkeys(self.made[path] for path in reads)
         waits.update(dict.fromkeys(template.sources))
         waits[self.records[template.stage.name]] = None
-        for _, paths in written.values():
-            self._check_new(template, paths)
-            self.made.update(zip(paths, outputs, strict=True))
         writes = [path for _, paths in written.values() for path in paths]
+        for path, output in zip(writes, outputs * len(written), strict=True):
+            if path in self.made:
+                raise InputError(f"{self._where(template)}: {path} is written twice")
+            self.made[path] = output
         self.steps.append(
             Step(
                 template.stage.name, at, clients, command, reads, list(waits), writes,
                 outputs, template.trains,
             )
         )  # fmt: skip
-
-    def _check_new(self, template: Template, paths: list[str]) -> None:
-        for path in paths:
-            if path in self.made:
-                raise InputError(f"{self._where(template)}: {path} is written twice")
 
     def _word(
         self,
@@ -402,6 +416,9 @@ class _Expansion:
         reads: list[str],
     ) -> None:
         """Add to a command what a word of a template becomes, and the files it reads."""
+        if len(word) == 1 and word[0] in written:  # The same, and faster.
+            command.append(written[word[0]][0])
+            return
         texts = [""]
         for part in word:
             if isinstance(part, str):

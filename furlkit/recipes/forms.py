@@ -110,6 +110,12 @@ def _make_name(name: str) -> str:
     return _SPECIAL.sub(lambda sign: _QUOTED[sign[0]], name)
 
 
+@cache
+def _prerequisite(name: str) -> str:
+    """The same; empty for one that make cannot have, which no rule makes."""
+    return "" if _IMPOSSIBLE.search(name) else _make_name(name)
+
+
 def _make_target(name: str) -> str:
     """The same before the colon."""
     return _make_name(name).replace("%", "\\%")
@@ -179,8 +185,7 @@ def _rule(step: Step, number: str) -> Lines:
         # On Ctrl-C make would remove the files of the clients that are done.
         yield f"\n.PRECIOUS: {' '.join(map(_make_name, step.outputs))}"
     launch = "$(LAUNCH_TRAIN)" if step.trains else "$(LAUNCH)"
-    after = (_make_name(path) for path in step.after if not _IMPOSSIBLE.search(path))
-    yield f"\n{names} {colon} {' '.join(after)}"
+    yield f"\n{names} {colon} {' '.join(filter(None, map(_prerequisite, step.after)))}"
     yield f"\t@echo '{number} {title(step)}'"
     yield f"\t$(show){launch} $(FURLKIT) {_for_make(step.command)} -q"
 

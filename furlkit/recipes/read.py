@@ -43,7 +43,7 @@ PASSED = ("preset", "seed", "threads", "isa", "device", "data_root", "download")
 TABLES = ("settings", "files", "inputs", "stages")
 # What every step has; a recipe cannot give these names another meaning.
 COUNTERS = ("round", "client", "participants")
-SWITCHES = {"true": True, "false": False}
+SWITCHES = {"yes": True, "true": True, "no": False, "false": False, "": False}
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 NAMED = re.compile(rf"\{{({NAME.pattern})\}}")
 
@@ -352,9 +352,9 @@ def resolve(recipe: Recipe, by_hand: Mapping[str, Value]) -> Settings:
 
 
 def _switch(recipe: Recipe, key: str, value: Value) -> Value:
-    """Text for a setting that is true or false, as that."""
+    """Text for a setting that the recipe has as true or false, as one of them."""
     if not isinstance(recipe.settings.get(key), bool):
         return value
     if value not in SWITCHES:
-        raise UsageError(f"{key}={value}: expected true or false")
+        raise UsageError(f"{key}={value}: expected yes or no")
     return SWITCHES[str(value)]

@@ -10,7 +10,7 @@
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import groupby, pairwise
@@ -228,7 +228,7 @@ def _joined(parts: list[str | Ref]) -> Word:
     return tuple(found) or ("",)
 
 
-def _passed(run: Run, command: Command, key: str, typed: set[str]) -> list[str]:
+def _passed(run: Run, command: Command, key: str, typed: Collection) -> list[str]:
     """The option of a setting that every stage gets, where the command has it.
 
     One that needs another option goes to stages that have `typed` that.

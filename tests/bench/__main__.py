@@ -10,11 +10,14 @@ import sys
 
 from tests.bench import (
     aggregate,
+    clients,
     distill,
     fcl,
     fedca,
+    kmeans,
     lightly_loop,
     partition,
+    plan,
     probe,
     startup,
     step,
@@ -23,9 +26,12 @@ from tests.bench import (
 BENCHMARKS = {
     "startup": startup.run,
     "partition": partition.run,
+    "plan": plan.run,
+    "clients": clients.run,
     "step": step.run,
     "fedca": fedca.run,
     "fcl": fcl.run,
+    "kmeans": kmeans.run,
     "distill": distill.run,
     "lightly": lightly_loop.run,
     "aggregate": aggregate.run,

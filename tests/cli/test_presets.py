@@ -224,6 +224,17 @@ def test_fedmoco_averages_both_networks_and_keeps_the_queue():
     )
 
 
+@pytest.mark.parametrize("name", ["fedswav", "feddc"])
+def test_what_is_compared_with_fedmoco_is_trained_as_long_and_as_fast(name):
+    tables, base = tables_of(name), tables_of("fedmoco")
+    for key in ("epochs", "batch-size", "optimiser", "lr", "schedule", "blur"):
+        assert tables["local-train"][key] == base["local-train"][key]
+    assert "target" not in tables["local-train"]["send"]
+    assert "ema" not in tables["local-train"]
+    for stage in base.keys() - {"local-train", "init"}:
+        assert tables[stage] == base[stage]
+
+
 def test_a_flag_wins_over_a_preset():
     values = values_of("evaluate.linear", "--preset", "moco", "--lr", "3")
     assert values["lr"] == 3 and values["epochs"] == 100

@@ -245,13 +245,17 @@ OTHER = {
     "--dictionary-positive": "own", "--align": "t", "--align-data": "mnist", "--beta": "0.5",
     "--align-split": "test",
     "--neighbours": "5", "--neighbour-candidates": "7", "--neighbour-temperature": "0.5",
-    "--neighbour-weight": "0.5", "--align-reduction": "mean", "--align-batch-size": "7",
-    "--ema": "0.5", "--queue": "7", "--tau": "0.5", "--send": "encoder",
+    "--neighbour-weight": "0.5",
+    "--align-reduction": "mean", "--align-batch-size": "7",
+    "--ema": "0.5", "--queue": "7", "--epsilon": "0.5",
+    "--sinkhorn-iterations": "7", "--freeze-steps": "7", "--queue-after": "7",
+    "--clusters": "7,8", "--kmeans-iterations": "7", "--tau": "0.5", "--send": "encoder",
     "--phases": "projector:1,encoder:2",
 }  # fmt: skip
 # Options that have no effect alone, and the options they are given with.
 SHARING, ALIGNING = ("--features-out", "w"), ("--align", "u", "--align-data", "usps")
 MATCHING = ("--neighbours", "2")
+SWAV, DEEPCLUSTER = ("--objective", "swav"), ("--objective", "deepcluster")
 WITH = {
     "--dictionary-from": SHARING, "--share-rows": SHARING,
     "--alpha": SHARING, "--dictionary-size": SHARING, "--participants": SHARING,
@@ -259,6 +263,8 @@ WITH = {
     "--align-reduction": ALIGNING, "--align-batch-size": ALIGNING,
     "--align-split": ALIGNING, "--momentum": ("--optimiser", "sgd"),
     "--ema": ("--objective", "byol"), "--queue": ("--objective", "moco"),
+    "--epsilon": SWAV, "--sinkhorn-iterations": SWAV, "--freeze-steps": SWAV,
+    "--queue-after": SWAV, "--clusters": DEEPCLUSTER, "--kmeans-iterations": DEEPCLUSTER,
     "--tau": ("--update", "fedema"),
     "--neighbour-candidates": MATCHING, "--neighbour-temperature": MATCHING,
     "--neighbour-weight": MATCHING,

@@ -122,7 +122,7 @@ while True:
     looking = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE)
     try:
         assert looking.stdout.readline() == b"looking\n"
-        for _ in range(3000):
+        for _ in range(400):
             with holding(output):
                 pass
     finally:

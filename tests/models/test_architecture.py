@@ -25,6 +25,7 @@ ALL_HEADS = {
     "decoder": (),
     "classifier": (10,),
     "rotation": (4,),
+    "prototypes": (30,),
 }
 
 
@@ -125,6 +126,7 @@ def test_heads_map_h_and_z_to_their_widths():
     assert z.shape == net.predictor(z).shape == (3, 8)
     assert net.classifier(h).shape == (3, 10)
     assert net.rotation(h).shape == (3, 4)
+    assert net.prototypes(z).shape == (3, 30)
 
 
 def test_only_the_heads_asked_for_are_children():
@@ -174,6 +176,12 @@ def test_initial_weights_have_the_stated_scales():
     assert bn.num_batches_tracked.dtype == torch.int64
 
 
+def test_prototypes_are_unit_rows_that_have_seen_no_step():
+    net = build(small(heads={"projector": (8,), "prototypes": (30,)}), seeded())
+    torch.testing.assert_close(net.prototypes.weight.norm(dim=1), torch.ones(30))
+    assert net.prototypes.bias is None and net.prototypes.steps.item() == 0
+
+
 def test_net_without_generator_takes_loaded_weights():
     source = build(small(heads=ALL_HEADS), seeded())
     x = torch.randn(4, 1, 8, 8, generator=seeded())
@@ -190,7 +198,7 @@ def test_every_parameter_gets_a_gradient():
     net = build(small(heads=ALL_HEADS), seeded())
     h = net(torch.randn(4, 1, 8, 8, generator=seeded()))
     outputs = [net.predictor(net.projector(h)), net.decoder(h)]
-    outputs += [net.classifier(h), net.rotation(h)]
+    outputs += [net.classifier(h), net.rotation(h), net.prototypes(net.projector(h))]
     sum(out.square().sum() for out in outputs).backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
 

@@ -350,7 +350,7 @@ def test_keep_last_removes_what_no_later_step_reads(recipe, run):
         (["seed=0,0"], 2, "twice"),
         (["out=a{client}"], 2, "folder"),
         (["out=a{sead}"], 2, "did you mean seed?"),
-        (["download=yes"], 2, "true or false"),
+        (["download=perhaps"], 2, "yes or no"),
         (["without=3"], 2, "numbers of clients, 0 to 2"),
         (["without=a"], 2, "numbers of clients"),
         (["clients=0"], 2, "no client"),
@@ -484,10 +484,12 @@ def test_one_client_of_many_is_drawn(recipe, plan):
     assert [len(s["clients"]) for s in steps if s["stage"] == "train"] == [1, 1, 1]
 
 
-def test_a_switch_is_true_or_false(recipe, plan):
+def test_a_switch_is_on_or_off(recipe, plan):
     path = recipe()
-    assert "--download" in commands(plan(path, "download=true"), "train")[0]
-    assert "--download" not in commands(plan(path, "download=false"), "train")[0]
+    for word in ("yes", "true"):
+        assert "--download" in commands(plan(path, f"download={word}"), "train")[0]
+    for word in ("no", "false", ""):
+        assert "--download" not in commands(plan(path, f"download={word}"), "train")[0]
 
 
 def test_the_graph_has_every_file_and_step(recipe, run, plan):

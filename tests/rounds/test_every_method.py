@@ -15,7 +15,7 @@ DIGITS = ("--data", "digits")
 WIDTHS = ("--width", 0.1, "--projector", "16,8", "--predictor", "8,8")
 FAST = (*DIGITS, "--epochs", 1, "--batch-size", 96, "--client", "0-2")
 TARGET = {"target.encoder", "target.projector"}
-CARRIED = {"byol": TARGET, "moco": {*TARGET, "queue"}}
+CARRIED = {"byol": TARGET, "moco": {*TARGET, "queue"}, "swav": {"queue"}}
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 from furlkit import presets
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.private import read_private
-from furlkit.weights import is_batchnorm_statistic, part_of
+from furlkit.weights import PRIVATE, is_batchnorm_statistic, part_of
 from tests.helpers import epochs, furlkit, tensor_bytes
 
 DIGITS = ("--data", "digits")
@@ -177,3 +177,4 @@ def test_sent_and_kept_are_disjoint_under_every_preset(world, tmp_path, name):
     private = read_private(tmp_path / "k", 0).tensors
     kept = {k for k in private if not is_batchnorm_statistic(k)}
     assert not {k for k in kept if not k.startswith("last.")} & upload.keys()
+    assert not {part_of(name) for name in upload} & set(PRIVATE)

@@ -290,13 +290,20 @@ def test_every_way_of_training_can_be_resumed(
     assert digest(whole) == digest(parts)
 
 
-@pytest.mark.parametrize("objective", ["moco"])
+@pytest.mark.parametrize(
+    "choice",
+    [
+        ("--objective", "moco"),
+        ("--objective", "swav", "--freeze-steps", 6, "--queue", 70, "--queue-after", 3),
+        ("--objective", "deepcluster", "--clusters", "5,7"),
+    ],
+)
 def test_what_a_learner_carries_is_resumed_with_it(
-    world, tmp_path, die_at, monkeypatch, objective
+    world, tmp_path, die_at, monkeypatch, choice
 ):
-    """Killed in its first, a middle and its last epoch; queue and private file too."""
-    model, choice = tmp_path / "g.st", ("--objective", objective)
-    init = ("--width", 0.02, "--projector", "16,8", *choice, "-o", model)
+    """Killed in its first epoch, between two, and in its last; private file too."""
+    model = tmp_path / "g.st"
+    init = ("--width", 0.02, "--projector", "16,8", *choice[:2], "-o", model)
     assert furlkit("init", "--data", "digits", *init) == 0
 
     def words(folder):
@@ -314,7 +321,7 @@ def test_what_a_learner_carries_is_resumed_with_it(
         return (*given, *choice, *plan, *files)
 
     assert furlkit(*words(tmp_path / "a")) == 0
-    for step in (4, 8, 10):
+    for step in (4, 5, 13):
         die_at(step)
         with pytest.raises(Killed):
             furlkit(*words(tmp_path / "b"))
@@ -325,7 +332,7 @@ def test_what_a_learner_carries_is_resumed_with_it(
         assert digest(tmp_path / "a" / name) == digest(tmp_path / "b" / name)
 
 
-@pytest.mark.parametrize("objective", ["simclr", "byol", "moco"])
+@pytest.mark.parametrize("objective", ["simclr", "byol", "moco", "swav", "deepcluster"])
 def test_a_client_does_not_depend_on_those_before_it(world, tmp_path, objective):
     """The clients of a start are trained on one net, of which phases freeze parts."""
     model = tmp_path / "g.st"
