@@ -691,6 +691,10 @@ RULES = _named(
     ),
 )
 
+NEGATIVES = Option("negatives", Choice(("fused", "remote", "local")), "fused",
+    "What images are told apart from where a dictionary is given: the client's own images "
+    "(batch or queue) and the dictionary (FedCA Eq. 6, FCL Eq. 3), the dictionary alone "
+    "(FCL Eq. 5), or its own alone.", newer=True)
 SHARE_ROWS = ("averaged", "instahide", "mixup", "plain")
 
 # What a client shares for others to use as negatives.
@@ -700,10 +704,7 @@ SHARING = group("Sharing rows: FedCA's dictionary, FCL's remote features",
                 "writes them.", recorded=False),
     Option("leave-own-out", Flag(), False,
            "Leave the client's own rows of the dictionary out."),
-    Option("negatives", Choice(("fused", "remote", "local")), "fused",
-           "What images are told apart from where a dictionary is given: the client's own "
-           "images (batch or queue) and the dictionary (FedCA Eq. 6, FCL Eq. 3), the "
-           "dictionary alone (FCL Eq. 5), or its own alone.", newer=True),
+    NEGATIVES,
     Option("features-out", Text("FILE"),
            help="Where to write the rows that the client shares, ceil(K / m) rows; may "
                 "hold {client}.", recorded=False),
@@ -1171,6 +1172,25 @@ PROTOCOLS = _named(
         ),
         paper=WANG,
         equation="and CKA",
+    ),
+    Protocol("negatives",
+        "Measure how many negatives are of the image's own class, from a partition.",
+        "furlkit.evaluation.negatives:measured",
+        groups=(
+            group(IN_OUT, OUTPUT),
+            group("Negatives",
+                NEGATIVES._replace(
+                    help="Which ratio is the file's false_negative_ratio; it has all "
+                         "three.", newer=False),
+                Option("queue", Whole(1), 4096, "Rows of a client's own images."),
+                DICTIONARY_SIZE._replace(
+                    default=None, usual="as many rows of each client as --queue",
+                    help="K, rows that all clients share together."),
+            ),
+            GENERAL.without("preset", "seed"),
+        ),
+        paper=FCL,
+        equation="Eq. 4-5",
     ),
 )
 

@@ -21,6 +21,7 @@ SHARED = {
     "mixup": "features of mixtures of images; they are not anonymous",
     "plain": "features of single images; they are not anonymous",
 }
+NEGATIVES = ("local", "fused", "remote")
 LARGEST = 1e12  # Of larger numbers the digits would fill the line.
 # By kind; the words are facts of the header, sizes of tensors, and those that `sentence` adds.
 SENTENCES = {
@@ -109,6 +110,8 @@ def describe_metrics(metrics: Facts) -> str:
     facts, protocol = facts_of(metrics), word(metrics.get("protocol"))
     if protocol == "ledger":
         return _ledger(metrics)
+    if protocol == "negatives":
+        return _negatives(metrics)
     model = describe_model(facts) if facts else "an unknown model"
     if metrics.get("untrained") is True:
         model = f"an untrained {word(lookup(facts, 'architecture.encoder'))}"
@@ -123,6 +126,14 @@ def describe_metrics(metrics: Facts) -> str:
         if metrics.get("round") is not None:
             model += f" of round {count(metrics['round'])}"
     return _comparison(metrics, model) or f"{protocol} evaluation of {model}"
+
+
+def _negatives(metrics: Facts) -> str:
+    """The share of false negatives of each kind, as far as a file says so."""
+    known = {name: lookup(metrics, f"measured.{name}") for name in NEGATIVES}
+    shown = [f"{v:.4g} {name}" for name, v in known.items() if is_number(v, LARGEST)]
+    clients = count(metrics.get("clients"))
+    return f"false-negative ratios of {clients} clients: {', '.join(shown) or 'none'}"
 
 
 def _ledger(metrics: Facts) -> str:
