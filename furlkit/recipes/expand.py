@@ -36,11 +36,15 @@ class Step(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """All steps of a run in an order in which they can run, and its stages' records."""
+    """All steps of a run in an order in which they can run, and its stages' records.
+
+    `samples` has one step for each stage and choice of its optional parts.
+    """
 
     run: Run
     steps: list[Step]
     records: dict[str, str]
+    samples: list[Step]
 
 
 def expand(run: Run, group: int = 1) -> Plan:
@@ -123,6 +127,7 @@ class _Expansion:
         self.last = run.number("rounds")
         self.templates = templates(run)
         self.steps: list[Step] = []
+        self.samples: dict[tuple[str, ...], Step] = {}
         # By path the output to wait for; by file and client the last round that made it.
         self.made: dict[str, str] = {}
         self.own: dict[tuple[str, int], int] = {}
@@ -198,7 +203,7 @@ class _Expansion:
             self._expand(template, None)
         self._check_all_run()
         records = {name: t.text for name, t in self.templates.items()}
-        return Plan(self.run, self.steps, records)
+        return Plan(self.run, self.steps, records, list(self.samples.values()))
 
     def _phases(self) -> tuple[list[Template], list[Template], list[Template]]:
         before, rounds, after = [], [], []
@@ -378,7 +383,8 @@ class _Expansion:
         written = {ref: self._write(ref, at, clients) for ref in template.outputs}
         command: list[str] = []
         reads: list[str] = []
-        for optional, pieces in template.pieces:
+        kind = [template.stage.name]  # And which optional parts are left out.
+        for part, (optional, pieces) in enumerate(template.pieces):
             known = len(command), len(reads)
             try:
                 for piece in pieces:
@@ -390,6 +396,7 @@ class _Expansion:
                 if not optional:
                     raise
                 del command[known[0] :], reads[known[1] :]
+                kind.append(str(part))
         outputs = written[template.main][1]
         waits = dict.fromkeys(self.made[path] for path in reads)
         waits.update(dict.fromkeys(template.sources))
@@ -399,12 +406,12 @@ class _Expansion:
             if path in self.made:
                 raise InputError(f"{self._where(template)}: {path} is written twice")
             self.made[path] = output
-        self.steps.append(
-            Step(
-                template.stage.name, at, clients, command, reads, list(waits), writes,
-                outputs, template.trains,
-            )
+        step = Step(
+            template.stage.name, at, clients, command, reads, list(waits), writes,
+            outputs, template.trains,
         )  # fmt: skip
+        self.steps.append(step)
+        self.samples.setdefault(tuple(kind), step)
 
     def _word(
         self,
@@ -416,22 +423,33 @@ class _Expansion:
         reads: list[str],
     ) -> None:
         """Add to a command what a word of a template becomes, and the files it reads."""
-        if len(word) == 1 and word[0] in written:  # The same, and faster.
-            command.append(written[word[0]][0])
+        if len(word) == 1:  # As below, and faster.
+            command += self._part(word[0], number, clients, written, reads)
             return
         texts = [""]
         for part in word:
-            if isinstance(part, str):
-                found = [part]
-            elif part.name in COUNTERS:
-                found = [self._counter(part, number, clients)]
-            elif part in written:
-                found = [written[part][0]]
-            else:
-                found, paths = self._read(part, number, clients)
-                reads += paths
+            found = self._part(part, number, clients, written, reads)
             texts = [text + more for text in texts for more in found]
         command += texts
+
+    def _part(
+        self,
+        part: str | Ref,
+        number: int | None,
+        clients: tuple[int, ...],
+        written: dict[Ref, tuple[str, list[str]]],
+        reads: list[str],
+    ) -> Sequence[str]:
+        """The words that a part of a word stands for; one, unless it is many files."""
+        if isinstance(part, str):
+            return (part,)
+        if part in written:
+            return (written[part][0],)
+        if part.name in COUNTERS:
+            return (self._counter(part, number, clients),)
+        found, paths = self._read(part, number, clients)
+        reads += paths
+        return found
 
     def _counter(self, ref: Ref, number: int | None, clients: tuple[int, ...]) -> str:
         if ref.name == "client":

@@ -23,6 +23,8 @@ _quote = cache(shlex.quote)
 # cannot be quoted, so it stands in a variable. A % is quoted in targets only.
 _QUOTED = {" ": "\\ ", ":": "\\:", "#": "\\#", "$": "$$", "=": "$(equals)"}
 _SPECIAL = re.compile(r"[ :#$=]")
+# What nobody needs to quote, with single spaces between words.
+_PLAIN = re.compile(r"[\w@+,./-]+( [\w@+,./-]+)*", re.ASCII)
 # A name that ends like x(y) would be a member of an archive.
 _IMPOSSIBLE = re.compile(r"[\x00-\x1f\x7f;|*?\[\]\\]|^(\./)?~|[ )]$")
 _MAKE_HEAD = """\
@@ -121,8 +123,15 @@ def _make_target(name: str) -> str:
     return _make_name(name).replace("%", "\\%")
 
 
+def _spaced(words: Sequence[str], quote: Callable[[str], str]) -> str:
+    """Words with a space between them; a line of plain signs needs no quotes at all."""
+    line = " ".join(words)
+    plain = _PLAIN.fullmatch(line) and line.count(" ") == len(words) - 1
+    return line if plain else " ".join(filter(None, map(quote, words)))
+
+
 def _joined(words: Iterable[str]) -> str:
-    return " ".join(map(_quote, words))
+    return _spaced(list(words), _quote)
 
 
 def _for_make(words: Sequence[str]) -> str:
@@ -178,14 +187,14 @@ def _presets(plan: Plan) -> list[str]:
 
 
 def _rule(step: Step, number: str) -> Lines:
-    names = " ".join(map(_make_target, step.outputs))
+    names = _spaced(step.outputs, _make_target)
     colon = ":"
     if len(step.outputs) > 1:
         colon = "&:"  # With GNU make 4.3 one command makes several files.
         # On Ctrl-C make would remove the files of the clients that are done.
         yield f"\n.PRECIOUS: {' '.join(map(_make_name, step.outputs))}"
     launch = "$(LAUNCH_TRAIN)" if step.trains else "$(LAUNCH)"
-    yield f"\n{names} {colon} {' '.join(filter(None, map(_prerequisite, step.after)))}"
+    yield f"\n{names} {colon} {_spaced(step.after, _prerequisite)}"
     yield f"\t@echo '{number} {title(step)}'"
     yield f"\t$(show){launch} $(FURLKIT) {_for_make(step.command)} -q"
 
