@@ -205,13 +205,15 @@ class Objective(Method):
 
     Its function is a `step(net, batch, **options) -> Forward`; a method that carries
     state has a `learner(net, **options) -> Learner` instead. With `negatives` it takes
-    rows of other clients as `z_dict`, and of the client's own images as `z_own`; with
-    `labels` it sees labels.
+    rows of other clients as `z_dict`, and `remote_only` where nothing else is negative;
+    with `own_rows` rows of the client's own images as `z_own`; with `labels` it sees
+    labels.
     """
 
     heads: tuple[str | Head, ...] = ()
     labels: bool = False
     negatives: bool = False
+    own_rows: bool = False
 
     @property
     def has_state(self) -> bool:
@@ -226,9 +228,13 @@ class Objective(Method):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Term(Method):
-    """What is added to any objective; `switch` is the option that turns it on."""
+    """What is added to any objective; `switch` is the option that turns it on.
+
+    One that `matches_rows` needs an objective with `negatives`, whose step gives `rows`.
+    """
 
     switch: str = ""
+    matches_rows: bool = False
 
     @property
     def group(self) -> Group:
@@ -460,6 +466,7 @@ FEDCA = Paper("FedCA", "https://arxiv.org/abs/2010.08982")
 FLESD = Paper("FLESD", "https://arxiv.org/abs/2109.14611")
 FEDPROX = Paper("FedProx", "https://arxiv.org/abs/1812.06127")
 FEDAVG = Paper("FedAvg", "https://arxiv.org/abs/1602.05629")
+FCL = Paper("FCL", "https://arxiv.org/abs/2111.10763")
 ROTNET = Paper("RotNet", "https://arxiv.org/abs/1803.07728")
 WU = Paper("Wu et al.", "https://arxiv.org/abs/1805.01978")
 WANG = Paper("Wang and Isola", "https://arxiv.org/abs/2005.10242")
@@ -486,6 +493,7 @@ OBJECTIVES = _named(
                    "View 1 against view 2, both ways, or all 2N views."),
         ),
         negatives=True,
+        own_rows=True,
         paper=SIMCLR,
         equation="Eq. 1; FedCA Eq. 3-8",
     ),
@@ -607,6 +615,22 @@ TERMS = _named(
         paper=FEDCA,
         equation="Eq. 11-14",
     ),
+    Term("neighbours", "images are drawn to the nearest rows of the queue and the dictionary",
+        "furlkit.terms.neighbours:neighbours",
+        switch="neighbours",
+        options=(
+            Option("neighbours", Whole(0), 0,
+                   "N, the rows that an image is drawn to; 0 turns it off.", newer=True),
+            Option("neighbour-candidates", Whole(1), 4096,
+                   "K, rows drawn at random in each step, among which neighbours are."),
+            Option("neighbour-temperature", Number(above=0), 0.1,
+                   "tau_nm of the choice among them."),
+            Option("neighbour-weight", Number(low=0), 0.1, "lambda of the term."),
+        ),
+        matches_rows=True,
+        paper=FCL,
+        equation="Eq. 7-12",
+    ),
 )
 
 UPDATES = _named(
@@ -667,26 +691,39 @@ RULES = _named(
     ),
 )
 
+NEGATIVES = Option("negatives", Choice(("fused", "remote", "local")), "fused",
+    "What images are told apart from where a dictionary is given: the client's own images "
+    "(batch or queue) and the dictionary (FedCA Eq. 6, FCL Eq. 3), the dictionary alone "
+    "(FCL Eq. 5), or its own alone.", newer=True)
+SHARE_ROWS = ("averaged", "instahide", "mixup", "plain")
+
 # What a client shares for others to use as negatives.
-SHARING = group("Sharing rows: FedCA's dictionary",
+SHARING = group("Sharing rows: FedCA's dictionary, FCL's remote features",
     Option("dictionary", File(),
            help="Rows that are negatives for every image; aggregate --rule dictionary "
                 "writes them.", recorded=False),
     Option("leave-own-out", Flag(), False,
            "Leave the client's own rows of the dictionary out."),
+    NEGATIVES,
     Option("features-out", Text("FILE"),
-           help="Where to write the rows that the client shares, ceil(K / m) rows of "
-                "its averaged features Z; may hold {client}.", recorded=False),
+           help="Where to write the rows that the client shares, ceil(K / m) rows; may "
+                "hold {client}.", recorded=False),
+    Option("share-rows", Choice(SHARE_ROWS), SHARE_ROWS[0],
+           "What the rows are: Z, z averaged over rounds (FedCA); z of fresh mixtures of "
+           "4 images with random signs (InstaHide, as FCL has it), or of such mixtures "
+           "without signs; z of single images. InstaHide has been broken (Carlini et "
+           "al. 2021), and features are not anonymous.",
+           needs="features-out", newer=True),
     Option("alpha", Number(low=0, below=1), 0.5,
            "Z <- alpha Z + (1 - alpha) z; 0 shares z alone (FedCA Eq. 9).",
-           needs="features-out"),
+           needs="share-rows=averaged"),
     DICTIONARY_SIZE._replace(needs="features-out"),
     Option("participants", Whole(1), help="m, the clients of the round.",
            usual="all of the partition", needs="features-out"),
     Option("dictionary-from", Choice(("client", "global")), "client",
            "Which model computes z of the client's images: the client's, after training "
            "(FedCA's Algorithm 1), or the global one it was given (the paper's text, "
-           "with --alpha 0).", newer=True),
+           "with --alpha 0). Of MoCo's two networks it is the slow one.", newer=True),
     Option("dictionary-positive", Choice(("view", "own")), "view",
            "The positive against the dictionary: the other view, or the image's own row, "
            "which is that of Z in --private, or with --dictionary-from global the global "
@@ -1135,6 +1172,25 @@ PROTOCOLS = _named(
         ),
         paper=WANG,
         equation="and CKA",
+    ),
+    Protocol("negatives",
+        "Measure how many negatives are of the image's own class, from a partition.",
+        "furlkit.evaluation.negatives:measured",
+        groups=(
+            group(IN_OUT, OUTPUT),
+            group("Negatives",
+                NEGATIVES._replace(
+                    help="Which ratio is the file's false_negative_ratio; it has all "
+                         "three.", newer=False),
+                Option("queue", Whole(1), 4096, "Rows of a client's own images."),
+                DICTIONARY_SIZE._replace(
+                    default=None, usual="as many rows of each client as --queue",
+                    help="K, rows that all clients share together."),
+            ),
+            GENERAL.without("preset", "seed"),
+        ),
+        paper=FCL,
+        equation="Eq. 4-5",
     ),
 )
 
@@ -1714,12 +1770,8 @@ def resolved(
         if values.get(option.key) and key_of(option.replaces) in by_hand:
             other = option.replaces
             raise UsageError(f"--{other} does not apply beside --{option.name}")
-        if option.key in values and not _applies(option, values):
-            needed, _, value = option.needs.partition("=")
-            why = f"without --{needed}"
-            if value:
-                why = f"to --{needed} {values[key_of(needed)]}"
-            refuse(option, key_of(needed), why)
+        if option.key in values and (unmet := _unmet(option, entry.options, values)):
+            refuse(option, *unmet)
             values[option.key] = option.default
     return values
 
@@ -1729,10 +1781,23 @@ def key_of(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _applies(option: Option, values: Mapping[str, Any]) -> bool:
-    needed, _, value = option.needs.partition("=")
-    found = values.get(key_of(needed))
-    return not needed or (found == value if value else bool(found))
+def _unmet(
+    option: Option, options: Mapping[str, Option], values: Mapping[str, Any]
+) -> tuple[str, str] | None:
+    """The key of what an option needs and lacks, and words for it; None if it applies.
+
+    What an option needs must apply itself.
+    """
+    while option.needs:
+        needed, _, value = option.needs.partition("=")
+        key = key_of(needed)
+        found = values.get(key)
+        if value and found != value:
+            return key, f"to --{needed} {found}"
+        if not found:
+            return key, f"without --{needed}"
+        option = options[key]
+    return None
 
 
 def recorded(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -1741,10 +1806,12 @@ def recorded(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
     `values` are resolved ones. Options that do not apply are left out, and those whose
     default the inputs decide: the stage adds what it made of them.
     """
+    options = COMMANDS[command].options
     return {
         option.name: list(values[key]) if type(values[key]) is tuple else values[key]
-        for key, option in COMMANDS[command].options.items()
-        if option.recorded and values.get(key) is not None and _applies(option, values)
+        for key, option in options.items()
+        if option.recorded and values.get(key) is not None
+        if not _unmet(option, options, values)
         if not (option.newer and values[key] == option.default)
     }
 

@@ -145,3 +145,21 @@ def drift() -> None:
       furlkit evaluate drift exp/r003/client_*.safetensors --data digits \\
           -o exp/r003/drift.json
     """
+
+
+@stage("evaluate negatives", argument("partition"))
+def negatives() -> None:
+    """A negative of an image's own class is a false one: the loss pushes it away. Their
+    ratio is the mean over all images, each with rows of its own client, of the other
+    clients, or both. Beside it is what FCL's equations 4 and 5 give, where all classes
+    of a client have the same number of images. Encrypted rows count as one image.
+
+    \b
+    Examples:
+      furlkit evaluate negatives exp/partition.safetensors -o exp/negatives.json
+    \b
+    A figure by number of clients and classes, with a file for each bar:
+      furlkit plot bars --value false_negative_ratio \\
+          --series '5 clients of 2:local=local.json' \\
+          --series '5 clients of 2:fused=fused.json' -o negatives.png
+    """

@@ -24,6 +24,8 @@ class FeatureFacts:
 
     `parent` is the content hash of the global model the client started from, and
     `owners` gives the origin of a dictionary's rows, in their order: [client, rows].
+    `share_rows` says how the rows that clients share were made (local-train
+    --share-rows), where they are not FedCA's averaged features.
     """
 
     layer: str
@@ -34,6 +36,7 @@ class FeatureFacts:
     examples: int | None = None
     parent: str | None = None
     owners: list[list[int]] | None = None
+    share_rows: str | None = None
 
 
 @dataclass(frozen=True)

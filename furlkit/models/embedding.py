@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from furlkit import console
-from furlkit.data.augment import normalise, plain
+from furlkit.data.augment import instahide, normalise, plain
 from furlkit.data.batches import View
 from furlkit.models.architecture import Net
 
@@ -30,12 +30,51 @@ def embed(
     with console.bar(f"embedding {len(index):,} images", len(index)) as bar:
         for start in range(0, len(index), BATCH):
             taken = images[index[start : start + BATCH]]  # (B, H, W, C)
-            x = torch.from_numpy(np.ascontiguousarray(taken)).to(device)
-            x = x.expand(-1, -1, -1, view.channels)
-            x = normalise(plain(x, view.size), view.mean, view.std)
+            x = _input(taken, view, device)
             rows.append(represent(net, x, layer).float().cpu())
             bar.reach(start + len(taken))
     return torch.cat(rows)
+
+
+@torch.inference_mode()
+def embed_mixed(
+    net: Net,
+    images: np.ndarray,
+    index: np.ndarray,
+    places: np.ndarray,
+    view: View,
+    rng: torch.Generator,
+    masks: bool,
+) -> Tensor:
+    """z (n, d) of mixtures of the images at `index`: one for each of n places in it.
+
+    With `masks` it is InstaHide, without them the same mixtures with their signs.
+    """
+    net.eval()
+    device = next(net.parameters()).device
+    chosen = instahide.draw_mixtures(
+        torch.from_numpy(places), len(index), rng
+    )  # (n, k)
+    coefficients = instahide.draw_coefficients(len(places), rng)  # (n, k)
+    rows = []
+    with console.bar(f"embedding {len(places):,} mixtures", len(places)) as bar:
+        for start in range(0, len(places), BATCH):
+            part = slice(start, start + BATCH)
+            columns = chosen[part].T.numpy()  # (k, B)
+            taken = (_input(images[index[each]], view, device) for each in columns)
+            shape = (columns.shape[1], view.channels, view.size, view.size)
+            mask = instahide.draw_mask(shape, rng) if masks else None
+            x = instahide.encrypted(taken, coefficients[part], mask)
+            rows.append(represent(net, x, "z").float().cpu())
+            bar.reach(start + len(x))
+    return torch.cat(rows)
+
+
+def _input(taken: np.ndarray, view: View, device: torch.device) -> Tensor:
+    """Stored images (B, H, W, C) as a net's input, not augmented: (B, C, S, S)."""
+    x = torch.from_numpy(np.ascontiguousarray(taken)).to(device)
+    x = x.expand(-1, -1, -1, view.channels)
+    return normalise(plain(x, view.size), view.mean, view.std)
 
 
 def predict(net: Net, images: np.ndarray, view: View) -> Tensor:

@@ -17,13 +17,17 @@ class Forward(NamedTuple):
     """One forward pass: named losses, and what terms and the collapse meter look at.
 
     `views` are the images the net saw, `h` the encoder's output, `z` what the loss
-    compares, where that is not h.
+    compares, where that is not h. `rows` are unit rows of z, without gradient, that are
+    the same for all images: the client's own of earlier batches and those of other
+    clients (FCL's Q_l and Q_s), whether or not the loss takes them as negatives. They
+    may be none, (0, d); None stands for an objective that never has any.
     """
 
     losses: dict[str, Tensor]
     views: Tensor
     h: Tensor
     z: Tensor | None = None
+    rows: Tensor | None = None
 
 
 class Learner(Protocol):

@@ -42,11 +42,18 @@ class Moco(nn.Module):
     _keys: Tensor  # Those of the step under way; they enter the queue after it.
 
     def __init__(
-        self, net: Any, queue: Queue, tau: float, ema: float, remote: Tensor | None
+        self,
+        net: Any,
+        queue: Queue,
+        tau: float,
+        ema: float,
+        remote: Tensor | None,
+        remote_only: bool,
     ):
         super().__init__()
         self.net, self.target, self.queue = net, Target(net), queue
-        self._tau, self._ema, self._remote = tau, ema, remote
+        self._tau, self._ema = tau, ema
+        self._remote, self._remote_only = remote, remote_only and remote is not None
 
     def step(self, batch) -> Forward:
         """View 1 through the net, view 2 through the target, against all negatives."""
@@ -56,11 +63,14 @@ class Moco(nn.Module):
         k = self.target(x_2)  # (N, d)
         with torch.autocast(z.device.type, enabled=False):
             q, self._keys = normalise(z.float()), normalise(k.float())
-            loss = moco_loss(q, self._keys, self.negatives(), self._tau)
-        return Forward({"moco": loss}, x_1, h, z)
+            rows = self.rows()
+            # FCL Eq. 3: the negatives are Q_l and Q_s; Eq. 5: Q_s alone.
+            first = len(self.queue.filled) if self._remote_only else 0
+            loss = moco_loss(q, self._keys, rows[first:], self._tau)
+        return Forward({"moco": loss}, x_1, h, z, rows)
 
-    def negatives(self) -> Tensor:
-        """FCL Eq. 3: Q_l and Q_s; Q_l alone where nothing was shared."""
+    def rows(self) -> Tensor:
+        """Q_l, then Q_s; Q_l alone where nothing was shared."""
         rows = self.queue.filled
         return rows if self._remote is None else torch.cat([rows, self._remote])
 
@@ -77,8 +87,10 @@ def learner(
     ema: float,
     queue: int,
     z_dict: Tensor | None = None,
+    remote_only: bool = False,
 ) -> Moco:
     """A target that starts as a copy of the net, and an empty queue."""
     *_, last = net.projector.parameters()  # The bias, or weights, of the last layer.
     remote = None if z_dict is None else normalise(z_dict.detach())
-    return Moco(net, Queue(queue, len(last), last.device), temperature, ema, remote)
+    rows = Queue(queue, len(last), last.device)
+    return Moco(net, rows, temperature, ema, remote, remote_only)

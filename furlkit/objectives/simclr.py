@@ -30,6 +30,7 @@ def nt_xent(
     form: str = "oneway",
     z_dict: Tensor | None = None,
     z_own: Tensor | None = None,
+    remote_only: bool = False,
 ) -> Tensor:
     """NT-Xent of two batches of projections, which need not be normalised.
 
@@ -40,15 +41,16 @@ def nt_xent(
     A dictionary, (K, d) and normalised like the rest, adds K columns to every row of
     every form (FedCA Eq. 5-6); it takes no gradient. With `z_own`, (N, d), the dictionary
     has a loss of its own, which is added: see `own_row_loss`, which is 0 for K = 0.
+    With `remote_only` nothing but the dictionary is negative, in every form (FCL Eq. 5).
     """
     if form not in FORMS:
         raise ValueError(f"form {form!r}: expected one of {', '.join(FORMS)}")
     z_1, z_2 = normalise(z_1), normalise(z_2)
-    if z_dict is not None and z_own is not None:
-        own = own_row_loss(z_1, z_2, z_dict, z_own, tau)
+    if z_dict is not None and (z_own is not None or remote_only):
+        apart = own_row_loss(z_1, z_2, z_dict, z_own, tau)
         if form != "oneway":
-            own = (own + own_row_loss(z_2, z_1, z_dict, z_own, tau)) / 2
-        return nt_xent(z_1, z_2, tau, form) + own
+            apart = (apart + own_row_loss(z_2, z_1, z_dict, z_own, tau)) / 2
+        return apart if remote_only else nt_xent(z_1, z_2, tau, form) + apart
     logits_1 = oneway_logits(z_1, z_2)  # (N, N)
     logits_2 = logits_1.T
     if form == "full":
@@ -85,7 +87,7 @@ def dictionary_logits(z_i: Tensor, z_dict: Tensor) -> Tensor:
 
 
 def own_row_loss(
-    z_i: Tensor, z_j: Tensor, z_dict: Tensor, z_own: Tensor, tau: float
+    z_i: Tensor, z_j: Tensor, z_dict: Tensor, z_own: Tensor | None, tau: float
 ) -> Tensor:
     """Ours, not FedCA's: MoCo's loss on the dictionary, whose key is the image's own row.
 
@@ -96,10 +98,12 @@ def own_row_loss(
     FedCA concatenates Eq. 4 and 5 instead, so that view j is the positive against the
     dictionary too. It moves with view i, and both can leave the dictionary behind at no
     cost; a row that stays where it is holds them. z_own takes no gradient. Where it is 0,
-    a row that is not known, the key is view j.
+    a row that is not known, or None, the key is view j.
     """
-    known = z_own.any(dim=1, keepdim=True)  # (N, 1)
-    key = torch.where(known, normalise(z_own.detach()), z_j)
+    key = z_j
+    if z_own is not None:
+        known = z_own.any(dim=1, keepdim=True)  # (N, 1)
+        key = torch.where(known, normalise(z_own.detach()), z_j)
     own = (z_i * key).sum(dim=1, keepdim=True)  # (N, 1)
     logits = torch.cat([own, dictionary_logits(z_i, z_dict)], dim=1)  # (N, 1 + K)
     first = torch.zeros(len(z_i), dtype=torch.long, device=z_i.device)
@@ -119,6 +123,7 @@ def step(
     form: str,
     z_dict: Tensor | None = None,
     z_own: Tensor | None = None,
+    remote_only: bool = False,
 ) -> Forward:
     """Both views in one forward pass, then NT-Xent; `z_own` has all images' rows."""
     x = batch.two_views()  # (2N, C, S, S)
@@ -128,5 +133,6 @@ def step(
     with torch.autocast(z.device.type, enabled=False):
         z_1, z_2 = z.float().chunk(2)
         own = None if z_own is None else z_own[batch.index.to(z_own.device)]
-        loss = nt_xent(z_1, z_2, temperature, form, z_dict, own)
-    return Forward({"simclr": loss}, x, h, z)
+        loss = nt_xent(z_1, z_2, temperature, form, z_dict, own, remote_only)
+        rows = z_1[:0] if z_dict is None else normalise(z_dict)
+    return Forward({"simclr": loss}, x, h, z, rows.detach())

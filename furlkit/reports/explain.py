@@ -14,6 +14,14 @@ from furlkit.weights import is_batchnorm_statistic, parts_of
 
 Facts = dict[str, Any]
 Shapes = dict[str, tuple[int, ...]]
+# What clients share, by the words of --share-rows; FedCA's averaged features have none.
+SHARED = {
+    "instahide": "features of images that InstaHide encrypted, which has been broken in "
+    "public (Carlini et al. 2021); they are not anonymous",
+    "mixup": "features of mixtures of images; they are not anonymous",
+    "plain": "features of single images; they are not anonymous",
+}
+NEGATIVES = ("local", "fused", "remote")
 LARGEST = 1e12  # Of larger numbers the digits would fill the line.
 # By kind; the words are facts of the header, sizes of tensors, and those that `sentence` adds.
 SENTENCES = {
@@ -21,8 +29,9 @@ SENTENCES = {
     "partition": "{indices} of {total} images assigned to {clients} clients (scheme "
     "{scheme}), {public} public",
     "dataset": "{images}; {labels}; {domains}",
-    "features": "{rows} values, {origin}",
-    "dictionary": "a dictionary of {rows} values, rows of {owners} after round {round}",
+    "features": "{rows} values, {origin}{made}",
+    "dictionary": "a dictionary of {rows} values, rows of {owners} after round "
+    "{round}{made}",
     "similarity": "{matrix} values, every image with {others}, {origin}",
     "ensemble": "the averaged similarities of {examples} images by the models of "
     "{clients} after round {round}, as {form}",
@@ -47,6 +56,7 @@ def sentence(header: Header, entries: Sequence[Entry]) -> str:
         "total": count(lookup(facts, "dataset.examples")),
         "origin": _origin(facts),
         "others": _others(header, shapes),
+        "made": "".join(f"; {SHARED[way]}" for way in _ways(facts)),
     }
     for name in ("clients", "owners"):
         if isinstance(facts.get(name), list):
@@ -100,6 +110,8 @@ def describe_metrics(metrics: Facts) -> str:
     facts, protocol = facts_of(metrics), word(metrics.get("protocol"))
     if protocol == "ledger":
         return _ledger(metrics)
+    if protocol == "negatives":
+        return _negatives(metrics)
     model = describe_model(facts) if facts else "an unknown model"
     if metrics.get("untrained") is True:
         model = f"an untrained {word(lookup(facts, 'architecture.encoder'))}"
@@ -114,6 +126,14 @@ def describe_metrics(metrics: Facts) -> str:
         if metrics.get("round") is not None:
             model += f" of round {count(metrics['round'])}"
     return _comparison(metrics, model) or f"{protocol} evaluation of {model}"
+
+
+def _negatives(metrics: Facts) -> str:
+    """The share of false negatives of each kind, as far as a file says so."""
+    known = {name: lookup(metrics, f"measured.{name}") for name in NEGATIVES}
+    shown = [f"{v:.4g} {name}" for name, v in known.items() if is_number(v, LARGEST)]
+    clients = count(metrics.get("clients"))
+    return f"false-negative ratios of {clients} clients: {', '.join(shown) or 'none'}"
 
 
 def _ledger(metrics: Facts) -> str:
@@ -188,6 +208,12 @@ def _origin(facts: Facts) -> str:
     if facts.get("round") is not None:
         text += f" after round {count(facts['round'])}"
     return text
+
+
+def _ways(facts: Facts) -> list[str]:
+    """How rows that clients share were made, as far as there is something to say."""
+    named = str(facts.get("share_rows")).split(", ")
+    return [way for way in SHARED if way in named]
 
 
 def _held(names: Iterable[str]) -> str:

@@ -263,11 +263,14 @@ def test_options_of_a_stage_have_no_defaults_of_their_own(name):
 
 
 def parts(cls):
-    """The dataclasses that a stage's options are made of, itself included."""
+    """The dataclasses that a stage's options are made of, itself included.
+
+    Entries of the catalogue are values of an option, and have no options as fields.
+    """
     yield cls
     for hint in get_type_hints(cls).values():
         for kind in get_args(hint) if isinstance(hint, UnionType) else (hint,):
-            if is_dataclass(kind):
+            if is_dataclass(kind) and not issubclass(kind, catalogue.Method):
                 yield from parts(kind)
 
 

@@ -235,6 +235,24 @@ def test_what_is_compared_with_fedmoco_is_trained_as_long_and_as_fast(name):
         assert tables[stage] == base[stage]
 
 
+def test_fcl_is_fedmoco_with_the_rows_of_others_and_then_neighbours():
+    moco, fused, remote, whole = (
+        tables_of(name) for name in ("fedmoco", "fcl-fusion", "fcl-remote", "fcl")
+    )
+    training = [tables["local-train"] for tables in (moco, fused, remote, whole)]
+    shared = {"negatives": "fused", "leave-own-out": True, "share-rows": "instahide",
+              "dictionary-size": 5 * training[0]["queue"]}  # fmt: skip
+    assert training[1] == {**training[0], **shared}
+    assert training[2] == {**training[1], "negatives": "remote"}
+    matching = {"neighbours": 5, "neighbour-candidates": 4096,
+                "neighbour-temperature": 0.1, "neighbour-weight": 0.1}  # fmt: skip
+    assert training[3] == {**training[1], **matching}
+    for tables in (fused, remote, whole):
+        assert tables["aggregate"].pop("dictionary-size") == 20480
+        for stage in moco.keys() - {"local-train"}:
+            assert tables[stage] == moco[stage]
+
+
 def test_a_flag_wins_over_a_preset():
     values = values_of("evaluate.linear", "--preset", "moco", "--lr", "3")
     assert values["lr"] == 3 and values["epochs"] == 100
@@ -310,7 +328,7 @@ def test_a_preset_that_does_not_fit_is_refused(run, tmp_path, text, code, words)
 def test_an_unknown_preset_is_refused_with_the_known_ones(run, tmp_path):
     outcome = run("init", "--preset", "fedfoo", "-o", tmp_path / "g.st")
     assert outcome.code == 2
-    assert "--preset fedfoo" in outcome.err and "digits, fedae, " in outcome.err
+    assert "--preset fedfoo" in outcome.err and "digits, fcl, " in outcome.err
     outcome = run("init", "--preset", tmp_path / "no.toml", "-o", tmp_path / "g.st")
     assert outcome.code == 65 and "no.toml: no such file" in outcome.err
 
@@ -337,7 +355,7 @@ def test_a_file_extends_another_file(tmp_path):
 @pytest.mark.parametrize(
     "base, code, words",
     [
-        ('"fedfoo"', 2, ("fedfoo", "digits, fedae, ")),
+        ('"fedfoo"', 2, ("fedfoo", "digits, fcl, ")),
         ('"nowhere.toml"', 65, ("nowhere.toml", "no such file")),
         ('"{own}"', 2, ("extend", "mine.toml")),
         ('"{other}"', 2, ("extend", "mine.toml")),

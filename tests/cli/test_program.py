@@ -239,10 +239,13 @@ OTHER = {
     "--dry-run": None,
     "--data": "mnist", "--data-root": "x", "--download": None, "--client": "3",
     "--output": "z", "--dictionary": "d", "--leave-own-out": None,
-    "--features-out": "f", "--alpha": "0.1", "--dictionary-size": "3",
+    "--negatives": "remote",
+    "--features-out": "f", "--share-rows": "plain", "--alpha": "0.1", "--dictionary-size": "3",
     "--participants": "2", "--dictionary-from": "global",
     "--dictionary-positive": "own", "--align": "t", "--align-data": "mnist", "--beta": "0.5",
     "--align-split": "test",
+    "--neighbours": "5", "--neighbour-candidates": "7", "--neighbour-temperature": "0.5",
+    "--neighbour-weight": "0.5",
     "--align-reduction": "mean", "--align-batch-size": "7",
     "--ema": "0.5", "--queue": "7", "--epsilon": "0.5",
     "--sinkhorn-iterations": "7", "--freeze-steps": "7", "--queue-after": "7",
@@ -251,9 +254,10 @@ OTHER = {
 }  # fmt: skip
 # Options that have no effect alone, and the options they are given with.
 SHARING, ALIGNING = ("--features-out", "w"), ("--align", "u", "--align-data", "usps")
+MATCHING = ("--neighbours", "2")
 SWAV, DEEPCLUSTER = ("--objective", "swav"), ("--objective", "deepcluster")
 WITH = {
-    "--dictionary-from": SHARING,
+    "--dictionary-from": SHARING, "--share-rows": SHARING,
     "--alpha": SHARING, "--dictionary-size": SHARING, "--participants": SHARING,
     "--align": ALIGNING, "--align-data": ALIGNING, "--beta": ALIGNING,
     "--align-reduction": ALIGNING, "--align-batch-size": ALIGNING,
@@ -262,6 +266,8 @@ WITH = {
     "--epsilon": SWAV, "--sinkhorn-iterations": SWAV, "--freeze-steps": SWAV,
     "--queue-after": SWAV, "--clusters": DEEPCLUSTER, "--kmeans-iterations": DEEPCLUSTER,
     "--tau": ("--update", "fedema"),
+    "--neighbour-candidates": MATCHING, "--neighbour-temperature": MATCHING,
+    "--neighbour-weight": MATCHING,
 }  # fmt: skip
 ELSEWHERE = {"--json", "--quiet", "--verbose", "--preset", "--update"}
 

@@ -146,8 +146,8 @@ def test_the_target_makes_the_keys_follows_the_net_and_takes_no_gradient():
 def test_rows_of_others_are_negatives_and_an_empty_bank_is_plain_moco_to_the_bit():
     net, remote = Tiny(), 3 * torch.tensor([[0.0, 1.0], [1.0, 1.0]])
 
-    def second(z_dict):
-        moco = learner(net, temperature=0.1, ema=0.9, queue=8, z_dict=z_dict)
+    def second(z_dict, **how):
+        moco = learner(net, temperature=0.1, ema=0.9, queue=8, z_dict=z_dict, **how)
         stepped(moco)
         q, keys = normalise(moco.step(Batch()).z), moco.queue.filled
         return stepped(moco), q, keys
@@ -157,6 +157,9 @@ def test_rows_of_others_are_negatives_and_an_empty_bank_is_plain_moco_to_the_bit
     k = keys  # The target has not moved: it equals the net.
     everything = torch.cat([keys, normalise(remote)])
     torch.testing.assert_close(second(remote)[0], moco_loss(q, k, everything, 0.1))
+    rest = moco_loss(q, k, normalise(remote), 0.1)
+    torch.testing.assert_close(second(remote, remote_only=True)[0], rest)
+    assert torch.equal(second(None, remote_only=True)[0], plain)
 
 
 # --- rounds ---------------------------------------------------------------------------

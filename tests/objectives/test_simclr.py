@@ -102,6 +102,43 @@ def test_further_columns_are_further_negatives():
     assert loss > contrastive_loss(batch, 0.5)
 
 
+def remote_in_loops(z_i, z_j, rows, tau):
+    total = 0.0
+    for view, other in zip(z_i, z_j, strict=True):
+        positive = math.exp(cosine(view, other) / tau)
+        negatives = sum(math.exp(cosine(view, row) / tau) for row in rows)
+        total -= math.log(positive / (positive + negatives))
+    return total / len(z_i)
+
+
+def test_remote_negatives_alone_match_loops():
+    """FCL Eq. 3 without Q_l; the forms differ only in whether both views are queries."""
+    (z_1, z_2), rows = views(), views(n=9, seed=1)[0]
+    given = z_1.tolist(), z_2.tolist(), rows.tolist(), 0.5
+    there = remote_in_loops(*given)
+    back = remote_in_loops(given[1], given[0], *given[2:])
+    for form, expected in (("oneway", there), ("symmetric", (there + back) / 2),
+                           ("full", (there + back) / 2)):  # fmt: skip
+        found = nt_xent(z_1, z_2, 0.5, form, rows, remote_only=True)
+        assert found.item() == pytest.approx(expected)
+
+
+def test_remote_negatives_by_hand():
+    """A view and its partner coincide; of two rows one does too, one is orthogonal."""
+    z, rows = torch.tensor([[2.0, 0.0]]), torch.tensor([[5.0, 0.0], [0.0, 1.0]])
+    found = nt_xent(z, z, 1.0, "oneway", rows, remote_only=True)
+    assert found.item() == pytest.approx(math.log(2 + 1 / math.e))
+
+
+@pytest.mark.parametrize("form", ["oneway", "symmetric", "full"])
+def test_without_rows_of_others_remote_negatives_are_local_to_the_bit(form):
+    z_1, z_2 = views()
+    assert torch.equal(
+        nt_xent(z_1, z_2, 0.5, form, None, remote_only=True),
+        nt_xent(z_1, z_2, 0.5, form),
+    )
+
+
 def test_same_view_logits_leave_out_the_diagonal_only():
     z = normalise(views()[0])
     logits = same_view_logits(z)

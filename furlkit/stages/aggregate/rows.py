@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from furlkit import console
 from furlkit.aggregators.dictionary import dictionary
 from furlkit.errors import InputError
 from furlkit.files.features import FeatureFacts, Features, read_features, write_features
@@ -37,6 +38,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         facts = FeatureFacts(
             layer="z", dataset={}, part="dictionary", round=first.round,
             examples=len(rows), parent=first.parent, owners=owners,
+            share_rows=_made(clients),
         )  # fmt: skip
         provenance = provenance_of(options, clients)
         content = made_before(options, "features", provenance, facts)
@@ -63,6 +65,18 @@ def _read(path: Path) -> Features:
             "local-train --features-out writes them"
         )
     return client
+
+
+def _made(clients: list[Features]) -> str | None:
+    """How the rows were made, in one word or several; None if all are averaged ones."""
+    ways = {client.facts.share_rows or "averaged": client for client in clients}
+    if len(ways) > 1:
+        (one, first), (other, second), *_ = sorted(ways.items())
+        console.warn(
+            f"{first.path} has {one} rows, {second.path} has {other} ones: the clients "
+            "were trained with different --share-rows"
+        )
+    return None if set(ways) == {"averaged"} else ", ".join(sorted(ways))
 
 
 def _check_together(clients: list[Features]) -> None:

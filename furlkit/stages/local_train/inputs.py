@@ -12,6 +12,7 @@ from furlkit import catalogue, runtime
 from furlkit.aggregators.dictionary import rows_to_share
 from furlkit.catalogue import divided
 from furlkit.data.augment import Augmentation
+from furlkit.data.augment.instahide import K as MIXED
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
@@ -45,16 +46,19 @@ from furlkit.weights import (
 
 @dataclass(frozen=True)
 class Sharing:
-    """FedCA's dictionary: the one that is given, and the client's part of the next.
+    """The dictionary that is given, and the client's part of the next: FedCA's, FCL's.
 
-    `participants` m, the clients that share rows, are all of the partition's if None.
+    `negatives` says whether the given one is used, and whether anything else is.
+    `share_rows` says how the rows of the next part are made. `participants` m, the clients that share rows, are all of the partition's if None.
     `dictionary_from` says which model computes z of the client's images, and
     `dictionary_positive` what is the positive against a dictionary.
     """
 
     dictionary: Path | None
     leave_own_out: bool
+    negatives: str
     features_out: str | None
+    share_rows: str
     alpha: float
     dictionary_size: int
     participants: int | None
@@ -64,13 +68,28 @@ class Sharing:
     @property
     def own_rows(self) -> bool:
         """Whether an image's own row is the positive against a dictionary."""
-        return self.dictionary_positive == "own" and self.dictionary is not None
+        given = self.dictionary is not None and self.negatives != "local"
+        return self.dictionary_positive == "own" and given
+
+    @property
+    def averaged(self) -> bool:
+        """Whether rows are those of Z; all others are made anew each round."""
+        return self.share_rows == "averaged"
+
+    @property
+    def mixes(self) -> bool:
+        """Whether rows are shared that are of mixtures of images."""
+        return bool(self.features_out) and self.share_rows in ("instahide", "mixup")
+
+    @property
+    def needs_own(self) -> bool:
+        """Whether images are drawn to the rows Z of the client's last round."""
+        return self.dictionary_positive == "own" and self.dictionary_from == "client"
 
     @property
     def keeps_rows(self) -> bool:
         """Whether the client needs its rows Z in its next round."""
-        own = self.dictionary_positive == "own" and self.dictionary_from == "client"
-        return bool(self.alpha) or own
+        return self.averaged and (bool(self.alpha) or self.needs_own)
 
     def rows(self, clients: int) -> int:
         """How many rows a client shares, where there are so many clients."""
@@ -247,6 +266,7 @@ def open_inputs(options: Options) -> Inputs:
             matching.check_private(client.private, model)
         if options.sharing.features_out or options.sharing.own_rows:
             averaged_features(client.private, client.index, z_width(model))
+        _check_mixtures(options.sharing, client)
     return inputs
 
 
@@ -340,14 +360,19 @@ def _check_parts(flag: str, parts: Iterable[str], known: list[str]) -> None:
 def _check_usage(options: Options) -> None:
     """What can be refused before any file is opened."""
     sharing = options.sharing
-    for flag, given in (
-        ("--dictionary", sharing.dictionary),
-        ("--features-out", sharing.features_out),
-        ("--dictionary-positive own", sharing.dictionary_positive == "own"),
+    objective, own = options.objective, sharing.dictionary_positive == "own"
+    for flag, given, takes in (
+        ("--dictionary", sharing.dictionary, objective.negatives),
+        ("--features-out", sharing.features_out, objective.negatives),
+        ("--negatives", sharing.negatives != "fused", objective.negatives),
+        ("--dictionary-positive own", own, objective.own_rows),
     ):
-        if given and not options.objective.negatives:
-            name = options.objective.name
-            raise UsageError(f"{flag} does not apply to --objective {name}")
+        if given and not takes:
+            raise UsageError(f"{flag} does not apply to --objective {objective.name}")
+    for term in (catalogue.TERMS[name] for name in options.terms):
+        if term.matches_rows and not objective.negatives:
+            name = objective.name
+            raise UsageError(f"--{term.switch} does not apply to --objective {name}")
     _check_sharing(sharing, options.private_out)
     if options.update.name == "keep" and len(options.clients) > 1:
         raise UsageError(
@@ -377,6 +402,11 @@ def _check_sharing(sharing: Sharing, private_out: str | None) -> None:
             "--dictionary-from global: says whose rows are shared, and none are; give "
             "--features-out"
         )
+    if sharing.features_out and sharing.needs_own and not sharing.averaged:
+        raise UsageError(
+            f"--share-rows {sharing.share_rows}: with it a client keeps no rows of its "
+            "images for --dictionary-positive own; add --dictionary-from global"
+        )
     if not sharing.features_out or private_out or not sharing.keeps_rows:
         return
     if sharing.alpha:
@@ -388,6 +418,14 @@ def _check_sharing(sharing: Sharing, private_out: str | None) -> None:
         "--dictionary-positive own: the rows of a client's images are kept in a private "
         "file; give --private-out, or --dictionary-from global"
     )
+
+
+def _check_mixtures(sharing: Sharing, client: Client) -> None:
+    if sharing.mixes and len(client.index) < MIXED:
+        raise InputError(
+            f"client {client.number} has {len(client.index)} images; --share-rows "
+            f"{sharing.share_rows} mixes {MIXED}; use --share-rows plain"
+        )
 
 
 def _align(options: Options, model: Checkpoint) -> tuple[Targets, ImageSet] | None:
@@ -407,7 +445,7 @@ def _dictionary(options: Options, model: Checkpoint) -> Features | None:
 
 def _negatives(inputs: Inputs, number: int) -> np.ndarray | None:
     """The rows of the dictionary that are negatives for the client's images."""
-    if inputs.dictionary is None:
+    if inputs.dictionary is None or inputs.options.sharing.negatives == "local":
         return None
     if inputs.options.sharing.leave_own_out:
         return rows_of_others(inputs.dictionary, number)
@@ -435,8 +473,8 @@ def _provenance(inputs: Inputs, private: Private | None) -> Provenance:
     options = inputs.options
     resolved = options.resolved
     if not inputs.dictionary:  # A recipe may give the flag in the first round too.
-        resolved.pop("leave-own-out", None)
-        resolved.pop("dictionary-positive", None)
+        for name in ("leave-own-out", "negatives", "dictionary-positive"):
+            resolved.pop(name, None)
         if not options.sharing.features_out:
             resolved.pop("dictionary-from", None)
     if inputs.plan.schedule_rounds > 1:

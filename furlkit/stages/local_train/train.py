@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from furlkit import catalogue, console, runtime
-from furlkit.aggregators.dictionary import average_features, shared_rows
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Batch, Images
 from furlkit.files.checkpoint import (
@@ -16,23 +14,27 @@ from furlkit.files.checkpoint import (
     open_checkpoint,
     write_checkpoint,
 )
-from furlkit.files.features import FeatureFacts, write_features
 from furlkit.files.lock import holding
 from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
-from furlkit.inputs.dictionary import INDEX, ROWS, averaged_features
+from furlkit.inputs.dictionary import INDEX, ROWS
 from furlkit.inputs.existing import ALREADY, content_of
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
-from furlkit.models.embedding import embed
-from furlkit.models.loading import load_net, load_tensors, view_of, z_width
-from furlkit.randomness import numpy_generator
+from furlkit.models.loading import load_net, load_tensors, view_of
 from furlkit.stages.local_train.inputs import (
     Client,
     Inputs,
     open_client,
     open_inputs,
     options_of,
+)
+from furlkit.stages.local_train.sharing import (
+    Rows,
+    kept_rows,
+    rows_after_training,
+    rows_before_training,
+    share,
 )
 from furlkit.training import run as training
 from furlkit.training.learners import (
@@ -88,13 +90,13 @@ def _made_before(inputs: Inputs, client: Client) -> Result | None:
 
 def _train(inputs: Inputs, client: Client, net: Net, more: Tensors) -> Result:
     options, device = inputs.options, runtime.device_of(inputs.options.runtime)
-    before = options.sharing.dictionary_from == "global"
-    z = _z_before_training(inputs, client, net) if before else None
+    early = rows_before_training(inputs, client, net)
     settings = dict(options.settings)
     if client.negatives is not None and len(client.negatives):
         settings["z_dict"] = torch.from_numpy(client.negatives).float().to(device)
+        settings["remote_only"] = options.sharing.negatives == "remote"
     if options.sharing.own_rows:
-        own = _kept_rows(inputs, client) if z is None else z
+        own = early.z if early else kept_rows(inputs, client)
         settings["z_own"] = torch.from_numpy(own).to(device)
     learner = learner_of(options.objective, net, settings)
     if more:
@@ -114,7 +116,7 @@ def _train(inputs: Inputs, client: Client, net: Net, more: Tensors) -> Result:
     output, every = fill(options.output, client.number), options.execution.save_every
     shares = bool(options.sharing.features_out)
     last = training.run(job, output, client.provenance, every, shares)
-    return _write(inputs, client, learner, last, z)
+    return _write(inputs, client, learner, last, early)
 
 
 def _net(inputs: Inputs, client: Client, used: Net | None) -> tuple[Net, Tensors]:
@@ -158,49 +160,20 @@ def _given(inputs: Inputs, net: Net, order: Purpose) -> Given:
     return Given(batch_of, h, z)
 
 
-def _z(inputs: Inputs, client: Client, net: Net) -> np.ndarray:
-    """z of the client's un-augmented images by a net in eval mode."""
-    view = view_of(inputs.model, Augmentation())
-    return embed(net, inputs.images.images, client.index, view, "z").numpy()
-
-
-def _z_before_training(inputs: Inputs, client: Client, net: Net) -> np.ndarray:
-    """The same by the global model; the net is as it was afterwards.
-
-    A training that is resumed computes it again, from the same model.
-    """
-    parts = ("encoder", *inputs.architecture.heads)
-    load_tensors(net, divide(client.received, parts)[0])
-    z = _z(inputs, client, net)
-    load_tensors(net, divide(client.tensors, parts)[0])
-    return z
-
-
-def _kept_rows(inputs: Inputs, client: Client) -> np.ndarray:
-    """The client's Z of the last round it took part in: 0 for images it never met."""
-    Z = averaged_features(client.private, client.index, z_width(inputs.model))
-    if not Z.any():
-        console.warn(
-            f"client {client.number}: --dictionary-positive own: there are no rows of its "
-            "images in a --private file yet, so the other view takes their place"
-        )
-    return Z
-
-
 def _write(
-    inputs: Inputs, client: Client, learner: Any, last: Epoch, z: np.ndarray | None
+    inputs: Inputs, client: Client, learner: Any, last: Epoch, early: Rows | None
 ) -> Result:
     """What the client keeps, what it shares, and last, for make, its model.
 
-    `z` are the rows that are shared, where the client's own model does not compute them.
+    `early` has the rows that are shared, where the global model computed them.
     """
     options, number, examples = inputs.options, client.number, len(client.index)
     data: dict[str, Any] = {}
     memory = dict(client.memory)
     if options.sharing.features_out:
         memory = {k: v for k, v in memory.items() if k not in (ROWS, INDEX)}
-        rows = _z(inputs, client, learner.net) if z is None else z
-        memory |= _share(inputs, client, rows, data)
+        rows = early or rows_after_training(inputs, client, learner)
+        memory |= share(inputs, client, rows, data)
     # Buffers that begin_epoch made belong to the epoch; they are not carried further.
     known = inputs.expected.all
     tensors = {k: v for k, v in parts_by_name(learner).items() if k in known}
@@ -256,31 +229,6 @@ def _kept(inputs: Inputs, upload: Tensors, kept: Tensors) -> Tensors:
         last = {**upload, **kept}
         own |= {f"last.{name}": last[name] for name in inputs.expected.net}
     return own
-
-
-def _share(
-    inputs: Inputs, client: Client, z: np.ndarray, data: dict[str, Any]
-) -> dict[str, np.ndarray]:
-    """Write the rows that the client shares; gives the averaged features it keeps."""
-    sharing, index = inputs.options.sharing, client.index
-    Z = averaged_features(client.private, index, z.shape[1])
-    Z = average_features(Z, z, sharing.alpha)
-    rng = numpy_generator(inputs.options.seed, "share", inputs.round, client.number)
-    rows = shared_rows(Z, sharing.rows(inputs.partition.facts.clients), rng)
-    # Of the images that the rows belong to the header says nothing.
-    facts = FeatureFacts(
-        layer="z",
-        dataset={},
-        part=str(client.number),
-        client=client.number,
-        round=inputs.round,
-        examples=len(rows),
-        parent=inputs.model.content,
-    )
-    path = fill(sharing.features_out or "", client.number)
-    more = (np.arange(len(rows)), facts, client.provenance)
-    data["features"] = write_features(path, rows, *more)
-    return {ROWS: Z, INDEX: index} if sharing.keeps_rows else {}
 
 
 def _plan(inputs: Inputs, number: int) -> Result:

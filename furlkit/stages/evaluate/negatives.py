@@ -1,0 +1,86 @@
+"""evaluate negatives: how many negatives are of the image's own class, by partition."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from furlkit.catalogue import recorded
+from furlkit.errors import InputError
+from furlkit.evaluation.negatives import by_equations, measured
+from furlkit.files.partition import Partition, read_partition
+from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill
+from furlkit.stages.evaluate import Result, found_before, write_document
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """`queue` rows are a client's own, `dictionary_size` those of all clients together."""
+
+    partition: Path
+    output: Path
+    negatives: str
+    queue: int
+    dictionary_size: int | None
+    dry_run: bool
+    force: bool
+    resolved: dict[str, Any]
+
+    def shared(self, clients: int) -> int:
+        """How many rows each client shares."""
+        if self.dictionary_size is None:
+            return self.queue
+        return -(-self.dictionary_size // clients)
+
+
+def run(values: dict[str, Any]) -> Result:
+    """Count the classes of each client, and what that makes of its negatives."""
+    known = recorded("evaluate negatives", values)
+    options = fill(Options, {**values, "resolved": known})
+    check_output(options.output, [options.partition])
+    partition = read_partition(options.partition)
+    _check_labels(partition)
+    clients = partition.facts.clients
+    origins = {
+        "protocol": "negatives",
+        "clients": clients,
+        "data": {"images": partition.facts.dataset, "partition": partition.content},
+    }
+    whose = f"{options.negatives} negatives of {clients} clients"
+    if options.dry_run:
+        return f"would measure the {whose}", origins
+    document = found_before(options, origins)
+    if document is None:
+        document = write_document(options, {**origins, **_found(options, partition)})
+    ratio, equation = (
+        _shown(document[key]) for key in ("false_negative_ratio", "equation")
+    )
+    line = (
+        f"{options.output}: false-negative ratio {ratio} ({equation} by FCL's equation)"
+    )
+    return f"{line} of the {whose}", document
+
+
+def _found(options: Options, partition: Partition) -> dict[str, Any]:
+    shared = options.shared(partition.facts.clients)
+    given = partition.histogram, options.queue, shared
+    real, expected = measured(*given)._asdict(), by_equations(*given)._asdict()
+    return {
+        "false_negative_ratio": real[options.negatives],
+        "equation": expected[options.negatives],
+        "measured": real,
+        "equations": expected,
+        "rows": {"own": options.queue, "shared": shared},
+    }
+
+
+def _shown(ratio: float | None) -> str:
+    return "none" if ratio is None else f"{ratio:.4g}"
+
+
+def _check_labels(partition: Partition) -> None:
+    if not partition.histogram.sum():
+        raise InputError(
+            f"{partition.path}: counts no classes, so its dataset has no labels; "
+            "partition a labelled dataset"
+        )
