@@ -49,9 +49,10 @@ class Sharing:
     """The dictionary that is given, and the client's part of the next: FedCA's, FCL's.
 
     `negatives` says whether the given one is used, and whether anything else is.
-    `share_rows` says how the rows of the next part are made. `participants` m, the clients that share rows, are all of the partition's if None.
-    `dictionary_from` says which model computes z of the client's images, and
-    `dictionary_positive` what is the positive against a dictionary.
+    `share_rows` says how the rows of the next part are made. `participants` m, the
+    clients that share rows, are all of the partition's if None. `dictionary_from` says
+    which model computes z of the client's images, and `dictionary_positive` what is the
+    positive against a dictionary.
     """
 
     dictionary: Path | None
@@ -73,7 +74,7 @@ class Sharing:
 
     @property
     def averaged(self) -> bool:
-        """Whether rows are those of Z; all others are made anew each round."""
+        """Whether rows are those of Z; all others are made for each round."""
         return self.share_rows == "averaged"
 
     @property

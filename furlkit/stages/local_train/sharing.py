@@ -1,6 +1,6 @@
 """The rows that a client shares, and those it keeps for its next round.
 
-FCL encrypts images anew in every epoch and shares the last rows. Rows of earlier epochs
+FCL encrypts images again in every epoch and shares the last rows. Rows of earlier epochs
 are lost, so it is one pass over fresh mixtures after the last epoch that decides what is
 shared; its draws are derived from (seed, round, client). Its model is then in eval mode,
 so that a row depends on its own mixture alone.
