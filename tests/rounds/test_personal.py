@@ -170,7 +170,7 @@ def test_sent_and_kept_are_disjoint_under_every_preset(world, tmp_path, name):
         made = ("--targets-out", tmp_path / "t", "-o", tmp_path / "a")
         assert furlkit("pretrain-align", tmp_path / "g", *targets, *made) == 0
         length += ("--align", tmp_path / "t", "--align-data", "digits")
-    if "alpha" in presets.tables(name)["local-train"]:
+    if {"alpha", "share-rows"} & presets.tables(name)["local-train"].keys():
         length += ("--features-out", tmp_path / "f")
     assert furlkit(*train, "--client", 0, *length, *files) == 0
     upload = read_checkpoint(tmp_path / "c").tensors
