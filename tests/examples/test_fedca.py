@@ -212,9 +212,9 @@ def test_every_target_makes_its_table_or_figure(recorded, carry_out):
         ["FedAvg", *baselines],
         ["FedAvg", *baselines],
         ["random-init", *baselines],
-        ["untrained", "no dictionary", "literal dictionary", "rows of the global model",
-         "own row of Z as positive", "own row of the global model",
-         "official head, no dictionary", "official head, literal",
+        ["untrained", "no dictionary", "dictionary, alpha 0", "dictionary, ensembled",
+         "rows of the global model", "own row of Z as positive", "own row of the global model",
+         "official head, no dictionary", "official head, ensembled",
          "alignment, mean, 1e-3", "fedca-stable"],
     ]  # fmt: skip
 
