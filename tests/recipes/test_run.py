@@ -26,7 +26,8 @@ def outputs(folder="exp"):
 
 def times(folder="exp"):
     """When each file of a run was written."""
-    paths = (path for path in Path(folder).rglob("*") if path.is_file())
+    # One that is killed between naming a file and moving it leaves a hidden copy.
+    paths = (path for path in Path(folder).rglob("[!.]*") if path.is_file())
     return {str(path): path.stat().st_mtime_ns for path in paths}
 
 
