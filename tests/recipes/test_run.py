@@ -19,15 +19,18 @@ FORMS = ["make", "sh"]
 
 
 def outputs(folder="exp"):
-    """The bytes of what a run has made; its journals and notes do not count."""
+    """The bytes of what a run has made; its journals and notes do not count.
+
+    Nor does the hidden file that a kill leaves behind right before it takes its place.
+    """
     found = contents(Path(folder))
-    return {name: found[name] for name in found if not name.startswith("plan/")}
+    made = (name for name in found if not name.startswith("plan/"))
+    return {name: found[name] for name in made if not name.endswith(".part")}
 
 
 def times(folder="exp"):
     """When each file of a run was written."""
-    # One that is killed between naming a file and moving it leaves a hidden copy.
-    paths = (path for path in Path(folder).rglob("[!.]*") if path.is_file())
+    paths = (path for path in Path(folder).rglob("*") if path.is_file())
     return {str(path): path.stat().st_mtime_ns for path in paths}
 
 
