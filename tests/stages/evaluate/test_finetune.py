@@ -38,18 +38,6 @@ def evaluate(world, tmp_path):
     return run
 
 
-@pytest.fixture
-def score(evaluate):
-    """The document of a command that must succeed."""
-
-    def run(name, *more, **how):
-        code, output = evaluate(name, *more, **how)
-        assert code == 0
-        return json.loads(output.read_text())
-
-    return run
-
-
 def central(fraction, *more):
     return ("semi", "--mode", "central", "--fraction", fraction, *more)
 

@@ -39,18 +39,6 @@ def evaluate(world, tmp_path):
     return run
 
 
-@pytest.fixture
-def score(evaluate):
-    """The document of a command that must succeed."""
-
-    def run(name, *more, **how):
-        code, output = evaluate(name, *more, **how)
-        assert code == 0
-        return json.loads(output.read_text())
-
-    return run
-
-
 @pytest.mark.parametrize("protocol", [("linear", "--epochs", 3), ("knn", "--k", 20)])
 def test_a_score_says_what_was_scored_and_how(world, evaluate, protocol, capsys):
     seed = ("--seed", 2) if protocol[0] == "linear" else ()
