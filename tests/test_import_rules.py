@@ -72,11 +72,11 @@ TOP = {
     "randomness": set(),
     "runtime": {"console", "errors"},
     "weights": set(),
-    "catalogue": {"console", "errors"},
     "nets": {"models"},  # The name that encoders exported by furlkit 0.1 import.
 }
 BASE = {"errors", "console", "randomness", "runtime", "weights", "catalogue"}
 LAYERS = {
+    "catalogue": {"console", "errors"},
     "objectives": set(),
     "terms": set(),
     "updates": {"weights", "errors"},

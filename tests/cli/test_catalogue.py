@@ -21,6 +21,7 @@ from furlkit.catalogue import (
     Option,
     Whole,
     defaults,
+    installed,
     recorded,
     resolved,
 )
@@ -334,7 +335,7 @@ def points(monkeypatch):
 
     yield install
     catalogue.plugins.cache_clear()
-    catalogue._added_objectives.clear()
+    installed._added_objectives.clear()
 
 
 def test_an_objective_of_another_package_brings_its_options(points):

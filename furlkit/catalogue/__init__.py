@@ -1,0 +1,69 @@
+"""What can be chosen by name, and every option: declared here, once, without torch.
+
+An entry says what a method is called, where its function lies, which heads it trains,
+which options it reads and what files pass through it. A command lists the groups of its
+options. The flags, the groups of --help, the checks of what applies to what, the options
+that a file records and the README's table of methods are all made from these entries.
+
+Other packages add entries through the entry-point groups `furlkit.objectives`,
+`furlkit.encoders` and `furlkit.datasets`; see `add_plugins`.
+"""
+
+from furlkit.catalogue.commands import (
+    COMMANDS,
+    ENCODER,
+    OBJECTIVE,
+    RULE,
+    SCHEME,
+    UPDATE,
+)
+from furlkit.catalogue.entries import (
+    Choice,
+    Clients,
+    Command,
+    Dataset,
+    Encoder,
+    Family,
+    File,
+    Flag,
+    Group,
+    Head,
+    Kind,
+    Labelled,
+    Method,
+    Mode,
+    Number,
+    Numbers,
+    Objective,
+    Option,
+    Paper,
+    Protocol,
+    Rule,
+    Scheme,
+    Term,
+    Text,
+    Update,
+    Whole,
+    shown,
+)
+from furlkit.catalogue.installed import (
+    add_plugins,
+    datasets,
+    encoders,
+    heads,
+    load,
+    objectives,
+    plugins,
+)
+from furlkit.catalogue.methods import (
+    ENCODERS,
+    HEADS,
+    OBJECTIVES,
+    RULES,
+    SHARING,
+    TERMS,
+    UPDATES,
+)
+from furlkit.catalogue.protocols import PROTOCOLS
+from furlkit.catalogue.schemes import SCHEMES
+from furlkit.catalogue.values import defaults, divided, key_of, recorded, resolved

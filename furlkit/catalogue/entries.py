@@ -1,0 +1,443 @@
+"""What an entry of the catalogue is made of: kinds of values, options, methods, commands."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from furlkit.errors import UsageError
+
+
+class Number(NamedTuple):
+    """A real number within bounds; `above` and `below` exclude the bound itself."""
+
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+
+class Whole(NamedTuple):
+    """A whole number within bounds."""
+
+    low: int | None = None
+    high: int | None = None
+
+
+class Choice(NamedTuple):
+    """One of several words; a function gives those that other packages may add to."""
+
+    names: "tuple[str, ...] | Callable[[], Iterable[str]]"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words."""
+        return tuple(self.names() if callable(self.names) else self.names)
+
+
+class Numbers(NamedTuple):
+    """Numbers with commas between them, `length` of them if it is given: 0.2,1.
+
+    None of them is below `low`.
+    """
+
+    whole: bool = False
+    length: int | None = None
+    low: int | None = None
+
+
+class Flag(NamedTuple):
+    """On or off; with `negative` there is a --no-NAME too."""
+
+    negative: bool = False
+
+
+class File(NamedTuple):
+    """The path of a file or folder; one that is `written` must not be a folder."""
+
+    written: bool = False
+
+
+class Text(NamedTuple):
+    """Words that the stage itself reads; `metavar` shows their form."""
+
+    metavar: str = "TEXT"
+
+
+class Clients(NamedTuple):
+    """Clients, or rounds, by number: 3, 0-4, 0,2,5-7."""
+
+
+class Labelled(NamedTuple):
+    """A label and files: LABEL=FILE,FILE,...; one file where not `several`.
+
+    A file may be a pattern, like exp/seed*, or the folder of a run.
+    """
+
+    several: bool = True
+
+
+Kind = Number | Whole | Choice | Numbers | Flag | File | Text | Clients | Labelled
+
+
+class Option(NamedTuple):
+    """One option: its flag without dashes, its kind, default and help.
+
+    `recorded` options decide the bytes of an output and go into its header. `needs` names
+    the option without which this one does not apply: "features-out", or with the value
+    it must have, "optimiser=sgd"; `replaces` one that does not apply beside this. `usual`
+    describes a default that the inputs decide.
+    `second` is a second flag (-o, --share), `variable` the name in Python where the
+    flag's own is taken. One that is `newer` than files it decides is recorded only where
+    it is not the default, so that the same command still makes the same bytes.
+    """
+
+    name: str
+    kind: Kind
+    default: Any = None
+    help: str = ""
+    required: bool = False
+    multiple: bool = False
+    recorded: bool = True
+    needs: str = ""
+    replaces: str = ""
+    usual: str = ""
+    metavar: str = ""
+    second: str = ""
+    variable: str = ""
+    newer: bool = False
+
+    @property
+    def key(self) -> str:
+        """The option's name in Python."""
+        return self.variable or self.name.replace("-", "_")
+
+
+class Group(NamedTuple):
+    """Options that stand together in --help.
+
+    `choices` are the words that the first of them chooses from, each with its help.
+    """
+
+    title: str
+    options: tuple[Option, ...]
+    choices: tuple[tuple[str, str], ...] = ()
+
+    def varied(self, **defaults: Any) -> "Group":
+        """The same options, some with another default."""
+        return self._replace(options=varied(self.options, defaults))
+
+    def without(self, *keys: str) -> "Group":
+        """The same options, less some."""
+        kept = tuple(option for option in self.options if option.key not in keys)
+        return self._replace(options=kept)
+
+
+def group(title: str, *options: Option) -> Group:
+    """A group of these options."""
+    return Group(title, options)
+
+
+def varied(options: Iterable[Option], defaults: Mapping[str, Any]) -> tuple:
+    return tuple(
+        option._replace(default=defaults.get(option.key, option.default))
+        for option in options
+    )
+
+
+class Paper(NamedTuple):
+    """Where a method comes from; `equation` of an entry counts in it."""
+
+    name: str
+    url: str
+
+
+class Head(NamedTuple):
+    """A head: what it reads (h, or the projector's z), its form and usual widths.
+
+    `form` is mlp (widths of its layers, the last one its output), linear (one width),
+    prototypes (their number) or decoder (none). An mlp that reads z must give back
+    something of z's width.
+    """
+
+    name: str
+    reads: str = "h"
+    form: str = "mlp"
+    widths: tuple[int, ...] = ()
+    help: str = ""
+
+
+# Entries are told apart by name. Every command waits for their classes to be made, which
+# takes half the time without comparison and text.
+@dataclass(frozen=True, eq=False, repr=False)
+class Method:
+    """Something chosen by name: `function` is where it lies, module:name.
+
+    Its options are passed to the function by their keys. `equation` counts in `paper`.
+    """
+
+    name: str
+    help: str
+    function: str
+    options: tuple[Option, ...] = ()
+    paper: Paper | None = None
+    equation: str = ""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Objective(Method):
+    """What one batch minimises.
+
+    Its function is a `step(net, batch, **options) -> Forward`; a method that carries
+    state has a `learner(net, **options) -> Learner` instead. With `negatives` it takes
+    rows of other clients as `z_dict`, and `remote_only` where nothing else is negative;
+    with `own_rows` rows of the client's own images as `z_own`; with `labels` it sees
+    labels.
+    """
+
+    heads: tuple[str | Head, ...] = ()
+    labels: bool = False
+    negatives: bool = False
+    own_rows: bool = False
+
+    @property
+    def has_state(self) -> bool:
+        """Whether its function gives a learner."""
+        return self.function.endswith(":learner")
+
+    @property
+    def head_names(self) -> tuple[str, ...]:
+        """The heads it trains."""
+        return tuple(h if isinstance(h, str) else h.name for h in self.heads)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Term(Method):
+    """What is added to any objective; `switch` is the option that turns it on.
+
+    One that `matches_rows` needs an objective with `negatives`, whose step gives `rows`.
+    """
+
+    switch: str = ""
+    matches_rows: bool = False
+
+    @property
+    def group(self) -> Group:
+        """Its options, which apply only where the switch is given."""
+        options = (
+            option if option.name == self.switch else option._replace(needs=self.switch)
+            for option in self.options
+        )
+        return Group(f"{self.name.capitalize()}: {self.help}", tuple(options))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Update(Method):
+    """What a client starts a round from: update(w_g, w_k, memory, **options).
+
+    With `own` it needs w_k, the client's weights after its last round, which the client
+    then keeps in its private file.
+    """
+
+    own: bool = False
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Rule(Method):
+    """What the server makes of uploads that it `reads`: checkpoint, rows, similarity."""
+
+    reads: str = "checkpoint"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scheme(Method):
+    """How a dataset's images are partitioned: function(data, clients, rng, **options).
+
+    Where `sizes_vary` between draws, one with a client that is too small is repeated.
+    `evened_by` is the option that makes sizes more even when it is raised.
+    """
+
+    sizes_vary: bool = False
+    evened_by: str = ""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Protocol(Method):
+    """A way to evaluate: `function` is what it computes, `groups` its own options."""
+
+    groups: "tuple[Group | Family, ...]" = ()
+
+
+class Mode(NamedTuple):
+    """A way to do something: where finetuning takes place, how a probe is fitted."""
+
+    name: str
+    help: str
+    options: tuple[Option, ...] = ()
+
+
+WIDTH = Option("width", Number(above=0), 1.0, "Multiplies the width of every layer.")
+STEM = Option(
+    "stem",
+    Choice(("auto", "small", "standard")),
+    "auto",
+    "small is 3x3 without pooling; auto takes it for images below 64 pixels.",
+)
+
+
+class Encoder(NamedTuple):
+    """A network that gives h: `function` builds it from an Architecture."""
+
+    name: str
+    function: str
+    features: int
+    scales: bool = False  # Whether --width applies.
+    stems: bool = False  # Whether --stem applies.
+    help: str = ""
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """Those of --width and --stem that it reads."""
+        return (WIDTH,) * self.scales + (STEM,) * self.stems
+
+
+class Dataset(NamedTuple):
+    """A dataset known by name.
+
+    `function(split, root, download=...)` gives images (N, H, W, C) in uint8, labels or
+    None, and the names of the classes; `mean` and `std` are for values in [0, 1].
+    """
+
+    name: str
+    function: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+Entry = TypeVar("Entry", bound="Method | Encoder | Head | Mode | Command")
+
+
+def named(*entries: Entry) -> dict[str, Entry]:
+    return {entry.name: entry for entry in entries}
+
+
+class Family(NamedTuple):
+    """A choice by name, as --objective, and the entries it chooses from.
+
+    Each entry has options of its own. Where a preset's table serves several calls of a
+    command that choose differently it is `mixed`: it has options of several entries.
+    """
+
+    name: str
+    entries: Callable[[], Mapping[str, Any]]
+    default: str
+    help: str
+    mixed: bool = False
+
+    @property
+    def choice(self) -> Option:
+        """The option that chooses."""
+        kind = Choice(self.entries)
+        return Option(self.name, kind, self.default, self.help, metavar="NAME")
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options of all entries, each once."""
+        return tuple(_merged(found) for found in self._found.values())
+
+    @property
+    def groups(self) -> list[Group]:
+        """The choice and what several entries read; then the options of each entry."""
+        shared = [self.choice]
+        own: dict[str, tuple[Option, ...]] = {}
+        for found in self._found.values():
+            if len(found) > 1:
+                shared.append(_merged(found))
+            else:
+                ((name, option),) = found.items()
+                own[name] = (*own.get(name, ()), option)
+        groups = [Group(f"--{self.name} {name}", own[name]) for name in own]
+        choices = tuple((e.name, e.help) for e in self.entries().values())
+        return [Group(self.name.capitalize(), tuple(shared), choices), *groups]
+
+    @property
+    def _found(self) -> dict[str, dict[str, Option]]:
+        """By an option's name, the entries that read it and what they declare."""
+        found: dict[str, dict[str, Option]] = {}
+        for entry in self.entries().values():
+            for option in entry.options:
+                found.setdefault(option.name, {})[entry.name] = option
+        return found
+
+
+def _merged(found: Mapping[str, Option]) -> Option:
+    """One flag for an option that several entries read; its help names them."""
+    first_name, first = next(iter(found.items()))
+    if len(found) == 1:
+        return first
+    for name, option in found.items():
+        # Tuples of two types may be equal: Whole(0) and Numbers().
+        if (type(option.kind), option.kind) != (type(first.kind), first.kind):
+            raise UsageError(
+                f"--{first.name}: {first_name} and {name} declare it with different "
+                "types; an installed package must rename its option"
+            )
+    texts = {option.help for option in found.values()}
+    text = f"{first.help} Read by {', '.join(found)}."
+    if len(texts) > 1:
+        text = " ".join(f"{name}: {option.help}" for name, option in found.items())
+    if len({option.default for option in found.values()}) == 1:
+        return first._replace(help=text)
+    usual = ", ".join(f"{shown(option)} for {name}" for name, option in found.items())
+    return first._replace(default=None, help=text, usual=usual)
+
+
+def shown(option: Option) -> str:
+    """An option's default as --help shows it; empty if there is none."""
+    value = option.default
+    if option.usual:
+        return option.usual
+    if value is None or value is False or value in ("", ()):
+        return ""
+    if value is True:
+        return "on"
+    parts = value if isinstance(value, tuple) else (value,)
+    return ",".join(f"{p:g}" if isinstance(p, float) else str(p) for p in parts)
+
+
+class Command(NamedTuple):
+    """A command: its words, one line of help, and the groups of its options."""
+
+    name: str
+    help: str
+    parts: "tuple[Group | Family | Callable[[], Group], ...]" = ()
+
+    @property
+    def families(self) -> list[Family]:
+        """The choices whose entries have options of their own."""
+        return [part for part in self.parts if isinstance(part, Family)]
+
+    @property
+    def groups(self) -> list[Group]:
+        """Its options in the order of --help; options of the same title stand together."""
+        found: dict[str, Group] = {}
+        for part in self.parts:
+            whole = part() if callable(part) else part
+            for group in whole.groups if isinstance(whole, Family) else [whole]:
+                known = found.get(group.title, Group(group.title, (), group.choices))
+                options = (*known.options, *group.options)
+                found[group.title] = known._replace(options=options)
+        return [group for group in found.values() if group.options]
+
+    @property
+    def options(self) -> dict[str, Option]:
+        """All its options by key; no two may have the same."""
+        found: dict[str, Option] = {}
+        for group in self.groups:
+            for option in group.options:
+                if option.key in found:
+                    raise UsageError(
+                        f"{self.name}: two things add an option --{option.name}; an "
+                        "installed package must rename its own"
+                    )
+                found[option.key] = option
+        return found

@@ -1,0 +1,101 @@
+"""Entries of other packages, and the lists that they are added to."""
+
+from collections.abc import Iterable
+from functools import cache
+from pkgutil import resolve_name
+from typing import Any
+
+from furlkit import console
+from furlkit.catalogue.entries import Dataset, Encoder, Head, Objective
+from furlkit.catalogue.methods import ENCODERS, HEADS, OBJECTIVES
+from furlkit.errors import UsageError
+
+
+def load(function: str) -> Any:
+    """The function at module:name; this is where torch gets imported."""
+    return resolve_name(function)
+
+
+KINDS: dict[str, type] = {
+    "furlkit.objectives": Objective,
+    "furlkit.encoders": Encoder,
+    "furlkit.datasets": Dataset,
+}
+
+
+@cache
+def plugins(group: str) -> dict[str, Any]:
+    """Entries that other installed packages add: furlkit.objectives and so on.
+
+    A package whose entry cannot be loaded is reported and left out, so that one broken
+    installation does not stop every command.
+    """
+    from importlib.metadata import entry_points
+
+    found: dict[str, Any] = {}
+    for point in entry_points(group=group):
+        try:
+            entry = point.load()
+            if not issubclass(type(entry), KINDS[group]):
+                raise TypeError(f"expected a {KINDS[group].__name__}, found {entry!r}")
+        except Exception as error:
+            console.warn(f"{point.value}: cannot load this {group} entry: {error}")
+            continue
+        if entry.name in found:
+            raise UsageError(
+                f"{entry.name}: two installed packages add this name to {group}; "
+                "uninstall one of them"
+            )
+        found[entry.name] = entry
+    return found
+
+
+def _new_names(group: str, taken: Iterable[str]) -> dict[str, Any]:
+    """A group's plugins, none of which may have a name that furlkit has `taken`."""
+    for name in sorted(plugins(group).keys() & set(taken)):
+        raise UsageError(
+            f"{name}: an installed package adds this name to {group}, but furlkit has "
+            "it already; uninstall or rename it"
+        )
+    return plugins(group)
+
+
+_added_objectives: dict[str, Objective] = {}
+_added_encoders: dict[str, Encoder] = {}
+
+
+def add_plugins() -> bool:
+    """Add the objectives and encoders of other packages; whether there are any.
+
+    The search reads the metadata of all installed packages, which takes longer than the
+    rest of a start. So it waits until a name or an option is not furlkit's own, or
+    until all of them are to be listed.
+    """
+    _added_objectives.update(_new_names("furlkit.objectives", OBJECTIVES))
+    _added_encoders.update(_new_names("furlkit.encoders", ENCODERS))
+    return bool(_added_objectives or _added_encoders)
+
+
+def objectives() -> dict[str, Objective]:
+    """The objectives: furlkit's, and those of other packages after `add_plugins`."""
+    return {**OBJECTIVES, **_added_objectives}
+
+
+def encoders() -> dict[str, Encoder]:
+    """The encoders: furlkit's, and those of other packages after `add_plugins`."""
+    return {**ENCODERS, **_added_encoders}
+
+
+def datasets(taken: Iterable[str] = ()) -> dict[str, Dataset]:
+    """The datasets that other packages add; furlkit's own have the names `taken`."""
+    return _new_names("furlkit.datasets", taken)
+
+
+def heads() -> dict[str, Head]:
+    """The heads: furlkit's, then those that objectives of other packages bring."""
+    found = dict(HEADS)
+    for objective in _added_objectives.values():
+        for head in objective.heads:
+            if isinstance(head, Head):
+                found.setdefault(head.name, head)
+    return found

@@ -1,0 +1,22 @@
+"""Where the methods come from."""
+
+from furlkit.catalogue.entries import Paper
+
+# Tables are read by rows: an option takes two lines here, and seven by the formatter.
+# fmt: off
+
+SIMCLR = Paper("SimCLR", "https://arxiv.org/abs/2002.05709")
+SIMSIAM = Paper("SimSiam", "https://arxiv.org/abs/2011.10566")
+BYOL = Paper("BYOL", "https://arxiv.org/abs/2006.07733")
+SWAV = Paper("SwAV", "https://arxiv.org/abs/2006.09882")
+DEEPCLUSTER = Paper("DeepCluster", "https://arxiv.org/abs/1807.05520")
+MOCO = Paper("MoCo", "https://arxiv.org/abs/1911.05722")
+FEDEMA = Paper("FedEMA", "https://arxiv.org/abs/2204.04385")
+FEDCA = Paper("FedCA", "https://arxiv.org/abs/2010.08982")
+FLESD = Paper("FLESD", "https://arxiv.org/abs/2109.14611")
+FEDPROX = Paper("FedProx", "https://arxiv.org/abs/1812.06127")
+FEDAVG = Paper("FedAvg", "https://arxiv.org/abs/1602.05629")
+FCL = Paper("FCL", "https://arxiv.org/abs/2111.10763")
+ROTNET = Paper("RotNet", "https://arxiv.org/abs/1803.07728")
+WU = Paper("Wu et al.", "https://arxiv.org/abs/1805.01978")
+WANG = Paper("Wang and Isola", "https://arxiv.org/abs/2005.10242")

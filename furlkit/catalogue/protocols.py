@@ -1,0 +1,261 @@
+"""How models are scored."""
+
+from furlkit.catalogue.entries import (
+    STEM,
+    WIDTH,
+    Choice,
+    Family,
+    File,
+    Flag,
+    Mode,
+    Number,
+    Numbers,
+    Option,
+    Protocol,
+    Text,
+    Whole,
+    group,
+    named,
+    varied,
+)
+from furlkit.catalogue.groups import (
+    AUGMENTATION,
+    BATCH_SIZE,
+    GENERAL,
+    IN_OUT,
+    LAYER,
+    OPTIMISER,
+    OUTPUT,
+    PART,
+    PRECISION,
+    RUNNING,
+    RUNTIME,
+    SAVE_EVERY,
+    SEED,
+    data_options,
+    epochs_option,
+    split_option,
+)
+from furlkit.catalogue.installed import encoders
+from furlkit.catalogue.methods import DICTIONARY_SIZE, NEGATIVES
+from furlkit.catalogue.papers import FCL, FEDCA, FLESD, WANG, WU
+
+# Tables are read by rows: an option takes two lines here, and seven by the formatter.
+# fmt: off
+
+_TEST_DATA = Option("test-data", Text("NAME|PATH"), help="Labelled images to test on.",
+                    recorded=False, usual="the test split of --data")
+_SCORED = group(IN_OUT,
+    *data_options("Labelled images to learn from; its test split is the test set."),
+    _TEST_DATA,
+    OUTPUT,
+)
+_SCORED_CLASSIFIER = group(IN_OUT,
+    *data_options("Its test split is the test set; with --test-data it only gives the "
+           "classes.", required=False),
+    _TEST_DATA,
+    OUTPUT,
+)
+# An untrained network has no file; its options decide nothing that the file of a trained
+# one would record, so a score's `checkpoint` has them.
+_UNTRAINED = group("Reference: the untrained network",
+    Option("untrained", Flag(), False,
+           "Score new weights, drawn from --seed as init draws them: the architecture "
+           "of CHECKPOINT or, without one, that of the options below for --data.",
+           recorded=False),
+    Option("encoder", Choice(lambda: encoders()), None, "The network, where no CHECKPOINT is given.",
+           needs="untrained", recorded=False, usual="cnn5", metavar="NAME"),
+    WIDTH._replace(default=None, needs="untrained", recorded=False, usual="1"),
+    STEM._replace(default=None, needs="untrained", recorded=False, usual="auto"),
+)
+_FRACTION = (
+    Option("fraction", Number(above=0, high=1),
+           help="Part of the images that have labels: 0.01 and 0.1 in the paper; "
+                "rounded, at least 2 images.", required=True),
+    Option("choice", Choice(("random", "stratified")), "random",
+           "How they are drawn from each client's images: all alike, or the fraction "
+           "of every class."),
+)
+_PARTITION = Option("partition", File(),
+                    help="Which images of --data each client holds.", recorded=False)
+_NETWORK = group("Network",
+    Option("hidden", Whole(0, 2**16), 512,
+           "Width of the MLP's hidden layer; 0 makes it one linear layer."),
+    Option("random-init", Flag(), False,
+           "Take the model's architecture but new weights, drawn from --seed: the "
+           "reference without pretraining."),
+)
+# The paper's 100 epochs; in rounds of the 5 that its clients train for.
+_ROUNDS = Option("rounds", Whole(1), 20, "Rounds.")
+_FEDERATED_EPOCHS = epochs_option(5, "Epochs of each round; the last one is reported.")
+_CENTRAL_EPOCHS = epochs_option(100, "Epochs; the last one is reported.")
+_MODES = named(
+    Mode("federated", "clients train and are averaged", (_ROUNDS, _FEDERATED_EPOCHS)),
+    Mode("central", "all labels are in one place", (_CENTRAL_EPOCHS,)),
+)
+_MODE = Family("mode", lambda: _MODES, "federated", "Where training takes place.")
+_SOLVERS = named(
+    Mode("gradient", "heads are trained in batches, as papers do", (
+        Option("probes", Whole(1, 100), 5,
+               "Heads with their own initial weights and order of images; accuracy is "
+               "their mean, accuracy_std their standard deviation."),
+        _CENTRAL_EPOCHS,
+        Option("batch-size", Whole(1), 512, "Images of each batch."),
+        *varied(OPTIMISER, {"momentum": 0.0}),
+        Option("milestones", Numbers(whole=True), (),
+               "Epochs after which the rate is divided by 10: 60,80."),
+    )),
+    Mode("lbfgs", "one convex fit to standardised h, without randomness; its L2 penalty "
+                  "is chosen on a fifth of the training images"),
+)
+_SOLVER = Family("solver", lambda: _SOLVERS, "gradient", "How the classifier is fitted.")
+_REPEATS = Option("repeats", Whole(1, 100), 1,
+                  "Train this often, each time with other labels, initial weights and "
+                  "orders; accuracy is the mean, accuracy_std the standard deviation.")
+_FINETUNING = (
+    group("Optimisation", BATCH_SIZE, *OPTIMISER, _REPEATS),
+    AUGMENTATION.varied(crop_scale=(0.5, 1.0), jitter_probability=0.0, grey=0.0),
+    _NETWORK,
+    group("Execution", PRECISION, SAVE_EVERY, *RUNTIME),
+)
+
+PROTOCOLS = named(
+    Protocol("linear", "Train a linear classifier on the frozen h.",
+        "furlkit.evaluation.linear:fit_linear",
+        groups=(
+            _SCORED,
+            _SOLVER,
+            _UNTRAINED,
+            RUNNING,
+            GENERAL,
+        ),
+        equation="softmax on h",
+    ),
+    Protocol("knn", "Classify by the k nearest training images, by cosine of h.",
+        "furlkit.evaluation.knn:predict_knn",
+        groups=(
+            _SCORED,
+            group("Vote",
+                Option("k", Whole(1), 200, "Neighbours that vote."),
+                Option("temperature", Number(above=0), 0.1,
+                       "t of the vote's weights exp(cosine / t)."),
+            ),
+            group(_UNTRAINED.title, *_UNTRAINED.options,
+                SEED._replace(default=None, needs="untrained", usual="0")),
+            RUNNING,
+            GENERAL.without("seed"),
+        ),
+        paper=WU,
+        equation="section 3.4",
+    ),
+    Protocol("classifier",
+        "Score the classifier that a model has of its own; nothing is trained.",
+        "furlkit.evaluation.linear:predict_linear",
+        groups=(_SCORED_CLASSIFIER, RUNNING, GENERAL.without("seed")),
+        paper=FLESD,
+        equation="Fig. 2",
+    ),
+    Protocol("semi", "Finetune encoder and MLP on the few images that have labels.",
+        "furlkit.stages.evaluate.finetune:choose",
+        groups=(
+            group(IN_OUT, *_SCORED.options, _PARTITION),
+            group("Labels", *_FRACTION),
+            _MODE,
+            *_FINETUNING,
+            GENERAL,
+        ),
+        paper=FEDCA,
+        equation="Table 2",
+    ),
+    Protocol("finetune",
+        "Finetune encoder and MLP by supervised FedAvg on the clients' labels.",
+        "furlkit.stages.evaluate.finetune:run",
+        groups=(
+            group(IN_OUT, *_SCORED.options, _PARTITION._replace(required=True)),
+            group("Labels",
+                _FRACTION[0]._replace(default=1.0, required=False),
+                _FRACTION[1],
+            ),
+            group("Optimisation", _ROUNDS, _FEDERATED_EPOCHS),
+            *_FINETUNING,
+            GENERAL,
+        ),
+        paper=FEDCA,
+        equation="Table 2",
+    ),
+    Protocol("transfer", "Finetune encoder and MLP on all labels of another dataset.",
+        "furlkit.stages.evaluate.finetune:run",
+        groups=(
+            _SCORED,
+            group("Optimisation",
+                Option("image-size", Whole(8, 2**16),
+                       help="Side that images are resized to.", usual="the model's"),
+                _CENTRAL_EPOCHS,
+            ),
+            *_FINETUNING,
+            GENERAL,
+        ),
+        paper=FEDCA,
+        equation="Table 3",
+    ),
+    Protocol("angles",
+        "Measure the angles between models' representations of the same images.",
+        "furlkit.evaluation.angles:angles",
+        groups=(
+            group(IN_OUT,
+                *data_options("The images for all models; labels are not needed."),
+                split_option("test"),
+                OUTPUT,
+            ),
+            group("Measurement", LAYER),
+            RUNNING,
+            GENERAL.without("seed"),
+        ),
+        paper=FEDCA,
+        equation="Fig. 4",
+    ),
+    Protocol("drift",
+        "Measure representations, and how similar they are, without labels.",
+        "furlkit.evaluation.drift:cka_matrix",
+        groups=(
+            group(IN_OUT,
+                *data_options("The images for all models; labels are optional."),
+                split_option("train"),
+                *PART,
+                OUTPUT,
+            ),
+            group("Measurement",
+                Option("images", Whole(0), 2000,
+                       "Draw this many of them, as pairs cost their square; 0 takes "
+                       "all."),
+                LAYER,
+                Option("temperature", Number(above=0), 0.5,
+                       "t of the weights exp(cosine / t) of false negatives."),
+            ),
+            AUGMENTATION,
+            RUNNING,
+            GENERAL,
+        ),
+        paper=WANG,
+        equation="and CKA",
+    ),
+    Protocol("negatives",
+        "Measure how many negatives are of the image's own class, from a partition.",
+        "furlkit.evaluation.negatives:measured",
+        groups=(
+            group(IN_OUT, OUTPUT),
+            group("Negatives",
+                NEGATIVES._replace(
+                    help="Which ratio is the file's false_negative_ratio; it has all "
+                         "three.", newer=False),
+                Option("queue", Whole(1), 4096, "Rows of a client's own images."),
+                DICTIONARY_SIZE._replace(
+                    default=None, usual="as many rows of each client as --queue",
+                    help="K, rows that all clients share together."),
+            ),
+            GENERAL.without("preset", "seed"),
+        ),
+        paper=FCL,
+        equation="Eq. 4-5",
+    ),
+)

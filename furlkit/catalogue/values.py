@@ -1,0 +1,103 @@
+"""The values of a command's options: resolved, recorded, divided."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from furlkit.catalogue.commands import COMMANDS
+from furlkit.catalogue.entries import Option
+from furlkit.errors import UsageError
+
+
+def defaults(command: str) -> dict[str, Any]:
+    """What a command's options are by key where nothing is given."""
+    options = COMMANDS[command].options
+    given = {key: option.default for key, option in options.items()}
+    return resolved(command, given, (), ())
+
+
+def resolved(
+    command: str,
+    given: Mapping[str, Any],
+    by_hand: Collection[str],
+    from_preset: Collection[str],
+) -> dict[str, Any]:
+    """The values of a command by key: those given, and the defaults of what was chosen.
+
+    An option of an entry that was not chosen is left out. One that does not apply is
+    refused if it was typed by hand or if a preset contradicts itself; a preset's own is
+    ignored where the choice it belongs to was made by hand.
+    """
+    entry, values = COMMANDS[command], dict(given)
+
+    def refuse(option: Option, choice: str, why: str, mixed: bool = False) -> None:
+        overruled = mixed or choice in by_hand
+        if option.key in by_hand or (option.key in from_preset and not overruled):
+            raise UsageError(f"--{option.name} does not apply {why}")
+
+    for family in entry.families:
+        name, choice = values[family.choice.key], family.choice
+        own = {option.key: option for option in family.entries()[name].options}
+        for option in family.options:
+            if option.key not in own:
+                why = f"to --{choice.name} {name}"
+                refuse(option, choice.key, why, family.mixed)
+                values.pop(option.key, None)
+            elif values.get(option.key) is None:
+                values[option.key] = own[option.key].default
+    for option in entry.options.values():
+        if values.get(option.key) and key_of(option.replaces) in by_hand:
+            other = option.replaces
+            raise UsageError(f"--{other} does not apply beside --{option.name}")
+        if option.key in values and (unmet := _unmet(option, entry.options, values)):
+            refuse(option, *unmet)
+            values[option.key] = option.default
+    return values
+
+
+def key_of(name: str) -> str:
+    """The name in Python of an option."""
+    return name.replace("-", "_")
+
+
+def _unmet(
+    option: Option, options: Mapping[str, Option], values: Mapping[str, Any]
+) -> tuple[str, str] | None:
+    """The key of what an option needs and lacks, and words for it; None if it applies.
+
+    What an option needs must apply itself.
+    """
+    while option.needs:
+        needed, _, value = option.needs.partition("=")
+        key = key_of(needed)
+        found = values.get(key)
+        if value and found != value:
+            return key, f"to --{needed} {found}"
+        if not found:
+            return key, f"without --{needed}"
+        option = options[key]
+    return None
+
+
+def recorded(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that decide the bytes of a command's output, by flag, for its header.
+
+    `values` are resolved ones. Options that do not apply are left out, and those whose
+    default the inputs decide: the stage adds what it made of them.
+    """
+    options = COMMANDS[command].options
+    return {
+        option.name: list(values[key]) if type(values[key]) is tuple else values[key]
+        for key, option in options.items()
+        if option.recorded and values.get(key) is not None
+        if not _unmet(option, options, values)
+        if not (option.newer and values[key] == option.default)
+    }
+
+
+def divided(
+    values: Mapping[str, Any], options: Iterable[Option]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The values of some options, and all others."""
+    keys = {option.key for option in options}
+    own = {key: value for key, value in values.items() if key in keys}
+    return own, {key: value for key, value in values.items() if key not in keys}
