@@ -4,6 +4,7 @@ import csv
 import re
 import shlex
 from glob import glob
+from itertools import product
 from pathlib import Path, PurePath
 
 import pytest
@@ -171,7 +172,7 @@ def test_the_makefile_s_own_examples_are_those_of_the_pages():
     shown = re.findall(
         r"^# +make .* (\w+) {2,}", (FLESD / "Makefile").read_text(), re.M
     )
-    assert shown == ["table1", "figure2", "figure4", "figure5", "encodings"]
+    assert shown == ["table1", "figure2", "figure4", "figure5", "encodings", "claims"]
     pages = " ".join(blocks(FLESD / "README.md"))
     assert all(f" {target} " in pages for target in shown)
 
@@ -277,11 +278,13 @@ def test_figures_4_and_5_are_drawn(recorded, carry_out):
         assert Path(f"exp/figure{name}.png").stat().st_size
 
 
-def score(folder: str, name: str, accuracy: float, number: int, **facts) -> None:
+def score(
+    folder: str, name: str, accuracy: float, number: int, seed: int = 0, **facts
+) -> None:
     path = Path("exp/cifar10", folder, f"r{number:03d}", name)
     path.parent.mkdir(parents=True, exist_ok=True)
     facts = {"round": number, "role": "global", **facts}
-    document = {"protocol": "linear", "accuracy": accuracy, "seed": 0}
+    document = {"protocol": "linear", "accuracy": accuracy, "seed": seed}
     write_metrics(path, {**document, "checkpoint": {"seed": None, "facts": facts}})
 
 
@@ -302,6 +305,29 @@ def test_a_table_has_the_paper_s_numbers_beside_ours(recorded, run):
     assert rows[2].split()[:4] == ["Min-Local", "1", "30.00", "60.40"]
     assert rows[3].split() == ["FedAvg", "1", "50.00", "69.90"]
     assert rows[5].split()[:5] == ["FLESD", "1", "42.00", "69.60", "-8.00"]
+
+
+@needs_make
+def test_claims_are_judged_by_both_alphas(recorded, run):
+    rows = {"fedavg": (0.50, 10), "flesd": (0.52, 2), "cc": (0.45, 1)}
+    for seed, noise in enumerate((0, 0.001, 0.003)):
+        score(f"nonfl/seed{seed}", "linear.json", 0.7, 1, seed=seed)
+        for alpha, (row, (accuracy, rounds)) in product((100, 0.01), rows.items()):
+            run_ = f"alpha{alpha}/{row}/seed{seed}"
+            score(run_, "linear.json", accuracy + noise * rounds, rounds, seed=seed)
+            total = {"bytes": (1000 + seed) * rounds}
+            path = Path(f"exp/cifar10/{run_}/bytes.json")
+            write_metrics(path, {"protocol": "ledger", "seed": seed, "total": total})
+        for client, alpha in product((1, 2), (100, 0.01)):
+            facts = {"role": "client", "client": client, "seed": seed}
+            worst = f"alpha{alpha}/cc/seed{seed}"
+            score(worst, f"linear_{client}.json", 0.5 - client / 10, 1, **facts)
+    *_, command = recorded(f"{MAKE} claims DATASET=cifar10")
+    _, _, *found = run(*command).out.splitlines()
+    assert [line.split(" | ")[-2] for line in found] == [
+        "undecided", "confirmed", "confirmed", "undecided", "confirmed", "confirmed",
+        "confirmed", "confirmed",
+    ]  # fmt: skip
 
 
 def test_the_paper_s_numbers_are_all_there():
