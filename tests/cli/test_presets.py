@@ -144,14 +144,14 @@ def test_the_stable_reading_is_fedca_with_choices_of_ours():
     tables, base = tables_of("fedca-stable"), tables_of("fedca")
     own = tables["local-train"].items()
     assert {k: v for k, v in own if base["local-train"].get(k) != v} == {
-        "temperature": 0.1, "dictionary-from": "global", "dictionary-positive": "own",
-        "alpha": 0.0, "beta": 1e-3, "align-reduction": "mean",
+        "temperature": 0.1, "dictionary-positive": "own",
+        "beta": 1e-3, "align-reduction": "mean",
     }  # fmt: skip
     assert {k: v for k, v in tables.items() if k != "local-train"} == {
         k: v for k, v in base.items() if k != "local-train"
     }
     origins = re.findall(r"^[a-z-]+ = .*# \((.)\)", text_of("fedca-stable"), re.M)
-    assert origins == ["O"] * 6
+    assert origins == ["O"] * 4
 
 
 @pytest.mark.parametrize("name", ["fedca", "fedca-align"])

@@ -132,7 +132,7 @@ def test_every_open_reading_is_planned(plan, row, dataset, widths):
         assert " ".join(words) in " ".join(command)
         assert ("--dictionary-positive" in command) == ("own" in words)
         assert ("--features-out" in command) == (row not in plain)
-        kept = row in ("own_client", "official_literal")
+        kept = row in ("own_client", "official_literal", "stable")
         assert ("--private-out" in command) == kept
 
 
