@@ -38,8 +38,10 @@ class Value(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The label of an axis: "k-NN accuracy (%)"."""
-        by = " or ".join(NAMES.get(each, each) for each in self.protocols)
+        """The label of an axis: "k-NN accuracy (%)", or "angles.mean"."""
+        first = self.name.partition(".")[0]
+        others = (each for each in self.protocols if each != first)
+        by = " or ".join(NAMES.get(each, each) for each in others)
         unit = " (%)" if self.scale == 100 else ""
         return f"{by} {shorten(self.name, LABEL_WIDTH)}{unit}".lstrip()
 

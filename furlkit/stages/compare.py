@@ -54,7 +54,7 @@ def _shown(
 ) -> Callable[[float | None], str]:
     """How people see a number of this name, times `by`; nothing for None."""
     scale = Value(value).scale
-    digits = ".2f" if scale == 100 else ",.0f" if value.endswith("bytes") else ".4f"
+    digits = ".2f" if scale == 100 else ",.0f" if value.endswith("bytes") else ".4g"
     form, by = f"{sign}{digits}", scale if by is None else by
     return lambda number: "" if number is None else f"{by * number:{form}}"
 
