@@ -112,8 +112,17 @@ _SOLVER = Family("solver", lambda: _SOLVERS, "gradient", "How the classifier is 
 _REPEATS = Option("repeats", Whole(1, 100), 1,
                   "Train this often, each time with other labels, initial weights and "
                   "orders; accuracy is the mean, accuracy_std the standard deviation.")
+_RATES = (
+    Option("head-lr", Number(above=0), help="Learning rate of the new classifier.",
+           usual="as --lr"),
+    Option("milestones", Numbers(whole=True), (),
+           "Epochs after which learning rates change: 12,16. They count through all "
+           "rounds.", newer=True),
+    Option("milestone-factor", Number(above=0), 0.1,
+           "What the rates are multiplied by at each of them.", needs="milestones"),
+)
 _FINETUNING = (
-    group("Optimisation", BATCH_SIZE, *OPTIMISER, _REPEATS),
+    group("Optimisation", BATCH_SIZE, *OPTIMISER, *_RATES, _REPEATS),
     AUGMENTATION.varied(crop_scale=(0.5, 1.0), jitter_probability=0.0, grey=0.0),
     _NETWORK,
     group("Execution", PRECISION, SAVE_EVERY, *RUNTIME),

@@ -37,6 +37,9 @@ class Plan:
     `phases` divide the epochs: each trains some parts of the model and leaves all others
     as they are, with an optimiser of its own. Without phases every part is trained.
     With `steps` the training ends after so many, whatever `epochs` says.
+
+    At each of `milestones`, in epochs through all rounds, the rate is multiplied by
+    `milestone_factor`. `head_lr` is the classifier's own rate, on the same schedule.
     """
 
     epochs: int
@@ -52,6 +55,9 @@ class Plan:
     precision: str = "float32"
     phases: tuple["Phase", ...] = ()
     steps: int | None = None
+    milestones: tuple[int, ...] = ()
+    milestone_factor: float = 0.1
+    head_lr: float | None = None
 
     def __post_init__(self) -> None:
         if self.phases and sum(phase.epochs for phase in self.phases) != self.epochs:
@@ -70,9 +76,16 @@ class Plan:
         if now < warm:
             return self.lr * (now + 1) / (warm + 1)
         if self.schedule == "constant":
-            return self.lr
+            past = sum(now >= epoch * steps for epoch in self.milestones)
+            return self.lr * self.milestone_factor**past
         span = max(self.schedule_rounds * each_round - warm, 1)
         return self.lr / 2 * (1 + math.cos(math.pi * min((now - warm) / span, 1)))
+
+    def factor_of(self, part: str) -> float:
+        """What the learning rate is multiplied by for a part of the model."""
+        if self.head_lr is None or part != "classifier":
+            return 1.0
+        return self.head_lr / self.lr
 
 
 class Phase(NamedTuple):
@@ -237,7 +250,7 @@ class _Trainer:
             # In eval mode BatchNorm leaves the statistics of frozen parts alone.
             if name and not _trains(name, parts):
                 module.training = False
-        weights = [p for p in self._trained.values() if p.requires_grad]
+        weights = {k: p for k, p in self._trained.items() if p.requires_grad}
         self.optimiser = _optimiser(weights, self.plan)
 
     def begin_epoch(self, images: Images, epoch: int, purpose: Purpose) -> None:
@@ -286,9 +299,12 @@ class _Trainer:
 
 def _trains(name: str, parts: tuple[str, ...] | None) -> bool:
     """Whether a tensor or module of a learner is trained in a phase of these parts."""
-    if parts is None or name == "net":
-        return True
-    return within(part_of(name.removeprefix("net.")), parts)
+    return parts is None or name == "net" or within(_part_of(name), parts)
+
+
+def _part_of(name: str) -> str:
+    """The part of the model that a tensor or module of a learner belongs to."""
+    return part_of(name.removeprefix("net."))
 
 
 def _make_buffers(learner: nn.Module, state: dict[str, Tensor]) -> None:
@@ -302,10 +318,11 @@ def _make_buffers(learner: nn.Module, state: dict[str, Tensor]) -> None:
             learner.get_submodule(owner).register_buffer(buffer, empty)
 
 
-def _optimiser(weights: list[Tensor], plan: Plan) -> Optimiser:
+def _optimiser(weights: dict[str, Tensor], plan: Plan) -> Optimiser:
+    factors = [plan.factor_of(_part_of(name)) for name in weights]
     if plan.optimiser == "adam":
-        return Adam(weights, plan.weight_decay)
-    return SGD(weights, plan.weight_decay, plan.momentum)
+        return Adam([*weights.values()], plan.weight_decay, factors)
+    return SGD([*weights.values()], plan.weight_decay, plan.momentum, factors)
 
 
 def positions(images: Images, batch_size: int, purpose: Purpose, step: int) -> Tensor:

@@ -16,12 +16,19 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 class Optimiser:
     """Moves the parameters that took part in the loss; the others stay as they are.
 
-    `state` and `steps` are all that must be saved.
+    `factors` multiply the learning rate of each parameter; without them all have the
+    same. `state` and `steps` are all that must be saved.
     """
 
-    def __init__(self, parameters: Sequence[Tensor], weight_decay: float):
+    def __init__(
+        self,
+        parameters: Sequence[Tensor],
+        weight_decay: float,
+        factors: Sequence[float] = (),
+    ):
         self._all = list(parameters)
         self._decay = weight_decay
+        self._factors = list(factors) or [1.0] * len(self._all)
         self.state: dict[str, Tensor] = {}
         self.steps = 0
 
@@ -37,25 +44,29 @@ class Optimiser:
 
     @torch.no_grad()
     def step(self, lr: float) -> None:
-        """One update."""
-        w, g = self.gradients()
-        if self._decay:
-            g = list(torch._foreach_add(g, w, alpha=self._decay))
+        """One update; parameters of the same rate are moved together."""
         self.steps += 1
-        self._update(w, g, lr)
+        alike: dict[float, dict[int, Tensor]] = {}
+        for i, (p, factor) in enumerate(zip(self._all, self._factors, strict=True)):
+            if p.grad is not None:
+                alike.setdefault(factor, {})[i] = p
+        for factor, moved in alike.items():
+            w = list(moved.values())
+            g = [p.grad for p in w if p.grad is not None]
+            if self._decay:
+                g = list(torch._foreach_add(g, w, alpha=self._decay))
+            self._update(moved, g, lr * factor)
 
-    def _update(self, w: list[Tensor], g: list[Tensor], lr: float) -> None:
+    def _update(self, moved: dict[int, Tensor], g: list[Tensor], lr: float) -> None:
+        """Move parameters, given by their places, that have the gradients g."""
         raise NotImplementedError
 
-    def _slot(self, name: str) -> list[Tensor]:
-        """One tensor of state for each parameter with a gradient, zero at first."""
-        moved = {
-            f"{name}.{i}": p for i, p in enumerate(self._all) if p.grad is not None
-        }
-        for key, parameter in moved.items():
-            if key not in self.state:
-                self.state[key] = torch.zeros_like(parameter)
-        return [self.state[key] for key in moved]
+    def _slot(self, name: str, moved: dict[int, Tensor]) -> list[Tensor]:
+        """One tensor of state for each of some parameters, zero at first."""
+        for i, parameter in moved.items():
+            if f"{name}.{i}" not in self.state:
+                self.state[f"{name}.{i}"] = torch.zeros_like(parameter)
+        return [self.state[f"{name}.{i}"] for i in moved]
 
     def load(self, state: dict[str, Tensor], steps: int) -> None:
         """Continue from what `state` gave."""
@@ -68,14 +79,15 @@ class Optimiser:
 class Adam(Optimiser):
     """Kingma and Ba, "Adam", ICLR 2015, Algorithm 1; weight decay joins the gradient."""
 
-    def _update(self, w: list[Tensor], g: list[Tensor], lr: float) -> None:
-        m, v = self._slot("m"), self._slot("v")
+    def _update(self, moved: dict[int, Tensor], g: list[Tensor], lr: float) -> None:
+        m, v = self._slot("m", moved), self._slot("v", moved)
         torch._foreach_lerp_(m, g, 1 - BETA_1)
         torch._foreach_mul_(v, BETA_2)
         torch._foreach_addcmul_(v, g, g, 1 - BETA_2)
         scale = torch._foreach_sqrt(v)
         torch._foreach_div_(scale, (1 - BETA_2**self.steps) ** 0.5)
         torch._foreach_add_(scale, EPSILON)
+        w = list(moved.values())
         torch._foreach_addcdiv_(w, m, scale, -lr / (1 - BETA_1**self.steps))
 
 
@@ -83,18 +95,22 @@ class SGD(Optimiser):
     """m <- momentum m + g,   w <- w - lr m."""
 
     def __init__(
-        self, parameters: Sequence[Tensor], weight_decay: float, momentum: float
+        self,
+        parameters: Sequence[Tensor],
+        weight_decay: float,
+        momentum: float,
+        factors: Sequence[float] = (),
     ):
-        super().__init__(parameters, weight_decay)
+        super().__init__(parameters, weight_decay, factors)
         self._momentum = momentum
 
-    def _update(self, w: list[Tensor], g: list[Tensor], lr: float) -> None:
+    def _update(self, moved: dict[int, Tensor], g: list[Tensor], lr: float) -> None:
         if self._momentum:
-            m = self._slot("m")
+            m = self._slot("m", moved)
             torch._foreach_mul_(m, self._momentum)
             torch._foreach_add_(m, g)
             g = m
-        torch._foreach_add_(w, g, alpha=-lr)
+        torch._foreach_add_(list(moved.values()), g, alpha=-lr)
 
 
 class LossScale:

@@ -72,7 +72,7 @@ class Finetuning:
             title="finetuning" if self.turns == 1 else title,
             learner=Stateless(self.net, supervised.step),
             images=Images(self.images, self.labels, index, self.view, device),
-            plan=self.plan,
+            plan=replace(self.plan, first_round=round_),
             purpose=(*self.purpose, round_, client),
             where={"round": round_ + 1, "client": client},
             steps_before=self._steps_before(round_, place),

@@ -20,7 +20,9 @@ FLESD = (
 SYSTEMS = tuple(n for n in presets.names() if "local-train" in presets.tables(n))
 SCORES = tuple(name for name in presets.names() if name not in SYSTEMS)
 # Stages that not every system has.
-OPTIONAL = {"pretrain-align", "embed", "distill"}
+OPTIONAL = {
+    "pretrain-align", "embed", "distill", "evaluate.semi", "evaluate.finetune",
+}  # fmt: skip
 # What a stage cannot be called without.
 NEEDED = {
     "partition": ("--data", "digits"),
@@ -32,6 +34,8 @@ NEEDED = {
     "distill": ("e.st", "g.st", "--data", "digits"),
     "evaluate.linear": ("g.st", "--data", "digits"),
     "evaluate.knn": ("g.st", "--data", "digits"),
+    "evaluate.semi": ("g.st", "--data", "digits", "--fraction", "0.1"),
+    "evaluate.finetune": ("g.st", "--data", "digits", "--partition", "p.st"),
 }
 
 
@@ -222,6 +226,20 @@ def test_fedmoco_averages_both_networks_and_keeps_the_queue():
     assert (
         tables_of("fedmoco")["evaluate.linear"] == tables_of("moco")["evaluate.linear"]
     )
+
+
+def test_fcl_finetunes_on_few_labels_as_swav_does():
+    values = values_of("evaluate.semi", "--preset", "fcl")
+    expected = {"mode": "central", "epochs": 20, "optimiser": "sgd", "lr": 0.01,
+                "head-lr": 0.2, "momentum": 0.9, "weight-decay": 0, "batch-size": 256,
+                "milestones": (12, 16), "milestone-factor": 0.2,
+                "hidden": 0}  # fmt: skip
+    assert expected.items() <= values.items()
+    fewer = ("--fraction", "0.01", "--lr", "0.02", "--head-lr", "5")
+    values = values_of("evaluate.semi", "--preset", "fcl", *fewer)
+    assert (values["lr"], values["head-lr"], values["epochs"]) == (0.02, 5, 20)
+    federated = tables_of("fcl")["evaluate.finetune"]
+    assert (federated["rounds"], federated["hidden"]) == (20, 0)
 
 
 @pytest.mark.parametrize("name", ["fedswav", "feddc"])

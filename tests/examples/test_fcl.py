@@ -1,6 +1,10 @@
-"""examples/fcl: its recipe, the commands of its page, and what leaves a client."""
+"""examples/fcl: its recipes, its Makefile, its page, and what leaves a client."""
 
+import csv
 import json
+import re
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,13 +12,25 @@ from safetensors.numpy import load_file
 
 from furlkit.files.container.read import Container
 from furlkit.files.features import read_features
+from furlkit.files.metrics import write_metrics
+from furlkit.files.partition import read_partition
 from furlkit.files.private import read_private
 from furlkit.weights import parts_of
 from tests.examples.conftest import EXAMPLES, blocks, needs_make, of, values
 from tests.helpers import furlkit
 
 FCL = EXAMPLES / "fcl"
+MAKE = "make -f examples/fcl/Makefile"
 SYSTEMS = ("fcl-fusion", "fcl-remote", "fcl")
+# Rows, and whether their rate follows FedMoCo's schedule over all rounds.
+SCHEDULED = ("fedmoco", "fusion", "remote", "fcl", "feddc", "fedswav", "moco")
+ROWS = (*SCHEDULED, "fedrot", "fedsimclr", "fedca", "fedavg")
+SHARING = ("fusion", "remote", "fcl", "fedca")
+DATASETS = ("cifar10", "cifar100", "fmnist", "digits", "images")
+SPLITS = ("iid", "noniid1", "noniid2")
+
+
+# --- the recipes ----------------------------------------------------------------------
 
 
 def test_the_recipe_has_25_lines_at_most():
@@ -38,12 +54,199 @@ def test_files_pass_from_round_to_round(plan):
     assert [step["round"] for step in of(steps, "linear")] == [0, 100]
 
 
+def test_the_row_fcl_is_the_recipe(plan):
+    recipe = plan(FCL / "recipe.toml", "seed=3")
+    row = plan(FCL / "tables.toml", "seed=3")
+    assert row.pop()["stage"] == "bytes"
+    # The row says itself what the preset has.
+    same = {
+        "init": ["--encoder", "resnet18"],
+        "train": ["--schedule-rounds", "100", "--queue", "4096", "--dictionary-size",
+                  "20480", "--neighbour-candidates", "4096"],
+        "pool": ["--dictionary-size", "20480"],
+        "linear": ["--preset", "fedmoco"],
+    }  # fmt: skip
+    for step in row:
+        for word in same.get(step["stage"], []):
+            step["command"].remove(word)
+    for step in of(recipe, "linear"):
+        step["command"].remove("--preset")
+        step["command"].remove("fcl")
+    assert [sorted(s["command"]) for s in row] == [sorted(s["command"]) for s in recipe]
+
+
+@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_every_row_is_planned_on_every_dataset(plan, row, dataset):
+    words = (f"row={row}", f"dataset={dataset}", "rounds=2", "semi=yes")
+    for split in SPLITS[:1] if row == "moco" else SPLITS:
+        more = (f"split={split}", "finetuned=yes")
+        steps = plan(FCL / "tables.toml", *words, *more)
+        clients = 1 if row == "moco" else 10 if split == "noniid2" else 5
+        trained = [step["command"] for step in of(steps, "train")]
+        assert len(trained) == 2 * clients
+        over = ["2"] if row in SCHEDULED else []
+        assert all(values(words, "--schedule-rounds") == over for words in trained)
+        shared = row in SHARING
+        assert all(("--features-out" in words) == shared for words in trained)
+        assert any("--dictionary" in words for words in trained) == shared
+        assert all(("--align" in words) == (row == "fedca") for words in trained)
+        assert len(of(steps, "align")) == (row == "fedca")
+        supervised = row == "fedavg"
+        assert len(of(steps, "linear")) == (0 if supervised else 2)
+        assert len(of(steps, "classifier")) == supervised
+        scores = ("semi1", "semi10", "finetune1", "finetune10", "bytes")
+        assert all(len(of(steps, stage)) == 1 for stage in scores)
+        assert (
+            len(of(steps, "scratch1")) == len(of(steps, "scratch10")) == (row == "fcl")
+        )
+
+
+@pytest.mark.parametrize("row", ["fusion", "remote", "fcl"])
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_every_client_shares_as_many_rows_as_its_queue_has(plan, row, dataset):
+    for split, clients in zip(SPLITS, (5, 5, 10), strict=True):
+        words = (f"row={row}", f"dataset={dataset}", f"split={split}", "rounds=1")
+        steps = plan(FCL / "tables.toml", *words)
+        queue = int(values(of(steps, "train")[0]["command"], "--queue")[-1])
+        for step in (*of(steps, "train"), *of(steps, "pool")):
+            size = values(step["command"], "--dictionary-size")[-1]
+            assert int(size) == clients * queue
+
+
+def test_protocols_are_the_paper_s_at_its_scale(plan):
+    steps = plan(FCL / "tables.toml", "row=fedsimclr", "rounds=1", "semi=yes",
+                 "finetuned=yes")  # fmt: skip
+    few, tenth, *_ = (of(steps, stage)[0]["command"] for stage in ("semi1", "semi10"))
+    assert values(few, "--lr") == ["0.02"] and values(few, "--head-lr") == ["5"]
+    assert "--lr" not in tenth
+    for stage in ("linear", "semi1", "semi10", "finetune1", "finetune10"):
+        (step, *_) = of(steps, stage)
+        assert values(step["command"], "--preset") == ["fedmoco"]
+
+
+def test_settings_of_swav_and_deepcluster_reach_them_alone(plan):
+    words = ("dataset=images", "prototypes=17", "swav_batch=64", "clusters=9")
+    for row in ("fedswav", "feddc", "fcl"):
+        steps = plan(FCL / "tables.toml", *words, f"row={row}", "rounds=1")
+        init, train = (of(steps, stage)[0]["command"] for stage in ("init", "train"))
+        swav, clustered = row == "fedswav", row == "feddc"
+        assert values(init, "--prototypes") == (["17"] if swav else [])
+        assert values(train, "--batch-size") == (["64"] if swav else [])
+        assert values(train, "--clusters") == (["9,9,9"] if clustered else [])
+
+
+@pytest.mark.parametrize("row, split", [*(("fcl", s) for s in SPLITS), ("moco", "iid")])
+def test_the_partition_of_a_row_can_be_made(plan, run, tmp_path, row, split):
+    """Only the partition itself shows what a scheme refuses, and who has which class."""
+    words = (f"row={row}", "dataset=digits", f"split={split}", f"out={tmp_path}")
+    (step,) = of(plan(FCL / "tables.toml", *words), "partition")
+    assert run(*step["command"], "-q").code == 0
+    found = read_partition(Path(step["outputs"][0]))
+    clients = 1 if row == "moco" else {"noniid2": 10}.get(split, 5)
+    assert found.histogram.shape == (clients, 10) and len(found.public)
+    each, copies = {"noniid1": (2, 1), "noniid2": (2, 2)}.get(split, (10, clients))
+    assert ((found.histogram > 0).sum(axis=1) == each).all()
+    assert ((found.histogram > 0).sum(axis=0) == copies).all()
+
+
+# --- the Makefile and the page --------------------------------------------------------
+
+
 @needs_make
 def test_every_command_of_the_page_is_accepted(recorded, check_all):
     commands = [c for block in blocks(FCL / "README.md") for c in recorded(block)]
-    assert sum(command[0] == "plan" for command in commands) == 4
-    assert len(values(commands[-1], "--series")) == 12
+    assert sum(command[0] == "plan" for command in commands) >= 20
+    (bars,) = (command for command in commands if command[0] == "plot")
+    assert len(values(bars, "--series")) == 12
     check_all(commands)
+
+
+def test_the_makefile_s_own_examples_are_those_of_the_page():
+    shown = re.findall(r"^# +make .* (\w+) {2,}", (FCL / "Makefile").read_text(), re.M)
+    assert shown == ["ablation", "table1", "table2", "table3", "figure5", "claims"]
+    page = " ".join(blocks(FCL / "README.md"))
+    assert all(f" {target} " in page for target in shown)
+
+
+TINY = """clients=2 each=5 rounds=1 linear="--epochs 1" finetune_rounds=1
+    init="--width 0.02 --projector 8,4" align="--images 60 --epochs 1 --batch-size 30"
+    train="--epochs 1 --batch-size 240 --flip 0" semi1="--epochs 1" semi10="--epochs 1"
+    finetune1="--epochs 1" finetune10="--epochs 1" scratch1="--epochs 1"
+    scratch10="--epochs 1"
+"""
+
+
+@needs_make
+def test_every_target_makes_its_table(recorded, carry_out):
+    targets = "ablation table1-noniid1 table2-noniid1 table3-noniid1 figure5-noniid1"
+    settings = shlex.quote(f"SETTINGS={' '.join(TINY.split())}")
+    tables = carry_out(recorded(f"{MAKE} {targets} claims SEEDS=0 {settings}"))
+    labels = [[line.split("  ")[0] for line in t.splitlines()[1:]] for t in tables]
+    parts = ["FedSimCLR", "FedMoCo", "+ fusion", "+ fusion, remote alone",
+             "+ fusion and matching", "FedSwAV", "FedDC"]  # fmt: skip
+    systems = ["FedRot", "FedDC", "FedSwAV", "FedSimCLR", "FedCA", "FCL"]
+    steps = ["CL", "CL+FF", "CL+FF+NM"]
+    moco, fedavg = ["MoCo (centralised)"], ["FedAvg (supervised)"]
+    assert labels[:-1] == [
+        ["untrained", *parts], parts,
+        ["untrained", *systems, *moco, *fedavg],
+        [*systems, *moco], [*systems, *moco],
+        [*systems, *fedavg], [*systems, *fedavg],
+        steps, steps,
+    ]  # fmt: skip
+    assert "Feature fusion helps MoCo" in tables[-1]
+
+
+@needs_make
+def test_a_table_has_the_paper_s_numbers_beside_ours(recorded, run):
+    *_, command = recorded(f"{MAKE} figure5-noniid1 DATASET=cifar10")
+    for row, accuracy in {"fedmoco": 0.6, "fusion": 0.61, "fcl": 0.63}.items():
+        folder = Path(f"exp/cifar10/noniid1/{row}/seed0")
+        folder.mkdir(parents=True)
+        facts = {"round": 100, "role": "global"}
+        document = {"protocol": "semi", "accuracy": accuracy, "seed": 0}
+        document["checkpoint"] = {"seed": None, "facts": facts}
+        write_metrics(folder / "semi1.json", document)
+    head, *rows = run(*command).out.splitlines()
+    assert "published" in head
+    found = [line.split()[:4] for line in rows]
+    assert found == [
+        ["CL", "1", "60.00", "64.00"], ["CL+FF", "1", "61.00", "66.12"],
+        ["CL+FF+NM", "1", "63.00", "67.87"],
+    ]  # fmt: skip
+
+
+def test_the_paper_s_numbers_are_all_there_and_agree_with_its_text():
+    with open(FCL / "paper.csv", newline="") as file:
+        found = {tuple(row[:-1]): float(row[-1]) for row in [*csv.reader(file)][1:]}
+    # Tables 1 to 3, and the text on Figure 5; MoCo has no number of its own if not IID.
+    assert len(found) == (8 * 9 - 6) + 7 * 12 + 7 * 12 + 6
+
+    def ahead(dataset, split, other):
+        ours, theirs = (found["linear", dataset, split, m] for m in ("FCL", other))
+        return round(ours - theirs, 2)
+
+    assert ahead("cifar10", "iid", "FedCA") == 10.92
+    assert ahead("cifar10", "iid", "FedSwAV") == 5.28
+    assert ahead("cifar10", "iid", "MoCo (centralised)") == -0.38
+    assert ahead("cifar100", "iid", "FedCA") == 12.98
+    assert ahead("cifar100", "iid", "MoCo (centralised)") == -1.81
+    swav = [ahead("cifar100", split, "FedSwAV") for split in SPLITS]
+    assert swav == [6.4, 6.09, 4.86]
+    steps = ("CL", "CL+FF", "CL+FF+NM")
+    linear, semi = (
+        [found[f"figure5_{kind}", "cifar10", "noniid1", step] for step in steps]
+        for kind in ("linear", "semi1")
+    )
+    assert np.diff(linear) == pytest.approx([3.68, 0.43])
+    assert np.diff(semi) == pytest.approx([2.12, 1.75])
+    assert linear[-1] == found["linear", "cifar10", "noniid1", "FCL"]
+    assert semi[-1] == found["semi1", "cifar10", "noniid1", "FCL"]
+    assert found["finetune1", "fmnist", "noniid1", "FedAvg (supervised)"] == 66.03
+
+
+# --- false negatives, and what leaves a client ----------------------------------------
 
 
 def test_false_negatives_by_number_of_clients_and_classes(plan, run, tmp_path):

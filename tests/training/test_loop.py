@@ -123,6 +123,38 @@ def test_warm_up_is_at_the_start_of_the_schedule_not_of_every_round():
     assert Plan(2, 4, lr=0.6, warmup=1).lr_at(0, 2) == pytest.approx(0.2)
 
 
+def test_the_rate_is_multiplied_at_milestones():
+    plan = Plan(4, 4, lr=0.5, milestones=(1, 3), milestone_factor=0.2)
+    rates = [plan.lr_at(step, 2) for step in range(8)]
+    assert rates == pytest.approx([0.5] * 2 + [0.1] * 4 + [0.02] * 2)
+    usual = Plan(2, 4, lr=0.5, milestones=(1,))
+    assert usual.lr_at(2, 2) == pytest.approx(0.05)
+
+
+def test_milestones_count_the_epochs_of_all_rounds():
+    plans = [
+        Plan(2, 4, lr=1, milestones=(3,), first_round=number) for number in range(3)
+    ]
+    rates = [plan.lr_at(step, 1) for plan in plans for step in range(2)]
+    assert rates == pytest.approx([1, 1, 1, 0.1, 0.1, 0.1])
+
+
+def test_the_classifier_has_a_rate_of_its_own():
+    """Plain SGD: a step is the rate times the gradient, which is the same for all."""
+    net = nn.ModuleDict({"encoder": nn.Linear(1, 1), "classifier": nn.Linear(1, 1)})
+    before = [p.detach().clone() for p in net.parameters()]
+
+    def loss(batch):
+        total = torch.stack([p.sum() for p in net.parameters()]).sum()
+        return Forward({"sum": total}, batch.one_view(), torch.rand(4, 2))
+
+    rates = {"lr": 0.1, "head_lr": 2.0, "milestones": (1,), "milestone_factor": 0.5}
+    plan = Plan(2, 10, "sgd", weight_decay=0, momentum=0, **rates)
+    run(plan, net, loss=loss)
+    moved = [(b - p).item() for b, p in zip(before, net.parameters(), strict=True)]
+    assert moved == pytest.approx([0.15] * 2 + [3.0] * 2)
+
+
 @pytest.mark.parametrize(
     "examples, batch_size, steps", [(10, 4, 2), (8, 4, 2), (3, 4, 1), (4, 4, 1)]
 )

@@ -53,6 +53,30 @@ def test_sgd_is_torchs_sgd(decay, momentum):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize(
+    "make, torchs",
+    [
+        (lambda w, f: SGD(w, 0.1, 0.9, f), torch.optim.SGD),
+        (lambda w, f: Adam(w, 0.1, f), torch.optim.Adam),
+    ],
+)
+def test_factors_are_the_rates_of_torchs_groups(make, torchs):
+    ours, theirs, factors = weights(), weights(), (1, 20, 1)
+    momentum = {"momentum": 0.9} if torchs is torch.optim.SGD else {}
+    pairs = zip(theirs, factors, strict=True)
+    groups = [{"params": [p], "lr": 0.01 * f} for p, f in pairs]
+    optimiser, reference = make(ours, factors), torchs(groups, **momentum)
+    for group in reference.param_groups:
+        group["weight_decay"] = 0.1
+    for step in range(10):
+        pull(ours, step)
+        pull(theirs, step)
+        optimiser.step(0.01)
+        reference.step()
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("make", [lambda w: Adam(w, 0.1), lambda w: SGD(w, 0.1, 0.9)])
 def test_weights_that_took_no_part_do_not_move(make):
     ours = weights()

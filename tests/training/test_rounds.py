@@ -115,6 +115,12 @@ def test_predictions_are_the_largest_logit_of_plain_images():
     assert torch.equal(found, expected) and len(set(found.tolist())) > 1
 
 
+def test_milestones_count_the_epochs_of_all_rounds():
+    job = job_of(rounds=3, plan=Plan(2, 16, lr=1.0, milestones=(1, 4)))
+    rates = [job.job(turn).plan.lr_at(0, 2) for turn in range(job.turns)]
+    assert rates == pytest.approx([1] * 3 + [0.1] * 3 + [0.01] * 3)
+
+
 def test_turns_go_through_the_clients_round_by_round():
     job = job_of(rounds=2)
     assert job.turns == 6

@@ -116,6 +116,21 @@ def test_the_line_and_the_plan_name_the_repeats(evaluate, capsys):
     assert ", 3 repeats) of the global model" in capsys.readouterr().out
 
 
+def test_the_rates_of_head_and_milestones_are_recorded_where_they_are_given(score):
+    plain = score("plain", *central(0.1, "--epochs", 2))
+    options = plain["options"].keys()
+    assert not {"head-lr", "milestones", "milestone-factor"} & options
+    same = score("same", *central(0.1, "--epochs", 2, "--head-lr", 0.01))
+    assert learnt(same) == learnt(plain) and same["options"]["head-lr"] == 0.01
+    fast = score("fast", *central(0.1, "--epochs", 2, "--head-lr", 0.1))
+    assert learnt(fast) != learnt(plain)
+    late = ("--milestones", "1,2", "--milestone-factor", 0.2)
+    slower = score("slower", *central(0.1, "--epochs", 2, *late))
+    assert learnt(slower) != learnt(plain)
+    assert slower["options"]["milestones"] == [1, 2]
+    assert slower["options"]["milestone-factor"] == 0.2
+
+
 def test_labels_are_worth_something(world, score):
     part = ("--partition", world / "p.st", "--rounds", 3, "--epochs", 3)
     rounds = score("fed", "finetune", *PLAIN, *part)
