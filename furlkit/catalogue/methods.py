@@ -231,6 +231,10 @@ RULES = named(
             Option("bn", Choice(("average", "keep")), "average",
                    "BatchNorm statistics are averaged, or left out for "
                    "clients to keep."),
+            Option("staleness", Number(low=1),
+                   help="Take models of earlier rounds too: one that is s rounds older "
+                        "than the newest counts divided by this to the power of s. "
+                        "ASTW's is e/2, 1.35914.", usual="one round only"),
         ),
         paper=FEDAVG,
         equation="Algorithm 1; FedCA Eq. 2",
