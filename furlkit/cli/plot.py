@@ -133,3 +133,18 @@ def loss(values: dict[str, Any]) -> None:
           -o exp/loss.png
     """
     _draw("loss", values)
+
+
+@command("plot updates", argument("folder", "RUN"))
+def updates(values: dict[str, Any]) -> None:
+    """Of runs with --update fedema, fedu, dum or astw. A row for each client shows how
+    much of its own weights it started a round with: 0 if it took the global model, 1 if
+    it kept its own. Below is the distance that decided, a line for each client, and the
+    threshold --mu, where the update has one. Both are in the journals that local-train
+    writes beside its checkpoints.
+
+    \b
+    Example:
+      furlkit plot updates exp/dum -o exp/updates.png
+    """
+    _draw("updates", values)

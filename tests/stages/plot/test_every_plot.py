@@ -12,6 +12,7 @@ COMMANDS = {
     "differences": ("--series", "a=m.json", "--reference", "a"),
     "cost": ("--series", "a=."),
     "loss": ("--series", "a=."),
+    "updates": (".",),
     "partition": ("p.safetensors",),
     "tsne": ("h.safetensors", "--data", "digits"),
 }
