@@ -106,6 +106,16 @@ class Cloud(NamedTuple):
     labels: np.ndarray
 
 
+class ImageRow(NamedTuple):
+    """Images (k, H, W, channels) of a cluster; `wrong` are those of another class."""
+
+    cluster: int
+    name: str
+    note: str
+    images: np.ndarray
+    wrong: Sequence[bool]
+
+
 class Box(NamedTuple):
     """Five numbers of a distribution of angles in degrees, and their round."""
 

@@ -13,6 +13,8 @@ COMMANDS = {
     "cost": ("--series", "a=."),
     "loss": ("--series", "a=."),
     "updates": (".",),
+    "confusion": ("m.json",),
+    "clusters": ("m.json", "--data", "digits"),
     "partition": ("p.safetensors",),
     "tsne": ("h.safetensors", "--data", "digits"),
 }
