@@ -73,6 +73,15 @@ def add_weighted(total: Tensors, tensors: Tensors, share: float) -> Tensors:
     return added
 
 
+def mixed(own: Tensors, other: Tensors, share: float) -> Tensors:
+    """share * own + (1 - share) * other, of the tensors that both have."""
+    return {
+        name: np.asarray(weighted_sum([own[name], array], [share, 1 - share]))
+        for name, array in other.items()
+        if name in own
+    }
+
+
 def narrowed(total: Tensors, like: Tensors) -> Tensors:
     """A sum in the types that the tensors are stored in."""
     return {name: array.astype(like[name].dtype) for name, array in total.items()}

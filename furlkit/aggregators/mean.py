@@ -14,10 +14,15 @@ def mean(uploads: Uploads) -> Pieces:
     """
 
     def pieces(name: str):
+        shares = list(uploads.shares(name))
         return uploads.combine(name, lambda column: weighted_sum(column, shares))
 
-    shares = list(uploads.shares)
     return pieces
+
+
+def aged(weight: float, age: int, staleness: float) -> float:
+    """ASTW: what a model counts that is `age` rounds old, n_k a^-(t - t_k), a = e/2."""
+    return weight * staleness**-age
 
 
 def shares_of(weights: Sequence[float]) -> list[float]:

@@ -15,11 +15,16 @@ Pieces = Callable[[str], Iterator[np.ndarray]]
 
 
 class Uploads(Protocol):
-    """Checkpoints of the same tensors, in client order."""
+    """Checkpoints in client order, of the same tensors.
+
+    Models of earlier rounds may lack some: clients send parts in some rounds only.
+    """
 
     names: Sequence[str]
     clients: Sequence[int]
-    shares: Sequence[float]  # What each client counts; they sum to 1.
+
+    def shares(self, name: str) -> Sequence[float]:
+        """What each upload that has a tensor counts there; they sum to 1."""
 
     def combine(self, name: str, function: Combine) -> Iterator[np.ndarray]:
         """For each piece of a tensor, `function` of that piece of every upload in turn.

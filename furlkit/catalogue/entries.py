@@ -235,10 +235,14 @@ class Update(Method):
     """What a client starts a round from: update(w_g, w_k, memory, **options).
 
     With `own` it needs w_k, the client's weights after its last round, which the client
-    then keeps in its private file.
+    then keeps in its private file. `heads` are those it decides about, which the
+    objective must train. `sends` is a function(parts, round, **options) that gives the
+    parts which leave the client in a round.
     """
 
     own: bool = False
+    heads: tuple[str, ...] = ()
+    sends: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -19,6 +19,7 @@ from furlkit.catalogue.entries import (
     named,
 )
 from furlkit.catalogue.papers import (
+    ASTW,
     BYOL,
     DEEPCLUSTER,
     FCL,
@@ -26,6 +27,7 @@ from furlkit.catalogue.papers import (
     FEDCA,
     FEDEMA,
     FEDPROX,
+    FEDU,
     FLESD,
     MOCO,
     ROTNET,
@@ -217,6 +219,49 @@ UPDATES = named(
         paper=FEDEMA,
         equation="section 4",
     ),
+    Update("fedu", "the global model; of the predictor the client's own if they are far "
+                   "apart",
+        "furlkit.updates.fedu:fedu",
+        options=(
+            Option("mu", Number(low=0), 0.4,
+                   "The predictor is the global one while the encoders are closer: the "
+                   "mean over convolutions of the L2 distance."),
+        ),
+        own=True,
+        heads=("predictor",),
+        paper=FEDU,
+        equation="DAPU",
+    ),
+    Update("dum", "the global model, mixed with the client's own if they are far apart",
+        "furlkit.updates.dum:dum",
+        options=(
+            Option("mu", Number(low=0), 0.4,
+                   "The distance of backbone and clusters up to which the client takes "
+                   "the global ones; 1e30 always does."),
+            Option("xi", Number(0, 1), 0.5,
+                   "How much of its own the client keeps beyond it."),
+            Option("distance", Choice(("mean-conv", "sum-squares", "relative")),
+                   "mean-conv",
+                   "The mean over convolutions of the L2 distance; the squared norm over "
+                   "all weights, as FedUSC's slides have it; or the norm divided by the "
+                   "global model's."),
+        ),
+        own=True,
+        equation="FedUSC Eq. 4",
+    ),
+    Update("astw", "the global encoder; heads travel in some rounds only, and are the "
+                   "client's own in the others",
+        "furlkit.updates.astw:astw",
+        options=(
+            Option("cycle", Whole(1), 15, "Rounds of a cycle."),
+            Option("exchanges", Whole(1), 5,
+                   "Of these, the last ones in which all parts travel; in the others "
+                   "the encoder does."),
+        ),
+        sends="furlkit.updates.astw:sent_parts",
+        paper=ASTW,
+        equation="layer-wise asynchronous update",
+    ),
 )
 
 DICTIONARY_SIZE = Option("dictionary-size", Whole(1), 1024, "K, its number of rows.")
@@ -231,6 +276,10 @@ RULES = named(
             Option("bn", Choice(("average", "keep")), "average",
                    "BatchNorm statistics are averaged, or left out for "
                    "clients to keep."),
+            Option("staleness", Number(low=1),
+                   help="Take models of earlier rounds too: one that is s rounds older "
+                        "than the newest counts divided by this to the power of s. "
+                        "ASTW's is e/2, 1.35914.", usual="one round only"),
         ),
         paper=FEDAVG,
         equation="Algorithm 1; FedCA Eq. 2",

@@ -56,6 +56,12 @@ _SCORED_CLASSIFIER = group(IN_OUT,
     _TEST_DATA,
     OUTPUT,
 )
+_SCORED_CLUSTERS = group(IN_OUT,
+    *data_options("Images that k-means is fitted to; its test split is the test set. "
+           "Without --kmeans, --test-data alone will do.", required=False),
+    _TEST_DATA,
+    OUTPUT,
+)
 # An untrained network has no file; its options decide nothing that the file of a trained
 # one would record, so a score's `checkpoint` has them.
 _UNTRAINED = group("Reference: the untrained network",
@@ -163,6 +169,31 @@ PROTOCOLS = named(
         groups=(_SCORED_CLASSIFIER, RUNNING, GENERAL.without("seed")),
         paper=FLESD,
         equation="Fig. 2",
+    ),
+    Protocol("cluster",
+        "Score a model's clusters, or k-means on h, by the classes they match best.",
+        "furlkit.evaluation.clusters:matching",
+        groups=(
+            _SCORED_CLUSTERS,
+            group("Clusters",
+                Option("kmeans", Whole(1, 2**16),
+                       help="Cluster h by k-means into so many clusters.",
+                       replaces="threshold", usual="the model's own clusters"),
+                Option("repeats", Whole(1, 100), 1,
+                       "Of k-means, each from other starts; accuracy is the mean, "
+                       "accuracy_std the standard deviation.", needs="kmeans"),
+                Option("threshold", Number(0, 1), 0.99,
+                       "An image counts as sure if the probability of its cluster is so "
+                       "large."),
+                Option("surest", Whole(0, 1000), 12,
+                       "Images of each cluster, the surest ones, that the file names for "
+                       "plot clusters."),
+                SEED._replace(default=None, needs="kmeans", usual="0"),
+            ),
+            RUNNING,
+            GENERAL.without("seed"),
+        ),
+        equation="accuracy by Hungarian matching, NMI, ARI",
     ),
     Protocol("semi", "Finetune encoder and MLP on the few images that have labels.",
         "furlkit.stages.evaluate.finetune:choose",

@@ -1,7 +1,7 @@
 """How images are partitioned among clients."""
 
 from furlkit.catalogue.entries import File, Flag, Number, Option, Scheme, Whole, named
-from furlkit.catalogue.papers import FEDAVG
+from furlkit.catalogue.papers import FEDAVG, SATTLER
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
@@ -52,7 +52,8 @@ SCHEMES = named(
         "furlkit.data.partitions.dirichlet:dirichlet_client",
         (_CONCENTRATION, _REPLACEMENT, *_PUBLIC),
     ),
-    Scheme("volume", "client i gets delta/n + (1-delta) gamma^i / sum_j gamma^j",
+    Scheme("volume",
+        "unbalanced: client i gets delta/n + (1-delta) gamma^i / sum_j gamma^j",
         "furlkit.data.partitions.volume:volume",
         (
             Option("even-share", Number(0, 1), 0.1, "delta, the share that is even."),
@@ -62,6 +63,7 @@ SCHEMES = named(
             *_PUBLIC,
         ),
         evened_by="even-share",
+        paper=SATTLER,
     ),
     Scheme("shards", "sorted by label, s shards for each client",
         "furlkit.data.partitions.classes:shards",

@@ -62,6 +62,27 @@ def classifier() -> None:
     """
 
 
+@stage("evaluate cluster", model)
+def cluster() -> None:
+    """The clusters are those of the head that local-train --objective cluster trains; of
+    several heads, the one that training found best. With --kmeans they are those of h,
+    scaled to length 1, for any model: centroids are fitted to the training images, without
+    labels, and the test images go to the nearest.
+
+    For the accuracy each class is matched with one cluster at most, the best way for all
+    test images. The confusion matrix has clusters in the order of the classes they match;
+    those that match none come last. Images of classes that no cluster matches count as
+    wrong.
+
+    \b
+    Examples:
+      furlkit evaluate cluster exp/r050/global.safetensors --data cifar10 \\
+          -o exp/r050/cluster.json
+      furlkit evaluate cluster exp/r050/global.safetensors --data cifar10 \\
+          --kmeans 10 --repeats 5 -o exp/r050/cluster.json
+    """
+
+
 @command("evaluate semi", model)
 def semi(values: dict[str, Any]) -> None:
     """Every client has --fraction of its own images labelled. Federated, the clients

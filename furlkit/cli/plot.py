@@ -133,3 +133,44 @@ def loss(values: dict[str, Any]) -> None:
           -o exp/loss.png
     """
     _draw("loss", values)
+
+
+@command("plot confusion", argument("file", "METRICS"))
+def confusion(values: dict[str, Any]) -> None:
+    """A row for each class: what its images were taken for, in percent. Of evaluate
+    cluster the columns are clusters, each below the class that it matches; those that
+    match none stand at the right.
+
+    \b
+    Example:
+      furlkit plot confusion exp/r050/cluster.json -o exp/confusion.png
+    """
+    _draw("confusion", values)
+
+
+@command("plot clusters", argument("file", "METRICS"))
+def clusters(values: dict[str, Any]) -> None:
+    """The file is one of evaluate cluster, which names the images. Rows stand in the
+    order of the classes that the clusters match, with the number of the cluster and the
+    test images in it. Images of another class have a frame.
+
+    \b
+    Example:
+      furlkit plot clusters exp/r050/cluster.json --data cifar10 -o exp/clusters.png
+    """
+    _draw("clusters", values)
+
+
+@command("plot updates", argument("folder", "RUN"))
+def updates(values: dict[str, Any]) -> None:
+    """Of runs with --update fedema, fedu, dum or astw. A row for each client shows how
+    much of its own weights it started a round with: 0 if it took the global model, 1 if
+    it kept its own. Below is the distance that decided, a line for each client, and the
+    threshold --mu, where the update has one. Both are in the journals that local-train
+    writes beside its checkpoints.
+
+    \b
+    Example:
+      furlkit plot updates exp/dum -o exp/updates.png
+    """
+    _draw("updates", values)

@@ -19,8 +19,8 @@ from furlkit.files.lock import holding
 
 MOST_CLIENTS = 10**6
 LARGEST = 1e30
-# Recipes name their preset on every stage, and this one has little to set.
-OPTIONAL = (["evaluate", "classifier"],)
+# Recipes name their preset on every stage, and these have little to set.
+OPTIONAL = (["evaluate", "classifier"], ["evaluate", "cluster"])
 LONG = 40  # Choices that take more characters are listed in the help instead.
 FilePath = click.Path(path_type=Path)
 Body = Callable[[dict[str, Any]], None]

@@ -106,14 +106,19 @@ def check_size(partition: Partition, client: int) -> None:
         )
 
 
-def check_private(private: Private, model: Checkpoint) -> None:
-    """What a client kept must be from before this round, and of the same net."""
+def check_private(private: Private, model: Checkpoint, used: bool) -> None:
+    """What a client kept must be from before this round.
+
+    With `used` it is known to serve in some rounds, if not in this one.
+    """
     this_round = model.facts.round + 1
     if private.facts.round >= this_round:
         raise InputError(
             f"{private.path}: is of round {private.facts.round}, and this is round "
             f"{this_round}; give the client's private file of an earlier round"
         )
+    if used:
+        return
     both = private.tensors.keys() & model.tensors.keys()
     if private.tensors and both == private.tensors.keys() and not private.memory:
         console.warn(

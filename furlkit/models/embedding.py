@@ -86,3 +86,17 @@ def predict(net: Net, images: np.ndarray, view: View) -> Tensor:
     with torch.inference_mode():
         device = next(net.parameters()).device
         return classifier(h.to(device)).argmax(dim=1).cpu()
+
+
+def cluster_probabilities(net: Net, h: Tensor, head: int) -> Tensor:
+    """q, the probabilities of the net's clusters for rows of h: (n, d) -> (n, H).
+
+    Where there are several heads of clusters, they are those of number `head`.
+    """
+    clusters = net.head("clusters")
+    if clusters is None:
+        raise ValueError("the net has no clusters")
+    with torch.inference_mode():
+        logits = clusters(h.to(next(net.parameters()).device))
+        chosen = logits[:, head] if logits.dim() == 3 else logits  # (n, H)
+        return chosen.float().softmax(dim=1).cpu()

@@ -112,11 +112,16 @@ def _ordered(stages: list[Template]) -> list[Template]:
         made = {ref.name: stage for stage in left for ref in stage.outputs}
         ready = (
             stage for stage in left
-            if all(made.get(r.name, stage) is stage for r in stage.inputs if not r.at)
+            if all(made.get(r.name, stage) is stage for r in stage.inputs if _now(r))
         )  # fmt: skip
         found.append(next(ready, left[0]))
         left.remove(found[-1])
     return found
+
+
+def _now(ref: Ref) -> bool:
+    """Whether a placeholder may mean files of the round that a stage runs in."""
+    return not ref.at or (ref.at == "own" and ref.every)
 
 
 class _Expansion:
@@ -317,12 +322,25 @@ class _Expansion:
         """What is the same for all clients of a round is looked up once."""
         if (ref, number) in self.shared:
             return self.shared[ref, number]
-        at, file = self._round_of(ref, number, None), self._file(ref.name)
-        whose = self._of_round(at) if ref.every else ("",)
-        paths = [file.path(at, client) for client in whose]
+        file = self._file(ref.name)
+        if ref.every and ref.at == "own":
+            paths = self._last_of_every_client(ref.name, number)
+        else:
+            at = self._round_of(ref, number, None)
+            whose = self._of_round(at) if ref.every else ("",)
+            paths = [file.path(at, client) for client in whose]
         self._require(ref, paths)
         self.shared[ref, number] = paths, paths
         return paths, paths
+
+    def _last_of_every_client(self, name: str, number: int | None) -> list[str]:
+        """Files of this round, and of those who did not take part their last ones."""
+        file, found = self._file(name), []
+        for client in self.clients:
+            rounds = (number, self.own.get((name, client)))
+            paths = (file.path(r, client) for r in rounds if r is not None)
+            found += [path for path in paths if path in self.made][:1]
+        return found
 
     def _require(self, ref: Ref, paths: list[str]) -> None:
         """Files must have been made, by a step before or by another run."""

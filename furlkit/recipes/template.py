@@ -3,7 +3,7 @@
 {name}    a setting, a file of this round and client, {round}, {client}, {participants}
 @0 @last @own @final @all    the file of another round: the first, the one before, the
           last one this client took part in, the run's last, or of all rounds
-*         the files of all clients of the round
+*         the files of all clients of the round; after @own, the last one of every client
 [...]     left out where a setting in it is empty, or a file not made yet
 """
 

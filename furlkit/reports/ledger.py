@@ -86,8 +86,12 @@ def _sent(files: dict[str, File]) -> Iterator[Transfer]:
         for role, content in server.inputs.items():
             match = _CLIENT.fullmatch(role)
             if match and server.stage == "aggregate":
-                place = int(match[1]), server.facts["round"]
-                yield Transfer(*place, SENT, "upload", content, files.get(content))
+                file = files.get(content)
+                # A model that the server counts again in later rounds was sent once.
+                model = file is not None and file.stage == "local-train"
+                round_ = (file if model and file else server).facts["round"]
+                place = int(match[1]), round_
+                yield Transfer(*place, SENT, "upload", content, file)
 
 
 def _received(trained: Iterable[File], files: dict[str, File]) -> Iterator[Transfer]:

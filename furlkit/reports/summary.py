@@ -74,12 +74,46 @@ class Line:
         return {"label": self.label, "rounds": self.rounds.tolist(), **lists}
 
 
+class Choices(NamedTuple):
+    """What a client decided: by round, the share of its own and the distance, if any."""
+
+    client: int
+    rounds: tuple[int, ...]
+    own: tuple[float, ...]
+    distances: tuple[float | None, ...]
+
+    @classmethod
+    def of(cls, client: int, rows: Sequence[tuple]) -> "Choices":
+        """From rows of round, share and distance."""
+        rounds, own, distances = zip(*rows, strict=True)
+        return cls(client, rounds, own, distances)
+
+    @property
+    def words(self) -> list[str]:
+        """What it did in each round: it took the global model, mixed, or kept its own."""
+        return [{0.0: "took", 1.0: "kept"}.get(share, "mixed") for share in self.own]
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {**self._asdict(), "decisions": self.words}
+
+
 class Cloud(NamedTuple):
     """The points of a panel, (n, 2) once laid out in the plane, and their classes."""
 
     label: str
     points: np.ndarray
     labels: np.ndarray
+
+
+class ImageRow(NamedTuple):
+    """Images (k, H, W, channels) of a cluster; `wrong` are those of another class."""
+
+    cluster: int
+    name: str
+    note: str
+    images: np.ndarray
+    wrong: Sequence[bool]
 
 
 class Box(NamedTuple):

@@ -9,14 +9,15 @@ Zhuang et al., "Divergence-aware Federated Self-Supervised Learning", ICLR 2022.
 
 import numpy as np
 
-from furlkit.weights import Tensors, is_batchnorm_statistic, part_of, weighted_sum
+from furlkit.updates.decision import Decision
+from furlkit.weights import Tensors, is_batchnorm_statistic, mixed, part_of
 
 LAMBDA = "fedema.lambda"
 
 
 def fedema(
     w_g: Tensors, w_k: Tensors | None, memory: Tensors, *, tau: float
-) -> tuple[Tensors, Tensors]:
+) -> tuple[Tensors, Tensors, Decision]:
     """w <- m w_k + (1 - m) w_g,   m = min(lambda_k ||w_g - w_k||, 1),
 
     lambda_k = tau / ||w_g - w_k|| when the client first has a model of its own, so that
@@ -24,17 +25,12 @@ def fedema(
     the predictor and BatchNorm statistics are mixed by the same m.
     """
     if w_k is None:
-        return w_g, memory
+        return w_g, memory, Decision(0.0)
     gap = distance(w_g, w_k)
     if LAMBDA not in memory and gap > 0:
         memory = {**memory, LAMBDA: np.array(tau / gap)}
     m = min(float(memory.get(LAMBDA, 0.0)) * gap, 1.0)
-    mixed = {
-        name: np.asarray(weighted_sum([w_k[name], array], [m, 1 - m]))
-        for name, array in w_g.items()
-        if name in w_k
-    }
-    return {**w_g, **mixed}, memory
+    return {**w_g, **mixed(w_k, w_g, m)}, memory, Decision(m, gap)
 
 
 def distance(w_g: Tensors, w_k: Tensors) -> float:

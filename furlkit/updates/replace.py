@@ -5,10 +5,10 @@ from furlkit.weights import Tensors
 
 def replace(
     w_g: Tensors, w_k: Tensors | None, memory: Tensors
-) -> tuple[Tensors, Tensors]:
+) -> tuple[Tensors, Tensors, None]:
     """w <- w_g.
 
     With --update keep the client's own last model is given in the place of w_g: FLESD's
     clients may differ in architecture, so that no global model fits them.
     """
-    return w_g, memory
+    return w_g, memory, None

@@ -74,7 +74,7 @@ def values_of(stage: str, *arguments: str) -> dict[str, Any]:
 
 def test_there_are_systems_and_scores():
     assert {"fedsimclr", "fedca", "flesd", "digits"} <= set(SYSTEMS)
-    assert set(SCORES) == {"moco", "fedu"}
+    assert set(SCORES) == {"moco"}
 
 
 @pytest.mark.parametrize("name, stage", ALL_TABLES)
@@ -251,6 +251,21 @@ def test_what_is_compared_with_fedmoco_is_trained_as_long_and_as_fast(name):
     assert "ema" not in tables["local-train"]
     for stage in base.keys() - {"local-train", "init"}:
         assert tables[stage] == base[stage]
+
+
+def test_fedu_is_fedbyol_with_an_update_and_a_probe_of_its_own():
+    tables, base = tables_of("fedu"), tables_of("fedbyol")
+    own = {"update": "fedu", "mu": 0.4}
+    assert tables["local-train"] == {**base["local-train"], **own}
+    for stage in base.keys() - {"local-train", "evaluate.linear"}:
+        assert tables[stage] == base[stage]
+
+
+def test_astw_is_fedsimclr_with_fewer_exchanges_and_weights_of_old_models():
+    tables, base = tables_of("astw"), tables_of("fedsimclr")
+    own = {"update": "astw", "cycle": 15, "exchanges": 5}
+    assert tables["local-train"] == {**base["local-train"], **own}
+    assert tables["aggregate"] == {**base["aggregate"], "staleness": 1.35914}
 
 
 def test_fcl_is_fedmoco_with_the_rows_of_others_and_then_neighbours():

@@ -249,12 +249,14 @@ OTHER = {
     "--align-reduction": "mean", "--align-batch-size": "7",
     "--ema": "0.5", "--queue": "7", "--epsilon": "0.5",
     "--sinkhorn-iterations": "7", "--freeze-steps": "7", "--queue-after": "7",
-    "--clusters": "7,8", "--kmeans-iterations": "7", "--tau": "0.5", "--send": "encoder",
+    "--clusters": "7,8", "--kmeans-iterations": "7", "--tau": "0.5", "--mu": "7",
+    "--xi": "0.7", "--distance": "relative", "--cycle": "7", "--exchanges": "7", "--send": "encoder",
     "--phases": "projector:1,encoder:2",
 }  # fmt: skip
 # Options that have no effect alone, and the options they are given with.
 SHARING, ALIGNING = ("--features-out", "w"), ("--align", "u", "--align-data", "usps")
 MATCHING = ("--neighbours", "2")
+DUM, ASTW = ("--update", "dum"), ("--update", "astw")
 SWAV, DEEPCLUSTER = ("--objective", "swav"), ("--objective", "deepcluster")
 WITH = {
     "--dictionary-from": SHARING, "--share-rows": SHARING,
@@ -265,7 +267,8 @@ WITH = {
     "--ema": ("--objective", "byol"), "--queue": ("--objective", "moco"),
     "--epsilon": SWAV, "--sinkhorn-iterations": SWAV, "--freeze-steps": SWAV,
     "--queue-after": SWAV, "--clusters": DEEPCLUSTER, "--kmeans-iterations": DEEPCLUSTER,
-    "--tau": ("--update", "fedema"),
+    "--tau": ("--update", "fedema"), "--mu": ("--update", "fedu"), "--xi": DUM,
+    "--distance": DUM, "--cycle": ASTW, "--exchanges": ASTW,
     "--neighbour-candidates": MATCHING, "--neighbour-temperature": MATCHING,
     "--neighbour-weight": MATCHING,
 }  # fmt: skip

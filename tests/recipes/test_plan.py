@@ -126,6 +126,28 @@ def test_a_client_that_comes_back_gets_the_file_of_its_last_round(recipe, plan, 
     assert sum(len(c) for c in drawn.values()) == len(commands(steps, "train"))
 
 
+@pytest.mark.parametrize("averaging_first", [False, True])
+def test_the_last_file_of_every_client(recipe, plan, averaging_first):
+    """ASTW's server reads models of clients that did not take part in a round too."""
+    text = PRIVATE.replace("{upload*}", "{upload@own*} --staleness 1.4")
+    if averaging_first:  # The order of the recipe's lines does not matter.
+        (line,) = [line for line in text.splitlines() if line.startswith("average")]
+        text = text.replace(f"{line}\n", "").replace("train =", f"{line}\ntrain =")
+    steps = plan(recipe(text), "clients=5", "rounds=6", "fraction=0.4", "seed=3")
+    last: dict[int, int] = {}
+    older = 0
+    for step in steps:
+        if step["stage"] == "train":
+            last[step["clients"][0]] = step["round"]
+        if step["stage"] == "average":
+            files = [
+                f"exp/r{r:03d}/client_{c}.safetensors" for c, r in sorted(last.items())
+            ]
+            assert step["reads"] == files and set(files) <= {*step["after"]}
+            older += sum(r < step["round"] for r in last.values())
+    assert older
+
+
 def test_clients_are_grouped_and_none_is_left_out(recipe, run):
     done = run(
         *("plan", recipe(PRIVATE), "clients=5", "rounds=6", "fraction=0.6"),

@@ -318,3 +318,17 @@ def test_equation_11_with_the_numbers_of_the_paper():
     found = flesd_equation_11(T=1, n=10_000, d=512, T_avg=1, w=11_000_000)
     assert found == {"left": 5_120_000, "right": 11_000_000, "holds": True}
     assert not flesd_equation_11(T=3, n=10_000, d=512, T_avg=1, w=11_000_000)["holds"]
+
+
+def test_a_model_that_counts_again_in_a_later_round_was_sent_once(fedavg, tmp_path):
+    folder = tmp_path / "astw"
+    shutil.copytree(fedavg, folder)
+    before = document(read_ledger([folder]))
+    uploads = [
+        named(folder, number, f"client_{k}") for k, number in ((0, 2), (2, 2), (1, 1))
+    ]
+    words = ("aggregate", *uploads, "--staleness", 1.4, "-q")
+    furlkit(*words, "-o", named(folder, 2, "global"))
+    after = document(read_ledger([folder]))
+    assert after["total"] == before["total"]
+    assert after["rounds"] == before["rounds"]

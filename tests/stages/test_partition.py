@@ -53,6 +53,35 @@ def test_same_seed_same_bytes_other_seed_other_clients(tmp_path, scheme):
     assert not np.array_equal(one.indices, other.indices)
 
 
+def test_the_four_partitions_of_fedusc(tmp_path):
+    """10 clients beside 10 % public; uniform, unbalanced, and Dirichlet 100 and 1."""
+    found = {}
+    for name, scheme in (
+        ("uniform", ("iid",)),
+        ("unbalanced", ("volume", "--even-share", 0.1, "--decay", 0.9)),
+        ("even", ("dirichlet", "--concentration", 100)),
+        ("skewed", ("dirichlet", "--concentration", 1)),
+    ):
+        words = ("partition", "--data", "digits", "--clients", 10, "--scheme", *scheme)
+        path = tmp_path / name
+        assert furlkit(*words, "--public-fraction", 0.1, "-o", path) == 0
+        found[name] = read_partition(path)
+        assert len(found[name].public) == 144 and found[name].sizes.sum() == 1294
+    assert np.ptp(found["uniform"].sizes) <= 1
+    powers = 0.9 ** np.arange(10)
+    shares = 0.1 / 10 + 0.9 * powers / powers.sum()
+    assert np.abs(found["unbalanced"].sizes - 1294 * shares).max() <= 1
+    # How far a client's mix of classes is from that of all.
+    skew = {}
+    for name in ("uniform", "even", "skewed"):
+        counts = found[name].histogram
+        mixes = counts / counts.sum(axis=1, keepdims=True)
+        skew[name] = (
+            np.abs(mixes - counts.sum(axis=0) / counts.sum()).sum(axis=1).mean()
+        )
+    assert skew["even"] < 0.4 < 0.6 < skew["skewed"] and skew["uniform"] < 0.4
+
+
 def test_a_file_of_indices_is_taken_as_it_is_and_its_name_is_not_kept(tmp_path):
     expected = [[0, 5, 9], [1, 2]]
     (tmp_path / "mine.json").write_text(json.dumps(expected))

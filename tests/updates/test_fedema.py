@@ -18,17 +18,20 @@ def model(encoder, predictor=0.0, mean=0.0, count=1):
 
 def test_first_round_takes_the_global_model():
     w_g = model(1.0)
-    w, memory = fedema(w_g, None, {}, tau=0.7)
+    w, memory, decision = fedema(w_g, None, {}, tau=0.7)
     assert w is w_g
-    assert memory == {}
+    assert memory == {} and decision == (0.0, None) and decision.word == "took"
 
 
 def test_value_by_hand():
     """lambda = 0.5 / 4; then at a gap of 2 m is 0.25: 0.25 * 1 + 0.75 * 3 = 2.5."""
-    w, memory = fedema(model(5.0), model(1.0), {}, tau=0.5)
+    w, memory, decision = fedema(model(5.0), model(1.0), {}, tau=0.5)
+    assert decision == (0.5, 4.0) and decision.word == "mixed"
     assert float(w["encoder.fc.weight"][0]) == pytest.approx(3.0)  # m = tau
     assert float(memory[LAMBDA]) == pytest.approx(0.125)
-    w, again = fedema(model(3.0, 8.0, 4.0), model(1.0, 0.0, 0.0), memory, tau=0.5)
+    far, near = model(3.0, 8.0, 4.0), model(1.0, 0.0, 0.0)
+    w, again, decision = fedema(far, near, memory, tau=0.5)
+    assert decision == pytest.approx((0.25, 2.0))
     assert float(w["encoder.fc.weight"][0]) == pytest.approx(2.5)
     assert float(w["predictor.fc1.weight"][0]) == pytest.approx(6.0)
     assert float(w["encoder.bn.running_mean"][0]) == pytest.approx(3.0)
@@ -43,7 +46,7 @@ def test_matches_the_equation_in_loops():
         for _ in range(2)
     )
     memory = {LAMBDA: np.array(0.11)}
-    w, _ = fedema(w_g, w_k, memory, tau=0.7)
+    w, _, _ = fedema(w_g, w_k, memory, tau=0.7)
     squares = 0.0
     for name in names[:3]:
         for a, b in zip(w_g[name].ravel(), w_k[name].ravel(), strict=True):
@@ -56,18 +59,19 @@ def test_matches_the_equation_in_loops():
 
 def test_limits():
     far, memory = model(100.0), {LAMBDA: np.array(1.0)}
-    w, _ = fedema(far, model(1.0), memory, tau=0.7)
+    w, _, decision = fedema(far, model(1.0), memory, tau=0.7)
+    assert decision.word == "kept"
     assert float(w["encoder.fc.weight"][0]) == 1.0  # m is at most 1: all of its own
-    same, memory = fedema(model(1.0), model(1.0), {}, tau=0.7)
+    same, memory, _ = fedema(model(1.0), model(1.0), {}, tau=0.7)
     assert float(same["encoder.fc.weight"][0]) == 1.0
     assert memory == {}  # no distance, no scale yet
-    w, _ = fedema(model(5.0), model(1.0), {}, tau=0.0)
+    w, _, _ = fedema(model(5.0), model(1.0), {}, tau=0.0)
     assert float(w["encoder.fc.weight"][0]) == 5.0  # tau 0 is FedAvg
 
 
 def test_distance_leaves_predictor_and_statistics_out_and_types_stay():
     assert distance(model(3.0, 9.0, 9.0), model(1.0)) == pytest.approx(2.0)
-    w, _ = fedema(model(5.0, count=3), model(1.0, count=7), {}, tau=0.5)
+    w, _, _ = fedema(model(5.0, count=3), model(1.0, count=7), {}, tau=0.5)
     assert w["encoder.fc.weight"].dtype == np.float32
     assert int(w["encoder.bn.num_batches_tracked"]) == 7
     assert w["encoder.bn.num_batches_tracked"].dtype.kind == "i"

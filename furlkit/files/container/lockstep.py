@@ -1,4 +1,4 @@
-"""Reading many checkpoints of one shape side by side, in one pass and little memory."""
+"""Reading many checkpoints side by side, in one pass and little memory."""
 
 import os
 import zlib
@@ -17,7 +17,7 @@ Combine = Callable[[Iterator[np.ndarray]], np.ndarray]
 
 
 class Lockstep:
-    """Reads tensor after tensor, piece after piece, each from every file in turn.
+    """Reads tensor after tensor, piece after piece, each from every file that has it.
 
     Pieces are combined by a few threads. Checksums are computed along the way; `finish`
     compares them, when every tensor has been combined or skipped.
@@ -25,11 +25,7 @@ class Lockstep:
 
     def __init__(self, containers: Sequence[Container]):
         self._containers = containers
-        entries = containers[0].entries
-        counts = (len(starts_in(entry.size)) for entry in entries)
-        places = list(accumulate(counts, initial=0))
-        self._places = dict(zip((e.name for e in entries), places, strict=False))
-        self._crcs = np.zeros((len(containers), places[-1]), np.uint32)
+        self._layouts = [_Layout(opened.entries) for opened in containers]
         self._pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1))
         self._handles: list[int] = []
 
@@ -55,12 +51,11 @@ class Lockstep:
         `combine` is given that piece of every file, in the files' order; an array is
         valid until the next one is taken.
         """
-        first = self._places[entry.name]
 
         def one(piece: tuple[int, int]) -> np.ndarray:
             return combine(self._columns(entry, *piece))
 
-        yield from self._pool.map(one, enumerate(starts_in(entry.size), first))
+        yield from self._pool.map(one, enumerate(starts_in(entry.size)))
 
     def skip(self, entry: Entry) -> None:
         """Read a tensor that is not used for the checksum alone."""
@@ -69,15 +64,29 @@ class Lockstep:
 
     def finish(self) -> None:
         """Check every file against its checksum."""
-        for opened, crcs in zip(self._containers, self._crcs, strict=True):
-            opened.check(crcs)
+        for opened, layout in zip(self._containers, self._layouts, strict=True):
+            opened.check(layout.crcs)
 
-    def _columns(self, entry: Entry, place: int, start: int) -> Iterator[np.ndarray]:
+    def _columns(self, entry: Entry, number: int, start: int) -> Iterator[np.ndarray]:
         buffer = np.empty(PIECE, np.uint8)[: entry.size - start]
-        for k, opened in enumerate(self._containers):
-            opened.fill(buffer, entry.start + start, self._handles[k])
-            self._crcs[k, place] = zlib.crc32(buffer.data)
+        for k, layout in enumerate(self._layouts):
+            if entry.name not in layout.places:
+                continue
+            body, piece = layout.places[entry.name]
+            self._containers[k].fill(buffer, body + start, self._handles[k])
+            layout.crcs[piece + number] = zlib.crc32(buffer.data)
             yield buffer.view(entry.dtype)
+
+
+class _Layout:
+    """Where tensors begin in a file's body and among its pieces, and their checksums."""
+
+    def __init__(self, entries: Sequence[Entry]):
+        counts = (len(starts_in(entry.size)) for entry in entries)
+        pieces = list(accumulate(counts, initial=0))
+        self.crcs = np.zeros(pieces[-1], np.uint32)
+        pairs = zip(entries, pieces, strict=False)
+        self.places = {entry.name: (entry.start, piece) for entry, piece in pairs}
 
 
 def _allow_files(count: int) -> None:

@@ -6,16 +6,13 @@ from typing import Any
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.colors import ListedColormap, PowerNorm
 from matplotlib.figure import Figure
 
 from furlkit.reports.figures import Frame, style
-from furlkit.reports.figures.style import COLOURS, whole_ticks
-from furlkit.reports.text import shorten
+from furlkit.reports.figures.style import COLOURS, NAMED, name_ticks, whole_ticks
 
 WRITTEN = 12  # Counts are written into the cells of a map up to this large.
-NAMED = 30  # Every row or column is named up to here.
 BUBBLES = 100  # More bubbles than these on a side are too small to see.
 
 
@@ -39,8 +36,8 @@ def draw_heat(
             histogram, aspect="auto", cmap=blues.with_extremes(under="white"), norm=norm
         )
         axes.spines[:].set(visible=True, color="#CCCCCC")
-        _name_ticks(axes.xaxis, np.arange(classes), names, "class")
-        _name_ticks(axes.yaxis, np.arange(clients), None, "client")
+        name_ticks(axes.xaxis, np.arange(classes), names, "class")
+        name_ticks(axes.yaxis, np.arange(clients), None, "client")
         if max(histogram.shape) <= WRITTEN:
             for (client, label), count in np.ndenumerate(histogram):
                 colour = "white" if norm(count) > 0.55 else "black"
@@ -89,8 +86,8 @@ def draw_bubbles(histogram: np.ndarray, names: Sequence[str], frame: Frame) -> F
         axes = figure.add_subplot()
         axes.spines[:].set_visible(False)
         axes.set(xlim=(-0.5, len(clients) - 0.5), ylim=(-0.5, len(classes) - 0.5))
-        _name_ticks(axes.xaxis, clients, None, "client", len(histogram))
-        _name_ticks(axes.yaxis, classes, names, "class", histogram.shape[1])
+        name_ticks(axes.xaxis, clients, None, "client", len(histogram))
+        name_ticks(axes.yaxis, classes, names, "class", histogram.shape[1])
         places = np.argwhere(shown)
         most = int(max(1, shown.max(initial=0)))
         side = min(0.36, max(0.01, min(across, upwards)))
@@ -116,27 +113,8 @@ def draw_sizes(sizes: np.ndarray, frame: Frame) -> Figure:
         if clients <= NAMED:
             for client, size in enumerate(sizes):
                 axes.text(client, size, f"{size:,}", ha="center", va="bottom")
-        _name_ticks(axes.xaxis, np.arange(clients), None, "client")
+        name_ticks(axes.xaxis, np.arange(clients), None, "client")
         axes.set_xlim(-0.5, clients - 0.5)
         axes.yaxis.set_major_locator(whole_ticks(6))
         axes.set_ylabel("images")
     return figure
-
-
-def _name_ticks(
-    axis: Axis, numbers: np.ndarray, names: Sequence[str] | None, label: str, total=0
-) -> None:
-    """Name every row or column where they are few, else number some of them."""
-    some = f" ({len(numbers)} of {total:,} shown)" if total > len(numbers) else ""
-    axis.set_label_text(label + some)
-    axis.set_tick_params(length=0)
-    if len(numbers) > NAMED:
-        axis.set_major_locator(whole_ticks(8))
-        axis.set_major_formatter(
-            lambda at, _: str(numbers[int(at)]) if 0 <= at < len(numbers) else ""
-        )
-        return
-    words = [str(n) if names is None else names[n] for n in numbers]
-    long = axis is axis.axes.xaxis and max(map(len, words), default=0) > 4
-    looks = style.slanted(45) if long else {}
-    axis.set_ticks(range(len(words)), [shorten(text, 16) for text in words], **looks)

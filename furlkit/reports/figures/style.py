@@ -11,7 +11,9 @@ from typing import Any
 from warnings import catch_warnings
 
 import matplotlib.style
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -34,6 +36,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 MARKERS = "osD^vPX"
 DASHES = ("-", "--", ":")
 GREY = "#555555"
+NAMED = 30  # Every row or column of a map is named up to here.
 DPI = 150
 MOST_PIXELS = 2 * 10**8
 _STYLE = {
@@ -156,3 +159,22 @@ def panels_of(figure: Figure, number: int, **shared: Any) -> list[Axes]:
     for axes in every[number:]:
         axes.remove()
     return every[:number].tolist()
+
+
+def name_ticks(
+    axis: Axis, numbers: np.ndarray, names: Sequence[str] | None, label: str, total=0
+) -> None:
+    """Name every row or column where they are few, else number some of them."""
+    some = f" ({len(numbers)} of {total:,} shown)" if total > len(numbers) else ""
+    axis.set_label_text(label + some)
+    axis.set_tick_params(length=0)
+    if len(numbers) > NAMED:
+        axis.set_major_locator(whole_ticks(8))
+        axis.set_major_formatter(
+            lambda at, _: str(numbers[int(at)]) if 0 <= at < len(numbers) else ""
+        )
+        return
+    words = [str(n) if names is None else names[n] for n in numbers]
+    long = axis is axis.axes.xaxis and max(map(len, words), default=0) > 4
+    looks = slanted(45) if long else {}
+    axis.set_ticks(range(len(words)), [shorten(text, 16) for text in words], **looks)

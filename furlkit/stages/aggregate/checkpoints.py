@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from furlkit import catalogue
-from furlkit.aggregators.mean import shares_of
+from furlkit.aggregators.mean import aged, shares_of
 from furlkit.aggregators.uploads import Combine
 from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, check_finite, open_checkpoint
@@ -42,16 +43,26 @@ class Client(NamedTuple):
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check the uploads against each other, then combine them tensor by tensor."""
-    options, clients = open_uploads(values, _opened, _check_together)
-    # Rules that do not declare --weights or --bn have their defaults.
-    settings = {"weights": "examples", "bn": "average", **options.settings}
-    how, bn = settings.pop("weights"), settings.pop("bn")
-    shares = shares_of(_weights(clients, how))
-    facts = _facts(clients, bn)
+    several = values.get("staleness") is not None
+    together = partial(_check_together, several_rounds=several)
+    options, clients = open_uploads(values, _opened, together)
+    # Rules that do not declare these have their defaults.
+    usual = {"weights": "examples", "bn": "average", "staleness": None}
+    settings = {**usual, **options.settings}
+    how, bn, staleness = (settings.pop(name) for name in usual)
+    newest = _newest(clients)
+    weights = [
+        aged(weight, newest[0].facts.round - client.facts.round, staleness or 1)
+        for weight, client in zip(_weights(clients, how), clients, strict=True)
+    ]
+    shares = shares_of(weights)
+    facts = _facts(clients, newest[0].facts, bn)
     line = (
         f"{options.output}: round {facts.round}, {options.rule} of {len(clients)} "
         f"clients, {facts.examples:,} examples"
     )
+    if old := len(clients) - len(newest):
+        line += f", {old} of them of earlier rounds"
     by_client = {str(c.facts.client): n for c, n in zip(clients, shares, strict=True)}
     data: dict[str, Any] = {"round": facts.round, "shares": by_client}
     given = {} if how in ("examples", "uniform") else {"weights": "given"}
@@ -80,10 +91,18 @@ class _Uploads:
 
     def __init__(self, files: Lockstep, clients: list[Client], shares: list[float]):
         self.clients = [client.facts.client or 0 for client in clients]
-        self.shares, self._files = shares, files
-        self._entries = {entry.name: entry for entry in clients[0].opened.entries}
-        self.names = list(self._entries)
+        self._shares, self._files = shares, files
+        entries = [client.opened.entries for client in clients]
+        self._held = [{entry.name for entry in each} for each in entries]
+        self._entries = {entry.name: entry for each in entries for entry in each}
+        self.names = [entry.name for entry in _newest(clients)[0].opened.entries]
         self._read: set[str] = set()
+
+    def shares(self, name: str) -> list[float]:
+        """What each upload that has a tensor counts there."""
+        pairs = zip(self._held, self._shares, strict=True)
+        having = [share for held, share in pairs if name in held]
+        return having if len(having) == len(self._shares) else shares_of(having)
 
     def combine(self, name: str, function: Combine) -> Iterator[np.ndarray]:
         """For each piece of a tensor, `function` of that piece of every upload."""
@@ -115,7 +134,7 @@ def _write(
     header: Header,
 ) -> str:
     """`settings` are what the rule's function takes besides the uploads."""
-    entries = clients[0].opened.entries
+    entries = _newest(clients)[0].opened.entries
     if not header.facts["statistics"]:
         entries = [e for e in entries if not is_batchnorm_statistic(e.name)]
     last = entries[-1].name
@@ -155,9 +174,19 @@ def _opened(path: Path) -> Client:
     return Client(path, opened.content, opened, facts)
 
 
-def _check_together(clients: list[Client]) -> None:
-    check_same_facts(clients, ROUND)
-    common = usual(clients, [_layout(client) for client in clients])
+def _newest(clients: list[Client]) -> list[Client]:
+    """The uploads of the last round among them."""
+    last = max(client.facts.round for client in clients)
+    return [client for client in clients if client.facts.round == last]
+
+
+def _check_together(clients: list[Client], several_rounds: bool) -> None:
+    """With `several_rounds` older models may be there, which may have other parts."""
+    newest = _newest(clients) if several_rounds else clients
+    check_same_facts(newest, ROUND)
+    common = usual(newest, [_layout(client) for client in newest])
+    for client in newest:
+        _check_names(client, common)
     for client in clients:
         _check_tensors(client, common)
     for fact in ("architecture", "mean", "std"):
@@ -170,22 +199,24 @@ def _layout(client: Client) -> tuple:
     return tuple((e.name, e.shape, e.dtype.str) for e in client.opened.entries)
 
 
-def _check_tensors(client: Client, common: Client) -> None:
-    theirs = {e.name: e for e in common.opened.entries}
-    ours = {e.name: e for e in client.opened.entries}
-    if odd := sorted(theirs.keys() ^ ours.keys()):
+def _check_names(client: Client, common: Client) -> None:
+    theirs = {e.name for e in common.opened.entries}
+    ours = {e.name for e in client.opened.entries}
+    if odd := sorted(theirs ^ ours):
         one, rest = ("has", "lack") if odd[0] in ours else ("lacks", "have")
         raise InputError(f"{client.path}: {one} {odd[0]}, the others {rest} it")
-    for name, entry in ours.items():
-        other = theirs[name]
+
+
+def _check_tensors(client: Client, common: Client) -> None:
+    theirs = {e.name: e for e in common.opened.entries}
+    for entry in client.opened.entries:
+        name, other = entry.name, theirs.get(entry.name, entry)
         if (entry.shape, entry.dtype) != (other.shape, other.dtype):
             raise InputError(
                 f"{client.path}: {name} is {entry.dtype} {entry.shape}, the others have "
                 f"{other.dtype} {other.shape}; was it trained with another --stem or "
                 "--width?"
             )
-    if any(entry.start != theirs[name].start for name, entry in ours.items()):
-        raise InputError(f"{client.path}: its tensors lie in another order")
 
 
 def _weights(clients: list[Client], how: str) -> list[float]:
@@ -218,8 +249,8 @@ def _read_weights(path: Path) -> dict[str, float]:
     return given
 
 
-def _facts(clients: list[Client], bn: str) -> CheckpointFacts:
-    first = clients[0].facts
+def _facts(clients: list[Client], first: CheckpointFacts, bn: str) -> CheckpointFacts:
+    """What the result says of itself; `first` has what the newest uploads share."""
     partitions = {client.facts.partition for client in clients}
     return replace(
         first,

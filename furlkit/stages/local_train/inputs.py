@@ -33,6 +33,7 @@ from furlkit.randomness import torch_generator
 from furlkit.training.learners import learner_of
 from furlkit.training.loop import Phase, Plan
 from furlkit.training.run import Execution
+from furlkit.updates.decision import Decision
 from furlkit.weights import (
     PRIVATE,
     Tensors,
@@ -223,7 +224,8 @@ class Client:
 
     `received` is the global model, completed by what the client has kept; `tensors` is
     what the update makes of it, the model that training starts from: the parts of the
-    net, and whatever else the learner carries. `memory` is what methods remember.
+    net, and whatever else the learner carries. `memory` is what methods remember,
+    `decision` what the update decided, for the journal.
     """
 
     number: int
@@ -232,6 +234,7 @@ class Client:
     received: Tensors
     tensors: Tensors
     memory: Tensors
+    decision: Decision | None
     negatives: np.ndarray | None
     provenance: Provenance
 
@@ -256,7 +259,7 @@ def open_inputs(options: Options) -> Inputs:
     trained = ["encoder", *options.objective.head_names]
     for phase in options.plan.phases:
         _check_parts("--phases", phase.parts, trained)
-    sent = _sent_parts(options, architecture, expected)
+    sent = _sent_parts(options, architecture, expected, model.facts.round + 1)
     shared = _align(options, model), _dictionary(options, model)
     known = options, partition, model, architecture, images
     inputs = Inputs(*known, expected, sent, *shared)
@@ -264,7 +267,8 @@ def open_inputs(options: Options) -> Inputs:
     for number in options.clients:
         client = open_client(inputs, number)
         if client.private:
-            matching.check_private(client.private, model)
+            used = bool(options.update.sends)
+            matching.check_private(client.private, model, used)
         if options.sharing.features_out or options.sharing.own_rows:
             averaged_features(client.private, client.index, z_width(model))
         _check_mixtures(options.sharing, client)
@@ -279,10 +283,10 @@ def open_client(inputs: Inputs, number: int) -> Client:
     if options.private:
         private = read_private(fill(options.private, number), number)
     received = _start(inputs, number, private)
-    update = catalogue.load(options.update.function)
-    own = below("last.", private.tensors) if private else {}
+    update, own = catalogue.load(options.update.function), _own(inputs, private)
     memory = dict(private.memory) if private else {}
-    tensors, memory = update(received, own or None, memory, **options.update_settings)
+    start = update(received, own or None, memory, **options.update_settings)
+    tensors, memory, decision = start
     return Client(
         number=number,
         index=inputs.partition.of(number),
@@ -290,16 +294,36 @@ def open_client(inputs: Inputs, number: int) -> Client:
         received=received,
         tensors=tensors,
         memory=memory,
+        decision=decision or _kept_heads(inputs),
         negatives=_negatives(inputs, number),
         provenance=_provenance(inputs, private),
     )
+
+
+def _own(inputs: Inputs, private: Private | None) -> Tensors:
+    """The client's weights after its last round, of the parts that the net still has."""
+    last = below("last.", private.tensors) if private else {}
+    own = {name: last[name] for name in last.keys() & inputs.expected.net.keys()}
+    if private:
+        check_tensors(private.path, inputs.expected.net, own, "this training")
+    return own
+
+
+def _kept_heads(inputs: Inputs) -> Decision | None:
+    """Where heads travel in some rounds only: whether they are the client's own."""
+    if not inputs.options.update.sends:
+        return None
+    given = parts_of(inputs.model.tensors)
+    heads = inputs.architecture.heads
+    return Decision(0.0 if all(head in given for head in heads) else 1.0)
 
 
 def _start(inputs: Inputs, number: int, private: Private | None) -> Tensors:
     """The global model, completed by what the client kept.
 
     What nobody has (a head that other clients kept to themselves, BatchNorm statistics
-    in a client's first round) is that of a net drawn from the seed, for each client.
+    in a client's first round) is that of a net drawn from the seed, for each client. A
+    head that will be averaged later is the one that init drew.
     """
     expected, kept = inputs.expected, {}
     if private:
@@ -307,7 +331,9 @@ def _start(inputs: Inputs, number: int, private: Private | None) -> Tensors:
         check_tensors(private.path, expected.all, kept, "this training")
     start = {**kept, **inputs.model.tensors}
     if lacking := [name for name in expected.net if name not in start]:
-        rng = torch_generator(inputs.options.seed, "new parts", number)
+        averaged = bool(inputs.options.update.sends)
+        purpose = ("init",) if averaged else ("new parts", number)
+        rng = torch_generator(inputs.options.seed, *purpose)
         drawn = tensors_of(build(inputs.architecture, rng))
         start |= {name: drawn[name] for name in lacking}
     return start
@@ -335,21 +361,23 @@ def _check_whole(model: Checkpoint, expected: Expected) -> None:
 
 
 def _sent_parts(
-    options: Options, architecture: Architecture, expected: Expected
+    options: Options, architecture: Architecture, expected: Expected, round_: int
 ) -> tuple[str, ...]:
-    """The parts that leave the client, checked against those that there are."""
+    """The parts that leave the client in a round, checked against those there are."""
     net = ("encoder", *architecture.heads)
-    if options.send is None:
-        return net
+    sent = net if options.send is None else options.send
     known = [part for part in parts_of(expected.all) if part not in PRIVATE]
-    _check_parts("--send", options.send, known)
-    kept = [part for part in net if not within(part, options.send)]
+    _check_parts("--send", sent, known)
+    kept = [part for part in net if not within(part, sent)]
     if kept and not options.private_out:
         raise UsageError(
-            f"--send {','.join(options.send)}: the {' and '.join(kept)} would be lost; "
+            f"--send {','.join(sent)}: the {' and '.join(kept)} would be lost; "
             "give --private-out, where the client keeps what it does not send"
         )
-    return options.send
+    if options.update.sends:
+        choose = catalogue.load(options.update.sends)
+        return choose(sent, round_, **options.update_settings)
+    return sent
 
 
 def _check_parts(flag: str, parts: Iterable[str], known: list[str]) -> None:
@@ -380,11 +408,7 @@ def _check_usage(options: Options) -> None:
             f"--update keep: {len(options.clients)} clients have as many models to start "
             "from; train one at a time"
         )
-    if options.update.own and not options.private_out:
-        raise UsageError(
-            f"--update {options.update.name}: needs the client's weights of its last "
-            "round, which it keeps in a private file; give --private-out"
-        )
+    _check_update(options)
     public = options.align_data.name if options.align_data else None
     known = (options.model, options.partition, options.data.name, public)
     inputs = (*known, options.align, options.sharing.dictionary)
@@ -394,6 +418,24 @@ def _check_usage(options: Options) -> None:
         "--features-out": options.sharing.features_out,
     }
     check_patterns(options.clients, {"--private": options.private}, writes, inputs)
+
+
+def _check_update(options: Options) -> None:
+    update, objective = options.update, options.objective
+    for head in update.heads:
+        if head not in objective.head_names:
+            raise UsageError(
+                f"--update {update.name}: decides about the {head}, which --objective "
+                f"{objective.name} does not train; use --update replace"
+            )
+    if options.private_out:
+        return
+    kept = "weights of its last round" if update.own else "heads between exchanges"
+    if update.own or update.sends:
+        raise UsageError(
+            f"--update {update.name}: needs the client's {kept}, which it keeps in a "
+            "private file; give --private-out"
+        )
 
 
 def _check_sharing(sharing: Sharing, private_out: str | None) -> None:

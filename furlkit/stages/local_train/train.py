@@ -14,6 +14,7 @@ from furlkit.files.checkpoint import (
     open_checkpoint,
     write_checkpoint,
 )
+from furlkit.files.journal import Journal
 from furlkit.files.lock import holding
 from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
@@ -105,6 +106,7 @@ def _train(inputs: Inputs, client: Client, net: Net, more: Tensors) -> Result:
     labels = inputs.images.labels if options.objective.labels else None
     purpose = (options.seed, "local-train", inputs.round, client.number)
     given = _given(inputs, net, (*purpose, "align"))
+    output, every = fill(options.output, client.number), options.execution.save_every
     job = training.Job(
         title=f"client {client.number}",
         learner=learner,
@@ -112,11 +114,24 @@ def _train(inputs: Inputs, client: Client, net: Net, more: Tensors) -> Result:
         plan=inputs.plan,
         purpose=purpose,
         terms=terms_of(net, given, options.terms),
+        begin=lambda: _note_decision(inputs, client, Journal(output)),
     )
-    output, every = fill(options.output, client.number), options.execution.save_every
     shares = bool(options.sharing.features_out)
     last = training.run(job, output, client.provenance, every, shares)
     return _write(inputs, client, learner, last, early)
+
+
+def _note_decision(inputs: Inputs, client: Client, journal: Journal) -> None:
+    """What the update decided, as a line of the journal; a resumed training has it."""
+    decision, name = client.decision, inputs.options.update.name
+    if decision is None:
+        return
+    journal.write({"event": "update", "update": name, **decision.to_json()})
+    far = "" if decision.distance is None else f", distance {decision.distance:.4g}"
+    console.info(
+        f"client {client.number}: --update {name} {decision.word}, "
+        f"{decision.own:.2f} of its own{far}"
+    )
 
 
 def _net(inputs: Inputs, client: Client, used: Net | None) -> tuple[Net, Tensors]:
@@ -204,6 +219,8 @@ def _write(
     output = fill(options.output, number)
     content = write_checkpoint(output, upload, facts, client.provenance)
     data |= {"content": content, **last._asdict()}
+    if client.decision:
+        data["update"] = client.decision.to_json()
     return _result(inputs, facts, data)
 
 

@@ -1,6 +1,5 @@
 """plot loss: the training loss over the rounds, and what aggregation does to it."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,12 @@ import numpy as np
 from furlkit import console
 from furlkit.errors import InputError
 from furlkit.files.container.header import short
-from furlkit.files.journal import Journal
 from furlkit.reports.figures import Frame
 from furlkit.reports.metrics import Value, check_labels, is_number
-from furlkit.reports.runs import File, planned_epochs, read_files, two_runs
+from furlkit.reports.runs import File, planned_epochs
 from furlkit.reports.summary import Line, summarise
 from furlkit.reports.text import plain
+from furlkit.stages.plot.journals import client_models, events
 from furlkit.stages.plot.picture import Paths, Picture, Series, figure, picture
 
 # The losses of a run's clients, by round and by epoch of that round.
@@ -65,13 +64,8 @@ def _line(label: str, folders: Paths, term: str | None) -> tuple[Line, list[int]
 
 def _read_run(folder: Path, term: str | None) -> Losses:
     """The losses of all clients below a folder, which must have every round."""
-    models = _models(folder)
+    models = client_models(folder)
     rounds = {model.facts["round"] for model in models}
-    if not rounds:
-        raise InputError(
-            f"{folder}: has no checkpoint of local-train; give the folder of a run, with "
-            "its clients' models and their journals"
-        )
     missing = set(range(1, max(rounds))) - rounds
     if missing:
         raise InputError(
@@ -85,35 +79,15 @@ def _read_run(folder: Path, term: str | None) -> Losses:
     return losses
 
 
-def _models(folder: Path) -> Iterable[File]:
-    """Checkpoints of local-train, one of each client and round.
-
-    Of several copies of a file, one with a journal beside it is taken.
-    """
-    files = read_files([folder])
-    if mixed := two_runs(files):
-        raise InputError(mixed)
-    models = [f for f in files if (f.stage, f.kind) == ("local-train", "checkpoint")]
-    models.sort(key=lambda file: Journal(file.path).path.exists())
-    return {(f.facts["round"], f.facts["client"]): f for f in models}.values()
-
-
 def _journal(model: File, term: str | None) -> dict[int, float]:
     """The loss of each epoch, from the journal beside a model."""
-    journal = Journal(model.path)
-    entries = [line for line in journal.read() if line.get("event") == "epoch"]
-    if not entries:
-        found = "has no epoch in it" if journal.path.exists() else "no such file"
-        raise InputError(
-            f"{journal.path}: {found}; local-train writes the losses of "
-            f"{model.path.name} there, so copy both files"
-        )
+    journal, entries = events(model, "epoch")
     # Two jobs that did the same work at once wrote the same epochs twice.
-    losses = dict(_epoch(journal.path, entry, term) for entry in entries)
+    losses = dict(_epoch(journal, entry, term) for entry in entries)
     planned = planned_epochs(model.options) or 0
     if max(losses) < planned:
         console.warn(
-            f"{journal.path}: is incomplete, it ends with epoch {max(losses)} of "
+            f"{journal}: is incomplete, it ends with epoch {max(losses)} of "
             f"{planned}; only what is there is drawn"
         )
     return losses

@@ -213,6 +213,82 @@ def test_upload_whose_facts_do_not_fit(tmp_path, uploads, facts, message):
     assert not (tmp_path / "out").exists()
 
 
+# --- models of several rounds ---------------------------------------------------------
+
+
+def aged_uploads(tmp_path, *, head_in):
+    """Clients 0 and 1 of round 5, 2 of round 4 and 3 of round 2, with different parts."""
+    paths = []
+    for k, round_ in enumerate((5, 5, 4, 2)):
+        model = {"encoder.w": np.array([k + 1.0]), "clusters.w": np.array([10.0 * k])}
+        if k not in head_in:
+            del model["clusters.w"]
+        about = {"round": round_, "parent": f"{round_}" * 64, "parts": [*model]}
+        paths.append(write(tmp_path / f"a{k}", k, model, **about))
+    return paths
+
+
+def test_older_models_count_less_by_their_age(tmp_path):
+    """n_k a^-(t - t_k), divided by the sum: 10, 11, 12 / 2 and 13 / 8 by hand."""
+    paths = aged_uploads(tmp_path, head_in=(0, 1, 2, 3))
+    found = mean_of(paths, tmp_path, staleness=2.0)
+    weights = [10.0, 11.0, 12.0 / 2, 13.0 / 8]
+    shares = [weight / sum(weights) for weight in weights]
+    assert found.header.options["shares"] == shares
+    assert found.header.options["staleness"] == 2.0
+    expected = sum(share * (k + 1) for k, share in enumerate(shares))
+    assert found.tensors["encoder.w"].tolist() == pytest.approx([expected])
+    assert found.facts.round == 5 and found.facts.parent == "5" * 64
+    assert found.facts.examples == 46
+
+
+@pytest.mark.parametrize("head_in", [(0, 1), (0, 1, 3), (2, 3), (3,)])
+def test_the_result_has_the_parts_of_the_newest_models(tmp_path, head_in):
+    """Each tensor is the mean over those that have it; others are checked all the same."""
+    paths = aged_uploads(tmp_path, head_in=head_in)
+    found = mean_of(paths, tmp_path, staleness=2.0)
+    weights = dict(zip(range(4), [10.0, 11.0, 6.0, 1.625], strict=True))
+    total = sum(weights[k] * (k + 1) for k in weights) / sum(weights.values())
+    assert found.tensors["encoder.w"].tolist() == pytest.approx([total])
+    if 0 not in head_in:
+        assert found.tensors.keys() == {"encoder.w"} == set(found.facts.parts)
+    else:
+        total = sum(weights[k] * 10 * k for k in head_in)
+        expected = total / sum(weights[k] for k in head_in)
+        assert found.tensors["clusters.w"].tolist() == pytest.approx([expected])
+    raw = bytearray(paths[3].read_bytes())
+    raw[-1] ^= 1
+    paths[3].write_bytes(raw)
+    (tmp_path / "out").unlink()
+    with pytest.raises(InputError, match="a3: its bytes"):
+        mean_of(paths, tmp_path, staleness=2.0)
+    assert not (tmp_path / "out").exists()
+
+
+def test_models_of_one_round_are_averaged_as_ever(tmp_path, uploads):
+    plain, aged = mean_of(uploads, tmp_path), mean_of(uploads, tmp_path, staleness=1.4)
+    for name, array in plain.tensors.items():
+        assert aged.tensors[name].tobytes() == array.tobytes()
+
+
+def test_a_model_of_another_shape_or_a_client_twice_is_refused(tmp_path):
+    paths = aged_uploads(tmp_path, head_in=())
+    about = {"round": 1, "parts": ["encoder.w"]}
+    write(tmp_path / "twice", 3, {"encoder.w": np.array([1.0])}, **about)
+    with pytest.raises(InputError, match=r"a3 and .*twice: are both of client 3"):
+        mean_of([*paths, tmp_path / "twice"], tmp_path, staleness=2.0)
+    write(paths[3], 3, {"encoder.w": np.ones(2)}, **about)
+    with pytest.raises(InputError, match=r"a3: encoder.w is .*\(2,\)"):
+        mean_of(paths, tmp_path, staleness=2.0)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_result_line_counts_models_of_earlier_rounds(tmp_path):
+    paths = aged_uploads(tmp_path, head_in=())
+    line, _ = run(values(paths, tmp_path, staleness=2.0))
+    assert line.endswith("mean of 4 clients, 46 examples, 2 of them of earlier rounds")
+
+
 @pytest.mark.parametrize(
     "name, array, message",
     [
@@ -336,9 +412,8 @@ def add_rule(monkeypatch):
         place = f"{__name__}:{name}"
         rule = Rule(name, "a toy", place, reads="checkpoint", options=options)
         monkeypatch.setitem(catalogue.RULES, name, rule)
-        return {
-            k: v for k, v in defaults("aggregate").items() if k not in ("weights", "bn")
-        }
+        own = {option.key for option in catalogue.RULES["mean"].options}
+        return {k: v for k, v in defaults("aggregate").items() if k not in own}
 
     return add
 

@@ -12,6 +12,9 @@ COMMANDS = {
     "differences": ("--series", "a=m.json", "--reference", "a"),
     "cost": ("--series", "a=."),
     "loss": ("--series", "a=."),
+    "updates": (".",),
+    "confusion": ("m.json",),
+    "clusters": ("m.json", "--data", "digits"),
     "partition": ("p.safetensors",),
     "tsne": ("h.safetensors", "--data", "digits"),
 }

@@ -1,0 +1,202 @@
+"""evaluate cluster: how well clusters fit classes that nobody was told of."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from furlkit import runtime
+from furlkit.catalogue import recorded
+from furlkit.data.augment import Augmentation
+from furlkit.data.sets.datasets import ImageSet
+from furlkit.data.sets.source import Source
+from furlkit.errors import InputError, UsageError
+from furlkit.evaluation.clusters import (
+    Assignment,
+    arranged,
+    kmeans,
+    matching,
+    most_probable,
+    nearest,
+    nmi_and_ari,
+    table_of,
+)
+from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.inputs.labelled import check_labelled, train_and_test
+from furlkit.inputs.matching import check_channels
+from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import Computing, fill
+from furlkit.models.architecture import Net
+from furlkit.models.embedding import cluster_probabilities, embed
+from furlkit.models.loading import architecture_of, load_net, view_of
+from furlkit.randomness import derive
+from furlkit.reports import document as scoring
+from furlkit.stages.evaluate import Result, found_before, scores_before, write_document
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Computing):
+    """Without `kmeans` the clusters are those of the model, and `train` is not read."""
+
+    model: Path
+    train: Source | None
+    test: Source
+    output: Path
+    kmeans: int | None
+    repeats: int
+    threshold: float
+    surest: int
+    seed: int | None
+
+
+def run(values: dict[str, Any]) -> Result:
+    """Cluster the test images, match clusters with classes, and score."""
+    options = _options(values)
+    sources = [source.name for source in (options.train, options.test) if source]
+    check_output(options.output, [options.model, *sources])
+    model = read_checkpoint(options.model)
+    if options.kmeans is None:
+        _check_clusters(model)
+    test = check_labelled(options.test.images(), model)
+    train = _clustered(options, model)
+    net = load_net(model, runtime.start(options.runtime))
+    data = {"test": test.fingerprint}
+    known: dict[str, Any] = {
+        "protocol": "cluster",
+        "class_names": list(test.class_names),
+        "data": {**data, "train": train.fingerprint} if train else data,
+        "checkpoint": scoring.describe_checkpoint(model),
+    }
+    scored = scoring.model_name(model)
+    if options.dry_run:
+        images, how = len(test.images), f"k-means, {options.kmeans} clusters"
+        how = how if options.kmeans else "its own clusters"
+        line = f"would score {options.model} by {how} on {images:,} images"
+        return line, {"protocol": "cluster", "images": images}
+    if before := found_before(options, known):
+        line, document = scores_before(options, before, scored)
+        return f"{line}{_more(document)}", document
+    found = _scores(options, *_assignments(options, net, model, train, test), test)
+    document = write_document(options, {**known, **found})
+    line = scoring.result_line(options.output, document, scored)
+    return f"{line}{_more(document)}", document
+
+
+def _options(values: dict[str, Any]) -> Options:
+    known = recorded("evaluate cluster", values)
+    if values["data"] is None and (values["test_data"] is None or values["kmeans"]):
+        lacking = "--data" if values["kmeans"] else "--data or --test-data"
+        raise UsageError(f"evaluate cluster: give {lacking}")
+    given = train_and_test(values)
+    if not values["kmeans"]:
+        given["train"] = None
+    else:
+        del known["threshold"]  # Distances are no probabilities.
+    return fill(Options, {**given, "recorded": known})
+
+
+def _check_clusters(model: Checkpoint) -> None:
+    if "clusters" not in architecture_of(model.path, model.facts).heads:
+        raise InputError(
+            f"{model.path}: has no clusters of its own; give --kmeans N to cluster its h, "
+            "or a model of local-train --objective cluster (with --update astw, of a "
+            "round in which all parts travel)"
+        )
+
+
+def _clustered(options: Options, model: Checkpoint) -> ImageSet | None:
+    """The images that k-means is fitted to; no label of them is used."""
+    if options.train is None:
+        return None
+    images = options.train.images()
+    check_channels(images, model)
+    return images
+
+
+def _assignments(
+    options: Options,
+    net: Net,
+    model: Checkpoint,
+    train: ImageSet | None,
+    test: ImageSet,
+) -> tuple[list[Assignment], int]:
+    """The clusters of the test images, once for each repeat, and how many there are."""
+
+    def features_of(data: ImageSet) -> Tensor:
+        index, view = np.arange(len(data.images)), view_of(model, Augmentation())
+        return embed(net, data.images, index, view, "h")  # (n, d)
+
+    h = features_of(test)
+    if train is None or options.kmeans is None:
+        # Of several heads, the one that training found best.
+        head = getattr(model.facts, "cluster_head", None) or 0
+        q = cluster_probabilities(net, h, head)
+        return [most_probable(q)], q.shape[1]
+    learned, found = features_of(train), []
+    for repeat in range(options.repeats):
+        state = derive(options.seed or 0, "evaluate", "cluster", repeat) % 2**32
+        found.append(nearest(h, kmeans(learned, options.kmeans, state)))
+    return found, options.kmeans
+
+
+def _scores(
+    options: Options, assigned: list[Assignment], count: int, test: ImageSet
+) -> dict[str, Any]:
+    """Means over repeats; the confusion matrix is their sum.
+
+    Everything about single clusters is of the first: others number them otherwise.
+    """
+    labels = torch.from_numpy(np.asarray(test.labels))
+    tables = [table_of(labels, a.clusters, test.classes, count) for a in assigned]
+    matched = [matching(table) for table in tables]
+    both = [arranged(*pair) for pair in zip(tables, matched, strict=True)]
+    accuracies = [float(np.trace(each)) / len(labels) for each in both]
+    indices = [nmi_and_ari(labels, a.clusters) for a in assigned]
+    confusion, first = np.sum(both, axis=0), assigned[0]
+    found: dict[str, Any] = {
+        "accuracy": fmean(accuracies),
+        "nmi": fmean(nmi for nmi, _ in indices),
+        "ari": fmean(ari for _, ari in indices),
+        "per_class": [
+            int(row[c]) / int(row.sum()) if row.sum() else None
+            for c, row in enumerate(confusion)
+        ],
+        "confusion": confusion.tolist(),
+        "matching": matched[0],
+        "clusters": count,
+        "classes": test.classes,
+        "occupancy": tables[0].sum(axis=0).tolist(),
+        "surest": [first.surest(k, options.surest) for k in range(count)],
+        "test_examples": len(labels),
+    }
+    if options.kmeans is None:
+        found["confident"] = _share(first.sureness >= options.threshold)
+    if len(assigned) > 1:
+        found |= {"repeats": accuracies, "accuracy_std": stdev(accuracies)}
+    return found
+
+
+def _share(true: Tensor) -> float:
+    return int(true.sum()) / len(true)
+
+
+def _more(document: dict[str, Any]) -> str:
+    """What the result line adds: other scores, and how the clusters are filled."""
+    clusters, classes = document["clusters"], document["classes"]
+    filled = sum(count > 0 for count in document["occupancy"])
+    text = f"; NMI {document['nmi']:.3f}, ARI {document['ari']:.3f}"
+    text += f", {filled} of {clusters} clusters filled"
+    if clusters != classes:
+        few, many = sorted([(clusters, "clusters"), (classes, "classes")])
+        text += (
+            f" for {classes} classes, so that {many[0] - few[0]} {many[1]} match no "
+        )
+        text += {"clusters": "cluster", "classes": "class"}[few[1]]
+    if "confident" in document:
+        sure = document["options"].get("threshold")
+        text += f", {document['confident']:.1%} of the images sure ({sure:g} or more)"
+    return text

@@ -1,0 +1,22 @@
+"""What a client decided at the start of a round."""
+
+from typing import Any, NamedTuple
+
+
+class Decision(NamedTuple):
+    """`own` is the share of the client's own weights in what it starts from: 0 to 1.
+
+    `distance` is the one that decided; None in a client's first round.
+    """
+
+    own: float
+    distance: float | None = None
+
+    @property
+    def word(self) -> str:
+        """What happened: took the global model's, kept its own, or mixed both."""
+        return {0.0: "took", 1.0: "kept"}.get(self.own, "mixed")
+
+    def to_json(self) -> dict[str, Any]:
+        """For journals."""
+        return {"decision": self.word, **self._asdict()}

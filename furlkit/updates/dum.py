@@ -1,0 +1,40 @@
+"""The dynamic update mechanism of FedUSC: a client that is far away keeps some of its own.
+
+Zhao et al., "FedUSC: Collaborative Unsupervised Representation Learning from
+Decentralized Data for Internet of Things", IEEE Internet of Things Journal 2023.
+
+    q_g, q_c    the global model's backbone and clusters; the client's after its last round
+    mu          the distance up to which the client takes q_g
+    xi          how much of its own it keeps beyond
+"""
+
+from furlkit.updates.decision import Decision
+from furlkit.updates.distances import mean_conv, relative, sum_squares
+from furlkit.weights import Tensors, divide, mixed
+
+# Other heads, as the projector of the pretext task, always follow the server.
+SCOPE = ("encoder", "clusters")
+DISTANCES = {"mean-conv": mean_conv, "sum-squares": sum_squares, "relative": relative}
+
+
+def dum(
+    w_g: Tensors,
+    w_k: Tensors | None,
+    memory: Tensors,
+    *,
+    xi: float,
+    mu: float,
+    distance: str,
+) -> tuple[Tensors, Tensors, Decision]:
+    """FedUSC Eq. 4: q_c <- q_g                       if d(q_c, q_g) <= mu,
+                     q_c <- xi q_c + (1 - xi) q_g     else.
+
+    BatchNorm statistics of the backbone are mixed by the same xi.
+    """
+    q_g, q_c = (divide(w, SCOPE)[0] for w in (w_g, w_g if w_k is None else w_k))
+    gap = DISTANCES[distance](q_g, q_c)
+    if w_k is None:
+        return w_g, memory, Decision(0.0)
+    if gap <= mu or xi == 0:
+        return w_g, memory, Decision(0.0, gap)
+    return {**w_g, **mixed(q_c, q_g, xi)}, memory, Decision(xi, gap)
