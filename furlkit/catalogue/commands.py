@@ -59,12 +59,12 @@ from furlkit.catalogue.schemes import SCHEMES
 # fmt: off
 
 def _head_widths() -> Group:
-    """The widths of MLPs and numbers of prototypes, those of other packages too."""
+    """Widths of MLPs, numbers of prototypes and clusters, other packages' heads too."""
     kind = Numbers(whole=True)
     options = (
         Option(head.name, kind, head.widths, head.help or f"Widths of {head.name}.")
         for head in heads().values()
-        if head.form in ("mlp", "prototypes")
+        if head.form in ("mlp", "prototypes", "clusters")
     )
     return group("Heads", *options)
 
@@ -152,6 +152,9 @@ COMMANDS = named(
                    "BatchNorm in the projector: between its layers, or on z too, there "
                    "without a shift. SimCLR's official head is all, with h's width "
                    "between: --projector 2048,128.", newer=True),
+            Option("heads", Whole(1, 64), 1,
+                   "Heads of clusters, each with weights of its own; training finds the "
+                   "one of lowest loss.", newer=True, variable="cluster_heads"),
         ),
         _head_widths,
         group("Images",

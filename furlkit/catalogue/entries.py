@@ -155,8 +155,8 @@ class Head(NamedTuple):
     """A head: what it reads (h, or the projector's z), its form and usual widths.
 
     `form` is mlp (widths of its layers, the last one its output), linear (one width),
-    prototypes (their number) or decoder (none). An mlp that reads z must give back
-    something of z's width.
+    prototypes (their number), clusters (their number, once for each head of several) or
+    decoder (none). An mlp that reads z must give back something of z's width.
     """
 
     name: str

@@ -47,6 +47,7 @@ HEADS = named(
     Head("rotation", form="linear", widths=(4,)),
     Head("prototypes", reads="z", form="prototypes", widths=(300,),
          help="Number of prototypes."),
+    Head("clusters", form="clusters", widths=(10,), help="Number of clusters."),
 )
 
 OBJECTIVES = named(
