@@ -191,13 +191,15 @@ class Objective(Method):
     state has a `learner(net, **options) -> Learner` instead. With `negatives` it takes
     rows of other clients as `z_dict`, and `remote_only` where nothing else is negative;
     with `own_rows` rows of the client's own images as `z_own`; with `labels` it sees
-    labels.
+    labels. `keeps` names a tensor of the learner that has a row of z's width for each of
+    the client's images: it is kept in the private file, and given back by that name.
     """
 
     heads: tuple[str | Head, ...] = ()
     labels: bool = False
     negatives: bool = False
     own_rows: bool = False
+    keeps: str = ""
 
     @property
     def has_state(self) -> bool:

@@ -32,6 +32,7 @@ from furlkit.catalogue.papers import (
     SIMCLR,
     SIMSIAM,
     SWAV,
+    WU,
 )
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
@@ -128,6 +129,19 @@ OBJECTIVES = named(
         ),
         paper=DEEPCLUSTER,
         equation="Eq. 1-2; SwAV app. D",
+    ),
+    Objective("instance", "every image is a class of its own, with a row in a bank",
+        heads=("projector",),
+        function="furlkit.objectives.instance:learner",
+        options=(
+            Option("temperature", Number(above=0), 0.07, "tau of the softmax."),
+            Option("bank-momentum", Number(0, 1), 0.5,
+                   "How much of an image's row in the bank stays when a step meets the "
+                   "image. The bank stays in the private file."),
+        ),
+        keeps="bank",
+        paper=WU,
+        equation="Eq. 2-3",
     ),
     Objective("rotation", "which quarter turn an image was given",
         heads=("rotation",),

@@ -24,6 +24,7 @@ from furlkit.files.private import Private, read_private
 from furlkit.files.targets import Targets, read_targets
 from furlkit.inputs import matching
 from furlkit.inputs.dictionary import averaged_features, open_dictionary, rows_of_others
+from furlkit.inputs.kept import kept_rows
 from furlkit.inputs.paths import check_patterns, fill
 from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
@@ -223,7 +224,8 @@ class Client:
 
     `received` is the global model, completed by what the client has kept; `tensors` is
     what the update makes of it, the model that training starts from: the parts of the
-    net, and whatever else the learner carries. `memory` is what methods remember.
+    net, and whatever else the learner carries. `memory` is what methods remember, and
+    `kept` the rows of its images among it that the objective wants back.
     """
 
     number: int
@@ -232,6 +234,7 @@ class Client:
     received: Tensors
     tensors: Tensors
     memory: Tensors
+    kept: Tensors
     negatives: np.ndarray | None
     provenance: Provenance
 
@@ -290,6 +293,7 @@ def open_client(inputs: Inputs, number: int) -> Client:
         received=received,
         tensors=tensors,
         memory=memory,
+        kept=_kept_rows(inputs, number, private),
         negatives=_negatives(inputs, number),
         provenance=_provenance(inputs, private),
     )
@@ -311,6 +315,15 @@ def _start(inputs: Inputs, number: int, private: Private | None) -> Tensors:
         drawn = tensors_of(build(inputs.architecture, rng))
         start |= {name: drawn[name] for name in lacking}
     return start
+
+
+def _kept_rows(inputs: Inputs, number: int, private: Private | None) -> Tensors:
+    """The rows of its images that the objective wants back, by its name for them."""
+    what = inputs.options.objective.keeps
+    if not what:
+        return {}
+    width = inputs.architecture.heads["projector"][-1]
+    return {what: kept_rows(private, what, inputs.partition.of(number), width)}
 
 
 def _expected(options: Options, architecture: Architecture) -> Expected:

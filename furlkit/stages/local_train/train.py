@@ -19,6 +19,7 @@ from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
 from furlkit.inputs.dictionary import INDEX, ROWS
 from furlkit.inputs.existing import ALREADY, content_of
+from furlkit.inputs.kept import remembered_rows
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
 from furlkit.models.loading import load_net, load_tensors, view_of
@@ -31,7 +32,7 @@ from furlkit.stages.local_train.inputs import (
 )
 from furlkit.stages.local_train.sharing import (
     Rows,
-    kept_rows,
+    own_rows,
     rows_after_training,
     rows_before_training,
     share,
@@ -96,8 +97,10 @@ def _train(inputs: Inputs, client: Client, net: Net, more: Tensors) -> Result:
         settings["z_dict"] = torch.from_numpy(client.negatives).float().to(device)
         settings["remote_only"] = options.sharing.negatives == "remote"
     if options.sharing.own_rows:
-        own = early.z if early else kept_rows(inputs, client)
+        own = early.z if early else own_rows(inputs, client)
         settings["z_own"] = torch.from_numpy(own).to(device)
+    for what, rows in client.kept.items():
+        settings[what] = torch.from_numpy(rows).to(device)
     learner = learner_of(options.objective, net, settings)
     if more:
         load_tensors(learner, more)
@@ -174,6 +177,9 @@ def _write(
         memory = {k: v for k, v in memory.items() if k not in (ROWS, INDEX)}
         rows = early or rows_after_training(inputs, client, learner)
         memory |= share(inputs, client, rows, data)
+    for what in client.kept:
+        by_image = getattr(learner, what).cpu().numpy()
+        memory |= remembered_rows(what, by_image, client.index)
     # Buffers that begin_epoch made belong to the epoch; they are not carried further.
     known = inputs.expected.all
     tensors = {k: v for k, v in parts_by_name(learner).items() if k in known}
@@ -185,8 +191,7 @@ def _write(
         path = fill(options.private_out, number)
         private = write_private(path, own, memory, about, client.provenance)
         data["private"] = private
-    elif kept:
-        lost = ", ".join(parts_of(kept))
+    elif lost := ", ".join([*parts_of(kept), *client.kept]):
         console.detail(f"client {number}: {lost} not kept; --private-out would keep it")
     facts = CheckpointFacts(
         role="client",
