@@ -51,7 +51,7 @@ from furlkit.catalogue.groups import (
     split_option,
 )
 from furlkit.catalogue.installed import encoders, heads, objectives
-from furlkit.catalogue.methods import RULES, SHARING, TERMS, UPDATES
+from furlkit.catalogue.methods import NEAREST, RULES, SHARING, TERMS, UPDATES
 from furlkit.catalogue.protocols import PROTOCOLS
 from furlkit.catalogue.schemes import SCHEMES
 
@@ -237,6 +237,13 @@ COMMANDS = named(
                    "How numbers are written; int8 has a scale for each row of "
                    "features, and steps of 1/127 for similarities."),
         ),
+        RUNNING,
+        GENERAL.without("seed"),
+    ),
+    command("neighbours",
+        "Write which images a model finds nearest to each image.",
+        group(IN_OUT, *data_options("The images."), split_option("train"), *PART, OUTPUT),
+        group("Neighbours", NEAREST, LAYER._replace(default="z")),
         RUNNING,
         GENERAL.without("seed"),
     ),

@@ -193,6 +193,8 @@ class Objective(Method):
     with `own_rows` rows of the client's own images as `z_own`; with `labels` it sees
     labels. `keeps` names a tensor of the learner that has a row of z's width for each of
     the client's images: it is kept in the private file, and given back by that name.
+    One that `mines` has the options MINING, which are not passed to its function; it
+    takes as `neighbours` the positions of the images that are nearest to each.
     """
 
     heads: tuple[str | Head, ...] = ()
@@ -200,6 +202,7 @@ class Objective(Method):
     negatives: bool = False
     own_rows: bool = False
     keeps: str = ""
+    mines: bool = False
 
     @property
     def has_state(self) -> bool:

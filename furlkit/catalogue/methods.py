@@ -29,6 +29,7 @@ from furlkit.catalogue.papers import (
     FLESD,
     MOCO,
     ROTNET,
+    SCAN,
     SIMCLR,
     SIMSIAM,
     SWAV,
@@ -49,6 +50,23 @@ HEADS = named(
     Head("prototypes", reads="z", form="prototypes", widths=(300,),
          help="Number of prototypes."),
     Head("clusters", form="clusters", widths=(10,), help="Number of clusters."),
+)
+
+NEAREST = Option("nearest", Whole(1), 20, "Neighbours of each image, by cosine.")
+
+# For objectives that compare an image with its nearest neighbours.
+MINING = (
+    NEAREST._replace(help="Neighbours of each of the client's images, of which a step "
+                          "draws one; they stay in the private file."),
+    Option("mine-layer", Choice(("h", "z")), "z",
+           "Neighbours are the nearest by cosine of h, the encoder's output, or z, the "
+           "projector's."),
+    Option("mine-every", Whole(0), 0,
+           "Rounds after which a client mines its neighbours again; 0 keeps those of "
+           "its private file."),
+    Option("neighbours-from", Text("FILE"),
+           help="Take the neighbours from this file, which the command neighbours wrote; "
+                "may hold {client}.", recorded=False),
 )
 
 OBJECTIVES = named(
@@ -142,6 +160,19 @@ OBJECTIVES = named(
         keeps="bank",
         paper=WU,
         equation="Eq. 2-3",
+    ),
+    Objective("cluster", "an image and its neighbours fall into the same of all clusters",
+        heads=("clusters",),
+        function="furlkit.objectives.cluster:learner",
+        options=(
+            Option("entropy-weight", Number(low=0), 5.0,
+                   "lambda, the weight of the entropy of the mean assignment, which keeps "
+                   "images from all falling into one cluster."),
+            *MINING,
+        ),
+        mines=True,
+        paper=SCAN,
+        equation="Eq. 2; FedUSC Eq. 3",
     ),
     Objective("rotation", "which quarter turn an image was given",
         heads=("rotation",),

@@ -21,19 +21,26 @@ def nearest_others(rows: Tensor, k: int) -> Tensor:
     k is at most n - 1. A row is not its own neighbour, even if another one equals it.
     """
     check_features(rows)
-    start, found = 0, []
+    n, start = len(rows), 0
+    found = torch.empty(n, min(k, n - 1), dtype=torch.long, device=rows.device)
     for s in _cosines(rows, rows):
         s.diagonal(start).fill_(float("-inf"))
-        found.append(s.topk(min(k, len(rows) - 1), dim=1).indices)
+        found[start : start + len(s)] = s.topk(found.shape[1], dim=1).indices
         start += len(s)
-    return torch.cat(found)
+    return found
 
 
 def _cosines(rows: Tensor, others: Tensor) -> Iterator[Tensor]:
-    """Blocks (B, N) of the cosines of rows (M, d) with others (N, d)."""
+    """Blocks (B, N) of the cosines of rows (M, d) with others (N, d).
+
+    All blocks are in the same memory. With memory of its own for each, what is kept of
+    one lies between two others, and memory grows as if all of them were kept.
+    """
     others = F.normalize(others, dim=1)
-    for block in rows.split(max(1, BLOCK // len(others))):
-        yield F.normalize(block, dim=1) @ others.T
+    size = min(max(1, BLOCK // len(others)), len(rows))
+    memory = others.new_empty(size, len(others))
+    for block in rows.split(size):
+        yield torch.mm(F.normalize(block, dim=1), others.T, out=memory[: len(block)])
 
 
 def predict_knn(

@@ -47,7 +47,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     settings = {"weights": "examples", "bn": "average", **options.settings}
     how, bn = settings.pop("weights"), settings.pop("bn")
     shares = shares_of(_weights(clients, how))
-    facts = _facts(clients, bn)
+    facts = replace(_facts(clients, bn), **_cluster_head(clients, shares))
     line = (
         f"{options.output}: round {facts.round}, {options.rule} of {len(clients)} "
         f"clients, {facts.examples:,} examples"
@@ -160,6 +160,8 @@ def _check_together(clients: list[Client]) -> None:
     common = usual(clients, [_layout(client) for client in clients])
     for client in clients:
         _check_tensors(client, common)
+    counts = [len(client.facts.cluster_losses or ()) for client in clients]
+    check_same(clients, "number of cluster losses", counts, "train it as the others")
     for fact in ("architecture", "mean", "std"):
         values = [canonical(getattr(client.facts, fact)) for client in clients]
         check_same(clients, fact, values, "train all clients from one global model")
@@ -230,3 +232,17 @@ def _facts(clients: list[Client], bn: str) -> CheckpointFacts:
         loss=None,
         statistics=first.statistics and bn == "average",
     )
+
+
+def _cluster_head(clients: list[Client], shares: list[float]) -> dict[str, Any]:
+    """The head of clusters with the lowest mean loss, each client counting its share."""
+    columns = zip(
+        *(client.facts.cluster_losses or () for client in clients), strict=True
+    )
+    losses = [
+        sum(n * loss for n, loss in zip(shares, column, strict=True))
+        for column in columns
+    ]
+    if not losses:
+        return {"cluster_head": None, "cluster_losses": None}
+    return {"cluster_head": losses.index(min(losses)), "cluster_losses": losses}

@@ -20,6 +20,7 @@ from furlkit.files.progress import ProgressFile
 from furlkit.inputs.dictionary import INDEX, ROWS
 from furlkit.inputs.existing import ALREADY, content_of
 from furlkit.inputs.kept import remembered_rows
+from furlkit.inputs.neighbours import positions as positions_of
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
 from furlkit.models.loading import load_net, load_tensors, view_of
@@ -30,6 +31,7 @@ from furlkit.stages.local_train.inputs import (
     open_inputs,
     options_of,
 )
+from furlkit.stages.local_train.mining import with_neighbours
 from furlkit.stages.local_train.sharing import (
     Rows,
     own_rows,
@@ -101,6 +103,9 @@ def _train(inputs: Inputs, client: Client, net: Net, more: Tensors) -> Result:
         settings["z_own"] = torch.from_numpy(own).to(device)
     for what, rows in client.kept.items():
         settings[what] = torch.from_numpy(rows).to(device)
+    if options.mining:
+        client = with_neighbours(inputs, client, net, options.mining)
+        settings["neighbours"] = torch.from_numpy(positions_of(client.memory))
     learner = learner_of(options.objective, net, settings)
     if more:
         load_tensors(learner, more)
@@ -184,14 +189,14 @@ def _write(
     known = inputs.expected.all
     tensors = {k: v for k, v in parts_by_name(learner).items() if k in known}
     upload, kept = divide(tensors, inputs.sent)
+    names = sorted({name.split(".")[0] for name in memory})
     if options.private_out:
         own = _kept(inputs, upload, kept)
-        names = sorted({name.split(".")[0] for name in memory})
         about = PrivateFacts(number, inputs.round, parts_of(own), names)
         path = fill(options.private_out, number)
         private = write_private(path, own, memory, about, client.provenance)
         data["private"] = private
-    elif lost := ", ".join([*parts_of(kept), *client.kept]):
+    elif lost := ", ".join([*parts_of(kept), *names]):
         console.detail(f"client {number}: {lost} not kept; --private-out would keep it")
     facts = CheckpointFacts(
         role="client",
@@ -205,11 +210,21 @@ def _write(
         partition=inputs.partition.content,
         loss=sum(last.losses.values()),
         parts=parts_of(upload),
+        **_cluster_facts(last),
     )
     output = fill(options.output, number)
     content = write_checkpoint(output, upload, facts, client.provenance)
-    data |= {"content": content, **last._asdict()}
+    data |= {"content": content, **last.facts()}
     return _result(inputs, facts, data)
+
+
+def _cluster_facts(last: Epoch) -> dict[str, Any]:
+    """The loss of each head of clusters in the last epoch, and which is the lowest."""
+    if "head" not in last.measures:
+        return {}
+    named = last.losses.items()
+    losses = [loss for name, loss in named if name.partition(".")[0] == "cluster"]
+    return {"cluster_head": last.measures["head"], "cluster_losses": losses}
 
 
 def _result(inputs: Inputs, facts: CheckpointFacts, data: dict[str, Any]) -> Result:
