@@ -58,6 +58,7 @@ from furlkit.catalogue.installed import (
 from furlkit.catalogue.methods import (
     ENCODERS,
     HEADS,
+    MINING,
     OBJECTIVES,
     RULES,
     SHARING,

@@ -51,7 +51,7 @@ from furlkit.catalogue.groups import (
     split_option,
 )
 from furlkit.catalogue.installed import encoders, heads, objectives
-from furlkit.catalogue.methods import RULES, SHARING, TERMS, UPDATES
+from furlkit.catalogue.methods import NEAREST, RULES, SHARING, TERMS, UPDATES
 from furlkit.catalogue.protocols import PROTOCOLS
 from furlkit.catalogue.schemes import SCHEMES
 
@@ -59,12 +59,12 @@ from furlkit.catalogue.schemes import SCHEMES
 # fmt: off
 
 def _head_widths() -> Group:
-    """The widths of MLPs and numbers of prototypes, those of other packages too."""
+    """Widths of MLPs, numbers of prototypes and clusters, other packages' heads too."""
     kind = Numbers(whole=True)
     options = (
         Option(head.name, kind, head.widths, head.help or f"Widths of {head.name}.")
         for head in heads().values()
-        if head.form in ("mlp", "prototypes")
+        if head.form in ("mlp", "prototypes", "clusters")
     )
     return group("Heads", *options)
 
@@ -152,6 +152,9 @@ COMMANDS = named(
                    "BatchNorm in the projector: between its layers, or on z too, there "
                    "without a shift. SimCLR's official head is all, with h's width "
                    "between: --projector 2048,128.", newer=True),
+            Option("heads", Whole(1, 64), 1,
+                   "Heads of clusters, each with weights of its own; training finds the "
+                   "one of lowest loss.", newer=True, variable="cluster_heads"),
         ),
         _head_widths,
         group("Images",
@@ -234,6 +237,13 @@ COMMANDS = named(
                    "How numbers are written; int8 has a scale for each row of "
                    "features, and steps of 1/127 for similarities."),
         ),
+        RUNNING,
+        GENERAL.without("seed"),
+    ),
+    command("neighbours",
+        "Write which images a model finds nearest to each image.",
+        group(IN_OUT, *data_options("The images."), split_option("train"), *PART, OUTPUT),
+        group("Neighbours", NEAREST, LAYER._replace(default="z")),
         RUNNING,
         GENERAL.without("seed"),
     ),

@@ -155,8 +155,8 @@ class Head(NamedTuple):
     """A head: what it reads (h, or the projector's z), its form and usual widths.
 
     `form` is mlp (widths of its layers, the last one its output), linear (one width),
-    prototypes (their number) or decoder (none). An mlp that reads z must give back
-    something of z's width.
+    prototypes (their number), clusters (their number, once for each head of several) or
+    decoder (none). An mlp that reads z must give back something of z's width.
     """
 
     name: str
@@ -191,13 +191,18 @@ class Objective(Method):
     state has a `learner(net, **options) -> Learner` instead. With `negatives` it takes
     rows of other clients as `z_dict`, and `remote_only` where nothing else is negative;
     with `own_rows` rows of the client's own images as `z_own`; with `labels` it sees
-    labels.
+    labels. `keeps` names a tensor of the learner that has a row of z's width for each of
+    the client's images: it is kept in the private file, and given back by that name.
+    One that `mines` has the options MINING, which are not passed to its function; it
+    takes as `neighbours` the positions of the images that are nearest to each.
     """
 
     heads: tuple[str | Head, ...] = ()
     labels: bool = False
     negatives: bool = False
     own_rows: bool = False
+    keeps: str = ""
+    mines: bool = False
 
     @property
     def has_state(self) -> bool:

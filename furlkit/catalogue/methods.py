@@ -31,9 +31,11 @@ from furlkit.catalogue.papers import (
     FLESD,
     MOCO,
     ROTNET,
+    SCAN,
     SIMCLR,
     SIMSIAM,
     SWAV,
+    WU,
 )
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
@@ -49,6 +51,24 @@ HEADS = named(
     Head("rotation", form="linear", widths=(4,)),
     Head("prototypes", reads="z", form="prototypes", widths=(300,),
          help="Number of prototypes."),
+    Head("clusters", form="clusters", widths=(10,), help="Number of clusters."),
+)
+
+NEAREST = Option("nearest", Whole(1), 20, "Neighbours of each image, by cosine.")
+
+# For objectives that compare an image with its nearest neighbours.
+MINING = (
+    NEAREST._replace(help="Neighbours of each of the client's images, of which a step "
+                          "draws one; they stay in the private file."),
+    Option("mine-layer", Choice(("h", "z")), "z",
+           "Neighbours are the nearest by cosine of h, the encoder's output, or z, the "
+           "projector's."),
+    Option("mine-every", Whole(0), 0,
+           "Rounds after which a client mines its neighbours again; 0 keeps those of "
+           "its private file."),
+    Option("neighbours-from", Text("FILE"),
+           help="Take the neighbours from this file, which the command neighbours wrote; "
+                "may hold {client}.", recorded=False),
 )
 
 OBJECTIVES = named(
@@ -129,6 +149,32 @@ OBJECTIVES = named(
         ),
         paper=DEEPCLUSTER,
         equation="Eq. 1-2; SwAV app. D",
+    ),
+    Objective("instance", "every image is a class of its own, with a row in a bank",
+        heads=("projector",),
+        function="furlkit.objectives.instance:learner",
+        options=(
+            Option("temperature", Number(above=0), 0.07, "tau of the softmax."),
+            Option("bank-momentum", Number(0, 1), 0.5,
+                   "How much of an image's row in the bank stays when a step meets the "
+                   "image. The bank stays in the private file."),
+        ),
+        keeps="bank",
+        paper=WU,
+        equation="Eq. 2-3",
+    ),
+    Objective("cluster", "an image and its neighbours fall into the same of all clusters",
+        heads=("clusters",),
+        function="furlkit.objectives.cluster:learner",
+        options=(
+            Option("entropy-weight", Number(low=0), 5.0,
+                   "lambda, the weight of the entropy of the mean assignment, which keeps "
+                   "images from all falling into one cluster."),
+            *MINING,
+        ),
+        mines=True,
+        paper=SCAN,
+        equation="Eq. 2; FedUSC Eq. 3",
     ),
     Objective("rotation", "which quarter turn an image was given",
         heads=("rotation",),

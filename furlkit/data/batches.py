@@ -42,6 +42,13 @@ class Batch:
     generator: torch.Generator
     view: View
     step: int = 0
+    source: "Images | None" = None
+
+    def at(self, index: Tensor) -> "Batch":
+        """Other images of the same client, for the same step and with its generator."""
+        if self.source is None:
+            raise ValueError("a batch that does not know its images has no others")
+        return self.source.batch(index, self.generator, self.step)
 
     def two_views(self) -> Tensor:
         """Two augmented views of every image: all first views, then all second ones."""
@@ -107,4 +114,4 @@ class Images:
         # A network for colour images gets grey ones as three equal channels.
         images = images.expand(-1, -1, -1, self._view.channels)
         labels = None if self._labels is None else self._labels[index.to(self._device)]
-        return Batch(index, images, labels, generator, self._view, step)
+        return Batch(index, images, labels, generator, self._view, step, self)

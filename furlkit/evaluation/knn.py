@@ -1,8 +1,10 @@
-"""Weighted k-nearest neighbours on frozen features, a quick monitor of training.
+"""Nearest rows by cosine, and the vote of the k nearest: a quick monitor of training.
 
 Wu et al., "Unsupervised Feature Learning via Non-Parametric Instance Discrimination",
 CVPR 2018, section 3.4.
 """
+
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +13,34 @@ from torch import Tensor
 from furlkit.evaluation.scores import check_features, check_labelled
 
 BLOCK = 2**23  # Similarities in memory at once: 32 MB, for any number of images.
+
+
+def nearest_others(rows: Tensor, k: int) -> Tensor:
+    """The places of each row's k nearest other rows, nearest first; rows (n, d) -> (n, k).
+
+    k is at most n - 1. A row is not its own neighbour, even if another one equals it.
+    """
+    check_features(rows)
+    n, start = len(rows), 0
+    found = torch.empty(n, min(k, n - 1), dtype=torch.long, device=rows.device)
+    for s in _cosines(rows, rows):
+        s.diagonal(start).fill_(float("-inf"))
+        found[start : start + len(s)] = s.topk(found.shape[1], dim=1).indices
+        start += len(s)
+    return found
+
+
+def _cosines(rows: Tensor, others: Tensor) -> Iterator[Tensor]:
+    """Blocks (B, N) of the cosines of rows (M, d) with others (N, d).
+
+    All blocks are in the same memory. With memory of its own for each, what is kept of
+    one lies between two others, and memory grows as if all of them were kept.
+    """
+    others = F.normalize(others, dim=1)
+    size = min(max(1, BLOCK // len(others)), len(rows))
+    memory = others.new_empty(size, len(others))
+    for block in rows.split(size):
+        yield torch.mm(F.normalize(block, dim=1), others.T, out=memory[: len(block)])
 
 
 def predict_knn(
@@ -30,12 +60,8 @@ def predict_knn(
     """
     check_labelled(train, labels, classes)
     check_features(test)
-    train = F.normalize(train, dim=1)
     k = min(k, len(train))
-    votes = [
-        _votes(F.normalize(rows, dim=1) @ train.T, labels, classes, k, t)
-        for rows in test.split(max(1, BLOCK // len(train)))
-    ]
+    votes = [_votes(s, labels, classes, k, t) for s in _cosines(test, train)]
     return torch.cat(votes).argmax(dim=1)  # (M, classes) -> (M)
 
 

@@ -20,7 +20,9 @@ class CheckpointFacts:
     `parent` is the content hash of the global model that training started from,
     `partition` that of the partition its clients trained under. `parts` names what is in
     the file, of an architecture that may have more; None stands for all of it. Without
-    `statistics` each client keeps its own BatchNorm statistics.
+    `statistics` each client keeps its own BatchNorm statistics. `cluster_losses` are
+    those of its heads of clusters in the last epoch, and `cluster_head` is the head of
+    lowest loss, which is the one to use; None where no clustering has compared them.
     """
 
     role: str
@@ -35,6 +37,8 @@ class CheckpointFacts:
     loss: float | None = None
     parts: list[str] | None = None
     statistics: bool = True
+    cluster_head: int | None = None
+    cluster_losses: list[float] | None = None
 
 
 @dataclass(frozen=True)

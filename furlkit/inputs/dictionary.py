@@ -8,6 +8,7 @@ from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.features import Features, read_features
 from furlkit.files.private import Private
+from furlkit.inputs.kept import kept_rows
 
 # Where a private file keeps Z, and of which images its rows are.
 ROWS, INDEX = "averaged_features.rows", "averaged_features.index"
@@ -64,17 +65,4 @@ def averaged_features(
     private: Private | None, index: np.ndarray, width: int
 ) -> np.ndarray:
     """Z of the images at `index` as the client kept it: 0 for images it never met."""
-    Z = np.zeros((len(index), width), np.float32)
-    if private is None or ROWS not in private.memory:
-        return Z
-    rows, kept = private.memory[ROWS], private.memory.get(INDEX)
-    fits = kept is not None and kept.dtype == np.int64 and kept.ndim == 1
-    if kept is None or not fits or rows.shape != (len(kept), width):
-        raise InputError(
-            f"{private.path}: its averaged features are {rows.shape}, expected a row of "
-            f"{width} numbers for each image; was it kept for another model?"
-        )
-    place = {image: row for row, image in enumerate(kept.tolist())}
-    known = np.array([place.get(image, -1) for image in index.tolist()], np.int64)
-    Z[known >= 0] = rows[known[known >= 0]]
-    return Z
+    return kept_rows(private, "averaged_features", index, width)

@@ -234,12 +234,18 @@ def _checked_heads(heads: Any) -> dict[str, tuple[int, ...]]:
 def _checked_widths(name: str, widths: Any) -> tuple[int, ...]:
     form = head_entry(name).form
     counts = isinstance(widths, list | tuple) and all(map(_is_count, widths))
-    lengths = {"decoder": (0,), "mlp": range(1, 65)}.get(form, (1,))
+    several = range(1, 65)
+    lengths = {"decoder": (0,), "mlp": several, "clusters": several}.get(form, (1,))
     if not counts or len(widths) not in lengths:
         raise UsageError(
             f"--{name} {str(widths)[:60]}: expected the widths of its layers, as 512,128"
             if form == "mlp"
             else f"{name} {str(widths)[:60]}: expected the number of its outputs"
+        )
+    if form == "clusters" and (len({*widths}) > 1 or widths[0] < 2):
+        raise UsageError(
+            f"--{name} {str(widths)[:60]}: expected the number of clusters, 2 or more, "
+            "the same for all heads"
         )
     return tuple(widths)
 

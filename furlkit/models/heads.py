@@ -1,4 +1,4 @@
-"""What sits on the representation: projectors, predictors, decoders, classifiers."""
+"""What sits on the representation: projectors, predictors, classifiers, clusters, ..."""
 
 from collections import OrderedDict
 from typing import TypeVar
@@ -24,6 +24,8 @@ def build_head(
         return nn.Linear(inputs, widths[0])
     if head.form == "prototypes":
         return Prototypes(inputs, widths[0])
+    if head.form == "clusters":
+        return Clusters(inputs, widths[0], len(widths))
     return mlp(inputs, widths, norm)
 
 
@@ -65,6 +67,21 @@ class Prototypes(nn.Linear):
         with torch.no_grad():
             self.weight.copy_(F.normalize(self.weight, dim=1))
         self.steps.zero_()
+
+
+class Clusters(nn.Linear):
+    """Logits of h for `count` clusters, by `heads` heads that are independent.
+
+    One product serves all heads: rows k * count to (k + 1) * count - 1 are head k's.
+    """
+
+    def __init__(self, inputs: int, count: int, heads: int) -> None:
+        super().__init__(inputs, heads * count)
+        self.shape = heads, count
+
+    def forward(self, h: Tensor) -> Tensor:
+        """(B, feature_dim) -> (B, heads, count)."""
+        return super().forward(h).unflatten(1, self.shape)
 
 
 class Decoder(nn.Module):

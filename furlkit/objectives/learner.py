@@ -31,7 +31,7 @@ class Forward(NamedTuple):
 
 
 class Learner(Protocol):
-    """What the loop calls. `begin_epoch` and `after_step` may be left out."""
+    """What the loop calls. All but `step` may be left out."""
 
     net: Any
 
@@ -43,6 +43,9 @@ class Learner(Protocol):
 
     def after_step(self) -> None:
         """After the optimiser has moved the weights: moving averages, queues."""
+
+    def end_epoch(self, losses: dict[str, float]) -> dict[str, float]:
+        """After an epoch with these mean losses: what the journal says of it besides."""
 
 
 class Stateless(nn.Module):

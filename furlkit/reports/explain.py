@@ -33,6 +33,8 @@ SENTENCES = {
     "dictionary": "a dictionary of {rows} values, rows of {owners} after round "
     "{round}{made}",
     "similarity": "{matrix} values, every image with {others}, {origin}",
+    "neighbours": "the nearest others of each of {examples} images, {nearest} places in "
+    "the dataset, by {origin}",
     "ensemble": "the averaged similarities of {examples} images by the models of "
     "{clients} after round {round}, as {form}",
     "targets": "outputs of the alignment model for {examples} public images: h {h}, z "
@@ -99,6 +101,10 @@ def describe_model(facts: Facts, parents: int = 0) -> str:
     # Format version 1 says left_out where version 2 has statistics.
     if facts.get("left_out") or facts.get("statistics") is False:
         text += ", without BatchNorm statistics"
+    losses = facts.get("cluster_losses")
+    if isinstance(losses, list) and len(losses) > 1:
+        text += f"; of its {len(losses):,} heads of clusters {{cluster_head}} has the "
+        text += "lowest loss"
     heads, parts = lookup(facts, "architecture.heads"), facts.get("parts")
     if isinstance(heads, dict) and isinstance(parts, list):
         text += "" if heads.keys() <= set(map(str, parts)) else "; only its {parts}"

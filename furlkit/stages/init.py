@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from furlkit import console
 from furlkit.catalogue import divided, encoders, heads, objectives, recorded
 from furlkit.data.sets.datasets import default_mean_std, is_name
 from furlkit.data.sets.source import Source
@@ -17,6 +18,7 @@ from furlkit.models.architecture import Architecture, build
 from furlkit.models.loading import Tensors, architecture_of, tensors_of
 from furlkit.randomness import torch_generator
 from furlkit.runtime import pinned_option
+from furlkit.weights import parts_of
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if options.source is not None:
         taken, contents["source"] = _taken_from(options.source, tensors)
         tensors.update(taken)
+        _tell_parts(options.source, tensors, taken)
     facts = CheckpointFacts("global", 0, architecture.to_dict(), list(mean), list(std))
     total = sum(p.numel() for p in net.parameters())
     encoder = sum(p.numel() for p in net.encoder.parameters())
@@ -104,6 +107,11 @@ def _options(values: dict[str, Any]) -> Options:
             "give --head projector"
         )
     widths = {name: rest.pop(name, head.widths) for name, head in heads().items()}
+    widths["clusters"] *= (several := rest.pop("cluster_heads"))
+    if several > 1 and "clusters" not in chosen:
+        raise UsageError(
+            f"--heads {several}: the model has no clusters; give --objective cluster"
+        )
     unread = {"more_heads", *(widths.keys() - chosen)}
     known = {
         "encoder_options": own,
@@ -154,6 +162,14 @@ def _defaults_of(source: Source) -> DataDefaults:
     height, width, channels = images.images.shape[1:]
     side = min(height, width)
     return DataDefaults(side, channels, images.classes, images.mean, images.std)
+
+
+def _tell_parts(source: Path, tensors: Tensors, taken: Tensors) -> None:
+    """Say which parts are the source's, and which of the new model it does not have."""
+    copied = parts_of(taken)
+    new = [part for part in parts_of(tensors) if part not in copied]
+    drawn = f"; drawn from --seed: {', '.join(new)}" if new else ""
+    console.info(f"{source}: copied {', '.join(copied)}{drawn}")
 
 
 def _taken_from(path: Path, tensors: Tensors) -> tuple[Tensors, str]:

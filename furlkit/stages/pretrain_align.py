@@ -93,7 +93,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             ProgressFile(options.output, inputs.provenance).discard()
             return f"{options.output}, {options.targets_out}: {ALREADY}", contents
         last = _train(inputs)
-        data.update(_write(inputs, last), **last._asdict())
+        data.update(_write(inputs, last), **last.facts())
         ProgressFile(options.output, inputs.provenance).discard()
     return line, data
 
@@ -104,6 +104,11 @@ def _open(options: Options) -> Inputs:
         raise UsageError(
             f"--objective {options.objective}: an alignment model is trained without "
             "labels"
+        )
+    if objective.mines:
+        raise UsageError(
+            f"--objective {options.objective}: an alignment model is trained without "
+            "neighbours, which only local-train mines"
         )
     given = (options.model, options.partition, options.data.name)
     check_output(options.output, given)

@@ -160,7 +160,8 @@ class Keeper(Protocol):
 class Epoch(NamedTuple):
     """One epoch: mean losses over its steps, and the collapse meter at its end.
 
-    The last epoch of a training that is given in steps may be shorter.
+    The last epoch of a training that is given in steps may be shorter. `measures` are
+    what the learner has to say of it.
     """
 
     epoch: int
@@ -170,6 +171,12 @@ class Epoch(NamedTuple):
     spread: float
     effective_rank: float
     samples_per_second: float
+    measures: dict[str, float] = {}  # noqa: RUF012 - nothing changes it
+
+    def facts(self) -> dict[str, Any]:
+        """All of it by name, the learner's measures beside the loop's own."""
+        own = self._asdict()
+        return {**own.pop("measures"), **own}
 
 
 class Step(NamedTuple):
@@ -218,6 +225,7 @@ def train(job: Job, keeper: Keeper) -> Iterator[Step]:
             ended = None
             if state.step % steps == 0 or state.step == job.steps:
                 ended = _finish_epoch(state, z, lr, steps, len(batch.index))
+                ended = ended._replace(measures=trainer.end_epoch(ended.losses))
             yield Step(state.step, ended)
             _keep(trainer, keeper, state, state.step == job.steps)
     _check_finite(job.learner)
@@ -260,6 +268,11 @@ class _Trainer:
         if hasattr(self.learner, "begin_epoch"):
             rng = torch_generator(*purpose, "epoch", epoch)
             self.learner.begin_epoch(images, epoch, rng)
+
+    def end_epoch(self, losses: dict[str, float]) -> dict[str, float]:
+        """What the learner has to say of an epoch with these losses."""
+        told = getattr(self.learner, "end_epoch", None)
+        return told(losses) if told else {}
 
     def step(self, batch: Batch, lr: float) -> tuple[dict[str, Tensor], Tensor]:
         """One step of the optimiser; gives the losses and the representation."""

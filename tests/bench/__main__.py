@@ -11,6 +11,7 @@ import sys
 from tests.bench import (
     aggregate,
     clients,
+    cluster,
     distill,
     fcl,
     fedca,
@@ -32,6 +33,7 @@ BENCHMARKS = {
     "fedca": fedca.run,
     "fcl": fcl.run,
     "kmeans": kmeans.run,
+    "cluster": cluster.run,
     "distill": distill.run,
     "lightly": lightly_loop.run,
     "aggregate": aggregate.run,

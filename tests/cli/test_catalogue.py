@@ -69,12 +69,19 @@ def test_defaults_are_shown_as_they_are_typed(run):
 
 def test_commands_are_listed_in_working_order(run):
     names = re.findall(r"^  ([a-z-]+)  ", run("--help").out.split("Commands:")[1], re.M)
-    order = (
-        "partition sample pack init pretrain-align local-train embed aggregate distill"
-    )
+    order = "partition sample pack init pretrain-align local-train embed neighbours aggregate"
     assert names == [
         *order.split(),
-        *["evaluate", "compare", "plot", "ledger", "inspect", "export", "presets"],
+        *[
+            "distill",
+            "evaluate",
+            "compare",
+            "plot",
+            "ledger",
+            "inspect",
+            "export",
+            "presets",
+        ],
         *["plan", "status"],
     ]
 
@@ -244,6 +251,7 @@ OPTIONS = {
     "pretrain-align": "pretrain_align:Options",
     "local-train": "local_train.inputs:Options",
     "embed": "embed:Options",
+    "neighbours": "neighbours:Options",
     "distill": "distill:Options",
     "evaluate knn": "evaluate.frozen:Knn",
     "evaluate semi": "evaluate.finetune:Options",

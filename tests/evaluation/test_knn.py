@@ -5,7 +5,7 @@ import torch
 
 from furlkit.errors import InputError
 from furlkit.evaluation import knn
-from furlkit.evaluation.knn import predict_knn
+from furlkit.evaluation.knn import nearest_others, predict_knn
 
 
 def gaussian(rows, d=4, seed=0):
@@ -68,6 +68,31 @@ def test_length_of_features_and_size_of_blocks_change_nothing(monkeypatch):
     for block in (1, 7 * 40):
         monkeypatch.setattr(knn, "BLOCK", block)
         assert torch.equal(predict_knn(train, labels, test, 3, k=9), whole)
+
+
+def test_nearest_others_match_loops_whatever_the_size_of_blocks(monkeypatch):
+    rows, n = gaussian(23).double(), 23
+    unit = [[v / math.dist(row, [0] * 4) for v in row] for row in rows.tolist()]
+    expected = []
+    for i in range(n):
+        cosines = [sum(a * b for a, b in zip(unit[i], u, strict=True)) for u in unit]
+        others = [j for j in range(n) if j != i]
+        expected.append(sorted(others, key=lambda j: -cosines[j])[:5])
+    for block in (knn.BLOCK, 7 * n, 1):
+        monkeypatch.setattr(knn, "BLOCK", block)
+        assert nearest_others(rows, 5).tolist() == expected
+
+
+def test_a_twin_is_a_neighbour_and_oneself_never_is():
+    rows = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
+    assert nearest_others(rows, 1).tolist() == [[1], [0], [3], [2]]
+    # There are no more neighbours than other rows.
+    every = nearest_others(rows, 20)
+    assert [sorted(own) for own in every.tolist()] == [
+        [1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2],
+    ]  # fmt: skip
+    with pytest.raises(InputError, match="NaN"):
+        nearest_others(rows * math.inf, 1)
 
 
 def test_broken_input_is_refused():

@@ -13,9 +13,11 @@ from furlkit.files.container.read import Container
 from furlkit.files.ensemble import EnsembleFacts, write_parts
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
+from furlkit.files.neighbours import NeighbourFacts, write_neighbours
 from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.similarity import write_similarity
 from furlkit.files.targets import TargetFacts, write_targets
+from tests.helpers import furlkit
 
 DIGITS = ("--data", "digits")
 
@@ -41,6 +43,9 @@ def world(world):
     known = EnsembleFacts("rows", [0], 1, 0.1, {"examples": 3}, "all", 3)
     path = place(world.folder, "ensemble")
     write_parts(path, {0: rows}, {}, index, known, provenance)
+    about = NeighbourFacts("z", {"examples": 3}, "0", 3)
+    near, path = np.array([[1], [2], [0]]), place(world.folder, "neighbours")
+    write_neighbours(path, near, index, about, provenance)
     return world
 
 
@@ -71,6 +76,14 @@ def local_train_align(world, broken):
 
 def local_train_private(world, broken):
     return *local_train_global(world, world.model), "--private", broken
+
+
+def local_train_neighbours(world, broken):
+    model = world.folder / "clusters.safetensors"
+    words = ("init", *DIGITS, "--width", 0.02, "--objective", "cluster")
+    assert model.exists() or furlkit(*words, "-o", model) == 0
+    more = ("--objective", "cluster", "--neighbours-from", broken)
+    return *local_train_global(world, model), *more
 
 
 def aggregate_dictionary(world, broken):
@@ -111,6 +124,10 @@ def embed(world, broken):
     return "embed", broken, *DIGITS, "-o", world.output
 
 
+def neighbours(world, broken):
+    return "neighbours", broken, *DIGITS, "-o", world.output
+
+
 def export(world, broken):
     return "export", broken, "-o", world.folder / "exported"
 
@@ -147,7 +164,8 @@ COMMANDS = {
     local_train_private: "private_0", aggregate_dictionary: "features_0",
     pretrain_align: "global", aggregate_ensemble: "features_0",
     aggregate_similarity: "similarity_0", distill_ensemble: "ensemble",
-    distill_start: "global",
+    distill_start: "global", neighbours: "global",
+    local_train_neighbours: "neighbours",
 }  # fmt: skip
 
 

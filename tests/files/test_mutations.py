@@ -54,6 +54,12 @@ def written(_world, tmp_path_factory):
         ("pretrain-align", g, *DIGITS, *public, *ONE[:2], "--batch-size", 12,
          "--targets-out", folder / "targets", "-o", folder / "align"),
         ("pack", "digits", "-o", folder / "dataset.safetensors"),
+        ("init", *DIGITS, "--width", 0.02, "--projector", "8,4", "--head", "projector",
+         "--objective", "cluster", "-o", folder / "clusters"),
+        ("neighbours", g, *DIGITS, "--partition", p, "--part", 0,
+         "-o", folder / "neighbours"),
+        ("local-train", p, folder / "clusters", *DIGITS, "--client", 0, *ONE,
+         "--objective", "cluster", "-o", folder / "clustered"),
         ("evaluate", "knn", g, *DIGITS, "-o", folder / "knn.json"),
     )  # fmt: skip
     for command in commands:
@@ -98,6 +104,11 @@ CONSUMERS = {
     "targets": lambda f, x: (
         *local_train(f, align=x), "--align-data", "digits",
     ),
+    "neighbours": lambda f, x: (
+        *local_train(f, model=f / "clusters", objective="cluster"),
+        "--neighbours-from", x,
+    ),
+    "clustered": lambda f, x: ("aggregate", x, "-o", f / "output"),
     "dataset.safetensors": lambda f, x: ("partition", "--data", x, "-o", f / "output"),
     "knn.json": lambda f, x: ("compare", "--series", f"a={x}"),
 }  # fmt: skip

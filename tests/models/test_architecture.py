@@ -26,6 +26,7 @@ ALL_HEADS = {
     "classifier": (10,),
     "rotation": (4,),
     "prototypes": (30,),
+    "clusters": (7, 7),
 }
 
 
@@ -127,6 +128,7 @@ def test_heads_map_h_and_z_to_their_widths():
     assert net.classifier(h).shape == (3, 10)
     assert net.rotation(h).shape == (3, 4)
     assert net.prototypes(z).shape == (3, 30)
+    assert net.clusters(h).shape == (3, 2, 7)
 
 
 def test_only_the_heads_asked_for_are_children():
@@ -182,6 +184,22 @@ def test_prototypes_are_unit_rows_that_have_seen_no_step():
     assert net.prototypes.bias is None and net.prototypes.steps.item() == 0
 
 
+def test_heads_of_clusters_are_linear_maps_below_each_other():
+    net = build(small(heads={"clusters": (3, 3)}), seeded())
+    h = torch.randn(5, 102, generator=seeded(1))
+    first, second = net.clusters.weight.split(3)
+    one, other = net.clusters.bias.split(3)
+    expected = torch.stack([h @ first.T + one, h @ second.T + other], dim=1)
+    torch.testing.assert_close(net.clusters(h), expected)
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("widths", [(), (1,), (3, 4), (3, 1), (5,) * 65, ("5",)])
+def test_heads_have_the_same_number_of_clusters_and_more_than_one(widths):
+    with pytest.raises(UsageError, match="clusters"):
+        small(heads={"clusters": widths})
+
+
 def test_net_without_generator_takes_loaded_weights():
     source = build(small(heads=ALL_HEADS), seeded())
     x = torch.randn(4, 1, 8, 8, generator=seeded())
@@ -199,6 +217,7 @@ def test_every_parameter_gets_a_gradient():
     h = net(torch.randn(4, 1, 8, 8, generator=seeded()))
     outputs = [net.predictor(net.projector(h)), net.decoder(h)]
     outputs += [net.classifier(h), net.rotation(h), net.prototypes(net.projector(h))]
+    outputs.append(net.clusters(h))
     sum(out.square().sum() for out in outputs).backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
 

@@ -15,6 +15,7 @@ DIGITS = ("--data", "digits")
 WIDTHS = ("--width", 0.1, "--projector", "16,8", "--predictor", "8,8")
 FAST = (*DIGITS, "--epochs", 1, "--batch-size", 96, "--client", "0-2")
 TARGET = {"target.encoder", "target.projector"}
+MORE = {"cluster": ("--mine-layer", "h")}  # The model has no projector.
 CARRIED = {"byol": TARGET, "moco": {*TARGET, "queue"}, "swav": {"queue"}}
 
 
@@ -59,7 +60,7 @@ def scores(folder, model="g2"):
 
 @pytest.mark.parametrize("name", catalogue.OBJECTIVES)
 def test_an_objective_trains_is_averaged_and_scored(rounds, name):
-    folder = rounds(name)
+    folder = rounds(name, *MORE.get(name, ()))
     objective = catalogue.OBJECTIVES[name]
     parts = ["encoder", *objective.head_names]
     for number in (0, 1):

@@ -296,6 +296,7 @@ def test_every_way_of_training_can_be_resumed(
         ("--objective", "moco"),
         ("--objective", "swav", "--freeze-steps", 6, "--queue", 70, "--queue-after", 3),
         ("--objective", "deepcluster", "--clusters", "5,7"),
+        ("--objective", "instance"),
     ],
 )
 def test_what_a_learner_carries_is_resumed_with_it(
@@ -332,7 +333,9 @@ def test_what_a_learner_carries_is_resumed_with_it(
         assert digest(tmp_path / "a" / name) == digest(tmp_path / "b" / name)
 
 
-@pytest.mark.parametrize("objective", ["simclr", "byol", "moco", "swav", "deepcluster"])
+@pytest.mark.parametrize(
+    "objective", ["simclr", "byol", "moco", "swav", "deepcluster", "instance"]
+)
 def test_a_client_does_not_depend_on_those_before_it(world, tmp_path, objective):
     """The clients of a start are trained on one net, of which phases freeze parts."""
     model = tmp_path / "g.st"

@@ -21,6 +21,7 @@ KINDS = (
     "encoder",
     "ensemble",
     "features",
+    "neighbours",
     "partition",
     "private",
     "progress",

@@ -57,6 +57,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     ]
     shares = shares_of(weights)
     facts = _facts(clients, newest[0].facts, bn)
+    facts = replace(facts, **_cluster_head(clients, shares))
     line = (
         f"{options.output}: round {facts.round}, {options.rule} of {len(clients)} "
         f"clients, {facts.examples:,} examples"
@@ -189,6 +190,8 @@ def _check_together(clients: list[Client], several_rounds: bool) -> None:
         _check_names(client, common)
     for client in clients:
         _check_tensors(client, common)
+    counts = [len(client.facts.cluster_losses or ()) for client in clients]
+    check_same(clients, "number of cluster losses", counts, "train it as the others")
     for fact in ("architecture", "mean", "std"):
         values = [canonical(getattr(client.facts, fact)) for client in clients]
         check_same(clients, fact, values, "train all clients from one global model")
@@ -261,3 +264,17 @@ def _facts(clients: list[Client], first: CheckpointFacts, bn: str) -> Checkpoint
         loss=None,
         statistics=first.statistics and bn == "average",
     )
+
+
+def _cluster_head(clients: list[Client], shares: list[float]) -> dict[str, Any]:
+    """The head of clusters with the lowest mean loss, each client counting its share."""
+    columns = zip(
+        *(client.facts.cluster_losses or () for client in clients), strict=True
+    )
+    losses = [
+        sum(n * loss for n, loss in zip(shares, column, strict=True))
+        for column in columns
+    ]
+    if not losses:
+        return {"cluster_head": None, "cluster_losses": None}
+    return {"cluster_head": losses.index(min(losses)), "cluster_losses": losses}

@@ -19,11 +19,21 @@ from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.features import Features
+from furlkit.files.neighbours import Neighbours
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.private import Private, read_private
 from furlkit.files.targets import Targets, read_targets
 from furlkit.inputs import matching
 from furlkit.inputs.dictionary import averaged_features, open_dictionary, rows_of_others
+from furlkit.inputs.kept import kept_rows
+from furlkit.inputs.neighbours import MEMORY as NEIGHBOURS
+from furlkit.inputs.neighbours import (
+    NEAREST,
+    ROUND,
+    kept_neighbours,
+    open_neighbours,
+    remembered_neighbours,
+)
 from furlkit.inputs.paths import check_patterns, fill
 from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
@@ -98,13 +108,29 @@ class Sharing:
         return rows_to_share(self.dictionary_size, self.participants or clients)
 
 
+@dataclass(frozen=True)
+class Mining:
+    """How many neighbours of each image an objective wants, and where they come from.
+
+    They are those of the file `neighbours_from`, or those that the client kept, or the
+    nearest by `mine_layer`, h or z, of the model that the client starts from. After
+    `mine_every` rounds, if that is not 0, kept ones are mined again.
+    """
+
+    nearest: int
+    mine_layer: str
+    mine_every: int
+    neighbours_from: str | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options(Computing):
     """`output`, `private` and `private_out` may hold `{client}`.
 
     `settings` are the objective's own options, `update_settings` the update's, and
-    `terms` those of each term that is switched on. `send` names the parts of the model
-    that leave the client; None stands for the net and its heads.
+    `terms` those of each term that is switched on. Only an objective that compares images
+    with their neighbours has `mining`. `send` names the parts of the model that leave the
+    client; None stands for the net and its heads.
     """
 
     partition: Path
@@ -120,6 +146,7 @@ class Options(Computing):
     align: Path | None
     align_data: Source | None
     sharing: Sharing
+    mining: Mining | None
     send: tuple[str, ...] | None
     augmentation: Augmentation
     plan: Plan
@@ -134,14 +161,15 @@ def options_of(values: dict[str, Any]) -> Options:
     rest, recorded = dict(values), catalogue.recorded("local-train", values)
     objective = catalogue.objectives()[rest.pop("objective")]
     update = catalogue.UPDATES[rest.pop("update")]
-    settings, rest = divided(rest, objective.options)
+    own = [option for option in objective.options if option not in catalogue.MINING]
+    settings, rest = divided(rest, own)
     update_settings, rest = divided(rest, update.options)
     terms = {}
     for term in catalogue.TERMS.values():
         # Options that are not recorded name files, which are opened here.
-        own, rest = divided(rest, [o for o in term.options if o.recorded])
+        chosen, rest = divided(rest, [o for o in term.options if o.recorded])
         if values[catalogue.key_of(term.switch)]:
-            terms[term.name] = own
+            terms[term.name] = chosen
     known: dict[str, Any] = {
         "objective": objective,
         "settings": settings,
@@ -224,8 +252,9 @@ class Client:
 
     `received` is the global model, completed by what the client has kept; `tensors` is
     what the update makes of it, the model that training starts from: the parts of the
-    net, and whatever else the learner carries. `memory` is what methods remember,
-    `decision` what the update decided, for the journal.
+    net, and whatever else the learner carries. `memory` is what methods remember, and
+    `kept` the rows of its images among it that the objective wants back; `decision` is
+    what the update decided, for the journal.
     """
 
     number: int
@@ -234,6 +263,7 @@ class Client:
     received: Tensors
     tensors: Tensors
     memory: Tensors
+    kept: Tensors
     decision: Decision | None
     negatives: np.ndarray | None
     provenance: Provenance
@@ -249,6 +279,7 @@ def open_inputs(options: Options) -> Inputs:
     matching.check_start(model, partition, options.clients[0] if keeps else None)
     architecture = full_architecture(model.path, model.facts)
     matching.check_heads(model, architecture, options.objective)
+    _check_mining(options.mining, model, architecture)
     images = options.data.images()
     matching.check_dataset(partition, images)
     matching.check_channels(images, model)
@@ -287,16 +318,21 @@ def open_client(inputs: Inputs, number: int) -> Client:
     memory = dict(private.memory) if private else {}
     start = update(received, own or None, memory, **options.update_settings)
     tensors, memory, decision = start
+    index, near = inputs.partition.of(number), _neighbours(inputs, number)
+    if options.mining:
+        memory = {k: v for k, v in memory.items() if k not in NEIGHBOURS}
+        memory |= _known_neighbours(inputs, options.mining, index, near or private)
     return Client(
         number=number,
-        index=inputs.partition.of(number),
+        index=index,
         private=private,
         received=received,
         tensors=tensors,
         memory=memory,
+        kept=_kept_rows(inputs, number, private),
         decision=decision or _kept_heads(inputs),
         negatives=_negatives(inputs, number),
-        provenance=_provenance(inputs, private),
+        provenance=_provenance(inputs, private, near),
     )
 
 
@@ -337,6 +373,51 @@ def _start(inputs: Inputs, number: int, private: Private | None) -> Tensors:
         drawn = tensors_of(build(inputs.architecture, rng))
         start |= {name: drawn[name] for name in lacking}
     return start
+
+
+def _kept_rows(inputs: Inputs, number: int, private: Private | None) -> Tensors:
+    """The rows of its images that the objective wants back, by its name for them."""
+    what = inputs.options.objective.keeps
+    if not what:
+        return {}
+    width = inputs.architecture.heads["projector"][-1]
+    return {what: kept_rows(private, what, inputs.partition.of(number), width)}
+
+
+def _check_mining(
+    mining: Mining | None, model: Checkpoint, architecture: Architecture
+) -> None:
+    by_z = mining and mining.mine_layer == "z" and not mining.neighbours_from
+    if by_z and architecture.z_dim is None:
+        raise InputError(
+            f"{model.path}: has no projector, so no z to find neighbours by; use "
+            "--mine-layer h, or create the model with init --head projector"
+        )
+
+
+def _neighbours(inputs: Inputs, number: int) -> Neighbours | None:
+    """The file of neighbours that the client was given."""
+    mining, index = inputs.options.mining, inputs.partition.of(number)
+    if mining is None or not mining.neighbours_from:
+        return None
+    path = fill(mining.neighbours_from, number)
+    return open_neighbours(path, number, index, inputs.images, mining.nearest)
+
+
+def _known_neighbours(
+    inputs: Inputs,
+    mining: Mining,
+    index: np.ndarray,
+    found: Neighbours | Private | None,
+) -> Tensors:
+    """Neighbours that need not be mined, as memory: given, or kept and not too old."""
+    if isinstance(found, Neighbours):
+        return remembered_neighbours(found.nearest, found.index, inputs.round)
+    kept = kept_neighbours(found, index)
+    if not kept or kept[NEAREST].shape[1] != min(mining.nearest, len(index) - 1):
+        return {}
+    age = inputs.round - int(kept[ROUND])
+    return {} if mining.mine_every and age >= mining.mine_every else kept
 
 
 def _expected(options: Options, architecture: Architecture) -> Expected:
@@ -417,7 +498,10 @@ def _check_usage(options: Options) -> None:
         "--private-out": options.private_out,
         "--features-out": options.sharing.features_out,
     }
-    check_patterns(options.clients, {"--private": options.private}, writes, inputs)
+    reads = {"--private": options.private}
+    if options.mining:
+        reads["--neighbours-from"] = options.mining.neighbours_from
+    check_patterns(options.clients, reads, writes, inputs)
 
 
 def _check_update(options: Options) -> None:
@@ -504,11 +588,14 @@ def _check_round(inputs: Inputs) -> None:
         )
 
 
-def _provenance(inputs: Inputs, private: Private | None) -> Provenance:
+def _provenance(
+    inputs: Inputs, private: Private | None, near: Neighbours | None
+) -> Provenance:
     files: dict[str, Any] = {
         "global": inputs.model,
         "partition": inputs.partition,
         "private": private,
+        "neighbours": near,
         "dictionary": inputs.dictionary,
         "targets": inputs.align and inputs.align[0],
     }

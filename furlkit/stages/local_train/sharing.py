@@ -90,7 +90,7 @@ def _fresh(inputs: Inputs, client: Client, net: Net) -> np.ndarray:
     return embed_mixed(net, images, index, places, view, rng, masks).numpy()
 
 
-def kept_rows(inputs: Inputs, client: Client) -> np.ndarray:
+def own_rows(inputs: Inputs, client: Client) -> np.ndarray:
     """The client's Z of the last round it took part in: 0 for images it never met."""
     Z = averaged_features(client.private, client.index, z_width(inputs.model))
     if not Z.any():

@@ -20,6 +20,8 @@ from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
 from furlkit.inputs.dictionary import INDEX, ROWS
 from furlkit.inputs.existing import ALREADY, content_of
+from furlkit.inputs.kept import remembered_rows
+from furlkit.inputs.neighbours import positions as positions_of
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
 from furlkit.models.loading import load_net, load_tensors, view_of
@@ -30,9 +32,10 @@ from furlkit.stages.local_train.inputs import (
     open_inputs,
     options_of,
 )
+from furlkit.stages.local_train.mining import with_neighbours
 from furlkit.stages.local_train.sharing import (
     Rows,
-    kept_rows,
+    own_rows,
     rows_after_training,
     rows_before_training,
     share,
@@ -97,8 +100,13 @@ def _train(inputs: Inputs, client: Client, net: Net, more: Tensors) -> Result:
         settings["z_dict"] = torch.from_numpy(client.negatives).float().to(device)
         settings["remote_only"] = options.sharing.negatives == "remote"
     if options.sharing.own_rows:
-        own = early.z if early else kept_rows(inputs, client)
+        own = early.z if early else own_rows(inputs, client)
         settings["z_own"] = torch.from_numpy(own).to(device)
+    for what, rows in client.kept.items():
+        settings[what] = torch.from_numpy(rows).to(device)
+    if options.mining:
+        client = with_neighbours(inputs, client, net, options.mining)
+        settings["neighbours"] = torch.from_numpy(positions_of(client.memory))
     learner = learner_of(options.objective, net, settings)
     if more:
         load_tensors(learner, more)
@@ -189,19 +197,21 @@ def _write(
         memory = {k: v for k, v in memory.items() if k not in (ROWS, INDEX)}
         rows = early or rows_after_training(inputs, client, learner)
         memory |= share(inputs, client, rows, data)
+    for what in client.kept:
+        by_image = getattr(learner, what).cpu().numpy()
+        memory |= remembered_rows(what, by_image, client.index)
     # Buffers that begin_epoch made belong to the epoch; they are not carried further.
     known = inputs.expected.all
     tensors = {k: v for k, v in parts_by_name(learner).items() if k in known}
     upload, kept = divide(tensors, inputs.sent)
+    names = sorted({name.split(".")[0] for name in memory})
     if options.private_out:
         own = _kept(inputs, upload, kept)
-        names = sorted({name.split(".")[0] for name in memory})
         about = PrivateFacts(number, inputs.round, parts_of(own), names)
         path = fill(options.private_out, number)
         private = write_private(path, own, memory, about, client.provenance)
         data["private"] = private
-    elif kept:
-        lost = ", ".join(parts_of(kept))
+    elif lost := ", ".join([*parts_of(kept), *names]):
         console.detail(f"client {number}: {lost} not kept; --private-out would keep it")
     facts = CheckpointFacts(
         role="client",
@@ -215,13 +225,23 @@ def _write(
         partition=inputs.partition.content,
         loss=sum(last.losses.values()),
         parts=parts_of(upload),
+        **_cluster_facts(last),
     )
     output = fill(options.output, number)
     content = write_checkpoint(output, upload, facts, client.provenance)
-    data |= {"content": content, **last._asdict()}
+    data |= {"content": content, **last.facts()}
     if client.decision:
         data["update"] = client.decision.to_json()
     return _result(inputs, facts, data)
+
+
+def _cluster_facts(last: Epoch) -> dict[str, Any]:
+    """The loss of each head of clusters in the last epoch, and which is the lowest."""
+    if "head" not in last.measures:
+        return {}
+    named = last.losses.items()
+    losses = [loss for name, loss in named if name.partition(".")[0] == "cluster"]
+    return {"cluster_head": last.measures["head"], "cluster_losses": losses}
 
 
 def _result(inputs: Inputs, facts: CheckpointFacts, data: dict[str, Any]) -> Result:

@@ -1,0 +1,82 @@
+"""Neighbour files: which images of a set a model finds nearest to each of them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from furlkit.errors import InputError
+from furlkit.files.container.write import write
+from furlkit.files.facts import Provenance, Record, check_fingerprint, open_facts
+
+
+@dataclass(frozen=True)
+class NeighbourFacts:
+    """By which layer (h or z), among which images, by whose model of which round."""
+
+    layer: str
+    dataset: dict[str, Any]
+    part: str
+    examples: int
+    client: int | None = None
+    round: int | None = None
+
+
+@dataclass(frozen=True)
+class Neighbours(Record[NeighbourFacts]):
+    """For each image of `index`, (n), its `nearest` others, (n, k), nearest first.
+
+    Both are places in the dataset.
+    """
+
+    nearest: np.ndarray
+    index: np.ndarray
+
+
+def write_neighbours(
+    path: Path,
+    nearest: np.ndarray,
+    index: np.ndarray,
+    facts: NeighbourFacts,
+    provenance: Provenance,
+) -> str:
+    """Write the nearest images of each image, all as places in the dataset."""
+    tensors = {"nearest": nearest.astype(np.int64), "index": index.astype(np.int64)}
+    return write(path, tensors, provenance.header("neighbours", facts))
+
+
+def read_neighbours(path: Path) -> Neighbours:
+    """Read a neighbour file: every neighbour is another image of the set."""
+    opened, facts = open_facts(path, "neighbours", NeighbourFacts)
+    check_fingerprint(path, facts.dataset)
+    opened.expect("nearest", "int64", facts.examples, "k")
+    opened.expect("index", "int64", facts.examples)
+    tensors = opened.tensors()
+    check_neighbours(path, tensors["nearest"], tensors["index"])
+    return Neighbours(
+        opened.path, facts, opened.content, tensors["nearest"], tensors["index"]
+    )
+
+
+def check_neighbours(path: Path, nearest: np.ndarray, index: np.ndarray) -> None:
+    """The neighbours of each image, (n, k), must be others of the n different images."""
+    shapes = nearest.ndim == 2 and index.shape == nearest.shape[:1]
+    whole = nearest.dtype == index.dtype == np.int64
+    if (
+        not shapes
+        or not whole
+        or not nearest.size
+        or len(np.unique(index)) < len(index)
+    ):
+        raise InputError(
+            f"{path}: has neighbours {nearest.dtype} {nearest.shape} of images "
+            f"{index.dtype} {index.shape}; expected some of each image; re-create it"
+        )
+    strange = ~np.isin(nearest, index) | (nearest == index[:, None])
+    if strange.any():
+        row, place = np.argwhere(strange)[0]
+        raise InputError(
+            f"{path}: names image {nearest[row, place]} as a neighbour of image "
+            f"{index[row]}; expected another image of its own set; re-create it"
+        )

@@ -1,0 +1,124 @@
+"""Semantic clustering: an image and its neighbours fall into the same cluster.
+
+Van Gansbeke et al., "SCAN: Learning to Classify Images without Labels", ECCV 2020, Eq. 2;
+FedUSC Eq. 3.
+
+    q(x)        probabilities of H clusters, the softmax of the head's logits
+    x^          one of the nearest neighbours of x, drawn for each step
+    p           the mean of q over the images of a batch
+    lambda      weight of the entropy of p
+
+All logarithms are taken of sums of exponentials, never of a probability: where q is as
+good as one-hot, log q is still finite, and so is its gradient.
+
+There may be several heads. Each has a loss of its own, and their sum trains the encoder;
+the head of lowest loss in an epoch is the one to use.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from furlkit.objectives.learner import Forward
+
+CONFIDENT = 0.99  # SCAN's threshold for self-labelling, FedUSC's sigma.
+
+
+def scan_loss(log_q: Tensor, log_near: Tensor, weight: float) -> Tensor:
+    """FedUSC Eq. 3 for log q of images and of a neighbour of each, (N, ..., H) -> (...):
+
+    -1/N sum_x log <q(x), q(x^)> + lambda sum_h p_h log p_h
+    """
+    return consistency(log_q, log_near) - weight * entropy(log_q)
+
+
+def consistency(log_q: Tensor, log_near: Tensor) -> Tensor:
+    """FedUSC Eq. 3, first term: the mean of -log <q(x), q(x^)>."""
+    return -(log_q + log_near).logsumexp(dim=-1).mean(dim=0)
+
+
+def entropy(log_q: Tensor) -> Tensor:
+    """-sum_h p_h log p_h of the mean p of q: ln H if all clusters are used alike."""
+    log_p = log_q.logsumexp(dim=0) - math.log(len(log_q))
+    return -(log_p.exp() * log_p).sum(dim=-1)
+
+
+class Clustering(nn.Module):
+    """The net and its images' neighbours; and, of the epoch under way, what was assigned.
+
+    For each head, `mass` has the sum of q and `members` the number of images whose
+    largest q it is, by cluster; `confident` counts images whose largest q is certain.
+    They belong to the epoch: the client neither sends nor keeps them.
+    """
+
+    net: Any
+    mass: Tensor
+    members: Tensor
+    confident: Tensor
+
+    def __init__(self, net: Any, neighbours: Tensor | None, weight: float):
+        super().__init__()
+        self.net, self._weight, self._neighbours = net, weight, neighbours
+
+    def begin_epoch(self, images: Any, epoch: int, rng: torch.Generator) -> None:
+        """Count from 0."""
+        heads, clusters = self.net.clusters.shape
+        zeros = self.net.clusters.weight.new_zeros
+        self.register_buffer("mass", zeros(heads, clusters))
+        self.register_buffer("members", zeros(heads, clusters))
+        self.register_buffer("confident", zeros(heads))
+
+    def step(self, batch) -> Forward:
+        """A view of each image, and of one neighbour of it, in one forward pass."""
+        near = self._draw(batch.index, batch.generator)
+        x = batch.at(torch.cat([batch.index, near])).one_view()  # (2N, C, S, S)
+        h = self.net.encoder(x)
+        logits = self.net.clusters(h)  # (2N, heads, H)
+        with torch.autocast(h.device.type, enabled=False):
+            log_q, log_near = logits.float().log_softmax(dim=-1).chunk(2)
+            losses = scan_loss(log_q, log_near, self._weight)  # (heads)
+        self._count(log_q.detach().exp())
+        names = loss_names(len(losses))
+        return Forward(dict(zip(names, losses, strict=True)), x, h)
+
+    def end_epoch(self, losses: dict[str, float]) -> dict[str, float]:
+        """The head of lowest loss, and how the images of the epoch are spread over it."""
+        own = [losses[name] for name in loss_names(len(self.members))]
+        head = own.index(min(own))
+        mass, members = self.mass[head].cpu().double(), self.members[head].cpu()
+        images = int(members.sum())
+        return {
+            "head": head,
+            "largest_cluster": float(members.max()) / images,
+            "used_clusters": int((members > 0).sum()),
+            "cluster_entropy": float(torch.special.entr(mass / mass.sum()).sum()),
+            "confident": float(self.confident[head]) / images,
+        }
+
+    def _draw(self, index: Tensor, rng: torch.Generator) -> Tensor:
+        """One neighbour of each image, each as likely as any other."""
+        if self._neighbours is None:
+            raise ValueError("the neighbours of the images are not known")
+        k = self._neighbours.shape[1]
+        return self._neighbours[index, torch.randint(k, index.shape, generator=rng)]
+
+    def _count(self, q: Tensor) -> None:
+        """Add the assignments of a batch, q (N, heads, H)."""
+        largest, cluster = q.max(dim=-1)  # (N, heads)
+        self.mass += q.sum(dim=0)
+        self.members.scatter_add_(1, cluster.T, torch.ones_like(largest).T)
+        self.confident += (largest >= CONFIDENT).sum(dim=0)
+
+
+def loss_names(heads: int) -> list[str]:
+    """What the loss of each head is called."""
+    return [f"cluster.{k}" for k in range(heads)] if heads > 1 else ["cluster"]
+
+
+def learner(
+    net: Any, *, entropy_weight: float, neighbours: Tensor | None = None
+) -> Clustering:
+    """`neighbours` (n, k) are positions among the n images, on the CPU."""
+    return Clustering(net, neighbours, entropy_weight)

@@ -1,0 +1,71 @@
+"""neighbours: which images a model finds nearest to each image of a set."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from furlkit import runtime
+from furlkit.catalogue import recorded
+from furlkit.data.augment import Augmentation
+from furlkit.data.sets.source import Source
+from furlkit.errors import InputError
+from furlkit.evaluation.knn import nearest_others
+from furlkit.files.checkpoint import read_checkpoint
+from furlkit.files.facts import Provenance
+from furlkit.files.neighbours import NeighbourFacts, write_neighbours
+from furlkit.inputs.existing import already, made_before
+from furlkit.inputs.matching import check_channels
+from furlkit.inputs.models import width_of
+from furlkit.inputs.parts import chosen_images
+from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import Computing, fill
+from furlkit.models.embedding import embed
+from furlkit.models.loading import load_net, view_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Computing):
+    """`part` is all, public, or the number of a client of the partition."""
+
+    model: Path
+    data: Source
+    output: Path
+    layer: str
+    nearest: int
+    partition: Path | None
+    part: str
+
+
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Write the nearest others of each image, by cosine of a model's h or z."""
+    options = fill(Options, {**values, "recorded": recorded("neighbours", values)})
+    check_output(options.output, (options.model, options.partition, options.data.name))
+    model = read_checkpoint(options.model)
+    width_of(model, options.layer)
+    images = options.data.images()
+    check_channels(images, model)
+    index, contents = chosen_images(images, options.partition, options.part)
+    if len(index) < 2:
+        raise InputError(
+            f"{options.data.name}: part {options.part} has {len(index)} image, which has "
+            "no neighbours; take a larger part"
+        )
+    k = min(options.nearest, len(index) - 1)
+    contents["model"] = model.content
+    line = f"{options.output}: the {k} nearest of each of {len(index):,} images"
+    data: dict[str, Any] = {"images": len(index), "nearest": k}
+    if options.dry_run:
+        return line, data
+    facts = NeighbourFacts(
+        options.layer, images.fingerprint, options.part, len(index),
+        model.facts.client, model.facts.round,
+    )  # fmt: skip
+    provenance = Provenance("neighbours", options.resolved, None, contents)
+    if content := made_before(options, "neighbours", provenance, facts):
+        return already(options.output, content)
+    net = load_net(model, runtime.start(options.runtime))
+    view = view_of(model, Augmentation())
+    rows = embed(net, images.images, index, view, options.layer)
+    nearest = index[nearest_others(rows, k).numpy()]
+    content = write_neighbours(options.output, nearest, index, facts, provenance)
+    return line, {**data, "content": content}
