@@ -21,6 +21,8 @@ class Forward(NamedTuple):
     the same for all images: the client's own of earlier batches and those of other
     clients (FCL's Q_l and Q_s), whether or not the loss takes them as negatives. They
     may be none, (0, d); None stands for an objective that never has any.
+
+    Losses of which none has a gradient move nothing: such a step is left out.
     """
 
     losses: dict[str, Tensor]
@@ -31,7 +33,7 @@ class Forward(NamedTuple):
 
 
 class Learner(Protocol):
-    """What the loop calls. `begin_epoch` and `after_step` may be left out."""
+    """What the loop calls. All but `step` may be left out."""
 
     net: Any
 
@@ -43,6 +45,9 @@ class Learner(Protocol):
 
     def after_step(self) -> None:
         """After the optimiser has moved the weights: moving averages, queues."""
+
+    def end_epoch(self, losses: dict[str, float]) -> dict[str, float]:
+        """After an epoch with these mean losses: what the journal says of it besides."""
 
 
 class Stateless(nn.Module):

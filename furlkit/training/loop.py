@@ -147,7 +147,8 @@ class Keeper(Protocol):
 class Epoch(NamedTuple):
     """One epoch: mean losses over its steps, and the collapse meter at its end.
 
-    The last epoch of a training that is given in steps may be shorter.
+    The last epoch of a training that is given in steps may be shorter. `measures` are
+    what the learner has to say of it.
     """
 
     epoch: int
@@ -157,6 +158,12 @@ class Epoch(NamedTuple):
     spread: float
     effective_rank: float
     samples_per_second: float
+    measures: dict[str, float] = {}  # noqa: RUF012 - nothing changes it
+
+    def facts(self) -> dict[str, Any]:
+        """All of it by name, the learner's measures beside the loop's own."""
+        own = self._asdict()
+        return {**own.pop("measures"), **own}
 
 
 class Step(NamedTuple):
@@ -205,6 +212,7 @@ def train(job: Job, keeper: Keeper) -> Iterator[Step]:
             ended = None
             if state.step % steps == 0 or state.step == job.steps:
                 ended = _finish_epoch(state, z, lr, steps, len(batch.index))
+                ended = ended._replace(measures=trainer.end_epoch(ended.losses))
             yield Step(state.step, ended)
             _keep(trainer, keeper, state, state.step == job.steps)
     _check_finite(job.learner)
@@ -248,21 +256,33 @@ class _Trainer:
             rng = torch_generator(*purpose, "epoch", epoch)
             self.learner.begin_epoch(images, epoch, rng)
 
+    def end_epoch(self, losses: dict[str, float]) -> dict[str, float]:
+        """What the learner has to say of an epoch with these losses."""
+        told = getattr(self.learner, "end_epoch", None)
+        return told(losses) if told else {}
+
     def step(self, batch: Batch, lr: float) -> tuple[dict[str, Tensor], Tensor]:
-        """One step of the optimiser; gives the losses and the representation."""
+        """One step of the optimiser; gives the losses and the representation.
+
+        A loss without a gradient moves nothing, neither by momentum nor by weight decay.
+        """
         mixed = self.dtype is not torch.float32
         with torch.autocast(self.device.type, self.dtype, enabled=mixed):
             forward = self.learner.step(batch)
             more = {name: term(batch, forward) for name, term in self._terms.items()}
         losses = {**forward.losses, **more}
         loss = torch.stack([value.float() for value in losses.values()]).sum()
+        if loss.requires_grad:
+            self._update(loss, lr)
+        return losses, forward.h if forward.z is None else forward.z
+
+    def _update(self, loss: Tensor, lr: float) -> None:
         self.optimiser.clear()
         (loss * self.scale.scale).backward()
         if self.scale.usable(self.optimiser.gradients()[1]):
             self.optimiser.step(lr)
         if hasattr(self.learner, "after_step"):
             self.learner.after_step()
-        return losses, forward.h if forward.z is None else forward.z
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything that must be saved: tensors and numbers."""

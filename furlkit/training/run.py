@@ -23,6 +23,7 @@ from furlkit.weights import Tensors, below
 
 # Below these the representation is as good as one point, or one line.
 COLLAPSED_SPREAD, COLLAPSED_RANK = 0.1, 1.5
+COLLAPSED_SHARE = 0.9  # Of all images in one cluster: the others as good as empty.
 WORTH_SAVING = 1.0  # Seconds; a shorter training is repeated as fast as it is saved.
 
 
@@ -222,7 +223,7 @@ class _Keeper:
         self.last = epoch
         step = self.job.steps_before + epoch.step
         speed = round(epoch.samples_per_second, 1)
-        counted = {**epoch._asdict(), "step": step, "samples_per_second": speed}
+        counted = {**epoch.facts(), "step": step, "samples_per_second": speed}
         self.journal.write({"event": "epoch", **self.job.where, **counted})
 
     def next_turn(self) -> None:
@@ -253,9 +254,15 @@ def _print_epoch(job: Job, epoch: loop.Epoch) -> None:
         terms = f" ({', '.join(parts)})"
     console.info(
         f"{job.title} epoch {epoch.epoch}/{job.epochs} loss {_total(epoch)}{terms} "
-        f"spread {epoch.spread:.2f} rank {epoch.effective_rank:.1f} "
+        f"spread {epoch.spread:.2f} rank {epoch.effective_rank:.1f} {_measures(epoch)}"
         f"{epoch.samples_per_second:.0f} images/s"
     )
+
+
+def _measures(epoch: loop.Epoch) -> str:
+    """What the learner has to say, as words: "used clusters 10 "."""
+    found = epoch.measures.items()
+    return "".join(f"{name.replace('_', ' ')} {value:.3g} " for name, value in found)
 
 
 def _total(epoch: loop.Epoch) -> str:
@@ -268,4 +275,12 @@ def _warn_of_collapse(title: str, epoch: loop.Epoch) -> None:
             f"{title}: the representation has collapsed (spread {epoch.spread:.3f}, "
             f"effective rank {epoch.effective_rank:.2f}): it is nearly the same for all "
             "images; lower --lr, raise --temperature or --batch-size, or check the data"
+        )
+    if epoch.measures.get("largest_cluster", 0) > COLLAPSED_SHARE:
+        found = epoch.measures
+        console.warn(
+            f"{title}: the clustering has collapsed: {found['largest_cluster']:.0%} of "
+            f"the images are in one cluster (entropy {found['cluster_entropy']:.2f}, "
+            f"confident {found['confident']:.0%}); raise --entropy-weight or "
+            "--batch-size, or start from a better pretext model"
         )

@@ -203,7 +203,7 @@ def _write(
     )
     output = fill(options.output, number)
     content = write_checkpoint(output, upload, facts, client.provenance)
-    data |= {"content": content, **last._asdict()}
+    data |= {"content": content, **last.facts()}
     return _result(inputs, facts, data)
 
 
