@@ -243,7 +243,10 @@ class Update(Method):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rule(Method):
-    """What the server makes of uploads that it `reads`: checkpoint, rows, similarity."""
+    """What the server makes of uploads that it `reads`.
+
+    They are of the kind checkpoint, rows, similarity or probabilities.
+    """
 
     reads: str = "checkpoint"
 

@@ -23,6 +23,7 @@ from furlkit.catalogue.groups import LAYER, PART
 from furlkit.catalogue.papers import (
     BYOL,
     DEEPCLUSTER,
+    DSFL,
     FCL,
     FEDAVG,
     FEDCA,
@@ -258,6 +259,16 @@ RULES = named(
         paper=FLESD,
         equation="Eq. 4-6",
     ),
+    Rule("probabilities", "what the clients' models take public images for, sharpened",
+        "furlkit.aggregators.probabilities:entropy_reduced",
+        reads="probabilities",
+        options=(
+            Option("temperature", Number(above=0), 0.1,
+                   "T of softmax(mean probabilities / T)."),
+        ),
+        paper=DSFL,
+        equation="entropy reduction averaging",
+    ),
 )
 
 TEACHERS = named(
@@ -295,6 +306,12 @@ TEACHERS = named(
         ),
         paper=SCAN,
         equation="section 2.3; FedUSC Eq. 5",
+    ),
+    Teacher("probabilities", "the classes that the clients' models take images for",
+        "furlkit.objectives.soft_labels:step",
+        file="PROBABILITIES",
+        paper=DSFL,
+        equation="cross-entropy",
     ),
 )
 

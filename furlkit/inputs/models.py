@@ -11,6 +11,7 @@ from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing
+from furlkit.models.heads import ClassHead
 from furlkit.models.loading import architecture_of, fitting_net, z_width
 
 CLASSIFYING = ("clusters", "classifier")  # The first that a model has is taken.
@@ -59,10 +60,10 @@ def width_of(model: Checkpoint, layer: str) -> int:
     return architecture_of(model.path, model.facts).feature_dim
 
 
-def classifying_head(model: Checkpoint, what: str) -> tuple[str, int, int]:
+def class_head(model: Checkpoint, what: str) -> ClassHead:
     """The head that sorts a model's images: clusters, or else classifier.
 
-    Gives its name, its number among several heads of clusters, and its classes.
+    Of several heads of clusters it is the one that training found best.
     """
     heads = architecture_of(model.path, model.facts).heads
     found = [name for name in CLASSIFYING if name in heads]
@@ -72,7 +73,7 @@ def classifying_head(model: Checkpoint, what: str) -> tuple[str, int, int]:
             "needs; create it with init --objective supervised"
         )
     number = getattr(model.facts, "cluster_head", None) or 0
-    return found[0], number if found[0] == "clusters" else 0, heads[found[0]][0]
+    return ClassHead(found[0], number, heads[found[0]][0])
 
 
 def common_round(models: Sequence[Checkpoint]) -> int | None:

@@ -11,7 +11,7 @@ Eq. 5 takes label and loss from one view. SCAN takes the label from a weak view 
 image and the loss from a strong one, and lets every class count alike.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -52,14 +52,6 @@ def self_labelling_loss(
     return losses.sum() / n
 
 
-class Head(NamedTuple):
-    """The head that labels: its name, its number among several of a kind, its classes."""
-
-    name: str
-    number: int
-    classes: int
-
-
 class SelfLabelling(nn.Module):
     """The net, the steps without an image that counts, and the labels of the epoch.
 
@@ -73,7 +65,7 @@ class SelfLabelling(nn.Module):
     members: Tensor
     confident: Tensor
 
-    def __init__(self, net: Any, head: Head, weak: Any, sigma: float, **loss: Any):
+    def __init__(self, net: Any, head: Any, weak: Any, sigma: float, **loss: Any):
         super().__init__()
         self.net, self._head, self._weak = net, head, weak
         self._sigma, self._loss = sigma, loss
@@ -83,9 +75,8 @@ class SelfLabelling(nn.Module):
 
     def begin_epoch(self, images: Any, epoch: int, rng: torch.Generator) -> None:
         """Count the epoch's images from 0."""
-        device = self.skipped.device
-        for name, shape in (("mass", self._head.classes), ("members", self._head.classes),
-                            ("confident", ())):  # fmt: skip
+        H, device = self._head.classes, self.skipped.device
+        for name, shape in {"mass": (H,), "members": (H,), "confident": ()}.items():
             self.register_buffer(name, torch.zeros(shape, device=device))
 
     def step(self, batch) -> Forward:
@@ -124,8 +115,7 @@ class SelfLabelling(nn.Module):
     def _outputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """h (B, d), and the head's outputs (B, H) in float32."""
         h = self.net.encoder(x)
-        logits = getattr(self.net, self._head.name)(h).float()
-        return h, logits if logits.ndim == 2 else logits[:, self._head.number]
+        return h, self._head.logits(self.net, h).float()
 
     def _labels(self, q: Tensor) -> tuple[Tensor, Tensor]:
         """Pseudo-labels and which of them count, which is noted."""
@@ -139,12 +129,15 @@ class SelfLabelling(nn.Module):
 def learner(
     net: Any,
     *,
-    head: Head,
+    head: Any,
     weak: Any,
     confidence: float,
     class_weights: bool,
     mean_over: str,
 ) -> SelfLabelling:
-    """`weak` is the augmentation of the view that gives the labels; None for one view."""
+    """`head` is a models.heads.ClassHead, the one that labels.
+
+    `weak` is the augmentation of the view that gives the labels; None for one view.
+    """
     loss = {"class_weights": class_weights, "mean_over": mean_over}
     return SelfLabelling(net, head, weak, confidence, **loss)

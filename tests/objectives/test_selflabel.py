@@ -7,8 +7,8 @@ from torch import nn
 
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images, View
+from furlkit.models.heads import ClassHead
 from furlkit.objectives.selflabel import (
-    Head,
     inverse_frequency,
     learner,
     pseudo_labels,
@@ -105,7 +105,7 @@ SCAN = {"class_weights": True, "mean_over": "confident"}
 
 def step(net, batch, **how):
     """One step, and what the learner says after it."""
-    made = learner(net, head=Head("clusters", 0, 3), **how)
+    made = learner(net, head=ClassHead("clusters", 0, 3), **how)
     made.begin_epoch(None, 0, torch_generator(0))
     return made.step(batch), made.end_epoch({})
 
@@ -191,8 +191,10 @@ def test_of_several_heads_one_labels_and_is_trained():
         net.clusters.weight[3:] = single.clusters.weight
     single.encoder = Tiny().encoder
     made = [
-        learner(net, head=Head("clusters", 1, 3), weak=None, confidence=0, **SCAN),
-        learner(single, head=Head("clusters", 0, 3), weak=None, confidence=0, **SCAN),
+        learner(net, head=ClassHead("clusters", 1, 3), weak=None, confidence=0, **SCAN),
+        learner(
+            single, head=ClassHead("clusters", 0, 3), weak=None, confidence=0, **SCAN
+        ),
     ]
     for each in made:
         each.begin_epoch(None, 0, torch_generator(0))

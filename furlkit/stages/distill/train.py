@@ -19,7 +19,11 @@ from furlkit.training import run as training
 from furlkit.training.loop import Epoch
 
 # The module of each teacher, by its name.
-MODULES = {"ensemble": "ensemble", "self": "selflabel"}
+MODULES = {
+    "ensemble": "ensemble",
+    "self": "selflabel",
+    "probabilities": "probabilities",
+}
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
