@@ -9,7 +9,7 @@ HEADING = ("flag", "module", "from")
 
 
 def methods_table() -> str:
-    """Markdown: one row for each objective, term, update, rule and protocol."""
+    """Markdown: one row for each objective, term, update, rule, teacher and protocol."""
     rows = [HEADING, ("---",) * len(HEADING), *_rows()]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
@@ -23,6 +23,8 @@ def _rows() -> Iterator[tuple[str, ...]]:
         yield _row(update, f"--update {update.name}")
     for rule in catalogue.RULES.values():
         yield _row(rule, f"--rule {rule.name}")
+    for teacher in catalogue.TEACHERS.values():
+        yield _row(teacher, f"--teacher {teacher.name}")
     for protocol in catalogue.PROTOCOLS.values():
         yield _row(protocol, f"evaluate {protocol.name}")
 

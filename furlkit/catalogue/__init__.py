@@ -15,6 +15,7 @@ from furlkit.catalogue.commands import (
     OBJECTIVE,
     RULE,
     SCHEME,
+    TEACHER,
     UPDATE,
 )
 from furlkit.catalogue.entries import (
@@ -40,6 +41,7 @@ from furlkit.catalogue.entries import (
     Protocol,
     Rule,
     Scheme,
+    Teacher,
     Term,
     Text,
     Update,
@@ -62,6 +64,7 @@ from furlkit.catalogue.methods import (
     OBJECTIVES,
     RULES,
     SHARING,
+    TEACHERS,
     TERMS,
     UPDATES,
 )

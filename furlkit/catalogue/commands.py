@@ -51,7 +51,14 @@ from furlkit.catalogue.groups import (
     split_option,
 )
 from furlkit.catalogue.installed import encoders, heads, objectives
-from furlkit.catalogue.methods import NEAREST, RULES, SHARING, TERMS, UPDATES
+from furlkit.catalogue.methods import (
+    NEAREST,
+    RULES,
+    SHARING,
+    TEACHERS,
+    TERMS,
+    UPDATES,
+)
 from furlkit.catalogue.protocols import PROTOCOLS
 from furlkit.catalogue.schemes import SCHEMES
 
@@ -74,6 +81,8 @@ UPDATE = Family(
     "update", lambda: UPDATES, "replace", "What the client starts the round from."
 )
 RULE = Family("rule", lambda: RULES, "mean", "What is made of the uploads.", mixed=True)
+TEACHER = Family("teacher", lambda: TEACHERS, "ensemble",
+                 "What the model learns from.", newer=True)
 SCHEME = Family("scheme", lambda: SCHEMES, "iid", "How images are partitioned.")
 ENCODER = Family(
     "encoder", encoders, "cnn5", "The network whose output is the representation h."
@@ -224,10 +233,13 @@ COMMANDS = named(
         GENERAL,
     ),
     command("embed",
-        "Write a model's features of images, or the similarities between them.",
+        "Write a model's outputs for images, or the similarities between them.",
         group(IN_OUT, *data_options("The images to embed."), split_option("train"), *PART, OUTPUT),
         group("What is written",
-            LAYER._replace(second="--share"),
+            LAYER._replace(
+                second="--share", kind=Choice(("h", "z", "probabilities")),
+                help="h, the encoder's output; z, the projector's; or the probabilities "
+                     "of the classes by the model's clusters or classifier (DS-FL)."),
             Option("similarity", Flag(), False,
                    "Write the cosines between all images instead."),
             Option("top", Number(above=0, high=100),
@@ -248,7 +260,7 @@ COMMANDS = named(
         GENERAL.without("seed"),
     ),
     command("aggregate",
-        "Make one global model, dictionary or ensemble of the clients' uploads.",
+        "Make one global model, dictionary, ensemble, ... of the clients' uploads.",
         group(IN_OUT, OUTPUT),
         RULE,
         group("All rules",
@@ -257,22 +269,14 @@ COMMANDS = named(
         ),
         GENERAL.without("seed"),
     ),
-    command("distill", "Distil what the clients' models find similar into one model.",
+    command("distill", "Train the server's model on public images, as a teacher says.",
         group(IN_OUT,
-            *data_options("The dataset that embed was given."),
+            *data_options("The public images; with an ENSEMBLE, those that embed was "
+                          "given."),
             split_option("train"),
             OUTPUT,
         ),
-        group("Distillation (FLESD Eq. 7-10)",
-            LAYER._replace(
-                default=None, usual="the ensemble's",
-                help="Which output of the student is compared with the ensemble."),
-            Option("temperature", Number(above=0), help="tau_S.",
-                   usual="the ensemble's tau_T"),
-            Option("ema", Number(0, 1), 0.999,
-                   "zeta, the momentum of the student's slow copy."),
-            Option("anchors", Whole(2), 2048, "m, the length of the queue of anchors."),
-        ),
+        TEACHER,
         group("Optimisation",
             epochs_option(200, "Epochs over the public images."),
             Option("steps", Whole(1),

@@ -252,9 +252,23 @@ class Update(Method):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rule(Method):
-    """What the server makes of uploads that it `reads`: checkpoint, rows, similarity."""
+    """What the server makes of uploads that it `reads`.
+
+    They are of the kind checkpoint, rows, similarity or probabilities.
+    """
 
     reads: str = "checkpoint"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Teacher(Method):
+    """What a model learns public images from.
+
+    `file` is the name of the file that it is in, which stands before START; empty for a
+    teacher that has none.
+    """
+
+    file: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -334,6 +348,7 @@ class Family(NamedTuple):
 
     Each entry has options of its own. Where a preset's table serves several calls of a
     command that choose differently it is `mixed`: it has options of several entries.
+    One that is `newer` than files of its command is recorded as a newer option is.
     """
 
     name: str
@@ -341,12 +356,14 @@ class Family(NamedTuple):
     default: str
     help: str
     mixed: bool = False
+    newer: bool = False
 
     @property
     def choice(self) -> Option:
         """The option that chooses."""
-        kind = Choice(self.entries)
-        return Option(self.name, kind, self.default, self.help, metavar="NAME")
+        kind, newer = Choice(self.entries), self.newer
+        default, text = self.default, self.help
+        return Option(self.name, kind, default, text, metavar="NAME", newer=newer)
 
     @property
     def options(self) -> tuple[Option, ...]:

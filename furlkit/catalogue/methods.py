@@ -11,6 +11,7 @@ from furlkit.catalogue.entries import (
     Objective,
     Option,
     Rule,
+    Teacher,
     Term,
     Text,
     Update,
@@ -18,10 +19,12 @@ from furlkit.catalogue.entries import (
     group,
     named,
 )
+from furlkit.catalogue.groups import LAYER, PART
 from furlkit.catalogue.papers import (
     ASTW,
     BYOL,
     DEEPCLUSTER,
+    DSFL,
     FCL,
     FEDAVG,
     FEDCA,
@@ -349,6 +352,60 @@ RULES = named(
         ),
         paper=FLESD,
         equation="Eq. 4-6",
+    ),
+    Rule("probabilities", "what the clients' models take public images for, sharpened",
+        "furlkit.aggregators.probabilities:entropy_reduced",
+        reads="probabilities",
+        options=(
+            Option("temperature", Number(above=0), 0.1,
+                   "T of softmax(mean probabilities / T)."),
+        ),
+        paper=DSFL,
+        equation="entropy reduction averaging",
+    ),
+)
+
+TEACHERS = named(
+    Teacher("ensemble", "what the clients' models find similar",
+        "furlkit.objectives.similarity:Distiller",
+        file="ENSEMBLE",
+        options=(
+            LAYER._replace(
+                default=None, usual="the ensemble's",
+                help="Which output of the student is compared with the ensemble."),
+            Option("temperature", Number(above=0), help="tau_S.",
+                   usual="the ensemble's tau_T"),
+            Option("ema", Number(0, 1), 0.999,
+                   "zeta, the momentum of the student's slow copy."),
+            Option("anchors", Whole(2), 2048, "m, the length of the queue of anchors."),
+        ),
+        paper=FLESD,
+        equation="Eq. 7-10",
+    ),
+    Teacher("self", "the model itself, where it is sure of an image",
+        "furlkit.objectives.selflabel:learner",
+        options=(
+            Option("confidence", Number(0, 1), 0.99,
+                   "sigma: an image counts if the probability of a class is so large."),
+            Option("form", Choice(("weak-strong", "same")), "weak-strong",
+                   "The label is from a view with crop and flip alone, the loss from one "
+                   "with all of the augmentation (SCAN); or both are from one view, with "
+                   "all of it (FedUSC Eq. 5)."),
+            Option("class-weights", Flag(negative=True), True,
+                   "Every class that a batch has counts alike."),
+            Option("mean-over", Choice(("confident", "all")), "confident",
+                   "What the loss is divided by: the images that count, or all of the "
+                   "batch (Eq. 5)."),
+            *PART,
+        ),
+        paper=SCAN,
+        equation="section 2.3; FedUSC Eq. 5",
+    ),
+    Teacher("probabilities", "the classes that the clients' models take images for",
+        "furlkit.objectives.soft_labels:step",
+        file="PROBABILITIES",
+        paper=DSFL,
+        equation="cross-entropy",
     ),
 )
 

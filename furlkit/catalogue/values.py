@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from furlkit.catalogue.commands import COMMANDS
-from furlkit.catalogue.entries import Option
+from furlkit.catalogue.entries import Option, Teacher
 from furlkit.errors import UsageError
 
 
@@ -36,7 +36,10 @@ def resolved(
 
     for family in entry.families:
         name, choice = values[family.choice.key], family.choice
-        own = {option.key: option for option in family.entries()[name].options}
+        chosen = family.entries()[name]
+        if isinstance(chosen, Teacher) and "sources" in values:
+            _check_sources(chosen, values["sources"])
+        own = {option.key: option for option in chosen.options}
         for option in family.options:
             if option.key not in own:
                 why = f"to --{choice.name} {name}"
@@ -52,6 +55,14 @@ def resolved(
             refuse(option, *unmet)
             values[option.key] = option.default
     return values
+
+
+def _check_sources(teacher: Teacher, sources: Collection[Any]) -> None:
+    """A teacher that is in a file needs it before START; others have none there."""
+    if len(sources) != bool(teacher.file):
+        form = f"{teacher.file} START".strip()
+        given = " ".join([*map(str, sources), "START"])
+        raise UsageError(f"--teacher {teacher.name}: expected {form}, found {given}")
 
 
 def key_of(name: str) -> str:

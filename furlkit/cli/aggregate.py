@@ -6,8 +6,8 @@ from furlkit.cli.shared import arguments, stage
 @stage("aggregate", arguments("inputs", "UPLOAD..."))
 def aggregate() -> None:
     """Checked first: architecture, shapes, types, finite values, round, parent model, and
-    that no client counts twice; for an ensemble also that all are of the same images, in
-    the same order. The order of the files does not matter.
+    that no client counts twice; for an ensemble and for probabilities also that all are
+    of the same images, in the same order. The order of the files does not matter.
 
     \b
     Examples:
@@ -16,4 +16,6 @@ def aggregate() -> None:
           -o exp/r001/dictionary.safetensors
       furlkit aggregate --rule ensemble exp/r001/public_*.safetensors \\
           -o exp/r001/ensemble.safetensors
+      furlkit aggregate --rule probabilities exp/r001/public_*.safetensors \\
+          -o exp/r001/probabilities.safetensors
     """

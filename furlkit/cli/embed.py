@@ -1,11 +1,12 @@
-"""embed: features of images, or similarities between them."""
+"""embed: a model's outputs for images, or similarities between them."""
 
 from furlkit.cli.shared import argument, stage
 
 
 @stage("embed", argument("model", "CHECKPOINT"))
 def embed() -> None:
-    """FLESD's clients send one of the two for the public images, in place of their model.
+    """FLESD's clients send features or similarities of the public images in place of their
+    model, and DS-FL's clients send probabilities of the classes.
 
     \b
     Examples:

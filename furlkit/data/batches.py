@@ -52,18 +52,18 @@ class Batch:
 
     def two_views(self) -> Tensor:
         """Two augmented views of every image: all first views, then all second ones."""
-        return self._augmented(views=2)
+        return self._augmented(2)
 
-    def one_view(self) -> Tensor:
-        """One augmented view of every image."""
-        return self._augmented(views=1)
+    def one_view(self, how: Augmentation | None = None) -> Tensor:
+        """One augmented view of every image; `how`, if it is not the usual way."""
+        return self._augmented(1, how)
 
     def plain(self) -> Tensor:
         """The images without augmentation, resized to the network's input."""
         return self._input(plain(self.images, self.view.size))
 
-    def _augmented(self, views: int) -> Tensor:
-        how, size = self.view.how, self.view.size
+    def _augmented(self, views: int, how: Augmentation | None = None) -> Tensor:
+        how, size = how or self.view.how, self.view.size
         return self._input(augment(self.images, how, size, self.generator, views))
 
     def _input(self, images: Tensor) -> Tensor:

@@ -16,11 +16,13 @@ from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, check_fingerprint, open_facts
 
 LARGEST = 127
+# The layer of rows that are probabilities of classes; the others are h and z.
+PROBABILITIES = "probabilities"
 
 
 @dataclass(frozen=True)
 class FeatureFacts:
-    """Which layer (h or z), of which images, by which client's model of which round.
+    """Which layer (h, z or probabilities), of which images, by whose model, which round.
 
     `parent` is the content hash of the global model the client started from, and
     `owners` gives the origin of a dictionary's rows, in their order: [client, rows].
@@ -64,6 +66,25 @@ def write_features(
     tensors = {**encoded("rows", rows, encoding), "index": index.astype(np.int64)}
     check_finite(path, f"rows as {encoding}", tensors["rows"])
     return write(path, tensors, provenance.header("features", facts))
+
+
+def check_probabilities(found: Features) -> None:
+    """Every row is one of probabilities, as exactly as its encoding allows."""
+    rows, path = found.rows, found.path
+    if found.facts.layer != PROBABILITIES:
+        raise InputError(
+            f"{path}: holds {found.facts.layer}, expected probabilities; create it with "
+            f"embed --share {PROBABILITIES}"
+        )
+    # An int8 number is off by half of the row's largest over 127.
+    slack = 1e-3 + rows.shape[1] * rows.max(axis=1, initial=0) / (2 * LARGEST)
+    wrong = (rows.min(axis=1, initial=0) < 0) | ~(np.abs(rows.sum(axis=1) - 1) <= slack)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise InputError(
+            f"{path}: row {row} sums to {rows[row].sum():.4g}, its smallest number is "
+            f"{rows[row].min(initial=0):.4g}; expected probabilities; re-create it"
+        )
 
 
 def read_features(path: Path) -> Features:

@@ -16,6 +16,7 @@ from furlkit.models.loading import architecture_of, full_architecture
 
 if TYPE_CHECKING:
     from furlkit.files.ensemble import Ensemble
+    from furlkit.files.features import Features
 
 SAME_NET = ("encoder", "width", "stem", "image_size", "channels")
 
@@ -129,7 +130,9 @@ def check_private(private: Private, model: Checkpoint, used: bool) -> None:
         )
 
 
-def check_images(file: "Targets | Ensemble", images: ImageSet, cure: str) -> None:
+def check_images(
+    file: "Targets | Ensemble | Features", images: ImageSet, cure: str
+) -> None:
     """The rows of a file must be of these images; `cure` says which ones to give."""
     if difference := same_dataset(file.facts.dataset, images.fingerprint):
         raise InputError(

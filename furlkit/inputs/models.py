@@ -6,12 +6,15 @@ from pathlib import Path
 
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
-from furlkit.errors import UsageError
+from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing
+from furlkit.models.heads import ClassHead
 from furlkit.models.loading import architecture_of, fitting_net, z_width
+
+CLASSIFYING = ("clusters", "classifier")  # The first that a model has is taken.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +58,22 @@ def width_of(model: Checkpoint, layer: str) -> int:
     if layer == "z":
         return z_width(model)
     return architecture_of(model.path, model.facts).feature_dim
+
+
+def class_head(model: Checkpoint, what: str) -> ClassHead:
+    """The head that sorts a model's images: clusters, or else classifier.
+
+    Of several heads of clusters it is the one that training found best.
+    """
+    heads = architecture_of(model.path, model.facts).heads
+    found = [name for name in CLASSIFYING if name in heads]
+    if not found:
+        raise InputError(
+            f"{model.path}: has no {' and no '.join(CLASSIFYING)}, one of which {what} "
+            "needs; create it with init --objective supervised"
+        )
+    number = getattr(model.facts, "cluster_head", None) or 0
+    return ClassHead(found[0], number, heads[found[0]][0])
 
 
 def common_round(models: Sequence[Checkpoint]) -> int | None:

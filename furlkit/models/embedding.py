@@ -1,4 +1,4 @@
-"""What a frozen model computes from images: h or z, once."""
+"""What a frozen model computes from images: h, z or probabilities, once."""
 
 import numpy as np
 import torch
@@ -8,6 +8,7 @@ from furlkit import console
 from furlkit.data.augment import instahide, normalise, plain
 from furlkit.data.batches import View
 from furlkit.models.architecture import Net
+from furlkit.models.heads import ClassHead
 
 BATCH = 256
 
@@ -34,6 +35,15 @@ def embed(
             rows.append(represent(net, x, layer).float().cpu())
             bar.reach(start + len(taken))
     return torch.cat(rows)
+
+
+@torch.inference_mode()
+def embed_probabilities(
+    net: Net, images: np.ndarray, index: np.ndarray, view: View, head: ClassHead
+) -> Tensor:
+    """The softmax (n, classes) of a head's outputs, for un-augmented images."""
+    h = embed(net, images, index, view, "h").to(next(net.parameters()).device)
+    return head.logits(net, h).softmax(dim=1).cpu()
 
 
 @torch.inference_mode()

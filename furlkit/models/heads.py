@@ -1,7 +1,7 @@
 """What sits on the representation: projectors, predictors, classifiers, clusters, ..."""
 
 from collections import OrderedDict
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -113,6 +113,19 @@ class Decoder(nn.Module):
 def conv3x3(inputs: int, outputs: int) -> nn.Conv2d:
     """A 3x3 convolution that keeps the size of the map, without bias."""
     return nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+
+
+class ClassHead(NamedTuple):
+    """The head that sorts images: its name, its number among several, its classes."""
+
+    name: str
+    number: int
+    classes: int
+
+    def logits(self, net: Any, h: Tensor) -> Tensor:
+        """(B, feature_dim) -> (B, classes); heads of several are (B, heads, classes)."""
+        found = getattr(net, self.name)(h)
+        return found if found.ndim == 2 else found[:, self.number]
 
 
 def give_classifier(

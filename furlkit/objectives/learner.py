@@ -21,6 +21,8 @@ class Forward(NamedTuple):
     the same for all images: the client's own of earlier batches and those of other
     clients (FCL's Q_l and Q_s), whether or not the loss takes them as negatives. They
     may be none, (0, d); None stands for an objective that never has any.
+
+    Losses of which none has a gradient move nothing: such a step is left out.
     """
 
     losses: dict[str, Tensor]

@@ -21,6 +21,8 @@ SHARED = {
     "mixup": "features of mixtures of images; they are not anonymous",
     "plain": "features of single images; they are not anonymous",
 }
+# What distill did to a model, by its teacher; other teachers distil.
+TAUGHT = {"self": "labelled by itself"}
 NEGATIVES = ("local", "fused", "remote")
 LARGEST = 1e12  # Of larger numbers the digits would fill the line.
 # By kind; the words are facts of the header, sizes of tensors, and those that `sentence` adds.
@@ -77,8 +79,12 @@ def _words(facts: Facts) -> dict[str, str]:
 
 def _checkpoint(header: Header) -> str:
     if header.stage == "distill":
+        teacher = header.options.get("teacher")
+        how = TAUGHT.get(str(teacher), "distilled")
+        if header.facts.get("role") == "client":
+            return f"{describe_model(header.facts)}, then {how}"
         public = count(header.facts.get("examples"))
-        return f"{describe_model(header.facts)}, distilled on {public} public images"
+        return f"{describe_model(header.facts)}, {how} on {public} public images"
     return describe_model(header.facts, len(header.inputs))
 
 

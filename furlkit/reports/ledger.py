@@ -1,7 +1,7 @@
 """Traffic of clients: counted from the headers of a run's files, or planned ahead.
 
 A file was sent if the server's `aggregate` read it, and received if a client's
-`local-train` did: weights that never leave a client, as in FLESD, are no traffic.
+`local-train` or `distill` did: weights that never leave a client, as in FLESD, are no traffic.
 """
 
 import re
@@ -22,7 +22,12 @@ from furlkit.reports.text import short_hash
 SENT, RECEIVED = "sent", "received"
 # Inputs that a client receives, and whether only once. Its partition and its private
 # files never leave it.
-RECEIVED_ROLES = {"global": False, "dictionary": False, "targets": True}
+RECEIVED_ROLES = {
+    "global": False,
+    "dictionary": False,
+    "probabilities": False,
+    "targets": True,
+}
 UNKNOWN = ""  # The content of what a training received that left no file.
 # Bytes of a number, and of what is stored with a row of features or of similarities.
 WIDTHS = {"float32": 4, "float16": 2, "int8": 1}
@@ -75,7 +80,7 @@ def read_ledger(runs: Sequence[Path]) -> Ledger:
 def _transfers(files: dict[str, File]) -> list[Transfer]:
     """Each file once per client, round and direction, in that order."""
     trained = [file for file in files.values() if file.stage == "local-train"]
-    every = [*_sent(files), *_received(trained, files)]
+    every = [*_sent(files), *_received([*trained, *_taught(files)], files)]
     every += _unseen(every, trained)
     found = {(t.round, t.client, t.direction, t.content): t for t in every}
     return [found[key] for key in sorted(found)]
@@ -92,6 +97,15 @@ def _sent(files: dict[str, File]) -> Iterator[Transfer]:
                 round_ = (file if model and file else server).facts["round"]
                 place = int(match[1]), round_
                 yield Transfer(*place, SENT, "upload", content, file)
+
+
+def _taught(files: dict[str, File]) -> list[File]:
+    """Models of clients that have learnt from a file of the server's, as in DS-FL."""
+    made = [file for file in files.values() if file.stage == "distill"]
+    whole = [
+        all(type(f.facts.get(k)) is int for k in ("client", "round")) for f in made
+    ]
+    return [file for file, known in zip(made, whole, strict=True) if known]
 
 
 def _received(trained: Iterable[File], files: dict[str, File]) -> Iterator[Transfer]:

@@ -1,4 +1,4 @@
-"""embed: the features of images by a model, or the cosines between them."""
+"""embed: the outputs of a model for images, or the cosines between them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,18 +13,19 @@ from furlkit import runtime
 from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.source import Source
-from furlkit.errors import InputError
-from furlkit.files.checkpoint import read_checkpoint
+from furlkit.errors import InputError, UsageError
+from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.facts import Provenance
-from furlkit.files.features import FeatureFacts, write_features
+from furlkit.files.features import PROBABILITIES, FeatureFacts, write_features
 from furlkit.files.similarity import SHORTEST, kept_of, write_similarity
 from furlkit.inputs.existing import already, made_before
 from furlkit.inputs.matching import check_channels
-from furlkit.inputs.models import width_of
+from furlkit.inputs.models import class_head, width_of
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
-from furlkit.models.embedding import embed
+from furlkit.models.embedding import embed, embed_probabilities
+from furlkit.models.heads import ClassHead
 from furlkit.models.loading import load_net, view_of
 
 BLOCK = 1024
@@ -49,12 +50,11 @@ class Options(Computing):
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Write features h or z of images, or the cosines between all of them."""
+    """Write h, z or probabilities of images, or the cosines between all of them."""
     options = fill(Options, {**values, "recorded": recorded("embed", values)})
-    given = (options.model, options.partition, options.data.name)
-    check_output(options.output, given)
+    _check_usage(options)
     model = read_checkpoint(options.model)
-    width_of(model, options.layer)
+    head = _head(model, options.layer)
     images = options.data.images()
     check_channels(images, model)
     index, contents = chosen_images(images, options.partition, options.part)
@@ -69,15 +69,35 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     line = f"{options.output}: {kind} of {len(index):,} images by {model.path}"
     data: dict[str, Any] = {"images": len(index), "layer": options.layer}
     if not options.dry_run:
-        provenance = Provenance("embed", options.resolved, None, contents)
+        resolved = {"head": head.name} if head else {}
+        resolved = {**options.resolved, **resolved}
+        provenance = Provenance("embed", resolved, None, contents)
         written = "similarity" if options.similarity else "features"
         content = made_before(options, written, provenance, facts)
         if content:
             return already(options.output, content)
         view = view_of(model, Augmentation())
-        rows = embed(net, images.images, index, view, options.layer)
+        shown = (net, images.images, index, view)
+        rows = (
+            embed_probabilities(*shown, head) if head else embed(*shown, options.layer)
+        )
         data["content"] = _write(options, rows, index, facts, provenance)
     return line, data
+
+
+def _check_usage(options: Options) -> None:
+    given = (options.model, options.partition, options.data.name)
+    check_output(options.output, given)
+    if options.similarity and options.layer == PROBABILITIES:
+        raise UsageError(f"--similarity does not apply to --share {PROBABILITIES}")
+
+
+def _head(model: Checkpoint, layer: str) -> ClassHead | None:
+    """The head whose probabilities are written; None for h and z, which must be there."""
+    if layer == PROBABILITIES:
+        return class_head(model, f"--share {PROBABILITIES}")
+    width_of(model, layer)
+    return None
 
 
 def _write(

@@ -275,20 +275,27 @@ class _Trainer:
         return told(losses) if told else {}
 
     def step(self, batch: Batch, lr: float) -> tuple[dict[str, Tensor], Tensor]:
-        """One step of the optimiser; gives the losses and the representation."""
+        """One step of the optimiser; gives the losses and the representation.
+
+        A loss without a gradient moves nothing, neither by momentum nor by weight decay.
+        """
         mixed = self.dtype is not torch.float32
         with torch.autocast(self.device.type, self.dtype, enabled=mixed):
             forward = self.learner.step(batch)
             more = {name: term(batch, forward) for name, term in self._terms.items()}
         losses = {**forward.losses, **more}
         loss = torch.stack([value.float() for value in losses.values()]).sum()
+        if loss.requires_grad:
+            self._update(loss, lr)
+        return losses, forward.h if forward.z is None else forward.z
+
+    def _update(self, loss: Tensor, lr: float) -> None:
         self.optimiser.clear()
         (loss * self.scale.scale).backward()
         if self.scale.usable(self.optimiser.gradients()[1]):
             self.optimiser.step(lr)
         if hasattr(self.learner, "after_step"):
             self.learner.after_step()
-        return losses, forward.h if forward.z is None else forward.z
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything that must be saved: tensors and numbers."""

@@ -175,6 +175,16 @@ def test_fedsimclr_is_simclr_as_its_paper_has_it():
     assert tables_of("fedsimclr")["init"]["projector"] == [512, 128]
 
 
+def test_ds_fl_s_clients_send_probabilities_that_are_sharpened():
+    tables = tables_of("dsfl")
+    assert tables["local-train"]["objective"] == "supervised"
+    assert tables["local-train"]["update"] == "keep"
+    assert tables["embed"]["layer"] == "probabilities"
+    rule = {"rule": "probabilities", "temperature": 0.1}
+    assert rule.items() <= tables["aggregate"].items()
+    assert tables["distill"]["teacher"] == "probabilities"
+
+
 @pytest.mark.parametrize(
     "name, expected",
     [
@@ -361,7 +371,7 @@ def test_a_preset_that_does_not_fit_is_refused(run, tmp_path, text, code, words)
 def test_an_unknown_preset_is_refused_with_the_known_ones(run, tmp_path):
     outcome = run("init", "--preset", "fedfoo", "-o", tmp_path / "g.st")
     assert outcome.code == 2
-    assert "--preset fedfoo" in outcome.err and "digits, fcl, " in outcome.err
+    assert "--preset fedfoo" in outcome.err and "digits, dsfl, " in outcome.err
     outcome = run("init", "--preset", tmp_path / "no.toml", "-o", tmp_path / "g.st")
     assert outcome.code == 65 and "no.toml: no such file" in outcome.err
 
@@ -388,7 +398,7 @@ def test_a_file_extends_another_file(tmp_path):
 @pytest.mark.parametrize(
     "base, code, words",
     [
-        ('"fedfoo"', 2, ("fedfoo", "digits, fcl, ")),
+        ('"fedfoo"', 2, ("fedfoo", "digits, dsfl, ")),
         ('"nowhere.toml"', 65, ("nowhere.toml", "no such file")),
         ('"{own}"', 2, ("extend", "mine.toml")),
         ('"{other}"', 2, ("extend", "mine.toml")),

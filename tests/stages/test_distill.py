@@ -295,7 +295,7 @@ def test_every_way_of_distilling_can_be_resumed(
 
 def test_progress_of_another_command_is_not_resumed(world, distill, capsys, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("furlkit.stages.distill.write_checkpoint", None)
+        patch.setattr("furlkit.stages.distill.train.write_checkpoint", None)
         patch.setattr("furlkit.training.run._Keeper.due", lambda *_: True)
         with pytest.raises(TypeError):
             distill("--anchors", 50)

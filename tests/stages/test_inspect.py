@@ -164,6 +164,21 @@ def test_a_distilled_model_is_made_of_no_client_s_weights(tmp_path):
     assert f"checkpoint: {sentence}\n" in text
 
 
+@pytest.mark.parametrize(
+    "facts, sentence",
+    [
+        ({"role": "global", "client": None},
+         "the global model after round 2, labelled by itself on 1,280 public images"),
+        ({}, "the model of client 3 after round 2, trained on 1,280 images, then "
+             "labelled by itself"),
+    ],
+)  # fmt: skip
+def test_a_model_that_labelled_images_itself(tmp_path, facts, sentence):
+    made = Provenance("distill", {"teacher": "self"}, 0, {"start": PARTITION})
+    path = checkpoint(tmp_path / "c", made=made, **facts)
+    assert explain(path)[1]["summary"] == sentence
+
+
 def test_many_tensors_are_grouped_and_listed_on_demand(tmp_path):
     names = [f"encoder.layer{k}.{n}.{w}" for k in range(6) for n in range(4)
              for w in ("weight", "bias")]  # fmt: skip

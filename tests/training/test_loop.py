@@ -1,4 +1,5 @@
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -463,3 +464,65 @@ def test_hooks_come_before_each_epoch_and_after_each_step():
         draws[0][2]
         == torch.rand(1, generator=loop.torch_generator(0, "test", "epoch", 0)).item()
     )
+
+
+class Halves(Learner):
+    """The loss of odd steps has no gradient; it counts them, and those of the epoch."""
+
+    def __init__(self, net):
+        super().__init__(net, self.halved)
+        self.register_buffer("odd", torch.zeros((), dtype=torch.long))
+
+    def begin_epoch(self, images, epoch, rng):
+        self.register_buffer("now", torch.zeros((), dtype=torch.long))
+
+    def halved(self, batch):
+        forward, odd = loss_of(self.net)(batch), batch.step % 2
+        self.odd += odd
+        self.now += odd
+        still = {name: torch.zeros(()) for name in forward.losses}
+        return forward._replace(losses=still) if odd else forward
+
+    def end_epoch(self, losses):
+        assert losses["square"] > 0
+        return {"odd": int(self.odd), "now": int(self.now)}
+
+
+def halves(learner, keeper, epochs=3):
+    job = Job("", learner, tiny(), Plan(epochs, 3, weight_decay=0.1), (0, "test"))
+    return loop.train(job, keeper)
+
+
+def test_a_loss_without_a_gradient_moves_nothing():
+    """Of 9 steps those numbered 1, 3, 5 and 7 are left out; 5 are the optimiser's."""
+    net, weights, kept = module(), [], Memory(every=1)
+    for _ in halves(Halves(net), kept):
+        weights.append(net[1].weight.detach().clone())
+    assert [torch.equal(*pair) for pair in pairwise(weights)] == [True, False] * 4
+    assert [values["optimiser_steps"] for _, _, values in kept.saved][-1] == 5
+
+
+def test_a_learner_tells_the_journal_of_its_epoch():
+    told = epochs_of(halves(Halves(module()), Memory()))
+    assert [epoch.measures for epoch in told] == [
+        {"odd": 1, "now": 1}, {"odd": 3, "now": 2}, {"odd": 4, "now": 1}
+    ]  # fmt: skip
+    facts, (plain, *_) = told[-1].facts(), epochs_of(run(Plan(1, 5))[1])
+    assert facts["now"] == 1 and "measures" not in facts
+    assert plain.facts().keys() == facts.keys() - {"odd", "now"}
+
+
+@pytest.mark.parametrize("kill", range(1, 9))
+def test_killed_anywhere_a_learner_tells_the_same(kill):
+    whole, memory = Halves(module()), Memory(every=1)
+    expected = epochs_of(halves(whole, Memory()))
+    for step in halves(Halves(module()), memory):
+        if step.number == kill + 1:
+            break
+    assert memory.saved[-1][0] == kill
+    again = Halves(module(seed=9))
+    told = epochs_of(halves(again, Memory(found=memory.saved[-1])))
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(tensor, again.state_dict()[name])
+    for one, other in zip(expected[-len(told) :], told, strict=True):
+        assert (one.losses, one.measures) == (other.losses, other.measures)

@@ -59,6 +59,13 @@ class Augmentation:
                 raise UsageError(f"{flag}: found {found}, expected {values}")
 
     @property
+    def weak(self) -> "Augmentation":
+        """Its crop and flip alone."""
+        return Augmentation(
+            self.crop_scale, self.crop_ratio, self.flip, jitter_probability=0, grey=0
+        )
+
+    @property
     def crops(self) -> bool:
         """Whether images are cropped."""
         return (*self.crop_scale, *self.crop_ratio) != (1, 1, 1, 1)

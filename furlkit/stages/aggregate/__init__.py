@@ -5,7 +5,12 @@ from typing import Any
 from furlkit.catalogue import RULES, load
 
 # The module that opens, checks and combines the uploads that a rule reads.
-MODULES = {"checkpoint": "checkpoints", "rows": "rows", "similarity": "similarities"}
+MODULES = {
+    "checkpoint": "checkpoints",
+    "rows": "rows",
+    "similarity": "similarities",
+    "probabilities": "probabilities",
+}
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -14,7 +14,7 @@ from furlkit.files.container.header import canonical, with_article
 from furlkit.files.container.read import Container
 from furlkit.files.ensemble import EnsembleFacts, write_parts
 from furlkit.files.facts import Provenance
-from furlkit.files.features import Features, read_features
+from furlkit.files.features import PROBABILITIES, Features, read_features
 from furlkit.files.similarity import (
     SHORTEST,
     Similarity,
@@ -43,7 +43,7 @@ ALIKE = {
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check that all are of the same images in the same order, then combine them."""
-    options, clients = open_uploads(values, _read, _check_together)
+    options, clients = open_uploads(values, _read, check_together)
     first, form = clients[0], _form(clients, options.settings["matrix"])
     facts = EnsembleFacts(
         form=form,
@@ -131,11 +131,19 @@ def _read(path: Path) -> Upload:
             "file; create it with embed, from a client's model and the public images"
         )
     client = read_similarity(path) if kind == "similarity" else read_features(path)
-    _check_upload(client)
+    check_upload(client)
+    if client.facts.layer == PROBABILITIES:
+        raise InputError(
+            f"{path}: holds probabilities of classes; combine them with aggregate --rule "
+            f"{PROBABILITIES}, or embed h or z"
+        )
+    if isinstance(client, Features):
+        _check_directions(client)
     return client
 
 
-def _check_upload(client: Upload) -> None:
+def check_upload(client: Upload) -> None:
+    """It is a client's, and of public images that are known."""
     facts = client.facts
     if facts.owners is not None:
         raise InputError(
@@ -157,19 +165,22 @@ def _check_upload(client: Upload) -> None:
             f"{client.path}: is of client {facts.part}'s own images, which the server "
             "does not have; embed the public ones, with --part public"
         )
-    if isinstance(client, Features):
-        length = np.linalg.norm(client.rows, axis=1)
-        zeros = np.flatnonzero(length < SHORTEST)
-        if len(zeros):
-            raise InputError(
-                f"{client.path}: has zeros in {len(zeros):,} of its {len(length):,} "
-                f"rows, row {zeros[0]} first, which have no cosine; the model of client "
-                f"{facts.client} is dead or has collapsed, train it again with a lower "
-                "--lr, or leave it out"
-            )
 
 
-def _check_together(clients: list[Upload]) -> None:
+def _check_directions(client: Features) -> None:
+    length = np.linalg.norm(client.rows, axis=1)
+    zeros = np.flatnonzero(length < SHORTEST)
+    if len(zeros):
+        raise InputError(
+            f"{client.path}: has zeros in {len(zeros):,} of its {len(length):,} rows, row "
+            f"{zeros[0]} first, which have no cosine; the model of client "
+            f"{client.facts.client} is dead or has collapsed, train it again with a lower "
+            "--lr, or leave it out"
+        )
+
+
+def check_together(clients: Sequence[Upload]) -> None:
+    """All are of the same images in the same order."""
     _check_datasets(clients)
     kinds = [type(client).__name__.lower() for client in clients]
     check_same(clients, "kind", kinds, "embed all with --similarity, or none")
@@ -184,7 +195,7 @@ def _check_together(clients: list[Upload]) -> None:
             )
 
 
-def _check_datasets(clients: list[Upload]) -> None:
+def _check_datasets(clients: Sequence[Upload]) -> None:
     """Of two fingerprints, what both know is compared."""
     common = usual(clients, [canonical(client.facts.dataset) for client in clients])
     for client in clients:

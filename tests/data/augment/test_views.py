@@ -125,6 +125,17 @@ def test_two_views_differ_and_one_view_does_not_repeat():
     assert distance.min() > 0.1
 
 
+def test_a_weak_view_is_crop_and_flip_alone():
+    how = Augmentation(
+        (0.3, 0.8), (0.9, 1.1), 0.4, blur=1, solarise=1, cutout=4, randaugment=(3, 20)
+    )
+    expected = only(crop_scale=(0.3, 0.8), crop_ratio=(0.9, 1.1), flip=0.4)
+    images = stored()
+    weak = augment(images, how.weak, 16, generator())
+    assert torch.equal(weak, augment(images, expected, 16, generator()))
+    assert not torch.equal(weak, augment(images, how, 16, generator()))
+
+
 def test_generator_advances_equally_for_any_image_size():
     small, large = generator(), generator()
     augment(stored(side=8), EVERYTHING, 8, small)

@@ -1,0 +1,143 @@
+"""Self-labelling: a model is trained on the classes that it is sure of itself.
+
+FedUSC (Zhao et al. 2023), Eq. 5; Van Gansbeke et al., "SCAN: Learning to Classify Images
+without Labels", ECCV 2020, section 2.3.
+
+    q         softmax of the head's outputs for B images                   (B, H)
+    sigma     how sure the model must be of an image for it to count
+    y         pseudo-labels, argmax_h q_h(x)                               (B)
+
+Eq. 5 takes label and loss from one view. SCAN takes the label from a weak view of an
+image and the loss from a strong one, and lets every class count alike.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from furlkit.objectives.learner import Forward
+
+NAME = "self-labelling"
+
+
+def pseudo_labels(q: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
+    """FedUSC Eq. 5: argmax_h q_h(x), and which images count, max_h q_h(x) >= sigma."""
+    largest, y = q.max(dim=1)  # (B) each
+    return y, largest >= sigma
+
+
+def inverse_frequency(y: Tensor) -> Tensor:
+    """A weight for each of n labels, n / (K n_c): K classes are there, n_c of its own.
+
+    Every class weighs the same in all, and the mean weight is 1.
+    """
+    _, place, counts = y.unique(return_inverse=True, return_counts=True)
+    return len(y) / (len(counts) * counts[place])
+
+
+def self_labelling_loss(
+    logits: Tensor, y: Tensor, counts: Tensor, *, class_weights: bool, mean_over: str
+) -> Tensor:
+    """FedUSC Eq. 5, 1/n sum_x 1(x counts) w_y CE(y, softmax(logits)).
+
+    n is B as printed, or the number of images that count (`mean_over` confident); w is 1
+    as printed, or balances the classes.
+    """
+    losses = F.cross_entropy(logits[counts], y[counts], reduction="none")
+    if class_weights:
+        losses = losses * inverse_frequency(y[counts])
+    n = len(losses) if mean_over == "confident" else len(y)
+    return losses.sum() / n
+
+
+class SelfLabelling(nn.Module):
+    """The net, the steps without an image that counts, and the labels of the epoch.
+
+    `mass` has the sum of q and `members` the number of images by class; `confident`
+    counts images that count, `skipped` the steps that had none.
+    """
+
+    net: Any
+    skipped: Tensor
+    mass: Tensor
+    members: Tensor
+    confident: Tensor
+
+    def __init__(self, net: Any, head: Any, weak: Any, sigma: float, **loss: Any):
+        super().__init__()
+        self.net, self._head, self._weak = net, head, weak
+        self._sigma, self._loss = sigma, loss
+        device = next(net.parameters()).device
+        count = torch.zeros((), dtype=torch.long, device=device)
+        self.register_buffer("skipped", count)
+
+    def begin_epoch(self, images: Any, epoch: int, rng: torch.Generator) -> None:
+        """Count the epoch's images from 0."""
+        H, device = self._head.classes, self.skipped.device
+        for name, shape in {"mass": (H,), "members": (H,), "confident": ()}.items():
+            self.register_buffer(name, torch.zeros(shape, device=device))
+
+    def step(self, batch) -> Forward:
+        """Labels from a weak view and losses from another, or both from one view.
+
+        Where no image counts the net stays as it was, BatchNorm statistics included.
+        """
+        before = [buffer.clone() for buffer in self.net.buffers()]
+        x = batch.one_view(self._weak)
+        with torch.set_grad_enabled(self._weak is None):
+            h, logits = self._outputs(x)
+        y, counts = self._labels(logits.detach().softmax(dim=1))
+        if not counts.any():
+            for buffer, old in zip(self.net.buffers(), before, strict=True):
+                buffer.copy_(old)
+            self.skipped += 1
+            return Forward({NAME: logits.new_zeros(())}, x, h.detach())
+        if self._weak is not None:
+            x = batch.one_view()
+            h, logits = self._outputs(x)
+        loss = self_labelling_loss(logits, y, counts, **self._loss)
+        return Forward({NAME: loss}, x, h)
+
+    def end_epoch(self, losses: dict[str, float]) -> dict[str, float]:
+        """How sure the model was, and how it spread the images over the classes."""
+        mass, members = self.mass.cpu().double(), self.members.cpu()
+        images = int(members.sum())
+        return {
+            "confident": float(self.confident) / images,
+            "largest_cluster": float(members.max()) / images,
+            "used_clusters": int((members > 0).sum()),
+            "cluster_entropy": float(torch.special.entr(mass / mass.sum()).sum()),
+            "skipped": int(self.skipped),
+        }
+
+    def _outputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """h (B, d), and the head's outputs (B, H) in float32."""
+        h = self.net.encoder(x)
+        return h, self._head.logits(self.net, h).float()
+
+    def _labels(self, q: Tensor) -> tuple[Tensor, Tensor]:
+        """Pseudo-labels and which of them count, which is noted."""
+        y, counts = pseudo_labels(q, self._sigma)
+        self.mass += q.sum(dim=0)
+        self.members += y.bincount(minlength=len(self.members))
+        self.confident += counts.sum()
+        return y, counts
+
+
+def learner(
+    net: Any,
+    *,
+    head: Any,
+    weak: Any,
+    confidence: float,
+    class_weights: bool,
+    mean_over: str,
+) -> SelfLabelling:
+    """`head` is a models.heads.ClassHead, the one that labels.
+
+    `weak` is the augmentation of the view that gives the labels; None for one view.
+    """
+    loss = {"class_weights": class_weights, "mean_over": mean_over}
+    return SelfLabelling(net, head, weak, confidence, **loss)

@@ -1,0 +1,58 @@
+"""aggregate --rule probabilities: what the clients' models together take images for."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from furlkit.aggregators.probabilities import entropy_reduced, mean_probabilities
+from furlkit.files.features import (
+    PROBABILITIES,
+    FeatureFacts,
+    Features,
+    check_probabilities,
+    read_features,
+    write_features,
+)
+from furlkit.inputs.existing import already, made_before
+from furlkit.inputs.uploads import check_same, open_uploads, provenance_of
+from furlkit.stages.aggregate import similarities
+
+
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Check that all are of the same images in the same order; average and sharpen."""
+    options, clients = open_uploads(values, _read, _check_together)
+    first, index = clients[0].facts, clients[0].index
+    facts = FeatureFacts(
+        PROBABILITIES, first.dataset, first.part, round=first.round, examples=len(index)
+    )
+    line = (
+        f"{options.output}: round {facts.round}, probabilities of {len(index):,} images "
+        f"by {len(clients)} client{'s' * (len(clients) > 1)}"
+    )
+    data: dict[str, Any] = {"round": facts.round, "images": len(index)}
+    data["clients"] = [client.facts.client for client in clients]
+    if not options.dry_run:
+        provenance = provenance_of(options, clients)
+        content = made_before(options, "features", provenance, facts)
+        if content:
+            return already(options.output, content)
+        p = mean_probabilities(client.rows for client in clients)
+        rows = entropy_reduced(p, options.settings["temperature"]).astype(np.float32)
+        more = (index, facts, provenance)
+        data["content"] = write_features(options.output, rows, *more)
+    return line, data
+
+
+def _read(path: Path) -> Features:
+    client = read_features(path)
+    check_probabilities(client)
+    similarities.check_upload(client)
+    return client
+
+
+def _check_together(clients: list[Features]) -> None:
+    similarities.check_together(clients)
+    widths = [client.rows.shape[1] for client in clients]
+    cure = "train that client from the same model as the others"
+    check_same(clients, "number of classes", widths, cure)

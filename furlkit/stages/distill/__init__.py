@@ -1,0 +1,6 @@
+"""distill: one module for each teacher, and the training that they share."""
+
+from furlkit.stages.distill.lesson import Options
+from furlkit.stages.distill.train import run
+
+__all__ = ["Options", "run"]

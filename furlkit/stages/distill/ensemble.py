@@ -1,0 +1,84 @@
+"""--teacher ensemble: a student learns to arrange public images as the clients do."""
+
+from collections.abc import Iterator
+
+import torch
+
+from furlkit.aggregators.similarity_rows import Similarities
+from furlkit.data.batches import Batch, Images
+from furlkit.errors import UsageError
+from furlkit.files.checkpoint import read_checkpoint
+from furlkit.files.ensemble import Ensemble, read_ensemble
+from furlkit.inputs.matching import check_channels, check_images
+from furlkit.inputs.models import width_of
+from furlkit.models.architecture import Net
+from furlkit.objectives.similarity import Distiller
+from furlkit.randomness import torch_generator
+from furlkit.stages.distill.lesson import Begin, Lesson, Options, global_facts
+from furlkit.training.loop import Purpose, positions
+
+
+def lesson(options: Options) -> Lesson:
+    """Open the ensemble and the student that it teaches.
+
+    tau_S and the student's layer are the ensemble's where they are not given.
+    """
+    (path,), settings = options.sources, options.settings
+    ensemble, model = read_ensemble(path), read_checkpoint(options.model)
+    images, facts = options.data.images(), ensemble.facts
+    check_images(ensemble, images, "give the --data that embed was given")
+    _check_anchors(options, len(ensemble.index))
+    check_channels(images, model)
+    layer = settings["layer"] or facts.layer
+    tau_S = settings["temperature"] or facts.temperature
+    width = width_of(model, layer)
+
+    def learner(
+        net: Net, images: Images, purpose: Purpose
+    ) -> tuple[Distiller, Begin | None]:
+        device = next(net.parameters()).device
+        known = _similarities(ensemble, device)
+        how = {"temperature": tau_S, "ema": settings["ema"]}
+        m = settings["anchors"]
+        made = Distiller(net, known, layer=layer, width=width, anchors=m, **how)
+        return made, lambda: made.fill(_first_keys(options, images, purpose))
+
+    clients = f"{len(facts.clients)} client{'s' * (len(facts.clients) > 1)}"
+    return Lesson(
+        model=model,
+        images=images,
+        index=ensemble.index,
+        facts=global_facts(model, facts.round, facts.examples),
+        words=f"distilled from {clients} on {facts.examples:,} public images",
+        learner=learner,
+        contents={"ensemble": ensemble.content},
+        resolved={"layer": layer, "temperature": tau_S},
+    )
+
+
+def _check_anchors(options: Options, images: int) -> None:
+    m = options.settings["anchors"]
+    if m < min(options.plan.batch_size, images):
+        cure = "an image must find itself among them; lower --batch-size"
+        raise UsageError(f"--anchors {m}: fewer than a batch, but {cure}")
+
+
+def _similarities(ensemble: Ensemble, device: torch.device) -> Similarities:
+    """The ensemble on the training device; a matrix stays on disk."""
+    parts = [torch.from_numpy(part).to(device) for part in ensemble.parts.values()]
+    columns = [
+        torch.from_numpy(places).long().to(device)
+        for places in ensemble.columns.values()
+    ]
+    tau_T, name = ensemble.facts.temperature, str(ensemble.path)
+    return Similarities(parts, columns, ensemble.matrix, tau_T=tau_T, name=name)
+
+
+def _first_keys(options: Options, images: Images, purpose: Purpose) -> Iterator[Batch]:
+    """Random batches that fill the queue; their steps count up to -1."""
+    size = options.plan.batch_size
+    steps = -(-options.settings["anchors"] // min(size, len(images)))
+    for step in range(steps):
+        index = positions(images, size, (*purpose, "fill"), step)
+        generator = torch_generator(*purpose, "fill", step)
+        yield images.batch(index, generator, step - steps)

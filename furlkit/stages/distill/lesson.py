@@ -1,0 +1,84 @@
+"""What distill is given, and what a teacher makes of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from furlkit.data.augment import Augmentation
+from furlkit.data.batches import Images
+from furlkit.data.sets.datasets import ImageSet
+from furlkit.data.sets.source import Source
+from furlkit.files.checkpoint import Checkpoint, CheckpointFacts
+from furlkit.inputs.settings import Computing
+from furlkit.models.architecture import Net
+from furlkit.models.loading import architecture_of
+from furlkit.training.loop import Plan, Purpose
+from furlkit.training.run import Execution
+
+Begin = Callable[[], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Computing):
+    """`sources` has the teacher's file, if it has one; `settings` are its own options."""
+
+    sources: tuple[Path, ...]
+    model: Path
+    data: Source
+    output: Path
+    teacher: str
+    settings: dict[str, Any]
+    augmentation: Augmentation
+    plan: Plan
+    execution: Execution
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lesson:
+    """What a teacher made of its inputs, all of which were checked.
+
+    `index` are the images that are learnt from, and `words` say how, for people.
+    `resolved` are options that the inputs decide, `contents` the content hashes of the
+    inputs besides START, by role. `learner` gives what trains a net on images, and what
+    is to be called before its first step.
+    """
+
+    model: Checkpoint
+    images: ImageSet
+    index: np.ndarray
+    facts: CheckpointFacts
+    words: str
+    learner: Callable[[Net, Images, Purpose], tuple[Any, Begin | None]]
+    contents: dict[str, str] = field(default_factory=dict)
+    resolved: dict[str, Any] = field(default_factory=dict)
+
+
+def kept_facts(model: Checkpoint, round_: int, examples: int) -> CheckpointFacts:
+    """Those of the same model after it has learnt: a client's stays the client's.
+
+    `examples` counts the images of a global model; a client's has those it trained on.
+    """
+    start, own = model.facts, model.facts.role == "client"
+    net = ("encoder", *architecture_of(model.path, start).heads)
+    return replace(
+        start,
+        role="client" if own else "global",
+        round=round_,
+        examples=start.examples if own else examples,
+        parent=model.content,
+        loss=None,
+        parts=start.parts and [part for part in start.parts if part in net],
+    )
+
+
+def global_facts(model: Checkpoint, round_: int, examples: int) -> CheckpointFacts:
+    """Those of a global model that starts as another model."""
+    start = model.facts
+    return CheckpointFacts(
+        "global", round_, start.architecture, start.mean, start.std,
+        examples=examples, parent=model.content,
+    )  # fmt: skip

@@ -1,0 +1,55 @@
+"""--teacher probabilities: a model learns what the clients together take images for."""
+
+from functools import partial
+from typing import Any
+
+import torch
+
+from furlkit.data.batches import Images
+from furlkit.errors import InputError
+from furlkit.files.checkpoint import read_checkpoint
+from furlkit.files.features import PROBABILITIES, check_probabilities, read_features
+from furlkit.inputs.matching import check_channels, check_images
+from furlkit.inputs.models import class_head
+from furlkit.models.architecture import Net
+from furlkit.objectives import soft_labels
+from furlkit.objectives.learner import Stateless
+from furlkit.stages.distill.lesson import Begin, Lesson, Options, kept_facts
+from furlkit.training.loop import Purpose
+
+
+def lesson(options: Options) -> Lesson:
+    """Open the probabilities and the model that learns them, the server's or a client's."""
+    (path,) = options.sources
+    given, model = read_features(path), read_checkpoint(options.model)
+    check_probabilities(given)
+    if not given.facts.dataset:
+        raise InputError(f"{path}: does not say of which images it is; re-create it")
+    head, images = (
+        class_head(model, f"--teacher {PROBABILITIES}"),
+        options.data.images(),
+    )
+    check_images(given, images, "give the --data that embed was given")
+    check_channels(images, model)
+    if given.rows.shape[1] != head.classes:
+        raise InputError(
+            f"{path}: is of {given.rows.shape[1]} classes, the {head.name} of {model.path} "
+            f"has {head.classes}; use the probabilities of models like it"
+        )
+
+    def learner(net: Net, _: Images, __: Purpose) -> tuple[Any, Begin | None]:
+        rows = torch.from_numpy(given.rows).to(next(net.parameters()).device)
+        step = partial(soft_labels.step, head=head, probabilities=rows)
+        return Stateless(net, step), None
+
+    round_ = model.facts.round if given.facts.round is None else given.facts.round
+    return Lesson(
+        model=model,
+        images=images,
+        index=given.index,
+        facts=kept_facts(model, round_, len(given.index)),
+        words=f"distilled from probabilities of {len(given.index):,} public images",
+        learner=learner,
+        contents={PROBABILITIES: given.content},
+        resolved={"head": head.name},
+    )

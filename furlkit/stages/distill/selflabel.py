@@ -1,0 +1,43 @@
+"""--teacher self: the model labels the images that it is sure of, and learns from them."""
+
+from typing import Any
+
+from furlkit.data.batches import Images
+from furlkit.errors import InputError
+from furlkit.files.checkpoint import read_checkpoint
+from furlkit.inputs.matching import check_channels
+from furlkit.inputs.models import class_head
+from furlkit.inputs.parts import chosen_images
+from furlkit.models.architecture import Net
+from furlkit.objectives import selflabel
+from furlkit.stages.distill.lesson import Begin, Lesson, Options, kept_facts
+from furlkit.training.loop import Purpose
+
+
+def lesson(options: Options) -> Lesson:
+    """Open the model and its images; no label is read."""
+    settings, model = dict(options.settings), read_checkpoint(options.model)
+    head, images = class_head(model, "--teacher self"), options.data.images()
+    check_channels(images, model)
+    part = settings.pop("part")
+    index, contents = chosen_images(images, settings.pop("partition"), part)
+    if len(index) < 2:
+        raise InputError(
+            f"{images.name}: has 1 image in its part {part}; expected more"
+        )
+    weak = options.augmentation.weak if settings.pop("form") == "weak-strong" else None
+
+    def learner(net: Net, _: Images, __: Purpose) -> tuple[Any, Begin | None]:
+        return selflabel.learner(net, head=head, weak=weak, **settings), None
+
+    public = "public " * (part == "public")
+    return Lesson(
+        model=model,
+        images=images,
+        index=index,
+        facts=kept_facts(model, model.facts.round, len(index)),
+        words=f"labelled itself by its {head.name} on {len(index):,} {public}images",
+        learner=learner,
+        contents=contents,
+        resolved={"head": head.name},
+    )

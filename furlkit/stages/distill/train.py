@@ -1,0 +1,109 @@
+"""distill: a model learns public images from a teacher."""
+
+from dataclasses import replace
+from typing import Any
+
+from furlkit import catalogue, console, runtime
+from furlkit.catalogue import TEACHERS, divided, recorded
+from furlkit.data.batches import Images
+from furlkit.files.checkpoint import write_checkpoint
+from furlkit.files.facts import Provenance
+from furlkit.files.progress import ProgressFile
+from furlkit.inputs.existing import already, made_before
+from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill
+from furlkit.models.architecture import Net
+from furlkit.models.loading import load_net, tensors_of, view_of
+from furlkit.stages.distill.lesson import Lesson, Options
+from furlkit.training import run as training
+from furlkit.training.loop import Epoch
+
+# The module of each teacher, by its name.
+MODULES = {
+    "ensemble": "ensemble",
+    "self": "selflabel",
+    "probabilities": "probabilities",
+}
+
+
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Train the model on the public images and write it."""
+    options = _options(values)
+    _check_output(options)
+    device = runtime.start(options.runtime)
+    module = MODULES[options.teacher]
+    lesson: Lesson = catalogue.load(f"furlkit.stages.distill.{module}:lesson")(options)
+    net, facts = load_net(lesson.model, device), lesson.facts
+    line = f"{options.output}: round {facts.round}, {lesson.words}"
+    data: dict[str, Any] = {"round": facts.round, "images": len(lesson.index)}
+    if options.dry_run:
+        return line, data
+    provenance = _provenance(options, lesson)
+    content = made_before(options, "checkpoint", provenance, facts)
+    if content:
+        ProgressFile(options.output, provenance).discard()
+        return already(options.output, content)
+    last = _train(options, lesson, net, provenance)
+    facts = replace(facts, loss=sum(last.losses.values()))
+    content = write_checkpoint(options.output, tensors_of(net), facts, provenance)
+    ProgressFile(options.output, provenance).discard()
+    _warn_of_idleness(options, last)
+    measured = _measured(last)
+    return f"{line}{measured}", {**data, "content": content, **last.facts()}
+
+
+def _options(values: dict[str, Any]) -> Options:
+    words = recorded("distill", values)
+    if values["steps"]:
+        del words["epochs"]
+    settings, rest = divided(values, TEACHERS[values["teacher"]].options)
+    return fill(Options, {**rest, "settings": settings, "recorded": words})
+
+
+def _check_output(options: Options) -> None:
+    known = (options.model, options.data.name, options.settings.get("partition"))
+    check_output(options.output, (*options.sources, *known))
+
+
+def _measured(last: Epoch) -> str:
+    """What is said of images that count only if the model is sure of them."""
+    if "skipped" not in last.measures:
+        return ""
+    share, skipped = last.measures["confident"], last.measures["skipped"]
+    steps = f"{skipped:,} of {last.step:,} steps skipped"
+    return f", {share:.1%} confident in the last epoch, {steps}"
+
+
+def _warn_of_idleness(options: Options, last: Epoch) -> None:
+    if last.measures.get("skipped") == last.step:
+        console.warn(
+            f"{options.output}: no image reached --confidence "
+            f"{options.settings['confidence']:g} in any step, so the model is as it was; "
+            "lower it, or train the model longer first"
+        )
+
+
+def _provenance(options: Options, lesson: Lesson) -> Provenance:
+    resolved = {**options.resolved, **lesson.resolved}
+    contents = {**lesson.contents, "start": lesson.model.content}
+    return Provenance("distill", resolved, options.seed, contents)
+
+
+def _train(options: Options, lesson: Lesson, net: Net, provenance: Provenance) -> Epoch:
+    training.prepare(net, options.execution)
+    layout, index = options.execution.channels_last, lesson.index
+    view = view_of(lesson.model, options.augmentation, layout)
+    device = runtime.device_of(options.runtime)
+    images = Images(lesson.images.images, None, index, view, device)
+    purpose = (options.seed, "distill", lesson.facts.round)
+    learner, begin = lesson.learner(net, images, purpose)
+    job = training.Job(
+        title="student",
+        learner=learner,
+        images=images,
+        plan=options.plan,
+        purpose=purpose,
+        begin=begin,
+    )
+    every = options.execution.save_every
+    return training.run(job, options.output, provenance, every)
