@@ -9,7 +9,7 @@ from furlkit.files.container.layout import Entry
 from furlkit.files.partition import Partition
 from furlkit.files.private import MEMORY
 from furlkit.reports.metrics import facts_of, is_number, spread_of
-from furlkit.reports.text import count, counted, lookup, plain, word
+from furlkit.reports.text import count, counted, lookup, plain, shorten, word
 from furlkit.weights import is_batchnorm_statistic, parts_of
 
 Facts = dict[str, Any]
@@ -172,6 +172,19 @@ def class_names(partition: Partition) -> list[str]:
     names, classes = partition.facts.class_names, partition.histogram.shape[1]
     fit = isinstance(names, list) and len(names) == classes
     return [plain(str(name)) for name in (names if fit else range(classes))]
+
+
+def domains_of(partition: Partition) -> list[str | None]:
+    """The name of each client's domain, as far as it is of one."""
+    return [partition.domain_of(client) for client in range(partition.facts.clients)]
+
+
+def client_names(partition: Partition) -> list[str]:
+    """The clients' numbers, each with its domain if it is of one: "7 svhn"."""
+    return [
+        str(client) if domain is None else f"{client} {shorten(plain(domain), 16)}"
+        for client, domain in enumerate(domains_of(partition))
+    ]
 
 
 def _dataset(facts: Facts, shapes: Shapes) -> dict[str, str]:

@@ -49,12 +49,16 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         f"{options.output}: {len(parts)} clients of {min(sizes):,} to {max(sizes):,} "
         f"images by {options.scheme.scheme}, {len(public):,} public, of {data.examples:,}"
     )
-    result = {"clients": len(parts), "sizes": sizes, "public": len(public)}
+    result: dict[str, Any] = {
+        "clients": len(parts),
+        "sizes": sizes,
+        "public": len(public),
+    }
     if domains is not None:
-        held = [data.domain_names[domain] for domain in domains if domain >= 0]
-        each = (f"{count} of {name}" for name, count in Counter(held).items())
-        line += f"; {', '.join(each)}"
-        result["domains"] = domains.tolist()
+        held = [data.domain_names[d] if d >= 0 else None for d in domains]
+        counts = Counter(filter(None, held)).items()
+        line += f"; {', '.join(f'{count} of {name}' for name, count in counts)}"
+        result["domains"] = held
     if not options.dry_run:
         # A split file decides the number of clients, whatever --clients says.
         resolved = {**options.recorded, "clients": len(parts)}
