@@ -8,7 +8,7 @@ from furlkit.files.container.header import Header
 from furlkit.files.container.layout import Entry
 from furlkit.files.partition import Partition
 from furlkit.files.private import MEMORY
-from furlkit.reports.metrics import facts_of, is_number, spread_of
+from furlkit.reports.metrics import domains_text, facts_of, is_number, spread_of
 from furlkit.reports.text import count, counted, lookup, plain, shorten, word
 from furlkit.weights import is_batchnorm_statistic, parts_of
 
@@ -119,7 +119,8 @@ def describe_metrics(metrics: Facts) -> str:
     if is_number(accuracy, LARGEST):
         spread = spread_of(metrics)
         shown = f"{100 * accuracy:.2f} %{spread and f' ({spread})'}"
-        return f"{protocol} accuracy {shown} of {model}"
+        each = domains_text(metrics)
+        return f"{protocol} accuracy {shown} of {model}{each and f'; {each}'}"
     compared = metrics.get("models")
     if isinstance(compared, list) and len(compared) > 1:
         model = f"{len(compared):,} models"

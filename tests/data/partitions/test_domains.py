@@ -74,6 +74,9 @@ def test_clients_must_be_a_multiple_of_the_domains():
         split(dataset([0, 1]), chosen("domains", clients_per_domain=1), rng())
     with pytest.raises(UsageError, match="1,005 clients of at least 1"):
         split(TOY, chosen("domains", clients_per_domain=335), rng())
+    # Three clients of 300 are possible, five, the default of --clients, are not.
+    large = chosen("domains", clients_per_domain=1, min_size=300)
+    assert len(split(TOY, large, rng()).indices) == 3
 
 
 def test_domains_by_class_need_labels_and_domains():
