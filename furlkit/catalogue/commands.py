@@ -364,6 +364,9 @@ COMMANDS = named(
                     required=True, metavar="[GROUP:]LABEL=FILE,..."),
             VALUE,
             PROTOCOL,
+            Option("by-domain", Flag(), False,
+                   "A group of bars for each domain, and one for their mean, from "
+                   "files of evaluate --by-domain.", recorded=False),
             Option("reference", Text("LABEL"),
                    help="Show how far each bar is above this one of its group: the "
                         "mean of the differences, paired by the models' seeds or else "

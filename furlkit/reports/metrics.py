@@ -1,5 +1,6 @@
 """Numbers in metrics files: of one model, and of several seeds and methods."""
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -18,6 +19,7 @@ from furlkit.reports.text import lookup, plain, shorten, word
 MOST_ROUNDS = 10**9  # A larger round was not written by a training.
 LABEL_WIDTH = 36
 NAMES = {"knn": "k-NN"}  # Protocols as papers write them.
+BY_DOMAIN = " by domain"
 # What a metrics file calls the accuracies whose mean its accuracy is.
 PROBES = ("probes", "repeats")
 
@@ -38,10 +40,13 @@ class Value(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The label of an axis: "k-NN accuracy (%)"."""
+        """The label of an axis: "k-NN accuracy (%)", "linear accuracy on svhn (%)"."""
         by = " or ".join(NAMES.get(each, each) for each in self.protocols)
         unit = " (%)" if self.scale == 100 else ""
-        return f"{by} {shorten(self.name, LABEL_WIDTH)}{unit}".lstrip()
+        name = self.name
+        if found := re.fullmatch(r"domains\.(.+)\.accuracy", name):
+            by, name = by.replace(BY_DOMAIN, ""), f"accuracy on {found[1]}"
+        return f"{by} {shorten(name, LABEL_WIDTH)}{unit}".lstrip()
 
     def show(self, number: float, percent: str = ".2f", unit: str = "") -> str:
         """A number for people; `percent` and `unit` are for those in percent."""
@@ -62,7 +67,7 @@ class Score(NamedTuple):
 
 def read_score(path: Path, metrics: dict[str, Any], name: str) -> Score:
     """The number `name` of a metrics file, and which model it belongs to."""
-    protocol, role = word(metrics.get("protocol")), word(facts_of(metrics).get("role"))
+    protocol, role = protocol_of(metrics), word(facts_of(metrics).get("role"))
     round_ = round_of(path, metrics)
     return Score(path, protocol, role, round_, number(path, metrics, name))
 
@@ -112,6 +117,24 @@ def facts_of(metrics: dict[str, Any]) -> dict[str, Any]:
     """The facts of the checkpoint that was scored, empty if there are none."""
     facts = lookup(metrics, "checkpoint.facts")
     return facts if isinstance(facts, dict) else {}
+
+
+def protocol_of(metrics: dict[str, Any]) -> str:
+    """How a model was scored: "linear", or "linear by domain", which is another score."""
+    by_domain = isinstance(metrics.get("domains"), dict)
+    return word(metrics.get("protocol")) + BY_DOMAIN * by_domain
+
+
+def domains_in(path: Path) -> list[str]:
+    """The names of the domains that a metrics file has scores of, in their order."""
+    metrics = read_metrics(path)
+    names, domains = metrics.get("domain_names"), metrics.get("domains")
+    if not isinstance(domains, dict) or not isinstance(names, list):
+        raise InputError(
+            f"{path}: has no scores of domains; re-create it with furlkit evaluate "
+            "--by-domain"
+        )
+    return [str(name) for name in names]
 
 
 def round_of(path: Path, metrics: dict[str, Any]) -> int:
@@ -279,7 +302,7 @@ def _read_results(given: Results, value: str) -> Results:
         # Averaged models have no seed; then it is that of the evaluation.
         seed = lookup(metrics, "checkpoint.seed")
         seeds.append(metrics.get("seed") if seed is None else seed)
-        protocol, facts = word(metrics.get("protocol")), facts_of(metrics)
+        protocol, facts = protocol_of(metrics), facts_of(metrics)
         role, round_ = with_article(word(facts.get("role"))), word(facts.get("round"))
         kinds.append((f"{protocol} of {role} model of round {round_}", path))
     check_same(kinds)
