@@ -118,7 +118,13 @@ COMMANDS = named(
         GENERAL.without("preset", "dry_run", "force"),
     ),
     command("pack", "Put a dataset into one file that training maps into memory.",
-        group(IN_OUT, split_option("train", recorded=True), *DATA_FILES, OUTPUT),
+        group(IN_OUT,
+            split_option("train", recorded=True)._replace(
+                help="Which split of a dataset known by name, or of what "
+                     "--train-fraction divides."),
+            *DATA_FILES,
+            OUTPUT,
+        ),
         group("Images",
             Option("image-size", Whole(),
                    help="Resize the shorter side to this, then cut out the centre."),
@@ -136,7 +142,7 @@ COMMANDS = named(
         group("Splits of folders and files, which have none of their own",
             Option("train-fraction", Number(above=0, below=1),
                    help="Draw this share of each class of each domain as the train "
-                        "split; the rest is the test split. --split chooses."),
+                        "split; the rest is the test split."),
             SEED._replace(default=None, needs="train-fraction", usual="0"),
         ),
         group("Execution", ISA),

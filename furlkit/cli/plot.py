@@ -68,8 +68,8 @@ def bars(values: dict[str, Any]) -> None:
     Examples:
       furlkit plot bars --series IID:FedSimCLR=a0.json,a1.json \\
           --series IID:FedCA=b0.json,b1.json --reference FedSimCLR -o bars.png
-      furlkit plot bars --by-domain --series 'FedAvg=exp/avg*' \\
-          --series 'FedStyle=exp/style*' -o styles.png
+      furlkit plot bars --by-domain --series FedAvg=a0.json,a1.json \\
+          --series FedStyle=b0.json,b1.json -o styles.png
     """
     _draw("bars", values)
 
