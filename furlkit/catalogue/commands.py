@@ -127,15 +127,32 @@ COMMANDS = named(
         GENERAL.without("preset", "dry_run", "force"),
     ),
     command("pack", "Put a dataset into one file that training maps into memory.",
-        group(IN_OUT, split_option("train", recorded=True), *DATA_FILES, OUTPUT),
+        group(IN_OUT,
+            split_option("train", recorded=True)._replace(
+                help="Which split of a dataset known by name, or of what "
+                     "--train-fraction divides."),
+            *DATA_FILES,
+            OUTPUT,
+        ),
         group("Images",
             Option("image-size", Whole(),
                    help="Resize the shorter side to this, then cut out the centre."),
             CHANNELS._replace(help="Pack as grey (1) or colour (3).",
                                usual="as the images are"),
             Option("no-labels", Flag(), False, "Leave the labels out."),
+        ),
+        group("Domains",
             Option("domain-folders", Flag(), False,
                    "A folder holds domains, which hold classes: art/cat/1.jpg."),
+            Option("domain-names", Text("NAME,..."),
+                   help="Names of the domains, in their order.",
+                   usual="those of the sources or folders"),
+        ),
+        group("Splits of folders and files, which have none of their own",
+            Option("train-fraction", Number(above=0, below=1),
+                   help="Draw this share of each class of each domain as the train "
+                        "split; the rest is the test split."),
+            SEED._replace(default=None, needs="train-fraction", usual="0"),
         ),
         group("Execution", ISA),
         GENERAL.without("preset", "seed", "force"),
@@ -367,6 +384,9 @@ COMMANDS = named(
                     required=True, metavar="[GROUP:]LABEL=FILE,..."),
             VALUE,
             PROTOCOL,
+            Option("by-domain", Flag(), False,
+                   "A group of bars for each domain, and one for their mean, from "
+                   "files of evaluate --by-domain.", recorded=False),
             Option("reference", Text("LABEL"),
                    help="Show how far each bar is above this one of its group: the "
                         "mean of the differences, paired by the models' seeds or else "

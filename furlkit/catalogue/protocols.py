@@ -50,6 +50,14 @@ _SCORED = group(IN_OUT,
     _TEST_DATA,
     OUTPUT,
 )
+_SCORED_FROZEN = group(IN_OUT,
+    *_SCORED.options[:-1],
+    Option("by-domain", Flag(), False,
+           "Learn from each domain's images alone and test on that domain's: accuracy "
+           "is the mean over the domains, and the JSON has those of each (FedStyle's "
+           "generalisation).", newer=True),
+    OUTPUT,
+)
 _SCORED_CLASSIFIER = group(IN_OUT,
     *data_options("Its test split is the test set; with --test-data it only gives the "
            "classes.", required=False),
@@ -138,7 +146,7 @@ PROTOCOLS = named(
     Protocol("linear", "Train a linear classifier on the frozen h.",
         "furlkit.evaluation.linear:fit_linear",
         groups=(
-            _SCORED,
+            _SCORED_FROZEN,
             _SOLVER,
             _UNTRAINED,
             RUNNING,
@@ -149,7 +157,7 @@ PROTOCOLS = named(
     Protocol("knn", "Classify by the k nearest training images, by cosine of h.",
         "furlkit.evaluation.knn:predict_knn",
         groups=(
-            _SCORED,
+            _SCORED_FROZEN,
             group("Vote",
                 Option("k", Whole(1), 200, "Neighbours that vote."),
                 Option("temperature", Number(above=0), 0.1,

@@ -1,7 +1,7 @@
 """How images are partitioned among clients."""
 
 from furlkit.catalogue.entries import File, Flag, Number, Option, Scheme, Whole, named
-from furlkit.catalogue.papers import FEDAVG, SATTLER
+from furlkit.catalogue.papers import FEDAVG, FEDSTYLE, SATTLER
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
@@ -70,9 +70,21 @@ SCHEMES = named(
         (Option("shards-per-client", Whole(1), 2, "s."), *_PUBLIC),
         paper=FEDAVG,
     ),
-    Scheme("domains", "a group of clients for each domain of a packed file",
+    Scheme("domains",
+        "each domain (style) is sampled to their mean size and divided among clients of "
+        "its own, IID or, with a concentration, like dirichlet-client",
         "furlkit.data.partitions.domains:domains",
-        (_CONCENTRATION, _REPLACEMENT, *_PUBLIC),
+        (
+            _CONCENTRATION,
+            Option("clients-per-domain", Whole(1),
+                   help="Clients of each domain, in place of --clients for all.",
+                   replaces="clients"),
+            Option("repeat", Flag(negative=True), True,
+                   "Repeat images of a domain that is smaller than the mean, so that "
+                   "all clients have the same size."),
+            *_PUBLIC,
+        ),
+        paper=FEDSTYLE,
     ),
     Scheme("file", "indices from a file",
         "furlkit.data.partitions.from_file:from_file",

@@ -31,6 +31,11 @@ def linear(values: dict[str, Any]) -> None:
           --preset fedca -o exp/r003/linear.json
       furlkit evaluate linear --untrained --data digits --width 0.25 \\
           --preset fedca -o exp/untrained.json
+    \b
+    A head for each style, and their mean; then one style in a table:
+      furlkit evaluate linear exp/r003/global.safetensors --by-domain \\
+          --data train.safetensors --test-data test.safetensors -o exp/r003/linear.json
+      furlkit compare --series fedavg=exp --value domains.svhn.accuracy
     """
     from furlkit.stages.evaluate.frozen import run
 

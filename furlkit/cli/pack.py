@@ -5,12 +5,20 @@ from furlkit.cli.shared import arguments, stage
 
 @stage("pack", arguments("sources", "NAME|PATH...", kind=str))
 def pack() -> None:
-    """Several sources become the domains of one dataset. Folders are decoded block by
-    block, so they may be larger than the memory.
+    """Several sources become the domains of one dataset, and classes of the same name
+    are one class. A folder with --domain-folders, or an .npz with an array `domains`,
+    has its domains already. Folders are decoded block by block, so they may be larger
+    than the memory.
 
     \b
     Examples:
       furlkit pack imagenet/train --image-size 256 -o imagenet.safetensors
-      furlkit pack office-home --domain-folders --image-size 224 -o office.safetensors
-      furlkit pack mnist svhn usps --image-size 32 --channels 3 -o digit.safetensors
+      furlkit pack mnist svhn usps --image-size 32 --channels 3 -o train.safetensors
+      furlkit pack styles.npz --domain-names art,photo,sketch -o styles.safetensors
+    \b
+    A folder of domains in two parts, drawn with the same seed:
+      furlkit pack office-home --domain-folders --image-size 224 \\
+          --train-fraction 0.7 --seed 2011 -o train.safetensors
+      furlkit pack office-home --domain-folders --image-size 224 \\
+          --train-fraction 0.7 --seed 2011 --split test -o test.safetensors
     """

@@ -65,9 +65,11 @@ def angles(values: dict[str, Any]) -> None:
 def bars(values: dict[str, Any]) -> None:
     """
     \b
-    Example:
+    Examples:
       furlkit plot bars --series IID:FedSimCLR=a0.json,a1.json \\
           --series IID:FedCA=b0.json,b1.json --reference FedSimCLR -o bars.png
+      furlkit plot bars --by-domain --series FedAvg=a0.json,a1.json \\
+          --series FedStyle=b0.json,b1.json -o styles.png
     """
     _draw("bars", values)
 

@@ -16,7 +16,7 @@ from furlkit.files.facts import Provenance, check_fingerprint, open_facts
 
 @dataclass(frozen=True)
 class DatasetFacts:
-    """Names of classes and domains, and the fingerprint of images and labels."""
+    """Names of classes and domains, and the fingerprint of images, labels, domains."""
 
     class_names: list[str]
     domain_names: list[str]
@@ -74,6 +74,11 @@ def _column(opened: Container, name: str, names: list[str]) -> np.ndarray | None
         return None
     examples = opened.entry("images").shape[0]
     column = opened.read(opened.expect(name, "int64", examples))
+    if column.min() < 0:
+        raise InputError(
+            f"{opened.path}: {name} go down to {column.min()}, expected numbers from 0; "
+            "pack the dataset again"
+        )
     if names and column.max() >= len(names):
         raise InputError(
             f"{opened.path}: {name} go up to {column.max()} and have {len(names)} names; "

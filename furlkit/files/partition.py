@@ -13,12 +13,16 @@ from furlkit.files.facts import Provenance, Record, check_fingerprint, open_fact
 
 @dataclass(frozen=True)
 class PartitionFacts:
-    """Scheme, size, and the fingerprint of the dataset the indices point into."""
+    """Scheme, size, and the fingerprint of the dataset the indices point into.
+
+    `domain_names` is None where clients are not of one domain each, or in older files.
+    """
 
     scheme: str
     clients: int
     dataset: dict[str, Any]
     class_names: list[str]
+    domain_names: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -26,12 +30,15 @@ class Partition(Record[PartitionFacts]):
     """Indices of every client, end to end: client k has indices[offsets[k]:offsets[k+1]].
 
     `histogram` counts labels, one row for each client; it has no columns without labels.
+    `domains` is the domain of each client, -1 for one without images; None where
+    clients are not of one domain each.
     """
 
     indices: np.ndarray
     offsets: np.ndarray
     public: np.ndarray
     histogram: np.ndarray
+    domains: np.ndarray | None = None
 
     def of(self, client: int) -> np.ndarray:
         """The indices of one client."""
@@ -41,6 +48,11 @@ class Partition(Record[PartitionFacts]):
                 f"{self.facts.clients - 1}"
             )
         return self.indices[self.offsets[client] : self.offsets[client + 1]]
+
+    def domain_of(self, client: int) -> str | None:
+        """The name of the domain that all images of a client belong to, if they do."""
+        held = -1 if self.domains is None else self.domains[client]
+        return None if held < 0 else (self.facts.domain_names or [])[held]
 
     @property
     def sizes(self) -> np.ndarray:
@@ -55,6 +67,7 @@ def write_partition(
     histogram: np.ndarray,
     facts: PartitionFacts,
     provenance: Provenance,
+    domains: np.ndarray | None = None,
 ) -> str:
     """Write the indices of every client and of the public part."""
     tensors = {
@@ -63,6 +76,8 @@ def write_partition(
         "public": public.astype(np.int64),
         "histogram": histogram.astype(np.int64),
     }
+    if domains is not None:
+        tensors["domains"] = domains.astype(np.int64)
     return write(path, tensors, provenance.header("partition", facts))
 
 
@@ -73,12 +88,29 @@ def read_partition(path: Path) -> Partition:
     for name in ("indices", "offsets", "public"):
         opened.expect(name, "int64", "n")
     opened.expect("histogram", "int64", "clients", "classes")
+    if "domains" in opened:
+        opened.expect("domains", "int64", "clients")
     tensors = opened.tensors()
-    names = ("indices", "offsets", "public", "histogram")
-    arrays = (tensors[name] for name in names)
-    partition = Partition(opened.path, facts, opened.content, *arrays)
+    partition = Partition(
+        opened.path, facts, opened.content, tensors["indices"], tensors["offsets"],
+        tensors["public"], tensors["histogram"], tensors.get("domains"),
+    )  # fmt: skip
     _check(partition)
+    _check_domains(partition)
     return partition
+
+
+def _check_domains(partition: Partition) -> None:
+    names, domains = partition.facts.domain_names, partition.domains
+    if domains is None:
+        return
+    known = range(-1, len(names or ()))
+    if len(domains) != partition.facts.clients or not np.isin(domains, known).all():
+        raise InputError(
+            f"{partition.path}: the domains of its clients do not fit "
+            f"{partition.facts.clients} clients and {len(names or ())} names; re-create "
+            "the partition"
+        )
 
 
 def _check(partition: Partition) -> None:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from furlkit.data.sets.datasets import ImageSet, is_name
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
@@ -55,6 +57,26 @@ def open_labelled(options: Options) -> tuple[Checkpoint, ImageSet, ImageSet]:
     model = read_checkpoint(options.model)
     train, test = (check_labelled(source.images(), model) for source in sources)
     return model, train, test
+
+
+def domain_pairs(
+    train: ImageSet, test: ImageSet
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Positions of the training and test images of each domain, by its name."""
+    ours, theirs = train.by_domain(), test.by_domain()
+    for images, held in ((train, ours), (test, theirs)):
+        if not held:
+            raise InputError(
+                f"{images.name}: has no domains; pack several sources, or a folder with "
+                "--domain-folders, or leave out --by-domain"
+            )
+    for name in sorted(ours.keys() ^ theirs.keys()):
+        one, other = (train, test) if name in ours else (test, train)
+        raise InputError(
+            f"{other.name}: has no images of the domain {name}, which {one.name} has; "
+            "pack both with the same domains and --domain-names"
+        )
+    return {name: (ours[name], theirs[name]) for name in ours}
 
 
 def check_labelled(images: ImageSet, model: Checkpoint) -> ImageSet:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import stdev
+from statistics import fmean, stdev
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.evaluation.scores import accuracy, confusion_matrix, per_class_accuracy
 from furlkit.files.checkpoint import Checkpoint
-from furlkit.reports.metrics import spread_of
+from furlkit.reports.metrics import domains_text, spread_of
 
 
 def scores(
@@ -36,6 +36,25 @@ def scores(
     return found
 
 
+def mean_of_domains(domains: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The scores of each domain, and the mean of their accuracies.
+
+    Where every domain has several probes, the mean of each probe, and their deviation.
+    """
+    every = list(domains.values())
+    found: dict[str, Any] = {
+        "accuracy": fmean(scores["accuracy"] for scores in every),
+        "domains": domains,
+    }
+    for name in ("test_examples", "train_examples"):
+        found[name] = sum(scores[name] for scores in every)
+    if all("probes" in scores for scores in every):
+        probes = zip(*(scores["probes"] for scores in every), strict=True)
+        found["probes"] = [fmean(each) for each in probes]
+        found["accuracy_std"] = stdev(found["probes"])
+    return found
+
+
 def origins(model: Checkpoint, train: ImageSet, test: ImageSet) -> dict[str, Any]:
     """Which model was scored, and on which images."""
     return {
@@ -57,11 +76,11 @@ def describe_checkpoint(model: Checkpoint) -> dict[str, Any]:
 
 def result_line(output: Path, document: dict[str, Any], scored: str) -> str:
     """The result for people; `scored` says which model was scored."""
-    spread = spread_of(document)
+    spread, each = spread_of(document), domains_text(document)
     return (
         f"{output}: {document['protocol']} accuracy "
         f"{100 * document['accuracy']:.2f}%{spread and f' ({spread})'} on "
-        f"{document['test_examples']:,} images, {scored}"
+        f"{document['test_examples']:,} images, {scored}{each and f'; {each}'}"
     )
 
 

@@ -8,8 +8,8 @@ from furlkit.files.container.header import Header
 from furlkit.files.container.layout import Entry
 from furlkit.files.partition import Partition
 from furlkit.files.private import MEMORY
-from furlkit.reports.metrics import facts_of, is_number, spread_of
-from furlkit.reports.text import count, counted, lookup, plain, word
+from furlkit.reports.metrics import domains_text, facts_of, is_number, spread_of
+from furlkit.reports.text import count, counted, lookup, plain, shorten, word
 from furlkit.weights import is_batchnorm_statistic, parts_of
 
 Facts = dict[str, Any]
@@ -131,7 +131,8 @@ def describe_metrics(metrics: Facts) -> str:
     if is_number(accuracy, LARGEST):
         spread = spread_of(metrics)
         shown = f"{100 * accuracy:.2f} %{spread and f' ({spread})'}"
-        return f"{protocol} accuracy {shown} of {model}"
+        each = domains_text(metrics)
+        return f"{protocol} accuracy {shown} of {model}{each and f'; {each}'}"
     compared = metrics.get("models")
     if isinstance(compared, list) and len(compared) > 1:
         model = f"{len(compared):,} models"
@@ -184,6 +185,19 @@ def class_names(partition: Partition) -> list[str]:
     names, classes = partition.facts.class_names, partition.histogram.shape[1]
     fit = isinstance(names, list) and len(names) == classes
     return [plain(str(name)) for name in (names if fit else range(classes))]
+
+
+def domains_of(partition: Partition) -> list[str | None]:
+    """The name of each client's domain, as far as it is of one."""
+    return [partition.domain_of(client) for client in range(partition.facts.clients)]
+
+
+def client_names(partition: Partition) -> list[str]:
+    """The clients' numbers, each with its domain if it is of one: "7 svhn"."""
+    return [
+        str(client) if domain is None else f"{client} {shorten(plain(domain), 16)}"
+        for client, domain in enumerate(domains_of(partition))
+    ]
 
 
 def _dataset(facts: Facts, shapes: Shapes) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Numbers in metrics files: of one model, and of several seeds and methods."""
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -13,11 +14,12 @@ from furlkit.files.metrics import read_metrics
 from furlkit.reports.differences import Difference, difference_error, paired
 from furlkit.reports.results import Results
 from furlkit.reports.summary import grouped
-from furlkit.reports.text import lookup, shorten, word
+from furlkit.reports.text import lookup, plain, shorten, word
 
 MOST_ROUNDS = 10**9  # A larger round was not written by a training.
 LABEL_WIDTH = 36
 NAMES = {"knn": "k-NN"}  # Protocols as papers write them.
+BY_DOMAIN = " by domain"
 # What a metrics file calls the accuracies whose mean its accuracy is.
 PROBES = ("probes", "repeats")
 
@@ -38,12 +40,15 @@ class Value(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The label of an axis: "k-NN accuracy (%)", or "angles.mean"."""
+        """The label of an axis: "k-NN accuracy (%)", "linear accuracy on svhn (%)"."""
         first = self.name.partition(".")[0]
         others = (each for each in self.protocols if each != first)
         by = " or ".join(NAMES.get(each, each) for each in others)
         unit = " (%)" if self.scale == 100 else ""
-        return f"{by} {shorten(self.name, LABEL_WIDTH)}{unit}".lstrip()
+        name = self.name
+        if found := re.fullmatch(r"domains\.(.+)\.accuracy", name):
+            by, name = by.replace(BY_DOMAIN, ""), f"accuracy on {found[1]}"
+        return f"{by} {shorten(name, LABEL_WIDTH)}{unit}".lstrip()
 
     def show(self, number: float, percent: str = ".2f", unit: str = "") -> str:
         """A number for people; `percent` and `unit` are for those in percent."""
@@ -64,7 +69,7 @@ class Score(NamedTuple):
 
 def read_score(path: Path, metrics: dict[str, Any], name: str) -> Score:
     """The number `name` of a metrics file, and which model it belongs to."""
-    protocol, role = word(metrics.get("protocol")), word(facts_of(metrics).get("role"))
+    protocol, role = protocol_of(metrics), word(facts_of(metrics).get("role"))
     round_ = round_of(path, metrics)
     return Score(path, protocol, role, round_, number(path, metrics, name))
 
@@ -116,6 +121,24 @@ def facts_of(metrics: dict[str, Any]) -> dict[str, Any]:
     return facts if isinstance(facts, dict) else {}
 
 
+def protocol_of(metrics: dict[str, Any]) -> str:
+    """How a model was scored: "linear", or "linear by domain", which is another score."""
+    by_domain = isinstance(metrics.get("domains"), dict)
+    return word(metrics.get("protocol")) + BY_DOMAIN * by_domain
+
+
+def domains_in(path: Path) -> list[str]:
+    """The names of the domains that a metrics file has scores of, in their order."""
+    metrics = read_metrics(path)
+    names, domains = metrics.get("domain_names"), metrics.get("domains")
+    if not isinstance(domains, dict) or not isinstance(names, list):
+        raise InputError(
+            f"{path}: has no scores of domains; re-create it with furlkit evaluate "
+            "--by-domain"
+        )
+    return [str(name) for name in names]
+
+
 def round_of(path: Path, metrics: dict[str, Any]) -> int:
     """The round of the model that was scored."""
     round_ = facts_of(metrics).get("round")
@@ -139,9 +162,16 @@ def number(path: Path, metrics: dict[str, Any], name: str) -> float:
 
 
 def probes_of(path: Path, metrics: dict[str, Any], name: str) -> tuple[float, ...]:
-    """The accuracies of single probes or repeats; none for another number or old files."""
-    found = {key: metrics[key] for key in PROBES if metrics.get(key) is not None}
-    if name != "accuracy" or not found:
+    """The accuracies of single probes or repeats; none for another number or old files.
+
+    Those of `domains.svhn.accuracy` are `domains.svhn.probes`.
+    """
+    place, _, last = name.rpartition(".")
+    scores = lookup(metrics, place) if place else metrics
+    if last != "accuracy" or not isinstance(scores, dict):
+        return ()
+    found = {key: scores[key] for key in PROBES if scores.get(key) is not None}
+    if not found:
         return ()
     ((key, values), *_) = found.items()
     if not isinstance(values, list) or not all(is_number(v, 1) for v in values):
@@ -166,6 +196,20 @@ def spread_of(metrics: dict[str, Any]) -> str:
         if isinstance(each, list) and is_number(std, most=1):
             return f"std {100 * std:.2f}, {len(each)} {name}"
     return ""
+
+
+def domains_text(metrics: dict[str, Any]) -> str:
+    """Accuracies by domain: "mean of 2 domains: mnist 98.10, svhn 84.80"; or empty."""
+    domains = metrics.get("domains")
+    if not isinstance(domains, dict):
+        return ""
+    found = {name: lookup(domains[name], "accuracy") for name in sorted(domains)}
+    each = [
+        f"{shorten(plain(name), 24)} {100 * value:.2f}"
+        for name, value in found.items()
+        if is_number(value, 1)
+    ]
+    return f"mean of {len(each)} domains: {', '.join(each)}" if each else ""
 
 
 def check_labels(labels: Sequence[str]) -> None:
@@ -260,7 +304,7 @@ def _read_results(given: Results, value: str) -> Results:
         # Averaged models have no seed; then it is that of the evaluation.
         seed = lookup(metrics, "checkpoint.seed")
         seeds.append(metrics.get("seed") if seed is None else seed)
-        protocol, facts = word(metrics.get("protocol")), facts_of(metrics)
+        protocol, facts = protocol_of(metrics), facts_of(metrics)
         role, round_ = with_article(word(facts.get("role"))), word(facts.get("round"))
         kinds.append((f"{protocol} of {role} model of round {round_}", path))
     check_same(kinds)

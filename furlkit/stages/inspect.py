@@ -2,7 +2,8 @@
 
 import math
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,17 @@ import numpy as np
 
 from furlkit.files.container.layout import NAMES, Entry
 from furlkit.files.container.read import Container, reading
+from furlkit.files.dataset import Packed, read_dataset
 from furlkit.files.journal import parse_line
 from furlkit.files.metrics import read_metrics
 from furlkit.files.partition import Partition, read_partition
-from furlkit.reports.explain import class_names, describe_metrics, sentence
+from furlkit.reports.explain import (
+    class_names,
+    client_names,
+    describe_metrics,
+    domains_of,
+    sentence,
+)
 from furlkit.reports.summary import grouped
 from furlkit.reports.text import (
     WIDTH,
@@ -87,6 +95,12 @@ def _explain_container(path: Path, verify: bool, every: bool) -> Explained:
         data["public"] = len(partition.public)
         data["sizes"] = partition.sizes.tolist()
         data["histogram"] = partition.histogram.tolist()
+        if partition.domains is not None:
+            data["domains"] = domains_of(partition)
+    if header.kind == "dataset" and "domains" in opened:
+        held = _domains(read_dataset(path))
+        lines += _counts("images of each domain", held)
+        data["domains"] = held
     lines += _tensors(entries, every)
     return "\n".join(lines), data
 
@@ -129,9 +143,23 @@ def _grouped(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     return next((g for g in map(first, (3, 2)) if len(g) <= LISTED_TENSORS), first(1))
 
 
+def _domains(packed: Packed) -> dict[str, int]:
+    """How many images each domain has; those without names have their numbers."""
+    names, held = packed.facts.domain_names, np.asarray(packed.domains)
+    counts = np.bincount(held, minlength=len(names)).tolist()
+    return dict(zip(names or map(str, range(len(counts))), counts, strict=True))
+
+
+def _counts(title: str, counts: Mapping[str, int]) -> list[str]:
+    rows = [(shorten(plain(name), 40), f"{n:,}") for name, n in counts.items()]
+    return section(title, columns(rows, ".r"))
+
+
 def _clients(partition: Partition) -> list[str]:
     if partition.facts.clients > LISTED_CLIENTS:
-        return section("clients", _spread(partition))
+        held = Counter(filter(None, domains_of(partition)))
+        spread = section("clients", _spread(partition))
+        return spread + _counts("clients of each domain", held)
     classes = partition.histogram.shape[1]
     short = [shorten(name, 12) for name in class_names(partition)]
     if 0 < classes <= LISTED_CLASSES:
@@ -145,10 +173,10 @@ def _clients(partition: Partition) -> list[str]:
 def _histogram_table(partition: Partition, names: list[str]) -> list[str]:
     """One column per class, where there are few."""
     histogram = partition.histogram
-    rows = [["client", "images", *names]]
+    rows, clients = [["client", "images", *names]], client_names(partition)
     for client, held in enumerate(histogram):
         cells = [f"{number:,}" if number else "." for number in held]
-        rows.append([str(client), f"{partition.sizes[client]:,}", *cells])
+        rows.append([clients[client], f"{partition.sizes[client]:,}", *cells])
     total = [f"{number:,}" for number in histogram.sum(axis=0)]
     rows.append(["all", f"{partition.sizes.sum():,}", *total])
     return columns(rows, "." + "r" * (len(names) + 1))
@@ -156,14 +184,17 @@ def _histogram_table(partition: Partition, names: list[str]) -> list[str]:
 
 def _top_classes(partition: Partition, names: list[str]) -> list[str]:
     """The most frequent classes of each client, where all would not fit on a line."""
-    table = [("client", "images", "classes", "most of")]
+    table, clients = (
+        [("client", "images", "classes", "most of")],
+        client_names(partition),
+    )
     for client, held in enumerate(partition.histogram):
         first = np.argsort(-held, kind="stable")[:4]
         most = ", ".join(f"{names[c]} {held[c]:,}" for c in first if held[c])
         classes = np.count_nonzero(held)
         most += ", ..." if classes > len(first) else ""
         size = f"{partition.sizes[client]:,}"
-        table.append((str(client), size, f"{classes:,}", most))
+        table.append((clients[client], size, f"{classes:,}", most))
     return columns(table if names else [row[:2] for row in table], ".rr")
 
 

@@ -1,6 +1,6 @@
 """pack: write a dataset to one file that training maps into memory."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,17 @@ from furlkit.catalogue import recorded
 from furlkit.data.sets.datasets import ImageSet, default_mean_std, is_name
 from furlkit.data.sets.fingerprint import fingerprint_of, hash_sample, sample_positions
 from furlkit.data.sets.folder import folder_shape, index_folder, read_images
+from furlkit.data.sets.join import joined, joined_by_number, missing_classes
 from furlkit.data.sets.labels import LabelSet
+from furlkit.data.sets.resize import resize_images
 from furlkit.data.sets.source import Source
+from furlkit.data.sets.split import train_positions
 from furlkit.errors import UsageError
 from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.facts import Provenance
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
+from furlkit.randomness import numpy_generator
 from furlkit.runtime import pinned_option
 
 BLOCK = 1024
@@ -29,7 +33,8 @@ Shape = tuple[int, int, int, int]
 class Options:
     """Several sources become one domain each.
 
-    `domain_folders` reads a folder as domain/class/image.
+    `domain_folders` reads a folder as domain/class/image. `train_fraction` and `seed`
+    divide a path, which has no splits of its own.
     """
 
     sources: tuple[Source, ...]
@@ -37,6 +42,9 @@ class Options:
     channels: int | None
     no_labels: bool
     domain_folders: bool
+    domain_names: str | None
+    train_fraction: float | None
+    seed: int | None
     isa: str
     dry_run: bool
     recorded: dict[str, Any]
@@ -44,10 +52,11 @@ class Options:
 
 @dataclass(frozen=True)
 class Part:
-    """One source: its labels in memory, its images on demand."""
+    """One source: its labels in memory, its images on demand; `found` is their size."""
 
     labels: LabelSet
     shape: Shape
+    found: str
     take: Callable[[np.ndarray], np.ndarray]  # the images at the given positions
     blocks: Callable[[], Iterator[np.ndarray]]  # all images, in order
 
@@ -64,10 +73,11 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     }
     options = fill(Options, {**given, **known})
     check_output(options.output, [source.name for source in options.sources])
+    _check_splits(options)
     parts = [_open_part(source, options) for source in options.sources]
     shape = _common_shape(options, parts)
     columns, facts = _columns_and_facts(options, parts, shape)
-    line = f"{options.output}: {shape[0]:,} images of {' x '.join(map(str, shape[1:]))}"
+    line = f"{options.output}: {shape[0]:,} images of {_by(shape[1:])}"
     if facts.class_names:
         line += f", {len(facts.class_names)} classes"
     if facts.domain_names:
@@ -76,41 +86,116 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if not options.dry_run:
         resolved = {**options.recorded, **pinned_option(options.isa)}
         blocks = _blocks_with_progress(parts, shape)
-        more = (columns, facts, Provenance("pack", resolved))
+        more = (columns, facts, Provenance("pack", resolved, options.seed))
         data["content"] = write_dataset(options.output, shape, blocks, *more)
     return line, data
+
+
+def _check_splits(options: Options) -> None:
+    """A dataset known by name has splits; a path is one whole set, or is divided."""
+    paths = [one for one in options.sources if not is_name(one.name)]
+    if options.train_fraction is not None and not paths:
+        raise UsageError(
+            f"--train-fraction: {options.sources[0].name} has splits of its own, of "
+            "which --split chooses one"
+        )
+    if options.train_fraction is None and paths and paths[0].split != "train":
+        raise UsageError(
+            f"--split {paths[0].split}: {paths[0].name} has no splits of its own; pass "
+            "the path of the split, or divide it with --train-fraction"
+        )
 
 
 def _columns_and_facts(
     options: Options, parts: list[Part], shape: Shape
 ) -> tuple[dict[str, np.ndarray], DatasetFacts]:
-    """Several sources become one domain each; one keeps its own domains, mean and std."""
-    sets = [part.labels for part in parts]
-    first, domain_names = sets[0], [one.name for one in sets]
-    columns: dict[str, np.ndarray] = {}
-    class_names: list[str] = []
-    unlabelled = [one.name for one in sets if one.labels is None]
-    if not options.no_labels and 0 < len(unlabelled) < len(sets):
-        console.warn(f"{unlabelled[0]}: has no labels, so none are packed")
-    if not options.no_labels and not unlabelled:
-        columns["labels"], class_names = _joined_labels(sets)
-    fingerprint = fingerprint_of(shape[0], labels=columns.get("labels"))
+    """What is packed beside the images; a single source keeps its mean and std."""
+    data, first = _together(options, [part.labels for part in parts]), parts[0].labels
+    columns = {"labels": data.labels, "domains": data.domains}
+    fingerprint = fingerprint_of(shape[0], **columns)
     fingerprint["images"] = hash_sample(shape, _sample(parts, shape))
     mean, std = default_mean_std(shape[3])
-    if len(parts) > 1:
-        sizes = [part.shape[0] for part in parts]
-        columns["domains"] = np.repeat(np.arange(len(parts)), sizes)
-    else:
-        domain_names = list(first.domain_names)
-        if first.domains is not None:
-            columns["domains"] = first.domains
+    if len(parts) == 1:
         # A partition of the folder must still fit the packed file.
         if files := first.fingerprint.get("files"):
             fingerprint["files"] = files
         if isinstance(first, ImageSet) and len(first.mean) == shape[3]:
             mean, std = first.mean, first.std
-    facts = DatasetFacts(class_names, domain_names, fingerprint, list(mean), list(std))
-    return columns, facts
+    facts = DatasetFacts(
+        list(data.class_names), list(data.domain_names), fingerprint, [*mean], [*std]
+    )
+    return {k: v for k, v in columns.items() if v is not None}, facts
+
+
+def _together(options: Options, sets: list[LabelSet]) -> LabelSet:
+    """Labels and domains of all sources; several become one domain each."""
+    data = sets[0]
+    if len(sets) > 1:
+        data = joined(sets, [_own_name(one.name) for one in sets])
+        _warn_of_joining(options, sets)
+    if options.no_labels or data.labels is None:
+        data = replace(data, labels=None, class_names=())
+    if options.domain_names is not None:
+        data = replace(data, domain_names=_given_names(options.domain_names, data))
+    _check_names(data.domain_names)
+    for domain, lacking in missing_classes(data).items():
+        some = ", ".join(lacking[:3]) + (", ..." if len(lacking) > 3 else "")
+        console.warn(
+            f"{domain}: has no images of {len(lacking)} of {data.classes} classes ({some})"
+        )
+    return data
+
+
+def _own_name(source: str) -> str:
+    """The name of a dataset, or of a folder or file without the path to it."""
+    path = Path(source).resolve()
+    if is_name(source):
+        return source
+    return path.name if path.is_dir() else path.stem
+
+
+def _given_names(text: str, data: LabelSet) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if len(names) != len(data.domain_names) or not all(names):
+        raise UsageError(
+            f"--domain-names {text}: found {len(data.domain_names)} domains in "
+            f"{data.name}, expected a name for each, with commas between"
+        )
+    return names
+
+
+def _check_names(names: tuple[str, ...]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(
+                f"two domains are called {name}; give every domain a name of its own "
+                "with --domain-names"
+            )
+
+
+def _warn_of_joining(options: Options, sets: list[LabelSet]) -> None:
+    """Say what joining several sources leaves out or takes for the same."""
+    for one in sets:
+        if one.domains is not None:
+            console.warn(
+                f"{one.name}: its {len(one.domain_names)} domains become one, since "
+                "several sources are one domain each"
+            )
+    if options.no_labels:
+        return
+    unlabelled = [one.name for one in sets if one.labels is None]
+    if 0 < len(unlabelled) < len(sets):
+        console.warn(f"{unlabelled[0]}: has no labels, so none are packed")
+    elif not unlabelled and joined_by_number(sets):
+        one, other = (
+            sets[0],
+            next(s for s in sets if s.class_names != sets[0].class_names),
+        )
+        console.warn(
+            f"{one.name} and {other.name} name their {one.classes} classes differently "
+            f"({one.class_names[0]}, {other.class_names[0]}); those of the same number "
+            "are taken for the same"
+        )
 
 
 def _blocks_with_progress(parts: list[Part], shape: Shape) -> Iterator[np.ndarray]:
@@ -128,31 +213,68 @@ def _open_part(source: Source, options: Options) -> Part:
         return _folder_part(source, options)
     if options.domain_folders:
         raise UsageError(f"--domain-folders: {source.name} is not a folder of images")
-    opened = source.images()
-    images = opened.images
+    opened = replace(source, size=None).images()
+    images = resize_images(opened.images, source.size)
+    chosen = _chosen(opened, source, options)
+
+    def take(positions: np.ndarray) -> np.ndarray:
+        return images[positions if chosen is None else chosen[positions]]
 
     def blocks() -> Iterator[np.ndarray]:
-        for start in range(0, len(images), BLOCK):
-            yield images[start : start + BLOCK]
+        for start in range(0, labels.examples, BLOCK):
+            end = min(start + BLOCK, labels.examples)
+            # Without a choice, a block of a memory map is not copied.
+            yield images[start:end] if chosen is None else take(np.arange(start, end))
 
-    return Part(opened, images.shape, images.__getitem__, blocks)
+    labels = opened if chosen is None else _subset(opened, chosen)
+    shape = (labels.examples, *images.shape[1:])
+    return Part(labels, shape, _by(opened.images.shape[1:]), take, blocks)
 
 
 def _folder_part(source: Source, options: Options) -> Part:
     """A folder is decoded block by block, so that it may be larger than the memory."""
+    if options.domain_folders and len(options.sources) > 1:
+        raise UsageError(
+            "--domain-folders: expected one folder, since several sources are one "
+            "domain each"
+        )
     index = index_folder(Path(source.name), domains=options.domain_folders)
     size, channels = source.size, options.channels or 3
+    chosen = _chosen(index.labels, source, options)
+    if chosen is not None:
+        paths = tuple(index.paths[i] for i in chosen)
+        index = replace(index, paths=paths, labels=_subset(index.labels, chosen))
 
     def take(positions: np.ndarray) -> np.ndarray:
-        chosen = replace(index, paths=tuple(index.paths[i] for i in positions))
-        return np.concatenate(list(read_images(chosen, size, channels=channels)))
+        some = replace(index, paths=tuple(index.paths[i] for i in positions))
+        return np.concatenate(list(read_images(some, size, channels=channels)))
 
+    shape = folder_shape(index, size, channels)
+    found = _by(shape[1:]) if size is None else "any size"
     return Part(
-        index.labels,
-        folder_shape(index, size, channels),
-        take,
+        index.labels, shape, found, take,
         lambda: read_images(index, size, channels=channels),
-    )
+    )  # fmt: skip
+
+
+def _chosen(data: LabelSet, source: Source, options: Options) -> np.ndarray | None:
+    """Positions of one part of a path that is divided; None for all of it."""
+    if options.train_fraction is None or is_name(source.name):
+        return None
+    rng = numpy_generator(options.seed or 0, "pack", "split")
+    train = train_positions(data, options.train_fraction, rng)
+    chosen = np.flatnonzero(train == (source.split == "train"))
+    if not len(chosen):
+        raise UsageError(
+            f"--train-fraction {options.train_fraction:g}: leaves no images of "
+            f"{source.name} to {source.split}"
+        )
+    return chosen
+
+
+def _subset(data: LabelSet, chosen: np.ndarray) -> LabelSet:
+    """The chosen examples, which are another dataset than all of them."""
+    return replace(data.subset(chosen), fingerprint={})
 
 
 def _common_shape(options: Options, parts: list[Part]) -> Shape:
@@ -166,28 +288,15 @@ def _common_shape(options: Options, parts: list[Part]) -> Shape:
     channels = options.channels or found
     if channels < found:
         raise UsageError("--channels 1: found colour images; convert them or pass 3")
-    height, width = sizes.pop()
-    return sum(part.shape[0] for part in parts), height, width, channels
+    shape = (*sizes.pop(), channels)
+    changed = [f"{p.labels.name} ({p.found})" for p in parts if p.found != _by(shape)]
+    if changed:
+        console.info(f"{', '.join(changed)}: brought to {_by(shape)}")
+    return sum(part.shape[0] for part in parts), *shape
 
 
-def _joined_labels(sources: list[LabelSet]) -> tuple[np.ndarray, list[str]]:
-    """Labels of several sources in one numbering, joined by class name.
-
-    Sources with equally many classes and no name in common keep their numbers: they
-    name the same classes differently.
-    """
-    first = sources[0].class_names
-    shared = set(first).intersection(*(one.class_names for one in sources))
-    same_count = len({one.classes for one in sources}) == 1
-    if all(one.class_names == first for one in sources) or (same_count and not shared):
-        return np.concatenate([np.asarray(one.labels) for one in sources]), list(first)
-    names = sorted(set().union(*(one.class_names for one in sources)))
-    number = {name: i for i, name in enumerate(names)}
-    renumbered = [
-        np.array([number[name] for name in one.class_names])[one.labels]
-        for one in sources
-    ]
-    return np.concatenate(renumbered), names
+def _by(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape))
 
 
 def _sample(parts: list[Part], shape: Shape) -> Iterator[np.ndarray]:

@@ -1,10 +1,12 @@
 """partition: assign the images of a dataset to clients."""
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from furlkit.catalogue import SCHEMES, divided, recorded
+from furlkit.data.partitions.domains import domains_of_clients
 from furlkit.data.partitions.schemes import SchemeOptions, label_histogram, split
 from furlkit.data.sets.source import Source
 from furlkit.files.facts import Provenance
@@ -37,15 +39,26 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     drawn = split(data, options.scheme, rng)
     parts, public = drawn.indices, drawn.public
     histogram = label_histogram(parts, data.labels, data.classes)
+    domains = domains_of_clients(parts, data)
     facts = PartitionFacts(
-        options.scheme.scheme, len(parts), data.fingerprint, list(data.class_names)
-    )
+        options.scheme.scheme, len(parts), data.fingerprint, list(data.class_names),
+        None if domains is None else list(data.domain_names),
+    )  # fmt: skip
     sizes = [len(part) for part in parts]
     line = (
         f"{options.output}: {len(parts)} clients of {min(sizes):,} to {max(sizes):,} "
         f"images by {options.scheme.scheme}, {len(public):,} public, of {data.examples:,}"
     )
-    result = {"clients": len(parts), "sizes": sizes, "public": len(public)}
+    result: dict[str, Any] = {
+        "clients": len(parts),
+        "sizes": sizes,
+        "public": len(public),
+    }
+    if domains is not None:
+        held = [data.domain_names[d] if d >= 0 else None for d in domains]
+        counts = Counter(filter(None, held)).items()
+        line += f"; {', '.join(f'{count} of {name}' for name, count in counts)}"
+        result["domains"] = held
     if not options.dry_run:
         # A split file decides the number of clients, whatever --clients says.
         resolved = {**options.recorded, "clients": len(parts)}
@@ -54,6 +67,6 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         if content:
             return already(options.output, content)
         result["content"] = write_partition(
-            options.output, parts, public, histogram, facts, provenance
+            options.output, parts, public, histogram, facts, provenance, domains
         )
     return line, result

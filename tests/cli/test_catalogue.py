@@ -313,7 +313,8 @@ def test_a_scheme_s_options_are_those_its_function_takes(scheme):
     taken = inspect.signature(catalogue.load(scheme.function)).parameters
     keys = {option.key for option in scheme.options}
     by_all = {"data", "clients", "rng", "min_size"}
-    assert keys - {"public_fraction", "public_count"} == taken.keys() - by_all
+    read_before = {"public_fraction", "public_count", "clients_per_domain"}
+    assert keys - read_before == taken.keys() - by_all
 
 
 # --- entries of other packages --------------------------------------------------------

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -25,6 +27,32 @@ def test_partition_is_read_as_it_was_written(path):
     assert read.public.tolist() == [7]
     assert read.sizes.tolist() == [2, 0, 3]
     assert read.histogram.tolist() == HISTOGRAM.tolist()
+
+
+def test_domains_of_clients_are_read_as_they_were_written(tmp_path, path):
+    assert read_partition(path).domains is None
+    assert read_partition(path).domain_of(0) is None
+    facts = replace(FACTS, domain_names=["ink", "oil"])
+    more = (PARTS, PUBLIC, HISTOGRAM, facts, Provenance("partition"))
+    write_partition(tmp_path / "d", *more, np.array([1, -1, 0]))
+    read = read_partition(tmp_path / "d")
+    assert read.domains.tolist() == [1, -1, 0]
+    assert [read.domain_of(k) for k in range(3)] == ["oil", None, "ink"]
+
+
+@pytest.mark.parametrize(
+    "domains, names",
+    [
+        (np.array([0, 1]), ["ink", "oil"]),
+        (np.array([0, 1, 2]), ["ink", "oil"]),
+        (np.array([0, -2, 1]), ["ink", "oil"]),
+        (np.array([0, 0, 0]), None),
+    ],
+)
+def test_domains_that_do_not_fit(path, forge, domains, names):
+    forge(path, {"domains": domains}, {"domain_names": names} if names else {})
+    with pytest.raises(InputError, match="p: the domains of its clients do not fit"):
+        read_partition(path)
 
 
 @pytest.mark.parametrize("client", [-1, 3, 10**9])
@@ -67,6 +95,7 @@ def test_indices_that_do_not_fit(path, forge, tensors, facts):
         ({"public": np.array(7)}, r"public is int64 \(\)"),
         ({"histogram": np.zeros(3, int)}, r"histogram is int64 \(3,\)"),
         ({"offsets": None}, "has no tensor offsets"),
+        ({"domains": np.zeros((3, 1), int)}, r"domains is int64 \(3, 1\)"),
     ],
 )
 def test_tensors_of_another_make(path, forge, tensors, message):

@@ -323,9 +323,35 @@ def test_progress_file_says_how_far_the_stage_has_come(tmp_path):
     assert "values.seconds  1.5" in text and "values.last     none" in text
 
 
+def by_domain(path, clients):
+    """A partition of one image for each client, in two domains and nobody's."""
+    facts = PartitionFacts(
+        "domains", clients, {"examples": clients}, ["cat"], ["ink", "Real World"]
+    )
+    parts, nobody = list(np.arange(clients)[:, None]), np.arange(0)
+    domains = np.r_[np.arange(clients - 1) % 2, -1]
+    more = (nobody, np.ones((clients, 1), int), facts, MADE, domains)
+    write_partition(path, parts, *more)
+
+
+def test_partition_names_the_domain_of_each_client(tmp_path):
+    by_domain(tmp_path / "p", 3)
+    text, data = explain(tmp_path / "p")
+    for line in ("0 ink              1    1", "1 Real World       1    1"):
+        assert f"    {line}\n" in text
+    assert data["domains"] == ["ink", "Real World", None]
+
+
+def test_partition_counts_the_clients_of_each_domain_where_they_are_many(tmp_path):
+    by_domain(tmp_path / "p", 24)
+    text = lines(tmp_path / "p")
+    assert "clients of each domain" in text
+    assert "ink         12" in text and "Real World  11" in text
+
+
 def test_dataset_says_size_classes_and_domains(tmp_path):
     images, facts = np.zeros((6, 8, 9, 3), "u1"), DatasetFacts(
-        ["cat", "dog"], ["photo"], {"examples": 6}, [0.5], [0.2]
+        ["cat", "dog"], ["photo"], {"examples": 6}, [0.5] * 3, [0.2] * 3
     )  # fmt: skip
     made, path = Provenance("pack"), tmp_path / "d"
     columns = {"labels": np.zeros(6, np.int64)}
@@ -335,6 +361,8 @@ def test_dataset_says_size_classes_and_domains(tmp_path):
     columns = {"domains": np.zeros(6, np.int64)}
     write_dataset(path, images.shape, [images], columns, facts, made)
     assert f"dataset: {size}; no labels; 1 domain" in lines(path)
+    assert "images of each domain" in lines(path) and "photo  6" in lines(path)
+    assert explain(path)[1]["domains"] == {"photo": 6}
 
 
 def test_metrics_say_protocol_accuracy_and_model(tmp_path):

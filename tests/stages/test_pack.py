@@ -1,3 +1,4 @@
+from collections import Counter
 from functools import partial
 
 import numpy as np
@@ -5,11 +6,12 @@ import pytest
 from PIL import Image
 
 from furlkit.data.sets.fingerprint import same_dataset
-from furlkit.data.sets.folder import read_images
+from furlkit.data.sets.folder import index_folder, read_images
 from furlkit.data.sets.source import Source
 from furlkit.files.container.read import Container
 from furlkit.files.dataset import read_dataset
 from furlkit.stages import pack as stage
+from tests.data.sets.digit_files import write_mnist, write_svhn, write_usps
 from tests.helpers import furlkit
 
 
@@ -207,6 +209,200 @@ def test_a_damaged_label_is_found(tmp_path, capsys, scheme, place, value):
     assert furlkit(*command, "-o", tmp_path / "p") == 65
     message = capsys.readouterr().err
     assert str(path) in message and "labels" in message
+
+
+@pytest.mark.parametrize("place, value", [(0, 1), (7, 0x80)])
+def test_a_damaged_domain_is_found(tmp_path, capsys, place, value):
+    path = styles(tmp_path / "styles.npz")
+    data = tmp_path / "d.safetensors"
+    assert furlkit("pack", path, "-o", data) == 0
+    opened, content = Container(data), bytearray(data.read_bytes())
+    content[opened.body_start + opened.entry("domains").start + place] ^= value
+    data.write_bytes(content)
+    assert furlkit("partition", "--data", data, "-o", tmp_path / "p") == 65
+    message = capsys.readouterr().err
+    assert str(data) in message and "domains" in message
+
+
+def styles(path, **more):
+    """An .npz of 12 images in 2 classes and 3 domains."""
+    pixels = np.arange(12 * 64, dtype=np.uint8).reshape(12, 8, 8, 1)
+    columns = {"labels": np.arange(12) % 2, "domains": np.arange(12) // 4}
+    np.savez(path, images=pixels, **{**columns, **more})
+    return path
+
+
+def test_a_file_with_domains_keeps_them_and_their_names(tmp_path):
+    plain, named = styles(tmp_path / "a.npz"), tmp_path / "b.npz"
+    styles(named, domain_names=["ink", "oil", "pen"])
+    given = ("--domain-names", "x,y,Real World")
+    for source, more, names in (
+        (plain, (), ["0", "1", "2"]),
+        (named, (), ["ink", "oil", "pen"]),
+        (plain, given, ["x", "y", "Real World"]),
+    ):
+        path = tmp_path / "d.safetensors"
+        assert furlkit("pack", source, *more, "-o", path) == 0
+        packed, opened = read_dataset(path), Source(source).images()
+        assert packed.domains.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+        assert packed.facts.domain_names == names
+        assert Source(path).images().fingerprint == opened.fingerprint
+    by_domain = Source(path).images().by_domain()
+    assert {name: part.tolist() for name, part in by_domain.items()} == {
+        "x": [0, 1, 2, 3], "y": [4, 5, 6, 7], "Real World": [8, 9, 10, 11]
+    }  # fmt: skip
+
+
+def test_a_packed_file_from_before_domains_had_a_hash_still_opens(tmp_path, forge):
+    path = tmp_path / "d.safetensors"
+    assert furlkit("pack", styles(tmp_path / "a.npz"), "-o", path) == 0
+    old = dict(read_dataset(path).facts.fingerprint)
+    del old["domains"]
+    forge(path, facts={"fingerprint": old, "domain_names": []})
+    opened = Source(path).images()
+    assert opened.fingerprint == old and opened.domain_names == ("0", "1", "2")
+    assert same_dataset(old, Source(tmp_path / "a.npz").images().fingerprint) is None
+
+
+@pytest.mark.parametrize(
+    "sources, more, word",
+    [
+        (("a.npz",), ("--domain-names", "x,y"), "found 3 domains"),
+        (("a.npz",), ("--domain-names", "x,,y"), "--domain-names"),
+        (("a.npz",), ("--domain-names", "x,y,x"), "two domains are called x"),
+        (("a.npz", "a.npz"), (), "two domains are called a"),
+        (("digits",), ("--domain-names", "x"), "found 0 domains"),
+        (("digits",), ("--train-fraction", 0.5), "splits of its own"),
+        (("digits",), ("--seed", 1), "--train-fraction"),
+        (("a.npz",), ("--split", "test"), "--train-fraction"),
+        (("a.npz",), ("--train-fraction", 0.01), "no images"),
+        (("a.npz",), ("--train-fraction", 1), "--train-fraction"),
+        (("home", "home"), ("--domain-folders",), "one folder"),
+    ],
+)
+def test_domains_and_splits_that_cannot_be(
+    tmp_path, monkeypatch, refused, sources, more, word
+):
+    styles(tmp_path / "a.npz")
+    pictures(tmp_path / "home" / "art")
+    monkeypatch.chdir(tmp_path)
+    refused(tmp_path, 2, [word], "pack", *sources, *more, "-o", tmp_path / "d")
+
+
+def test_domains_are_named_by_folder_or_file_and_not_by_its_path(tmp_path):
+    pictures(tmp_path / "photo", size=(8, 8))
+    sources = ("digits", tmp_path / "photo", styles(tmp_path / "ink.npz"))
+    path = tmp_path / "d.safetensors"
+    assert furlkit("pack", *sources, "-o", path) == 0
+    assert read_dataset(path).facts.domain_names == ["digits", "photo", "ink"]
+    assert str(tmp_path).encode() not in path.read_bytes()
+
+
+def test_digit_is_mnist_svhn_and_usps_of_one_size_in_colour(
+    tmp_path, monkeypatch, capsys
+):
+    rng = np.random.default_rng(0)
+    mnist = rng.integers(0, 256, (3, 28, 28), np.uint8)
+    svhn = rng.integers(0, 256, (32, 32, 3, 2), np.uint8)
+    write_mnist(tmp_path, mnist, [7, 0, 2])
+    write_svhn(tmp_path, svhn, [10, 4], monkeypatch)
+    write_usps(tmp_path, np.linspace(-1, 1, 256)[None], [10])
+    sources, path = ("mnist", "svhn", "usps"), tmp_path / "digit.safetensors"
+    form = ("--image-size", 32, "--channels", 3, "--data-root", tmp_path)
+    assert furlkit("pack", *sources, *form, "-o", path) == 0
+    packed = read_dataset(path)
+    assert packed.images.shape == (6, 32, 32, 3)
+    assert np.array_equal(packed.images[3:5], svhn.transpose(3, 0, 1, 2))
+    grey = Source("mnist", data_root=tmp_path, size=32).images().images
+    assert np.array_equal(packed.images[:3], np.repeat(grey, 3, axis=3))
+    assert packed.labels.tolist() == [7, 0, 2, 0, 4, 9]
+    assert packed.domains.tolist() == [0, 0, 0, 1, 1, 2]
+    assert packed.facts.domain_names == ["mnist", "svhn", "usps"]
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == (
+        "mnist (28 x 28 x 1), usps (16 x 16 x 1): brought to 32 x 32 x 3"
+    )
+    # MNIST calls them "0 - zero", and of so few images most classes have none.
+    assert "mnist and svhn name their 10 classes differently" in said[1]
+    assert "svhn: has no images of 8 of 10 classes (1 - one, " in said[3]
+
+
+OFFICE = {"Art": (5, 1), "Clipart": (10, 2), "Product": (4, 0), "Real World": (7, 3)}
+
+
+@pytest.fixture
+def office(tmp_path):
+    """Office-Home's layout: a folder for each domain, in it one for each class."""
+    for number, (domain, counts) in enumerate(OFFICE.items()):
+        for name, count in zip(("Alarm_Clock", "Bed"), counts, strict=True):
+            folder = tmp_path / "office" / domain / name
+            folder.mkdir(parents=True)
+            for k in range(count):
+                picture = Image.new("RGB", (9 + k, 8), (number, k, len(name)))
+                picture.save(folder / f"{k:05}.png")
+    (tmp_path / "office" / "ImageInfo.csv").write_text("not an image")
+    return tmp_path / "office"
+
+
+def pack_office(office, path, *more):
+    form = ("--domain-folders", "--image-size", 8, "--train-fraction", 0.7)
+    assert furlkit("pack", office, *form, *more, "-o", path) == 0
+    return read_dataset(path)
+
+
+def test_folders_are_split_within_domain_and_class(office, tmp_path, capsys):
+    path = tmp_path / "d.safetensors"
+    whole = index_folder(office, domains=True).labels
+    train, test = (
+        pack_office(office, path, "--split", split) for split in ("train", "test")
+    )
+    cells = [
+        Counter(zip(part.domains.tolist(), part.labels.tolist(), strict=True))
+        for part in (whole, train, test)
+    ]
+    for cell, count in cells[0].items():
+        assert cells[1][cell] == round(0.7 * count)
+        assert cells[1][cell] + cells[2][cell] == count
+    # Every image is in one of the two: pixels tell its domain, class and number.
+    pixels = np.concatenate([part.images[:, 4, 4] for part in (train, test)])
+    assert len(pixels) == 32 and len(np.unique(pixels, axis=0)) == 32
+    for part in (train, test):
+        assert part.facts.domain_names == list(OFFICE)
+        assert part.facts.class_names == ["Alarm_Clock", "Bed"]
+    assert train.facts.fingerprint != test.facts.fingerprint
+    said = capsys.readouterr().err
+    assert "Product: has no images of 1 of 2 classes (Bed)" in said
+
+
+def test_a_split_depends_on_its_seed_alone(office, tmp_path):
+    path = tmp_path / "d.safetensors"
+    found = []
+    for seed in (1, 1, 2):
+        pack_office(office, path, "--seed", seed)
+        found.append(path.read_bytes())
+    assert found[0] == found[1] != found[2]
+    assert Container(path).header.seed == 2
+    assert Container(path).header.options["train-fraction"] == 0.7
+
+
+def test_an_npz_is_split_like_a_folder(tmp_path):
+    source, path = styles(tmp_path / "a.npz"), tmp_path / "d.safetensors"
+    images = Source(source).images().images
+    parts = []
+    for split in ("train", "test"):
+        half = ("--train-fraction", 0.5, "--split", split)
+        assert furlkit("pack", source, *half, "-o", path) == 0
+        packed = read_dataset(path)
+        assert np.bincount(packed.domains * 2 + packed.labels).tolist() == [1] * 6
+        parts.append(packed.images[:, 0, 0, 0].tolist())
+    assert sorted(parts[0] + parts[1]) == sorted(images[:, 0, 0, 0].tolist())
+
+
+def test_folders_of_splits_are_not_taken_for_domains(tmp_path, refused):
+    for split in ("train", "test"):
+        pictures(tmp_path / "home" / split, each=1)
+    words = ("pack", tmp_path / "home", "--domain-folders", "-o", tmp_path / "d")
+    refused(tmp_path, 65, [tmp_path / "home", "splits"], *words)
 
 
 def test_folders_of_domains_are_packed_as_domains(tmp_path):

@@ -31,6 +31,94 @@ def test_public_images_belong_to_no_client(tmp_path):
     assert not set(found.public) & set(found.indices)
 
 
+@pytest.fixture
+def styles(tmp_path):
+    """A packed file of 12, 24 and 36 images of 2 classes in three styles."""
+    domains = np.repeat(np.arange(3), [12, 24, 36])
+    images = np.zeros((72, 4, 4, 1), np.uint8)
+    np.savez(
+        tmp_path / "s.npz", images=images, labels=np.arange(72) % 2, domains=domains
+    )
+    path, names = tmp_path / "s.safetensors", ("--domain-names", "ink,oil,pen")
+    assert furlkit("pack", tmp_path / "s.npz", *names, "-o", path) == 0
+    return path
+
+
+def test_clients_of_a_style_are_equal_and_their_style_is_recorded(
+    tmp_path, styles, capsys
+):
+    draw = ("partition", "--data", styles, "--scheme", "domains")
+    path = tmp_path / "p.st"
+    capsys.readouterr()
+    assert furlkit(*draw, "--clients-per-domain", 5, "-o", path) == 0
+    found = read_partition(path)
+    assert found.sizes.tolist() == [4] * 15
+    assert found.domains.tolist() == [0] * 5 + [1] * 5 + [2] * 5
+    assert [found.domain_of(k) for k in (0, 7, 14)] == ["ink", "oil", "pen"]
+    assert Container(path).header.options["clients"] == 15
+    assert capsys.readouterr().out == (
+        f"{path}: 15 clients of 4 to 4 images by domains, 0 public, of 72; 5 of ink, "
+        "5 of oil, 5 of pen\n"
+    )
+    assert furlkit(*draw, "--clients-per-domain", 5, "-o", path) == 0
+    assert "already there" in capsys.readouterr().out
+
+
+def test_the_style_of_clients_survives_a_split_file(tmp_path, styles):
+    draw = ("partition", "--data", styles, "--scheme")
+    one, other = tmp_path / "1.safetensors", tmp_path / "2.safetensors"
+    assert furlkit(*draw, "domains", "--clients-per-domain", 2, "-o", one) == 0
+    again = ("file", "--split-file", one, "--with-replacement")
+    assert furlkit(*draw, *again, "-o", other) == 0
+    a, b = read_partition(one), read_partition(other)
+    assert a.domains.tolist() == b.domains.tolist()
+    assert a.indices.tolist() == b.indices.tolist()
+
+
+def test_mixed_clients_have_no_style_and_the_bytes_they_had(tmp_path, styles):
+    """Nothing is written of domains unless every client is of one."""
+    path = tmp_path / "p.st"
+    assert furlkit("partition", "--data", styles, "-o", path) == 0
+    assert "domains" not in Container(path).tensors()
+    assert "domain_names" not in Container(path).header.facts
+    assert read_partition(path).domains is None
+
+
+def test_other_domains_make_another_partition(tmp_path, styles, capsys):
+    """Though images and labels are the same."""
+    path = tmp_path / "p.st"
+    draw = ("partition", "--data", styles, "--scheme", "domains", "--clients", 3)
+    assert furlkit(*draw, "-o", path) == 0
+    with np.load(tmp_path / "s.npz") as arrays:
+        other = {**arrays, "domains": arrays["domains"][::-1]}
+    np.savez(tmp_path / "s.npz", **other)
+    assert furlkit("pack", tmp_path / "s.npz", "-o", styles) == 0
+    assert furlkit(*draw, "-o", path) == 0
+    assert "made with other" in capsys.readouterr().err
+    assert read_partition(path).facts.domain_names == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    "more, word",
+    [
+        (("--clients", 6, "--clients-per-domain", 2), "--clients"),
+        (("--clients-per-domain", 0), "--clients-per-domain"),
+        (("--clients", 4), "multiple of 3"),
+        (("--with-replacement",), "--with-replacement"),
+        (("--clients-per-domain", 30), "--min-size"),
+    ],
+)
+def test_wrong_options_of_domains(tmp_path, styles, refused, more, word):
+    draw = ("partition", "--data", styles, "--scheme", "domains", *more)
+    refused(tmp_path, 2, [word], *draw, "-o", tmp_path / "p.st")
+
+
+def test_a_dataset_without_domains_says_how_to_get_some(tmp_path, refused):
+    draw = ("partition", "--data", "digits", "--scheme", "domains")
+    words = ["digits", "--domain-folders"]
+    refused(tmp_path, 2, words, *draw, "-o", tmp_path / "p.st")
+
+
 @pytest.mark.parametrize(
     "scheme",
     [

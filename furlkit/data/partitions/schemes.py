@@ -6,12 +6,13 @@ drawn first and belongs to no client.
 """
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from furlkit import catalogue
+from furlkit.data.partitions.domains import present_domains
 from furlkit.data.partitions.sizes import Parts, Rng
 from furlkit.data.sets.labels import LabelSet
 from furlkit.errors import UsageError
@@ -45,6 +46,9 @@ class Split:
 def split(data: LabelSet, options: SchemeOptions, rng: Rng) -> Split:
     """Divide the examples of a dataset into clients and a public part."""
     own, client = dict(options.own), options.public_client
+    if per_domain := own.pop("clients_per_domain", None):
+        clients = per_domain * len(present_domains(data))
+        options = replace(options, clients=clients)
     if options.scheme == "file":
         draw = _function(options)
         parts, public = draw(data, min_size=options.min_size, **own)

@@ -1,8 +1,8 @@
 """Fingerprints identify a dataset by its content, not by its name or path.
 
-A fingerprint is a dict of `examples` and up to three hashes: `images` (pixels),
-`labels`, and `files` (names and sizes in an image folder, available without decoding).
-An unknown hash is None.
+A fingerprint is a dict of `examples` and up to four hashes: `images` (pixels), `labels`,
+`files` (names and sizes in an image folder, available without decoding) and `domains`.
+An unknown hash is None; a set without files or domains does not have theirs.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 SAMPLE = 1024
-HASHES = ("images", "labels", "files")
+HASHES = ("images", "labels", "files")  # Each identifies a dataset.
 
 
 def image_fingerprint(images: np.ndarray) -> str:
@@ -37,7 +37,7 @@ def sample_positions(examples: int) -> np.ndarray:
 
 
 def label_fingerprint(labels: np.ndarray) -> str:
-    """Hash every label."""
+    """Hash every label, or every domain."""
     return hashlib.sha256(np.ascontiguousarray(labels, "<i8").data).hexdigest()
 
 
@@ -54,6 +54,7 @@ def fingerprint_of(
     *,
     images: np.ndarray | None = None,
     labels: np.ndarray | None = None,
+    domains: np.ndarray | None = None,
     files: Iterable[tuple[str, int]] | None = None,
 ) -> dict[str, Any]:
     """The fingerprint of a dataset, with a hash of each part that is given."""
@@ -64,18 +65,21 @@ def fingerprint_of(
     }
     if files is not None:
         fingerprint["files"] = file_fingerprint(files)
+    if domains is not None:
+        fingerprint["domains"] = label_fingerprint(domains)
     return fingerprint
 
 
 def comparable(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
-    """The hashes that both fingerprints have."""
+    """The hashes that identify a dataset and that both fingerprints have."""
     return [key for key in HASHES if a.get(key) and b.get(key)]
 
 
 def same_dataset(a: dict[str, Any], b: dict[str, Any]) -> str | None:
     """Describe how two fingerprints differ; None if they agree.
 
-    Only hashes that both have are compared, and there must be at least one.
+    Only hashes that both have are compared, and one of them must identify a dataset:
+    equal domains alone do not.
     """
     one, other = a.get("examples", 0), b.get("examples", 0)
     if one != other:
@@ -83,6 +87,8 @@ def same_dataset(a: dict[str, Any], b: dict[str, Any]) -> str | None:
     common = comparable(a, b)
     if not common:
         return "they have no fingerprint in common, so they cannot be told apart"
+    if a.get("domains") and b.get("domains"):
+        common.append("domains")
     different = [key for key in common if a[key] != b[key]]
     if different:
         return (

@@ -48,12 +48,13 @@ def index_folder(root: Path, *, domains: bool = False) -> FolderIndex:
     levels = _levels(root, paths, 2 if domains else 1)
     class_names, labels = number_by_name(levels[-1]) if levels else ((), None)
     domain_names, codes = number_by_name(levels[0]) if domains else ((), None)
-    if not domains and class_names and SPLITS.issuperset(class_names):
+    outer, kind = (domain_names, "domains") if domains else (class_names, "classes")
+    if outer and SPLITS.issuperset(outer):
         raise InputError(
-            f"{root}: found folders {', '.join(class_names)}, which are splits and not "
-            f"classes; pass one of them, such as {root / class_names[0]}"
+            f"{root}: found folders {', '.join(outer)}, which are splits and not "
+            f"{kind}; pass one of them, such as {root / outer[0]}"
         )
-    fingerprint = fingerprint_of(len(paths), labels=labels, files=found)
+    fingerprint = fingerprint_of(len(paths), labels=labels, domains=codes, files=found)
     label_set = LabelSet(
         str(root), len(paths), labels, codes, class_names, fingerprint, domain_names
     )

@@ -40,6 +40,22 @@ class LabelSet:
         domains = None if self.domains is None else self.domains[chosen]
         return replace(self, examples=len(chosen), labels=labels, domains=domains)
 
+    def by_domain(self) -> dict[str, np.ndarray]:
+        """Positions of the examples of each domain that has some, by the domain's name.
+
+        Empty without domains.
+        """
+        if self.domains is None:
+            return {}
+        names = self.domain_names
+        if len(set(names)) < len(names):
+            raise InputError(
+                f"{self.name}: its domains are called {', '.join(names)}; pack it with "
+                "--domain-names that differ"
+            )
+        found = np.unique(self.domains)
+        return {names[d]: np.flatnonzero(self.domains == d) for d in found}
+
 
 def read_label_file(path: Path) -> LabelSet:
     """Read labels from .npy (integers), .json (a list) or .txt (one per line).

@@ -8,12 +8,13 @@ from furlkit.data.sets.fingerprint import fingerprint_of
 from furlkit.data.sets.labels import LabelSet, check_labels, default_names
 from furlkit.errors import InputError
 
-NAMES = ("labels", "domains", "class_names")
+NAMES = ("labels", "domains", "class_names", "domain_names")
 
 
 def read_npz(path: Path) -> tuple[LabelSet, np.ndarray]:
-    """Labels, and images (N, H, W, C); `domains` and `class_names` may be there too.
+    """Labels, and images (N, H, W, C).
 
+    There may be `domains`, numbers like the labels, `class_names` and `domain_names`.
     Images are stored as uint8 (N, H, W, C), or (N, H, W) if grey. Nothing is unpickled.
     """
     images = _images(path)
@@ -35,12 +36,18 @@ def _label_set(
             check_labels(columns[name], examples, f"{path}: in {name}")
             columns[name] = columns[name].astype(np.int64)
     labels, domains = columns.get("labels"), columns.get("domains")
-    given = tuple(map(str, np.ravel(columns.get("class_names", ()))))
-    numbers = default_names(labels)
-    class_names = given if len(given) >= len(numbers) else numbers
-    fingerprint = fingerprint_of(examples, images=images, labels=labels)
-    more = (class_names, fingerprint, default_names(domains))
+    class_names = _names(columns.get("class_names"), labels)
+    domain_names = _names(columns.get("domain_names"), domains)
+    hashed = fingerprint_of(examples, images=images, labels=labels, domains=domains)
+    more = (class_names, hashed, domain_names)
     return LabelSet(str(path), examples, labels, domains, *more)
+
+
+def _names(given: np.ndarray | None, column: np.ndarray | None) -> tuple[str, ...]:
+    """The names given, or the numbers where there are none, or too few."""
+    names = () if given is None else tuple(map(str, np.ravel(given)))
+    numbers = default_names(column)
+    return names if len(names) >= len(numbers) else numbers
 
 
 def _load(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:

@@ -9,6 +9,7 @@ images must be resized.
 import difflib
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -87,12 +88,9 @@ def _open_packed(path: Path) -> ImageSet:
     packed = read_dataset(path)
     facts = packed.facts
     # The images are mapped, not read. Labels are small, so their damage is found here.
-    found = None if packed.labels is None else label_fingerprint(packed.labels)
-    if facts.fingerprint.get("labels") != found:
-        raise InputError(
-            f"{path}: its labels do not match the fingerprint in its header; the file "
-            "was damaged or edited; copy it again or re-create it with pack"
-        )
+    _check_hash(path, packed.labels, "labels", facts.fingerprint)
+    if "domains" in facts.fingerprint:  # Older files have no hash of theirs.
+        _check_hash(path, packed.domains, "domains", facts.fingerprint)
     return ImageSet(
         name=str(path),
         examples=len(packed.images),
@@ -100,11 +98,22 @@ def _open_packed(path: Path) -> ImageSet:
         domains=packed.domains,
         class_names=tuple(facts.class_names) or default_names(packed.labels),
         fingerprint=facts.fingerprint,
-        domain_names=tuple(facts.domain_names),
+        domain_names=tuple(facts.domain_names) or default_names(packed.domains),
         images=packed.images,
         mean=tuple(facts.mean),
         std=tuple(facts.std),
     )
+
+
+def _check_hash(
+    path: Path, column: np.ndarray | None, name: str, fingerprint: dict[str, Any]
+) -> None:
+    found = None if column is None else label_fingerprint(column)
+    if fingerprint.get(name) != found:
+        raise InputError(
+            f"{path}: its {name} do not match the fingerprint in its header; the file "
+            "was damaged or edited; copy it again or re-create it with pack"
+        )
 
 
 def _open_folder(path: Path, size: int | None) -> ImageSet:

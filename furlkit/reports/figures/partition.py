@@ -1,23 +1,33 @@
-"""Pictures of a partition: how many images of each class every client has."""
+"""Pictures of a partition: how many images of each class every client has.
 
+`domains` has the name of each client's domain, and is empty where clients have none.
+"""
+
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import ListedColormap, PowerNorm
 from matplotlib.figure import Figure
 
 from furlkit.reports.figures import Frame, style
 from furlkit.reports.figures.style import COLOURS, NAMED, name_ticks, whole_ticks
+from furlkit.reports.text import shorten
 
 WRITTEN = 12  # Counts are written into the cells of a map up to this large.
 BUBBLES = 100  # More bubbles than these on a side are too small to see.
 
 
 def draw_heat(
-    histogram: np.ndarray, sizes: np.ndarray, names: Sequence[str], frame: Frame
+    histogram: np.ndarray,
+    sizes: np.ndarray,
+    names: Sequence[str],
+    frame: Frame,
+    domains: Sequence[str] = (),
 ) -> Figure:
     """A map of clients by classes, and beside it how many images each client has.
 
@@ -37,7 +47,7 @@ def draw_heat(
         )
         axes.spines[:].set(visible=True, color="#CCCCCC")
         name_ticks(axes.xaxis, np.arange(classes), names, "class")
-        name_ticks(axes.yaxis, np.arange(clients), None, "client")
+        _name_clients(axes.yaxis, np.arange(clients), domains)
         if max(histogram.shape) <= WRITTEN:
             for (client, label), count in np.ndenumerate(histogram):
                 colour = "white" if norm(count) > 0.55 else "black"
@@ -67,7 +77,12 @@ def _draw_side(side: Axes, sizes: np.ndarray) -> None:
             side.text(0, client, f" {size:,}", va="center")
 
 
-def draw_bubbles(histogram: np.ndarray, names: Sequence[str], frame: Frame) -> Figure:
+def draw_bubbles(
+    histogram: np.ndarray,
+    names: Sequence[str],
+    frame: Frame,
+    domains: Sequence[str] = (),
+) -> Figure:
     """A bubble for each client and class, its area in proportion to the images.
 
     Of many clients or classes, 100 evenly spaced ones are shown, and the axis says so.
@@ -86,7 +101,7 @@ def draw_bubbles(histogram: np.ndarray, names: Sequence[str], frame: Frame) -> F
         axes = figure.add_subplot()
         axes.spines[:].set_visible(False)
         axes.set(xlim=(-0.5, len(clients) - 0.5), ylim=(-0.5, len(classes) - 0.5))
-        name_ticks(axes.xaxis, clients, None, "client", len(histogram))
+        _name_clients(axes.xaxis, clients, domains, len(histogram))
         name_ticks(axes.yaxis, classes, names, "class", histogram.shape[1])
         places = np.argwhere(shown)
         most = int(max(1, shown.max(initial=0)))
@@ -104,7 +119,7 @@ def draw_bubbles(histogram: np.ndarray, names: Sequence[str], frame: Frame) -> F
     return figure
 
 
-def draw_sizes(sizes: np.ndarray, frame: Frame) -> Figure:
+def draw_sizes(sizes: np.ndarray, frame: Frame, domains: Sequence[str] = ()) -> Figure:
     """How many images each client has: all that can be drawn without labels."""
     clients = len(sizes)
     with style.canvas(np.clip(1.5 + 0.4 * clients, 4, 8), 3, frame) as figure:
@@ -113,8 +128,27 @@ def draw_sizes(sizes: np.ndarray, frame: Frame) -> Figure:
         if clients <= NAMED:
             for client, size in enumerate(sizes):
                 axes.text(client, size, f"{size:,}", ha="center", va="bottom")
-        name_ticks(axes.xaxis, np.arange(clients), None, "client")
+        _name_clients(axes.xaxis, np.arange(clients), domains)
         axes.set_xlim(-0.5, clients - 0.5)
         axes.yaxis.set_major_locator(whole_ticks(6))
         axes.set_ylabel("images")
     return figure
+
+
+def _name_clients(
+    axis: Axis, numbers: np.ndarray, domains: Sequence[str], total=0
+) -> None:
+    """Name clients by number and domain; lines part the domains."""
+    names = [f"{k} {domain}".rstrip() for k, domain in enumerate(domains)]
+    name_ticks(axis, numbers, names or None, "client", total)
+    if not domains:
+        return
+    shown = [domains[number] for number in numbers]
+    ends = [k for k in range(1, len(shown)) if shown[k] != shown[k - 1]]
+    line = axis.axes.axvline if axis is axis.axes.xaxis else axis.axes.axhline
+    for end in ends:
+        line(end - 0.5, color="#666666", linewidth=0.8)
+    if len(numbers) > NAMED >= len(ends):
+        bounds = list(itertools.pairwise([0, *ends, len(shown)]))
+        middles = [(start + end - 1) / 2 for start, end in bounds]
+        axis.set_ticks(middles, [shorten(shown[start], 16) for start, _ in bounds])

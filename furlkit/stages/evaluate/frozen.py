@@ -14,7 +14,7 @@ from furlkit.data.sets.datasets import ImageSet
 from furlkit.evaluation.knn import predict_knn
 from furlkit.evaluation.linear import LinearSettings, fit_linear, predict_linear
 from furlkit.evaluation.logistic import choose_logistic
-from furlkit.inputs.labelled import train_and_test
+from furlkit.inputs.labelled import domain_pairs, train_and_test
 from furlkit.inputs.settings import fill
 from furlkit.inputs.untrained import Options, open_labelled
 from furlkit.models.embedding import embed
@@ -25,10 +25,18 @@ from furlkit.stages.evaluate import Result, found_before, scores_before, write_s
 
 # Classes of the test rows, by one classifier or several; and what else is to be noted.
 Predictions = tuple[list[Tensor], dict[str, Any]]
+Labelled = tuple[Tensor, Tensor]  # h (n, d) and the labels of the rows
 
 
 @dataclass(frozen=True, kw_only=True)
-class Linear(Options):
+class Frozen(Options):
+    """With `by_domain`, each domain is learned and scored alone."""
+
+    by_domain: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linear(Frozen):
     """How linear classifiers are fitted; those of --solver lbfgs have no settings."""
 
     solver: str
@@ -52,7 +60,7 @@ class Linear(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Knn(Options):
+class Knn(Frozen):
     """Neighbours and temperature of the vote."""
 
     k: int
@@ -76,6 +84,9 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
     net = load_net(model, runtime.start(options.runtime))
     scored = scoring.model_name(model)
     origins = {"protocol": protocol, **scoring.origins(model, train, test)}
+    pairs = domain_pairs(train, test) if options.by_domain else {}
+    if pairs:
+        origins["domain_names"] = list(pairs)
     if options.untrained:
         scored = f"untrained {model.facts.architecture['encoder']}"
         origins["untrained"] = True
@@ -87,18 +98,31 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
     if before := found_before(options, origins):
         return scores_before(options, before, scored)
 
-    def features_of(data: ImageSet) -> tuple[Tensor, Tensor]:
+    def features_of(data: ImageSet) -> Labelled:
         index, view = np.arange(len(data.images)), view_of(model, Augmentation())
         labels = torch.from_numpy(np.asarray(data.labels))
         return embed(net, data.images, index, view, "h"), labels
 
-    classes = max(train.classes, test.classes)
-    learned, (rows, labels) = features_of(train), features_of(test)
-    predictions, facts = options.predict(*learned, rows, classes)
-    found = {
-        **origins,
-        **scoring.scores(predictions, labels, classes, "probes"),
-        **facts,
-        "train_examples": len(train.images),
-    }
-    return write_scores(options, found, scored)
+    def score(learned: Labelled, tested: Labelled) -> dict[str, Any]:
+        classes, (rows, labels) = max(train.classes, test.classes), tested
+        predictions, facts = options.predict(*learned, rows, classes)
+        found = scoring.scores(predictions, labels, classes, "probes")
+        return {**found, **facts, "train_examples": len(learned[1])}
+
+    learned, tested = features_of(train), features_of(test)
+    if pairs:
+        found = scoring.mean_of_domains(
+            {
+                name: score(_rows(learned, ours), _rows(tested, theirs))
+                for name, (ours, theirs) in pairs.items()
+            }
+        )
+    else:
+        found = score(learned, tested)
+    return write_scores(options, {**origins, **found}, scored)
+
+
+def _rows(data: Labelled, positions: np.ndarray) -> Labelled:
+    """The features and labels of some images."""
+    (h, labels), chosen = data, torch.from_numpy(positions)
+    return h[chosen.to(h.device)], labels[chosen.to(labels.device)]

@@ -2,7 +2,7 @@
 
 from furlkit.errors import UsageError
 from furlkit.reports.figures import Frame
-from furlkit.reports.metrics import Value, files_of, read_all
+from furlkit.reports.metrics import Value, domains_in, files_of, read_all
 from furlkit.reports.results import Results
 from furlkit.reports.text import plain
 from furlkit.stages.plot.picture import Picture, Series, figure, picture
@@ -13,20 +13,24 @@ def run(
     series: Series,
     value: str,
     protocol: str,
+    by_domain: bool,
     reference: str | None,
     start: float,
     frame: Frame,
 ) -> Picture:
     """Draw a bar for each series: mean and deviation of its files, each as a dot.
 
-    A label may start with its group, GROUP:LABEL.
+    A label may start with its group, GROUP:LABEL; with `by_domain` domains are groups.
     """
     given = []
     for label, paths in series:
         *group, name = label.split(":", 1)
         files = files_of(paths, protocol, last=True)
         given.append(Results("".join(group), name, (), (), files))
-    found = read_all(given, value, reference)
+    if by_domain:
+        found = _read_domains(given, value, reference)
+    else:
+        found = read_all(given, value, reference)
     bars = [b._replace(group=plain(b.group), label=plain(b.label)) for b in found]
     protocols = dict.fromkeys(plain(bar.protocol) for bar in bars)
     shown = Value(plain(value), tuple(protocols))
@@ -45,6 +49,25 @@ def run(
         text,
         {"value": value, "reference": reference, "bars": rows},
     )
+
+
+def _read_domains(
+    given: list[Results], value: str, reference: str | None
+) -> list[Results]:
+    """The value of every domain, one group each, and then their mean."""
+    for each in given:
+        if each.group:
+            raise UsageError(
+                f"--series {each.name}: has a group of its own, but with --by-domain the "
+                "domains are the groups"
+            )
+    names = domains_in(given[0].paths[0])
+    places = [*((name, f"domains.{name}.{value}") for name in names), ("mean", value)]
+    return [
+        bar._replace(group=name)
+        for name, place in places
+        for bar in read_all(given, place, reference)
+    ]
 
 
 def _describe(bar: Results, value: Value) -> str:

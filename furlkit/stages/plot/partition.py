@@ -4,14 +4,18 @@ from pathlib import Path
 
 from furlkit.errors import InputError
 from furlkit.files.partition import read_partition
-from furlkit.reports.explain import class_names
+from furlkit.reports.explain import class_names, domains_of
 from furlkit.reports.figures import Frame
+from furlkit.reports.text import plain
 from furlkit.stages.plot.picture import Picture, figure, picture
 
 
 @picture
 def run(partition: Path, style: str, frame: Frame) -> Picture:
-    """Draw how many images of each class every client has; heat or bubbles."""
+    """Draw how many images of each class every client has; heat or bubbles.
+
+    Clients of one domain each stand under its name.
+    """
     found = read_partition(partition)
     histogram, sizes, public = found.histogram, found.sizes, len(found.public)
     clients, classes = histogram.shape
@@ -33,8 +37,14 @@ def run(partition: Path, style: str, frame: Frame) -> Picture:
         "bubbles": (histogram, class_names(found)),
         "sizes": (sizes,),
     }
+    data = {"style": style, "clients": clients, "classes": classes}
+    domains: list[str] = []
+    if found.domains is not None:
+        domains = [plain(domain or "") for domain in domains_of(found)]
+        text += f", {len(set(filter(None, domains)))} domains"
+        data["domains"] = domains
     return (
-        lambda: figure(f"partition:draw_{style}")(*shown[style], frame),
+        lambda: figure(f"partition:draw_{style}")(*shown[style], frame, domains),
         text,
-        {"style": style, "clients": clients, "classes": classes},
+        data,
     )

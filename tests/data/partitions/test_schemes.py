@@ -18,8 +18,8 @@ DISJOINT = {
     "volume": chosen("volume", 10),
     "volume by class": chosen("volume", 10, classes_per_client=2),
     "shards": chosen("shards", 9),
-    "domains": chosen("domains", 6),
-    "domains by class": chosen("domains", 6, concentration=0.2),
+    "domains": chosen("domains", 6, repeat=False),
+    "domains by class": chosen("domains", 6, repeat=False, concentration=0.2),
 }
 COVERING = [name for name in DISJOINT if not name.startswith("domains")]
 

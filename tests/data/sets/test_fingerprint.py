@@ -57,3 +57,15 @@ def test_files_are_hashed_in_any_order_with_their_sizes():
         same_dataset(one, fingerprint_of(2, files=[("b.png", 4), ("a.png", 3)])) is None
     )
     assert same_dataset(one, fingerprint_of(2, files=[("a.png", 3), ("b.png", 5)]))
+
+
+def test_domains_are_compared_but_do_not_identify_a_dataset():
+    domains = np.arange(3000) % 3
+    whole = fingerprint_of(3000, labels=LABELS, domains=domains)
+    other = fingerprint_of(3000, labels=LABELS, domains=domains[::-1])
+    assert "other domains" in same_dataset(whole, other)
+    # Files from before they had a hash have none of it.
+    assert same_dataset(whole, fingerprint_of(3000, labels=LABELS)) is None
+    alone = fingerprint_of(3000, domains=domains)
+    assert "in common" in same_dataset(whole, alone)
+    assert "domains" not in fingerprint_of(3000, images=IMAGES, labels=LABELS)

@@ -1,27 +1,18 @@
 """Tiny files in the real formats; torchvision's tables get their checksums."""
 
-import bz2
-import hashlib
 import pickle
 import struct
 
 import numpy as np
 import pytest
-import scipy.io
 import torchvision
 
 from furlkit.data.sets.source import Source
 from furlkit.data.sets.torchvision import TORCHVISION_SETS
 from furlkit.errors import InputError, UsageError
+from tests.data.sets.digit_files import write, write_mnist, write_svhn, write_usps
 
 RNG = np.random.default_rng(0)
-
-
-def write(path, content):
-    """Write bytes and return [name, md5], an entry of torchvision's lists."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    return [path.name, hashlib.md5(content).hexdigest()]
 
 
 def cifar(root, monkeypatch, dataset, key, names):
@@ -110,13 +101,7 @@ def test_stl10_unlabelled_has_no_labels_and_no_test_split(tmp_path, stl):
 
 def test_svhn(tmp_path, monkeypatch):
     images = RNG.integers(0, 256, (32, 32, 3, 4), np.uint8)
-    path = tmp_path / "train_32x32.mat"
-    scipy.io.savemat(
-        path, {"X": images, "y": np.array([[10], [1], [9], [5]], np.uint8)}
-    )
-    md5 = hashlib.md5(path.read_bytes()).hexdigest()
-    table = {"train": ["no url", path.name, md5]}
-    monkeypatch.setattr(torchvision.datasets.SVHN, "split_list", table)
+    write_svhn(tmp_path, images, [10, 1, 9, 5], monkeypatch)
     opened = Source("svhn", data_root=tmp_path).images()
     assert np.array_equal(opened.images, images.transpose(3, 0, 1, 2))
     assert list(opened.labels) == [0, 1, 9, 5] and opened.classes == 10
@@ -127,12 +112,7 @@ def test_svhn(tmp_path, monkeypatch):
 )
 def test_mnist_and_fashion(tmp_path, name, folder):
     images = RNG.integers(0, 256, (3, 28, 28), np.uint8)
-    raw = tmp_path / folder / "raw"
-    for part in ("train", "t10k"):
-        head = struct.pack(">4i", 0x803, 3, 28, 28)
-        write(raw / f"{part}-images-idx3-ubyte", head + images.tobytes())
-        head = struct.pack(">2i", 0x801, 3)
-        write(raw / f"{part}-labels-idx1-ubyte", head + bytes([7, 0, 2]))
+    write_mnist(tmp_path, images, [7, 0, 2], folder)
     for split in ("train", "test"):
         opened = Source(name, split=split, data_root=tmp_path).images()
         assert np.array_equal(opened.images, images[..., None])
@@ -152,11 +132,7 @@ def test_truncated_mnist_is_an_input_error(tmp_path):
 
 def test_usps(tmp_path):
     values = np.array([np.linspace(-1, 1, 256), np.zeros(256)])
-    lines = [
-        " ".join([str(label), *(f"{i + 1}:{v:.6f}" for i, v in enumerate(row))])
-        for label, row in zip((10, 1), values, strict=True)
-    ]
-    write(tmp_path / "usps.bz2", bz2.compress("\n".join(lines).encode()))
+    write_usps(tmp_path, values, [10, 1])
     opened = Source("usps", data_root=tmp_path).images()
     assert opened.images.shape == (2, 16, 16, 1)
     assert list(opened.labels) == [9, 0]

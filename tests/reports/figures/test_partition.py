@@ -63,3 +63,28 @@ def test_sizes_are_heights_with_numbers_where_clients_are_few():
     assert axes.patches[0].get_data().values.tolist() == [13, 17]
     assert texts(axes) == ["13", "17"]
     assert not draw_sizes(np.arange(1, 300), Frame()).axes[0].texts
+
+
+def ticks(axis):
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def test_few_clients_are_named_with_their_domain_and_lines_part_domains():
+    histogram, domains = np.ones((4, 3), int), ["ink", "ink", "oil", "pen"]
+    heat = draw_heat(histogram, histogram.sum(axis=1), NAMES, Frame(), domains).axes[0]
+    assert ticks(heat.yaxis) == ["0 ink", "1 ink", "2 oil", "3 pen"]
+    assert [line.get_ydata()[0] for line in heat.lines] == [1.5, 2.5]
+    for axes in (
+        draw_bubbles(histogram, NAMES, Frame(), domains).axes[0],
+        draw_sizes(histogram.sum(axis=1), Frame(), domains).axes[0],
+    ):
+        assert ticks(axes.xaxis) == ["0 ink", "1 ink", "2 oil", "3 pen"]
+        assert [line.get_xdata()[0] for line in axes.lines] == [1.5, 2.5]
+
+
+def test_many_clients_stand_under_the_name_of_their_domain():
+    histogram, domains = np.ones((40, 3), int), ["ink"] * 10 + ["oil"] * 30
+    axes = draw_heat(histogram, histogram.sum(axis=1), NAMES, Frame(), domains).axes[0]
+    assert ticks(axes.yaxis) == ["ink", "oil"]
+    assert axes.get_yticks().tolist() == [4.5, 24.5]
+    assert [line.get_ydata()[0] for line in axes.lines] == [9.5]

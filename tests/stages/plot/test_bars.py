@@ -277,3 +277,52 @@ def test_dry_run_checks_and_draws_nothing(tmp_path, series):
     assert not output.exists()
     with pytest.raises(UsageError, match="--from 60"):
         draw(given, output, start=60, dry_run=True)
+
+
+def by_domain(metrics, folder, name, ink, oil, seed=None):
+    """A file of evaluate --by-domain; accuracies are in the order of the names."""
+    domains = {"oil": {"accuracy": oil}, "ink": {"accuracy": ink}}
+    more = {"domains": domains, "domain_names": ["ink", "oil"]}
+    return metrics(folder, name, (ink + oil) / 2, seed=seed, **more)
+
+
+def test_domains_are_groups_and_their_mean_is_the_last(tmp_path, metrics, drawn):
+    a = tuple(by_domain(metrics, tmp_path, f"a{k}", 0.5, 0.1 * k, k) for k in (1, 3))
+    b = tuple(by_domain(metrics, tmp_path, f"b{k}", 0.75, 0.1 * k, k) for k in (1, 3))
+    given, how = (("a", a), ("b", b)), {"by_domain": True, "reference": "a"}
+    text, data = draw(given, tmp_path / "x.png", **how)
+    found = {(bar["group"], bar["label"]): bar for bar in data["bars"]}
+    assert list(found) == [
+        (group, label) for group in ("ink", "oil", "mean") for label in "ab"
+    ]
+    means = [bar["mean"] for bar in found.values()]
+    assert means == pytest.approx([0.5, 0.75, 0.2, 0.2, 0.35, 0.475])
+    assert found["mean", "b"]["difference"]["mean"] == pytest.approx(0.125)
+    assert "ink b 75.00 +- 0.00 %" in text
+    assert drawn[0].axes[0].get_ylabel() == "linear by domain accuracy (%)"
+
+
+def test_one_domain_is_a_value_of_its_own(tmp_path, metrics, drawn):
+    given = (("a", (by_domain(metrics, tmp_path, "a", 0.5, 0.25),)),)
+    _, data = draw(given, tmp_path / "x.png", value="domains.oil.accuracy")
+    assert data["bars"][0]["mean"] == 0.25
+    assert drawn[0].axes[0].get_ylabel() == "linear accuracy on oil (%)"
+
+
+def test_bars_by_domain_need_domains_and_no_groups(tmp_path, metrics, series):
+    plain = series(tmp_path, "a", [0.5])
+    with pytest.raises(InputError, match="a0.json: has no scores of domains"):
+        draw((plain,), tmp_path / "x.png", by_domain=True)
+    both = by_domain(metrics, tmp_path, "b", 0.5, 0.25)
+    with pytest.raises(InputError, match="a0.json: has no number 'domains.ink"):
+        draw((("b", (both,)), plain), tmp_path / "x.png", by_domain=True)
+    with pytest.raises(UsageError, match="--series g:b: has a group"):
+        draw((("g:b", (both,)),), tmp_path / "x.png", by_domain=True)
+
+
+def test_scores_by_domain_are_not_mixed_with_others(tmp_path, metrics, series):
+    """Both are of the linear protocol, and may lie in the folder of one run."""
+    other = by_domain(metrics, tmp_path, "b", 0.5, 0.25)
+    _, (plain,) = series(tmp_path, "a", [0.5])
+    with pytest.raises(UsageError, match="linear by domain.*two --series"):
+        draw((("a", (plain, other)),), tmp_path / "x.png")

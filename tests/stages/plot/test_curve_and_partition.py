@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,13 +15,16 @@ HISTOGRAM = np.array([[9, 4, 0], [0, 1, 16]])
 NAMES = ["cat", "dog", "automobile"]
 
 
-def write(path, histogram=HISTOGRAM, labelled=True):
+def write(path, histogram=HISTOGRAM, labelled=True, domains=None):
     sizes = histogram.sum(axis=1)
     parts = np.split(np.arange(sizes.sum()), np.cumsum(sizes)[:-1])
     facts = PartitionFacts("classes", len(sizes), {"examples": int(sizes.sum())}, NAMES)
+    if domains is not None:
+        facts = replace(facts, domain_names=["ink", "o\x07il"])
     shown = histogram if labelled else histogram[:, :0]
     public = np.arange(2)
-    write_partition(path, parts, public, shown, facts, Provenance("partition"))
+    made = Provenance("partition")
+    write_partition(path, parts, public, shown, facts, made, domains)
     return path
 
 
@@ -111,6 +115,17 @@ def test_partition_without_labels_is_drawn_as_sizes(tmp_path):
     text, data = run_partition(source, output)
     assert text == f"{output}: sizes of 2 clients; it has no labels"
     assert data["style"] == "sizes" and output.exists()
+
+
+@pytest.mark.parametrize("style", ["heat", "bubbles"])
+@pytest.mark.parametrize("labelled", [True, False])
+def test_partition_by_domains(tmp_path, drawn, style, labelled):
+    source = write(tmp_path / "p", labelled=labelled, domains=np.array([1, 0]))
+    text, data = run_partition(source, tmp_path / "x.png", style)
+    assert text.endswith(", 2 domains") and data["domains"] == ["o\\x07il", "ink"]
+    axis = drawn[0].axes[0].yaxis if data["style"] == "heat" else drawn[0].axes[0].xaxis
+    shown = [label.get_text() for label in axis.get_ticklabels()]
+    assert shown == ["0 o\\x07il", "1 ink"]
 
 
 def test_partition_without_a_single_image_can_be_drawn(tmp_path):

@@ -1,0 +1,32 @@
+"""Divide a dataset that has no splits of its own into a part to train and one to test."""
+
+import numpy as np
+
+from furlkit.data.sets.labels import LabelSet
+
+
+def train_positions(
+    data: LabelSet, fraction: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Which examples are to train on: bool (N); the others are to test on.
+
+    They are drawn within each domain and class: the fraction of its examples, rounded.
+    """
+    shuffled = rng.permutation(data.examples)
+    groups = _groups(data)[shuffled]
+    order = np.argsort(groups, kind="stable")
+    sizes = np.bincount(groups)
+    # The place of each example in its own group, which is in random order.
+    places = np.arange(data.examples) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    chosen = np.zeros(data.examples, bool)
+    chosen[shuffled[order]] = places < np.repeat(np.rint(fraction * sizes), sizes)
+    return chosen
+
+
+def _groups(data: LabelSet) -> np.ndarray:
+    """A number for each domain and class, of every example."""
+    groups = np.zeros(data.examples, np.int64)
+    for column in (data.domains, data.labels):
+        if column is not None:
+            groups = groups * (column.max(initial=0) + 1) + column
+    return np.unique(groups, return_inverse=True)[1]
