@@ -49,6 +49,11 @@ class Options:
     dry_run: bool
     recorded: dict[str, Any]
 
+    @property
+    def drawn_from(self) -> int | None:
+        """The seed of the splits, where some are drawn."""
+        return None if self.train_fraction is None else self.seed or 0
+
 
 @dataclass(frozen=True)
 class Part:
@@ -86,7 +91,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if not options.dry_run:
         resolved = {**options.recorded, **pinned_option(options.isa)}
         blocks = _blocks_with_progress(parts, shape)
-        more = (columns, facts, Provenance("pack", resolved, options.seed))
+        more = (columns, facts, Provenance("pack", resolved, options.drawn_from))
         data["content"] = write_dataset(options.output, shape, blocks, *more)
     return line, data
 
@@ -187,10 +192,8 @@ def _warn_of_joining(options: Options, sets: list[LabelSet]) -> None:
     if 0 < len(unlabelled) < len(sets):
         console.warn(f"{unlabelled[0]}: has no labels, so none are packed")
     elif not unlabelled and joined_by_number(sets):
-        one, other = (
-            sets[0],
-            next(s for s in sets if s.class_names != sets[0].class_names),
-        )
+        one = sets[0]
+        other = next(each for each in sets if each.class_names != one.class_names)
         console.warn(
             f"{one.name} and {other.name} name their {one.classes} classes differently "
             f"({one.class_names[0]}, {other.class_names[0]}); those of the same number "
@@ -261,7 +264,7 @@ def _chosen(data: LabelSet, source: Source, options: Options) -> np.ndarray | No
     """Positions of one part of a path that is divided; None for all of it."""
     if options.train_fraction is None or is_name(source.name):
         return None
-    rng = numpy_generator(options.seed or 0, "pack", "split")
+    rng = numpy_generator(options.drawn_from or 0, "pack", "split")
     train = train_positions(data, options.train_fraction, rng)
     chosen = np.flatnonzero(train == (source.split == "train"))
     if not len(chosen):

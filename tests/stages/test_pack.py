@@ -383,6 +383,8 @@ def test_a_split_depends_on_its_seed_alone(office, tmp_path):
     assert found[0] == found[1] != found[2]
     assert Container(path).header.seed == 2
     assert Container(path).header.options["train-fraction"] == 0.7
+    pack_office(office, path)
+    assert Container(path).header.seed == 0
 
 
 def test_an_npz_is_split_like_a_folder(tmp_path):
