@@ -104,7 +104,7 @@ def _train(inputs: Inputs, client: Client, net: Net, more: Tensors) -> Result:
     view = view_of(inputs.model, options.augmentation, options.execution.channels_last)
     labels = inputs.images.labels if options.objective.labels else None
     purpose = (options.seed, "local-train", inputs.round, client.number)
-    given = _given(inputs, net, (*purpose, "align"))
+    given = _given(inputs, client, (*purpose, "align"))
     job = training.Job(
         title=f"client {client.number}",
         learner=learner,
@@ -138,12 +138,12 @@ def _net(inputs: Inputs, client: Client, used: Net | None) -> tuple[Net, Tensors
     return net, more
 
 
-def _given(inputs: Inputs, net: Net, order: Purpose) -> Given:
-    """The public images and their targets, for terms that want them."""
+def _given(inputs: Inputs, client: Client, order: Purpose) -> Given:
+    """What terms want: the received model, public images and their targets."""
     if inputs.align is None:
-        return Given()
+        return Given(received=client.received)
     targets, public = inputs.align
-    device = next(net.parameters()).device
+    device = runtime.device_of(inputs.options.runtime)
     layout = inputs.options.execution.channels_last
     view = view_of(inputs.model, Augmentation(), layout)
     images = Images(public.images, None, targets.index, view, device)
@@ -157,7 +157,7 @@ def _given(inputs: Inputs, net: Net, order: Purpose) -> Given:
     h, z = (
         torch.from_numpy(rows).float().to(device) for rows in (targets.h, targets.z)
     )
-    return Given(batch_of, h, z)
+    return Given(batch_of, h, z, client.received)
 
 
 def _write(
