@@ -79,6 +79,7 @@ LAYERS = {
     "catalogue": {"console", "errors"},
     "objectives": set(),
     "terms": set(),
+    "personal": {"objectives", "terms", "weights"},
     "updates": {"weights", "errors"},
     "aggregators": {"weights", "errors"},
     "evaluation": {"errors"},
@@ -94,7 +95,7 @@ LAYERS = {
     "recipes": {"files", "presets", "randomness", "catalogue", "errors"},
     "reports": {"data", "files", "models", "evaluation"} | BASE,
     "stages": {
-        *("data", "files", "models", "objectives", "terms", "updates"),
+        *("data", "files", "models", "objectives", "terms", "personal", "updates"),
         *("aggregators", "evaluation", "training", "inputs", "reports", "recipes"),
         *BASE,
     },

@@ -51,7 +51,7 @@ from furlkit.catalogue.groups import (
     split_option,
 )
 from furlkit.catalogue.installed import encoders, heads, objectives
-from furlkit.catalogue.methods import RULES, SHARING, TERMS, UPDATES
+from furlkit.catalogue.methods import PERSONAL, RULES, SHARING, TERMS, UPDATES
 from furlkit.catalogue.protocols import PROTOCOLS
 from furlkit.catalogue.schemes import SCHEMES
 
@@ -72,6 +72,10 @@ def _head_widths() -> Group:
 OBJECTIVE = Family("objective", objectives, "simclr", "What a batch minimises.")
 UPDATE = Family(
     "update", lambda: UPDATES, "replace", "What the client starts the round from."
+)
+OWN_MODEL = Family(
+    "personal", lambda: PERSONAL, "none",
+    "A model of the client's own, which stays in its private file.", newer=True,
 )
 RULE = Family("rule", lambda: RULES, "mean", "What is made of the uploads.", mixed=True)
 SCHEME = Family("scheme", lambda: SCHEMES, "iid", "How images are partitioned.")
@@ -207,6 +211,7 @@ COMMANDS = named(
         SHARING,
         *(term.group for term in TERMS.values()),
         UPDATE,
+        OWN_MODEL,
         group("Optimisation",
             epochs_option(5, "Local epochs E."),
             *OPTIMISATION.options,

@@ -191,13 +191,15 @@ class Objective(Method):
     state has a `learner(net, **options) -> Learner` instead. With `negatives` it takes
     rows of other clients as `z_dict`, and `remote_only` where nothing else is negative;
     with `own_rows` rows of the client's own images as `z_own`; with `labels` it sees
-    labels.
+    labels. One that does not `mix` sets weights itself, so that a mixture of the weights
+    of two of its nets is not such a net.
     """
 
     heads: tuple[str | Head, ...] = ()
     labels: bool = False
     negatives: bool = False
     own_rows: bool = False
+    mixes: bool = True
 
     @property
     def has_state(self) -> bool:
@@ -239,6 +241,21 @@ class Update(Method):
     """
 
     own: bool = False
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Personal(Method):
+    """A model that a client trains for itself, beside the one that it sends.
+
+    Its function is a `learner(learner, own, terms, memory, **options)` of both models,
+    which are then trained together; or a `term(net, w, **options)` that is added to the
+    losses of the client's own model, which is then trained after the other.
+    """
+
+    @property
+    def together(self) -> bool:
+        """Whether both models are trained in the same steps."""
+        return self.function.endswith(":learner")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -325,6 +342,7 @@ class Family(NamedTuple):
 
     Each entry has options of its own. Where a preset's table serves several calls of a
     command that choose differently it is `mixed`: it has options of several entries.
+    For `newer` see Option.
     """
 
     name: str
@@ -332,12 +350,14 @@ class Family(NamedTuple):
     default: str
     help: str
     mixed: bool = False
+    newer: bool = False
 
     @property
     def choice(self) -> Option:
         """The option that chooses."""
         kind = Choice(self.entries)
-        return Option(self.name, kind, self.default, self.help, metavar="NAME")
+        option = Option(self.name, kind, self.default, self.help, metavar="NAME")
+        return option._replace(newer=self.newer)
 
     @property
     def options(self) -> tuple[Option, ...]:

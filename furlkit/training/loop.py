@@ -82,6 +82,8 @@ class Phase(NamedTuple):
     epochs: int
 
 
+# What holds nets, or is one: of two models, a phase trains the same parts.
+_HOLDERS = ("learner", "own", "net")
 Purpose = tuple[int, *tuple[int | str, ...]]
 Term = Callable[[Batch, Forward], Tensor]
 
@@ -286,9 +288,10 @@ class _Trainer:
 
 def _trains(name: str, parts: tuple[str, ...] | None) -> bool:
     """Whether a tensor or module of a learner is trained in a phase of these parts."""
-    if parts is None or name == "net":
-        return True
-    return within(part_of(name.removeprefix("net.")), parts)
+    words = name.split(".")
+    while words and words[0] in _HOLDERS:
+        words = words[1:]
+    return parts is None or not words or within(part_of(".".join(words)), parts)
 
 
 def _make_buffers(learner: nn.Module, state: dict[str, Tensor]) -> None:

@@ -390,7 +390,7 @@ def test_packages_are_searched_only_for_names_that_furlkit_does_not_have(
 def test_every_choice_with_entries_is_a_family():
     families = [f for c in COMMANDS.values() for f in c.families]
     assert {f.choice.name for f in families if isinstance(f, Family)} == {
-        "objective", "update", "rule", "scheme", "encoder", "mode", "solver",
+        "objective", "update", "personal", "rule", "scheme", "encoder", "mode", "solver",
     }  # fmt: skip
 
 
