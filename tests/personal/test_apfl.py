@@ -105,7 +105,9 @@ def test_an_alpha_that_learns_by_hand(rate, alpha):
 
 def test_an_alpha_that_learns_goes_on_from_the_last_round_and_a_fixed_one_does_not():
     options = {"own_share": 0.5, "mix": "weights"}
-    make = partial(learner, number(0), number(0), {}, {ALPHA: np.array(0.875)}, **options)
+    make = partial(
+        learner, number(0), number(0), {}, {ALPHA: np.array(0.875)}, **options
+    )
     assert make(own_share_rate=0.1).alpha.item() == 0.875
     assert make(own_share_rate=0.0).alpha.item() == 0.5
 
