@@ -17,6 +17,7 @@ from furlkit.reports.runs import File, planned_epochs, read_files, two_runs
 from furlkit.reports.summary import Line, summarise
 from furlkit.reports.text import plain
 from furlkit.stages.plot.picture import Paths, Picture, Series, figure, picture
+from furlkit.weights import OWN
 
 # The losses of a run's clients, by round and by epoch of that round.
 Losses = dict[tuple[int, int], list[float]]
@@ -99,9 +100,13 @@ def _models(folder: Path) -> Iterable[File]:
 
 
 def _journal(model: File, term: str | None) -> dict[int, float]:
-    """The loss of each epoch, from the journal beside a model."""
+    """The loss of each epoch, from the journal beside a model.
+
+    Epochs of a client's own model, trained after the one it sends, are left out.
+    """
     journal = Journal(model.path)
-    entries = [line for line in journal.read() if line.get("event") == "epoch"]
+    lines = (line for line in journal.read() if line.get("event") == "epoch")
+    entries = [line for line in lines if not line.get("own")]
     if not entries:
         found = "has no epoch in it" if journal.path.exists() else "no such file"
         raise InputError(
@@ -120,7 +125,10 @@ def _journal(model: File, term: str | None) -> dict[int, float]:
 
 
 def _epoch(path: Path, entry: dict[str, Any], term: str | None) -> tuple[int, float]:
-    """Number and loss of one epoch; the loss is the sum of terms, or one of them."""
+    """Number and loss of one epoch; the loss is the sum of terms, or one of them.
+
+    Losses of a client's own model, trained beside the one it sends, are not added.
+    """
     epoch: Any = entry.get("epoch")
     losses: Any = entry.get("losses")
     terms = losses if isinstance(losses, dict) else {}
@@ -129,7 +137,8 @@ def _epoch(path: Path, entry: dict[str, Any], term: str | None) -> tuple[int, fl
         raise InputError(
             f"{path}: has no term '{term}' in epoch {short(epoch)}; it has {there}"
         )
-    chosen: list[Any] = list(terms.values()) if term is None else [terms.get(term)]
+    sent = [value for name, value in terms.items() if not name.startswith(OWN)]
+    chosen: list[Any] = sent if term is None else [terms.get(term)]
     fit = type(epoch) is int and epoch > 0 and chosen and all(map(is_number, chosen))
     if not fit:
         raise InputError(
