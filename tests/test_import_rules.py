@@ -91,7 +91,7 @@ LAYERS = {
         *("evaluation", "aggregators"),
         *BASE,
     },
-    "inputs": {"data", "files", "models", "updates", "aggregators"} | BASE,
+    "inputs": {"data", "files", "models", "updates", "personal", "aggregators"} | BASE,
     "recipes": {"files", "presets", "randomness", "catalogue", "errors"},
     "reports": {"data", "files", "models", "evaluation"} | BASE,
     "stages": {
