@@ -246,6 +246,7 @@ OPTIONS = {
     "embed": "embed:Options",
     "distill": "distill:Options",
     "evaluate knn": "evaluate.frozen:Knn",
+    "evaluate personal": "evaluate.personal:Options",
     "evaluate semi": "evaluate.finetune:Options",
     "evaluate angles": "evaluate.angles:Options",
     "evaluate drift": "evaluate.drift:Options",
