@@ -15,6 +15,7 @@ T = TypeVar("T")
 Tensors = dict[str, np.ndarray]
 # Words before a name that hold a net of their own: target.encoder, own.projector.
 NESTED = ("target", "own", "last", "style", "generator")
+OWN = "own."  # Before the names of a client's own model and its losses.
 # Parts of a learner that never leave the client: rows of its own images.
 PRIVATE = ("queue",)
 _BATCHNORM_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")

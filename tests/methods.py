@@ -9,7 +9,7 @@ HEADING = ("flag", "module", "from")
 
 
 def methods_table() -> str:
-    """Markdown: one row for each objective, term, update, rule, teacher and protocol."""
+    """Markdown: a row for each objective, term, update, own model, rule, ..."""
     rows = [HEADING, ("---",) * len(HEADING), *_rows()]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
@@ -21,6 +21,9 @@ def _rows() -> Iterator[tuple[str, ...]]:
         yield _row(term, f"--{term.switch}")
     for update in catalogue.UPDATES.values():
         yield _row(update, f"--update {update.name}")
+    for personal in catalogue.PERSONAL.values():
+        if personal.function:
+            yield _row(personal, f"--personal {personal.name}")
     for rule in catalogue.RULES.values():
         yield _row(rule, f"--rule {rule.name}")
     for teacher in catalogue.TEACHERS.values():

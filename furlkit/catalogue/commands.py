@@ -53,6 +53,7 @@ from furlkit.catalogue.groups import (
 from furlkit.catalogue.installed import encoders, heads, objectives
 from furlkit.catalogue.methods import (
     NEAREST,
+    PERSONAL,
     RULES,
     SHARING,
     TEACHERS,
@@ -79,6 +80,10 @@ def _head_widths() -> Group:
 OBJECTIVE = Family("objective", objectives, "simclr", "What a batch minimises.")
 UPDATE = Family(
     "update", lambda: UPDATES, "replace", "What the client starts the round from."
+)
+OWN_MODEL = Family(
+    "personal", lambda: PERSONAL, "none",
+    "A model of the client's own, which stays in its private file.", newer=True,
 )
 RULE = Family("rule", lambda: RULES, "mean", "What is made of the uploads.", mixed=True)
 TEACHER = Family("teacher", lambda: TEACHERS, "ensemble",
@@ -236,6 +241,7 @@ COMMANDS = named(
         SHARING,
         *(term.group for term in TERMS.values()),
         UPDATE,
+        OWN_MODEL,
         group("Optimisation",
             epochs_option(5, "Local epochs E."),
             *OPTIMISATION.options,

@@ -194,7 +194,9 @@ class Objective(Method):
     labels. `keeps` names a tensor of the learner that has a row of z's width for each of
     the client's images: it is kept in the private file, and given back by that name.
     One that `mines` has the options MINING, which are not passed to its function; it
-    takes as `neighbours` the positions of the images that are nearest to each.
+    takes as `neighbours` the positions of the images that are nearest to each. One that
+    does not `mix` sets weights itself, so that a mixture of the weights of two of its
+    nets is not such a net.
     """
 
     heads: tuple[str | Head, ...] = ()
@@ -203,6 +205,7 @@ class Objective(Method):
     own_rows: bool = False
     keeps: str = ""
     mines: bool = False
+    mixes: bool = True
 
     @property
     def has_state(self) -> bool:
@@ -248,6 +251,21 @@ class Update(Method):
     own: bool = False
     heads: tuple[str, ...] = ()
     sends: str = ""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Personal(Method):
+    """A model that a client trains for itself, beside the one that it sends.
+
+    Its function is a `learner(learner, own, terms, memory, **options)` of both models,
+    which are then trained together; or a `term(net, w, **options)` that is added to the
+    losses of the client's own model, which is then trained after the other.
+    """
+
+    @property
+    def together(self) -> bool:
+        """Whether both models are trained in the same steps."""
+        return self.function.endswith(":learner")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""Objectives, terms, updates, rules, encoders, and what clients share."""
+"""Objectives, terms, updates, personal models, rules, encoders, what clients share."""
 
 from furlkit.catalogue.entries import (
     Choice,
@@ -10,6 +10,7 @@ from furlkit.catalogue.entries import (
     Numbers,
     Objective,
     Option,
+    Personal,
     Rule,
     Teacher,
     Term,
@@ -21,15 +22,18 @@ from furlkit.catalogue.entries import (
 )
 from furlkit.catalogue.groups import LAYER, PART
 from furlkit.catalogue.papers import (
+    APFL,
     ASTW,
     BYOL,
     DEEPCLUSTER,
+    DITTO,
     DSFL,
     FCL,
     FEDAVG,
     FEDCA,
     FEDEMA,
     FEDPROX,
+    FEDSTYLE,
     FEDU,
     FLESD,
     MOCO,
@@ -136,6 +140,7 @@ OBJECTIVES = named(
                    "Steps of the run, through all rounds, before features enter the "
                    "queue."),
         ),
+        mixes=False,  # Prototypes stay unit rows.
         paper=SWAV,
         equation="Eq. 1-5",
     ),
@@ -258,6 +263,12 @@ UPDATES = named(
         "furlkit.updates.replace:replace",
         paper=FLESD,
     ),
+    Update("own", "the client's own model of its last round; the global one at first",
+        "furlkit.updates.own:own",
+        own=True,
+        paper=FEDSTYLE,
+        equation="appendix, FedProx",
+    ),
     Update("fedema", "the global model mixed with the client's own by their distance",
         "furlkit.updates.fedema:fedema",
         options=(
@@ -310,6 +321,41 @@ UPDATES = named(
         sends="furlkit.updates.astw:sent_parts",
         paper=ASTW,
         equation="layer-wise asynchronous update",
+    ),
+)
+
+PERSONAL = named(
+    Personal("none", "no model but the one that is sent", ""),
+    Personal("ditto", "a model that is trained after the other and pulled towards it",
+        "furlkit.personal.ditto:term",
+        options=(
+            Option("pull", Number(low=0), 1.0,
+                   "mu of (mu/2) ||v - w||^2, v the client's own model; 0 trains it on "
+                   "its own."),
+            Option("pull-to", Choice(("received", "trained")), "received",
+                   "w is the global model as it was received, or (FedStyle) the copy "
+                   "that the client has just trained."),
+        ),
+        paper=DITTO,
+        equation="Eq. 1, Algorithm 1; FedStyle's appendix",
+    ),
+    Personal("apfl", "a mixture of a model of its own and the global one",
+        "furlkit.personal.apfl:learner",
+        options=(
+            Option("own-share", Number(0, 1), 0.5,
+                   "alpha, how much of the mixture is the client's own. At 0 it is the "
+                   "global model; at 1 the client trains on its own."),
+            Option("mix", Choice(("weights", "views")), "weights",
+                   "What is mixed: weights, alpha v + (1 - alpha) w; or (FedStyle) z of "
+                   "one view by the client's own model and of the other by the global "
+                   "one."),
+            Option("own-share-rate", Number(low=0), 0.0,
+                   "Learning rate of alpha, which then starts at --own-share and is kept "
+                   "from round to round; 0 leaves it as it is.",
+                   needs="mix=weights"),
+        ),
+        paper=APFL,
+        equation="Algorithm 1; FedStyle's appendix",
     ),
 )
 

@@ -4,6 +4,7 @@ from furlkit.catalogue.entries import (
     STEM,
     WIDTH,
     Choice,
+    Clients,
     Family,
     File,
     Flag,
@@ -38,7 +39,7 @@ from furlkit.catalogue.groups import (
 )
 from furlkit.catalogue.installed import encoders
 from furlkit.catalogue.methods import DICTIONARY_SIZE, NEGATIVES
-from furlkit.catalogue.papers import FCL, FEDCA, FLESD, WANG, WU
+from furlkit.catalogue.papers import FCL, FEDCA, FEDSTYLE, FLESD, WANG, WU
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
@@ -170,6 +171,23 @@ PROTOCOLS = named(
         ),
         paper=WU,
         equation="section 3.4",
+    ),
+    Protocol("personal",
+        "Score each client's own model, with a classifier of the client's images alone.",
+        "furlkit.evaluation.personal:over_clients",
+        groups=(
+            group(IN_OUT,
+                *_SCORED.options,
+                Option("client", Clients(), help="The clients to score: 3, 0-4, 0,2,5-7.",
+                       usual="those with a private file, or all", recorded=False,
+                       variable="clients"),
+            ),
+            _SOLVER,
+            RUNNING,
+            GENERAL,
+        ),
+        paper=FEDSTYLE,
+        equation="Tables 1-3",
     ),
     Protocol("classifier",
         "Score the classifier that a model has of its own; nothing is trained.",

@@ -9,6 +9,7 @@ evaluate = Commands("evaluate", help=COMMANDS["evaluate"].help)
 model = argument("model", "CHECKPOINT")
 model_if_trained = argument("model", "[CHECKPOINT]", required=False)
 models = arguments("models", "CHECKPOINT...")
+private = arguments("private", "[PRIVATE]...", required=False)
 
 
 @command("evaluate linear", model_if_trained)
@@ -53,6 +54,25 @@ def knn(values: dict[str, Any]) -> None:
     from furlkit.stages.evaluate.frozen import run
 
     tell(run("knn", values))
+
+
+@stage("evaluate personal", argument("partition"), model, private)
+def personal() -> None:
+    """A client's own model is what it makes of the global model CHECKPOINT and its private
+    file: with Ditto its own copy, with APFL the mixture, with FedPer the global encoder.
+    A client whose file is not given has the global model, as all have with FedAvg.
+
+    The classifier is trained on the client's images only, as `evaluate linear` trains it,
+    and tested on all test images. accuracy is the mean over clients, clients_std their
+    standard deviation, worst_tenth_accuracy the mean of the lowest tenth; clients has each
+    of them. probes and accuracy_std are of the means over clients, one for each probe.
+
+    \b
+    Example:
+      furlkit evaluate personal exp/partition.safetensors \\
+          exp/r003/global.safetensors exp/r003/private_*.safetensors \\
+          --data digits --preset fedca -o exp/r003/personal.json
+    """
 
 
 @stage("evaluate classifier", model)

@@ -222,10 +222,8 @@ def _typed(name: str, option: catalogue.Option, value: Any) -> Any:
 
 
 def _table(name: str, stage: list[str]) -> dict[str, Any]:
-    found: Any = presets.tables(name)
-    for part in stage:
-        found = found.get(part) if isinstance(found, dict) else None
-    if isinstance(found, dict):
+    found = presets.table(presets.tables(name), " ".join(stage))
+    if found is not None:
         return found
     if stage in OPTIONAL:
         return {}

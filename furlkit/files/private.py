@@ -4,7 +4,7 @@ Parts of its model stand under their own names; what methods remember stands beh
 `memory.`, as `memory.averaged_features.rows` of FedCA.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,14 @@ class PrivateFacts:
 
 @dataclass(frozen=True)
 class Private(Record[PrivateFacts]):
-    """A client's own state: tensors of its model, and memory of its methods, by name."""
+    """A client's own state: tensors of its model, and memory of its methods, by name.
+
+    `options` are those of the command that made it.
+    """
 
     tensors: dict[str, np.ndarray]
     memory: dict[str, np.ndarray]
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 def write_private(
@@ -54,10 +58,10 @@ def write_private(
     return write(path, everything, provenance.header("private", facts))
 
 
-def read_private(path: Path, client: int) -> Private:
-    """Read the state of one client; another client's file is refused."""
+def read_private(path: Path, client: int | None = None) -> Private:
+    """Read the state of one client; that of another client than `client` is refused."""
     opened, facts = open_facts(path, "private", PrivateFacts, _updated)
-    if facts.client != client:
+    if client not in (None, facts.client):
         raise InputError(
             f"{path}: is private to client {facts.client}; it was given to client {client}"
         )
@@ -68,7 +72,8 @@ def read_private(path: Path, client: int) -> Private:
         prefix, method = VERSION_1_MEMORY, "averaged_features."
     for name in [name for name in tensors if name.startswith(prefix)]:
         memory[method + name.removeprefix(prefix)] = tensors.pop(name)
-    return Private(opened.path, facts, opened.content, tensors, memory)
+    options = opened.header.options
+    return Private(opened.path, facts, opened.content, tensors, memory, options)
 
 
 def _updated(facts: dict[str, Any]) -> dict[str, Any]:

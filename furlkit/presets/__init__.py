@@ -12,6 +12,8 @@ from furlkit.catalogue import COMMANDS
 from furlkit.errors import InputError, UsageError
 
 FOLDER = Path(__file__).parent
+# Commands that take the table of another where a preset has none of their own.
+LIKE = {"evaluate personal": "evaluate linear"}
 
 
 def names() -> list[str]:
@@ -22,6 +24,16 @@ def names() -> list[str]:
 def tables(name: str) -> dict[str, Any]:
     """All tables of a preset, with those of the presets it extends."""
     return _chain(name)[1]
+
+
+def table(found: dict[str, Any], command: str) -> dict[str, Any] | None:
+    """The table of a command among those of a preset, or None."""
+    inner: Any = found
+    for word in command.split():
+        inner = inner.get(word) if isinstance(inner, dict) else None
+    if isinstance(inner, dict):
+        return inner
+    return table(found, LIKE[command]) if command in LIKE else None
 
 
 def own_files(name: str) -> list[str]:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from furlkit import presets
 from furlkit.catalogue import COMMANDS, Command, File, Flag, Option, Text
 from furlkit.errors import InputError
 from furlkit.recipes.read import (
@@ -239,17 +240,9 @@ def _passed(run: Run, command: Command, key: str, typed: Collection) -> list[str
         return []
     if option.needs and f"--{option.needs}" not in typed:
         return []
-    if key == "preset" and _preset(run, command) is None:
+    if key == "preset" and presets.table(run.preset, command.name) is None:
         return []
     return [f"--{name}"] + ([] if isinstance(option.kind, Flag) else [_text_of(value)])
-
-
-def _preset(run: Run, command: Command) -> dict[str, Any] | None:
-    """The table of the run's preset for a command."""
-    found: Any = run.preset
-    for part in command.name.split():
-        found = found.get(part) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else None
 
 
 def _text(
@@ -268,7 +261,7 @@ def _text(
     if every or "participants" in names:
         drawn = ("clients", "without", "fraction", "seed")
         lines.append(" ".join(f"{key}={run.settings[key]}" for key in drawn))
-    for key, value in sorted((_preset(run, command) or {}).items()):
+    for key, value in sorted((presets.table(run.preset, command.name) or {}).items()):
         lines.append(f"{key} = {json.dumps(value, default=str)}")
     return "\n".join(lines) + "\n"
 

@@ -127,6 +127,9 @@ def describe_metrics(metrics: Facts) -> str:
     model = describe_model(facts) if facts else "an unknown model"
     if metrics.get("untrained") is True:
         model = f"an untrained {word(lookup(facts, 'architecture.encoder'))}"
+    scored = metrics.get("clients")
+    if protocol == "personal" and isinstance(scored, list):
+        model = f"{counted(scored, 'client')}, each with its own model, from {model}"
     accuracy = metrics.get("accuracy")
     if is_number(accuracy, LARGEST):
         spread = spread_of(metrics)

@@ -3,9 +3,10 @@
 Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, Eq. 2.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -29,9 +30,15 @@ def squared_distance(a: Tensor, b: Tensor) -> Tensor:
     return (a - b.detach()).square().sum()
 
 
+def weights_like(net: nn.Module, tensors: Mapping[str, np.ndarray]) -> list[Tensor]:
+    """What `tensors` have for each parameter of a net, in its memory layout."""
+    pairs = ((p.detach(), tensors[name]) for name, p in net.named_parameters())
+    return [torch.empty_like(p).copy_(torch.from_numpy(array)) for p, array in pairs]
+
+
 def proximal(net: nn.Module, given: Any, *, proximal: float) -> Callable | None:
-    """The term for mu = `proximal`: the weights stay near those that the net has now."""
+    """The term for mu = `proximal`: the weights stay near those that were received."""
     if not proximal:
         return None
-    w_g = [p.detach().clone() for p in net.parameters()]
+    w_g = weights_like(net, given.received)
     return lambda batch, forward: proximal_term([*net.parameters()], w_g, proximal)

@@ -18,12 +18,14 @@ class Given(NamedTuple):
     """What a stage opened for terms.
 
     `public(step, size)` gives the public images of a step; their `index` are rows of
-    `h_align` and `z_align`.
+    `h_align` and `z_align`. `received` is the model that the client was given, completed
+    by what it keeps.
     """
 
     public: Callable[[int, int], Batch] | None = None
     h_align: Tensor | None = None
     z_align: Tensor | None = None
+    received: Tensors | None = None
 
 
 def learner_of(

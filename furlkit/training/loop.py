@@ -95,6 +95,8 @@ class Phase(NamedTuple):
     epochs: int
 
 
+# What holds nets, or is one: of two models, a phase trains the same parts.
+_HOLDERS = ("learner", "own", "net")
 Purpose = tuple[int, *tuple[int | str, ...]]
 Term = Callable[[Batch, Forward], Tensor]
 
@@ -319,12 +321,15 @@ class _Trainer:
 
 def _trains(name: str, parts: tuple[str, ...] | None) -> bool:
     """Whether a tensor or module of a learner is trained in a phase of these parts."""
-    return parts is None or name == "net" or within(_part_of(name), parts)
+    return parts is None or not _part_of(name) or within(_part_of(name), parts)
 
 
 def _part_of(name: str) -> str:
     """The part of the model that a tensor or module of a learner belongs to."""
-    return part_of(name.removeprefix("net."))
+    words = name.split(".")
+    while words and words[0] in _HOLDERS:
+        words = words[1:]
+    return part_of(".".join(words)) if words else ""
 
 
 def _make_buffers(learner: nn.Module, state: dict[str, Tensor]) -> None:

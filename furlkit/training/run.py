@@ -65,7 +65,7 @@ class _Single(Jobs):
         return self._job
 
     def finish(self, turn: int, last: loop.Epoch) -> None:
-        _warn_of_collapse(self._job.title, last)
+        warn_of_collapse(self._job.title, last)
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,8 @@ def _total(epoch: loop.Epoch) -> str:
     return f"{sum(epoch.losses.values()):.4f}"
 
 
-def _warn_of_collapse(title: str, epoch: loop.Epoch) -> None:
+def warn_of_collapse(title: str, epoch: loop.Epoch) -> None:
+    """Warn if a training ended with a representation that says nothing of the images."""
     if epoch.spread < COLLAPSED_SPREAD or epoch.effective_rank < COLLAPSED_RANK:
         console.warn(
             f"{title}: the representation has collapsed (spread {epoch.spread:.3f}, "

@@ -254,6 +254,7 @@ OPTIONS = {
     "neighbours": "neighbours:Options",
     "distill": "distill:Options",
     "evaluate knn": "evaluate.frozen:Knn",
+    "evaluate personal": "evaluate.personal:Options",
     "evaluate semi": "evaluate.finetune:Options",
     "evaluate angles": "evaluate.angles:Options",
     "evaluate drift": "evaluate.drift:Options",
@@ -399,7 +400,8 @@ def test_packages_are_searched_only_for_names_that_furlkit_does_not_have(
 def test_every_choice_with_entries_is_a_family():
     families = [f for c in COMMANDS.values() for f in c.families]
     assert {f.choice.name for f in families if isinstance(f, Family)} == {
-        "objective", "update", "rule", "teacher", "scheme", "encoder", "mode", "solver",
+        *("objective", "update", "personal", "rule", "teacher", "scheme", "encoder"),
+        *("mode", "solver"),
     }  # fmt: skip
 
 

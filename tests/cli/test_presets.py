@@ -296,6 +296,38 @@ def test_fcl_is_fedmoco_with_the_rows_of_others_and_then_neighbours():
             assert tables[stage] == moco[stage]
 
 
+@pytest.mark.parametrize(
+    "name, base, own",
+    [
+        ("ditto", "fedsimclr", {"personal": "ditto", "pull": 1, "pull-to": "received"}),
+        ("apfl", "fedsimclr",
+         {"personal": "apfl", "own-share": 0.5, "mix": "weights", "own-share-rate": 0}),
+        ("fedstyle-ditto", "fedstyle-fedavg",
+         {"personal": "ditto", "pull": 2, "pull-to": "trained"}),
+        ("fedstyle-apfl", "fedstyle-fedavg",
+         {"personal": "apfl", "own-share": 0.5, "mix": "views"}),
+        ("fedstyle-fedprox", "fedstyle-fedavg", {"update": "own", "proximal": 0.2}),
+    ],
+)  # fmt: skip
+def test_personal_methods_are_what_they_are_compared_with_and_their_own(
+    name, base, own
+):
+    tables, others = tables_of(name), tables_of(base)
+    assert tables["local-train"] == {**others["local-train"], **own}
+    for stage in others.keys() - {"local-train"}:
+        assert tables[stage] == others[stage]
+
+
+def test_numbers_that_fedstyle_prints():
+    tables = tables_of("fedstyle-fedavg")
+    training = {"epochs": 5, "batch-size": 64, "optimiser": "sgd", "lr": 0.1,
+                "temperature": 0.07}  # fmt: skip
+    assert training.items() <= tables["local-train"].items()
+    assert tables["init"]["encoder"] == "resnet18"
+    assert tables["init"]["projector"] == tables["init"]["predictor"] == [256, 128]
+    assert tables["evaluate.linear"]["lr"] == tables_of("fedu")["evaluate.linear"]["lr"]
+
+
 def test_a_flag_wins_over_a_preset():
     values = values_of("evaluate.linear", "--preset", "moco", "--lr", "3")
     assert values["lr"] == 3 and values["epochs"] == 100
@@ -371,7 +403,7 @@ def test_a_preset_that_does_not_fit_is_refused(run, tmp_path, text, code, words)
 def test_an_unknown_preset_is_refused_with_the_known_ones(run, tmp_path):
     outcome = run("init", "--preset", "fedfoo", "-o", tmp_path / "g.st")
     assert outcome.code == 2
-    assert "--preset fedfoo" in outcome.err and "digits, dsfl, " in outcome.err
+    assert "--preset fedfoo" in outcome.err and "digits, ditto, dsfl, " in outcome.err
     outcome = run("init", "--preset", tmp_path / "no.toml", "-o", tmp_path / "g.st")
     assert outcome.code == 65 and "no.toml: no such file" in outcome.err
 
@@ -398,7 +430,7 @@ def test_a_file_extends_another_file(tmp_path):
 @pytest.mark.parametrize(
     "base, code, words",
     [
-        ('"fedfoo"', 2, ("fedfoo", "digits, dsfl, ")),
+        ('"fedfoo"', 2, ("fedfoo", "digits, ditto, dsfl, ")),
         ('"nowhere.toml"', 65, ("nowhere.toml", "no such file")),
         ('"{own}"', 2, ("extend", "mine.toml")),
         ('"{other}"', 2, ("extend", "mine.toml")),

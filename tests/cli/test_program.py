@@ -252,12 +252,15 @@ OTHER = {
     "--clusters": "7,8", "--kmeans-iterations": "7", "--tau": "0.5", "--mu": "7",
     "--xi": "0.7", "--distance": "relative", "--cycle": "7", "--exchanges": "7", "--send": "encoder",
     "--phases": "projector:1,encoder:2",
+    "--personal": "apfl", "--pull": "0.5", "--pull-to": "trained", "--own-share": "0.1",
+    "--own-share-rate": "0.1", "--mix": "views",
 }  # fmt: skip
 # Options that have no effect alone, and the options they are given with.
 SHARING, ALIGNING = ("--features-out", "w"), ("--align", "u", "--align-data", "usps")
 MATCHING = ("--neighbours", "2")
 DUM, ASTW = ("--update", "dum"), ("--update", "astw")
 SWAV, DEEPCLUSTER = ("--objective", "swav"), ("--objective", "deepcluster")
+DITTO, APFL = ("--personal", "ditto"), ("--personal", "apfl")
 WITH = {
     "--dictionary-from": SHARING, "--share-rows": SHARING,
     "--alpha": SHARING, "--dictionary-size": SHARING, "--participants": SHARING,
@@ -271,6 +274,8 @@ WITH = {
     "--distance": DUM, "--cycle": ASTW, "--exchanges": ASTW,
     "--neighbour-candidates": MATCHING, "--neighbour-temperature": MATCHING,
     "--neighbour-weight": MATCHING,
+    "--pull": DITTO, "--pull-to": DITTO,
+    "--own-share": APFL, "--own-share-rate": APFL, "--mix": APFL,
 }  # fmt: skip
 ELSEWHERE = {"--json", "--quiet", "--verbose", "--preset", "--update"}
 

@@ -59,6 +59,10 @@ def commands(tmp_path_factory):
             ["evaluate", "linear", g, *DIGITS, "--epochs", 1, "-o", folder / "l.json"],
             ["--lr", 0.1],
         ),
+        "personal": (
+            ["evaluate", "personal", folder / "p", g, *DIGITS, "--epochs", 1, "-o",
+             folder / "own.json"], ["--lr", 0.1],
+        ),
         "classifier": (
             ["evaluate", "classifier", g, *DIGITS, "-o", folder / "c.json"],
             ["--threads", 2],
@@ -93,6 +97,7 @@ STAGES = [
     "distill",
     "knn",
     "linear",
+    "personal",
     "classifier",
     "angles",
     "drift",

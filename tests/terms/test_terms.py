@@ -8,6 +8,7 @@ from furlkit.data.augment import Augmentation, normalise, plain
 from furlkit.data.batches import Images, View
 from furlkit.models.architecture import Architecture, build
 from furlkit.models.embedding import embed
+from furlkit.models.loading import tensors_of
 from furlkit.terms.alignment import alignment
 from furlkit.terms.proximal import proximal
 from furlkit.training.learners import Given
@@ -75,7 +76,8 @@ def test_a_set_smaller_than_a_batch_is_a_batch():
 
 def test_the_proximal_term_starts_at_0_and_is_half_mu_by_hand():
     net = net_of()
-    term = proximal(net, Given(), proximal=3.0)
+    received = {k: v.copy() for k, v in tensors_of(net).items()}
+    term = proximal(net, Given(received=received), proximal=3.0)
     assert term(batch_at(0), None).item() == 0
     with torch.no_grad():
         net.encoder.conv1.weight.add_(2.0)

@@ -12,19 +12,15 @@ from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.evaluation.knn import predict_knn
-from furlkit.evaluation.linear import LinearSettings, fit_linear, predict_linear
-from furlkit.evaluation.logistic import choose_logistic
 from furlkit.inputs.labelled import domain_pairs, train_and_test
 from furlkit.inputs.settings import fill
 from furlkit.inputs.untrained import Options, open_labelled
 from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, view_of
-from furlkit.randomness import torch_generator
 from furlkit.reports import document as scoring
 from furlkit.stages.evaluate import Result, found_before, scores_before, write_scores
+from furlkit.stages.evaluate.probe import Predictions, Probe
 
-# Classes of the test rows, by one classifier or several; and what else is to be noted.
-Predictions = tuple[list[Tensor], dict[str, Any]]
 Labelled = tuple[Tensor, Tensor]  # h (n, d) and the labels of the rows
 
 
@@ -37,26 +33,15 @@ class Frozen(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Linear(Frozen):
-    """How linear classifiers are fitted; those of --solver lbfgs have no settings."""
+    """How linear classifiers are fitted."""
 
-    solver: str
-    settings: LinearSettings | None
-    probes: int | None = None
+    probe: Probe
 
     def predict(
         self, h: Tensor, labels: Tensor, test: Tensor, classes: int
     ) -> Predictions:
         """Fit classifiers to h (n, d), and let them sort the rows of `test`."""
-        if self.settings is None:
-            regression, facts = choose_logistic(h, labels, classes)
-            return [regression.predict(test)], facts
-        drawn = [self._generator(probe) for probe in range(self.probes or 1)]
-        heads = fit_linear(h, labels, classes, self.settings, drawn)
-        return [predict_linear(test, *head) for head in heads], {}
-
-    def _generator(self, probe: int) -> torch.Generator:
-        purpose = ("evaluate", "linear")  # That of the first, and of a single one.
-        return torch_generator(self.seed or 0, *purpose, *([probe] if probe else []))
+        return self.probe.predict(h, labels, test, classes, self.seed or 0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,6 +45,7 @@ from furlkit.training.loop import Phase, Plan
 from furlkit.training.run import Execution
 from furlkit.updates.decision import Decision
 from furlkit.weights import (
+    OWN,
     PRIVATE,
     Tensors,
     below,
@@ -127,10 +128,11 @@ class Mining:
 class Options(Computing):
     """`output`, `private` and `private_out` may hold `{client}`.
 
-    `settings` are the objective's own options, `update_settings` the update's, and
-    `terms` those of each term that is switched on. Only an objective that compares images
-    with their neighbours has `mining`. `send` names the parts of the model that leave the
-    client; None stands for the net and its heads.
+    `settings` are the objective's own options, `update_settings` the update's,
+    `personal_settings` those of the client's own model, and `terms` those of each term
+    that is switched on. Only an objective that compares images with their neighbours has
+    `mining`. `send` names the parts of the model that leave the client; None stands for
+    the net and its heads.
     """
 
     partition: Path
@@ -142,6 +144,8 @@ class Options(Computing):
     settings: dict[str, Any]
     update: catalogue.Update
     update_settings: dict[str, Any]
+    personal: catalogue.Personal
+    personal_settings: dict[str, Any]
     terms: dict[str, dict[str, Any]]
     align: Path | None
     align_data: Source | None
@@ -155,14 +159,21 @@ class Options(Computing):
     execution: Execution
     seed: int
 
+    @property
+    def has_own_model(self) -> bool:
+        """Whether a client trains a model besides the one that it sends."""
+        return self.personal.name != "none"
+
 
 def options_of(values: dict[str, Any]) -> Options:
     """The options of local-train from flat values."""
     rest, recorded = dict(values), catalogue.recorded("local-train", values)
     objective = catalogue.objectives()[rest.pop("objective")]
     update = catalogue.UPDATES[rest.pop("update")]
+    personal = catalogue.PERSONAL[rest.pop("personal")]
     own = [option for option in objective.options if option not in catalogue.MINING]
     settings, rest = divided(rest, own)
+    personal_settings, rest = divided(rest, personal.options)
     update_settings, rest = divided(rest, update.options)
     terms = {}
     for term in catalogue.TERMS.values():
@@ -175,6 +186,8 @@ def options_of(values: dict[str, Any]) -> Options:
         "settings": settings,
         "update": update,
         "update_settings": update_settings,
+        "personal": personal,
+        "personal_settings": personal_settings,
         "terms": terms,
         "align_data": _align_source(rest),
         "send": tuple(rest["send"].split(",")) if rest["send"] else None,
@@ -252,9 +265,10 @@ class Client:
 
     `received` is the global model, completed by what the client has kept; `tensors` is
     what the update makes of it, the model that training starts from: the parts of the
-    net, and whatever else the learner carries. `memory` is what methods remember, and
-    `kept` the rows of its images among it that the objective wants back; `decision` is
-    what the update decided, for the journal.
+    net, and whatever else the learner carries. `own` is the same for the model that the
+    client trains for itself, if it does. `memory` is what methods remember, and `kept`
+    the rows of its images among it that the objective wants back; `decision` is what the
+    update decided, for the journal.
     """
 
     number: int
@@ -262,6 +276,7 @@ class Client:
     private: Private | None
     received: Tensors
     tensors: Tensors
+    own: Tensors
     memory: Tensors
     kept: Tensors
     decision: Decision | None
@@ -314,9 +329,9 @@ def open_client(inputs: Inputs, number: int) -> Client:
     if options.private:
         private = read_private(fill(options.private, number), number)
     received = _start(inputs, number, private)
-    update, own = catalogue.load(options.update.function), _own(inputs, private)
+    update, last = catalogue.load(options.update.function), _last(inputs, private)
     memory = dict(private.memory) if private else {}
-    start = update(received, own or None, memory, **options.update_settings)
+    start = update(received, last or None, memory, **options.update_settings)
     tensors, memory, decision = start
     index, near = inputs.partition.of(number), _neighbours(inputs, number)
     if options.mining:
@@ -328,6 +343,7 @@ def open_client(inputs: Inputs, number: int) -> Client:
         private=private,
         received=received,
         tensors=tensors,
+        own=_own_start(options, received, private),
         memory=memory,
         kept=_kept_rows(inputs, number, private),
         decision=decision or _kept_heads(inputs),
@@ -336,13 +352,13 @@ def open_client(inputs: Inputs, number: int) -> Client:
     )
 
 
-def _own(inputs: Inputs, private: Private | None) -> Tensors:
+def _last(inputs: Inputs, private: Private | None) -> Tensors:
     """The client's weights after its last round, of the parts that the net still has."""
     last = below("last.", private.tensors) if private else {}
-    own = {name: last[name] for name in last.keys() & inputs.expected.net.keys()}
+    known = {name: last[name] for name in last.keys() & inputs.expected.net.keys()}
     if private:
-        check_tensors(private.path, inputs.expected.net, own, "this training")
-    return own
+        check_tensors(private.path, inputs.expected.net, known, "this training")
+    return known
 
 
 def _kept_heads(inputs: Inputs) -> Decision | None:
@@ -364,7 +380,10 @@ def _start(inputs: Inputs, number: int, private: Private | None) -> Tensors:
     expected, kept = inputs.expected, {}
     if private:
         kept = {k: v for k, v in private.tensors.items() if not k.startswith("last.")}
-        check_tensors(private.path, expected.all, kept, "this training")
+        own = inputs.options.has_own_model
+        known = {OWN + k: v for k, v in expected.all.items()} if own else {}
+        check_tensors(private.path, {**expected.all, **known}, kept, "this training")
+        kept = {k: v for k, v in kept.items() if not k.startswith(OWN)}
     start = {**kept, **inputs.model.tensors}
     if lacking := [name for name in expected.net if name not in start]:
         averaged = bool(inputs.options.update.sends)
@@ -375,6 +394,11 @@ def _start(inputs: Inputs, number: int, private: Private | None) -> Tensors:
     return start
 
 
+def _own_start(options: Options, received: Tensors, private: Private | None) -> Tensors:
+    """What the client's own model goes on from; at first it is the received model."""
+    if not options.has_own_model:
+        return {}
+    return {**received, **(below(OWN, private.tensors) if private else {})}
 def _kept_rows(inputs: Inputs, number: int, private: Private | None) -> Tensors:
     """The rows of its images that the objective wants back, by its name for them."""
     what = inputs.options.objective.keeps
@@ -484,6 +508,8 @@ def _check_usage(options: Options) -> None:
             name = objective.name
             raise UsageError(f"--{term.switch} does not apply to --objective {name}")
     _check_sharing(sharing, options.private_out)
+    if options.has_own_model:
+        _check_personal(options)
     if options.update.name == "keep" and len(options.clients) > 1:
         raise UsageError(
             f"--update keep: {len(options.clients)} clients have as many models to start "
@@ -519,6 +545,35 @@ def _check_update(options: Options) -> None:
         raise UsageError(
             f"--update {update.name}: needs the client's {kept}, which it keeps in a "
             "private file; give --private-out"
+        )
+
+
+def _check_personal(options: Options) -> None:
+    flag = f"--personal {options.personal.name}"
+    objective, settings = options.objective, options.personal_settings
+    if not options.private_out:
+        raise UsageError(
+            f"{flag}: a client keeps its own model in a private file; give --private-out"
+        )
+    if options.update.name == "keep":
+        raise UsageError(
+            f"{flag}: is about the global model, and with --update keep a client is not "
+            "given one; leave one of them out"
+        )
+    if settings.get("mix") == "weights" and not objective.mixes:
+        raise UsageError(
+            f"--mix weights does not apply to --objective {objective.name}, which sets "
+            "weights itself that a mixture would not have; use --mix views"
+        )
+    if settings.get("mix") == "views" and "projector" not in objective.head_names:
+        raise UsageError(
+            f"--mix views does not apply to --objective {objective.name}, which has no z "
+            "of two views; use --mix weights"
+        )
+    if settings.get("own_share_rate") and options.plan.precision == "float16":
+        raise UsageError(
+            "--own-share-rate: the loss of --precision float16 is scaled, and alpha's "
+            "gradient with it; use bfloat16"
         )
 
 

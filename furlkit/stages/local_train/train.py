@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from furlkit import catalogue, console, runtime
@@ -47,8 +49,9 @@ from furlkit.training.learners import (
     parts_by_name,
     terms_of,
 )
-from furlkit.training.loop import Epoch, Purpose, positions
-from furlkit.weights import Tensors, divide, is_batchnorm_statistic, parts_of
+from furlkit.training.loop import Epoch, Job, Purpose, positions
+from furlkit.training.personal import Afterwards, together
+from furlkit.weights import OWN, Tensors, divide, is_batchnorm_statistic, parts_of
 
 Result = tuple[str, dict[str, Any]]
 
@@ -60,14 +63,13 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
     if options.dry_run:
         yield from (_plan(inputs, number) for number in options.clients)
         return
-    net: Net | None = None
+    nets: dict[str, Net] = {}
     for number in options.clients:
         client, output = open_client(inputs, number), fill(options.output, number)
         with holding(output):
             result = None if options.force else _made_before(inputs, client)
             if result is None:
-                net, more = _net(inputs, client, net)
-                result = _train(inputs, client, net, more)
+                result = _train(inputs, client, nets)
             ProgressFile(output, client.provenance).discard()
         yield result
 
@@ -92,9 +94,56 @@ def _made_before(inputs: Inputs, client: Client) -> Result | None:
     return f"{line} ({ALREADY})", data
 
 
-def _train(inputs: Inputs, client: Client, net: Net, more: Tensors) -> Result:
+class Trained(NamedTuple):
+    """What a client's round gave.
+
+    `own` is the learner of the model that the client trained for itself, and `memory`
+    what its method remembers. `last` is the last epoch of the model that is sent. `early`
+    has the rows that are shared, where the global model computed them.
+    """
+
+    learner: Any
+    own: Any | None
+    memory: Tensors
+    last: Epoch
+    early: Rows | None
+
+
+def _train(inputs: Inputs, client: Client, nets: dict[str, Net]) -> Result:
+    """Train a client; `nets` are those of the client before, which serve again."""
+    options, own = inputs.options, None
+    purpose = (options.seed, "local-train", inputs.round, client.number)
+    nets["sent"], more = _net(inputs, client.tensors, nets.get("sent"))
+    early = rows_before_training(inputs, client, nets["sent"])
+    if options.mining:
+        client = with_neighbours(inputs, client, nets["sent"], options.mining)
+    settings = _settings(inputs, client, early)
+    given = _given(inputs, client, (*purpose, "align"))
+    view = view_of(inputs.model, options.augmentation, options.execution.channels_last)
+    labels = inputs.images.labels if options.objective.labels else None
+    device = runtime.device_of(options.runtime)
+    job = training.Job(
+        title=f"client {client.number}",
+        learner=_learner(inputs, nets["sent"], more, settings),
+        images=Images(inputs.images.images, labels, client.index, view, device),
+        plan=inputs.plan,
+        purpose=purpose,
+        terms=terms_of(nets["sent"], given, options.terms),
+        begin=lambda: _note_decision(inputs, client),
+    )
+    if options.has_own_model:
+        nets["own"], more = _net(inputs, client.own, nets.get("own"))
+        learner = _learner(inputs, nets["own"], more, settings)
+        terms = terms_of(nets["own"], given, options.terms)
+        own = replace(job, learner=learner, terms=terms, begin=None)
+    last, memory = _run(inputs, client, job, own)
+    trained = Trained(job.learner, own.learner if own else None, memory, last, early)
+    return _write(inputs, client, trained)
+
+
+def _settings(inputs: Inputs, client: Client, early: Rows | None) -> dict[str, Any]:
+    """The objective's settings, with the rows that it takes."""
     options, device = inputs.options, runtime.device_of(inputs.options.runtime)
-    early = rows_before_training(inputs, client, net)
     settings = dict(options.settings)
     if client.negatives is not None and len(client.negatives):
         settings["z_dict"] = torch.from_numpy(client.negatives).float().to(device)
@@ -105,35 +154,51 @@ def _train(inputs: Inputs, client: Client, net: Net, more: Tensors) -> Result:
     for what, rows in client.kept.items():
         settings[what] = torch.from_numpy(rows).to(device)
     if options.mining:
-        client = with_neighbours(inputs, client, net, options.mining)
         settings["neighbours"] = torch.from_numpy(positions_of(client.memory))
-    learner = learner_of(options.objective, net, settings)
+    return settings
+
+
+def _learner(inputs: Inputs, net: Net, more: Tensors, settings: dict[str, Any]) -> Any:
+    """A learner of this net; `more` is what it carries besides."""
+    learner = learner_of(inputs.options.objective, net, settings)
     if more:
         load_tensors(learner, more)
-    view = view_of(inputs.model, options.augmentation, options.execution.channels_last)
-    labels = inputs.images.labels if options.objective.labels else None
-    purpose = (options.seed, "local-train", inputs.round, client.number)
-    given = _given(inputs, net, (*purpose, "align"))
-    output, every = fill(options.output, client.number), options.execution.save_every
-    job = training.Job(
-        title=f"client {client.number}",
-        learner=learner,
-        images=Images(inputs.images.images, labels, client.index, view, device),
-        plan=inputs.plan,
-        purpose=purpose,
-        terms=terms_of(net, given, options.terms),
-        begin=lambda: _note_decision(inputs, client, Journal(output)),
+    return learner
+
+
+def _run(
+    inputs: Inputs, client: Client, job: Job, own: Job | None
+) -> tuple[Epoch, Tensors]:
+    """Train the model that is sent, and the client's own with it or afterwards.
+
+    Gives the last epoch of the first, and what the method of the second remembers.
+    """
+    options, method = inputs.options, inputs.options.personal
+    run = partial(
+        training.run,
+        output=fill(options.output, client.number),
+        provenance=client.provenance,
+        save_every=options.execution.save_every,
+        save_last=bool(options.sharing.features_out),
     )
-    shares = bool(options.sharing.features_out)
-    last = training.run(job, output, client.provenance, every, shares)
-    return _write(inputs, client, learner, last, early)
+    if own is None:
+        return run(job), {}
+    settings = options.personal_settings
+    if method.together:
+        both = together(method, job, own, client.memory, settings)
+        last, memory = run(both), both.learner.memory()
+        return last, {name: np.array(value) for name, value in memory.items()}
+    jobs = Afterwards(method, job, own, client.received, settings)
+    run(jobs)
+    return jobs.epochs[0], {}
 
 
-def _note_decision(inputs: Inputs, client: Client, journal: Journal) -> None:
+def _note_decision(inputs: Inputs, client: Client) -> None:
     """What the update decided, as a line of the journal; a resumed training has it."""
     decision, name = client.decision, inputs.options.update.name
     if decision is None:
         return
+    journal = Journal(fill(inputs.options.output, client.number))
     journal.write({"event": "update", "update": name, **decision.to_json()})
     far = "" if decision.distance is None else f", distance {decision.distance:.4g}"
     console.info(
@@ -142,7 +207,7 @@ def _note_decision(inputs: Inputs, client: Client, journal: Journal) -> None:
     )
 
 
-def _net(inputs: Inputs, client: Client, used: Net | None) -> tuple[Net, Tensors]:
+def _net(inputs: Inputs, start: Tensors, used: Net | None) -> tuple[Net, Tensors]:
     """The net at the start of the round, and what its learner carries besides.
 
     The net that the last client used serves again: building one takes longer than many
@@ -150,23 +215,23 @@ def _net(inputs: Inputs, client: Client, used: Net | None) -> tuple[Net, Tensors
     """
     options = inputs.options
     parts = ("encoder", *inputs.architecture.heads)
-    tensors, more = divide(client.tensors, parts)
+    tensors, more = divide(start, parts)
     if used is not None and options.objective.name in catalogue.OBJECTIVES:
         load_tensors(used.requires_grad_(), tensors)
         return used, more
     facts = replace(inputs.model.facts, parts=None)
-    start = replace(inputs.model, facts=facts, tensors=tensors)
-    net = load_net(start, runtime.device_of(options.runtime))
+    model = replace(inputs.model, facts=facts, tensors=tensors)
+    net = load_net(model, runtime.device_of(options.runtime))
     training.prepare(net, options.execution)
     return net, more
 
 
-def _given(inputs: Inputs, net: Net, order: Purpose) -> Given:
-    """The public images and their targets, for terms that want them."""
+def _given(inputs: Inputs, client: Client, order: Purpose) -> Given:
+    """What terms want: the received model, public images and their targets."""
     if inputs.align is None:
-        return Given()
+        return Given(received=client.received)
     targets, public = inputs.align
-    device = next(net.parameters()).device
+    device = runtime.device_of(inputs.options.runtime)
     layout = inputs.options.execution.channels_last
     view = view_of(inputs.model, Augmentation(), layout)
     images = Images(public.images, None, targets.index, view, device)
@@ -180,39 +245,35 @@ def _given(inputs: Inputs, net: Net, order: Purpose) -> Given:
     h, z = (
         torch.from_numpy(rows).float().to(device) for rows in (targets.h, targets.z)
     )
-    return Given(batch_of, h, z)
+    return Given(batch_of, h, z, client.received)
 
 
-def _write(
-    inputs: Inputs, client: Client, learner: Any, last: Epoch, early: Rows | None
-) -> Result:
-    """What the client keeps, what it shares, and last, for make, its model.
-
-    `early` has the rows that are shared, where the global model computed them.
-    """
+def _write(inputs: Inputs, client: Client, trained: Trained) -> Result:
+    """What the client keeps, what it shares, and last, for make, its model."""
     options, number, examples = inputs.options, client.number, len(client.index)
     data: dict[str, Any] = {}
-    memory = dict(client.memory)
+    memory = {**_carried(client.memory), **trained.memory}
     if options.sharing.features_out:
         memory = {k: v for k, v in memory.items() if k not in (ROWS, INDEX)}
-        rows = early or rows_after_training(inputs, client, learner)
+        rows = trained.early or rows_after_training(inputs, client, trained.learner)
         memory |= share(inputs, client, rows, data)
     for what in client.kept:
-        by_image = getattr(learner, what).cpu().numpy()
+        by_image = getattr(trained.learner, what).cpu().numpy()
         memory |= remembered_rows(what, by_image, client.index)
-    # Buffers that begin_epoch made belong to the epoch; they are not carried further.
-    known = inputs.expected.all
-    tensors = {k: v for k, v in parts_by_name(learner).items() if k in known}
-    upload, kept = divide(tensors, inputs.sent)
+    upload, kept = divide(_tensors(inputs, trained.learner), inputs.sent)
     names = sorted({name.split(".")[0] for name in memory})
     if options.private_out:
         own = _kept(inputs, upload, kept)
+        if trained.own is not None:
+            tensors = _tensors(inputs, trained.own)
+            own |= {OWN + name: array for name, array in tensors.items()}
         about = PrivateFacts(number, inputs.round, parts_of(own), names)
         path = fill(options.private_out, number)
         private = write_private(path, own, memory, about, client.provenance)
         data["private"] = private
     elif lost := ", ".join([*parts_of(kept), *names]):
         console.detail(f"client {number}: {lost} not kept; --private-out would keep it")
+    losses = trained.last.losses
     facts = CheckpointFacts(
         role="client",
         round=inputs.round,
@@ -223,13 +284,13 @@ def _write(
         examples=examples,
         parent=inputs.model.content,
         partition=inputs.partition.content,
-        loss=sum(last.losses.values()),
+        loss=sum(loss for name, loss in losses.items() if not name.startswith(OWN)),
         parts=parts_of(upload),
-        **_cluster_facts(last),
+        **_cluster_facts(trained.last),
     )
     output = fill(options.output, number)
     content = write_checkpoint(output, upload, facts, client.provenance)
-    data |= {"content": content, **last.facts()}
+    data |= {"content": content, **trained.last.facts()}
     if client.decision:
         data["update"] = client.decision.to_json()
     return _result(inputs, facts, data)
@@ -252,6 +313,22 @@ def _result(inputs: Inputs, facts: CheckpointFacts, data: dict[str, Any]) -> Res
     )
     about = {"client": facts.client, "round": facts.round, "examples": facts.examples}
     return line, {**data, **about}
+
+
+def _carried(memory: Tensors) -> Tensors:
+    """What methods remember; that of an own model is written anew with the model."""
+    return {
+        k: v for k, v in memory.items() if k.split(".")[0] not in catalogue.PERSONAL
+    }
+
+
+def _tensors(inputs: Inputs, learner: Any) -> Tensors:
+    """A learner's tensors, by part.
+
+    Buffers that begin_epoch made belong to the epoch; they are not carried further.
+    """
+    known = inputs.expected.all
+    return {k: v for k, v in parts_by_name(learner).items() if k in known}
 
 
 def _kept(inputs: Inputs, upload: Tensors, kept: Tensors) -> Tensors:

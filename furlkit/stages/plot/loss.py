@@ -16,6 +16,7 @@ from furlkit.reports.summary import Line, summarise
 from furlkit.reports.text import plain
 from furlkit.stages.plot.journals import client_models, events
 from furlkit.stages.plot.picture import Paths, Picture, Series, figure, picture
+from furlkit.weights import OWN
 
 # The losses of a run's clients, by round and by epoch of that round.
 Losses = dict[tuple[int, int], list[float]]
@@ -80,8 +81,12 @@ def _read_run(folder: Path, term: str | None) -> Losses:
 
 
 def _journal(model: File, term: str | None) -> dict[int, float]:
-    """The loss of each epoch, from the journal beside a model."""
-    journal, entries = events(model, "epoch")
+    """The loss of each epoch, from the journal beside a model.
+
+    Epochs of a client's own model, trained after the one it sends, are left out.
+    """
+    journal, found = events(model, "epoch")
+    entries = [line for line in found if not line.get("own")]
     # Two jobs that did the same work at once wrote the same epochs twice.
     losses = dict(_epoch(journal, entry, term) for entry in entries)
     planned = planned_epochs(model.options) or 0
@@ -94,7 +99,10 @@ def _journal(model: File, term: str | None) -> dict[int, float]:
 
 
 def _epoch(path: Path, entry: dict[str, Any], term: str | None) -> tuple[int, float]:
-    """Number and loss of one epoch; the loss is the sum of terms, or one of them."""
+    """Number and loss of one epoch; the loss is the sum of terms, or one of them.
+
+    Losses of a client's own model, trained beside the one it sends, are not added.
+    """
     epoch: Any = entry.get("epoch")
     losses: Any = entry.get("losses")
     terms = losses if isinstance(losses, dict) else {}
@@ -103,7 +111,8 @@ def _epoch(path: Path, entry: dict[str, Any], term: str | None) -> tuple[int, fl
         raise InputError(
             f"{path}: has no term '{term}' in epoch {short(epoch)}; it has {there}"
         )
-    chosen: list[Any] = list(terms.values()) if term is None else [terms.get(term)]
+    sent = [value for name, value in terms.items() if not name.startswith(OWN)]
+    chosen: list[Any] = sent if term is None else [terms.get(term)]
     fit = type(epoch) is int and epoch > 0 and chosen and all(map(is_number, chosen))
     if not fit:
         raise InputError(

@@ -119,6 +119,15 @@ def test_the_terms_of_a_loss_are_added_up_or_one_is_taken(make, draw):
     assert draw(f"A={place}", more=("--term", "proximal"))[0]["mean"] == [0.5]
 
 
+def test_the_loss_of_a_clients_own_model_is_not_that_of_the_model_it_sends(make, draw):
+    """Own losses of the same step, as APFL has them; and own epochs, as Ditto has them."""
+    place = make("a", {0: [{"simclr": 4, "own.simclr": 3}]})
+    later = {"event": "epoch", "own": 1, "epoch": 1, "losses": {"simclr": 2.0}}
+    Journal(place / "r001" / "client_0.safetensors").write(later)
+    assert draw(f"A={place}")[0]["mean"] == [4]
+    assert draw(f"A={place}", more=("--term", "own.simclr"))[0]["mean"] == [3]
+
+
 def test_several_runs_have_the_mean_of_their_means(make, draw):
     """A run with more clients counts no more; the band is over all clients."""
     one, other = make("a", {0: [1], 1: [2], 2: [6]}), make("b", {0: [7]})

@@ -1,0 +1,96 @@
+"""A client's own model, trained beside the one that it sends or after it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from furlkit import catalogue
+from furlkit.models.loading import load_tensors, tensors_of
+from furlkit.terms.proximal import weights_like
+from furlkit.training import loop
+from furlkit.training.run import warn_of_collapse
+from furlkit.weights import Tensors, below
+
+
+def together(
+    method: catalogue.Personal,
+    sent: loop.Job,
+    own: loop.Job,
+    memory: Mapping[str, np.ndarray],
+    settings: dict[str, Any],
+) -> loop.Job:
+    """One training of both models."""
+    make = catalogue.load(method.function)
+    learner = make(sent.learner, own.learner, own.terms, memory, **settings)
+    return replace(sent, learner=learner)
+
+
+@dataclass
+class Afterwards:
+    """The model that is sent is trained first, then the client's own, with one term more.
+
+    Both trainings have the same draws. `received` is the model that the client was
+    given; `epochs` are the last ones of the trainings that are over. See `run.Jobs`.
+    """
+
+    method: catalogue.Personal
+    sent: loop.Job
+    own: loop.Job
+    received: Tensors
+    settings: dict[str, Any]
+    epochs: list[loop.Epoch] = field(default_factory=list)
+
+    turns = 2
+
+    def __post_init__(self) -> None:
+        title = f"{self.own.title}, its own model"
+        where, before = {"own": 1}, self.sent.steps
+        self.own = replace(self.own, title=title, where=where, steps_before=before)
+        # Buffers that begin_epoch makes belong to the epoch.
+        self._kept = [job.learner.state_dict().keys() for job in self._jobs]
+
+    @property
+    def _jobs(self) -> tuple[loop.Job, loop.Job]:
+        return self.sent, self.own
+
+    def job(self, turn: int) -> loop.Job:
+        """The training of one of the two models."""
+        if turn == 0:
+            return self.sent
+        term = catalogue.load(self.method.function)
+        added = term(self.own.learner.net, self._weights(), **self.settings)
+        more = {self.method.name: added} if added else {}
+        return replace(self.own, terms={**self.own.terms, **more})
+
+    def _weights(self) -> dict[str, dict[str, Tensor]]:
+        net = self.sent.learner.net
+        names = [name for name, _ in net.named_parameters()]
+        received = weights_like(net, self.received)
+        return {
+            "received": dict(zip(names, received, strict=True)),
+            "trained": dict(net.named_parameters()),
+        }
+
+    def finish(self, turn: int, last: loop.Epoch) -> None:
+        """One of the two is over."""
+        warn_of_collapse(self._jobs[turn].title, last)
+        self.epochs.append(last)
+
+    def state(self) -> tuple[Tensors, dict[str, Any]]:
+        """The models that are trained, and their last epochs."""
+        tensors = {
+            f"{turn}.{name}": array
+            for turn in range(len(self.epochs))
+            for name, array in tensors_of(self._jobs[turn].learner).items()
+            if name in self._kept[turn]
+        }
+        return tensors, {"epochs": [epoch._asdict() for epoch in self.epochs]}
+
+    def load(self, tensors: Tensors, values: dict[str, Any]) -> None:
+        """Restore what `state` gave."""
+        self.epochs = [loop.Epoch(**epoch) for epoch in values["epochs"]]
+        for turn in range(len(self.epochs)):
+            load_tensors(self._jobs[turn].learner, below(f"{turn}.", tensors))
