@@ -87,16 +87,17 @@ def _transfers(files: dict[str, File]) -> list[Transfer]:
 
 
 def _sent(files: dict[str, File]) -> Iterator[Transfer]:
-    for server in files.values():
+    servers = [file for file in files.values() if file.stage == "aggregate"]
+    first: dict[str, int] = {}
+    for server in sorted(servers, key=lambda file: file.facts["round"]):
         for role, content in server.inputs.items():
-            match = _CLIENT.fullmatch(role)
-            if match and server.stage == "aggregate":
-                file = files.get(content)
-                # A model that the server counts again in later rounds was sent once.
-                model = file is not None and file.stage == "local-train"
-                round_ = (file if model and file else server).facts["round"]
+            round_ = server.facts["round"]
+            if server.kind == "checkpoint":
+                # A model that counts again in later rounds was sent once.
+                round_ = first.setdefault(content, round_)
+            if match := _CLIENT.fullmatch(role):
                 place = int(match[1]), round_
-                yield Transfer(*place, SENT, "upload", content, file)
+                yield Transfer(*place, SENT, "upload", content, files.get(content))
 
 
 def _taught(files: dict[str, File]) -> list[File]:
