@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 Tensors = dict[str, np.ndarray]
 # Words before a name that hold a net of their own: target.encoder, own.projector.
-NESTED = ("target", "own", "last", "style", "generator")
+NESTED = ("target", "own", "last", "sigma", "style", "generator")
 # Parts of a learner that never leave the client: rows of its own images.
 PRIVATE = ("queue",)
 _BATCHNORM_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
@@ -71,6 +71,15 @@ def add_weighted(total: Tensors, tensors: Tensors, share: float) -> Tensors:
         # numpy makes plain numbers of arrays that have no dimension.
         added[name] = np.asarray(weighted_sum(columns, shares))
     return added
+
+
+def moved(tensors: Tensors, before: Tensors, after: Tensors) -> Tensors:
+    """Tensors plus what others of the same names have changed by."""
+    wide = np.float64
+    return {
+        name: (array + (after[name].astype(wide) - before[name])).astype(array.dtype)
+        for name, array in tensors.items()
+    }
 
 
 def narrowed(total: Tensors, like: Tensors) -> Tensors:

@@ -60,6 +60,7 @@ from furlkit.catalogue.installed import (
 from furlkit.catalogue.methods import (
     ENCODERS,
     HEADS,
+    HELPERS,
     OBJECTIVES,
     RULES,
     SHARING,

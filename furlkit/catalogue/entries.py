@@ -191,13 +191,17 @@ class Objective(Method):
     state has a `learner(net, **options) -> Learner` instead. With `negatives` it takes
     rows of other clients as `z_dict`, and `remote_only` where nothing else is negative;
     with `own_rows` rows of the client's own images as `z_own`; with `labels` it sees
-    labels.
+    labels. `sends` are parts of the learner that leave the client with the net. One that
+    is `helped` has the options HELPERS, which are not passed to its function; it takes
+    as `helpers` the nets of other clients.
     """
 
     heads: tuple[str | Head, ...] = ()
     labels: bool = False
     negatives: bool = False
     own_rows: bool = False
+    sends: tuple[str, ...] = ()
+    helped: bool = False
 
     @property
     def has_state(self) -> bool:

@@ -105,6 +105,11 @@ def _open(options: Options) -> Inputs:
             f"--objective {options.objective}: an alignment model is trained without "
             "labels"
         )
+    if objective.helped:
+        raise UsageError(
+            f"--objective {options.objective}: an alignment model is trained without "
+            "other clients"
+        )
     given = (options.model, options.partition, options.data.name)
     check_output(options.output, given)
     check_output(options.targets_out, (*given, options.output), "--targets-out")

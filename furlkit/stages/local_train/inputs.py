@@ -30,6 +30,12 @@ from furlkit.inputs.settings import fill as fill_options
 from furlkit.models.architecture import Architecture, build
 from furlkit.models.loading import check_tensors, full_architecture, tensors_of, z_width
 from furlkit.randomness import torch_generator
+from furlkit.stages.local_train.helpers import (
+    Candidate,
+    Candidates,
+    Helpers,
+    open_candidates,
+)
 from furlkit.training.learners import learner_of
 from furlkit.training.loop import Phase, Plan
 from furlkit.training.run import Execution
@@ -119,6 +125,7 @@ class Options(Computing):
     align: Path | None
     align_data: Source | None
     sharing: Sharing
+    helpers: Helpers | None
     send: tuple[str, ...] | None
     augmentation: Augmentation
     plan: Plan
@@ -133,14 +140,15 @@ def options_of(values: dict[str, Any]) -> Options:
     rest, recorded = dict(values), catalogue.recorded("local-train", values)
     objective = catalogue.objectives()[rest.pop("objective")]
     update = catalogue.UPDATES[rest.pop("update")]
-    settings, rest = divided(rest, objective.options)
+    own = [option for option in objective.options if option not in catalogue.HELPERS]
+    settings, rest = divided(rest, own)
     update_settings, rest = divided(rest, update.options)
     terms = {}
     for term in catalogue.TERMS.values():
         # Options that are not recorded name files, which are opened here.
-        own, rest = divided(rest, [o for o in term.options if o.recorded])
+        chosen, rest = divided(rest, [o for o in term.options if o.recorded])
         if values[catalogue.key_of(term.switch)]:
-            terms[term.name] = own
+            terms[term.name] = chosen
     known: dict[str, Any] = {
         "objective": objective,
         "settings": settings,
@@ -195,6 +203,7 @@ class Inputs(NamedTuple):
     sent: tuple[str, ...]
     align: tuple[Targets, ImageSet] | None
     dictionary: Features | None
+    candidates: Candidates | None
 
     @property
     def round(self) -> int:
@@ -223,7 +232,8 @@ class Client:
 
     `received` is the global model, completed by what the client has kept; `tensors` is
     what the update makes of it, the model that training starts from: the parts of the
-    net, and whatever else the learner carries. `memory` is what methods remember.
+    net, and whatever else the learner carries. `memory` is what methods remember, and
+    `helpers` are other clients whose models help.
     """
 
     number: int
@@ -233,6 +243,7 @@ class Client:
     tensors: Tensors
     memory: Tensors
     negatives: np.ndarray | None
+    helpers: dict[int, Candidate]
     provenance: Provenance
 
 
@@ -257,7 +268,9 @@ def open_inputs(options: Options) -> Inputs:
     for phase in options.plan.phases:
         _check_parts("--phases", phase.parts, trained)
     sent = _sent_parts(options, architecture, expected)
-    shared = _align(options, model), _dictionary(options, model)
+    device = runtime.device_of(options.runtime)
+    candidates = open_candidates(options.helpers, model, options.seed, device)
+    shared = _align(options, model), _dictionary(options, model), candidates
     known = options, partition, model, architecture, images
     inputs = Inputs(*known, expected, sent, *shared)
     _check_round(inputs)
@@ -283,6 +296,7 @@ def open_client(inputs: Inputs, number: int) -> Client:
     own = below("last.", private.tensors) if private else {}
     memory = dict(private.memory) if private else {}
     tensors, memory = update(received, own or None, memory, **options.update_settings)
+    helpers = _helpers(inputs, number)
     return Client(
         number=number,
         index=inputs.partition.of(number),
@@ -291,7 +305,8 @@ def open_client(inputs: Inputs, number: int) -> Client:
         tensors=tensors,
         memory=memory,
         negatives=_negatives(inputs, number),
-        provenance=_provenance(inputs, private),
+        helpers=helpers,
+        provenance=_provenance(inputs, private, helpers),
     )
 
 
@@ -340,7 +355,7 @@ def _sent_parts(
     """The parts that leave the client, checked against those that there are."""
     net = ("encoder", *architecture.heads)
     if options.send is None:
-        return net
+        return (*net, *options.objective.sends)
     known = [part for part in parts_of(expected.all) if part not in PRIVATE]
     _check_parts("--send", options.send, known)
     kept = [part for part in net if not within(part, options.send)]
@@ -387,7 +402,8 @@ def _check_usage(options: Options) -> None:
         )
     public = options.align_data.name if options.align_data else None
     known = (options.model, options.partition, options.data.name, public)
-    inputs = (*known, options.align, options.sharing.dictionary)
+    helpers = options.helpers.helper_files if options.helpers else ()
+    inputs = (*known, options.align, options.sharing.dictionary, *helpers)
     writes = {
         "-o": options.output,
         "--private-out": options.private_out,
@@ -453,6 +469,13 @@ def _negatives(inputs: Inputs, number: int) -> np.ndarray | None:
     return inputs.dictionary.rows
 
 
+def _helpers(inputs: Inputs, number: int) -> dict[int, Candidate]:
+    """The other clients that help one."""
+    if inputs.candidates is None or inputs.options.helpers is None:
+        return {}
+    return inputs.candidates.nearest(number, inputs.options.helpers.helper_count)
+
+
 def _check_round(inputs: Inputs) -> None:
     plan = inputs.plan
     if plan.schedule == "cosine" and plan.first_round >= plan.schedule_rounds:
@@ -462,13 +485,16 @@ def _check_round(inputs: Inputs) -> None:
         )
 
 
-def _provenance(inputs: Inputs, private: Private | None) -> Provenance:
+def _provenance(
+    inputs: Inputs, private: Private | None, helpers: dict[int, Candidate]
+) -> Provenance:
     files: dict[str, Any] = {
         "global": inputs.model,
         "partition": inputs.partition,
         "private": private,
         "dictionary": inputs.dictionary,
         "targets": inputs.align and inputs.align[0],
+        **{f"helper {client}": helper for client, helper in helpers.items()},
     }
     contents = {role: file.content for role, file in files.items() if file}
     options = inputs.options

@@ -12,6 +12,7 @@ from furlkit.data.batches import Batch, Images
 from furlkit.files.checkpoint import (
     CheckpointFacts,
     open_checkpoint,
+    read_checkpoint,
     write_checkpoint,
 )
 from furlkit.files.lock import holding
@@ -22,6 +23,7 @@ from furlkit.inputs.existing import ALREADY, content_of
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
 from furlkit.models.loading import load_net, load_tensors, view_of
+from furlkit.stages.local_train.helpers import helper_net
 from furlkit.stages.local_train.inputs import (
     Client,
     Inputs,
@@ -98,6 +100,9 @@ def _train(inputs: Inputs, client: Client, net: Net, more: Tensors) -> Result:
     if options.sharing.own_rows:
         own = early.z if early else kept_rows(inputs, client)
         settings["z_own"] = torch.from_numpy(own).to(device)
+    if client.helpers:
+        files = [read_checkpoint(helper.path) for helper in client.helpers.values()]
+        settings["helpers"] = [helper_net(f, inputs.model, device) for f in files]
     learner = learner_of(options.objective, net, settings)
     if more:
         load_tensors(learner, more)
