@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 Tensors = dict[str, np.ndarray]
 # Words before a name that hold a net of their own: target.encoder, own.projector.
-NESTED = ("target", "own", "last", "style", "generator")
+NESTED = ("target", "own", "last", "sigma", "style", "generator")
 OWN = "own."  # Before the names of a client's own model and its losses.
 # Parts of a learner that never leave the client: rows of its own images.
 PRIVATE = ("queue",)
@@ -80,6 +80,15 @@ def mixed(own: Tensors, other: Tensors, share: float) -> Tensors:
         name: np.asarray(weighted_sum([own[name], array], [share, 1 - share]))
         for name, array in other.items()
         if name in own
+    }
+
+
+def moved(tensors: Tensors, before: Tensors, after: Tensors) -> Tensors:
+    """Tensors plus what others of the same names have changed by."""
+    wide = np.float64
+    return {
+        name: (array + (after[name].astype(wide) - before[name])).astype(array.dtype)
+        for name, array in tensors.items()
     }
 
 

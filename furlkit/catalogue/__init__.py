@@ -61,6 +61,7 @@ from furlkit.catalogue.installed import (
 from furlkit.catalogue.methods import (
     ENCODERS,
     HEADS,
+    HELPERS,
     MINING,
     OBJECTIVES,
     PERSONAL,

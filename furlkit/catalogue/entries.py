@@ -196,7 +196,9 @@ class Objective(Method):
     One that `mines` has the options MINING, which are not passed to its function; it
     takes as `neighbours` the positions of the images that are nearest to each. One that
     does not `mix` sets weights itself, so that a mixture of the weights of two of its
-    nets is not such a net.
+    nets is not such a net. `sends` are parts of the learner that leave the client with
+    the net. One that is `helped` has the options HELPERS, which are not passed to its
+    function; it takes as `helpers` the nets of other clients.
     """
 
     heads: tuple[str | Head, ...] = ()
@@ -206,6 +208,8 @@ class Objective(Method):
     keeps: str = ""
     mines: bool = False
     mixes: bool = True
+    sends: tuple[str, ...] = ()
+    helped: bool = False
 
     @property
     def has_state(self) -> bool:

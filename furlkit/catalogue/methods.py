@@ -32,6 +32,7 @@ from furlkit.catalogue.papers import (
     FEDAVG,
     FEDCA,
     FEDEMA,
+    FEDMATCH,
     FEDPROX,
     FEDSTYLE,
     FEDU,
@@ -76,6 +77,16 @@ MINING = (
     Option("neighbours-from", Text("FILE"),
            help="Take the neighbours from this file, which the command neighbours wrote; "
                 "may hold {client}.", recorded=False),
+)
+
+# For objectives that look at what other clients' models say.
+HELPERS = (
+    Option("helper", File(), (),
+           "An upload of the last round that helpers may be chosen from; may be repeated.",
+           multiple=True, recorded=False, variable="helper_files"),
+    Option("helpers", Whole(1), 2,
+           "H, the other clients whose models help: those whose answers to the same noise "
+           "are nearest.", variable="helper_count"),
 )
 
 OBJECTIVES = named(
@@ -201,6 +212,27 @@ OBJECTIVES = named(
         labels=True,
         paper=FEDAVG,
         equation="cross-entropy",
+    ),
+    Objective("fedmatch", "what the client and its helpers are sure of, without labels",
+        heads=("classifier",),
+        function="furlkit.objectives.fedmatch:learner",
+        options=(
+            Option("confidence", Number(0, 1), 0.75,
+                   "tau: an image counts if the probability of a class is so large."),
+            Option("agreement-weight", Number(low=0), 0.01,
+                   "lambda_a, of the cross-entropy of agreed labels."),
+            Option("consistency-weight", Number(low=0), 0.01,
+                   "lambda_i, of the divergence from the helpers."),
+            Option("l1", Number(low=0), 1e-5, "lambda_L1 of ||psi||_1."),
+            Option("l2", Number(low=0), 10.0, "lambda_L2 of ||sigma - psi||^2."),
+            Option("psi-share", Number(low=0), 0.2,
+                   "psi / sigma of a model that nobody has divided into the two yet."),
+            *HELPERS,
+        ),
+        sends=("sigma",),
+        helped=True,
+        paper=FEDMATCH,
+        equation="sections 3.2, 3.3",
     ),
 )
 
@@ -452,6 +484,16 @@ TEACHERS = named(
         file="PROBABILITIES",
         paper=DSFL,
         equation="cross-entropy",
+    ),
+    Teacher("labels", "the labels of public images, for FedMatch's sigma",
+        "furlkit.objectives.fedmatch:labelled_step",
+        options=(
+            Option("label-weight", Number(above=0), 1.0,
+                   "lambda_s, of the cross-entropy."),
+            *PART,
+        ),
+        paper=FEDMATCH,
+        equation="section 3.3",
     ),
 )
 

@@ -22,7 +22,7 @@ SHARED = {
     "plain": "features of single images; they are not anonymous",
 }
 # What distill did to a model, by its teacher; other teachers distil.
-TAUGHT = {"self": "labelled by itself"}
+TAUGHT = {"self": "labelled by itself on", "labels": "taught by the labels of"}
 NEGATIVES = ("local", "fused", "remote")
 LARGEST = 1e12  # Of larger numbers the digits would fill the line.
 # By kind; the words are facts of the header, sizes of tensors, and those that `sentence` adds.
@@ -80,11 +80,11 @@ def _words(facts: Facts) -> dict[str, str]:
 def _checkpoint(header: Header) -> str:
     if header.stage == "distill":
         teacher = header.options.get("teacher")
-        how = TAUGHT.get(str(teacher), "distilled")
-        if header.facts.get("role") == "client":
-            return f"{describe_model(header.facts)}, then {how}"
-        public = count(header.facts.get("examples"))
-        return f"{describe_model(header.facts)}, {how} on {public} public images"
+        how, public = TAUGHT.get(str(teacher), "distilled on"), "public images"
+        if header.facts.get("role") != "client":
+            public = f"{count(header.facts.get('examples'))} {public}"
+            return f"{describe_model(header.facts)}, {how} {public}"
+        return f"{describe_model(header.facts)}, then {how} {public}"
     return describe_model(header.facts, len(header.inputs))
 
 

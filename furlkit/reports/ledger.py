@@ -28,6 +28,7 @@ RECEIVED_ROLES = {
     "probabilities": False,
     "targets": True,
 }
+HELPER = "helper "  # And the number of the client whose model helps: FedMatch.
 UNKNOWN = ""  # The content of what a training received that left no file.
 # Bytes of a number, and of what is stored with a row of features or of similarities.
 WIDTHS = {"float32": 4, "float16": 2, "int8": 1}
@@ -115,11 +116,14 @@ def _received(trained: Iterable[File], files: dict[str, File]) -> Iterator[Trans
         place = client, round_ = model.facts["client"], model.facts["round"]
         for role, content in model.inputs.items():
             file = files.get(content)
-            if role not in RECEIVED_ROLES or _is_own(model, role, file):
+            helper = role.startswith(HELPER)
+            if (not helper and role not in RECEIVED_ROLES) or _is_own(
+                model, role, file
+            ):
                 continue
             # Several files of one client in a round name the same inputs.
             begun = first.setdefault((client, content), round_)
-            if begun == round_ or not RECEIVED_ROLES[role]:
+            if begun == round_ or not RECEIVED_ROLES.get(role):
                 yield Transfer(*place, RECEIVED, role, content, file)
 
 

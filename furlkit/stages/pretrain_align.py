@@ -105,10 +105,11 @@ def _open(options: Options) -> Inputs:
             f"--objective {options.objective}: an alignment model is trained without "
             "labels"
         )
-    if objective.mines:
+    if objective.mines or objective.helped:
+        lacks = "neighbours" if objective.mines else "other clients"
         raise UsageError(
             f"--objective {options.objective}: an alignment model is trained without "
-            "neighbours, which only local-train mines"
+            f"{lacks}, which only local-train has"
         )
     given = (options.model, options.partition, options.data.name)
     check_output(options.output, given)

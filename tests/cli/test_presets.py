@@ -175,6 +175,17 @@ def test_fedsimclr_is_simclr_as_its_paper_has_it():
     assert tables_of("fedsimclr")["init"]["projector"] == [512, 128]
 
 
+def test_numbers_of_fedmatch():
+    tables = tables_of("fedmatch")
+    assert {
+        "confidence": 0.75, "helpers": 2, "consistency-weight": 0.01,
+        "agreement-weight": 0.01, "l1": 1e-5, "l2": 10, "psi-share": 0.2,
+    }.items() <= tables["local-train"].items()  # fmt: skip
+    server = {"teacher": "labels", "label-weight": 10}
+    assert server.items() <= tables["distill"].items()
+    assert tables["aggregate"]["rule"] == "mean"
+
+
 def test_ds_fl_s_clients_send_probabilities_that_are_sharpened():
     tables = tables_of("dsfl")
     assert tables["local-train"]["objective"] == "supervised"

@@ -246,6 +246,8 @@ OTHER = {
     "--align-split": "test",
     "--neighbours": "5", "--neighbour-candidates": "7", "--neighbour-temperature": "0.5",
     "--neighbour-weight": "0.5",
+    "--confidence": "0.9", "--agreement-weight": "1", "--consistency-weight": "1",
+    "--l1": "1", "--l2": "1", "--psi-share": "1", "--helper": "c", "--helpers": "3",
     "--align-reduction": "mean", "--align-batch-size": "7",
     "--ema": "0.5", "--queue": "7", "--epsilon": "0.5",
     "--sinkhorn-iterations": "7", "--freeze-steps": "7", "--queue-after": "7",
@@ -261,6 +263,7 @@ MATCHING = ("--neighbours", "2")
 DUM, ASTW = ("--update", "dum"), ("--update", "astw")
 SWAV, DEEPCLUSTER = ("--objective", "swav"), ("--objective", "deepcluster")
 DITTO, APFL = ("--personal", "ditto"), ("--personal", "apfl")
+FEDMATCH = ("--objective", "fedmatch")
 WITH = {
     "--dictionary-from": SHARING, "--share-rows": SHARING,
     "--alpha": SHARING, "--dictionary-size": SHARING, "--participants": SHARING,
@@ -276,6 +279,9 @@ WITH = {
     "--neighbour-weight": MATCHING,
     "--pull": DITTO, "--pull-to": DITTO,
     "--own-share": APFL, "--own-share-rate": APFL, "--mix": APFL,
+    "--confidence": FEDMATCH, "--agreement-weight": FEDMATCH,
+    "--consistency-weight": FEDMATCH, "--l1": FEDMATCH, "--l2": FEDMATCH,
+    "--psi-share": FEDMATCH, "--helper": FEDMATCH, "--helpers": FEDMATCH,
 }  # fmt: skip
 ELSEWHERE = {"--json", "--quiet", "--verbose", "--preset", "--update"}
 

@@ -8,7 +8,7 @@ import pytest
 from furlkit import catalogue
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.private import read_private
-from furlkit.weights import divide, part_of
+from furlkit.weights import divide, part_of, within
 from tests.helpers import furlkit
 
 DIGITS = ("--data", "digits")
@@ -66,12 +66,13 @@ def test_an_objective_trains_is_averaged_and_scored(rounds, name):
     for number in (0, 1):
         before = read_checkpoint(folder / f"g{number}").tensors
         upload = read_checkpoint(folder / f"c{number + 1}_0")
-        assert sorted(upload.facts.parts) == sorted(parts)
+        more = [part for part in upload.facts.parts if within(part, objective.sends)]
+        assert sorted(upload.facts.parts) == sorted([*parts, *more])
         for part in parts:
             own = {k: v for k, v in upload.tensors.items() if part_of(k) == part}
             assert any(not np.array_equal(v, before[k]) for k, v in own.items()), part
     private = read_private(folder / "k2_0", 0)
-    kept = divide(private.tensors, parts)[1]
+    kept = divide(private.tensors, [*parts, *objective.sends])[1]
     assert {part_of(k) for k in kept} == CARRIED.get(name, set())
     assert scores(folder)["knn"] > 0.5
     assert scores(folder)["linear"] > 0.5

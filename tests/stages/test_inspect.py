@@ -170,7 +170,7 @@ def test_a_distilled_model_is_made_of_no_client_s_weights(tmp_path):
         ({"role": "global", "client": None},
          "the global model after round 2, labelled by itself on 1,280 public images"),
         ({}, "the model of client 3 after round 2, trained on 1,280 images, then "
-             "labelled by itself"),
+             "labelled by itself on public images"),
     ],
 )  # fmt: skip
 def test_a_model_that_labelled_images_itself(tmp_path, facts, sentence):

@@ -17,6 +17,7 @@ from furlkit.models.architecture import Net
 from furlkit.models.loading import architecture_of
 from furlkit.training.loop import Plan, Purpose
 from furlkit.training.run import Execution
+from furlkit.weights import Tensors
 
 Begin = Callable[[], None]
 
@@ -44,7 +45,8 @@ class Lesson:
     `index` are the images that are learnt from, and `words` say how, for people.
     `resolved` are options that the inputs decide, `contents` the content hashes of the
     inputs besides START, by role. `learner` gives what trains a net on images, and what
-    is to be called before its first step.
+    is to be called before its first step. With `labels` it sees them. `finish` makes
+    the tensors of the file of those of the net.
     """
 
     model: Checkpoint
@@ -55,6 +57,8 @@ class Lesson:
     learner: Callable[[Net, Images, Purpose], tuple[Any, Begin | None]]
     contents: dict[str, str] = field(default_factory=dict)
     resolved: dict[str, Any] = field(default_factory=dict)
+    labels: bool = False
+    finish: Callable[[Tensors], Tensors] = dict
 
 
 def kept_facts(model: Checkpoint, round_: int, examples: int) -> CheckpointFacts:

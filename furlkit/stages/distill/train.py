@@ -23,6 +23,7 @@ MODULES = {
     "ensemble": "ensemble",
     "self": "selflabel",
     "probabilities": "probabilities",
+    "labels": "labels",
 }
 
 
@@ -45,7 +46,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         return already(options.output, content)
     last = _train(options, lesson, net, provenance)
     facts = replace(facts, loss=sum(last.losses.values()))
-    content = write_checkpoint(options.output, tensors_of(net), facts, provenance)
+    tensors = lesson.finish(tensors_of(net))
+    content = write_checkpoint(options.output, tensors, facts, provenance)
     ProgressFile(options.output, provenance).discard()
     _warn_of_idleness(options, last)
     measured = _measured(last)
@@ -94,7 +96,8 @@ def _train(options: Options, lesson: Lesson, net: Net, provenance: Provenance) -
     layout, index = options.execution.channels_last, lesson.index
     view = view_of(lesson.model, options.augmentation, layout)
     device = runtime.device_of(options.runtime)
-    images = Images(lesson.images.images, None, index, view, device)
+    labels = lesson.images.labels if lesson.labels else None
+    images = Images(lesson.images.images, labels, index, view, device)
     purpose = (options.seed, "distill", lesson.facts.round)
     learner, begin = lesson.learner(net, images, purpose)
     job = training.Job(

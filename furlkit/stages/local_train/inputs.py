@@ -40,6 +40,12 @@ from furlkit.inputs.settings import fill as fill_options
 from furlkit.models.architecture import Architecture, build
 from furlkit.models.loading import check_tensors, full_architecture, tensors_of, z_width
 from furlkit.randomness import torch_generator
+from furlkit.stages.local_train.helpers import (
+    Candidate,
+    Candidates,
+    Helpers,
+    open_candidates,
+)
 from furlkit.training.learners import learner_of
 from furlkit.training.loop import Phase, Plan
 from furlkit.training.run import Execution
@@ -151,6 +157,7 @@ class Options(Computing):
     align_data: Source | None
     sharing: Sharing
     mining: Mining | None
+    helpers: Helpers | None
     send: tuple[str, ...] | None
     augmentation: Augmentation
     plan: Plan
@@ -171,7 +178,8 @@ def options_of(values: dict[str, Any]) -> Options:
     objective = catalogue.objectives()[rest.pop("objective")]
     update = catalogue.UPDATES[rest.pop("update")]
     personal = catalogue.PERSONAL[rest.pop("personal")]
-    own = [option for option in objective.options if option not in catalogue.MINING]
+    elsewhere = (*catalogue.MINING, *catalogue.HELPERS)
+    own = [option for option in objective.options if option not in elsewhere]
     settings, rest = divided(rest, own)
     personal_settings, rest = divided(rest, personal.options)
     update_settings, rest = divided(rest, update.options)
@@ -237,6 +245,7 @@ class Inputs(NamedTuple):
     sent: tuple[str, ...]
     align: tuple[Targets, ImageSet] | None
     dictionary: Features | None
+    candidates: Candidates | None
 
     @property
     def round(self) -> int:
@@ -268,7 +277,7 @@ class Client:
     net, and whatever else the learner carries. `own` is the same for the model that the
     client trains for itself, if it does. `memory` is what methods remember, and `kept`
     the rows of its images among it that the objective wants back; `decision` is what the
-    update decided, for the journal.
+    update decided, for the journal, and `helpers` are other clients whose models help.
     """
 
     number: int
@@ -281,6 +290,7 @@ class Client:
     kept: Tensors
     decision: Decision | None
     negatives: np.ndarray | None
+    helpers: dict[int, Candidate]
     provenance: Provenance
 
 
@@ -306,7 +316,9 @@ def open_inputs(options: Options) -> Inputs:
     for phase in options.plan.phases:
         _check_parts("--phases", phase.parts, trained)
     sent = _sent_parts(options, architecture, expected, model.facts.round + 1)
-    shared = _align(options, model), _dictionary(options, model)
+    device = runtime.device_of(options.runtime)
+    candidates = open_candidates(options.helpers, model, options.seed, device)
+    shared = _align(options, model), _dictionary(options, model), candidates
     known = options, partition, model, architecture, images
     inputs = Inputs(*known, expected, sent, *shared)
     _check_round(inputs)
@@ -337,6 +349,7 @@ def open_client(inputs: Inputs, number: int) -> Client:
     if options.mining:
         memory = {k: v for k, v in memory.items() if k not in NEIGHBOURS}
         memory |= _known_neighbours(inputs, options.mining, index, near or private)
+    helpers = _helpers(inputs, number)
     return Client(
         number=number,
         index=index,
@@ -348,7 +361,8 @@ def open_client(inputs: Inputs, number: int) -> Client:
         kept=_kept_rows(inputs, number, private),
         decision=decision or _kept_heads(inputs),
         negatives=_negatives(inputs, number),
-        provenance=_provenance(inputs, private, near),
+        helpers=helpers,
+        provenance=_provenance(inputs, private, near, helpers),
     )
 
 
@@ -399,6 +413,8 @@ def _own_start(options: Options, received: Tensors, private: Private | None) -> 
     if not options.has_own_model:
         return {}
     return {**received, **(below(OWN, private.tensors) if private else {})}
+
+
 def _kept_rows(inputs: Inputs, number: int, private: Private | None) -> Tensors:
     """The rows of its images that the objective wants back, by its name for them."""
     what = inputs.options.objective.keeps
@@ -470,7 +486,7 @@ def _sent_parts(
 ) -> tuple[str, ...]:
     """The parts that leave the client in a round, checked against those there are."""
     net = ("encoder", *architecture.heads)
-    sent = net if options.send is None else options.send
+    sent = (*net, *options.objective.sends) if options.send is None else options.send
     known = [part for part in parts_of(expected.all) if part not in PRIVATE]
     _check_parts("--send", sent, known)
     kept = [part for part in net if not within(part, sent)]
@@ -518,7 +534,8 @@ def _check_usage(options: Options) -> None:
     _check_update(options)
     public = options.align_data.name if options.align_data else None
     known = (options.model, options.partition, options.data.name, public)
-    inputs = (*known, options.align, options.sharing.dictionary)
+    helpers = options.helpers.helper_files if options.helpers else ()
+    inputs = (*known, options.align, options.sharing.dictionary, *helpers)
     writes = {
         "-o": options.output,
         "--private-out": options.private_out,
@@ -634,6 +651,13 @@ def _negatives(inputs: Inputs, number: int) -> np.ndarray | None:
     return inputs.dictionary.rows
 
 
+def _helpers(inputs: Inputs, number: int) -> dict[int, Candidate]:
+    """The other clients that help one."""
+    if inputs.candidates is None or inputs.options.helpers is None:
+        return {}
+    return inputs.candidates.nearest(number, inputs.options.helpers.helper_count)
+
+
 def _check_round(inputs: Inputs) -> None:
     plan = inputs.plan
     if plan.schedule == "cosine" and plan.first_round >= plan.schedule_rounds:
@@ -644,7 +668,10 @@ def _check_round(inputs: Inputs) -> None:
 
 
 def _provenance(
-    inputs: Inputs, private: Private | None, near: Neighbours | None
+    inputs: Inputs,
+    private: Private | None,
+    near: Neighbours | None,
+    helpers: dict[int, Candidate],
 ) -> Provenance:
     files: dict[str, Any] = {
         "global": inputs.model,
@@ -653,6 +680,7 @@ def _provenance(
         "neighbours": near,
         "dictionary": inputs.dictionary,
         "targets": inputs.align and inputs.align[0],
+        **{f"helper {client}": helper for client, helper in helpers.items()},
     }
     contents = {role: file.content for role, file in files.items() if file}
     options = inputs.options

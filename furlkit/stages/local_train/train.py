@@ -14,6 +14,7 @@ from furlkit.data.batches import Batch, Images
 from furlkit.files.checkpoint import (
     CheckpointFacts,
     open_checkpoint,
+    read_checkpoint,
     write_checkpoint,
 )
 from furlkit.files.journal import Journal
@@ -27,6 +28,7 @@ from furlkit.inputs.neighbours import positions as positions_of
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
 from furlkit.models.loading import load_net, load_tensors, view_of
+from furlkit.stages.local_train.helpers import helper_net
 from furlkit.stages.local_train.inputs import (
     Client,
     Inputs,
@@ -155,6 +157,9 @@ def _settings(inputs: Inputs, client: Client, early: Rows | None) -> dict[str, A
         settings[what] = torch.from_numpy(rows).to(device)
     if options.mining:
         settings["neighbours"] = torch.from_numpy(positions_of(client.memory))
+    if client.helpers:
+        files = [read_checkpoint(helper.path) for helper in client.helpers.values()]
+        settings["helpers"] = [helper_net(f, inputs.model, device) for f in files]
     return settings
 
 

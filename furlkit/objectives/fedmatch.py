@@ -1,0 +1,188 @@
+"""FedMatch with labels at the server: clients learn what they, and others, are sure of.
+
+Jeong et al., "Federated Semi-Supervised Learning with Inter-Client Consistency & Disjoint
+Learning", ICLR 2021, sections 3.2 and 3.3.
+
+    theta = sigma + psi    the weights of the network
+    sigma                  learnt from labels by the server; clients leave it as it is
+    psi                    learnt without labels by clients; the server leaves it
+    u, pi(u)               an image as it is, and its strong view
+    p, p_j                 probabilities by the client and by H helpers, other clients
+    tau                    how sure the client must be of an image for it to count
+
+Where sigma stays, the gradient by psi is the gradient by theta. So the network is trained
+as it is, by clients and by the server, and psi is what is left: theta - sigma.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from furlkit.objectives.learner import Forward
+from furlkit.objectives.supervised import supervised_loss
+
+PARTS = ("encoder", "classifier")
+
+
+def agreed_labels(p: Tensor, others: Sequence[Tensor]) -> Tensor:
+    """The class with the most votes, (B): of the client (B, C) and of each helper.
+
+    Where several classes have as many, it is the client's if that is one of them.
+    """
+    classes = p.shape[1]
+    votes = 1.5 * F.one_hot(p.argmax(dim=1), classes)  # (B, C)
+    for each in others:
+        votes = votes + F.one_hot(each.argmax(dim=1), classes)
+    return votes.argmax(dim=1)
+
+
+def consistency_loss(log_p: Tensor, others: Sequence[Tensor]) -> Tensor:
+    """Inter-client consistency, 1/H sum_j KL(p_j || p), the mean over images."""
+    divergences = [
+        (torch.special.xlogy(p_j, p_j) - p_j * log_p).sum(dim=1).mean()
+        for p_j in others
+    ]
+    return torch.stack(divergences).mean()
+
+
+def l1_penalty(theta: Iterable[Tensor], sigma: Iterable[Tensor]) -> Tensor:
+    """||psi||_1, which makes psi sparse."""
+    pairs = zip(theta, sigma, strict=True)
+    return torch.stack([(w - s).abs().sum() for w, s in pairs]).sum()
+
+
+def l2_penalty(theta: Iterable[Tensor], sigma: Iterable[Tensor]) -> Tensor:
+    """||sigma - psi||^2, which keeps psi near what labels taught."""
+    pairs = zip(theta, sigma, strict=True)
+    return torch.stack([(2 * s - w).square().sum() for w, s in pairs]).sum()
+
+
+def nearest_clients(
+    answers: Mapping[int, np.ndarray], own: np.ndarray, count: int
+) -> list[int]:
+    """Helpers: the clients whose answers to the same input are nearest to one's own."""
+    far = {client: float(((a - own) ** 2).sum()) for client, a in answers.items()}
+    return sorted(far, key=lambda client: (far[client], client))[:count]
+
+
+class Weights(NamedTuple):
+    """tau, and the weights lambda of the four losses."""
+
+    confidence: float
+    agreement: float
+    consistency: float
+    l1: float
+    l2: float
+
+
+class Sigma(nn.ModuleDict):
+    """A copy of a network's weights, without BatchNorm statistics, that is not trained.
+
+    psi is `share` times sigma, so that both together are the network.
+    """
+
+    def __init__(self, net: Any, share: float) -> None:
+        super().__init__({name: deepcopy(getattr(net, name)) for name in PARTS})
+        self.requires_grad_(False)
+        for module in self.modules():
+            if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
+                module.track_running_stats = False
+                module.running_mean = module.running_var = None
+                module.num_batches_tracked = None
+        with torch.no_grad():
+            for weight in self.parameters():
+                weight.div_(1 + share)
+
+
+class FedMatch(nn.Module):
+    """The net theta, sigma, and how many images of the epoch counted.
+
+    The helpers are other clients' nets; they are neither trained nor kept.
+    """
+
+    net: Any
+    images: Tensor
+    confident: Tensor
+
+    def __init__(
+        self, net: Any, sigma: Sigma, weights: Weights, helpers: Sequence[Any]
+    ):
+        super().__init__()
+        self.net, self.sigma, self._weights = net, sigma, weights
+        # In a list of modules they would be part of what a client keeps.
+        self._helpers = [helper.eval() for helper in helpers]
+
+    def begin_epoch(self, images: Any, epoch: int, rng: torch.Generator) -> None:
+        """Count from 0."""
+        for name in ("images", "confident"):
+            device = next(self.net.parameters()).device
+            self.register_buffer(name, torch.zeros((), device=device))
+
+    def step(self, batch) -> Forward:
+        """u gives the labels, pi(u) the loss; psi is penalised."""
+        u = batch.plain()
+        h = self.net.encoder(u)
+        logits = self.net.classifier(h).float()  # (B, C)
+        others = self._answers(u)
+        p = logits.detach().softmax(dim=1)
+        counts = p.amax(dim=1) >= self._weights.confidence  # (B)
+        self.images += len(p)
+        self.confident += counts.sum()
+        y = agreed_labels(p, others)
+        losses = {**self._penalties(), "agreement": logits.new_zeros(())}
+        if counts.any():
+            strong = self.net.classifier(self.net.encoder(batch.one_view())).float()
+            loss = F.cross_entropy(strong[counts], y[counts])
+            losses["agreement"] = self._weights.agreement * loss
+            if others:
+                sure = [p_j[counts] for p_j in others]
+                loss = consistency_loss(logits[counts].log_softmax(dim=1), sure)
+                losses["consistency"] = self._weights.consistency * loss
+        return Forward(losses, u, h)
+
+    def end_epoch(self, losses: dict[str, float]) -> dict[str, float]:
+        """The share of images that counted."""
+        return {"confident": float(self.confident) / float(self.images)}
+
+    @torch.no_grad()
+    def _answers(self, u: Tensor) -> list[Tensor]:
+        nets = self._helpers
+        return [net.classifier(net.encoder(u)).float().softmax(dim=1) for net in nets]
+
+    def _penalties(self) -> dict[str, Tensor]:
+        theta = [w for name in PARTS for w in getattr(self.net, name).parameters()]
+        sigma = list(self.sigma.parameters())
+        with torch.autocast(sigma[0].device.type, enabled=False):
+            return {
+                "l1": self._weights.l1 * l1_penalty(theta, sigma),
+                "l2": self._weights.l2 * l2_penalty(theta, sigma),
+            }
+
+
+def learner(
+    net: Any,
+    *,
+    confidence: float,
+    agreement_weight: float,
+    consistency_weight: float,
+    l1: float,
+    l2: float,
+    psi_share: float,
+    helpers: Sequence[Any] = (),
+) -> FedMatch:
+    """A net that nobody has divided yet is divided here; else sigma is loaded over it."""
+    weights = Weights(confidence, agreement_weight, consistency_weight, l1, l2)
+    return FedMatch(net, Sigma(net, psi_share), weights, helpers)
+
+
+def labelled_step(net, batch, *, label_weight: float) -> Forward:
+    """The server: lambda_s times the cross-entropy of labels under sigma + psi."""
+    x = batch.one_view()
+    h = net.encoder(x)
+    loss = supervised_loss(net.classifier(h).float(), batch.labels)
+    return Forward({"supervised": label_weight * loss}, x, h)

@@ -1,0 +1,66 @@
+"""--teacher labels: the server learns from labels, as FedMatch's does, and only it."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from furlkit.data.batches import Images
+from furlkit.errors import InputError
+from furlkit.files.checkpoint import read_checkpoint
+from furlkit.inputs.matching import check_channels, check_labels
+from furlkit.inputs.parts import chosen_images
+from furlkit.models.architecture import Net
+from furlkit.models.loading import architecture_of
+from furlkit.objectives.fedmatch import labelled_step
+from furlkit.objectives.learner import Stateless
+from furlkit.stages.distill.lesson import Begin, Lesson, Options, kept_facts
+from furlkit.training.loop import Purpose
+from furlkit.weights import Tensors, below, moved
+
+SIGMA = "sigma."
+
+
+def lesson(options: Options) -> Lesson:
+    """Open the model and labelled images.
+
+    If the model has a sigma, that changes as its weights do: psi, their difference, is
+    the clients' and stays.
+    """
+    settings, model = dict(options.settings), read_checkpoint(options.model)
+    heads = architecture_of(model.path, model.facts).heads
+    if "classifier" not in heads:
+        raise InputError(
+            f"{model.path}: has no classifier, which --teacher labels needs; create it "
+            "with init --objective supervised, or fedmatch"
+        )
+    images = options.data.images()
+    check_channels(images, model)
+    check_labels(images, heads["classifier"][0], model)
+    part = settings.pop("part")
+    index, contents = chosen_images(images, settings.pop("partition"), part)
+    if len(index) < 2:
+        raise InputError(
+            f"{images.name}: has 1 image in its part {part}; expected more"
+        )
+
+    def learner(net: Net, _: Images, __: Purpose) -> tuple[Any, Begin | None]:
+        return Stateless(net, partial(labelled_step, **settings)), None
+
+    def finish(tensors: Tensors) -> Tensors:
+        sigma = moved(below(SIGMA, model.tensors), model.tensors, tensors)
+        return {**tensors, **{SIGMA + name: array for name, array in sigma.items()}}
+
+    facts = kept_facts(model, model.facts.round, len(index))
+    if below(SIGMA, model.tensors):
+        facts = replace(facts, parts=model.facts.parts)
+    return Lesson(
+        model=model,
+        images=images,
+        index=index,
+        facts=facts,
+        words=f"taught by the labels of {len(index):,} {'public ' * (part == 'public')}images",
+        learner=learner,
+        contents=contents,
+        labels=True,
+        finish=finish,
+    )
