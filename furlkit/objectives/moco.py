@@ -30,9 +30,10 @@ def moco_loss(q: Tensor, k: Tensor, negatives: Tensor, tau: float) -> Tensor:
     -log exp(q.k / tau) / (exp(q.k / tau) + sum_n exp(q.n / tau))
     """
     positive = (q * k).sum(dim=1, keepdim=True)  # (N, 1)
-    logits = torch.cat([positive, q @ negatives.T], dim=1)  # (N, 1 + Q)
+    # In place: with many negatives another copy of the logits takes noticeable time.
+    logits = torch.cat([positive, q @ negatives.T], dim=1).div_(tau)  # (N, 1 + Q)
     labels = torch.zeros(len(q), dtype=torch.long, device=q.device)
-    return F.cross_entropy(logits / tau, labels)
+    return F.cross_entropy(logits, labels)
 
 
 class Moco(nn.Module):
