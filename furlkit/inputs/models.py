@@ -72,7 +72,7 @@ def class_head(model: Checkpoint, what: str) -> ClassHead:
             f"{model.path}: has no {' and no '.join(CLASSIFYING)}, one of which {what} "
             "needs; create it with init --objective supervised"
         )
-    number = getattr(model.facts, "cluster_head", None) or 0
+    number = model.facts.cluster_head or 0
     return ClassHead(found[0], number, heads[found[0]][0])
 
 

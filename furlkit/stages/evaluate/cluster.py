@@ -133,7 +133,7 @@ def _assignments(
     h = features_of(test)
     if train is None or options.kmeans is None:
         # Of several heads, the one that training found best.
-        head = getattr(model.facts, "cluster_head", None) or 0
+        head = model.facts.cluster_head or 0
         q = cluster_probabilities(net, h, head)
         return [most_probable(q)], q.shape[1]
     learned, found = features_of(train), []
