@@ -409,7 +409,7 @@ RULES = named(
                         "ASTW's is e/2, 1.35914.", usual="one round only"),
         ),
         paper=FEDAVG,
-        equation="Algorithm 1; FedCA Eq. 2",
+        equation="Algorithm 1; FedCA Eq. 2; weights of ASTW",
     ),
     Rule("dictionary", "the rows that clients share, one after the other",
         "furlkit.aggregators.dictionary:dictionary",

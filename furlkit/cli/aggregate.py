@@ -7,7 +7,9 @@ from furlkit.cli.shared import arguments, stage
 def aggregate() -> None:
     """Checked first: architecture, shapes, types, finite values, round, parent model, and
     that no client counts twice; for an ensemble and for probabilities also that all are
-    of the same images, in the same order. The order of the files does not matter.
+    of the same images, in the same order. The order of the files does not matter. With
+    --staleness there may be models of earlier rounds; the result has the parts of the
+    newest ones, and each tensor is the mean over those that have it.
 
     \b
     Examples:
