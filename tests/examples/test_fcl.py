@@ -150,6 +150,23 @@ def test_the_partition_of_a_row_can_be_made(plan, run, tmp_path, row, split):
     assert ((found.histogram > 0).sum(axis=0) == copies).all()
 
 
+@pytest.mark.parametrize("split, copies", [("noniid1", 1), ("noniid2", 2)])
+def test_clients_of_cifar_100_have_20_classes(plan, run, tmp_path, split, copies):
+    """The same number of images for each, as all classes have as many."""
+    labels = np.repeat(np.arange(100), 4)
+    images = np.zeros((400, 8, 8, 1), np.uint8)
+    np.savez(tmp_path / "hundred.npz", images=images, labels=labels)
+    words = ("dataset=cifar100", f"data={tmp_path / 'hundred.npz'}", f"split={split}")
+    steps = plan(FCL / "tables.toml", *words, f"out={tmp_path / 'exp'}", "rounds=1")
+    (step,) = of(steps, "partition")
+    assert run(*step["command"], "-q").code == 0
+    histogram = read_partition(Path(step["outputs"][0])).histogram
+    assert histogram.shape == (5 * copies, 100)
+    assert ((histogram > 0).sum(axis=1) == 20).all()
+    assert ((histogram > 0).sum(axis=0) == copies).all()
+    assert (histogram.sum(axis=1) == 80 // copies).all()
+
+
 # --- the Makefile and the page --------------------------------------------------------
 
 
