@@ -19,6 +19,7 @@ from furlkit.catalogue.entries import (
     named,
 )
 from furlkit.catalogue.papers import (
+    BARLOW,
     BYOL,
     DEEPCLUSTER,
     FCL,
@@ -91,6 +92,16 @@ OBJECTIVES = named(
         negatives=True,
         paper=MOCO,
         equation="Eq. 1-2; FCL Eq. 1-3, 6",
+    ),
+    Objective("barlow", "views agree in every number of z, and no two numbers say the same",
+        heads=("projector",),
+        function="furlkit.objectives.barlow:step",
+        options=(
+            Option("redundancy", Number(low=0), 5e-3,
+                   "lambda, weight of the correlations between different numbers."),
+        ),
+        paper=BARLOW,
+        equation="Eq. 1-2",
     ),
     Objective("swav", "each view predicts the other's share in every prototype",
         heads=("projector", "prototypes"),
