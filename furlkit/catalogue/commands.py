@@ -80,6 +80,13 @@ ENCODER = Family(
 )
 
 
+# For commands that train several clients, one after the other.
+CLIENT = Option("client", Clients(), help="One client or several: 3, 0-4, 0,2,5-7.",
+                required=True, recorded=False, variable="clients")
+FOR_EACH = OUTPUT._replace(
+    kind=Text("FILE"), help="The file to write; {client} stands for the client's number.")
+
+
 def command(
     name: str, help_text: str, *parts: "Group | Family | Callable[[], Group]"
 ) -> Command:
@@ -184,11 +191,30 @@ COMMANDS = named(
         EXECUTION,
         GENERAL,
     ),
+    command("pretrain-style",
+        "Train clients' own style models, which tell images from their Sobel images.",
+        group(IN_OUT, CLIENT, *data_options("The dataset that the partition was made for."),
+              FOR_EACH),
+        group("Style model (FedStyle Eq. 2)",
+            Option("projector", Numbers(whole=True), (256, 128),
+                   "Widths of its projector's layers."),
+            Option("temperature", Number(above=0), 0.07, "tau of the contrast."),
+            Option("reduction", Choice(("mean", "paper")), "mean",
+                   "Mean over rows and their positives, or the sums as the paper prints "
+                   "them, which grow with the batch."),
+        ),
+        group("Optimisation",
+            epochs_option(10, "Epochs E_s; 0 keeps an untrained model.")
+                ._replace(kind=Whole(0)),
+            *OPTIMISATION.options,
+        ),
+        EXECUTION,
+        GENERAL,
+    ),
     command("local-train",
         "Train clients from the global model, each on its own images.",
         group(IN_OUT,
-            Option("client", Clients(), help="One client or several: 3, 0-4, 0,2,5-7.",
-                   required=True, recorded=False, variable="clients"),
+            CLIENT,
             *data_options("The dataset that the partition was made for."),
             Option("private", Text("FILE"),
                    help="The client's private file of its last round; may hold "
@@ -196,9 +222,7 @@ COMMANDS = named(
             Option("private-out", Text("FILE"),
                    help="Where to write the client's private file; may hold {client}.",
                    recorded=False),
-            OUTPUT._replace(
-                kind=Text("FILE"),
-                help="The file to write; {client} stands for the client's number."),
+            FOR_EACH,
             Option("send", Text("PART,..."),
                    help="Parts of the model that leave the client; it keeps the others "
                         "in its private file.", usual="encoder and heads"),

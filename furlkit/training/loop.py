@@ -93,7 +93,7 @@ class Job:
     All random draws are derived from `purpose` (seed, round, client, ...). `terms` are
     added to the learner's losses. `begin` is called before the first step, but not when
     a training is resumed. `where` goes into every line of the journal, `steps_before` is
-    added to its steps.
+    added to its steps. Nobody is warned of a collapse in one that `may_collapse`.
     """
 
     title: str
@@ -105,6 +105,7 @@ class Job:
     begin: Callable[[], None] | None = None
     where: dict[str, int] = field(default_factory=dict)
     steps_before: int = 0
+    may_collapse: bool = False
 
     @property
     def epoch_steps(self) -> int:

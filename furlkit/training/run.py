@@ -64,7 +64,8 @@ class _Single(Jobs):
         return self._job
 
     def finish(self, turn: int, last: loop.Epoch) -> None:
-        _warn_of_collapse(self._job.title, last)
+        if not self._job.may_collapse:
+            _warn_of_collapse(self._job.title, last)
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,13 @@ FLESD = (
 SYSTEMS = tuple(n for n in presets.names() if "local-train" in presets.tables(n))
 SCORES = tuple(name for name in presets.names() if name not in SYSTEMS)
 # Stages that not every system has.
-OPTIONAL = {"pretrain-align", "embed", "distill"}
+OPTIONAL = {"pretrain-align", "pretrain-style", "embed", "distill"}
 # What a stage cannot be called without.
 NEEDED = {
     "partition": ("--data", "digits"),
     "init": (),
     "pretrain-align": ("g.st", "--data", "digits", "--targets-out", "t.st"),
+    "pretrain-style": ("p.st", "g.st", "--data", "digits", "--client", "0"),
     "local-train": ("p.st", "g.st", "--data", "digits", "--client", "0"),
     "embed": ("c.st", "--data", "digits"),
     "aggregate": ("c.st",),
