@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from furlkit.objectives.learner import Forward
+from furlkit.objectives.learner import Forward, repeatable
 
 
 def standardise(z: Tensor) -> Tensor:
@@ -34,9 +34,12 @@ def barlow_loss(z_1: Tensor, z_2: Tensor, redundancy: float) -> Tensor:
 def step(net, batch, redundancy: float) -> Forward:
     """Both views in one forward pass."""
     x = batch.two_views()  # (2N, C, S, S)
-    h = net.encoder(x)
-    z = net.projector(h)  # (2N, d)
-    with torch.autocast(z.device.type, enabled=False):
-        z_1, z_2 = z.float().chunk(2)
-        loss = barlow_loss(z_1, z_2, redundancy)
-    return Forward({"barlow": loss}, x, h, z)
+
+    def forward(h: Tensor) -> Forward:
+        z = net.projector(h)  # (2N, d)
+        with torch.autocast(z.device.type, enabled=False):
+            z_1, z_2 = z.float().chunk(2)
+            loss = barlow_loss(z_1, z_2, redundancy)
+        return Forward({"barlow": loss}, x, h, z)
+
+    return repeatable(forward, net.encoder(x))

@@ -21,6 +21,10 @@ class Forward(NamedTuple):
     the same for all images: the client's own of earlier batches and those of other
     clients (FCL's Q_l and Q_s), whether or not the loss takes them as negatives. They
     may be none, (0, d); None stands for an objective that never has any.
+
+    `again(change)` is the same pass with `change(h, view)` in the place of every h, that
+    of view 0 or 1, by the net or by its slow copy. None stands for an objective whose
+    loss is not one of two views of an image.
     """
 
     losses: dict[str, Tensor]
@@ -28,6 +32,21 @@ class Forward(NamedTuple):
     h: Tensor
     z: Tensor | None = None
     rows: Tensor | None = None
+    again: "Callable[[Change], Forward] | None" = None
+
+
+Change = Callable[[Tensor, int], Tensor]
+
+
+def changed_views(h: Tensor, change: Change) -> Tensor:
+    """h of all first views, then of all second ones, each changed as its view is."""
+    h_1, h_2 = h.chunk(2)
+    return torch.cat([change(h_1, 0), change(h_2, 1)])
+
+
+def repeatable(forward: Callable[[Tensor], Forward], h: Tensor) -> Forward:
+    """The pass that `forward` makes from h of both views, with itself as `again`."""
+    return forward(h)._replace(again=lambda change: forward(changed_views(h, change)))
 
 
 class Learner(Protocol):
