@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from furlkit.objectives.learner import Forward, repeatable
+from furlkit.objectives.learner import Forward, Through, repeatable
 
 
 def standardise(z: Tensor) -> Tensor:
@@ -35,8 +35,8 @@ def step(net, batch, redundancy: float) -> Forward:
     """Both views in one forward pass."""
     x = batch.two_views()  # (2N, C, S, S)
 
-    def forward(h: Tensor) -> Forward:
-        z = net.projector(h)  # (2N, d)
+    def forward(h: Tensor, through: Through) -> Forward:
+        z = through(net.projector, h)  # (2N, d)
         with torch.autocast(z.device.type, enabled=False):
             z_1, z_2 = z.float().chunk(2)
             loss = barlow_loss(z_1, z_2, redundancy)

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from furlkit.objectives.learner import Forward, repeatable
+from furlkit.objectives.learner import Forward, Through, repeatable
 
 FORMS = ("oneway", "symmetric", "full")
 
@@ -129,8 +129,8 @@ def step(
     x = batch.two_views()  # (2N, C, S, S)
     own = None if z_own is None else z_own[batch.index.to(z_own.device)]
 
-    def forward(h: Tensor) -> Forward:
-        z = net.projector(h)  # (2N, d)
+    def forward(h: Tensor, through: Through) -> Forward:
+        z = through(net.projector, h)  # (2N, d)
         # Cosines over a small tau need more digits than mixed precision gives products.
         with torch.autocast(z.device.type, enabled=False):
             z_1, z_2 = z.float().chunk(2)

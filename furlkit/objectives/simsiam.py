@@ -9,7 +9,7 @@ Chen and He, "Exploring Simple Siamese Representation Learning", CVPR 2021, Eq. 
 import torch
 from torch import Tensor
 
-from furlkit.objectives.learner import Forward, repeatable
+from furlkit.objectives.learner import Forward, Through, repeatable
 from furlkit.objectives.simclr import normalise
 
 
@@ -30,9 +30,9 @@ def step(net, batch) -> Forward:
     """Both views in one forward pass; z is what would collapse."""
     x = batch.two_views()  # (2N, C, S, S)
 
-    def forward(h: Tensor) -> Forward:
-        z = net.projector(h)  # (2N, d)
-        p = net.predictor(z)  # (2N, d)
+    def forward(h: Tensor, through: Through) -> Forward:
+        z = through(net.projector, h)  # (2N, d)
+        p = through(net.predictor, z)  # (2N, d)
         with torch.autocast(z.device.type, enabled=False):
             loss = simsiam_loss(*p.float().chunk(2), *z.float().chunk(2))
         return Forward({"simsiam": loss}, x, h, z)
