@@ -103,7 +103,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         about = replace(about, loss=sum(last.losses.values()))
         tensors, provenance = tensors_of(inputs.net), inputs.provenance
         content = write_checkpoint(options.output, tensors, about, provenance)
-        data.update(content=content, **last._asdict())
+        data.update(content=content, **last.facts())
         ProgressFile(options.output, provenance).discard()
     return line, data
 

@@ -93,7 +93,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             ProgressFile(options.output, inputs.provenance).discard()
             return f"{options.output}, {options.targets_out}: {ALREADY}", contents
         last = _train(inputs)
-        data.update(_write(inputs, last), **last._asdict())
+        data.update(_write(inputs, last), **last.facts())
         ProgressFile(options.output, inputs.provenance).discard()
     return line, data
 

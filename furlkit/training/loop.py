@@ -83,7 +83,7 @@ class Phase(NamedTuple):
 
 
 Purpose = tuple[int, *tuple[int | str, ...]]
-Term = Callable[[Batch, Forward], Tensor]
+Term = Callable[[Batch, Forward], Tensor | Forward]
 
 
 @dataclass(frozen=True)
@@ -145,9 +145,17 @@ class Keeper(Protocol):
         """Save a state."""
 
 
+class Meter(NamedTuple):
+    """The collapse meter: what it says of the last step's representations."""
+
+    spread: float
+    effective_rank: float
+
+
 class Epoch(NamedTuple):
     """One epoch: mean losses over its steps, and the collapse meter at its end.
 
+    `terms` has the meters of terms that make a forward pass of their own, by name.
     The last epoch of a training that is given in steps may be shorter.
     """
 
@@ -158,6 +166,16 @@ class Epoch(NamedTuple):
     spread: float
     effective_rank: float
     samples_per_second: float
+    terms: dict[str, dict[str, float]] | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """All that there is to say, by name."""
+        return {k: v for k, v in self._asdict().items() if v is not None}
+
+    def meters(self) -> dict[str, Meter]:
+        """The collapse meters by the name of their term; the objective's has none."""
+        own = Meter(self.spread, self.effective_rank)
+        return {"": own, **{k: Meter(**v) for k, v in (self.terms or {}).items()}}
 
 
 class Step(NamedTuple):
@@ -199,13 +217,13 @@ def train(job: Job, keeper: Keeper) -> Iterator[Step]:
             rng = torch_generator(*job.purpose, "augment", state.step)
             batch = images.batch(index, rng, state.step)
             lr = plan.lr_at(state.step, steps)
-            losses, z = trainer.step(batch, lr)
+            losses, compared = trainer.step(batch, lr)
             state.step += 1
             state.add(losses)
             state.seconds += time.perf_counter() - began
             ended = None
             if state.step % steps == 0 or state.step == job.steps:
-                ended = _finish_epoch(state, z, lr, steps, len(batch.index))
+                ended = _finish_epoch(state, compared, lr, steps, len(batch.index))
             yield Step(state.step, ended)
             _keep(trainer, keeper, state, state.step == job.steps)
     _check_finite(job.learner)
@@ -249,13 +267,24 @@ class _Trainer:
             rng = torch_generator(*purpose, "epoch", epoch)
             self.learner.begin_epoch(images, epoch, rng)
 
-    def step(self, batch: Batch, lr: float) -> tuple[dict[str, Tensor], Tensor]:
-        """One step of the optimiser; gives the losses and the representation."""
+    def step(
+        self, batch: Batch, lr: float
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """One step of the optimiser; gives the losses and what was compared, by name.
+
+        What the objective compares has no name, that of a term has the term's.
+        """
         mixed = self.dtype is not torch.float32
         with torch.autocast(self.device.type, self.dtype, enabled=mixed):
             forward = self.learner.step(batch)
             more = {name: term(batch, forward) for name, term in self._terms.items()}
-        losses = {**forward.losses, **more}
+        losses, passes = dict(forward.losses), {"": forward}
+        for name, found in more.items():
+            if isinstance(found, Forward):
+                passes[name] = found
+                losses |= found.losses
+            else:
+                losses[name] = found
         loss = torch.stack([value.float() for value in losses.values()]).sum()
         self.optimiser.clear()
         (loss * self.scale.scale).backward()
@@ -263,7 +292,7 @@ class _Trainer:
             self.optimiser.step(lr)
         if hasattr(self.learner, "after_step"):
             self.learner.after_step()
-        return losses, forward.h if forward.z is None else forward.z
+        return losses, {k: f.h if f.z is None else f.z for k, f in passes.items()}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything that must be saved: tensors and numbers."""
@@ -337,7 +366,11 @@ def _keep(trainer: _Trainer, keeper: Keeper, state: _State, finished: bool) -> N
 
 
 def _finish_epoch(
-    state: _State, z: Tensor, lr: float, steps: int, batch_size: int
+    state: _State,
+    compared: dict[str, Tensor],
+    lr: float,
+    steps: int,
+    batch_size: int,
 ) -> Epoch:
     began = time.perf_counter()
     epoch, taken = -(-state.step // steps), (state.step - 1) % steps + 1
@@ -346,10 +379,16 @@ def _finish_epoch(
     for name, value in losses.items():
         if not math.isfinite(value):
             raise DivergedError(f"the loss {name} became {value} in epoch {epoch}")
-    z = z.detach().float()
+    meters = {name: _meter(z.detach().float()) for name, z in compared.items()}
+    own = meters.pop("")
+    terms = {name: meter._asdict() for name, meter in meters.items()} or None
     rate = taken * batch_size / max(state.seconds, 1e-9)
     state.sums, state.seconds = {}, 0.0
-    return Epoch(epoch, state.step, losses, lr, spread(z), effective_rank(z), rate)
+    return Epoch(epoch, state.step, losses, lr, *own, rate, terms)
+
+
+def _meter(z: Tensor) -> Meter:
+    return Meter(spread(z), effective_rank(z))
 
 
 def _check_finite(module: nn.Module) -> None:

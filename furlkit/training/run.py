@@ -212,7 +212,7 @@ class _Keeper:
         arrays = {f"jobs.{name}": array for name, array in shared.items()}
         for name, tensor in tensors.items():
             arrays[f"inner.{name}"] = tensor.detach().cpu().contiguous().numpy()
-        last = self.last._asdict() if self.last else None
+        last = self.last.facts() if self.last else None
         state = {"turn": self.turn, "step": step, "inner": values}
         before = self.job.steps_before + (self.job.steps if values is None else step)
         self.file.save(before, arrays, {**state, "last": last, "jobs": numbers})
@@ -223,7 +223,7 @@ class _Keeper:
         self.last = epoch
         step = self.job.steps_before + epoch.step
         speed = round(epoch.samples_per_second, 1)
-        counted = {**epoch._asdict(), "step": step, "samples_per_second": speed}
+        counted = {**epoch.facts(), "step": step, "samples_per_second": speed}
         self.journal.write({"event": "epoch", **self.job.where, **counted})
 
     def next_turn(self) -> None:
@@ -252,9 +252,14 @@ def _print_epoch(job: Job, epoch: loop.Epoch) -> None:
     if len(epoch.losses) > 1:
         parts = [f"{name} {value:.4f}" for name, value in epoch.losses.items()]
         terms = f" ({', '.join(parts)})"
+    others = "".join(
+        f" {name} spread {spread:.2f} rank {rank:.1f}"
+        for name, (spread, rank) in epoch.meters().items()
+        if name
+    )
     console.info(
         f"{job.title} epoch {epoch.epoch}/{job.epochs} loss {_total(epoch)}{terms} "
-        f"spread {epoch.spread:.2f} rank {epoch.effective_rank:.1f} "
+        f"spread {epoch.spread:.2f} rank {epoch.effective_rank:.1f}{others} "
         f"{epoch.samples_per_second:.0f} images/s"
     )
 
@@ -264,9 +269,11 @@ def _total(epoch: loop.Epoch) -> str:
 
 
 def _warn_of_collapse(title: str, epoch: loop.Epoch) -> None:
-    if epoch.spread < COLLAPSED_SPREAD or epoch.effective_rank < COLLAPSED_RANK:
-        console.warn(
-            f"{title}: the representation has collapsed (spread {epoch.spread:.3f}, "
-            f"effective rank {epoch.effective_rank:.2f}): it is nearly the same for all "
-            "images; lower --lr, raise --temperature or --batch-size, or check the data"
-        )
+    for term, (spread, rank) in epoch.meters().items():
+        whose, lower = (f" of {term}", f"--{term}, --lr") if term else ("", "--lr")
+        if spread < COLLAPSED_SPREAD or rank < COLLAPSED_RANK:
+            console.warn(
+                f"{title}: the representation{whose} has collapsed (spread {spread:.3f}, "
+                f"effective rank {rank:.2f}): it is nearly the same for all images; lower "
+                f"{lower}, raise --temperature or --batch-size, or check the data"
+            )
