@@ -191,13 +191,14 @@ class Objective(Method):
     state has a `learner(net, **options) -> Learner` instead. With `negatives` it takes
     rows of other clients as `z_dict`, and `remote_only` where nothing else is negative;
     with `own_rows` rows of the client's own images as `z_own`; with `labels` it sees
-    labels.
+    labels. With `again` its pass can be made again from other h of the two views.
     """
 
     heads: tuple[str | Head, ...] = ()
     labels: bool = False
     negatives: bool = False
     own_rows: bool = False
+    again: bool = False
 
     @property
     def has_state(self) -> bool:
@@ -214,11 +215,13 @@ class Objective(Method):
 class Term(Method):
     """What is added to any objective; `switch` is the option that turns it on.
 
-    One that `matches_rows` needs an objective with `negatives`, whose step gives `rows`.
+    One that `matches_rows` needs an objective with `negatives`, whose step gives `rows`;
+    one that `infuses` needs one with `again`, and the client's style model.
     """
 
     switch: str = ""
     matches_rows: bool = False
+    infuses: bool = False
 
     @property
     def group(self) -> Group:

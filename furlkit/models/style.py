@@ -1,19 +1,23 @@
-"""FedStyle's nets beside the content model: the style model, the generator G.
+"""FedStyle's nets beside the content model: a client's style model and its generator.
 
 h_c    the representation of an image by the content model, which is averaged
 h_s    by the client's own style model
-G      (h_c, h_s) -> h', as long as h_c
+G      two layers, (h_c, h_s) -> h', which is as long as h_c
 """
 
 from dataclasses import replace
 
+import torch
+from torch import Tensor, nn
+
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.models.architecture import Architecture
+from furlkit.models.heads import mlp
 from furlkit.models.loading import full_architecture
+from furlkit.weights import Tensors
 
-STYLE = (
-    "style."  # What a private file puts before the names of the style model's tensors.
-)
+PREFIX = "style."  # Before the names of the style model's tensors in a private file.
+HIDDEN = 256  # The width between G's layers: FedStyle's "by default".
 
 
 def style_architecture(
@@ -23,3 +27,32 @@ def style_architecture(
     whole = full_architecture(model.path, model.facts)
     heads = {"projector": projector} if projector else {}
     return replace(whole, heads=heads, projector_norm="hidden")
+
+
+def empty_generator(h_dim: int) -> nn.Sequential:
+    """G for h_c and h_s of this length, without weights.
+
+    It has no BatchNorm: in training its inputs are two populations, images and Sobel
+    images, and one for which running statistics of both would be wrong is evaluated.
+    """
+    with torch.device("meta"):
+        return mlp(2 * h_dim, (HIDDEN, h_dim), "none")
+
+
+class Stylised(nn.Module):
+    """FedStyle Eq. 4, in the place of an encoder: h = h_c + G(concat[h_c, h_s])."""
+
+    def __init__(self, content: nn.Module, style: nn.Module, generator: nn.Module):
+        super().__init__()
+        self.content, self.style, self.generator = content, style, generator
+
+    def forward(self, x: Tensor) -> Tensor:
+        h_c, h_s = self.content(x), self.style(x)
+        return h_c + self.generator(torch.cat([h_c, h_s], dim=1))
+
+
+def filled(net: nn.Module, tensors: Tensors, device: torch.device) -> nn.Module:
+    """A module without weights, with these, frozen and in eval mode."""
+    state = {name: torch.from_numpy(array.copy()) for name, array in tensors.items()}
+    net.load_state_dict(state, assign=True)
+    return net.eval().requires_grad_(False).to(device)

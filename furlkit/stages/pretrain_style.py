@@ -25,7 +25,7 @@ from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
 from furlkit.models.architecture import Architecture, Net, build
 from furlkit.models.loading import tensors_of, view_of
-from furlkit.models.style import STYLE, style_architecture
+from furlkit.models.style import PREFIX, style_architecture
 from furlkit.objectives import style
 from furlkit.objectives.learner import Stateless
 from furlkit.randomness import torch_generator
@@ -117,8 +117,8 @@ def _train(inputs: Inputs, number: int, output: Path) -> dict[str, Any]:
     if options.plan.epochs:
         job = _job(inputs, number, net, purpose)
         every = options.execution.save_every
-        data = training.run(job, output, inputs.provenance, every)._asdict()
-    tensors = {STYLE + name: array for name, array in tensors_of(net).items()}
+        data = training.run(job, output, inputs.provenance, every).facts()
+    tensors = {PREFIX + name: array for name, array in tensors_of(net).items()}
     facts = PrivateFacts(number, 0, parts_of(tensors), [])
     content = write_private(output, tensors, {}, facts, inputs.provenance)
     return {**data, "content": content}

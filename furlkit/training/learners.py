@@ -18,12 +18,15 @@ class Given(NamedTuple):
     """What a stage opened for terms.
 
     `public(step, size)` gives the public images of a step; their `index` are rows of
-    `h_align` and `z_align`.
+    `h_align` and `z_align`. `styles` are h_s of the client's images, and of their Sobel
+    images, by its style model; `learner` is what is trained, which has the generator.
     """
 
     public: Callable[[int, int], Batch] | None = None
     h_align: Tensor | None = None
     z_align: Tensor | None = None
+    styles: tuple[Tensor, Tensor] | None = None
+    learner: Any = None
 
 
 def learner_of(
@@ -34,6 +37,13 @@ def learner_of(
     if objective.has_state:
         return function(net, **settings)
     return Stateless(net, partial(function, **settings))
+
+
+def add_generator(learner: Any, generator: nn.Module) -> None:
+    """Let a learner train a generator with its net, and carry along what that takes."""
+    learner.generator = generator
+    if hasattr(learner, "keep_infused"):
+        learner.keep_infused()
 
 
 def terms_of(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
 from furlkit import catalogue, runtime
 from furlkit.aggregators.dictionary import rows_to_share
@@ -27,16 +28,20 @@ from furlkit.inputs.dictionary import averaged_features, open_dictionary, rows_o
 from furlkit.inputs.paths import check_patterns, fill
 from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
-from furlkit.models.architecture import Architecture, build
+from furlkit.inputs.style import style_encoder
+from furlkit.models.architecture import Architecture, build, drawn
 from furlkit.models.loading import check_tensors, full_architecture, tensors_of, z_width
+from furlkit.models.style import empty_generator
 from furlkit.randomness import torch_generator
-from furlkit.training.learners import learner_of
+from furlkit.training.learners import add_generator, learner_of
 from furlkit.training.loop import Phase, Plan
 from furlkit.training.run import Execution
 from furlkit.weights import (
     PRIVATE,
+    STYLE,
     Tensors,
     below,
+    divide,
     is_batchnorm_statistic,
     part_of,
     parts_of,
@@ -126,6 +131,11 @@ class Options(Computing):
     private_out: str | None
     execution: Execution
     seed: int
+
+    @property
+    def infuses(self) -> bool:
+        """Whether the client's style model and a generator take part."""
+        return any(catalogue.TERMS[name].infuses for name in self.terms)
 
 
 def options_of(values: dict[str, Any]) -> Options:
@@ -224,6 +234,8 @@ class Client:
     `received` is the global model, completed by what the client has kept; `tensors` is
     what the update makes of it, the model that training starts from: the parts of the
     net, and whatever else the learner carries. `memory` is what methods remember.
+    `carried` are tensors of the private file that this training leaves as they are, and
+    `style` is the encoder of the client's style model, where it is needed.
     """
 
     number: int
@@ -232,6 +244,8 @@ class Client:
     received: Tensors
     tensors: Tensors
     memory: Tensors
+    carried: Tensors
+    style: Tensors
     negatives: np.ndarray | None
     provenance: Provenance
 
@@ -254,6 +268,7 @@ def open_inputs(options: Options) -> Inputs:
     expected = _expected(options, architecture)
     _check_whole(model, expected)
     trained = ["encoder", *options.objective.head_names]
+    trained += ["generator"] if options.infuses else []
     for phase in options.plan.phases:
         _check_parts("--phases", phase.parts, trained)
     sent = _sent_parts(options, architecture, expected)
@@ -278,7 +293,8 @@ def open_client(inputs: Inputs, number: int) -> Client:
     private = None
     if options.private:
         private = read_private(fill(options.private, number), number)
-    received = _start(inputs, number, private)
+    kept, carried = _divided(inputs, private)
+    received = _start(inputs, number, kept)
     update = catalogue.load(options.update.function)
     own = below("last.", private.tensors) if private else {}
     memory = dict(private.memory) if private else {}
@@ -290,35 +306,70 @@ def open_client(inputs: Inputs, number: int) -> Client:
         received=received,
         tensors=tensors,
         memory=memory,
+        carried=carried,
+        style=_style(inputs, private),
         negatives=_negatives(inputs, number),
         provenance=_provenance(inputs, private),
     )
 
 
-def _start(inputs: Inputs, number: int, private: Private | None) -> Tensors:
+def _divided(inputs: Inputs, private: Private | None) -> tuple[Tensors, Tensors]:
+    """What the training takes of a private file, and what passes it by.
+
+    A client keeps its style also in rounds that do not infuse it.
+    """
+    if private is None:
+        return {}, {}
+    known = inputs.expected.all
+    own = {k: v for k, v in private.tensors.items() if not k.startswith("last.")}
+    style = {k: v for k, v in divide(own, STYLE)[0].items() if k not in known}
+    kept = {k: v for k, v in own.items() if k not in style}
+    check_tensors(private.path, known, kept, "this training")
+    return kept, style
+
+
+def _style(inputs: Inputs, private: Private | None) -> Tensors:
+    if private is None or not inputs.options.infuses:
+        return {}
+    return style_encoder(private, inputs.model)
+
+
+def _start(inputs: Inputs, number: int, kept: Tensors) -> Tensors:
     """The global model, completed by what the client kept.
 
     What nobody has (a head that other clients kept to themselves, BatchNorm statistics
-    in a client's first round) is that of a net drawn from the seed, for each client.
+    in a client's first round, its generator) is drawn from the seed, for each client.
     """
-    expected, kept = inputs.expected, {}
-    if private:
-        kept = {k: v for k, v in private.tensors.items() if not k.startswith("last.")}
-        check_tensors(private.path, expected.all, kept, "this training")
-    start = {**kept, **inputs.model.tensors}
-    if lacking := [name for name in expected.net if name not in start]:
-        rng = torch_generator(inputs.options.seed, "new parts", number)
-        drawn = tensors_of(build(inputs.architecture, rng))
-        start |= {name: drawn[name] for name in lacking}
+    start, seed = {**kept, **inputs.model.tensors}, inputs.options.seed
+    if lacking := [name for name in inputs.expected.net if name not in start]:
+        rng = torch_generator(seed, "new parts", number)
+        new = tensors_of(build(inputs.architecture, rng))
+        start |= {name: new[name] for name in lacking}
+    if inputs.options.infuses and "generator" not in parts_of(start):
+        rng = torch_generator(seed, "generator", number)
+        new = tensors_of(drawn(empty_generator(inputs.architecture.feature_dim), rng))
+        start |= {f"generator.{name}": array for name, array in new.items()}
     return start
 
 
 def _expected(options: Options, architecture: Architecture) -> Expected:
     net = build(architecture, None)
-    state = learner_of(options.objective, net, options.settings).state_dict()
+    state = make_learner(options, net, architecture, options.settings).state_dict()
     return Expected(
         net.state_dict(), {k.removeprefix("net."): v for k, v in state.items()}
     )
+
+
+def make_learner(
+    options: Options, net: nn.Module, architecture: Architecture, settings: dict
+) -> Any:
+    """The learner of the objective, with a generator if views are infused."""
+    learner = learner_of(options.objective, net, settings)
+    if options.infuses:
+        generator = empty_generator(architecture.feature_dim)
+        device = next(net.parameters()).device
+        add_generator(learner, generator.to_empty(device=device))
+    return learner
 
 
 def _check_whole(model: Checkpoint, expected: Expected) -> None:
@@ -341,7 +392,7 @@ def _sent_parts(
     net = ("encoder", *architecture.heads)
     if options.send is None:
         return net
-    known = [part for part in parts_of(expected.all) if part not in PRIVATE]
+    known = [part for part in parts_of(expected.all) if not within(part, PRIVATE)]
     _check_parts("--send", options.send, known)
     kept = [part for part in net if not within(part, options.send)]
     if kept and not options.private_out:
@@ -374,6 +425,8 @@ def _check_usage(options: Options) -> None:
         if term.matches_rows and not objective.negatives:
             name = objective.name
             raise UsageError(f"--{term.switch} does not apply to --objective {name}")
+    if options.infuses:
+        _check_infusion(options)
     _check_sharing(sharing, options.private_out)
     if options.update.name == "keep" and len(options.clients) > 1:
         raise UsageError(
@@ -394,6 +447,27 @@ def _check_usage(options: Options) -> None:
         "--features-out": options.sharing.features_out,
     }
     check_patterns(options.clients, {"--private": options.private}, writes, inputs)
+
+
+def _check_infusion(options: Options) -> None:
+    objective = options.objective
+    if not objective.again:
+        known = [o.name for o in catalogue.objectives().values() if o.again]
+        raise UsageError(
+            f"--infusion does not apply to --objective {objective.name}: views are "
+            "infused for a loss that compares the h of two views of an image, as "
+            f"{', '.join(known)} do"
+        )
+    if not options.private:
+        raise UsageError(
+            "--infusion: needs the client's style model; give --private, a file that "
+            "pretrain-style or the client's last round has written"
+        )
+    if not options.private_out:
+        raise UsageError(
+            "--infusion: the client's generator would be lost; give --private-out, "
+            "where it keeps its style"
+        )
 
 
 def _check_sharing(sharing: Sharing, private_out: str | None) -> None:

@@ -20,11 +20,14 @@ from furlkit.files.progress import ProgressFile
 from furlkit.inputs.dictionary import INDEX, ROWS
 from furlkit.inputs.existing import ALREADY, content_of
 from furlkit.inputs.paths import fill
-from furlkit.models.architecture import Net
+from furlkit.models.architecture import Net, build
+from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, load_tensors, view_of
+from furlkit.models.style import filled, style_architecture
 from furlkit.stages.local_train.inputs import (
     Client,
     Inputs,
+    make_learner,
     open_client,
     open_inputs,
     options_of,
@@ -37,12 +40,7 @@ from furlkit.stages.local_train.sharing import (
     share,
 )
 from furlkit.training import run as training
-from furlkit.training.learners import (
-    Given,
-    learner_of,
-    parts_by_name,
-    terms_of,
-)
+from furlkit.training.learners import Given, parts_by_name, terms_of
 from furlkit.training.loop import Epoch, Purpose, positions
 from furlkit.weights import Tensors, divide, is_batchnorm_statistic, parts_of
 
@@ -98,13 +96,13 @@ def _train(inputs: Inputs, client: Client, net: Net, more: Tensors) -> Result:
     if options.sharing.own_rows:
         own = early.z if early else kept_rows(inputs, client)
         settings["z_own"] = torch.from_numpy(own).to(device)
-    learner = learner_of(options.objective, net, settings)
+    learner = make_learner(options, net, inputs.architecture, settings)
     if more:
         load_tensors(learner, more)
     view = view_of(inputs.model, options.augmentation, options.execution.channels_last)
     labels = inputs.images.labels if options.objective.labels else None
     purpose = (options.seed, "local-train", inputs.round, client.number)
-    given = _given(inputs, net, (*purpose, "align"))
+    given = _given(inputs, client, learner, (*purpose, "align"))
     job = training.Job(
         title=f"client {client.number}",
         learner=learner,
@@ -138,12 +136,13 @@ def _net(inputs: Inputs, client: Client, used: Net | None) -> tuple[Net, Tensors
     return net, more
 
 
-def _given(inputs: Inputs, net: Net, order: Purpose) -> Given:
-    """The public images and their targets, for terms that want them."""
+def _given(inputs: Inputs, client: Client, learner: Any, order: Purpose) -> Given:
+    """What was opened for terms: public images with their targets, the client's style."""
+    device = next(learner.parameters()).device
+    given = Given(styles=_styles(inputs, client, device), learner=learner)
     if inputs.align is None:
-        return Given()
+        return given
     targets, public = inputs.align
-    device = next(net.parameters()).device
     layout = inputs.options.execution.channels_last
     view = view_of(inputs.model, Augmentation(), layout)
     images = Images(public.images, None, targets.index, view, device)
@@ -157,7 +156,29 @@ def _given(inputs: Inputs, net: Net, order: Purpose) -> Given:
     h, z = (
         torch.from_numpy(rows).float().to(device) for rows in (targets.h, targets.z)
     )
-    return Given(batch_of, h, z)
+    return given._replace(public=batch_of, h_align=h, z_align=z)
+
+
+def _styles(
+    inputs: Inputs, client: Client, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """h_s of the client's images and of their Sobel images, computed once.
+
+    Neither are augmented, and the style model is frozen. A training that is resumed
+    computes them again, from the same model.
+    """
+    if not client.style:
+        return None
+    net = build(style_architecture(inputs.model), None)
+    filled(net, client.style, device)
+    known = (
+        net,
+        inputs.images.images,
+        client.index,
+        view_of(inputs.model, Augmentation()),
+    )
+    plain, edges = (embed(*known, "h", edges=e).to(device) for e in (False, True))
+    return plain, edges
 
 
 def _write(
@@ -179,7 +200,7 @@ def _write(
     tensors = {k: v for k, v in parts_by_name(learner).items() if k in known}
     upload, kept = divide(tensors, inputs.sent)
     if options.private_out:
-        own = _kept(inputs, upload, kept)
+        own = _kept(inputs, upload, kept) | client.carried
         names = sorted({name.split(".")[0] for name in memory})
         about = PrivateFacts(number, inputs.round, parts_of(own), names)
         path = fill(options.private_out, number)
@@ -203,7 +224,7 @@ def _write(
     )
     output = fill(options.output, number)
     content = write_checkpoint(output, upload, facts, client.provenance)
-    data |= {"content": content, **last._asdict()}
+    data |= {"content": content, **last.facts()}
     return _result(inputs, facts, data)
 
 
