@@ -249,6 +249,12 @@ COMMANDS = named(
         group(IN_OUT, *data_options("The images to embed."), split_option("train"), *PART, OUTPUT),
         group("What is written",
             LAYER._replace(second="--share"),
+            Option("personal", File(),
+                   help="A client's private file: h of its personal model, h_c + G(h_c, "
+                        "h_s), with the style model and the generator that it keeps "
+                        "(FedStyle Eq. 4).", recorded=False, metavar="PRIVATE"),
+            Option("style", Flag(), False, "h_s alone, by the client's style model.",
+                   needs="personal"),
             Option("similarity", Flag(), False,
                    "Write the cosines between all images instead."),
             Option("top", Number(above=0, high=100),

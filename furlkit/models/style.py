@@ -6,16 +6,18 @@ G      two layers, (h_c, h_s) -> h', which is as long as h_c
 """
 
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from furlkit.files.checkpoint import Checkpoint
-from furlkit.models.architecture import Architecture
+from furlkit.models.architecture import Architecture, Net, build
 from furlkit.models.heads import mlp
 from furlkit.models.loading import full_architecture
 from furlkit.weights import Tensors
 
+N = TypeVar("N", bound=nn.Module)
 PREFIX = "style."  # Before the names of the style model's tensors in a private file.
 HIDDEN = 256  # The width between G's layers: FedStyle's "by default".
 
@@ -39,6 +41,11 @@ def empty_generator(h_dim: int) -> nn.Sequential:
         return mlp(2 * h_dim, (HIDDEN, h_dim), "none")
 
 
+def style_net(model: Checkpoint, tensors: Tensors, device: torch.device) -> Net:
+    """A net that gives h_s, frozen."""
+    return _filled(build(style_architecture(model), None), tensors, device)
+
+
 class Stylised(nn.Module):
     """FedStyle Eq. 4, in the place of an encoder: h = h_c + G(concat[h_c, h_s])."""
 
@@ -51,7 +58,15 @@ class Stylised(nn.Module):
         return h_c + self.generator(torch.cat([h_c, h_s], dim=1))
 
 
-def filled(net: nn.Module, tensors: Tensors, device: torch.device) -> nn.Module:
+def personalise(net: Net, style: Net, generator: Tensors) -> None:
+    """Give a client's net the encoder of Eq. 4; its style model and its G are frozen."""
+    h_dim = len(generator["fc2.weight"])
+    device = next(net.parameters()).device
+    G = _filled(empty_generator(h_dim), generator, device)
+    net.encoder = Stylised(net.encoder, style.encoder, G)
+
+
+def _filled(net: N, tensors: Tensors, device: torch.device) -> N:
     """A module without weights, with these, frozen and in eval mode."""
     state = {name: torch.from_numpy(array.copy()) for name, array in tensors.items()}
     net.load_state_dict(state, assign=True)

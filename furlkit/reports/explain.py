@@ -21,6 +21,8 @@ SHARED = {
     "mixup": "features of mixtures of images; they are not anonymous",
     "plain": "features of single images; they are not anonymous",
 }
+# Whose h it is, where it is not the content model's: FedStyle.
+MODELS = {"stylised": "personal model", "style": "style model"}
 NEGATIVES = ("local", "fused", "remote")
 LARGEST = 1e12  # Of larger numbers the digits would fill the line.
 # By kind; the words are facts of the header, sizes of tensors, and those that `sentence` adds.
@@ -204,7 +206,8 @@ def _origin(facts: Facts) -> str:
     whose = f"client {part}'s" if part.isdecimal() else f"the {part}"
     text = f"{word(facts.get('layer'))} of {whose} part"
     if facts.get("client") is not None:
-        text += f", by the model of client {count(facts['client'])}"
+        model = MODELS.get(str(facts.get("personal")), "model")
+        text += f", by the {model} of client {count(facts['client'])}"
     if facts.get("round") is not None:
         text += f" after round {count(facts['round'])}"
     return text

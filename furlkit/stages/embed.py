@@ -1,7 +1,7 @@
 """embed: the features of images by a model, or the cosines between them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ from furlkit import runtime
 from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.source import Source
-from furlkit.errors import InputError
-from furlkit.files.checkpoint import read_checkpoint
+from furlkit.errors import InputError, UsageError
+from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, write_features
+from furlkit.files.private import Private, read_private
 from furlkit.files.similarity import SHORTEST, kept_of, write_similarity
 from furlkit.inputs.existing import already, made_before
 from furlkit.inputs.matching import check_channels
@@ -24,8 +25,11 @@ from furlkit.inputs.models import width_of
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
+from furlkit.inputs.style import generator, style_encoder
+from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, view_of
+from furlkit.models.style import personalise, style_net
 
 BLOCK = 1024
 
@@ -34,13 +38,16 @@ BLOCK = 1024
 class Options(Computing):
     """`part` is all, public, or the number of a client of the partition.
 
-    `top` of a similarity keeps so many percent of each row, the largest ones.
+    `top` of a similarity keeps so many percent of each row, the largest ones. With the
+    private file `personal` h is that of the client's personal model, or of its `style`.
     """
 
     model: Path
     data: Source
     output: Path
     layer: str
+    personal: Path | None
+    style: bool
     similarity: bool
     top: float | None
     encoding: str
@@ -51,10 +58,11 @@ class Options(Computing):
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write features h or z of images, or the cosines between all of them."""
     options = fill(Options, {**values, "recorded": recorded("embed", values)})
-    given = (options.model, options.partition, options.data.name)
+    given = (options.model, options.partition, options.personal, options.data.name)
     check_output(options.output, given)
     model = read_checkpoint(options.model)
     width_of(model, options.layer)
+    private = _private(options, model)
     images = options.data.images()
     check_channels(images, model)
     index, contents = chosen_images(images, options.partition, options.part)
@@ -65,8 +73,14 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         options.layer, images.fingerprint, options.part, model.facts.client,
         model.facts.round, len(index),
     )  # fmt: skip
+    if private:
+        net = _personal(options, private, model, net)
+        contents["private"] = private.content
+        whose = "style" if options.style else "stylised"
+        facts = replace(facts, client=private.facts.client, personal=whose)
     kind = "similarities" if options.similarity else options.layer
     line = f"{options.output}: {kind} of {len(index):,} images by {model.path}"
+    line += f" and {private.path}" if private else ""
     data: dict[str, Any] = {"images": len(index), "layer": options.layer}
     if not options.dry_run:
         provenance = Provenance("embed", options.resolved, None, contents)
@@ -78,6 +92,28 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         rows = embed(net, images.images, index, view, options.layer)
         data["content"] = _write(options, rows, index, facts, provenance)
     return line, data
+
+
+def _private(options: Options, model: Checkpoint) -> Private | None:
+    """The private file of the client whose model it is, or of any for a global one."""
+    if options.personal is None:
+        return None
+    if options.layer != "h":
+        raise UsageError(
+            f"--layer {options.layer}: a personal model gives h (FedStyle Eq. 4); leave "
+            "out --personal, or use --layer h"
+        )
+    return read_private(options.personal, model.facts.client)
+
+
+def _personal(options: Options, private: Private, model: Checkpoint, net: Net) -> Net:
+    """The net with the encoder of FedStyle Eq. 4, or the client's style model."""
+    device = next(net.parameters()).device
+    style = style_net(model, style_encoder(private, model), device)
+    if options.style:
+        return style
+    personalise(net, style, generator(private, model))
+    return net
 
 
 def _write(

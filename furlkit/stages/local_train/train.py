@@ -20,10 +20,10 @@ from furlkit.files.progress import ProgressFile
 from furlkit.inputs.dictionary import INDEX, ROWS
 from furlkit.inputs.existing import ALREADY, content_of
 from furlkit.inputs.paths import fill
-from furlkit.models.architecture import Net, build
+from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, load_tensors, view_of
-from furlkit.models.style import filled, style_architecture
+from furlkit.models.style import style_net
 from furlkit.stages.local_train.inputs import (
     Client,
     Inputs,
@@ -169,8 +169,7 @@ def _styles(
     """
     if not client.style:
         return None
-    net = build(style_architecture(inputs.model), None)
-    filled(net, client.style, device)
+    net = style_net(inputs.model, client.style, device)
     known = (
         net,
         inputs.images.images,
