@@ -254,6 +254,22 @@ def test_fcl_is_fedmoco_with_the_rows_of_others_and_then_neighbours():
             assert tables[stage] == moco[stage]
 
 
+def test_numbers_that_fedstyle_prints():
+    tables = tables_of("fedstyle")
+    shared = {"batch-size": 64, "optimiser": "sgd", "lr": 0.1, "temperature": 0.07,
+              "momentum": 0.9, "weight-decay": 1e-4, "schedule": "constant"}  # fmt: skip
+    own = {"local-train": {"epochs": 5, "infusion": 1.0},
+           "pretrain-style": {"epochs": 10, "projector": [256, 128]}}  # fmt: skip
+    for stage, more in own.items():
+        assert {**shared, **more}.items() <= tables[stage].items()
+    assert tables["partition"] == {
+        "clients": 3, "scheme": "domains", "with-replacement": True,
+    }  # fmt: skip
+    assert tables["init"]["encoder"] == "resnet18"
+    assert tables["init"]["projector"] == tables["init"]["predictor"] == [256, 128]
+    assert tables["evaluate.linear"] == tables_of("fedu")["evaluate.linear"]
+
+
 def test_a_flag_wins_over_a_preset():
     values = values_of("evaluate.linear", "--preset", "moco", "--lr", "3")
     assert values["lr"] == 3 and values["epochs"] == 100
