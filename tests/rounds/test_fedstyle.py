@@ -2,12 +2,18 @@
 
 import numpy as np
 import pytest
+import torch
 
+from furlkit.data.augment import normalise, plain, sobel
+from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.container.read import Container
+from furlkit.files.partition import read_partition
 from furlkit.files.private import read_private
+from furlkit.models.loading import load_net, load_tensors
+from furlkit.stages.local_train import train as local_train
 from furlkit.training import loop
-from furlkit.weights import PRIVATE, part_of, within
+from furlkit.weights import PRIVATE, below, part_of, within
 from tests.helpers import (
     Killed,
     contents,
@@ -151,6 +157,29 @@ def test_a_frozen_generator_stays_as_it_was_drawn(train, tmp_path):
     assert first == second != trained
     options = read_checkpoint(tmp_path / "1" / "c0").header.options
     assert options["freeze-generator"] is True and options["infusion"] == 0.5
+
+
+def test_styles_are_those_of_plain_images_and_of_their_edges_computed_once(
+    world, train, tmp_path, monkeypatch
+):
+    found, original = [], local_train.embed
+
+    def counting(*given, **more):
+        found.append((more["edges"], original(*given, **more)))
+        return found[-1][1]
+
+    monkeypatch.setattr(local_train, "embed", counting)
+    assert train("1", *INFUSED, length=("--epochs", 3)) == 0
+    model, own = read_checkpoint(world / "g"), read_private(world / "k0", 0)
+    net = load_net(model, torch.device("cpu")).eval()
+    load_tensors(net.encoder, below("style.encoder.", own.tensors))
+    pixels = Source("digits").images().images[read_partition(world / "p").of(0)]
+    x = plain(torch.from_numpy(pixels), 8)
+    for (edges, rows), images in zip(found, (x, sobel(x)), strict=True):
+        assert edges == (images is not x)
+        shown = normalise(images, model.facts.mean, model.facts.std)
+        with torch.no_grad():
+            torch.testing.assert_close(rows, net.encoder(shown), rtol=1e-4, atol=1e-4)
 
 
 def test_infusion_changes_what_is_sent(train, tmp_path):
