@@ -49,7 +49,8 @@ def infusion(
         return None
     G, styles = given.learner.generator, given.styles
     G.requires_grad_(not freeze_generator)
-    norms = [m for m in given.learner.modules() if isinstance(m, _BatchNorm)]
+    every = (m for m in given.learner.modules() if isinstance(m, _BatchNorm))
+    norms = [norm for norm in every if norm.track_running_stats]
 
     def term(batch, forward):
         if forward.again is None:
