@@ -14,10 +14,12 @@ T = TypeVar("T")
 
 Tensors = dict[str, np.ndarray]
 # Words before a name that hold a net of their own: target.encoder, own.projector.
-NESTED = ("target", "own", "last", "sigma", "style", "generator")
+NESTED = ("target", "own", "last", "sigma", "style")
 OWN = "own."  # Before the names of a client's own model and its losses.
-# Parts of a learner that never leave the client: rows of its own images.
-PRIVATE = ("queue",)
+# What FedStyle's clients keep from round to round: f_s, g_s; G; keys of infused views.
+STYLE = ("style", "generator", "infused_queue")
+# Parts that never leave the client: rows of its own images, and its style.
+PRIVATE = ("queue", *STYLE)
 _BATCHNORM_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 

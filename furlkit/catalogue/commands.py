@@ -94,6 +94,13 @@ ENCODER = Family(
 )
 
 
+# For commands that train several clients, one after the other.
+CLIENT = Option("client", Clients(), help="One client or several: 3, 0-4, 0,2,5-7.",
+                required=True, recorded=False, variable="clients")
+FOR_EACH = OUTPUT._replace(
+    kind=Text("FILE"), help="The file to write; {client} stands for the client's number.")
+
+
 def command(
     name: str, help_text: str, *parts: "Group | Family | Callable[[], Group]"
 ) -> Command:
@@ -218,11 +225,30 @@ COMMANDS = named(
         EXECUTION,
         GENERAL,
     ),
+    command("pretrain-style",
+        "Train clients' own style models, which tell images from their Sobel images.",
+        group(IN_OUT, CLIENT, *data_options("The dataset that the partition was made for."),
+              FOR_EACH),
+        group("Style model (FedStyle Eq. 2)",
+            Option("projector", Numbers(whole=True), (256, 128),
+                   "Widths of its projector's layers."),
+            Option("temperature", Number(above=0), 0.07, "tau of the contrast."),
+            Option("reduction", Choice(("mean", "paper")), "mean",
+                   "Mean over rows and their positives, or the sums as the paper prints "
+                   "them, which grow with the batch."),
+        ),
+        group("Optimisation",
+            epochs_option(10, "Epochs E_s; 0 keeps an untrained model.")
+                ._replace(kind=Whole(0)),
+            *OPTIMISATION.options,
+        ),
+        EXECUTION,
+        GENERAL,
+    ),
     command("local-train",
         "Train clients from the global model, each on its own images.",
         group(IN_OUT,
-            Option("client", Clients(), help="One client or several: 3, 0-4, 0,2,5-7.",
-                   required=True, recorded=False, variable="clients"),
+            CLIENT,
             *data_options("The dataset that the partition was made for."),
             Option("private", Text("FILE"),
                    help="The client's private file of its last round; may hold "
@@ -230,9 +256,7 @@ COMMANDS = named(
             Option("private-out", Text("FILE"),
                    help="Where to write the client's private file; may hold {client}.",
                    recorded=False),
-            OUTPUT._replace(
-                kind=Text("FILE"),
-                help="The file to write; {client} stands for the client's number."),
+            FOR_EACH,
             Option("send", Text("PART,..."),
                    help="Parts of the model that leave the client; it keeps the others "
                         "in its private file.", usual="encoder and heads"),
@@ -263,6 +287,12 @@ COMMANDS = named(
                 second="--share", kind=Choice(("h", "z", "probabilities")),
                 help="h, the encoder's output; z, the projector's; or the probabilities "
                      "of the classes by the model's clusters or classifier (DS-FL)."),
+            Option("personal", File(),
+                   help="A client's private file: h of its personal model, h_c + G(h_c, "
+                        "h_s), with the style model and the generator that it keeps "
+                        "(FedStyle Eq. 4).", recorded=False, metavar="PRIVATE"),
+            Option("style", Flag(), False, "h_s alone, by the client's style model.",
+                   needs="personal"),
             Option("similarity", Flag(), False,
                    "Write the cosines between all images instead."),
             Option("top", Number(above=0, high=100),

@@ -198,7 +198,8 @@ class Objective(Method):
     does not `mix` sets weights itself, so that a mixture of the weights of two of its
     nets is not such a net. `sends` are parts of the learner that leave the client with
     the net. One that is `helped` has the options HELPERS, which are not passed to its
-    function; it takes as `helpers` the nets of other clients.
+    function; it takes as `helpers` the nets of other clients. With `again` its pass can
+    be made again from other h of the two views.
     """
 
     heads: tuple[str | Head, ...] = ()
@@ -210,6 +211,7 @@ class Objective(Method):
     mixes: bool = True
     sends: tuple[str, ...] = ()
     helped: bool = False
+    again: bool = False
 
     @property
     def has_state(self) -> bool:
@@ -226,11 +228,13 @@ class Objective(Method):
 class Term(Method):
     """What is added to any objective; `switch` is the option that turns it on.
 
-    One that `matches_rows` needs an objective with `negatives`, whose step gives `rows`.
+    One that `matches_rows` needs an objective with `negatives`, whose step gives `rows`;
+    one that `infuses` needs one with `again`, and the client's style model.
     """
 
     switch: str = ""
     matches_rows: bool = False
+    infuses: bool = False
 
     @property
     def group(self) -> Group:

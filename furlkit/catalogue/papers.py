@@ -8,6 +8,7 @@ from furlkit.catalogue.entries import Paper
 SIMCLR = Paper("SimCLR", "https://arxiv.org/abs/2002.05709")
 SIMSIAM = Paper("SimSiam", "https://arxiv.org/abs/2011.10566")
 BYOL = Paper("BYOL", "https://arxiv.org/abs/2006.07733")
+BARLOW = Paper("Barlow Twins", "https://arxiv.org/abs/2103.03230")
 SWAV = Paper("SwAV", "https://arxiv.org/abs/2006.09882")
 DEEPCLUSTER = Paper("DeepCluster", "https://arxiv.org/abs/1807.05520")
 SCAN = Paper("SCAN", "https://arxiv.org/abs/2005.12320")

@@ -15,4 +15,6 @@ def embed() -> None:
       furlkit embed exp/r001/client_1.safetensors --data digits --share z \\
           --partition exp/partition.safetensors --part public --encoding int8 \\
           -o exp/r001/public_1.safetensors
+      furlkit embed exp/r001/client_1.safetensors --data digits \\
+          --personal exp/r001/private_1.safetensors -o exp/r001/personal_1.safetensors
     """

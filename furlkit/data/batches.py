@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from furlkit.data.augment import Augmentation, augment, normalise, plain
+from furlkit.data.augment import Augmentation, augment, normalise, plain, sobel
 
 # Up to this many bytes, a client's images are copied to the device once; above it, each
 # batch is read from the memory map.
@@ -61,6 +61,10 @@ class Batch:
     def plain(self) -> Tensor:
         """The images without augmentation, resized to the network's input."""
         return self._input(plain(self.images, self.view.size))
+
+    def edges(self) -> Tensor:
+        """The Sobel images of those, one for each image."""
+        return self._input(sobel(plain(self.images, self.view.size)))
 
     def _augmented(self, views: int, how: Augmentation | None = None) -> Tensor:
         how, size = how or self.view.how, self.view.size

@@ -27,7 +27,8 @@ class FeatureFacts:
     `parent` is the content hash of the global model the client started from, and
     `owners` gives the origin of a dictionary's rows, in their order: [client, rows].
     `share_rows` says how the rows that clients share were made (local-train
-    --share-rows), where they are not FedCA's averaged features.
+    --share-rows), where they are not FedCA's averaged features. `personal` says that h is
+    not the content model's alone: "stylised" (FedStyle Eq. 4), or "style" (h_s).
     """
 
     layer: str
@@ -39,6 +40,7 @@ class FeatureFacts:
     parent: str | None = None
     owners: list[list[int]] | None = None
     share_rows: str | None = None
+    personal: str | None = None
 
 
 @dataclass(frozen=True)

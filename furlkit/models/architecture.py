@@ -17,6 +17,7 @@ from furlkit.errors import InputError, UsageError
 from furlkit.models.heads import NORMS, Prototypes, build_head
 
 T = TypeVar("T")
+N = TypeVar("N", bound=nn.Module)
 STEMS = ("auto", "small", "standard")
 SMALLEST_IMAGE = 8  # Three max-pools of cnn5 leave one pixel of it.
 LARGEST = 2**16  # A broken header must not ask for a layer nobody can build.
@@ -146,8 +147,11 @@ def build(architecture: Architecture, generator: torch.Generator | None) -> Net:
     """
     with torch.device("meta"):
         net = Net(architecture)
-    if generator is None:
-        return net
+    return net if generator is None else drawn(net, generator)
+
+
+def drawn(net: N, generator: torch.Generator) -> N:
+    """A module that has no weights yet, with weights from `generator`."""
     net.to_empty(device=generator.device)
     for module in net.modules():
         _initialise(module, generator)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from furlkit import console
-from furlkit.data.augment import instahide, normalise, plain
+from furlkit.data.augment import instahide, normalise, plain, sobel
 from furlkit.data.batches import View
 from furlkit.models.architecture import Net
 from furlkit.models.heads import ClassHead
@@ -22,16 +22,24 @@ def represent(net: Net, x: Tensor, layer: str) -> Tensor:
 
 @torch.inference_mode()
 def embed(
-    net: Net, images: np.ndarray, index: np.ndarray, view: View, layer: str
+    net: Net,
+    images: np.ndarray,
+    index: np.ndarray,
+    view: View,
+    layer: str,
+    edges: bool = False,
 ) -> Tensor:
-    """Features (n, d), float32 on the CPU, of un-augmented images in eval mode."""
+    """Features (n, d), float32 on the CPU, of un-augmented images in eval mode.
+
+    With `edges` they are those of the Sobel images.
+    """
     net.eval()
     device = next(net.parameters()).device
     rows = []
     with console.bar(f"embedding {len(index):,} images", len(index)) as bar:
         for start in range(0, len(index), BATCH):
             taken = images[index[start : start + BATCH]]  # (B, H, W, C)
-            x = _input(taken, view, device)
+            x = _input(taken, view, device, edges)
             rows.append(represent(net, x, layer).float().cpu())
             bar.reach(start + len(taken))
     return torch.cat(rows)
@@ -80,11 +88,13 @@ def embed_mixed(
     return torch.cat(rows)
 
 
-def _input(taken: np.ndarray, view: View, device: torch.device) -> Tensor:
+def _input(
+    taken: np.ndarray, view: View, device: torch.device, edges: bool = False
+) -> Tensor:
     """Stored images (B, H, W, C) as a net's input, not augmented: (B, C, S, S)."""
     x = torch.from_numpy(np.ascontiguousarray(taken)).to(device)
-    x = x.expand(-1, -1, -1, view.channels)
-    return normalise(plain(x, view.size), view.mean, view.std)
+    x = plain(x.expand(-1, -1, -1, view.channels), view.size)
+    return normalise(sobel(x) if edges else x, view.mean, view.std)
 
 
 def predict(net: Net, images: np.ndarray, view: View) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from furlkit.catalogue import Head
 
 N = TypeVar("N", bound=nn.Module)
-NORMS = ("hidden", "all")  # Where an MLP has BatchNorm; the first is the usual.
+NORMS = ("hidden", "all")  # Where a projector has BatchNorm; the first is the usual.
 DECODER_CHANNELS = (64, 16)  # At the coarsest map; halved, but never below the second.
 
 
@@ -33,12 +33,14 @@ def mlp(inputs: int, widths: tuple[int, ...], norm: str = "hidden") -> nn.Sequen
     """Linear layers, BatchNorm and ReLU between; no bias where BatchNorm follows.
 
     With `norm` "all" BatchNorm follows the last layer too, there without a shift: so it
-    is in SimCLR's official code, whose layers between have the width of h.
+    is in SimCLR's official code, whose layers between have the width of h. With "none"
+    there is no BatchNorm at all.
     """
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for i, width in enumerate(widths[:-1], start=1):
-        layers[f"fc{i}"] = nn.Linear(inputs, width, bias=False)
-        layers[f"bn{i}"] = nn.BatchNorm1d(width)
+        layers[f"fc{i}"] = nn.Linear(inputs, width, bias=norm == "none")
+        if norm != "none":
+            layers[f"bn{i}"] = nn.BatchNorm1d(width)
         layers[f"relu{i}"] = nn.ReLU(inplace=True)
         inputs = width
     last, all_ = len(widths), norm == "all"

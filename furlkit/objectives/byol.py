@@ -12,7 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from furlkit.objectives.learner import Forward
+from furlkit.objectives.learner import (
+    Change,
+    Forward,
+    Through,
+    apart,
+    changed_views,
+    together,
+)
 from furlkit.objectives.momentum import Target
 from furlkit.objectives.simsiam import negative_cosine
 
@@ -33,12 +40,27 @@ class Byol(nn.Module):
         self.target = Target(net)
 
     def step(self, batch) -> Forward:
-        """Both views through both nets; each view predicts the target of the other."""
+        """Both views through both nets, from which the pass can be made again.
+
+        The target's own h changes as the net's does, without a gradient.
+        """
         x = batch.two_views()  # (2N, C, S, S)
-        h = self.net.encoder(x)
-        z = self.net.projector(h)  # (2N, d)
-        p = self.net.predictor(z)  # (2N, d)
-        z_target = self.target(x)
+        h, h_target = self.net.encoder(x), self.target.encode(x)
+
+        def again(change: Change) -> Forward:
+            with torch.no_grad():
+                changed = changed_views(h_target, change)
+            return self._forward(x, changed_views(h, change), changed, apart)
+
+        return self._forward(x, h, h_target, together)._replace(again=again)
+
+    def _forward(
+        self, x: Tensor, h: Tensor, h_target: Tensor, through: Through
+    ) -> Forward:
+        """Each view predicts the target of the other."""
+        z = through(self.net.projector, h)  # (2N, d)
+        p = through(self.net.predictor, z)  # (2N, d)
+        z_target = through(self.target.project, h_target)
         with torch.autocast(z.device.type, enabled=False):
             p_1, p_2 = p.float().chunk(2)
             z_1, z_2 = z_target.float().chunk(2)

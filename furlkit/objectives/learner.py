@@ -23,6 +23,10 @@ class Forward(NamedTuple):
     may be none, (0, d); None stands for an objective that never has any.
 
     Losses of which none has a gradient move nothing: such a step is left out.
+
+    `again(change)` is the same pass with `change(h, view)` in the place of every h, that
+    of view 0 or 1, by the net or by its slow copy. None stands for an objective whose
+    loss is not one of two views of an image.
     """
 
     losses: dict[str, Tensor]
@@ -30,6 +34,38 @@ class Forward(NamedTuple):
     h: Tensor
     z: Tensor | None = None
     rows: Tensor | None = None
+    again: "Callable[[Change], Forward] | None" = None
+
+
+Change = Callable[[Tensor, int], Tensor]
+Through = Callable[[Any, Tensor], Tensor]
+
+
+def changed_views(h: Tensor, change: Change) -> Tensor:
+    """h of all first views, then of all second ones, each changed as its view is."""
+    h_1, h_2 = h.chunk(2)
+    return torch.cat([change(h_1, 0), change(h_2, 1)])
+
+
+def together(head: Any, rows: Tensor) -> Tensor:
+    """Both views through a head at once, the faster way."""
+    return head(rows)
+
+
+def apart(head: Any, rows: Tensor) -> Tensor:
+    """One view after the other, so that BatchNorm normalises each by itself.
+
+    Views that were changed differently are two populations. Normalised together they
+    would be told apart by what all rows of a view share, and by little else.
+    """
+    return torch.cat([head(view) for view in rows.chunk(2)])
+
+
+def repeatable(forward: Callable[[Tensor, Through], Forward], h: Tensor) -> Forward:
+    """The pass that `forward` makes from h of both views, with itself as `again`."""
+    return forward(h, together)._replace(
+        again=lambda change: forward(changed_views(h, change), apart)
+    )
 
 
 class Learner(Protocol):
@@ -48,6 +84,9 @@ class Learner(Protocol):
 
     def end_epoch(self, losses: dict[str, float]) -> dict[str, float]:
         """After an epoch with these mean losses: what the journal says of it besides."""
+
+    def keep_infused(self) -> None:
+        """Before the first step, where passes are made again: room for a second queue."""
 
 
 class Stateless(nn.Module):

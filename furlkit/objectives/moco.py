@@ -9,6 +9,10 @@ He et al., "Momentum Contrast for Unsupervised Visual Representation Learning", 
     Q_s       rows that other clients share (z_dict)
     tau, m    temperature; how much of the target stays in each step (--ema)
 
+Where the loss is computed again of views that are infused with styles (FedStyle), their
+keys have a queue of their own: a query is told from keys that are not infused by that
+alone, whatever its image shows.
+
 MoCo shuffles BatchNorm over several GPUs; here each net normalises by whole batches.
 """
 
@@ -18,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from furlkit.objectives.learner import Forward
+from furlkit.objectives.learner import Change, Forward
 from furlkit.objectives.momentum import Target
 from furlkit.objectives.queue import Queue
 from furlkit.objectives.simclr import normalise
@@ -40,7 +44,8 @@ class Moco(nn.Module):
     """The net, its target and the queue; only the net is trained."""
 
     net: Any
-    _keys: Tensor  # Those of the step under way; they enter the queue after it.
+    # Keys of the step under way, with the queue that they enter after it.
+    _new: list[tuple[Queue, Tensor]]
 
     def __init__(
         self,
@@ -53,31 +58,53 @@ class Moco(nn.Module):
     ):
         super().__init__()
         self.net, self.target, self.queue = net, Target(net), queue
+        self.infused_queue: Queue | None = None
         self._tau, self._ema = tau, ema
         self._remote, self._remote_only = remote, remote_only and remote is not None
 
-    def step(self, batch) -> Forward:
-        """View 1 through the net, view 2 through the target, against all negatives."""
-        x_1, x_2 = batch.two_views().chunk(2)  # (N, C, S, S) each
-        h = self.net.encoder(x_1)
-        z = self.net.projector(h)  # (N, d)
-        k = self.target(x_2)  # (N, d)
-        with torch.autocast(z.device.type, enabled=False):
-            q, self._keys = normalise(z.float()), normalise(k.float())
-            rows = self.rows()
-            # FCL Eq. 3: the negatives are Q_l and Q_s; Eq. 5: Q_s alone.
-            first = len(self.queue.filled) if self._remote_only else 0
-            loss = moco_loss(q, self._keys, rows[first:], self._tau)
-        return Forward({"moco": loss}, x_1, h, z, rows)
+    def keep_infused(self) -> None:
+        """From now on a pass may be made again, with a queue for its keys."""
+        size, width = self.queue.rows.shape
+        self.infused_queue = Queue(size, width, self.queue.rows.device)
 
-    def rows(self) -> Tensor:
-        """Q_l, then Q_s; Q_l alone where nothing was shared."""
-        rows = self.queue.filled
-        return rows if self._remote is None else torch.cat([rows, self._remote])
+    def step(self, batch) -> Forward:
+        """View 1 through the net, view 2 through the target, against all negatives.
+
+        Again, the target's own h changes as the net's does, without a gradient.
+        """
+        x_1, x_2 = batch.two_views().chunk(2)  # (N, C, S, S) each
+        h, h_target = self.net.encoder(x_1), self.target.encode(x_2)
+        self._new = []
+        forward = self._forward(x_1, h, h_target, self.queue)
+        if (queue := self.infused_queue) is None:
+            return forward
+
+        def again(change: Change) -> Forward:
+            with torch.no_grad():
+                changed = change(h_target, 1)
+            return self._forward(x_1, change(h, 0), changed, queue)
+
+        return forward._replace(again=again)
+
+    def _forward(
+        self, x_1: Tensor, h: Tensor, h_target: Tensor, queue: Queue
+    ) -> Forward:
+        z = self.net.projector(h)  # (N, d)
+        k = self.target.project(h_target)  # (N, d)
+        with torch.autocast(z.device.type, enabled=False):
+            q, keys = normalise(z.float()), normalise(k.float())
+            # FCL Eq. 3: the negatives are Q_l, then Q_s; Eq. 5: Q_s alone.
+            Q_l, Q_s = queue.filled, self._remote
+            rows = Q_l if Q_s is None else torch.cat([Q_l, Q_s])
+            first = len(Q_l) if self._remote_only else 0
+            loss = moco_loss(q, keys, rows[first:], self._tau)
+        self._new.append((queue, keys))
+        return Forward({"moco": loss}, x_1, h, z, rows)
 
     def after_step(self) -> None:
         """The keys enter the queue; MoCo Eq. 2: the target moves towards the net."""
-        self.queue.add(self._keys)
+        for queue, keys in self._new:
+            queue.add(keys)
         self.target.follow(self.net, self._ema)
 
 

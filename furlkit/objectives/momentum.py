@@ -35,9 +35,18 @@ class Target(nn.ModuleDict):
         self.requires_grad_(False)
 
     @torch.no_grad()
+    def encode(self, x: Tensor) -> Tensor:
+        """The copy's h of x."""
+        return self["encoder"](x)
+
+    @torch.no_grad()
+    def project(self, h: Tensor) -> Tensor:
+        """The copy's z of h."""
+        return self["projector"](h)
+
     def forward(self, x: Tensor) -> Tensor:
-        """The copy's projections of x."""
-        return self["projector"](self["encoder"](x))
+        """The copy's z of x."""
+        return self.project(self.encode(x))
 
     def follow(self, net: Any, m: float) -> None:
         """Move towards the net."""

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from furlkit.objectives.learner import Forward
+from furlkit.objectives.learner import Forward, Through, repeatable
 
 FORMS = ("oneway", "symmetric", "full")
 
@@ -127,12 +127,15 @@ def step(
 ) -> Forward:
     """Both views in one forward pass, then NT-Xent; `z_own` has all images' rows."""
     x = batch.two_views()  # (2N, C, S, S)
-    h = net.encoder(x)
-    z = net.projector(h)  # (2N, d)
-    # Cosines over a small tau need more digits than mixed precision gives products.
-    with torch.autocast(z.device.type, enabled=False):
-        z_1, z_2 = z.float().chunk(2)
-        own = None if z_own is None else z_own[batch.index.to(z_own.device)]
-        loss = nt_xent(z_1, z_2, temperature, form, z_dict, own, remote_only)
-        rows = z_1[:0] if z_dict is None else normalise(z_dict)
-    return Forward({"simclr": loss}, x, h, z, rows.detach())
+    own = None if z_own is None else z_own[batch.index.to(z_own.device)]
+
+    def forward(h: Tensor, through: Through) -> Forward:
+        z = through(net.projector, h)  # (2N, d)
+        # Cosines over a small tau need more digits than mixed precision gives products.
+        with torch.autocast(z.device.type, enabled=False):
+            z_1, z_2 = z.float().chunk(2)
+            loss = nt_xent(z_1, z_2, temperature, form, z_dict, own, remote_only)
+            rows = z_1[:0] if z_dict is None else normalise(z_dict)
+        return Forward({"simclr": loss}, x, h, z, rows.detach())
+
+    return repeatable(forward, net.encoder(x))

@@ -9,7 +9,7 @@ Chen and He, "Exploring Simple Siamese Representation Learning", CVPR 2021, Eq. 
 import torch
 from torch import Tensor
 
-from furlkit.objectives.learner import Forward
+from furlkit.objectives.learner import Forward, Through, repeatable
 from furlkit.objectives.simclr import normalise
 
 
@@ -29,9 +29,12 @@ def simsiam_loss(p_1: Tensor, p_2: Tensor, z_1: Tensor, z_2: Tensor) -> Tensor:
 def step(net, batch) -> Forward:
     """Both views in one forward pass; z is what would collapse."""
     x = batch.two_views()  # (2N, C, S, S)
-    h = net.encoder(x)
-    z = net.projector(h)  # (2N, d)
-    p = net.predictor(z)  # (2N, d)
-    with torch.autocast(z.device.type, enabled=False):
-        loss = simsiam_loss(*p.float().chunk(2), *z.float().chunk(2))
-    return Forward({"simsiam": loss}, x, h, z)
+
+    def forward(h: Tensor, through: Through) -> Forward:
+        z = through(net.projector, h)  # (2N, d)
+        p = through(net.predictor, z)  # (2N, d)
+        with torch.autocast(z.device.type, enabled=False):
+            loss = simsiam_loss(*p.float().chunk(2), *z.float().chunk(2))
+        return Forward({"simsiam": loss}, x, h, z)
+
+    return repeatable(forward, net.encoder(x))

@@ -23,6 +23,8 @@ SHARED = {
 }
 # What distill did to a model, by its teacher; other teachers distil.
 TAUGHT = {"self": "labelled by itself on", "labels": "taught by the labels of"}
+# Whose h it is, where it is not the content model's: FedStyle.
+MODELS = {"stylised": "personal model", "style": "style model"}
 NEGATIVES = ("local", "fused", "remote")
 LARGEST = 1e12  # Of larger numbers the digits would fill the line.
 # By kind; the words are facts of the header, sizes of tensors, and those that `sentence` adds.
@@ -233,7 +235,8 @@ def _origin(facts: Facts) -> str:
     whose = f"client {part}'s" if part.isdecimal() else f"the {part}"
     text = f"{word(facts.get('layer'))} of {whose} part"
     if facts.get("client") is not None:
-        text += f", by the model of client {count(facts['client'])}"
+        model = MODELS.get(str(facts.get("personal")), "model")
+        text += f", by the {model} of client {count(facts['client'])}"
     if facts.get("round") is not None:
         text += f" after round {count(facts['round'])}"
     return text

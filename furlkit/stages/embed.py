@@ -1,7 +1,7 @@
 """embed: the outputs of a model for images, or the cosines between them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.features import PROBABILITIES, FeatureFacts, write_features
+from furlkit.files.private import Private, read_private
 from furlkit.files.similarity import SHORTEST, kept_of, write_similarity
 from furlkit.inputs.existing import already, made_before
 from furlkit.inputs.matching import check_channels
@@ -24,9 +25,12 @@ from furlkit.inputs.models import class_head, width_of
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
+from furlkit.inputs.style import generator, style_encoder
+from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed, embed_probabilities
 from furlkit.models.heads import ClassHead
 from furlkit.models.loading import load_net, view_of
+from furlkit.models.style import personalise, style_net
 
 BLOCK = 1024
 
@@ -35,13 +39,16 @@ BLOCK = 1024
 class Options(Computing):
     """`part` is all, public, or the number of a client of the partition.
 
-    `top` of a similarity keeps so many percent of each row, the largest ones.
+    `top` of a similarity keeps so many percent of each row, the largest ones. With the
+    private file `personal` h is that of the client's personal model, or of its `style`.
     """
 
     model: Path
     data: Source
     output: Path
     layer: str
+    personal: Path | None
+    style: bool
     similarity: bool
     top: float | None
     encoding: str
@@ -54,7 +61,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     options = fill(Options, {**values, "recorded": recorded("embed", values)})
     _check_usage(options)
     model = read_checkpoint(options.model)
-    head = _head(model, options.layer)
+    head, private = _head(model, options.layer), _private(options, model)
     images = options.data.images()
     check_channels(images, model)
     index, contents = chosen_images(images, options.partition, options.part)
@@ -65,8 +72,14 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         options.layer, images.fingerprint, options.part, model.facts.client,
         model.facts.round, len(index),
     )  # fmt: skip
+    if private:
+        net = _personal(options, private, model, net)
+        contents["private"] = private.content
+        whose = "style" if options.style else "stylised"
+        facts = replace(facts, client=private.facts.client, personal=whose)
     kind = "similarities" if options.similarity else options.layer
     line = f"{options.output}: {kind} of {len(index):,} images by {model.path}"
+    line += f" and {private.path}" if private else ""
     data: dict[str, Any] = {"images": len(index), "layer": options.layer}
     if not options.dry_run:
         resolved = {"head": head.name} if head else {}
@@ -86,7 +99,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _check_usage(options: Options) -> None:
-    given = (options.model, options.partition, options.data.name)
+    given = (options.model, options.partition, options.personal, options.data.name)
     check_output(options.output, given)
     if options.similarity and options.layer == PROBABILITIES:
         raise UsageError(f"--similarity does not apply to --share {PROBABILITIES}")
@@ -98,6 +111,28 @@ def _head(model: Checkpoint, layer: str) -> ClassHead | None:
         return class_head(model, f"--share {PROBABILITIES}")
     width_of(model, layer)
     return None
+
+
+def _private(options: Options, model: Checkpoint) -> Private | None:
+    """The private file of the client whose model it is, or of any for a global one."""
+    if options.personal is None:
+        return None
+    if options.layer != "h":
+        raise UsageError(
+            f"--layer {options.layer}: a personal model gives h (FedStyle Eq. 4); leave "
+            "out --personal, or use --layer h"
+        )
+    return read_private(options.personal, model.facts.client)
+
+
+def _personal(options: Options, private: Private, model: Checkpoint, net: Net) -> Net:
+    """The net with the encoder of FedStyle Eq. 4, or the client's style model."""
+    device = next(net.parameters()).device
+    style = style_net(model, style_encoder(private, model), device)
+    if options.style:
+        return style
+    personalise(net, style, generator(private, model))
+    return net
 
 
 def _write(

@@ -19,13 +19,16 @@ class Given(NamedTuple):
 
     `public(step, size)` gives the public images of a step; their `index` are rows of
     `h_align` and `z_align`. `received` is the model that the client was given, completed
-    by what it keeps.
+    by what it keeps. `styles` are h_s of the client's images, and of their Sobel images,
+    by its style model; `learner` is what is trained, which has the generator.
     """
 
     public: Callable[[int, int], Batch] | None = None
     h_align: Tensor | None = None
     z_align: Tensor | None = None
     received: Tensors | None = None
+    styles: tuple[Tensor, Tensor] | None = None
+    learner: Any = None
 
 
 def learner_of(
@@ -36,6 +39,13 @@ def learner_of(
     if objective.has_state:
         return function(net, **settings)
     return Stateless(net, partial(function, **settings))
+
+
+def add_generator(learner: Any, generator: nn.Module) -> None:
+    """Let a learner train a generator with its net, and carry along what that takes."""
+    learner.generator = generator
+    if hasattr(learner, "keep_infused"):
+        learner.keep_infused()
 
 
 def terms_of(

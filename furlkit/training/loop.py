@@ -98,7 +98,7 @@ class Phase(NamedTuple):
 # What holds nets, or is one: of two models, a phase trains the same parts.
 _HOLDERS = ("learner", "own", "net")
 Purpose = tuple[int, *tuple[int | str, ...]]
-Term = Callable[[Batch, Forward], Tensor]
+Term = Callable[[Batch, Forward], Tensor | Forward]
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Job:
     All random draws are derived from `purpose` (seed, round, client, ...). `terms` are
     added to the learner's losses. `begin` is called before the first step, but not when
     a training is resumed. `where` goes into every line of the journal, `steps_before` is
-    added to its steps.
+    added to its steps. Nobody is warned of a collapse in one that `may_collapse`.
     """
 
     title: str
@@ -120,6 +120,7 @@ class Job:
     begin: Callable[[], None] | None = None
     where: dict[str, int] = field(default_factory=dict)
     steps_before: int = 0
+    may_collapse: bool = False
 
     @property
     def epoch_steps(self) -> int:
@@ -159,11 +160,19 @@ class Keeper(Protocol):
         """Save a state."""
 
 
+class Meter(NamedTuple):
+    """The collapse meter: what it says of the last step's representations."""
+
+    spread: float
+    effective_rank: float
+
+
 class Epoch(NamedTuple):
     """One epoch: mean losses over its steps, and the collapse meter at its end.
 
-    The last epoch of a training that is given in steps may be shorter. `measures` are
-    what the learner has to say of it.
+    `terms` has the meters of terms that make a forward pass of their own, by name, and
+    `measures` are what the learner has to say of it. The last epoch of a training that is
+    given in steps may be shorter.
     """
 
     epoch: int
@@ -174,11 +183,17 @@ class Epoch(NamedTuple):
     effective_rank: float
     samples_per_second: float
     measures: dict[str, float] = {}  # noqa: RUF012 - nothing changes it
+    terms: dict[str, dict[str, float]] | None = None
 
     def facts(self) -> dict[str, Any]:
         """All of it by name, the learner's measures beside the loop's own."""
-        own = self._asdict()
+        own = {k: v for k, v in self._asdict().items() if v is not None}
         return {**own.pop("measures"), **own}
+
+    def meters(self) -> dict[str, Meter]:
+        """The collapse meters by the name of their term; the objective's has none."""
+        own = Meter(self.spread, self.effective_rank)
+        return {"": own, **{k: Meter(**v) for k, v in (self.terms or {}).items()}}
 
 
 class Step(NamedTuple):
@@ -220,13 +235,13 @@ def train(job: Job, keeper: Keeper) -> Iterator[Step]:
             rng = torch_generator(*job.purpose, "augment", state.step)
             batch = images.batch(index, rng, state.step)
             lr = plan.lr_at(state.step, steps)
-            losses, z = trainer.step(batch, lr)
+            losses, compared = trainer.step(batch, lr)
             state.step += 1
             state.add(losses)
             state.seconds += time.perf_counter() - began
             ended = None
             if state.step % steps == 0 or state.step == job.steps:
-                ended = _finish_epoch(state, z, lr, steps, len(batch.index))
+                ended = _finish_epoch(state, compared, lr, steps, len(batch.index))
                 ended = ended._replace(measures=trainer.end_epoch(ended.losses))
             yield Step(state.step, ended)
             _keep(trainer, keeper, state, state.step == job.steps)
@@ -276,20 +291,29 @@ class _Trainer:
         told = getattr(self.learner, "end_epoch", None)
         return told(losses) if told else {}
 
-    def step(self, batch: Batch, lr: float) -> tuple[dict[str, Tensor], Tensor]:
-        """One step of the optimiser; gives the losses and the representation.
+    def step(
+        self, batch: Batch, lr: float
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """One step of the optimiser; gives the losses and what was compared, by name.
 
-        A loss without a gradient moves nothing, neither by momentum nor by weight decay.
+        What the objective compares has no name, that of a term has the term's. A loss
+        without a gradient moves nothing, neither by momentum nor by weight decay.
         """
         mixed = self.dtype is not torch.float32
         with torch.autocast(self.device.type, self.dtype, enabled=mixed):
             forward = self.learner.step(batch)
             more = {name: term(batch, forward) for name, term in self._terms.items()}
-        losses = {**forward.losses, **more}
+        losses, passes = dict(forward.losses), {"": forward}
+        for name, found in more.items():
+            if isinstance(found, Forward):
+                passes[name] = found
+                losses |= found.losses
+            else:
+                losses[name] = found
         loss = torch.stack([value.float() for value in losses.values()]).sum()
         if loss.requires_grad:
             self._update(loss, lr)
-        return losses, forward.h if forward.z is None else forward.z
+        return losses, {k: f.h if f.z is None else f.z for k, f in passes.items()}
 
     def _update(self, loss: Tensor, lr: float) -> None:
         self.optimiser.clear()
@@ -378,7 +402,11 @@ def _keep(trainer: _Trainer, keeper: Keeper, state: _State, finished: bool) -> N
 
 
 def _finish_epoch(
-    state: _State, z: Tensor, lr: float, steps: int, batch_size: int
+    state: _State,
+    compared: dict[str, Tensor],
+    lr: float,
+    steps: int,
+    batch_size: int,
 ) -> Epoch:
     began = time.perf_counter()
     epoch, taken = -(-state.step // steps), (state.step - 1) % steps + 1
@@ -387,10 +415,16 @@ def _finish_epoch(
     for name, value in losses.items():
         if not math.isfinite(value):
             raise DivergedError(f"the loss {name} became {value} in epoch {epoch}")
-    z = z.detach().float()
+    meters = {name: _meter(z.detach().float()) for name, z in compared.items()}
+    own = meters.pop("")
+    terms = {name: meter._asdict() for name, meter in meters.items()} or None
     rate = taken * batch_size / max(state.seconds, 1e-9)
     state.sums, state.seconds = {}, 0.0
-    return Epoch(epoch, state.step, losses, lr, spread(z), effective_rank(z), rate)
+    return Epoch(epoch, state.step, losses, lr, *own, rate, terms=terms)
+
+
+def _meter(z: Tensor) -> Meter:
+    return Meter(spread(z), effective_rank(z))
 
 
 def _check_finite(module: nn.Module) -> None:

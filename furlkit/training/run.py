@@ -65,7 +65,8 @@ class _Single(Jobs):
         return self._job
 
     def finish(self, turn: int, last: loop.Epoch) -> None:
-        warn_of_collapse(self._job.title, last)
+        if not self._job.may_collapse:
+            warn_of_collapse(self._job.title, last)
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,7 @@ class _Keeper:
         arrays = {f"jobs.{name}": array for name, array in shared.items()}
         for name, tensor in tensors.items():
             arrays[f"inner.{name}"] = tensor.detach().cpu().contiguous().numpy()
-        last = self.last._asdict() if self.last else None
+        last = self.last.facts() if self.last else None
         state = {"turn": self.turn, "step": step, "inner": values}
         before = self.job.steps_before + (self.job.steps if values is None else step)
         self.file.save(before, arrays, {**state, "last": last, "jobs": numbers})
@@ -252,9 +253,15 @@ def _print_epoch(job: Job, epoch: loop.Epoch) -> None:
     if len(epoch.losses) > 1:
         parts = [f"{name} {value:.4f}" for name, value in epoch.losses.items()]
         terms = f" ({', '.join(parts)})"
+    others = "".join(
+        f" {name} spread {spread:.2f} rank {rank:.1f}"
+        for name, (spread, rank) in epoch.meters().items()
+        if name
+    )
     console.info(
         f"{job.title} epoch {epoch.epoch}/{job.epochs} loss {_total(epoch)}{terms} "
-        f"spread {epoch.spread:.2f} rank {epoch.effective_rank:.1f} {_measures(epoch)}"
+        f"spread {epoch.spread:.2f} rank {epoch.effective_rank:.1f}{others} "
+        f"{_measures(epoch)}"
         f"{epoch.samples_per_second:.0f} images/s"
     )
 
@@ -271,12 +278,14 @@ def _total(epoch: loop.Epoch) -> str:
 
 def warn_of_collapse(title: str, epoch: loop.Epoch) -> None:
     """Warn if a training ended with a representation that says nothing of the images."""
-    if epoch.spread < COLLAPSED_SPREAD or epoch.effective_rank < COLLAPSED_RANK:
-        console.warn(
-            f"{title}: the representation has collapsed (spread {epoch.spread:.3f}, "
-            f"effective rank {epoch.effective_rank:.2f}): it is nearly the same for all "
-            "images; lower --lr, raise --temperature or --batch-size, or check the data"
-        )
+    for term, (spread, rank) in epoch.meters().items():
+        whose, lower = (f" of {term}", f"--{term}, --lr") if term else ("", "--lr")
+        if spread < COLLAPSED_SPREAD or rank < COLLAPSED_RANK:
+            console.warn(
+                f"{title}: the representation{whose} has collapsed (spread {spread:.3f}, "
+                f"effective rank {rank:.2f}): it is nearly the same for all images; lower "
+                f"{lower}, raise --temperature or --batch-size, or check the data"
+            )
     if epoch.measures.get("largest_cluster", 0) > COLLAPSED_SHARE:
         found = epoch.measures
         console.warn(

@@ -69,19 +69,11 @@ def test_defaults_are_shown_as_they_are_typed(run):
 
 def test_commands_are_listed_in_working_order(run):
     names = re.findall(r"^  ([a-z-]+)  ", run("--help").out.split("Commands:")[1], re.M)
-    order = "partition sample pack init pretrain-align local-train embed neighbours aggregate"
+    order = "partition sample pack init pretrain-align pretrain-style local-train embed"
     assert names == [
         *order.split(),
-        *[
-            "distill",
-            "evaluate",
-            "compare",
-            "plot",
-            "ledger",
-            "inspect",
-            "export",
-            "presets",
-        ],
+        *["neighbours", "aggregate", "distill"],
+        *["evaluate", "compare", "plot", "ledger", "inspect", "export", "presets"],
         *["plan", "status"],
     ]
 
@@ -249,6 +241,7 @@ OPTIONS = {
     "pack": "pack:Options",
     "init": "init:Options",
     "pretrain-align": "pretrain_align:Options",
+    "pretrain-style": "pretrain_style:Options",
     "local-train": "local_train.inputs:Options",
     "embed": "embed:Options",
     "neighbours": "neighbours:Options",

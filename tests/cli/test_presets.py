@@ -21,13 +21,15 @@ SYSTEMS = tuple(n for n in presets.names() if "local-train" in presets.tables(n)
 SCORES = tuple(name for name in presets.names() if name not in SYSTEMS)
 # Stages that not every system has.
 OPTIONAL = {
-    "pretrain-align", "embed", "distill", "evaluate.semi", "evaluate.finetune",
+    "pretrain-align", "pretrain-style", "embed", "distill",
+    "evaluate.semi", "evaluate.finetune",
 }  # fmt: skip
 # What a stage cannot be called without.
 NEEDED = {
     "partition": ("--data", "digits"),
     "init": (),
     "pretrain-align": ("g.st", "--data", "digits", "--targets-out", "t.st"),
+    "pretrain-style": ("p.st", "g.st", "--data", "digits", "--client", "0"),
     "local-train": ("p.st", "g.st", "--data", "digits", "--client", "0"),
     "embed": ("c.st", "--data", "digits"),
     "aggregate": ("c.st",),
@@ -329,7 +331,7 @@ def test_personal_methods_are_what_they_are_compared_with_and_their_own(
         assert tables[stage] == others[stage]
 
 
-def test_numbers_that_fedstyle_prints():
+def test_numbers_that_fedstyle_prints_of_its_baselines():
     tables = tables_of("fedstyle-fedavg")
     training = {"epochs": 5, "batch-size": 64, "optimiser": "sgd", "lr": 0.1,
                 "temperature": 0.07}  # fmt: skip
@@ -337,6 +339,20 @@ def test_numbers_that_fedstyle_prints():
     assert tables["init"]["encoder"] == "resnet18"
     assert tables["init"]["projector"] == tables["init"]["predictor"] == [256, 128]
     assert tables["evaluate.linear"]["lr"] == tables_of("fedu")["evaluate.linear"]["lr"]
+
+
+def test_numbers_that_fedstyle_prints():
+    tables = tables_of("fedstyle")
+    shared = {"batch-size": 64, "optimiser": "sgd", "lr": 0.1, "temperature": 0.07,
+              "momentum": 0.9, "weight-decay": 1e-4, "schedule": "constant"}  # fmt: skip
+    own = {"local-train": {"epochs": 5, "infusion": 1.0},
+           "pretrain-style": {"epochs": 10, "projector": [256, 128]}}  # fmt: skip
+    for stage, more in own.items():
+        assert {**shared, **more}.items() <= tables[stage].items()
+    assert tables["partition"] == {"scheme": "domains", "clients-per-domain": 1}
+    assert tables["init"]["encoder"] == "resnet18"
+    assert tables["init"]["projector"] == tables["init"]["predictor"] == [256, 128]
+    assert tables["evaluate.linear"] == tables_of("fedu")["evaluate.linear"]
 
 
 def test_a_flag_wins_over_a_preset():

@@ -112,6 +112,11 @@ def pretrain_align(world, broken):
     return "pretrain-align", broken, *DIGITS, "--epochs", 1, *outputs
 
 
+def pretrain_style(world, broken):
+    rest = ("--client", 0, "--epochs", 1, "-o", world.output)
+    return "pretrain-style", world.partition, broken, *DIGITS, *rest
+
+
 def dry_run(world, broken):
     return *local_train_global(world, broken), "--dry-run"
 
@@ -162,7 +167,8 @@ COMMANDS = {
     inspect: "client_0", packed_data: "partition", split_file: "partition",
     local_train_dictionary: "dictionary", local_train_align: "targets",
     local_train_private: "private_0", aggregate_dictionary: "features_0",
-    pretrain_align: "global", aggregate_ensemble: "features_0",
+    pretrain_align: "global", pretrain_style: "global",
+    aggregate_ensemble: "features_0",
     aggregate_similarity: "similarity_0", distill_ensemble: "ensemble",
     distill_start: "global", neighbours: "global",
     local_train_neighbours: "neighbours",

@@ -30,6 +30,10 @@ def commands(tmp_path_factory):
             ["pretrain-align", g, *DIGITS, *public, *FAST, "--targets-out",
              folder / "t", "-o", folder / "a"], ["--lr", 0.01],
         ),
+        "pretrain-style": (
+            ["pretrain-style", p, g, *DIGITS, "--client", "0-1", *FAST, "-o",
+             folder / "k{client}"], ["--lr", 0.01],
+        ),
         "local-train": (
             ["local-train", p, g, *DIGITS, "--client", "0-1", *FAST, "--features-out",
              folder / "f{client}", "--alpha", 0, "-o", c], ["--temperature", 0.3],
@@ -89,6 +93,7 @@ STAGES = [
     "partition",
     "init",
     "pretrain-align",
+    "pretrain-style",
     "local-train",
     "aggregate",
     "dictionary",

@@ -200,6 +200,24 @@ def test_events_are_steps_and_epochs_with_mean_losses():
     assert second.samples_per_second > 0 and 1 <= second.effective_rank <= 4
 
 
+def test_a_term_may_give_a_pass_of_its_own_which_the_meter_sees():
+    net, images = module(), tiny()
+    flat = torch.ones(4, 5)
+
+    def term(batch, forward):
+        loss = forward.h.square().mean()
+        return Forward({"own": loss}, forward.views, forward.h, flat)
+
+    plan = Plan(epochs=1, batch_size=4)
+    steps = list(train(net, None, images, plan, (0, "t"), Memory(), {"flat": term}))
+    (epoch,) = epochs_of(steps)
+    assert epoch.losses.keys() == {"square", "own"} and epoch.losses["own"] > 0
+    assert epoch.terms == {"flat": {"spread": 0.0, "effective_rank": 1.0}}
+    assert epoch.spread > 0 and epoch.facts()["terms"] == epoch.terms
+    plain = list(train(module(), None, images, plan, (0, "t"), Memory()))
+    assert "terms" not in epochs_of(plain)[0].facts()
+
+
 def test_the_loop_is_this_loop():
     plan = Plan(epochs=2, batch_size=4, optimiser="sgd", lr=0.1, momentum=0.9)
     net, _ = run(plan)

@@ -4,6 +4,7 @@ Every operation has two steps: the parameters of n images are drawn from a gener
 a function applies given parameters. `augment` composes them.
 """
 
+from furlkit.data.augment.sobel import sobel
 from furlkit.data.augment.views import Augmentation, augment, normalise, plain
 
-__all__ = ["Augmentation", "augment", "normalise", "plain"]
+__all__ = ["Augmentation", "augment", "normalise", "plain", "sobel"]

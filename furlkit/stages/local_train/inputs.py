@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
 from furlkit import catalogue, runtime
 from furlkit.aggregators.dictionary import rows_to_share
@@ -37,8 +38,10 @@ from furlkit.inputs.neighbours import (
 from furlkit.inputs.paths import check_patterns, fill
 from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
-from furlkit.models.architecture import Architecture, build
+from furlkit.inputs.style import style_encoder
+from furlkit.models.architecture import Architecture, build, drawn
 from furlkit.models.loading import check_tensors, full_architecture, tensors_of, z_width
+from furlkit.models.style import empty_generator
 from furlkit.randomness import torch_generator
 from furlkit.stages.local_train.helpers import (
     Candidate,
@@ -46,15 +49,17 @@ from furlkit.stages.local_train.helpers import (
     Helpers,
     open_candidates,
 )
-from furlkit.training.learners import learner_of
+from furlkit.training.learners import add_generator, learner_of
 from furlkit.training.loop import Phase, Plan
 from furlkit.training.run import Execution
 from furlkit.updates.decision import Decision
 from furlkit.weights import (
     OWN,
     PRIVATE,
+    STYLE,
     Tensors,
     below,
+    divide,
     is_batchnorm_statistic,
     part_of,
     parts_of,
@@ -171,6 +176,11 @@ class Options(Computing):
         """Whether a client trains a model besides the one that it sends."""
         return self.personal.name != "none"
 
+    @property
+    def infuses(self) -> bool:
+        """Whether the client's style model and a generator take part."""
+        return any(catalogue.TERMS[name].infuses for name in self.terms)
+
 
 def options_of(values: dict[str, Any]) -> Options:
     """The options of local-train from flat values."""
@@ -278,6 +288,8 @@ class Client:
     client trains for itself, if it does. `memory` is what methods remember, and `kept`
     the rows of its images among it that the objective wants back; `decision` is what the
     update decided, for the journal, and `helpers` are other clients whose models help.
+    `carried` are tensors of the private file that this training leaves as they are, and
+    `style` is the encoder of the client's style model, where it is needed.
     """
 
     number: int
@@ -289,6 +301,8 @@ class Client:
     memory: Tensors
     kept: Tensors
     decision: Decision | None
+    carried: Tensors
+    style: Tensors
     negatives: np.ndarray | None
     helpers: dict[int, Candidate]
     provenance: Provenance
@@ -313,6 +327,7 @@ def open_inputs(options: Options) -> Inputs:
     expected = _expected(options, architecture)
     _check_whole(model, expected)
     trained = ["encoder", *options.objective.head_names]
+    trained += ["generator"] if options.infuses else []
     for phase in options.plan.phases:
         _check_parts("--phases", phase.parts, trained)
     sent = _sent_parts(options, architecture, expected, model.facts.round + 1)
@@ -340,7 +355,8 @@ def open_client(inputs: Inputs, number: int) -> Client:
     private = None
     if options.private:
         private = read_private(fill(options.private, number), number)
-    received = _start(inputs, number, private)
+    mine, carried = _divided(inputs, private)
+    received = _start(inputs, number, mine)
     update, last = catalogue.load(options.update.function), _last(inputs, private)
     memory = dict(private.memory) if private else {}
     start = update(received, last or None, memory, **options.update_settings)
@@ -360,6 +376,8 @@ def open_client(inputs: Inputs, number: int) -> Client:
         memory=memory,
         kept=_kept_rows(inputs, number, private),
         decision=decision or _kept_heads(inputs),
+        carried=carried,
+        style=_style(inputs, private),
         negatives=_negatives(inputs, number),
         helpers=helpers,
         provenance=_provenance(inputs, private, near, helpers),
@@ -384,27 +402,46 @@ def _kept_heads(inputs: Inputs) -> Decision | None:
     return Decision(0.0 if all(head in given for head in heads) else 1.0)
 
 
-def _start(inputs: Inputs, number: int, private: Private | None) -> Tensors:
+def _divided(inputs: Inputs, private: Private | None) -> tuple[Tensors, Tensors]:
+    """What the training takes of a private file, and what passes it by.
+
+    A client keeps its style also in rounds that do not infuse it. Its own model is read
+    elsewhere.
+    """
+    if private is None:
+        return {}, {}
+    known = inputs.expected.all
+    own = {OWN + k: v for k, v in known.items()} if inputs.options.has_own_model else {}
+    mine = {k: v for k, v in private.tensors.items() if not k.startswith("last.")}
+    style = {k: v for k, v in divide(mine, STYLE)[0].items() if k not in known}
+    kept = {k: v for k, v in mine.items() if k not in style}
+    check_tensors(private.path, {**known, **own}, kept, "this training")
+    return {k: v for k, v in kept.items() if not k.startswith(OWN)}, style
+
+
+def _style(inputs: Inputs, private: Private | None) -> Tensors:
+    if private is None or not inputs.options.infuses:
+        return {}
+    return style_encoder(private, inputs.model)
+
+
+def _start(inputs: Inputs, number: int, kept: Tensors) -> Tensors:
     """The global model, completed by what the client kept.
 
     What nobody has (a head that other clients kept to themselves, BatchNorm statistics
-    in a client's first round) is that of a net drawn from the seed, for each client. A
+    in a client's first round, its generator) is drawn from the seed, for each client. A
     head that will be averaged later is the one that init drew.
     """
-    expected, kept = inputs.expected, {}
-    if private:
-        kept = {k: v for k, v in private.tensors.items() if not k.startswith("last.")}
-        own = inputs.options.has_own_model
-        known = {OWN + k: v for k, v in expected.all.items()} if own else {}
-        check_tensors(private.path, {**expected.all, **known}, kept, "this training")
-        kept = {k: v for k, v in kept.items() if not k.startswith(OWN)}
-    start = {**kept, **inputs.model.tensors}
-    if lacking := [name for name in expected.net if name not in start]:
+    start, seed = {**kept, **inputs.model.tensors}, inputs.options.seed
+    if lacking := [name for name in inputs.expected.net if name not in start]:
         averaged = bool(inputs.options.update.sends)
         purpose = ("init",) if averaged else ("new parts", number)
-        rng = torch_generator(inputs.options.seed, *purpose)
-        drawn = tensors_of(build(inputs.architecture, rng))
-        start |= {name: drawn[name] for name in lacking}
+        new = tensors_of(build(inputs.architecture, torch_generator(seed, *purpose)))
+        start |= {name: new[name] for name in lacking}
+    if inputs.options.infuses and "generator" not in parts_of(start):
+        rng = torch_generator(seed, "generator", number)
+        new = tensors_of(drawn(empty_generator(inputs.architecture.feature_dim), rng))
+        start |= {f"generator.{name}": array for name, array in new.items()}
     return start
 
 
@@ -462,10 +499,22 @@ def _known_neighbours(
 
 def _expected(options: Options, architecture: Architecture) -> Expected:
     net = build(architecture, None)
-    state = learner_of(options.objective, net, options.settings).state_dict()
+    state = make_learner(options, net, architecture, options.settings).state_dict()
     return Expected(
         net.state_dict(), {k.removeprefix("net."): v for k, v in state.items()}
     )
+
+
+def make_learner(
+    options: Options, net: nn.Module, architecture: Architecture, settings: dict
+) -> Any:
+    """The learner of the objective, with a generator if views are infused."""
+    learner = learner_of(options.objective, net, settings)
+    if options.infuses:
+        generator = empty_generator(architecture.feature_dim)
+        device = next(net.parameters()).device
+        add_generator(learner, generator.to_empty(device=device))
+    return learner
 
 
 def _check_whole(model: Checkpoint, expected: Expected) -> None:
@@ -487,7 +536,7 @@ def _sent_parts(
     """The parts that leave the client in a round, checked against those there are."""
     net = ("encoder", *architecture.heads)
     sent = (*net, *options.objective.sends) if options.send is None else options.send
-    known = [part for part in parts_of(expected.all) if part not in PRIVATE]
+    known = [part for part in parts_of(expected.all) if not within(part, PRIVATE)]
     _check_parts("--send", sent, known)
     kept = [part for part in net if not within(part, sent)]
     if kept and not options.private_out:
@@ -523,6 +572,8 @@ def _check_usage(options: Options) -> None:
         if term.matches_rows and not objective.negatives:
             name = objective.name
             raise UsageError(f"--{term.switch} does not apply to --objective {name}")
+    if options.infuses:
+        _check_infusion(options)
     _check_sharing(sharing, options.private_out)
     if options.has_own_model:
         _check_personal(options)
@@ -591,6 +642,33 @@ def _check_personal(options: Options) -> None:
         raise UsageError(
             "--own-share-rate: the loss of --precision float16 is scaled, and alpha's "
             "gradient with it; use bfloat16"
+        )
+
+
+def _check_infusion(options: Options) -> None:
+    objective = options.objective
+    if not objective.again:
+        known = [o.name for o in catalogue.objectives().values() if o.again]
+        raise UsageError(
+            f"--infusion does not apply to --objective {objective.name}: views are "
+            "infused for a loss that compares the h of two views of an image, as "
+            f"{', '.join(known)} do"
+        )
+    if not options.private:
+        raise UsageError(
+            "--infusion: needs the client's style model; give --private, a file that "
+            "pretrain-style or the client's last round has written"
+        )
+    if not options.private_out:
+        raise UsageError(
+            "--infusion: the client's generator would be lost; give --private-out, "
+            "where it keeps its style"
+        )
+    if options.has_own_model:
+        raise UsageError(
+            f"--infusion does not apply with --personal {options.personal.name}: the "
+            "generator is trained with the model that is sent, and makes it personal; "
+            "leave one of them out"
         )
 
 

@@ -27,11 +27,14 @@ from furlkit.inputs.kept import remembered_rows
 from furlkit.inputs.neighbours import positions as positions_of
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
+from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, load_tensors, view_of
+from furlkit.models.style import style_net
 from furlkit.stages.local_train.helpers import helper_net
 from furlkit.stages.local_train.inputs import (
     Client,
     Inputs,
+    make_learner,
     open_client,
     open_inputs,
     options_of,
@@ -45,12 +48,7 @@ from furlkit.stages.local_train.sharing import (
     share,
 )
 from furlkit.training import run as training
-from furlkit.training.learners import (
-    Given,
-    learner_of,
-    parts_by_name,
-    terms_of,
-)
+from furlkit.training.learners import Given, parts_by_name, terms_of
 from furlkit.training.loop import Epoch, Job, Purpose, positions
 from furlkit.training.personal import Afterwards, together
 from furlkit.weights import OWN, Tensors, divide, is_batchnorm_statistic, parts_of
@@ -120,13 +118,14 @@ def _train(inputs: Inputs, client: Client, nets: dict[str, Net]) -> Result:
     if options.mining:
         client = with_neighbours(inputs, client, nets["sent"], options.mining)
     settings = _settings(inputs, client, early)
-    given = _given(inputs, client, (*purpose, "align"))
+    sent = _learner(inputs, nets["sent"], more, settings)
+    given = _given(inputs, client, sent, (*purpose, "align"))
     view = view_of(inputs.model, options.augmentation, options.execution.channels_last)
     labels = inputs.images.labels if options.objective.labels else None
     device = runtime.device_of(options.runtime)
     job = training.Job(
         title=f"client {client.number}",
-        learner=_learner(inputs, nets["sent"], more, settings),
+        learner=sent,
         images=Images(inputs.images.images, labels, client.index, view, device),
         plan=inputs.plan,
         purpose=purpose,
@@ -165,7 +164,7 @@ def _settings(inputs: Inputs, client: Client, early: Rows | None) -> dict[str, A
 
 def _learner(inputs: Inputs, net: Net, more: Tensors, settings: dict[str, Any]) -> Any:
     """A learner of this net; `more` is what it carries besides."""
-    learner = learner_of(inputs.options.objective, net, settings)
+    learner = make_learner(inputs.options, net, inputs.architecture, settings)
     if more:
         load_tensors(learner, more)
     return learner
@@ -231,12 +230,14 @@ def _net(inputs: Inputs, start: Tensors, used: Net | None) -> tuple[Net, Tensors
     return net, more
 
 
-def _given(inputs: Inputs, client: Client, order: Purpose) -> Given:
-    """What terms want: the received model, public images and their targets."""
+def _given(inputs: Inputs, client: Client, learner: Any, order: Purpose) -> Given:
+    """What terms want: the received model, public images with their targets, styles."""
+    device = next(learner.parameters()).device
+    styles = _styles(inputs, client, device)
+    given = Given(received=client.received, styles=styles, learner=learner)
     if inputs.align is None:
-        return Given(received=client.received)
+        return given
     targets, public = inputs.align
-    device = runtime.device_of(inputs.options.runtime)
     layout = inputs.options.execution.channels_last
     view = view_of(inputs.model, Augmentation(), layout)
     images = Images(public.images, None, targets.index, view, device)
@@ -250,7 +251,28 @@ def _given(inputs: Inputs, client: Client, order: Purpose) -> Given:
     h, z = (
         torch.from_numpy(rows).float().to(device) for rows in (targets.h, targets.z)
     )
-    return Given(batch_of, h, z, client.received)
+    return given._replace(public=batch_of, h_align=h, z_align=z)
+
+
+def _styles(
+    inputs: Inputs, client: Client, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """h_s of the client's images and of their Sobel images, computed once.
+
+    Neither are augmented, and the style model is frozen. A training that is resumed
+    computes them again, from the same model.
+    """
+    if not client.style:
+        return None
+    net = style_net(inputs.model, client.style, device)
+    known = (
+        net,
+        inputs.images.images,
+        client.index,
+        view_of(inputs.model, Augmentation()),
+    )
+    plain, edges = (embed(*known, "h", edges=e).to(device) for e in (False, True))
+    return plain, edges
 
 
 def _write(inputs: Inputs, client: Client, trained: Trained) -> Result:
@@ -268,7 +290,7 @@ def _write(inputs: Inputs, client: Client, trained: Trained) -> Result:
     upload, kept = divide(_tensors(inputs, trained.learner), inputs.sent)
     names = sorted({name.split(".")[0] for name in memory})
     if options.private_out:
-        own = _kept(inputs, upload, kept)
+        own = _kept(inputs, upload, kept) | client.carried
         if trained.own is not None:
             tensors = _tensors(inputs, trained.own)
             own |= {OWN + name: array for name, array in tensors.items()}

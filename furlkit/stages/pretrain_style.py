@@ -1,0 +1,152 @@
+"""pretrain-style: what a client finds characteristic of its own images (FedStyle)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from furlkit import runtime
+from furlkit.catalogue import recorded
+from furlkit.data.augment import Augmentation
+from furlkit.data.batches import Images
+from furlkit.data.sets.datasets import ImageSet
+from furlkit.data.sets.source import Source
+from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.files.facts import Provenance
+from furlkit.files.lock import holding
+from furlkit.files.partition import Partition, read_partition
+from furlkit.files.private import PrivateFacts, write_private
+from furlkit.files.progress import ProgressFile
+from furlkit.inputs import matching
+from furlkit.inputs.existing import ALREADY, content_of
+from furlkit.inputs.paths import check_patterns, fill
+from furlkit.inputs.settings import Computing
+from furlkit.inputs.settings import fill as fill_options
+from furlkit.models.architecture import Architecture, Net, build
+from furlkit.models.loading import tensors_of, view_of
+from furlkit.models.style import PREFIX, style_architecture
+from furlkit.objectives import style
+from furlkit.objectives.learner import Stateless
+from furlkit.randomness import torch_generator
+from furlkit.training import run as training
+from furlkit.training.loop import Plan
+from furlkit.training.run import Execution
+from furlkit.weights import parts_of
+
+Result = tuple[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Computing):
+    """`output` may hold `{client}`; `projector` gives the widths of g_s."""
+
+    partition: Path
+    model: Path
+    clients: tuple[int, ...]
+    output: str
+    data: Source
+    projector: tuple[int, ...]
+    temperature: float
+    reduction: str
+    plan: Plan
+    execution: Execution
+    seed: int
+
+
+class Inputs(NamedTuple):
+    """What pretrain-style was given, opened and checked; the same for all clients."""
+
+    options: Options
+    partition: Partition
+    model: Checkpoint
+    architecture: Architecture
+    images: ImageSet
+    provenance: Provenance
+
+
+def run(values: dict[str, Any]) -> Iterator[Result]:
+    """Train the style model of one client after the other; each result as it comes."""
+    known = {**values, "recorded": recorded("pretrain-style", values)}
+    inputs = _open(fill_options(Options, known))
+    for number in inputs.options.clients:
+        if inputs.options.dry_run:
+            yield _result(inputs, number, {})
+        else:
+            yield _made(inputs, number)
+
+
+def _open(options: Options) -> Inputs:
+    given = (options.model, options.partition, options.data.name)
+    check_patterns(options.clients, {}, {"-o": options.output}, given)
+    runtime.start(options.runtime)
+    partition, model = read_partition(options.partition), read_checkpoint(options.model)
+    matching.check_start(model, partition, None)
+    architecture = style_architecture(model, options.projector)
+    images = options.data.images()
+    matching.check_dataset(partition, images)
+    matching.check_channels(images, model)
+    for number in options.clients:
+        matching.check_size(partition, number)
+    contents = {"global": model.content, "partition": partition.content}
+    how = Provenance("pretrain-style", options.resolved, options.seed, contents)
+    return Inputs(options, partition, model, architecture, images, how)
+
+
+def _made(inputs: Inputs, number: int) -> Result:
+    """Make a client's file, unless the same command has made it."""
+    options, how, whose = inputs.options, inputs.provenance, {"client": number}
+    output = fill(options.output, number)
+    with holding(output):
+        made = None if options.force else content_of(output, "private", how, whose)
+        data = {"content": made, "unchanged": True}
+        if made is None:
+            data = _train(inputs, number, output)
+        ProgressFile(output, how).discard()
+    line, data = _result(inputs, number, data)
+    return f"{line} ({ALREADY})" if made else line, data
+
+
+def _train(inputs: Inputs, number: int, output: Path) -> dict[str, Any]:
+    """FedStyle Algorithm 2; without epochs the model stays as it was drawn."""
+    options = inputs.options
+    data: dict[str, Any] = {}
+    purpose = (options.seed, "pretrain-style", number)
+    net = build(inputs.architecture, torch_generator(*purpose))
+    net.to(runtime.device_of(options.runtime))
+    if options.plan.epochs:
+        job = _job(inputs, number, net, purpose)
+        every = options.execution.save_every
+        data = training.run(job, output, inputs.provenance, every).facts()
+    tensors = {PREFIX + name: array for name, array in tensors_of(net).items()}
+    facts = PrivateFacts(number, 0, parts_of(tensors), [])
+    content = write_private(output, tensors, {}, facts, inputs.provenance)
+    return {**data, "content": content}
+
+
+def _job(
+    inputs: Inputs, number: int, net: Net, purpose: tuple[int, str, int]
+) -> training.Job:
+    options, index = inputs.options, inputs.partition.of(number)
+    training.prepare(net, options.execution)
+    view = view_of(inputs.model, Augmentation(), options.execution.channels_last)
+    tau, device = options.temperature, runtime.device_of(options.runtime)
+    step = partial(style.step, temperature=tau, reduction=options.reduction)
+    return training.Job(
+        title=f"style of client {number}",
+        learner=Stateless(net, step),
+        images=Images(inputs.images.images, None, index, view, device),
+        plan=options.plan,
+        purpose=purpose,
+        may_collapse=True,
+    )
+
+
+def _result(inputs: Inputs, number: int, data: dict[str, Any]) -> Result:
+    output, plan = fill(inputs.options.output, number), inputs.options.plan
+    examples = len(inputs.partition.of(number))
+    how = f"{plan.epochs} epochs" if plan.epochs else "untrained"
+    line = f"{output}: the style model of client {number}, {examples:,} images, {how}"
+    if "losses" in data:
+        line += f", loss {sum(data['losses'].values()):.4f}"
+    return line, {**data, "client": number, "examples": examples}
