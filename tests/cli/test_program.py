@@ -251,10 +251,12 @@ OTHER = {
     "--sinkhorn-iterations": "7", "--freeze-steps": "7", "--queue-after": "7",
     "--clusters": "7,8", "--kmeans-iterations": "7", "--tau": "0.5", "--send": "encoder",
     "--phases": "projector:1,encoder:2",
+    "--bank-momentum": "0.1", "--entropy-weight": "1", "--nearest": "7",
+    "--mine-layer": "h", "--mine-every": "7", "--neighbours-from": "n",
 }  # fmt: skip
 # Options that have no effect alone, and the options they are given with.
 SHARING, ALIGNING = ("--features-out", "w"), ("--align", "u", "--align-data", "usps")
-MATCHING = ("--neighbours", "2")
+MATCHING, CLUSTER = ("--neighbours", "2"), ("--objective", "cluster")
 SWAV, DEEPCLUSTER = ("--objective", "swav"), ("--objective", "deepcluster")
 WITH = {
     "--dictionary-from": SHARING, "--share-rows": SHARING,
@@ -267,7 +269,9 @@ WITH = {
     "--queue-after": SWAV, "--clusters": DEEPCLUSTER, "--kmeans-iterations": DEEPCLUSTER,
     "--tau": ("--update", "fedema"),
     "--neighbour-candidates": MATCHING, "--neighbour-temperature": MATCHING,
-    "--neighbour-weight": MATCHING,
+    "--neighbour-weight": MATCHING, "--bank-momentum": ("--objective", "instance"),
+    "--entropy-weight": CLUSTER, "--nearest": CLUSTER, "--mine-layer": CLUSTER,
+    "--mine-every": CLUSTER, "--neighbours-from": CLUSTER,
 }  # fmt: skip
 ELSEWHERE = {"--json", "--quiet", "--verbose", "--preset", "--update"}
 
