@@ -256,10 +256,12 @@ OTHER = {
     "--phases": "projector:1,encoder:2",
     "--personal": "apfl", "--pull": "0.5", "--pull-to": "trained", "--own-share": "0.1",
     "--own-share-rate": "0.1", "--mix": "views",
+    "--bank-momentum": "0.1", "--entropy-weight": "1", "--nearest": "7",
+    "--mine-layer": "h", "--mine-every": "7", "--neighbours-from": "n",
 }  # fmt: skip
 # Options that have no effect alone, and the options they are given with.
 SHARING, ALIGNING = ("--features-out", "w"), ("--align", "u", "--align-data", "usps")
-MATCHING = ("--neighbours", "2")
+MATCHING, CLUSTER = ("--neighbours", "2"), ("--objective", "cluster")
 DUM, ASTW = ("--update", "dum"), ("--update", "astw")
 SWAV, DEEPCLUSTER = ("--objective", "swav"), ("--objective", "deepcluster")
 DITTO, APFL = ("--personal", "ditto"), ("--personal", "apfl")
@@ -282,6 +284,9 @@ WITH = {
     "--confidence": FEDMATCH, "--agreement-weight": FEDMATCH,
     "--consistency-weight": FEDMATCH, "--l1": FEDMATCH, "--l2": FEDMATCH,
     "--psi-share": FEDMATCH, "--helper": FEDMATCH, "--helpers": FEDMATCH,
+    "--bank-momentum": ("--objective", "instance"),
+    "--entropy-weight": CLUSTER, "--nearest": CLUSTER, "--mine-layer": CLUSTER,
+    "--mine-every": CLUSTER, "--neighbours-from": CLUSTER,
 }  # fmt: skip
 ELSEWHERE = {"--json", "--quiet", "--verbose", "--preset", "--update"}
 

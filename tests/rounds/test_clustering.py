@@ -35,6 +35,8 @@ def add_heads(folder, name, *more):
 def command(world, folder, *more, model=None, client="0-1", plan=(1, 32)):
     given = (world / "p.st", model or world / "start", *DIGITS, *CLUSTER)
     given += ("--epochs", plan[0], "--batch-size", plan[1], "--client", client)
+    # In the layout that the command neighbours has, whose rounding is then the same.
+    given += ("--no-channels-last",)
     out = ("--private-out", folder / "k{client}", "-o", folder / "c{client}")
     return "local-train", *given, *more, *out
 
@@ -169,7 +171,7 @@ def test_neighbours_of_other_images_or_too_few_or_broken_are_refused(
     wrong[2, 1] = read_neighbours(tmp_path / "few").index[2]
     path = forge(tmp_path / "few", {"nearest": wrong})
     refused(tmp_path, 65, (path, "another image"), *words, "--neighbours-from", path)
-    refused(tmp_path, 2, ("--mine-every",), *words[:4], *words[6:], "--mine-every", 3)
+    refused(tmp_path, 2, ("--mine-every",), *words[:5], *words[7:], "--mine-every", 3)
 
 
 def test_kept_neighbours_that_are_broken_are_refused(world, first, refused, forge):
@@ -238,14 +240,21 @@ def test_every_epoch_tells_of_occupancy_entropy_and_certainty(world, tmp_path, r
     assert "measures" not in data and "measures" not in lines[0]
 
 
-def test_a_collapsed_clustering_warns_once_and_says_what_helps(world, tmp_path, capsys):
-    """Without the entropy, with a high rate, all images fall into one cluster."""
-    words = command(world, tmp_path, client=0, plan=(8, 32))
-    assert furlkit(*words, "--entropy-weight", 0, "--lr", 0.05) == 0
+def test_a_collapsed_clustering_warns_once_and_says_what_helps(tmp_path, capsys):
+    """Images that are all the same can only be in one cluster."""
+    np.savez(tmp_path / "same.npz", images=np.full((64, 8, 8, 1), 99, np.uint8))
+    data = ("--data", tmp_path / "same.npz")
+    still = ("--crop-scale", "1,1", "--crop-ratio", "1,1", "--jitter-probability", 0)
+    words = ("local-train", tmp_path / "p", tmp_path / "g", *data, *CLUSTER, *still)
+    net = ("--width", 0.02, *CLUSTER, "--heads", 2, "-o", tmp_path / "g")
+    assert furlkit("partition", *data, "--clients", 2, "-o", tmp_path / "p") == 0
+    assert furlkit("init", *data, *net) == 0
+    plan = ("--mine-layer", "h", "--epochs", 2, "--client", 0)
+    assert furlkit(*words, *plan, "-o", tmp_path / "c") == 0
     said = capsys.readouterr().err
-    assert said.count("the clustering has collapsed") == 1
+    assert said.count("the clustering has collapsed: 100% of the images") == 1
     assert "--entropy-weight" in said and "--batch-size" in said and "pretext" in said
-    assert epochs(tmp_path / "c0")[-1]["largest_cluster"] > 0.9
+    assert [line["largest_cluster"] for line in epochs(tmp_path / "c")] == [1, 1]
 
 
 def test_no_label_is_read(world, first, tmp_path):
