@@ -14,7 +14,8 @@ on the same batch. alpha enters once, by the chain rule: v itself is never repla
 v_bar, and no gradient is scaled a second time. BatchNorm statistics and slow copies
 (target) of the mixture are mixed at the start of a round, when w is the server's, and
 then follow v_bar. So with alpha 0 the mixture is the model of FedAvg, and with alpha 1 it
-is trained alone, to the bit.
+is trained alone, to the bit. (Not in float16: the two share a loss scale, and a step that
+overflows in one is left out in both.)
 """
 
 from collections.abc import Callable, Iterator, Mapping

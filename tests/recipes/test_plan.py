@@ -230,6 +230,18 @@ def test_fedstyle_s_round_can_be_planned(recipe, plan):
         last[client] = step["round"]
 
 
+def test_clients_own_models_are_scored_by_a_recipe(recipe, plan):
+    """Those of the round's clients; before the first round there are none."""
+    own = "evaluate personal {partition} {global} [{private*}] --data {data} -o {own}"
+    text = PRIVATE.replace("[files]", '[files]\nown = "r{round}/own.json"')
+    steps = plan(recipe(f'{text}own = "{own}"\n'), "clients=2", "preset=ditto")
+    found = [step for step in steps if step["stage"] == "own"]
+    files = {f"exp/r001/private_{k}.safetensors" for k in (0, 1)}
+    assert [files & set(step["reads"]) for step in found[:2]] == [set(), files]
+    # The preset has no table for it, and that of `evaluate linear` serves.
+    assert "--preset" in found[0]["command"]
+
+
 def test_a_stage_after_the_last_round_reads_all_rounds(recipe, plan):
     text = AVERAGING + 'curve = "plot curve {knn@all} -o {picture}"\n'
     text = text.replace("[files]", '[files]\npicture = "curve.png"')
