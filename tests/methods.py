@@ -1,4 +1,4 @@
-"""The README's table of methods, made from the catalogue."""
+"""The table of METHODS.md, made from the catalogue."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -3,7 +3,7 @@
 An entry says what a method is called, where its function lies, which heads it trains,
 which options it reads and what files pass through it. A command lists the groups of its
 options. The flags, the groups of --help, the checks of what applies to what, the options
-that a file records and the README's table of methods are all made from these entries.
+that a file records and the table of METHODS.md are all made from these entries.
 
 Other packages add entries through the entry-point groups `furlkit.objectives`,
 `furlkit.encoders` and `furlkit.datasets`; see `add_plugins`.

@@ -79,7 +79,7 @@ def test_draws_depend_on_seed_round_and_client(world, tmp_path, monkeypatch):
     assert furlkit("aggregate", tmp_path / "c0.safetensors", "-o", following) == 0
     purposes = []
 
-    def stop(job, *_others):
+    def stop(job, **_others):
         purposes.append(job.purpose)
         raise FurlkitError("enough")
 
