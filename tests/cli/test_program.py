@@ -258,6 +258,7 @@ OTHER = {
     "--own-share-rate": "0.1", "--mix": "views",
     "--bank-momentum": "0.1", "--entropy-weight": "1", "--nearest": "7",
     "--mine-layer": "h", "--mine-every": "7", "--neighbours-from": "n",
+    "--redundancy": "0.5", "--infusion": "0.5", "--freeze-generator": None,
 }  # fmt: skip
 # Options that have no effect alone, and the options they are given with.
 SHARING, ALIGNING = ("--features-out", "w"), ("--align", "u", "--align-data", "usps")
@@ -287,6 +288,7 @@ WITH = {
     "--bank-momentum": ("--objective", "instance"),
     "--entropy-weight": CLUSTER, "--nearest": CLUSTER, "--mine-layer": CLUSTER,
     "--mine-every": CLUSTER, "--neighbours-from": CLUSTER,
+    "--redundancy": ("--objective", "barlow"), "--freeze-generator": ("--infusion", "1"),
 }  # fmt: skip
 ELSEWHERE = {"--json", "--quiet", "--verbose", "--preset", "--update"}
 
