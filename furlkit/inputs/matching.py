@@ -93,8 +93,8 @@ def check_heads(
         if head not in architecture.heads:
             raise InputError(
                 f"{model.path}: has no {head}, which --objective {objective.name} "
-                f"trains; create a model that has it with init --objective "
-                f"{objective.name}, and with --from {model.path} for its weights"
+                f"trains; add it with init --objective {objective.name} --from "
+                f"{model.path}"
             )
 
 
