@@ -22,7 +22,8 @@ class Forward(NamedTuple):
     clients (FCL's Q_l and Q_s), whether or not the loss takes them as negatives. They
     may be none, (0, d); None stands for an objective that never has any.
 
-    Losses of which none has a gradient move nothing: such a step is left out.
+    With `skip` the step moves nothing, neither by momentum nor by weight decay; its
+    losses count in the epoch's mean all the same.
     """
 
     losses: dict[str, Tensor]
@@ -30,6 +31,7 @@ class Forward(NamedTuple):
     h: Tensor
     z: Tensor | None = None
     rows: Tensor | None = None
+    skip: bool = False
 
 
 class Learner(Protocol):

@@ -262,17 +262,14 @@ class _Trainer:
         return told(losses) if told else {}
 
     def step(self, batch: Batch, lr: float) -> tuple[dict[str, Tensor], Tensor]:
-        """One step of the optimiser; gives the losses and the representation.
-
-        A loss without a gradient moves nothing, neither by momentum nor by weight decay.
-        """
+        """One step of the optimiser; gives the losses and the representation."""
         mixed = self.dtype is not torch.float32
         with torch.autocast(self.device.type, self.dtype, enabled=mixed):
             forward = self.learner.step(batch)
             more = {name: term(batch, forward) for name, term in self._terms.items()}
         losses = {**forward.losses, **more}
         loss = torch.stack([value.float() for value in losses.values()]).sum()
-        if loss.requires_grad:
+        if not forward.skip:
             self._update(loss, lr)
         return losses, forward.h if forward.z is None else forward.z
 
