@@ -22,11 +22,12 @@ class Forward(NamedTuple):
     clients (FCL's Q_l and Q_s), whether or not the loss takes them as negatives. They
     may be none, (0, d); None stands for an objective that never has any.
 
-    Losses of which none has a gradient move nothing: such a step is left out.
-
     `again(change)` is the same pass with `change(h, view)` in the place of every h, that
     of view 0 or 1, by the net or by its slow copy. None stands for an objective whose
     loss is not one of two views of an image.
+
+    With `skip` the step moves nothing, neither by momentum nor by weight decay; its
+    losses count in the epoch's mean all the same.
     """
 
     losses: dict[str, Tensor]
@@ -35,6 +36,7 @@ class Forward(NamedTuple):
     z: Tensor | None = None
     rows: Tensor | None = None
     again: "Callable[[Change], Forward] | None" = None
+    skip: bool = False
 
 
 Change = Callable[[Tensor, int], Tensor]

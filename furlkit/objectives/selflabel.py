@@ -93,7 +93,7 @@ class SelfLabelling(nn.Module):
             for buffer, old in zip(self.net.buffers(), before, strict=True):
                 buffer.copy_(old)
             self.skipped += 1
-            return Forward({NAME: logits.new_zeros(())}, x, h.detach())
+            return Forward({NAME: logits.new_zeros(())}, x, h.detach(), skip=True)
         if self._weak is not None:
             x = batch.one_view()
             h, logits = self._outputs(x)

@@ -296,8 +296,7 @@ class _Trainer:
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """One step of the optimiser; gives the losses and what was compared, by name.
 
-        What the objective compares has no name, that of a term has the term's. A loss
-        without a gradient moves nothing, neither by momentum nor by weight decay.
+        What the objective compares has no name, that of a term has the term's.
         """
         mixed = self.dtype is not torch.float32
         with torch.autocast(self.device.type, self.dtype, enabled=mixed):
@@ -311,7 +310,7 @@ class _Trainer:
             else:
                 losses[name] = found
         loss = torch.stack([value.float() for value in losses.values()]).sum()
-        if loss.requires_grad:
+        if not forward.skip:
             self._update(loss, lr)
         return losses, {k: f.h if f.z is None else f.z for k, f in passes.items()}
 

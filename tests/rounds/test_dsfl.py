@@ -241,3 +241,35 @@ def test_distill_refuses_other_images(run_, refused, tmp_path):
     words = ("distill", named(run_, 1, "probabilities"), named(run_, 0, "global"))
     words += ("--teacher", "probabilities", "--data", tmp_path / "o.npz")
     refused(tmp_path, 65, ("other images",), *words, "-o", tmp_path / "out")
+
+
+RECIPE = """
+[settings]
+preset = "dsfl"
+clients = 3
+rounds = 2
+fraction = 0.67
+[files]
+global = "r{round}/global"
+own = "r{round}/own_{client}"
+model = "r{round}/client_{client}"
+rows = "r{round}/public_{client}"
+probabilities = "r{round}/probabilities"
+[stages]
+partition = "partition --data digits --clients {clients} -o {partition}"
+init = "init --data digits -o {global@0}"
+begin = "init --data digits --from {global@0} -o {own@0}"
+train.run = "local-train {partition} {own@own} --data digits --client {client} -o {model}"
+train.rounds = "every 1"
+embed = "embed {model} --data digits --partition {partition} --part public -o {rows}"
+pool = "aggregate {rows*} -o {probabilities}"
+learn = "distill {probabilities} {model} --data digits -o {own}"
+distill = "distill {probabilities} {global@last} --data digits -o {global}"
+"""
+
+
+def test_a_recipe_of_it_is_planned_and_every_command_fits(run, tmp_path):
+    (tmp_path / "dsfl.toml").write_text(RECIPE)
+    done = run("plan", tmp_path / "dsfl.toml", "--as", "sh")
+    assert done.code == 0, done.err
+    assert done.out.count(" local-train ") == 4 and done.out.count(" distill ") == 6

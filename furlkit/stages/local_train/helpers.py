@@ -107,10 +107,8 @@ def _checked(upload: Checkpoint, model: Checkpoint, found: dict) -> int:
 @torch.inference_mode()
 def _answer(net: Net, model: Checkpoint, seed: int) -> np.ndarray:
     """Probabilities of the classes for noise, the same for every model."""
-    a, rng = (
-        full_architecture(model.path, model.facts),
-        torch_generator(seed, "helpers"),
-    )
+    a = full_architecture(model.path, model.facts)
+    rng = torch_generator(seed, "helpers")
     noise = torch.randn(1, a.channels, a.image_size, a.image_size, generator=rng)
     h = net.eval().encoder(noise.to(next(net.parameters()).device))
     head: Any = net.head("classifier")
