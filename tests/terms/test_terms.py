@@ -85,6 +85,14 @@ def test_the_proximal_term_starts_at_0_and_is_half_mu_by_hand():
     assert term(batch_at(0), None).item() == pytest.approx(expected, rel=1e-5)
 
 
+def test_the_proximal_term_is_about_the_received_model_and_not_the_start():
+    """Two nets whose weights all differ by 2, and their distance to a third."""
+    net, received = net_of(), {k: v - 2.0 for k, v in tensors_of(net_of()).items()}
+    term = proximal(net, Given(received=received), proximal=3.0)
+    count = sum(parameter.numel() for parameter in net.parameters())
+    assert term(batch_at(0), None).item() == pytest.approx(3 / 2 * 4 * count, rel=1e-5)
+
+
 def test_a_term_of_weight_0_is_none_at_all(public):
     assert proximal(net_of(), Given(), proximal=0.0) is None
     assert aligned(net_of(), public, 0.0, "sum", 4) is None
