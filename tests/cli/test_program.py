@@ -251,6 +251,7 @@ OTHER = {
     "--sinkhorn-iterations": "7", "--freeze-steps": "7", "--queue-after": "7",
     "--clusters": "7,8", "--kmeans-iterations": "7", "--tau": "0.5", "--send": "encoder",
     "--phases": "projector:1,encoder:2",
+    "--redundancy": "0.5", "--infusion": "0.5", "--freeze-generator": None,
 }  # fmt: skip
 # Options that have no effect alone, and the options they are given with.
 SHARING, ALIGNING = ("--features-out", "w"), ("--align", "u", "--align-data", "usps")
@@ -267,7 +268,8 @@ WITH = {
     "--queue-after": SWAV, "--clusters": DEEPCLUSTER, "--kmeans-iterations": DEEPCLUSTER,
     "--tau": ("--update", "fedema"),
     "--neighbour-candidates": MATCHING, "--neighbour-temperature": MATCHING,
-    "--neighbour-weight": MATCHING,
+    "--neighbour-weight": MATCHING, "--redundancy": ("--objective", "barlow"),
+    "--freeze-generator": ("--infusion", "1"),
 }  # fmt: skip
 ELSEWHERE = {"--json", "--quiet", "--verbose", "--preset", "--update"}
 
