@@ -84,5 +84,5 @@ def global_facts(model: Checkpoint, round_: int, examples: int) -> CheckpointFac
     start = model.facts
     return CheckpointFacts(
         "global", round_, start.architecture, start.mean, start.std,
-        examples=examples, parent=model.content,
+        examples=examples, parent=model.content, cluster_head=start.cluster_head,
     )  # fmt: skip
