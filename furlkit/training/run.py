@@ -213,7 +213,7 @@ class _Keeper:
         arrays = {f"jobs.{name}": array for name, array in shared.items()}
         for name, tensor in tensors.items():
             arrays[f"inner.{name}"] = tensor.detach().cpu().contiguous().numpy()
-        last = self.last.facts() if self.last else None
+        last = self.last._asdict() if self.last else None
         state = {"turn": self.turn, "step": step, "inner": values}
         before = self.job.steps_before + (self.job.steps if values is None else step)
         self.file.save(before, arrays, {**state, "last": last, "jobs": numbers})
