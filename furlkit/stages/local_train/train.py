@@ -343,7 +343,7 @@ def _result(inputs: Inputs, facts: CheckpointFacts, data: dict[str, Any]) -> Res
 
 
 def _carried(memory: Tensors) -> Tensors:
-    """What methods remember; that of an own model is written anew with the model."""
+    """What methods remember, but for that of an own model, which is written with it."""
     return {
         k: v for k, v in memory.items() if k.split(".")[0] not in catalogue.PERSONAL
     }
