@@ -103,7 +103,7 @@ def test_a_command_imports_its_stage_and_little_else(path):
     others = {n for n in names if not (n == stage or n.startswith(f"{stage}."))}
     extra = {
         "program": {"training.signals", "training", "__version__"},
-        "shared": {"files.lock"},
+        "shared": {"files.lock", "training"},
     }.get(path.stem, set())
     assert {n.split(".")[0] for n in others - extra} <= ALLOWED
 
@@ -242,7 +242,7 @@ OPTIONS = {
     "init": "init:Options",
     "pretrain-align": "pretrain_align:Options",
     "pretrain-style": "pretrain_style:Options",
-    "local-train": "local_train.inputs:Options",
+    "local-train": "local_train.options:Options",
     "embed": "embed:Options",
     "neighbours": "neighbours:Options",
     "distill": "distill:Options",
@@ -280,7 +280,7 @@ def parts(cls):
 @pytest.mark.parametrize(
     "name, cls",
     [
-        ("local-train", "stages.local_train.inputs:Options"),
+        ("local-train", "stages.local_train.options:Options"),
         ("evaluate linear", "evaluation.linear:LinearSettings"),
     ],
 )

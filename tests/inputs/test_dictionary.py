@@ -19,7 +19,7 @@ from furlkit.inputs.dictionary import (
     rows_of_others,
 )
 from furlkit.inputs.settings import fill
-from furlkit.stages.local_train.inputs import Sharing
+from furlkit.stages.local_train.options import Sharing
 
 OWNERS = [[0, 2], [2, 1], [5, 0], [7, 3]]
 FACTS = FeatureFacts("z", {}, "dictionary", round=2, examples=6, owners=OWNERS)

@@ -9,7 +9,9 @@ from furlkit.inputs.neighbours import NEAREST, remembered_neighbours
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import view_of
-from furlkit.stages.local_train.inputs import Client, Inputs, Mining
+from furlkit.stages.local_train.client import Client
+from furlkit.stages.local_train.inputs import Inputs
+from furlkit.stages.local_train.options import Mining
 
 
 def with_neighbours(inputs: Inputs, client: Client, net: Net, mining: Mining) -> Client:

@@ -22,7 +22,8 @@ from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed, embed_mixed
 from furlkit.models.loading import load_tensors, tensors_of, view_of, z_width
 from furlkit.randomness import numpy_generator, torch_generator
-from furlkit.stages.local_train.inputs import Client, Inputs
+from furlkit.stages.local_train.client import Client
+from furlkit.stages.local_train.inputs import Inputs
 from furlkit.training.learners import parts_by_name
 from furlkit.weights import Tensors, below, divide
 

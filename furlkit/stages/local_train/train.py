@@ -30,16 +30,11 @@ from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, load_tensors, view_of
 from furlkit.models.style import style_net
+from furlkit.stages.local_train.client import Client, check_clients, open_client
 from furlkit.stages.local_train.helpers import helper_net
-from furlkit.stages.local_train.inputs import (
-    Client,
-    Inputs,
-    make_learner,
-    open_client,
-    open_inputs,
-    options_of,
-)
+from furlkit.stages.local_train.inputs import Inputs, make_learner, open_inputs
 from furlkit.stages.local_train.mining import with_neighbours
+from furlkit.stages.local_train.options import options_of
 from furlkit.stages.local_train.sharing import (
     Rows,
     own_rows,
@@ -60,6 +55,7 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
     """Train one client after the other from the global model; each result as it comes."""
     options = options_of(values)
     inputs = open_inputs(options)
+    check_clients(inputs)
     if options.dry_run:
         yield from (_plan(inputs, number) for number in options.clients)
         return

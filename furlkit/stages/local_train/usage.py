@@ -1,0 +1,147 @@
+"""What local-train can refuse before any file is opened."""
+
+from furlkit import catalogue
+from furlkit.errors import UsageError
+from furlkit.inputs.paths import check_patterns
+from furlkit.stages.local_train.options import Options, Sharing
+
+
+def check_usage(options: Options) -> None:
+    """What can be refused before any file is opened."""
+    sharing = options.sharing
+    objective, own = options.objective, sharing.dictionary_positive == "own"
+    for flag, given, takes in (
+        ("--dictionary", sharing.dictionary, objective.negatives),
+        ("--features-out", sharing.features_out, objective.negatives),
+        ("--negatives", sharing.negatives != "fused", objective.negatives),
+        ("--dictionary-positive own", own, objective.own_rows),
+    ):
+        if given and not takes:
+            raise UsageError(f"{flag} does not apply to --objective {objective.name}")
+    for term in (catalogue.TERMS[name] for name in options.terms):
+        if term.matches_rows and not objective.negatives:
+            name = objective.name
+            raise UsageError(f"--{term.switch} does not apply to --objective {name}")
+    if options.infuses:
+        _check_infusion(options)
+    _check_sharing(sharing, options.private_out)
+    if options.has_own_model:
+        _check_personal(options)
+    if options.update.name == "keep" and len(options.clients) > 1:
+        raise UsageError(
+            f"--update keep: {len(options.clients)} clients have as many models to start "
+            "from; train one at a time"
+        )
+    _check_update(options)
+    public = options.align_data.name if options.align_data else None
+    known = (options.model, options.partition, options.data.name, public)
+    helpers = options.helpers.helper_files if options.helpers else ()
+    inputs = (*known, options.align, options.sharing.dictionary, *helpers)
+    writes = {
+        "-o": options.output,
+        "--private-out": options.private_out,
+        "--features-out": options.sharing.features_out,
+    }
+    reads = {"--private": options.private}
+    if options.mining:
+        reads["--neighbours-from"] = options.mining.neighbours_from
+    check_patterns(options.clients, reads, writes, inputs)
+
+
+def _check_update(options: Options) -> None:
+    update, objective = options.update, options.objective
+    for head in update.heads:
+        if head not in objective.head_names:
+            raise UsageError(
+                f"--update {update.name}: decides about the {head}, which --objective "
+                f"{objective.name} does not train; use --update replace"
+            )
+    if options.private_out:
+        return
+    kept = "weights of its last round" if update.own else "heads between exchanges"
+    if update.own or update.sends:
+        raise UsageError(
+            f"--update {update.name}: needs the client's {kept}, which it keeps in a "
+            "private file; give --private-out"
+        )
+
+
+def _check_personal(options: Options) -> None:
+    flag = f"--personal {options.personal.name}"
+    objective, settings = options.objective, options.personal_settings
+    if not options.private_out:
+        raise UsageError(
+            f"{flag}: a client keeps its own model in a private file; give --private-out"
+        )
+    if options.update.name == "keep":
+        raise UsageError(
+            f"{flag}: is about the global model, and with --update keep a client is not "
+            "given one; leave one of them out"
+        )
+    if settings.get("mix") == "weights" and not objective.mixes:
+        raise UsageError(
+            f"--mix weights does not apply to --objective {objective.name}, which sets "
+            "weights itself that a mixture would not have; use --mix views"
+        )
+    if settings.get("mix") == "views" and "projector" not in objective.head_names:
+        raise UsageError(
+            f"--mix views does not apply to --objective {objective.name}, which has no z "
+            "of two views; use --mix weights"
+        )
+    if settings.get("own_share_rate") and options.plan.precision == "float16":
+        raise UsageError(
+            "--own-share-rate: the loss of --precision float16 is scaled, and alpha's "
+            "gradient with it; use bfloat16"
+        )
+
+
+def _check_infusion(options: Options) -> None:
+    objective = options.objective
+    if not objective.again:
+        known = [o.name for o in catalogue.objectives().values() if o.again]
+        raise UsageError(
+            f"--infusion does not apply to --objective {objective.name}: views are "
+            "infused for a loss that compares the h of two views of an image, as "
+            f"{', '.join(known)} do"
+        )
+    if not options.private:
+        raise UsageError(
+            "--infusion: needs the client's style model; give --private, a file that "
+            "pretrain-style or the client's last round has written"
+        )
+    if not options.private_out:
+        raise UsageError(
+            "--infusion: the client's generator would be lost; give --private-out, "
+            "where it keeps its style"
+        )
+    if options.has_own_model:
+        raise UsageError(
+            f"--infusion does not apply with --personal {options.personal.name}: the "
+            "generator is trained with the model that is sent, and makes it personal; "
+            "leave one of them out"
+        )
+
+
+def _check_sharing(sharing: Sharing, private_out: str | None) -> None:
+    used = sharing.features_out or sharing.dictionary_positive == "own"
+    if sharing.dictionary_from == "global" and not used:
+        raise UsageError(
+            "--dictionary-from global: says whose rows are shared, and none are; give "
+            "--features-out"
+        )
+    if sharing.features_out and sharing.needs_own and not sharing.averaged:
+        raise UsageError(
+            f"--share-rows {sharing.share_rows}: with it a client keeps no rows of its "
+            "images for --dictionary-positive own; add --dictionary-from global"
+        )
+    if not sharing.features_out or private_out or not sharing.keeps_rows:
+        return
+    if sharing.alpha:
+        raise UsageError(
+            f"--alpha {sharing.alpha:g}: features averaged over rounds are kept in a "
+            "private file; give --private-out, or --alpha 0 to share this round's alone"
+        )
+    raise UsageError(
+        "--dictionary-positive own: the rows of a client's images are kept in a private "
+        "file; give --private-out, or --dictionary-from global"
+    )
