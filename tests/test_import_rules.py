@@ -177,7 +177,7 @@ def test_a_command_imports_its_own_stage_alone():
         assert used <= ({name.split(".")[2]} if name not in shared else set()), path
         training = {n for n in imports(path) if n.startswith("furlkit.training")}
         allowed = {"furlkit.training", "furlkit.training.signals"}
-        assert training <= (allowed if name == "furlkit.cli.program" else set())
+        assert training <= (allowed if name in shared else set())
 
 
 def test_click_only_in_the_command_line():

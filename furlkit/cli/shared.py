@@ -16,6 +16,7 @@ from furlkit import catalogue, console, presets, runtime
 from furlkit.catalogue import Option
 from furlkit.errors import UsageError
 from furlkit.files.lock import holding
+from furlkit.training import signals
 
 MOST_CLIENTS = 10**6
 LARGEST = 1e30
@@ -356,7 +357,11 @@ def stage(name: str, *given: click.Argument) -> Callable[[Callable], Command]:
     entry, place = catalogue.COMMANDS[name], catalogue.key_of(name).replace(" ", ".")
 
     def body(values: dict[str, Any]) -> None:
-        tell(resolve_name(f"furlkit.stages.{place}:run")(values))
+        # An exception within C++ code that torch runs while it is imported would abort.
+        with signals.deferring():
+            run = resolve_name(f"furlkit.stages.{place}:run")
+        signals.stop()
+        tell(run(values))
 
     return lambda described: Command(entry, given, described.__doc__, body)
 

@@ -1,8 +1,8 @@
 """SIGTERM and SIGUSR1 (which clusters send before time runs out), and Ctrl-C.
 
-Outside a training they end the program at once. Inside one they are noted, and the
-loop saves its progress after the current step. A signal that comes after a loop's last
-look stops the next loop, after its first step.
+Outside a training they end the program at once, or as soon as torch is imported. Inside
+one they are noted, and the loop saves its progress after the current step. A signal that
+comes after a loop's last look stops the next loop, after its first step.
 """
 
 import signal
