@@ -20,7 +20,7 @@ demo: $(VENV)/.demo ## train five clients on digits; scores and plots in exp/dem
 		OUT=exp/demo FURLKIT=$(bin)/furlkit
 
 test: lint ## run ruff, mypy and the tests; takes some minutes
-	$(bin)/python -m pytest
+	$(bin)/python -m pytest -n 2
 
 test-slow: $(VENV)/.test ## run the slow tests
 	$(bin)/python -m pytest -m slow
