@@ -127,12 +127,14 @@ def test_protocols_are_the_paper_s_at_its_scale(plan):
 
 def test_settings_of_swav_and_deepcluster_reach_them_alone(plan):
     words = ("dataset=images", "prototypes=17", "swav_batch=64", "clusters=9")
+    words += ("swav_epsilon=0.04",)
     for row in ("fedswav", "feddc", "fcl"):
         steps = plan(FCL / "tables.toml", *words, f"row={row}", "rounds=1")
         init, train = (of(steps, stage)[0]["command"] for stage in ("init", "train"))
         swav, clustered = row == "fedswav", row == "feddc"
         assert values(init, "--prototypes") == (["17"] if swav else [])
         assert values(train, "--batch-size") == (["64"] if swav else [])
+        assert values(train, "--epsilon") == (["0.04"] if swav else [])
         assert values(train, "--clusters") == (["9,9,9"] if clustered else [])
 
 
