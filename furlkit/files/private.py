@@ -12,6 +12,7 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_all_finite
+from furlkit.files.clients import ClientId
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, open_facts
 
@@ -24,13 +25,15 @@ VERSION_1_MEMORY = "ensemble."
 class PrivateFacts:
     """Whose state it is, after which round, and what it holds.
 
-    `parts` are those of the model, `memory` the names of what methods remember.
+    `parts` are those of the model, `memory` the names of what methods remember. A site
+    keeps the fingerprint of its images too, the `dataset` that an index points into.
     """
 
-    client: int
+    client: ClientId
     round: int
     parts: list[str]
     memory: list[str]
+    dataset: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def write_private(
     return write(path, everything, provenance.header("private", facts))
 
 
-def read_private(path: Path, client: int | None = None) -> Private:
+def read_private(path: Path, client: ClientId | None = None) -> Private:
     """Read the state of one client; that of another client than `client` is refused."""
     opened, facts = open_facts(path, "private", PrivateFacts, _updated)
     if client not in (None, facts.client):

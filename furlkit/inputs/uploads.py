@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from furlkit.catalogue import RULES, divided, recorded
 from furlkit.errors import InputError, TooEarlyError
+from furlkit.files.clients import client_order
 from furlkit.files.facts import Provenance
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
@@ -41,7 +42,7 @@ class Upload(Protocol):
 
     @property
     def facts(self) -> Any:
-        """What its header says, the client's number among it."""
+        """What its header says, the client among it."""
 
     @property
     def content(self) -> str:
@@ -85,7 +86,7 @@ def in_client_order(uploads: Iterable[U]) -> list[U]:
     once: dict[str, U] = {}
     for upload in uploads:
         once.setdefault(upload.content, upload)
-    ordered = sorted(once.values(), key=lambda upload: upload.facts.client or 0)
+    ordered = sorted(once.values(), key=lambda u: client_order(u.facts.client))
     for one, other in pairwise(ordered):
         if one.facts.client == other.facts.client:
             raise InputError(

@@ -195,7 +195,6 @@ def test_too_few_clients(tmp_path, uploads):
     [
         ({"role": "global", "client": None}, "role global"),
         ({"client": None}, "role client"),
-        ({"examples": None}, "None examples"),
         ({"examples": 0}, "0 examples"),
         ({"examples": 10**12 + 1}, "1000000000001 examples"),
         ({"round": 2}, "round is 2"),
