@@ -18,12 +18,13 @@ from furlkit.files.container.lockstep import Lockstep
 from furlkit.files.container.read import Container, reading
 from furlkit.files.container.write import Blocks, write
 from furlkit.inputs.existing import already, made_before
+from furlkit.inputs.inbox import open_uploads
 from furlkit.inputs.uploads import (
     ROUND,
     Options,
+    UnfitUpload,
     check_same,
     check_same_facts,
-    open_uploads,
     provenance_of,
     usual,
 )
@@ -45,7 +46,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check the uploads against each other, then combine them tensor by tensor."""
     several = values.get("staleness") is not None
     together = partial(_check_together, several_rounds=several)
-    options, clients = open_uploads(values, _opened, together)
+    known = (_opened, together, ("checkpoint",), lambda c: _check_bodies([c]))
+    options, clients = open_uploads(values, *known)
     # Rules that do not declare these have their defaults.
     usual = {"weights": "examples", "bn": "average", "staleness": None}
     settings = {**usual, **options.settings}
@@ -216,7 +218,8 @@ def _check_names(client: Client, common: Client) -> None:
     ours = {e.name for e in client.opened.entries}
     if odd := sorted(theirs ^ ours):
         one, rest = ("has", "lack") if odd[0] in ours else ("lacks", "have")
-        raise InputError(f"{client.path}: {one} {odd[0]}, the others {rest} it")
+        message = f"{client.path}: {one} {odd[0]}, the others {rest} it"
+        raise UnfitUpload(message, client.path)
 
 
 def _check_tensors(client: Client, common: Client) -> None:
@@ -224,10 +227,11 @@ def _check_tensors(client: Client, common: Client) -> None:
     for entry in client.opened.entries:
         name, other = entry.name, theirs.get(entry.name, entry)
         if (entry.shape, entry.dtype) != (other.shape, other.dtype):
-            raise InputError(
+            raise UnfitUpload(
                 f"{client.path}: {name} is {entry.dtype} {entry.shape}, the others have "
                 f"{other.dtype} {other.shape}; was it trained with another --stem or "
-                "--width?"
+                "--width?",
+                client.path,
             )
 
 
