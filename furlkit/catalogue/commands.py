@@ -566,6 +566,9 @@ COMMANDS = named(
             Option("verify", Flag(), False,
                    "Check every byte against the content hash."),
             Option("tensors", Flag(), False, "List every tensor of a large file."),
+            Option("outgoing", Flag(), False,
+                   "Say what leaves a site with the file, and what is known to be "
+                   "recoverable from it; private files are refused."),
         ),
         group("General", *VERBOSITY),
     ),

@@ -13,6 +13,7 @@ import numpy as np
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_all_finite
 from furlkit.files.clients import ClientId
+from furlkit.files.container.atomic import OWNER
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, open_facts
 
@@ -55,10 +56,10 @@ def write_private(
     facts: PrivateFacts,
     provenance: Provenance,
 ) -> str:
-    """Write a client's own state. `aggregate` refuses such a file by its kind."""
+    """Write a client's own state, for its owner alone; `aggregate` refuses its kind."""
     everything = {**tensors, **{MEMORY + name: v for name, v in memory.items()}}
     check_all_finite(path, everything)
-    return write(path, everything, provenance.header("private", facts))
+    return write(path, everything, provenance.header("private", facts), OWNER)
 
 
 def read_private(path: Path, client: ClientId | None = None) -> Private:
