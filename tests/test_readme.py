@@ -56,7 +56,8 @@ def carry_out(words: list[str], capsys) -> None:
 
 def test_its_commands_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    photos(tmp_path / "photos")
+    for site in "ab":
+        photos(tmp_path / f"photos-{site}")
     text = "".join(blocks("sh")).replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line]
     (tmp_path / "examples").symlink_to(ROOT / "examples")

@@ -21,7 +21,7 @@ class Uploads(Protocol):
     """
 
     names: Sequence[str]
-    clients: Sequence[int]
+    clients: Sequence[int | str]
 
     def shares(self, name: str) -> Sequence[float]:
         """What each upload that has a tensor counts there; they sum to 1."""

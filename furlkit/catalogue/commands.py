@@ -95,10 +95,14 @@ ENCODER = Family(
 
 
 # For commands that train several clients, one after the other.
-CLIENT = Option("client", Clients(), help="One client or several: 3, 0-4, 0,2,5-7.",
+CLIENT = Option("client", Clients(names=True),
+                help="One client or several: 3, 0-4, 0,2,5-7; or a site's name.",
                 required=True, recorded=False, variable="clients")
+OWN_IMAGES = ("The dataset that the partition was made for; without a partition, the "
+              "client's own images.")
 FOR_EACH = OUTPUT._replace(
-    kind=Text("FILE"), help="The file to write; {client} stands for the client's number.")
+    kind=Text("FILE"), help="The file to write; {client} stands for the client's number or "
+         "name.")
 
 
 def command(
@@ -227,7 +231,7 @@ COMMANDS = named(
     ),
     command("pretrain-style",
         "Train clients' own style models, which tell images from their Sobel images.",
-        group(IN_OUT, CLIENT, *data_options("The dataset that the partition was made for."),
+        group(IN_OUT, CLIENT, *data_options(OWN_IMAGES),
               FOR_EACH),
         group("Style model (FedStyle Eq. 2)",
             Option("projector", Numbers(whole=True), (256, 128),
@@ -249,7 +253,7 @@ COMMANDS = named(
         "Train clients from the global model, each on its own images.",
         group(IN_OUT,
             CLIENT,
-            *data_options("The dataset that the partition was made for."),
+            *data_options(OWN_IMAGES),
             Option("private", Text("FILE"),
                    help="The client's private file of its last round; may hold "
                         "{client}.", recorded=False),
@@ -260,6 +264,10 @@ COMMANDS = named(
             Option("send", Text("PART,..."),
                    help="Parts of the model that leave the client; it keeps the others "
                         "in its private file.", usual="encoder and heads"),
+            Option("tell", Text("FACT,..."),
+                   help="What the upload tells of the client's images: examples (how "
+                        "many), classes (how many of each), loss; or nothing.",
+                   usual="examples,loss"),
         ),
         OBJECTIVE,
         SHARING,
@@ -317,8 +325,18 @@ COMMANDS = named(
         group(IN_OUT, OUTPUT),
         RULE,
         group("All rules",
-            Option("min-clients", Whole(1), 1, "Exit with 75 if fewer have reported.",
+            Option("at-least", Whole(1), 1,
+                   "The quorum: exit with 75 if fewer clients have reported.",
                    recorded=False),
+            Option("wait", Text("TIME"),
+                   help="Wait so long for uploads to arrive in a folder: 90s, 30m, 2h.",
+                   recorded=False),
+            Option("expect", Whole(1),
+                   help="Wait no longer once so many clients have reported.",
+                   usual="those of --at-least", needs="wait", recorded=False),
+            Option("parent", File(),
+                   help="The global model that this round's clients were given; other "
+                        "uploads are refused.", recorded=False, metavar="GLOBAL"),
         ),
         GENERAL.without("seed"),
     ),
@@ -548,6 +566,9 @@ COMMANDS = named(
             Option("verify", Flag(), False,
                    "Check every byte against the content hash."),
             Option("tensors", Flag(), False, "List every tensor of a large file."),
+            Option("outgoing", Flag(), False,
+                   "Say what leaves a site with the file, and what is known to be "
+                   "recoverable from it; private files are refused."),
         ),
         group("General", *VERBOSITY),
     ),

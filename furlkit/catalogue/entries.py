@@ -64,7 +64,9 @@ class Text(NamedTuple):
 
 
 class Clients(NamedTuple):
-    """Clients, or rounds, by number: 3, 0-4, 0,2,5-7."""
+    """Clients, or rounds, by number: 3, 0-4, 0,2,5-7; with `names`, or one by name."""
+
+    names: bool = False
 
 
 class Labelled(NamedTuple):

@@ -178,7 +178,8 @@ PROTOCOLS = named(
         groups=(
             group(IN_OUT,
                 *_SCORED.options,
-                Option("client", Clients(), help="The clients to score: 3, 0-4, 0,2,5-7.",
+                Option("client", Clients(names=True),
+                       help="The clients to score: 3, 0-4, 0,2,5-7; or a site's name.",
                        usual="those with a private file, or all", recorded=False,
                        variable="clients"),
             ),

@@ -11,6 +11,11 @@ def aggregate() -> None:
     --staleness there may be models of earlier rounds; the result has the parts of the
     newest ones, and each tensor is the mean over those that have it.
 
+    An UPLOAD may be a folder, the inbox of a server. What is no upload of this round is
+    left out there with a warning (a private file, a broken one, a link), and the round
+    goes on with the others if there are --at-least so many. Hidden names are skipped. Once
+    the output is there, the round is closed, whatever arrives later.
+
     \b
     Examples:
       furlkit aggregate exp/r001/client_*.safetensors -o exp/r001/global.safetensors
@@ -20,4 +25,6 @@ def aggregate() -> None:
           -o exp/r001/ensemble.safetensors
       furlkit aggregate --rule probabilities exp/r001/public_*.safetensors \\
           -o exp/r001/probabilities.safetensors
+      furlkit aggregate inbox --parent global_0.safetensors --at-least 3 --wait 30m \\
+          -o global_1.safetensors
     """

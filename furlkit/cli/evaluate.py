@@ -10,6 +10,7 @@ model = argument("model", "CHECKPOINT")
 model_if_trained = argument("model", "[CHECKPOINT]", required=False)
 models = arguments("models", "CHECKPOINT...")
 private = arguments("private", "[PRIVATE]...", required=False)
+first_and_private = arguments("files", "[PARTITION] CHECKPOINT [PRIVATE]...")
 
 
 @command("evaluate linear", model_if_trained)
@@ -56,11 +57,12 @@ def knn(values: dict[str, Any]) -> None:
     tell(run("knn", values))
 
 
-@stage("evaluate personal", argument("partition"), model, private)
+@stage("evaluate personal", first_and_private)
 def personal() -> None:
     """A client's own model is what it makes of the global model CHECKPOINT and its private
     file: with Ditto its own copy, with APFL the mixture, with FedPer the global encoder.
-    A client whose file is not given has the global model, as all have with FedAvg.
+    A client whose file is not given has the global model, as all have with FedAvg. Without
+    a PARTITION there is one client, and all images of --data are its own.
 
     The classifier is trained on the client's images only, as `evaluate linear` trains it,
     and tested on all test images. accuracy is the mean over clients, clients_std their

@@ -7,6 +7,7 @@ from furlkit.cli.shared import arguments, stage
 def inspect() -> None:
     """
     \b
-    Example:
+    Examples:
       furlkit inspect exp/r001/client_0.safetensors
+      furlkit inspect --outgoing st-mary.safetensors
     """

@@ -1,15 +1,19 @@
 """local-train: what a client does in a round."""
 
-from furlkit.cli.shared import argument, stage
+from furlkit.cli.shared import argument, first_if_given, stage
 
 
-@stage("local-train", argument("partition"), argument("model", "GLOBAL"))
+@stage("local-train", first_if_given("partition"), argument("model", "GLOBAL"))
 def local_train() -> None:
-    """Killed or stopped, the same command resumes and ends with the same bytes. Loss,
+    """With a PARTITION of one dataset clients are simulated. Without it the client is a
+    site, and all images of --data are its own; the server learns of them what --tell says.
+    Killed or stopped, the same command resumes and ends with the same bytes. Loss,
     throughput and a collapse meter go to a .log.jsonl beside the output.
 
     \b
-    Example:
+    Examples:
       furlkit local-train exp/partition.safetensors exp/r000/global.safetensors \\
           --data digits --client 0-4 -o 'exp/r001/client_{client}.safetensors'
+      furlkit local-train global.safetensors --data photos --client st-mary \\
+          -o st-mary.safetensors
     """

@@ -1,14 +1,15 @@
 """pretrain-style: the style model that a client keeps to itself."""
 
-from furlkit.cli.shared import argument, stage
+from furlkit.cli.shared import argument, first_if_given, stage
 
 
-@stage("pretrain-style", argument("partition"), argument("model", "GLOBAL"))
+@stage("pretrain-style", first_if_given("partition"), argument("model", "GLOBAL"))
 def pretrain_style() -> None:
     """Once, before the first round, for local-train --infusion. A style model has the
     encoder of GLOBAL, with weights of its own, and is trained on the client's images
     without augmentation. It is written to the client's private file, which must not
-    leave the client. Killed or stopped, the same command resumes.
+    leave the client. Without a PARTITION all images of --data are the client's. Killed or
+    stopped, the same command resumes.
 
     \b
     Example:

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from furlkit import catalogue, console, presets, runtime
 from furlkit.catalogue import Option
 from furlkit.errors import UsageError
+from furlkit.files.clients import EXPECTED, is_name
 from furlkit.files.lock import holding
 from furlkit.training import signals
 
@@ -64,21 +65,29 @@ class Numbers(click.ParamType):
 
 
 class Clients(click.ParamType):
-    """Clients by number: 3, 0-4, 0,2,5-7; the order and repeats do not matter."""
+    """Clients by number: 3, 0-4, 0,2,5-7; the order and repeats do not matter.
+
+    With `names` one client may be given by name.
+    """
 
     name = "CLIENTS"
 
+    def __init__(self, names: bool):
+        self._names = names
+
     def convert(self, value, param, ctx):
-        """Text to a sorted tuple of numbers."""
+        """Text to a sorted tuple of numbers, or to one name."""
         if isinstance(value, tuple):
             return value
+        if self._names and is_name(str(value)):
+            return (str(value),)
         chosen: set[int] = set()
         for part in str(value).split(","):
             first, dash, last = part.partition("-")
             if not first.isdecimal() or (dash and not last.isdecimal()):
-                self.fail(
-                    f"{value!r}: expected numbers like 3, 0-4 or 0,2,5-7", param, ctx
-                )
+                more = f", or a name: {EXPECTED}" if self._names else ""
+                expected = f"numbers like 3, 0-4 or 0,2,5-7{more}"
+                self.fail(f"{value!r}: expected {expected}", param, ctx)
             if int(last or first) - int(first) >= MOST_CLIENTS:
                 self.fail(f"{value!r}: is more than {MOST_CLIENTS:,}", param, ctx)
             chosen.update(range(int(first), int(last or first) + 1))
@@ -133,8 +142,8 @@ def _type(kind: catalogue.Kind) -> tuple[Any, str]:
             return Numbers(int if whole else float, length, low), form
         case catalogue.Labelled(several):
             return Labelled(several), "LABEL=FILE,..." if several else "LABEL=FILE"
-        case catalogue.Clients():
-            return Clients(), "NUMBERS"
+        case catalogue.Clients(names):
+            return Clients(names), "NUMBERS|NAME" if names else "NUMBERS"
         case catalogue.File(written):
             return click.Path(dir_okay=not written, path_type=Path), "FILE"
         case catalogue.Text(form):
@@ -336,6 +345,21 @@ def argument(
 ) -> click.Argument:
     """A positional argument."""
     return click.Argument([name], required, type=kind, metavar=metavar, nargs=nargs)
+
+
+def _one_or_none(_: click.Context, parameter: click.Parameter, given: tuple) -> Any:
+    if len(given) > 1:
+        form = parameter.make_metavar(_)
+        raise click.UsageError(f"expected one {form} at most, found {len(given)}")
+    return given[0] if given else None
+
+
+def first_if_given(name: str) -> click.Argument:
+    """A file that stands before the other arguments, or is left out."""
+    return click.Argument(
+        [name], False, type=FilePath, metavar=f"[{name.upper()}]", nargs=-1,
+        callback=_one_or_none,
+    )  # fmt: skip
 
 
 # Positional arguments, as many as there are.

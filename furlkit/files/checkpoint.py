@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from furlkit.errors import InputError
+from furlkit.files.clients import ClientId
 from furlkit.files.container.header import Header, short
 from furlkit.files.container.read import Container
 from furlkit.files.container.write import write
@@ -23,6 +24,8 @@ class CheckpointFacts:
     `statistics` each client keeps its own BatchNorm statistics. `cluster_losses` are
     those of its heads of clusters in the last epoch, and `cluster_head` is the head of
     lowest loss, which is the one to use; None where no clustering has compared them.
+    `examples`, `classes` (images of each class by its name) and losses are None where a
+    client does not tell them (local-train --tell).
     """
 
     role: str
@@ -30,7 +33,7 @@ class CheckpointFacts:
     architecture: dict[str, Any]
     mean: list[float]
     std: list[float]
-    client: int | None = None
+    client: ClientId | None = None
     examples: int | None = None
     parent: str | None = None
     partition: str | None = None
@@ -39,6 +42,7 @@ class CheckpointFacts:
     statistics: bool = True
     cluster_head: int | None = None
     cluster_losses: list[float] | None = None
+    classes: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_all_finite
+from furlkit.files.clients import ClientId
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, check_fingerprint, open_facts
 from furlkit.files.similarity import check_columns
@@ -29,7 +30,7 @@ class EnsembleFacts:
     """
 
     form: str
-    clients: list[int]
+    clients: list[ClientId]
     round: int
     temperature: float
     dataset: dict[str, Any]
@@ -43,15 +44,15 @@ class Ensemble(Record[EnsembleFacts]):
     """`parts` are by client: rows (n, d_k), or cosines (n, k) with their columns."""
 
     index: np.ndarray
-    parts: dict[int, np.ndarray] = field(default_factory=dict)
-    columns: dict[int, np.ndarray] = field(default_factory=dict)
+    parts: dict[ClientId, np.ndarray] = field(default_factory=dict)
+    columns: dict[ClientId, np.ndarray] = field(default_factory=dict)
     matrix: np.ndarray | None = None
 
 
 def write_parts(
     path: Path,
-    parts: dict[int, np.ndarray],
-    columns: dict[int, np.ndarray],
+    parts: dict[ClientId, np.ndarray],
+    columns: dict[ClientId, np.ndarray],
     index: np.ndarray,
     facts: EnsembleFacts,
     provenance: Provenance,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from furlkit.errors import InputError
+from furlkit.files.clients import check_clients
 from furlkit.files.container.header import Header, check_types, short, with_article
 from furlkit.files.container.read import Container, open_kind
 
@@ -53,6 +54,7 @@ def open_facts(
             f"{path}: its facts do not fit {with_article(kind)} file: {error}"
         ) from error
     check_types(path, facts, "fact")
+    check_clients(path, facts)
     return opened, facts
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
+from furlkit.files.clients import ClientId
 from furlkit.files.container.read import FLOATS, Container
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, check_fingerprint, open_facts
@@ -34,11 +35,11 @@ class FeatureFacts:
     layer: str
     dataset: dict[str, Any]
     part: str
-    client: int | None = None
+    client: ClientId | None = None
     round: int | None = None
     examples: int | None = None
     parent: str | None = None
-    owners: list[list[int]] | None = None
+    owners: list[list[ClientId]] | None = None
     share_rows: str | None = None
     personal: str | None = None
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from furlkit.errors import InputError
+from furlkit.files.clients import ClientId
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, check_fingerprint, open_facts
 
@@ -19,7 +20,7 @@ class NeighbourFacts:
     dataset: dict[str, Any]
     part: str
     examples: int
-    client: int | None = None
+    client: ClientId | None = None
     round: int | None = None
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from furlkit.errors import InputError, UsageError
+from furlkit.files.clients import ClientId
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, check_fingerprint, open_facts
 
@@ -40,9 +41,9 @@ class Partition(Record[PartitionFacts]):
     histogram: np.ndarray
     domains: np.ndarray | None = None
 
-    def of(self, client: int) -> np.ndarray:
+    def of(self, client: ClientId) -> np.ndarray:
         """The indices of one client."""
-        if not 0 <= client < self.facts.clients:
+        if isinstance(client, str) or not 0 <= client < self.facts.clients:
             raise UsageError(
                 f"--client {client}: {self.path} has the clients 0 to "
                 f"{self.facts.clients - 1}"

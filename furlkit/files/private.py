@@ -12,6 +12,8 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_all_finite
+from furlkit.files.clients import ClientId
+from furlkit.files.container.atomic import OWNER
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, open_facts
 
@@ -24,13 +26,15 @@ VERSION_1_MEMORY = "ensemble."
 class PrivateFacts:
     """Whose state it is, after which round, and what it holds.
 
-    `parts` are those of the model, `memory` the names of what methods remember.
+    `parts` are those of the model, `memory` the names of what methods remember. A site
+    keeps the fingerprint of its images too, the `dataset` that an index points into.
     """
 
-    client: int
+    client: ClientId
     round: int
     parts: list[str]
     memory: list[str]
+    dataset: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -52,13 +56,13 @@ def write_private(
     facts: PrivateFacts,
     provenance: Provenance,
 ) -> str:
-    """Write a client's own state. `aggregate` refuses such a file by its kind."""
+    """Write a client's own state, for its owner alone; `aggregate` refuses its kind."""
     everything = {**tensors, **{MEMORY + name: v for name, v in memory.items()}}
     check_all_finite(path, everything)
-    return write(path, everything, provenance.header("private", facts))
+    return write(path, everything, provenance.header("private", facts), OWNER)
 
 
-def read_private(path: Path, client: int | None = None) -> Private:
+def read_private(path: Path, client: ClientId | None = None) -> Private:
     """Read the state of one client; that of another client than `client` is refused."""
     opened, facts = open_facts(path, "private", PrivateFacts, _updated)
     if client not in (None, facts.client):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from furlkit.errors import FurlkitError
+from furlkit.files.container.atomic import OWNER
 from furlkit.files.container.header import canonical
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, open_facts
@@ -46,9 +47,9 @@ class ProgressFile:
     def save(
         self, step: int, tensors: dict[str, np.ndarray], values: dict[str, Any]
     ) -> None:
-        """Replace what was saved before."""
+        """Replace what was saved before; it has what a client keeps to itself too."""
         facts = ProgressFacts(self._key, step, values)
-        write(self.path, tensors, self._provenance.header("progress", facts))
+        write(self.path, tensors, self._provenance.header("progress", facts), OWNER)
 
     def load(self) -> tuple[Progress | None, str | None]:
         """What was saved for this work; or None, and why a file that is there is not used."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint
+from furlkit.files.clients import ClientId, is_client
 from furlkit.files.features import Features, read_features
 from furlkit.files.private import Private
 from furlkit.inputs.kept import kept_rows
@@ -40,8 +41,9 @@ def open_dictionary(path: Path, width: int, model: Checkpoint) -> Features:
         )
     owners = found.facts.owners
     if owners is not None:
-        pairs = all(len(pair) == 2 and min(pair) >= 0 for pair in owners)
-        if not pairs or sum(rows for _, rows in owners) != len(found.rows):
+        pairs = all(len(pair) == 2 and is_client(pair[0]) for pair in owners)
+        pairs = pairs and all(type(rows) is int for _, rows in owners)
+        if not pairs or sum(_counts(owners)) != len(found.rows):
             raise InputError(
                 f"{path}: has {len(found.rows)} rows, its owners do not add up to "
                 "them; re-create it with aggregate --rule dictionary"
@@ -49,7 +51,7 @@ def open_dictionary(path: Path, width: int, model: Checkpoint) -> Features:
     return found
 
 
-def rows_of_others(dictionary: Features, client: int) -> np.ndarray:
+def rows_of_others(dictionary: Features, client: ClientId) -> np.ndarray:
     """The dictionary without the client's own rows."""
     owners = dictionary.facts.owners
     if owners is None:
@@ -57,8 +59,12 @@ def rows_of_others(dictionary: Features, client: int) -> np.ndarray:
             f"--leave-own-out: {dictionary.path} does not say whose rows it has; create "
             "it with aggregate --rule dictionary"
         )
-    clients = np.repeat([c for c, _ in owners], [rows for _, rows in owners])
-    return dictionary.rows[clients != client]
+    others = np.array([owner != client for owner, _ in owners], bool)
+    return dictionary.rows[np.repeat(others, _counts(owners))]
+
+
+def _counts(owners: list[list[ClientId]]) -> list[int]:
+    return [int(rows) for _, rows in owners]
 
 
 def averaged_features(

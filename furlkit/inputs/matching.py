@@ -2,12 +2,15 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from furlkit import console
 from furlkit.catalogue import Objective
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.fingerprint import comparable, same_dataset
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint
+from furlkit.files.clients import ClientId
 from furlkit.files.partition import Partition
 from furlkit.files.private import Private
 from furlkit.files.targets import Targets
@@ -48,7 +51,9 @@ def check_channels(images: ImageSet, model: Checkpoint) -> None:
         )
 
 
-def check_start(model: Checkpoint, partition: Partition, own: int | None) -> None:
+def check_start(
+    model: Checkpoint, partition: Partition | None, own: ClientId | None
+) -> None:
     """Clients start from a global model, whose own clients had the same partition.
 
     A client `own` continues from its own last model or, at first, from a global one.
@@ -65,7 +70,7 @@ def check_start(model: Checkpoint, partition: Partition, own: int | None) -> Non
             f"{model.path}: is a checkpoint of role {facts.role}, expected {expected} "
             "of the last round"
         )
-    if facts.partition not in (None, partition.content):
+    if partition and facts.partition not in (None, partition.content):
         raise InputError(
             f"{model.path}: its clients were trained under another partition than "
             f"{partition.path}; use that one, or start over with init --from"
@@ -98,12 +103,11 @@ def check_heads(
             )
 
 
-def check_size(partition: Partition, client: int) -> None:
+def check_size(source: str, client: ClientId, index: np.ndarray) -> None:
     """BatchNorm and contrast need two images."""
-    examples = len(partition.of(client))
-    if examples < 2:
+    if len(index) < 2:
         raise InputError(
-            f"{partition.path}: client {client} has {examples} images; training "
+            f"{source}: client {client} has {len(index)} images; training "
             "needs at least 2"
         )
 

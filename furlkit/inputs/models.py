@@ -8,6 +8,7 @@ from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.files.clients import client_order
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing
@@ -89,6 +90,6 @@ def describe_models(models: Sequence[Checkpoint]) -> str:
     return f"{number} of {'several rounds' if round_ is None else f'round {round_}'}"
 
 
-def _place(model: Checkpoint) -> tuple[int, int, str]:
+def _place(model: Checkpoint) -> tuple[int, tuple, str]:
     client = -1 if model.facts.client is None else model.facts.client
-    return model.facts.round, client, model.content
+    return model.facts.round, client_order(client), model.content

@@ -8,6 +8,7 @@ import numpy as np
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.errors import InputError
+from furlkit.files.clients import ClientId
 from furlkit.files.neighbours import Neighbours, check_neighbours, read_neighbours
 from furlkit.files.private import Private
 from furlkit.weights import Tensors
@@ -19,7 +20,7 @@ MEMORY = NEAREST, INDEX, ROUND = (
 
 
 def open_neighbours(
-    path: Path, client: int, index: np.ndarray, images: ImageSet, nearest: int
+    path: Path, client: ClientId, index: np.ndarray, images: ImageSet, nearest: int
 ) -> Neighbours:
     """Read a file of exactly the client's images, with so many neighbours at least."""
     found = read_neighbours(path)

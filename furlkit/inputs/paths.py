@@ -1,15 +1,16 @@
-"""File names in which {client} stands for a client's number."""
+"""File names in which {client} stands for a client's number or name."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from furlkit.errors import UsageError
+from furlkit.files.clients import ClientId
 
 Patterns = dict[str, str | None]
 Files = Iterable[Path | str | None]  # None stands for an option that is not given.
 
 
-def fill(pattern: str, client: int) -> Path:
+def fill(pattern: str, client: ClientId) -> Path:
     """The file of one client."""
     return Path(pattern.replace("{client}", str(client)))
 
@@ -21,7 +22,7 @@ def check_output(output: Path, inputs: Files, flag: str = "-o") -> None:
 
 
 def check_patterns(
-    clients: Sequence[int], reads: Patterns, writes: Patterns, inputs: Files
+    clients: Sequence[ClientId], reads: Patterns, writes: Patterns, inputs: Files
 ) -> None:
     """No file may be written twice, or both read and written; keys are flags.
 

@@ -1,4 +1,8 @@
-"""What clients sent: in client order, each client once, all of one round."""
+"""What clients sent: in client order, each client once, all of one round.
+
+Files that are named are wrong if one of them is. In a folder, the server's inbox, what
+does not fit is left out: see `inbox`.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -9,8 +13,8 @@ from typing import Any, Protocol, TypeVar
 
 from furlkit.catalogue import RULES, divided, recorded
 from furlkit.errors import InputError, TooEarlyError
+from furlkit.files.clients import client_order
 from furlkit.files.facts import Provenance
-from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 
 _TRAIN_AGAIN = "train that client again from the current global model"
@@ -20,13 +24,20 @@ ROUND = {"round": _TRAIN_AGAIN, "parent": _TRAIN_AGAIN}
 
 @dataclass(frozen=True)
 class Options:
-    """Which uploads are combined, and how; `settings` are the rule's own options."""
+    """Which uploads are combined, and how; `settings` are the rule's own options.
+
+    `inputs` are files and folders; `parent` is the global model that the round starts
+    from. With `wait` the folders are looked at until there are `expect` uploads.
+    """
 
     inputs: tuple[Path, ...]
     output: Path
     rule: str
     settings: dict[str, Any]
-    min_clients: int
+    parent: Path | None
+    at_least: int
+    expect: int | None
+    wait: str | None
     dry_run: bool
     force: bool
     recorded: dict[str, Any]
@@ -41,7 +52,7 @@ class Upload(Protocol):
 
     @property
     def facts(self) -> Any:
-        """What its header says, the client's number among it."""
+        """What its header says, the client among it."""
 
     @property
     def content(self) -> str:
@@ -51,25 +62,65 @@ class Upload(Protocol):
 U = TypeVar("U", bound=Upload)
 
 
-def open_uploads(
-    values: Mapping[str, Any],
-    read: Callable[[Path], U],
-    check_together: Callable[[list[U]], None],
-) -> tuple[Options, list[U]]:
-    """Read and check all uploads of a command, each alone and then together."""
+class UnfitUpload(InputError):
+    """Uploads, each good alone, of which these do not fit the others."""
+
+    def __init__(self, message: str, *paths: Path):
+        super().__init__(message)
+        self.paths = paths
+
+
+def options_of(values: Mapping[str, Any]) -> Options:
+    """The options of aggregate from flat values."""
     settings, rest = divided(values, RULES[values["rule"]].options)
     known = {"settings": settings, "recorded": recorded("aggregate", values)}
-    options = fill(Options, {**rest, **known})
-    check_output(options.output, options.inputs)
-    clients = in_client_order(map(read, options.inputs))
-    check_together(clients)
-    if len(clients) < options.min_clients:
-        # This is no failure: more clients may report later.
+    return fill(Options, {**rest, **known})
+
+
+def agreeing(
+    uploads: Sequence[U], check_together: Callable[[list[U]], None], named: Sequence[U]
+) -> tuple[list[U], list[str]]:
+    """The uploads that fit each other, in client order, and why others were left out.
+
+    Those that were `named` by hand are an error if they do not fit.
+    """
+    left = list(uploads)
+    reasons: list[str] = []
+    while left:
+        try:
+            ordered = in_client_order(left)
+            check_together(ordered)
+            return ordered, reasons
+        except UnfitUpload as error:
+            if any(upload.path in error.paths for upload in named):
+                raise
+            reasons.append(str(error))
+            left = [upload for upload in left if upload.path not in error.paths]
+    return left, reasons
+
+
+def check_enough(options: Options, clients: Sequence[Upload]) -> None:
+    """Too few are no failure: more clients may report later."""
+    if len(clients) < options.at_least:
         raise TooEarlyError(
-            f"{len(clients)} clients have reported, --min-clients asks for "
-            f"{options.min_clients}; run the same command again when more are there"
+            f"{len(clients)} clients have reported, --at-least asks for "
+            f"{options.at_least}; run the same command again when more are there"
         )
-    return options, clients
+
+
+def check_round(upload: Upload, parent: Upload) -> None:
+    """An upload is of the round that starts from a global model."""
+    now, found = parent.facts.round + 1, upload.facts.round
+    if found != now:
+        raise InputError(
+            f"{upload.path}: is of round {found}; this is round {now}, which starts from "
+            f"{parent.path}"
+        )
+    if getattr(upload.facts, "parent", None) not in (None, parent.content):
+        raise InputError(
+            f"{upload.path}: was trained from another model than {parent.path}; "
+            f"{_TRAIN_AGAIN}"
+        )
 
 
 def provenance_of(
@@ -85,12 +136,14 @@ def in_client_order(uploads: Iterable[U]) -> list[U]:
     once: dict[str, U] = {}
     for upload in uploads:
         once.setdefault(upload.content, upload)
-    ordered = sorted(once.values(), key=lambda upload: upload.facts.client or 0)
+    ordered = sorted(once.values(), key=lambda u: client_order(u.facts.client))
     for one, other in pairwise(ordered):
         if one.facts.client == other.facts.client:
-            raise InputError(
+            raise UnfitUpload(
                 f"{one.path} and {other.path}: are both of client {one.facts.client} "
-                "and differ; leave one of them out"
+                "and differ; leave one of them out",
+                one.path,
+                other.path,
             )
     return ordered
 
@@ -107,8 +160,9 @@ def check_same(
     common = Counter(values).most_common(1)[0][0]
     for upload, value in zip(uploads, values, strict=True):
         if value != common:
-            raise InputError(
-                f"{upload.path}: its {what} is {value}, the others have {common}; {cure}"
+            raise UnfitUpload(
+                f"{upload.path}: its {what} is {value}, the others have {common}; {cure}",
+                upload.path,
             )
 
 

@@ -63,11 +63,11 @@ def l2_penalty(theta: Iterable[Tensor], sigma: Iterable[Tensor]) -> Tensor:
 
 
 def nearest_clients(
-    answers: Mapping[int, np.ndarray], own: np.ndarray, count: int
-) -> list[int]:
+    answers: Mapping[int | str, np.ndarray], own: np.ndarray, count: int
+) -> list[int | str]:
     """Helpers: the clients whose answers to the same input are nearest to one's own."""
     far = {client: float(((a - own) ** 2).sum()) for client, a in answers.items()}
-    return sorted(far, key=lambda client: (far[client], client))[:count]
+    return sorted(far, key=lambda k: (far[k], isinstance(k, str), k))[:count]
 
 
 class Weights(NamedTuple):

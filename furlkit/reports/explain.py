@@ -232,7 +232,8 @@ def _others(header: Header, shapes: Shapes) -> str:
 
 def _origin(facts: Facts) -> str:
     part = word(facts.get("part"))
-    whose = f"client {part}'s" if part.isdecimal() else f"the {part}"
+    named = part.isdecimal() or part == facts.get("client")
+    whose = f"client {part}'s" if named else f"the {part}"
     text = f"{word(facts.get('layer'))} of {whose} part"
     if facts.get("client") is not None:
         model = MODELS.get(str(facts.get("personal")), "model")

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from furlkit import console
 from furlkit.errors import InputError
+from furlkit.files.clients import ClientId, client_order, is_client, is_name
 from furlkit.files.similarity import kept_of
 from furlkit.reports.runs import File, read_files, two_runs
 from furlkit.reports.summary import grouped
@@ -34,13 +35,13 @@ UNKNOWN = ""  # The content of what a training received that left no file.
 WIDTHS = {"float32": 4, "float16": 2, "int8": 1}
 INDEX, SCALE, COLUMN = 8, 4, 4
 MOST_IMAGES = 2**62
-_CLIENT = re.compile("client ([0-9]{1,9})")
+_CLIENT = re.compile(r"client (?:([0-9]{1,9})|([A-Za-z]\S*))")
 
 
 class Transfer(NamedTuple):
     """One file sent or received by a client; `file` is None where it is missing."""
 
-    client: int
+    client: ClientId
     round: int
     direction: str
     role: str
@@ -84,7 +85,13 @@ def _transfers(files: dict[str, File]) -> list[Transfer]:
     every = [*_sent(files), *_received([*trained, *_taught(files)], files)]
     every += _unseen(every, trained)
     found = {(t.round, t.client, t.direction, t.content): t for t in every}
-    return [found[key] for key in sorted(found)]
+    return sorted(found.values(), key=_place)
+
+
+def _place(transfer: Transfer) -> tuple:
+    """By round, then by client."""
+    client = client_order(transfer.client)
+    return transfer.round, client, transfer.direction, transfer.content
 
 
 def _sent(files: dict[str, File]) -> Iterator[Transfer]:
@@ -96,22 +103,31 @@ def _sent(files: dict[str, File]) -> Iterator[Transfer]:
             if server.kind == "checkpoint":
                 # A model that counts again in later rounds was sent once.
                 round_ = first.setdefault(content, round_)
-            if match := _CLIENT.fullmatch(role):
-                place = int(match[1]), round_
-                yield Transfer(*place, SENT, "upload", content, files.get(content))
+            if (client := _client_of(role)) is not None:
+                file = files.get(content)
+                yield Transfer(client, round_, SENT, "upload", content, file)
+
+
+def _client_of(role: str) -> ClientId | None:
+    """The client whose upload an input is; None for other inputs."""
+    match = _CLIENT.fullmatch(role)
+    if match is None or (match[2] and not is_name(match[2])):
+        return None
+    return match[2] or int(match[1])
 
 
 def _taught(files: dict[str, File]) -> list[File]:
     """Models of clients that have learnt from a file of the server's, as in DS-FL."""
     made = [file for file in files.values() if file.stage == "distill"]
-    whole = [
-        all(type(f.facts.get(k)) is int for k in ("client", "round")) for f in made
+    return [
+        file
+        for file in made
+        if is_client(file.facts.get("client")) and type(file.facts.get("round")) is int
     ]
-    return [file for file, known in zip(made, whole, strict=True) if known]
 
 
 def _received(trained: Iterable[File], files: dict[str, File]) -> Iterator[Transfer]:
-    first: dict[tuple[int, str], int] = {}
+    first: dict[tuple[ClientId, str], int] = {}
     for model in sorted(trained, key=lambda file: file.facts["round"]):
         place = client, round_ = model.facts["client"], model.facts["round"]
         for role, content in model.inputs.items():
@@ -182,9 +198,10 @@ def document(ledger: Ledger) -> dict[str, Any]:
 
     def rows(name: str, other: str) -> list[dict[str, Any]]:
         """Sums by one of round and client, which has a list of the other."""
-        ordered = sorted(transfers, key=attrgetter(name))
+        ordered = sorted(transfers, key=lambda t: client_order(getattr(t, name)))
         return [
-            {name: k, f"{other}s": sorted({getattr(t, other) for t in group}),
+            {name: k,
+             f"{other}s": sorted({getattr(t, other) for t in group}, key=client_order),
              **tally(group)}
             for k, group in grouped(ordered, attrgetter(name)).items()
         ]  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 
 from furlkit import console
 from furlkit.errors import FurlkitError, InputError
+from furlkit.files.clients import ClientId, is_client
 from furlkit.files.container.header import Header, short
 from furlkit.files.container.read import Container
 from furlkit.reports.text import lookup, plain
@@ -55,7 +56,7 @@ def read_files(runs: Sequence[Path]) -> list[File]:
 
 def two_runs(files: Iterable[File]) -> str:
     """Name two models of one client in one round, which no run has; else empty."""
-    models: dict[tuple[int, int], File] = {}
+    models: dict[tuple[ClientId, int], File] = {}
     for file in files:
         if (file.stage, file.kind) == ("local-train", "checkpoint"):
             client, round_ = file.facts["client"], file.facts["round"]
@@ -81,7 +82,7 @@ def _read_file(path: Path) -> File:
     header = opened.header
     for name in () if header.kind == "progress" else NEEDED.get(header.stage, ()):
         value = header.facts.get(name)
-        if type(value) is not int or value < 0:
+        if not is_client(value) or (name != "client" and isinstance(value, str)):
             raise InputError(
                 f"{path}: was made by {header.stage}, but its {name} is {short(value)}"
             )

@@ -77,13 +77,13 @@ class Line:
 class Choices(NamedTuple):
     """What a client decided: by round, the share of its own and the distance, if any."""
 
-    client: int
+    client: int | str
     rounds: tuple[int, ...]
     own: tuple[float, ...]
     distances: tuple[float | None, ...]
 
     @classmethod
-    def of(cls, client: int, rows: Sequence[tuple]) -> "Choices":
+    def of(cls, client: int | str, rows: Sequence[tuple]) -> "Choices":
         """From rows of round, share and distance."""
         rounds, own, distances = zip(*rows, strict=True)
         return cls(client, rounds, own, distances)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from furlkit.errors import InputError
 from furlkit.files.container.layout import NAMES, Entry
 from furlkit.files.container.read import Container, reading
 from furlkit.files.dataset import Packed, read_dataset
@@ -21,6 +22,13 @@ from furlkit.reports.explain import (
     describe_metrics,
     domains_of,
     sentence,
+)
+from furlkit.reports.outgoing import (
+    check_may_leave,
+    findings,
+    numbers_of,
+    paragraphs,
+    told,
 )
 from furlkit.reports.summary import grouped
 from furlkit.reports.text import (
@@ -45,22 +53,60 @@ Explained = tuple[str, dict[str, Any]]
 def run(values: dict[str, Any]) -> Iterator[Explained]:
     """Explain each file: a text for people and the same facts for programs.
 
-    `verify` checks the content hash; `tensors` lists all tensors, however many.
+    `verify` checks the content hash; `tensors` lists all tensors, however many; with
+    `outgoing` the text is about what leaves a site with the file.
     """
     verify, tensors = values["verify"], values["tensors"]
+    if values["outgoing"]:
+        # All of them first: no file is explained beside one that must stay.
+        return iter([_explain_outgoing(Path(path)) for path in values["paths"]])
     return (_explain(Path(path), verify, tensors) for path in values["paths"])
 
 
 def _explain(path: Path, verify: bool, tensors: bool) -> Explained:
+    form = _form(path)
+    if form == "container":
+        return _explain_container(path, verify, tensors)
+    return _explain_journal(path) if form == "journal" else _explain_metrics(path)
+
+
+def _form(path: Path) -> str:
+    """Whether a file is a container, a journal or metrics, by its first line."""
     with reading(path), open(path, "rb") as stream:
         line = stream.readline(2**20)
     # Bytes 5 to 8 of a container are zeros: no header takes 4 GB. Text has no zeros.
     if b"\0" in line[:8] or not line.lstrip().startswith(b"{"):
-        return _explain_container(path, verify, tensors)
+        return "container"
     first = parse_line(line) or {}
-    if "kind" not in first and ("event" in first or "step" in first):
-        return _explain_journal(path)
-    return _explain_metrics(path)
+    journal = "kind" not in first and ("event" in first or "step" in first)
+    return "journal" if journal else "metrics"
+
+
+def _explain_outgoing(path: Path) -> Explained:
+    """What leaves a site with a file; what must stay is refused."""
+    if _form(path) != "container":
+        raise InputError(
+            f"{path}: is text about a training or its scores, which no stage of the "
+            "server reads; read it whole before you send it"
+        )
+    opened = Container(path)
+    header, entries = opened.header, opened.entries
+    check_may_leave(path, header)
+    opened.verify()
+    size = opened.body_start + sum(entry.size for entry in entries)
+    lines, numbers = [plain(str(path))], numbers_of(header, entries)
+    for title, text in paragraphs(header, entries, size):
+        words = textwrap.wrap(text, WIDTH - 15)
+        lines += [f"  {title:12} {words[0]}", *(f"{'':15}{line}" for line in words[1:])]
+    known = [finding._asdict() for finding in findings(header, entries)]
+    data: dict[str, Any] = {"path": str(path), "kind": header.kind}
+    data |= {
+        "content": header.content,
+        "numbers": numbers.all,
+        "images": numbers.images,
+    }
+    data |= {"numbers_per_image": numbers.each, "bytes": size}
+    return "\n".join(lines), {**data, "told": told(header), "recoverable": known}
 
 
 def _explain_container(path: Path, verify: bool, every: bool) -> Explained:

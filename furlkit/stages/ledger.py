@@ -7,6 +7,7 @@ from typing import Any
 
 from furlkit import console
 from furlkit.errors import InputError, UsageError
+from furlkit.files.clients import client_order
 from furlkit.files.container.read import open_kind
 from furlkit.files.metrics import write_metrics
 from furlkit.inputs.paths import check_output
@@ -81,7 +82,7 @@ def _transfers(found: dict[str, Any]) -> list[tuple]:
         for t in found["missing"]
     ]
     head = ("round", "client", "direction", "kind", "files", "bytes", "payload")
-    return [head, *sorted(rows, key=lambda row: row[:2])]
+    return [head, *sorted(rows, key=lambda row: (row[0], client_order(row[1])))]
 
 
 def _round_table(found: dict[str, Any]) -> list[list]:

@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from furlkit import runtime
 from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
@@ -13,6 +15,8 @@ from furlkit.data.batches import Images
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.files.clients import ClientId
+from furlkit.files.container.header import canonical
 from furlkit.files.facts import Provenance
 from furlkit.files.lock import holding
 from furlkit.files.partition import Partition, read_partition
@@ -23,6 +27,7 @@ from furlkit.inputs.existing import ALREADY, content_of
 from furlkit.inputs.paths import check_patterns, fill
 from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
+from furlkit.inputs.sites import check_one_site, images_of
 from furlkit.models.architecture import Architecture, Net, build
 from furlkit.models.loading import tensors_of, view_of
 from furlkit.models.style import PREFIX, style_architecture
@@ -30,7 +35,7 @@ from furlkit.objectives import style
 from furlkit.objectives.learner import Stateless
 from furlkit.randomness import torch_generator
 from furlkit.training import run as training
-from furlkit.training.loop import Plan
+from furlkit.training.loop import Plan, Purpose
 from furlkit.training.run import Execution
 from furlkit.weights import parts_of
 
@@ -41,9 +46,9 @@ Result = tuple[str, dict[str, Any]]
 class Options(Computing):
     """`output` may hold `{client}`; `projector` gives the widths of g_s."""
 
-    partition: Path
+    partition: Path | None
     model: Path
-    clients: tuple[int, ...]
+    clients: tuple[ClientId, ...]
     output: str
     data: Source
     projector: tuple[int, ...]
@@ -58,11 +63,15 @@ class Inputs(NamedTuple):
     """What pretrain-style was given, opened and checked; the same for all clients."""
 
     options: Options
-    partition: Partition
+    partition: Partition | None
     model: Checkpoint
     architecture: Architecture
     images: ImageSet
     provenance: Provenance
+
+    def index_of(self, client: ClientId) -> np.ndarray:
+        """The places of a client's images in the dataset."""
+        return images_of(client, self.partition, self.images)
 
 
 def run(values: dict[str, Any]) -> Iterator[Result]:
@@ -79,21 +88,30 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
 def _open(options: Options) -> Inputs:
     given = (options.model, options.partition, options.data.name)
     check_patterns(options.clients, {}, {"-o": options.output}, given)
+    if options.partition is None:
+        check_one_site(options.clients)
     runtime.start(options.runtime)
-    partition, model = read_partition(options.partition), read_checkpoint(options.model)
+    partition = read_partition(options.partition) if options.partition else None
+    model = read_checkpoint(options.model)
     matching.check_start(model, partition, None)
     architecture = style_architecture(model, options.projector)
     images = options.data.images()
-    matching.check_dataset(partition, images)
+    contents = {"global": model.content}
+    if partition:
+        matching.check_dataset(partition, images)
+        contents["partition"] = partition.content
+    else:
+        contents["data"] = canonical(images.fingerprint)  # The file stays at the site.
     matching.check_channels(images, model)
-    for number in options.clients:
-        matching.check_size(partition, number)
-    contents = {"global": model.content, "partition": partition.content}
     how = Provenance("pretrain-style", options.resolved, options.seed, contents)
-    return Inputs(options, partition, model, architecture, images, how)
+    inputs = Inputs(options, partition, model, architecture, images, how)
+    for number in options.clients:
+        source = options.partition or images.name
+        matching.check_size(str(source), number, inputs.index_of(number))
+    return inputs
 
 
-def _made(inputs: Inputs, number: int) -> Result:
+def _made(inputs: Inputs, number: ClientId) -> Result:
     """Make a client's file, unless the same command has made it."""
     options, how, whose = inputs.options, inputs.provenance, {"client": number}
     output = fill(options.output, number)
@@ -107,11 +125,11 @@ def _made(inputs: Inputs, number: int) -> Result:
     return f"{line} ({ALREADY})" if made else line, data
 
 
-def _train(inputs: Inputs, number: int, output: Path) -> dict[str, Any]:
+def _train(inputs: Inputs, number: ClientId, output: Path) -> dict[str, Any]:
     """FedStyle Algorithm 2; without epochs the model stays as it was drawn."""
     options = inputs.options
     data: dict[str, Any] = {}
-    purpose = (options.seed, "pretrain-style", number)
+    purpose: Purpose = (options.seed, "pretrain-style", number)
     net = build(inputs.architecture, torch_generator(*purpose))
     net.to(runtime.device_of(options.runtime))
     if options.plan.epochs:
@@ -124,10 +142,8 @@ def _train(inputs: Inputs, number: int, output: Path) -> dict[str, Any]:
     return {**data, "content": content}
 
 
-def _job(
-    inputs: Inputs, number: int, net: Net, purpose: tuple[int, str, int]
-) -> training.Job:
-    options, index = inputs.options, inputs.partition.of(number)
+def _job(inputs: Inputs, number: ClientId, net: Net, purpose: Purpose) -> training.Job:
+    options, index = inputs.options, inputs.index_of(number)
     training.prepare(net, options.execution)
     view = view_of(inputs.model, Augmentation(), options.execution.channels_last)
     tau, device = options.temperature, runtime.device_of(options.runtime)
@@ -142,9 +158,9 @@ def _job(
     )
 
 
-def _result(inputs: Inputs, number: int, data: dict[str, Any]) -> Result:
+def _result(inputs: Inputs, number: ClientId, data: dict[str, Any]) -> Result:
     output, plan = fill(inputs.options.output, number), inputs.options.plan
-    examples = len(inputs.partition.of(number))
+    examples = len(inputs.index_of(number))
     how = f"{plan.epochs} epochs" if plan.epochs else "untrained"
     line = f"{output}: the style model of client {number}, {examples:,} images, {how}"
     if "losses" in data:

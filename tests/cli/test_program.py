@@ -111,8 +111,8 @@ def test_version_and_bare_program(run):
         ("aggregate -o y", "Missing argument 'UPLOAD...'"),
         ("aggregate x", "Missing option '-o'"),
         ("aggregate x -o y --bn maybe", "Invalid value for '--bn'"),
-        ("aggregate x -o y --min-clients 0", "Invalid value for '--min-clients'"),
-        ("local-train p g --data digits --client x -o y", "--client"),
+        ("aggregate x -o y --at-least 0", "Invalid value for '--at-least'"),
+        ("local-train p g --data digits --client 3x -o y", "--client"),
         ("local-train p g --data digits --client -o y", "--client"),
         ("local-train p g --data digits --client 0 -o y --lr 0", "'--lr'"),
         ("local-train p g --data digits --client 0 -o y --lr nan", "'--lr'"),
@@ -225,6 +225,7 @@ def test_exit_codes(run, monkeypatch, error, code):
 
 # A value other than the default for every option of local-train.
 OTHER = {
+    "--tell": "nothing",
     "--force": None,
     "--objective": "rotation", "--temperature": "0.1", "--form": "oneway",
     "--proximal": "0.5", "--epochs": "7", "--batch-size": "9", "--optimiser": "sgd",

@@ -1,9 +1,13 @@
+import os
+
 import numpy as np
 import pytest
 
 from furlkit.errors import InputError
 from furlkit.files.facts import Provenance
+from furlkit.files.features import FeatureFacts, write_features
 from furlkit.files.private import PrivateFacts, read_private, write_private
+from furlkit.files.progress import ProgressFile
 
 FACTS = PrivateFacts(client=3, round=2, parts=["projector"], memory=["fedema"])
 PROVENANCE = Provenance("local-train", {}, 0)
@@ -39,3 +43,25 @@ def test_values_must_be_finite(path, forge, name):
             path.with_name("q"), {"m": np.array([np.inf])}, {}, FACTS, PROVENANCE
         )
     assert not path.with_name("q").exists()
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o077])
+@pytest.mark.parametrize("unnamed", [True, False])
+def test_only_its_owner_may_read_it(tmp_path, monkeypatch, umask, unnamed):
+    """Whatever the umask, and whatever was there before, or how the file is written."""
+    if not unnamed:
+        monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    before = os.umask(umask)
+    try:
+        (tmp_path / "p").write_bytes(b"")
+        write_private(tmp_path / "p", {}, MEMORY, FACTS, PROVENANCE)
+        ProgressFile(tmp_path / "u", PROVENANCE).save(1, MEMORY, {})
+        (tmp_path / "new").touch()
+        facts = FeatureFacts("z", {}, "3")
+        none = np.zeros((0, 4), np.float32), np.zeros(0)
+        write_features(tmp_path / "f", *none, facts, PROVENANCE)
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes["p"] == modes["u.progress"] == 0o600
+    assert modes["f"] == modes["new"] == 0o666 & ~umask

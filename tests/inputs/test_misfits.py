@@ -243,9 +243,9 @@ def test_same_file_twice_is_one_vote(world, run):
 
 
 def test_too_few_clients(world, refused):
-    words = ("3 clients", "--min-clients")
+    words = ("3 clients", "--at-least")
     arguments = aggregate(world, world.clients[0])
-    refused(world.folder, 75, words, *arguments, "--min-clients", 4)
+    refused(world.folder, 75, words, *arguments, "--at-least", 4)
 
 
 def test_weights_that_lack_a_client(world, refused):

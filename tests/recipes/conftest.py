@@ -4,16 +4,14 @@ import json
 import shlex
 import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, Outcome
+from tests.conftest import Outcome
 from tests.helpers import furlkit
-from tests.recipes.launcher import CLIENT
 
 TEST = "test.safetensors"
 
@@ -62,22 +60,6 @@ def plan(run) -> Callable[..., list[dict[str, Any]]]:
         return [step for one in json.loads(done.out) for step in one["steps"]]
 
     return call
-
-
-@pytest.fixture(scope="session")
-def fast_furlkit(environment, tmp_path_factory) -> Iterator[list[str]]:
-    """The words that start furlkit, in milliseconds."""
-    folder = tmp_path_factory.mktemp("launcher")
-    (folder / "client.py").write_text(CLIENT)
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tests.recipes.launcher", str(folder / "socket")],
-        stdout=subprocess.PIPE, env=environment, cwd=ROOT,
-    )  # fmt: skip
-    assert server.stdout is not None
-    assert server.stdout.readline() == b"ready\n"
-    yield [sys.executable, "-IS", str(folder / "client.py"), str(folder / "socket")]
-    server.kill()
-    server.wait()
 
 
 RUN = f"""

@@ -30,6 +30,8 @@ def serve(place: str) -> None:
     import furlkit.stages.aggregate.checkpoints
     import furlkit.stages.aggregate.rows
     import furlkit.stages.evaluate.frozen
+    import furlkit.stages.init
+    import furlkit.stages.inspect
     import furlkit.stages.local_train
     import furlkit.stages.pretrain_align  # noqa: F401
 

@@ -180,8 +180,8 @@ def test_a_file_cut_short(world, no_ensemble, kind):
 
 
 def test_too_few_clients(no_ensemble):
-    words = ("3 clients", "--min-clients")
-    no_ensemble(75, words, "r1", "--min-clients", 4)
+    words = ("3 clients", "--at-least")
+    no_ensemble(75, words, "r1", "--at-least", 4)
 
 
 @pytest.mark.parametrize(

@@ -14,27 +14,32 @@ from typing import BinaryIO
 
 from furlkit.errors import DiskError
 
+EVERYBODY, OWNER = 0o666, 0o600  # Who may read and write a file.
+
 
 @contextmanager
-def replacing(path: Path, flush: bool = True) -> Iterator[BinaryIO]:
+def replacing(
+    path: Path, flush: bool = True, mode: int = EVERYBODY
+) -> Iterator[BinaryIO]:
     """Open a file for writing and reading that becomes `path` when the block ends well.
 
     An exception inside the block leaves `path` as it was and nothing beside it. Without
-    `flush` a machine that stops may lose the file.
+    `flush` a machine that stops may lose the file. The umask applies to `mode`, which
+    the file has from its first byte on.
     """
     path = Path(path)
     part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
     try:
         _check_place(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        stream, named = _open_part(part)
+        stream, named = _open_part(part, mode)
         with stream:
             yield stream
             stream.flush()
             if flush:
                 os.fsync(stream.fileno())
             if not named:
-                _name(stream, part)
+                _name(stream, part, mode)
         os.replace(part, path)
         if flush:
             _sync_folder(path.parent)
@@ -61,16 +66,20 @@ def _check_place(path: Path) -> None:
         raise DiskError(f"{path}: cannot write: it is {what}; choose another -o")
 
 
-def _open_part(part: Path) -> tuple[BinaryIO, bool]:
+def _open_part(part: Path, mode: int) -> tuple[BinaryIO, bool]:
     """An unnamed file leaves no litter when the program is killed; else a hidden one."""
     if hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd"):
         with suppress(OSError):
-            unnamed = os.open(part.parent, os.O_TMPFILE | os.O_RDWR, 0o666)
+            unnamed = os.open(part.parent, os.O_TMPFILE | os.O_RDWR, mode)
             return os.fdopen(unnamed, "w+b"), False
-    return open(part, "x+b"), True
+    return os.fdopen(_created(part, mode), "w+b"), True
 
 
-def _name(stream: BinaryIO, part: Path) -> None:
+def _created(part: Path, mode: int) -> int:
+    return os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)
+
+
+def _name(stream: BinaryIO, part: Path, mode: int) -> None:
     folder = os.open(part.parent, os.O_RDONLY)
     try:
         # With a folder handle Python calls linkat and follows the link in /proc.
@@ -78,7 +87,7 @@ def _name(stream: BinaryIO, part: Path) -> None:
         os.link(source, part.name, dst_dir_fd=folder, follow_symlinks=True)
     except OSError:
         stream.seek(0)
-        with open(part, "xb") as copy:
+        with os.fdopen(_created(part, mode), "w+b") as copy:
             shutil.copyfileobj(stream, copy, 2**20)
             copy.flush()
             os.fsync(copy.fileno())

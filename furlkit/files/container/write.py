@@ -14,7 +14,7 @@ import numpy as np
 
 from furlkit.errors import FurlkitError
 from furlkit.files.container import seal
-from furlkit.files.container.atomic import replacing
+from furlkit.files.container.atomic import EVERYBODY, replacing
 from furlkit.files.container.header import LIMIT, Header
 from furlkit.files.container.layout import Entry, place, table
 
@@ -28,7 +28,10 @@ class Blocks(NamedTuple):
 
 
 def write(
-    path: Path, tensors: Mapping[str, np.ndarray | Blocks], header: Header
+    path: Path,
+    tensors: Mapping[str, np.ndarray | Blocks],
+    header: Header,
+    mode: int = EVERYBODY,
 ) -> str:
     """Write tensors and header; gives the content hash.
 
@@ -39,7 +42,7 @@ def write(
         for name, tensor in tensors.items()
     )
     head = _head(path, placed, header.unsealed())
-    with replacing(path) as stream:
+    with replacing(path, mode=mode) as stream:
         digest, crcs = hashlib.sha256(head), []
         stream.write(head)
         for entry in placed:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from furlkit.catalogue import RULES, load
+from furlkit.inputs.inbox import closed_round
 
 # The module that opens, checks and combines the uploads that a rule reads.
 MODULES = {
@@ -14,6 +15,10 @@ MODULES = {
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Combine uploads by the rule that was chosen."""
+    """Combine uploads by the rule that was chosen, unless this round is closed."""
+    if closed := closed_round(values):
+        path, content = closed
+        line = f"{path}: already there, this round is closed (--force makes it again)"
+        return line, {"content": content, "unchanged": True}
     module = MODULES[RULES[values["rule"]].reads]
     return load(f"furlkit.stages.aggregate.{module}:run")(values)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from furlkit import catalogue
+from furlkit import catalogue, console
 from furlkit.aggregators.mean import aged, shares_of
 from furlkit.aggregators.uploads import Combine
 from furlkit.errors import FurlkitError, InputError, UsageError
@@ -18,12 +18,13 @@ from furlkit.files.container.lockstep import Lockstep
 from furlkit.files.container.read import Container, reading
 from furlkit.files.container.write import Blocks, write
 from furlkit.inputs.existing import already, made_before
+from furlkit.inputs.inbox import open_uploads
 from furlkit.inputs.uploads import (
     ROUND,
     Options,
+    UnfitUpload,
     check_same,
     check_same_facts,
-    open_uploads,
     provenance_of,
     usual,
 )
@@ -45,7 +46,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check the uploads against each other, then combine them tensor by tensor."""
     several = values.get("staleness") is not None
     together = partial(_check_together, several_rounds=several)
-    options, clients = open_uploads(values, _opened, together)
+    known = (_opened, together, ("checkpoint",), lambda c: _check_bodies([c]))
+    options, clients = open_uploads(values, *known)
     # Rules that do not declare these have their defaults.
     usual = {"weights": "examples", "bn": "average", "staleness": None}
     settings = {**usual, **options.settings}
@@ -60,12 +62,13 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     facts = replace(facts, **_cluster_head(clients, shares))
     line = (
         f"{options.output}: round {facts.round}, {options.rule} of {len(clients)} "
-        f"clients, {facts.examples:,} examples"
+        f"clients, {_counted(facts)}"
     )
     if old := len(clients) - len(newest):
         line += f", {old} of them of earlier rounds"
     by_client = {str(c.facts.client): n for c, n in zip(clients, shares, strict=True)}
     data: dict[str, Any] = {"round": facts.round, "shares": by_client}
+    data |= {"classes": facts.classes} if facts.classes else {}
     given = {} if how in ("examples", "uniform") else {"weights": "given"}
     provenance = provenance_of(options, clients, shares=shares, **given)
     content = made_before(options, "checkpoint", provenance, facts)
@@ -78,6 +81,12 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         header = provenance.header("checkpoint", facts)
         data["content"] = _write(options, settings, clients, shares, header)
     return line, data
+
+
+def _counted(facts: CheckpointFacts) -> str:
+    if facts.examples is None:
+        return "their numbers of examples not told"
+    return f"{facts.examples:,} examples"
 
 
 def _check_bodies(clients: list[Client]) -> None:
@@ -168,8 +177,10 @@ def _opened(path: Path) -> Client:
             f"{path}: is a checkpoint of role {facts.role}, expected the ones that "
             "local-train writes (role client)"
         )
-    if facts.examples is None or not 0 < facts.examples <= MOST_EXAMPLES:
+    if facts.examples is not None and not 0 < facts.examples <= MOST_EXAMPLES:
         raise InputError(f"{path}: says it was trained on {facts.examples} examples")
+    if not all(type(n) is int and n >= 0 for n in (facts.classes or {}).values()):
+        raise InputError(f"{path}: its classes have no numbers of images; re-create it")
     if all(is_batchnorm_statistic(entry.name) for entry in opened.entries):
         raise InputError(f"{path}: has no weights at all")
     return Client(path, opened.content, opened, facts)
@@ -207,7 +218,8 @@ def _check_names(client: Client, common: Client) -> None:
     ours = {e.name for e in client.opened.entries}
     if odd := sorted(theirs ^ ours):
         one, rest = ("has", "lack") if odd[0] in ours else ("lacks", "have")
-        raise InputError(f"{client.path}: {one} {odd[0]}, the others {rest} it")
+        message = f"{client.path}: {one} {odd[0]}, the others {rest} it"
+        raise UnfitUpload(message, client.path)
 
 
 def _check_tensors(client: Client, common: Client) -> None:
@@ -215,18 +227,25 @@ def _check_tensors(client: Client, common: Client) -> None:
     for entry in client.opened.entries:
         name, other = entry.name, theirs.get(entry.name, entry)
         if (entry.shape, entry.dtype) != (other.shape, other.dtype):
-            raise InputError(
+            raise UnfitUpload(
                 f"{client.path}: {name} is {entry.dtype} {entry.shape}, the others have "
                 f"{other.dtype} {other.shape}; was it trained with another --stem or "
-                "--width?"
+                "--width?",
+                client.path,
             )
 
 
 def _weights(clients: list[Client], how: str) -> list[float]:
+    untold = [client for client in clients if client.facts.examples is None]
+    if how == "examples" and untold:
+        console.info(
+            f"{untold[0].path}: client {untold[0].facts.client} does not tell its number "
+            "of examples, so every client counts the same, as with --weights uniform"
+        )
+    if how == "uniform" or (how == "examples" and untold):
+        return [1.0] * len(clients)
     if how == "examples":
         return [float(client.facts.examples or 0) for client in clients]
-    if how == "uniform":
-        return [1.0] * len(clients)
     given, numbers = _read_weights(Path(how)), [str(c.facts.client) for c in clients]
     if lacking := [number for number in numbers if number not in given]:
         raise UsageError(f"--weights {how}: has no weight for client {lacking[0]}")
@@ -259,11 +278,27 @@ def _facts(clients: list[Client], first: CheckpointFacts, bn: str) -> Checkpoint
         first,
         role="global",
         client=None,
-        examples=sum(client.facts.examples or 0 for client in clients),
+        examples=_sum([client.facts.examples for client in clients]),
+        classes=_class_sums([client.facts.classes for client in clients]),
         partition=partitions.pop() if len(partitions) == 1 else None,
         loss=None,
         statistics=first.statistics and bn == "average",
     )
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    """The sum, if everybody tells; None if not."""
+    told = [count for count in counts if count is not None]
+    return sum(told) if len(told) == len(counts) else None
+
+
+def _class_sums(counts: list[dict[str, Any] | None]) -> dict[str, Any] | None:
+    """Images of each class in all, if everybody tells them."""
+    told = [count for count in counts if count is not None]
+    if len(told) < len(counts):
+        return None
+    names = sorted({name for count in told for name in count})
+    return {name: sum(count.get(name, 0) for count in told) for name in names}
 
 
 def _cluster_head(clients: list[Client], shares: list[float]) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from furlkit.files.features import (
     write_features,
 )
 from furlkit.inputs.existing import already, made_before
-from furlkit.inputs.uploads import check_same, open_uploads, provenance_of
+from furlkit.inputs.inbox import open_uploads
+from furlkit.inputs.uploads import check_same, provenance_of
 from furlkit.stages.aggregate import similarities
 
 

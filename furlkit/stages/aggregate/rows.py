@@ -10,11 +10,11 @@ from furlkit.aggregators.dictionary import dictionary
 from furlkit.errors import InputError
 from furlkit.files.features import FeatureFacts, Features, read_features, write_features
 from furlkit.inputs.existing import already, made_before
+from furlkit.inputs.inbox import open_uploads
 from furlkit.inputs.uploads import (
     ROUND,
     check_same,
     check_same_facts,
-    open_uploads,
     provenance_of,
 )
 

@@ -23,10 +23,11 @@ from furlkit.files.similarity import (
     write_similarity,
 )
 from furlkit.inputs.existing import already, made_before
+from furlkit.inputs.inbox import open_uploads
 from furlkit.inputs.uploads import (
+    UnfitUpload,
     check_same,
     check_same_facts,
-    open_uploads,
     provenance_of,
     usual,
 )
@@ -43,7 +44,8 @@ ALIKE = {
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check that all are of the same images in the same order, then combine them."""
-    options, clients = open_uploads(values, _read, check_together)
+    kinds = ("features", "similarity")
+    options, clients = open_uploads(values, _read, check_together, kinds)
     first, form = clients[0], _form(clients, options.settings["matrix"])
     facts = EnsembleFacts(
         form=form,
@@ -189,9 +191,10 @@ def check_together(clients: Sequence[Upload]) -> None:
     common = usual(clients, [client.index.tobytes() for client in clients])
     for client in clients:
         if difference := _difference(client.index, common.index):
-            raise InputError(
+            raise UnfitUpload(
                 f"{client.path}: {difference} {common.path}; embed the same part of the "
-                "same partition for every client"
+                "same partition for every client",
+                client.path,
             )
 
 
@@ -201,9 +204,10 @@ def _check_datasets(clients: Sequence[Upload]) -> None:
     for client in clients:
         ours, theirs = client.facts.dataset, common.facts.dataset
         if ours != theirs and (difference := same_dataset(ours, theirs)):
-            raise InputError(
+            raise UnfitUpload(
                 f"{client.path}: is of another dataset than {common.path}: {difference}; "
-                "embed the same public images for every client"
+                "embed the same public images for every client",
+                client.path,
             )
 
 

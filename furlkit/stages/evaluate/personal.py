@@ -18,6 +18,8 @@ from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.evaluation.personal import over_clients, over_probes
 from furlkit.evaluation.scores import accuracy
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.files.clients import ClientId, client_order
+from furlkit.files.container.read import Container
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.private import Private, read_private
 from furlkit.inputs.existing import ALREADY
@@ -26,6 +28,7 @@ from furlkit.inputs.matching import check_dataset
 from furlkit.inputs.own import own_model
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
+from furlkit.inputs.sites import check_one_site, images_of
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import fitting_net, load_net, view_of
@@ -39,10 +42,10 @@ from furlkit.weights import Tensors, divide
 class Options(Computing):
     """`private` are files of clients, `clients` those that are scored, if not all."""
 
-    partition: Path
+    partition: Path | None
     model: Path
     private: tuple[Path, ...]
-    clients: tuple[int, ...] | None
+    clients: tuple[ClientId, ...] | None
     train: Source
     test: Source
     output: Path
@@ -54,23 +57,30 @@ class Inputs(NamedTuple):
     """What was given, opened and checked; private files are read again in their turn."""
 
     options: Options
-    partition: Partition
+    partition: Partition | None
     model: Checkpoint
     train: ImageSet
     test: ImageSet
-    private: dict[int, Private]
+    private: dict[ClientId, Private]
 
     @property
-    def clients(self) -> list[int]:
+    def clients(self) -> list[ClientId]:
         """Those that were named; else those with a private file; else all."""
-        every = range(self.partition.facts.clients)
-        return list(self.options.clients or sorted(self.private) or every)
+        every = range(self.partition.facts.clients if self.partition else 1)
+        kept = sorted(self.private, key=client_order)
+        return list(self.options.clients or kept or every)
+
+    def index_of(self, client: ClientId) -> np.ndarray:
+        """The places of a client's images in the dataset."""
+        return images_of(client, self.partition, self.train)
 
 
 def run(values: dict[str, Any]) -> Result:
     """Train a classifier for each client on its own images, and score it."""
     known: dict[str, Any] = {"recorded": recorded("evaluate personal", values)}
-    inputs = _open(fill(Options, {**train_and_test(values), **known}))
+    given = {**train_and_test(values), **divided_files(values["files"]), **known}
+    del given["files"]
+    inputs = _open(fill(Options, given))
     options, clients = inputs.options, inputs.clients
     origins = _origins(inputs)
     if options.dry_run:
@@ -97,22 +107,35 @@ def run(values: dict[str, Any]) -> Result:
     return _line(options.output, document), document
 
 
+def divided_files(files: tuple[Path, ...]) -> dict[str, Any]:
+    """The partition, if the first file is one, the model, and private files."""
+    partition = files[0] if Container(files[0]).header.kind == "partition" else None
+    rest = files[1:] if partition else files
+    if not rest:
+        raise UsageError(f"evaluate personal: give a CHECKPOINT after {partition}")
+    return {"partition": partition, "model": rest[0], "private": rest[1:]}
+
+
 def _open(options: Options) -> Inputs:
-    given: list[Path | str] = [options.partition, options.model, *options.private]
+    given = [options.partition, options.model, *options.private]
     check_output(options.output, [*given, options.train.name, options.test.name])
     runtime.start(options.runtime)
-    partition, model = read_partition(options.partition), read_checkpoint(options.model)
+    partition = read_partition(options.partition) if options.partition else None
+    model = read_checkpoint(options.model)
     train, test = (
         check_labelled(source.images(), model)
         for source in (options.train, options.test)
     )
-    check_dataset(partition, train)
+    if partition:
+        check_dataset(partition, train)
     private = _private(options.private, model)
     inputs = Inputs(options, partition, model, train, test, private)
+    if partition is None:
+        check_one_site(inputs.clients)
     for client in inputs.clients:
-        if not len(partition.of(client)):
+        if not len(inputs.index_of(client)):
             raise InputError(
-                f"{partition.path}: client {client} has no images to learn from; leave "
+                f"{options.partition or train.name}: client {client} has no images to learn from; leave "
                 "it out with --client"
             )
         if client not in private:
@@ -120,9 +143,9 @@ def _open(options: Options) -> Inputs:
     return inputs
 
 
-def _private(paths: tuple[Path, ...], model: Checkpoint) -> dict[int, Private]:
+def _private(paths: tuple[Path, ...], model: Checkpoint) -> dict[ClientId, Private]:
     """Private files by client, checked, without what they hold."""
-    found: dict[int, Private] = {}
+    found: dict[ClientId, Private] = {}
     for path in paths:
         private = read_private(path)
         fitting_net(own_model(model, private))
@@ -139,7 +162,9 @@ def _private(paths: tuple[Path, ...], model: Checkpoint) -> dict[int, Private]:
 def _origins(inputs: Inputs) -> dict[str, Any]:
     """What is known before scoring; a client without a private file has None."""
     origins = scoring.origins(inputs.model, inputs.train, inputs.test)
-    data = {**origins["data"], "partition": inputs.partition.content}
+    data = dict(origins["data"])
+    if inputs.partition:
+        data["partition"] = inputs.partition.content
     private = {
         str(client): inputs.private[client].content
         if client in inputs.private
@@ -156,7 +181,7 @@ class Features(NamedTuple):
     test: Tensor
 
 
-def _features(inputs: Inputs) -> Iterator[tuple[int, Features]]:
+def _features(inputs: Inputs) -> Iterator[tuple[ClientId, Features]]:
     """The features of one client after the other.
 
     Clients that share the encoder (FedAvg, FedPer) share the features of test images.
@@ -170,11 +195,11 @@ def _features(inputs: Inputs) -> Iterator[tuple[int, Features]]:
         if not _same(mine, encoder):
             encoder, net = mine, load_net(own, device)
             test = _embed(inputs, net, inputs.test, every)
-        index = inputs.partition.of(client)
+        index = inputs.index_of(client)
         yield client, Features(_embed(inputs, net, inputs.train, index), test)
 
 
-def _model_of(inputs: Inputs, client: int) -> Checkpoint:
+def _model_of(inputs: Inputs, client: ClientId) -> Checkpoint:
     """A client's own model; one that has kept nothing has the global model."""
     if client not in inputs.private:
         return inputs.model
@@ -192,10 +217,10 @@ def _embed(inputs: Inputs, net: Net, data: ImageSet, index: np.ndarray) -> Tenso
     return embed(net, data.images, index, view, "h")
 
 
-def _score(inputs: Inputs, client: int, features: Features) -> dict[str, Any]:
+def _score(inputs: Inputs, client: ClientId, features: Features) -> dict[str, Any]:
     """The accuracies of a client's classifiers on its test images."""
     train, test, options = inputs.train, inputs.test, inputs.options
-    index = inputs.partition.of(client)
+    index = inputs.index_of(client)
     labels, truth = (
         torch.from_numpy(np.asarray(data.labels)) for data in (train, test)
     )
@@ -218,7 +243,7 @@ def _score(inputs: Inputs, client: int, features: Features) -> dict[str, Any]:
     }
 
 
-def tested_on(inputs: Inputs, client: int) -> np.ndarray:
+def tested_on(inputs: Inputs, client: ClientId) -> np.ndarray:
     """The test images, by index, that a client's model is scored on: all of them."""
     return np.arange(len(inputs.test.images))
 

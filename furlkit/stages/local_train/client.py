@@ -1,6 +1,6 @@
 """A client at the start of a round: what it was given, what it kept, what is new."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +8,8 @@ import numpy as np
 from furlkit import catalogue
 from furlkit.data.augment.instahide import K as MIXED
 from furlkit.errors import InputError
+from furlkit.files.clients import ClientId
+from furlkit.files.container.header import canonical
 from furlkit.files.facts import Provenance
 from furlkit.files.neighbours import Neighbours
 from furlkit.files.private import Private, read_private
@@ -23,6 +25,7 @@ from furlkit.inputs.neighbours import (
     remembered_neighbours,
 )
 from furlkit.inputs.paths import fill
+from furlkit.inputs.sites import of_these_images
 from furlkit.inputs.style import style_encoder
 from furlkit.models.architecture import build, drawn
 from furlkit.models.loading import check_tensors, tensors_of, z_width
@@ -46,10 +49,11 @@ class Client:
     the rows of its images among it that the objective wants back; `decision` is what the
     update decided, for the journal, and `helpers` are other clients whose models help.
     `carried` are tensors of the private file that this training leaves as they are, and
-    `style` is the encoder of the client's style model, where it is needed.
+    `style` is the encoder of the client's style model, where it is needed. `work` is the
+    provenance of what stays at the client: a site's names its images too.
     """
 
-    number: int
+    number: ClientId
     index: np.ndarray
     private: Private | None
     received: Tensors
@@ -61,8 +65,9 @@ class Client:
     carried: Tensors
     style: Tensors
     negatives: np.ndarray | None
-    helpers: dict[int, Candidate]
+    helpers: dict[ClientId, Candidate]
     provenance: Provenance
+    work: Provenance
 
 
 def check_clients(inputs: Inputs) -> None:
@@ -78,24 +83,27 @@ def check_clients(inputs: Inputs) -> None:
         _check_mixtures(options.sharing, client)
 
 
-def open_client(inputs: Inputs, number: int) -> Client:
+def open_client(inputs: Inputs, number: ClientId) -> Client:
     """What one client starts the round with; its private file is read here."""
     options = inputs.options
-    matching.check_size(inputs.partition, number)
+    source = options.partition or inputs.images.name
+    matching.check_size(str(source), number, inputs.index_of(number))
     private = None
     if options.private:
         private = read_private(fill(options.private, number), number)
+        private = of_these_images(private, inputs.images)
     mine, carried = _divided(inputs, private)
     received = _start(inputs, number, mine)
     update, last = catalogue.load(options.update.function), _last(inputs, private)
     memory = dict(private.memory) if private else {}
     start = update(received, last or None, memory, **options.update_settings)
     tensors, memory, decision = start
-    index, near = inputs.partition.of(number), _neighbours(inputs, number)
+    index, near = inputs.index_of(number), _neighbours(inputs, number)
     if options.mining:
         memory = {k: v for k, v in memory.items() if k not in NEIGHBOURS}
         memory |= _known_neighbours(inputs, options.mining, index, near or private)
     helpers = _helpers(inputs, number)
+    provenance = _provenance(inputs, private, near, helpers)
     return Client(
         number=number,
         index=index,
@@ -110,7 +118,8 @@ def open_client(inputs: Inputs, number: int) -> Client:
         style=_style(inputs, private),
         negatives=_negatives(inputs, number),
         helpers=helpers,
-        provenance=_provenance(inputs, private, near, helpers),
+        provenance=provenance,
+        work=_work(inputs, provenance),
     )
 
 
@@ -155,7 +164,7 @@ def _style(inputs: Inputs, private: Private | None) -> Tensors:
     return style_encoder(private, inputs.model)
 
 
-def _start(inputs: Inputs, number: int, kept: Tensors) -> Tensors:
+def _start(inputs: Inputs, number: ClientId, kept: Tensors) -> Tensors:
     """The global model, completed by what the client kept.
 
     What nobody has (a head that other clients kept to themselves, BatchNorm statistics
@@ -182,18 +191,18 @@ def _own_start(options: Options, received: Tensors, private: Private | None) -> 
     return {**received, **(below(OWN, private.tensors) if private else {})}
 
 
-def _kept_rows(inputs: Inputs, number: int, private: Private | None) -> Tensors:
+def _kept_rows(inputs: Inputs, number: ClientId, private: Private | None) -> Tensors:
     """The rows of its images that the objective wants back, by its name for them."""
     what = inputs.options.objective.keeps
     if not what:
         return {}
     width = inputs.architecture.heads["projector"][-1]
-    return {what: kept_rows(private, what, inputs.partition.of(number), width)}
+    return {what: kept_rows(private, what, inputs.index_of(number), width)}
 
 
-def _neighbours(inputs: Inputs, number: int) -> Neighbours | None:
+def _neighbours(inputs: Inputs, number: ClientId) -> Neighbours | None:
     """The file of neighbours that the client was given."""
-    mining, index = inputs.options.mining, inputs.partition.of(number)
+    mining, index = inputs.options.mining, inputs.index_of(number)
     if mining is None or not mining.neighbours_from:
         return None
     path = fill(mining.neighbours_from, number)
@@ -224,7 +233,7 @@ def _check_mixtures(sharing: Sharing, client: Client) -> None:
         )
 
 
-def _negatives(inputs: Inputs, number: int) -> np.ndarray | None:
+def _negatives(inputs: Inputs, number: ClientId) -> np.ndarray | None:
     """The rows of the dictionary that are negatives for the client's images."""
     if inputs.dictionary is None or inputs.options.sharing.negatives == "local":
         return None
@@ -233,18 +242,25 @@ def _negatives(inputs: Inputs, number: int) -> np.ndarray | None:
     return inputs.dictionary.rows
 
 
-def _helpers(inputs: Inputs, number: int) -> dict[int, Candidate]:
+def _helpers(inputs: Inputs, number: ClientId) -> dict[ClientId, Candidate]:
     """The other clients that help one."""
     if inputs.candidates is None or inputs.options.helpers is None:
         return {}
     return inputs.candidates.nearest(number, inputs.options.helpers.helper_count)
 
 
+def _work(inputs: Inputs, provenance: Provenance) -> Provenance:
+    if inputs.partition:
+        return provenance
+    images = canonical(inputs.images.fingerprint)
+    return replace(provenance, inputs={**provenance.inputs, "data": images})
+
+
 def _provenance(
     inputs: Inputs,
     private: Private | None,
     near: Neighbours | None,
-    helpers: dict[int, Candidate],
+    helpers: dict[ClientId, Candidate],
 ) -> Provenance:
     files: dict[str, Any] = {
         "global": inputs.model,
@@ -266,5 +282,5 @@ def _provenance(
     if inputs.plan.schedule_rounds > 1:
         resolved["first-round"] = inputs.plan.first_round
     if options.sharing.features_out:
-        resolved["rows"] = options.sharing.rows(inputs.partition.facts.clients)
+        resolved["rows"] = inputs.rows_shared
     return Provenance("local-train", resolved, options.seed, contents)

@@ -9,6 +9,7 @@ import torch
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.files.clients import ClientId, client_order
 from furlkit.models.architecture import Net
 from furlkit.models.loading import full_architecture, load_net
 from furlkit.objectives.fedmatch import nearest_clients
@@ -37,16 +38,16 @@ class Candidate(NamedTuple):
 class Candidates(NamedTuple):
     """All uploads by client, and what the global model answers."""
 
-    by_client: dict[int, Candidate]
+    by_client: dict[ClientId, Candidate]
     own: np.ndarray
 
-    def nearest(self, client: int, count: int) -> dict[int, Candidate]:
+    def nearest(self, client: ClientId, count: int) -> dict[ClientId, Candidate]:
         """A client's helpers; one that did not take part asks with the global model."""
         others = {k: c for k, c in self.by_client.items() if k != client}
         mine = self.by_client.get(client)
         answers = {k: candidate.answer for k, candidate in others.items()}
         near = nearest_clients(answers, mine.answer if mine else self.own, count)
-        return {k: others[k] for k in sorted(near)}
+        return {k: others[k] for k in sorted(near, key=client_order)}
 
 
 def open_candidates(
@@ -60,7 +61,7 @@ def open_candidates(
             f"{model.path}: has no sigma, which helpers are compared by; it was not made "
             "from uploads of --objective fedmatch"
         )
-    found: dict[int, Candidate] = {}
+    found: dict[ClientId, Candidate] = {}
     for path in helpers.helper_files:
         upload = read_checkpoint(path)
         client = _checked(upload, model, found)
@@ -80,7 +81,7 @@ def helper_net(upload: Checkpoint, model: Checkpoint, device: torch.device) -> N
     return net.requires_grad_(False).eval()
 
 
-def _checked(upload: Checkpoint, model: Checkpoint, found: dict) -> int:
+def _checked(upload: Checkpoint, model: Checkpoint, found: dict) -> ClientId:
     """The client of an upload that the global model was made from."""
     path, facts = upload.path, upload.facts
     if facts.role != "client" or facts.client is None:

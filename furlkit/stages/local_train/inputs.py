@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -11,11 +12,13 @@ from furlkit import catalogue, runtime
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.files.clients import ClientId
 from furlkit.files.features import Features
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.targets import Targets, read_targets
 from furlkit.inputs import matching
 from furlkit.inputs.dictionary import open_dictionary
+from furlkit.inputs.sites import images_of
 from furlkit.models.architecture import Architecture, build
 from furlkit.models.loading import check_tensors, full_architecture, z_width
 from furlkit.models.style import empty_generator
@@ -31,7 +34,7 @@ class Inputs(NamedTuple):
     """Everything local-train was given, opened and checked; the same for all clients."""
 
     options: Options
-    partition: Partition
+    partition: Partition | None
     model: Checkpoint
     architecture: Architecture
     images: ImageSet
@@ -45,6 +48,16 @@ class Inputs(NamedTuple):
     def round(self) -> int:
         """The round that is being trained."""
         return self.model.facts.round + 1
+
+    def index_of(self, client: ClientId) -> np.ndarray:
+        """The places of a client's images in the dataset."""
+        return images_of(client, self.partition, self.images)
+
+    @property
+    def rows_shared(self) -> int:
+        """How many rows each client of the round shares."""
+        clients = self.partition.facts.clients if self.partition else 1
+        return self.options.sharing.rows(clients)
 
     @property
     def plan(self) -> Plan:
@@ -66,7 +79,7 @@ def open_inputs(options: Options) -> Inputs:
     """Open and check everything; nothing is trained or written."""
     check_usage(options)
     runtime.start(options.runtime)
-    partition = read_partition(options.partition)
+    partition = read_partition(options.partition) if options.partition else None
     model = read_checkpoint(options.model)
     keeps = options.update.name == "keep"
     matching.check_start(model, partition, options.clients[0] if keeps else None)
@@ -74,8 +87,11 @@ def open_inputs(options: Options) -> Inputs:
     matching.check_heads(model, architecture, options.objective)
     _check_mining(options.mining, model, architecture)
     images = options.data.images()
-    matching.check_dataset(partition, images)
+    if partition:
+        matching.check_dataset(partition, images)
     matching.check_channels(images, model)
+    if "classes" in options.tell and images.labels is None:
+        raise InputError(f"{images.name}: has no labels, which --tell classes counts")
     if options.objective.labels:
         matching.check_labels(images, architecture.heads["classifier"][0], model)
     expected = _expected(options, architecture)

@@ -10,6 +10,7 @@ from furlkit.catalogue import divided
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.source import Source
 from furlkit.errors import UsageError
+from furlkit.files.clients import ClientId
 from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
 from furlkit.stages.local_train.helpers import Helpers
@@ -93,12 +94,13 @@ class Options(Computing):
     `personal_settings` those of the client's own model, and `terms` those of each term
     that is switched on. Only an objective that compares images with their neighbours has
     `mining`. `send` names the parts of the model that leave the client; None stands for
-    the net and its heads.
+    the net and its heads. `tell` are the facts about its images that an upload has.
+    Without a partition there is one client, a site, and all images are its own.
     """
 
-    partition: Path
+    partition: Path | None
     model: Path
-    clients: tuple[int, ...]
+    clients: tuple[ClientId, ...]
     output: str
     data: Source
     objective: catalogue.Objective
@@ -114,6 +116,7 @@ class Options(Computing):
     mining: Mining | None
     helpers: Helpers | None
     send: tuple[str, ...] | None
+    tell: tuple[str, ...]
     augmentation: Augmentation
     plan: Plan
     private: str | None
@@ -159,6 +162,7 @@ def options_of(values: dict[str, Any]) -> Options:
         "terms": terms,
         "align_data": _align_source(rest),
         "send": tuple(rest["send"].split(",")) if rest["send"] else None,
+        "tell": parse_tell(rest["tell"]),
         "phases": parse_phases(rest["phases"]) if rest["phases"] else (),
         "recorded": recorded,
     }
@@ -178,6 +182,22 @@ def _align_source(values: dict[str, Any]) -> Source | None:
         )
     place = values["data_root"], values["download"]
     return Source(data, *place, split) if data else None
+
+
+TELLABLE = ("examples", "classes", "loss")
+
+
+def parse_tell(text: str | None) -> tuple[str, ...]:
+    """What the server is told of a client's images: examples,loss if nothing is said."""
+    if text is None:
+        return ("examples", "loss")
+    words = () if text == "nothing" else tuple(text.split(","))
+    for word in words:
+        if word not in TELLABLE:
+            raise UsageError(
+                f"--tell {text}: expected nothing, or some of {', '.join(TELLABLE)}"
+            )
+    return words
 
 
 def parse_phases(text: str) -> tuple[Phase, ...]:

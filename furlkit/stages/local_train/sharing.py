@@ -83,7 +83,7 @@ def _fresh(inputs: Inputs, client: Client, net: Net) -> np.ndarray:
     sharing, view = inputs.options.sharing, view_of(inputs.model, Augmentation())
     images, index = inputs.images.images, client.index
     purpose = (inputs.options.seed, "share", inputs.round, client.number)
-    count = min(sharing.rows(inputs.partition.facts.clients), len(index))
+    count = min(inputs.rows_shared, len(index))
     places = numpy_generator(*purpose).choice(len(index), count, replace=False)
     if not sharing.mixes:
         return embed(net, images, index[places], view, "z").numpy()
@@ -112,7 +112,7 @@ def share(
         before = averaged_features(client.private, index, rows.z.shape[1])
         Z = average_features(before, rows.z, sharing.alpha)
     rng = numpy_generator(inputs.options.seed, "share", inputs.round, client.number)
-    shared = shared_rows(Z, sharing.rows(inputs.partition.facts.clients), rng)
+    shared = shared_rows(Z, inputs.rows_shared, rng)
     # Of the images that the rows belong to the header says nothing.
     facts = FeatureFacts(
         layer="z",

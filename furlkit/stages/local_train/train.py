@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from furlkit.files.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
+from furlkit.files.clients import ClientId
 from furlkit.files.journal import Journal
 from furlkit.files.lock import holding
 from furlkit.files.private import PrivateFacts, write_private
@@ -26,6 +28,7 @@ from furlkit.inputs.existing import ALREADY, content_of
 from furlkit.inputs.kept import remembered_rows
 from furlkit.inputs.neighbours import positions as positions_of
 from furlkit.inputs.paths import fill
+from furlkit.inputs.sites import class_counts
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, load_tensors, view_of
@@ -49,6 +52,7 @@ from furlkit.training.personal import Afterwards, together
 from furlkit.weights import OWN, Tensors, divide, is_batchnorm_statistic, parts_of
 
 Result = tuple[str, dict[str, Any]]
+IMAGES = "images"  # The journal's line about them.
 
 
 def run(values: dict[str, Any]) -> Iterator[Result]:
@@ -66,7 +70,7 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
             result = None if options.force else _made_before(inputs, client)
             if result is None:
                 result = _train(inputs, client, nets)
-            ProgressFile(output, client.provenance).discard()
+            ProgressFile(output, client.work).discard()
         yield result
 
 
@@ -75,7 +79,7 @@ def _made_before(inputs: Inputs, client: Client) -> Result | None:
     options, number = inputs.options, client.number
     output, whose = fill(options.output, number), {"client": number}
     content = content_of(output, "checkpoint", client.provenance, whose)
-    if content is None:
+    if content is None or not _same_images(inputs, output):
         return None
     data: dict[str, Any] = {"content": content, "unchanged": True}
     more = {"private": options.private_out, "features": options.sharing.features_out}
@@ -86,8 +90,25 @@ def _made_before(inputs: Inputs, client: Client) -> Result | None:
             )
     if None in data.values():
         return None
-    line, data = _result(inputs, open_checkpoint(output)[1], data)
+    line, data = _result(inputs, client, open_checkpoint(output)[1], data)
     return f"{line} ({ALREADY})", data
+
+
+def _same_images(inputs: Inputs, output: Path) -> bool:
+    """Whether a site's upload is of the images it has now, which the upload cannot say.
+
+    The journal says so, and stays at the site.
+    """
+    if inputs.partition:
+        return True
+    lines = [line for line in Journal(output).read() if line.get("event") == IMAGES]
+    same = bool(lines) and lines[-1].get("dataset") == inputs.images.fingerprint
+    if not same:
+        console.info(
+            f"{output}: its journal does not say that it is of the images in "
+            f"{inputs.images.name}; making it again"
+        )
+    return same
 
 
 class Trained(NamedTuple):
@@ -126,7 +147,7 @@ def _train(inputs: Inputs, client: Client, nets: dict[str, Net]) -> Result:
         plan=inputs.plan,
         purpose=purpose,
         terms=terms_of(nets["sent"], given, options.terms),
-        begin=lambda: _note_decision(inputs, client),
+        begin=lambda: _begin_journal(inputs, client),
     )
     if options.has_own_model:
         nets["own"], more = _net(inputs, client.own, nets.get("own"))
@@ -177,7 +198,7 @@ def _run(
     run = partial(
         training.run,
         output=fill(options.output, client.number),
-        provenance=client.provenance,
+        provenance=client.work,
         save_every=options.execution.save_every,
         save_last=bool(options.sharing.features_out),
     )
@@ -193,12 +214,14 @@ def _run(
     return jobs.epochs[0], {}
 
 
-def _note_decision(inputs: Inputs, client: Client) -> None:
-    """What the update decided, as a line of the journal; a resumed training has it."""
+def _begin_journal(inputs: Inputs, client: Client) -> None:
+    """A site's images, and what the update decided; a resumed training has both lines."""
     decision, name = client.decision, inputs.options.update.name
+    journal = Journal(fill(inputs.options.output, client.number))
+    if inputs.partition is None:
+        journal.write({"event": IMAGES, "dataset": inputs.images.fingerprint})
     if decision is None:
         return
-    journal = Journal(fill(inputs.options.output, client.number))
     journal.write({"event": "update", "update": name, **decision.to_json()})
     far = "" if decision.distance is None else f", distance {decision.distance:.4g}"
     console.info(
@@ -273,7 +296,7 @@ def _styles(
 
 def _write(inputs: Inputs, client: Client, trained: Trained) -> Result:
     """What the client keeps, what it shares, and last, for make, its model."""
-    options, number, examples = inputs.options, client.number, len(client.index)
+    options, number = inputs.options, client.number
     data: dict[str, Any] = {}
     memory = {**_carried(client.memory), **trained.memory}
     if options.sharing.features_out:
@@ -290,13 +313,15 @@ def _write(inputs: Inputs, client: Client, trained: Trained) -> Result:
         if trained.own is not None:
             tensors = _tensors(inputs, trained.own)
             own |= {OWN + name: array for name, array in tensors.items()}
-        about = PrivateFacts(number, inputs.round, parts_of(own), names)
+        dataset = None if inputs.partition else inputs.images.fingerprint
+        about = PrivateFacts(number, inputs.round, parts_of(own), names, dataset)
         path = fill(options.private_out, number)
         private = write_private(path, own, memory, about, client.provenance)
         data["private"] = private
     elif lost := ", ".join([*parts_of(kept), *names]):
         console.detail(f"client {number}: {lost} not kept; --private-out would keep it")
-    losses = trained.last.losses
+    if "examples" not in options.tell:
+        upload = _without_counts(upload, client.received)
     facts = CheckpointFacts(
         role="client",
         round=inputs.round,
@@ -304,19 +329,45 @@ def _write(inputs: Inputs, client: Client, trained: Trained) -> Result:
         mean=inputs.model.facts.mean,
         std=inputs.model.facts.std,
         client=number,
-        examples=examples,
         parent=inputs.model.content,
-        partition=inputs.partition.content,
-        loss=sum(loss for name, loss in losses.items() if not name.startswith(OWN)),
+        partition=inputs.partition.content if inputs.partition else None,
         parts=parts_of(upload),
-        **_cluster_facts(trained.last),
+        **_told(inputs, client, trained.last),
     )
     output = fill(options.output, number)
     content = write_checkpoint(output, upload, facts, client.provenance)
     data |= {"content": content, **trained.last.facts()}
     if client.decision:
         data["update"] = client.decision.to_json()
-    return _result(inputs, facts, data)
+    return _result(inputs, client, facts, data)
+
+
+def _told(inputs: Inputs, client: Client, last: Epoch) -> dict[str, Any]:
+    """What the upload tells of the client's images: no more than --tell says."""
+    tell = inputs.options.tell
+    told: dict[str, Any] = {}
+    if "examples" in tell:
+        told["examples"] = len(client.index)
+    if "classes" in tell:
+        told["classes"] = class_counts(inputs.images, client.index)
+    if "loss" in tell:
+        named = last.losses.items()
+        told["loss"] = sum(loss for name, loss in named if not name.startswith(OWN))
+        told |= _cluster_facts(last)
+    return told
+
+
+def _without_counts(upload: Tensors, received: Tensors) -> Tensors:
+    """The upload without BatchNorm's counts of batches, which tell how many images.
+
+    Nothing computes with them. They are those of the received model.
+    """
+    return {
+        k: received.get(k, np.zeros_like(v))
+        if k.endswith(".num_batches_tracked")
+        else v
+        for k, v in upload.items()
+    }
 
 
 def _cluster_facts(last: Epoch) -> dict[str, Any]:
@@ -328,13 +379,17 @@ def _cluster_facts(last: Epoch) -> dict[str, Any]:
     return {"cluster_head": last.measures["head"], "cluster_losses": losses}
 
 
-def _result(inputs: Inputs, facts: CheckpointFacts, data: dict[str, Any]) -> Result:
+def _result(
+    inputs: Inputs, client: Client, facts: CheckpointFacts, data: dict[str, Any]
+) -> Result:
     """What is printed of a client whose files are written."""
+    number, examples = client.number, len(client.index)
     line = (
-        f"{fill(inputs.options.output, facts.client or 0)}: client {facts.client}, "
-        f"round {facts.round}, {facts.examples:,} images, loss {facts.loss:.4f}"
+        f"{fill(inputs.options.output, number)}: client {number}, "
+        f"round {facts.round}, {examples:,} images"
     )
-    about = {"client": facts.client, "round": facts.round, "examples": facts.examples}
+    line += "" if facts.loss is None else f", loss {facts.loss:.4f}"
+    about = {"client": number, "round": facts.round, "examples": examples}
     return line, {**data, **about}
 
 
@@ -368,8 +423,8 @@ def _kept(inputs: Inputs, upload: Tensors, kept: Tensors) -> Tensors:
     return own
 
 
-def _plan(inputs: Inputs, number: int) -> Result:
-    examples, options = len(inputs.partition.of(number)), inputs.options
+def _plan(inputs: Inputs, number: ClientId) -> Result:
+    examples, options = len(inputs.index_of(number)), inputs.options
     output = str(fill(options.output, number))
     line = (
         f"would write {output}: client {number}, round {inputs.round}, {examples:,} "

@@ -3,12 +3,15 @@
 from furlkit import catalogue
 from furlkit.errors import UsageError
 from furlkit.inputs.paths import check_patterns
+from furlkit.inputs.sites import check_one_site
 from furlkit.stages.local_train.options import Options, Sharing
 
 
 def check_usage(options: Options) -> None:
     """What can be refused before any file is opened."""
     sharing = options.sharing
+    if options.partition is None:
+        _check_site(options)
     objective, own = options.objective, sharing.dictionary_positive == "own"
     for flag, given, takes in (
         ("--dictionary", sharing.dictionary, objective.negatives),
@@ -46,6 +49,15 @@ def check_usage(options: Options) -> None:
     if options.mining:
         reads["--neighbours-from"] = options.mining.neighbours_from
     check_patterns(options.clients, reads, writes, inputs)
+
+
+def _check_site(options: Options) -> None:
+    check_one_site(options.clients)
+    if options.sharing.features_out and options.sharing.participants is None:
+        raise UsageError(
+            "--features-out: without a PARTITION, give --participants, the number of "
+            "clients that share rows"
+        )
 
 
 def _check_update(options: Options) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from furlkit.catalogue import UPDATES
 from furlkit.errors import InputError
+from furlkit.files.clients import client_order
 from furlkit.files.container.header import short
 from furlkit.reports.figures import Frame
 from furlkit.reports.metrics import is_number
@@ -27,7 +28,7 @@ def run(folder: Path, frame: Frame) -> Picture:
     found = sorted((_decision(model) for model in models), key=lambda each: each[:2])
     clients = [
         Choices.of(client, [each[1:] for each in found if each[0] == client])
-        for client in sorted({each[0] for each in found})
+        for client in sorted({each[0] for each in found}, key=client_order)
     ]
     mu = models[-1].options.get("mu")
     mu = float(mu) if is_number(mu) else None

@@ -185,9 +185,9 @@ def test_dry_run_writes_nothing_and_says_the_same(tmp_path, uploads):
 
 
 def test_too_few_clients(tmp_path, uploads):
-    with pytest.raises(TooEarlyError, match="3 clients .*--min-clients"):
-        mean_of([*uploads[:3], uploads[0]], tmp_path, min_clients=4)
-    assert mean_of(uploads, tmp_path, min_clients=4).facts.examples == 46
+    with pytest.raises(TooEarlyError, match="3 clients .*--at-least"):
+        mean_of([*uploads[:3], uploads[0]], tmp_path, at_least=4)
+    assert mean_of(uploads, tmp_path, at_least=4).facts.examples == 46
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,6 @@ def test_too_few_clients(tmp_path, uploads):
     [
         ({"role": "global", "client": None}, "role global"),
         ({"client": None}, "role client"),
-        ({"examples": None}, "None examples"),
         ({"examples": 0}, "0 examples"),
         ({"examples": 10**12 + 1}, "1000000000001 examples"),
         ({"round": 2}, "round is 2"),

@@ -151,8 +151,8 @@ def test_rows_that_do_not_fit(uploads, forge, refused, tmp_path, change, message
 
 def test_too_few_clients_is_a_stop_and_not_a_failure(uploads, refused, tmp_path):
     words = ("aggregate", "--rule", "dictionary", *uploads, uploads[0])
-    message = ("3 clients", "--min-clients")
-    refused(tmp_path, 75, message, *words, "--min-clients", 4, "-o", tmp_path / "d")
+    message = ("3 clients", "--at-least")
+    refused(tmp_path, 75, message, *words, "--at-least", 4, "-o", tmp_path / "d")
 
 
 @pytest.mark.parametrize(

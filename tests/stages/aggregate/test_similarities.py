@@ -273,8 +273,8 @@ def test_features_among_similarities(tmp_path, refused):
 
 def test_too_few_clients_is_a_stop_and_not_a_failure(tmp_path, refused):
     given = uploads(tmp_path)
-    command = ("aggregate", "--rule", "ensemble", *given, given[0], "--min-clients", 4)
-    words = ("3 clients", "--min-clients")
+    command = ("aggregate", "--rule", "ensemble", *given, given[0], "--at-least", 4)
+    words = ("3 clients", "--at-least")
     refused(tmp_path, 75, words, *command, "-o", tmp_path / "e")
 
 

@@ -1,0 +1,11 @@
+#!/bin/sh
+# The server: sh server.sh EXCHANGE ROUNDS. Stopped or killed, run it again.
+set -eu
+exchange=$1 rounds=$2 furlkit=${FURLKIT:-furlkit}
+mkdir -p "$exchange/inbox" "$exchange/outbox"
+$furlkit init --image-size 64 --channels 3 ${INIT:---width 0.25} -o "$exchange/outbox/global_0.safetensors"
+for round in $(seq "$rounds"); do
+    $furlkit aggregate "$exchange/inbox" --at-least 2 --wait "${WAIT:-1d}" \
+        --parent "$exchange/outbox/global_$((round - 1)).safetensors" \
+        -o "$exchange/outbox/global_$round.safetensors"
+done

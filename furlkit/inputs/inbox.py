@@ -1,0 +1,239 @@
+"""An inbox: a folder in which uploads arrive, from whoever may write to it.
+
+Nothing in it is trusted. What is no whole upload of this round is left out, with the
+reason, and stays where it is; the round goes on with the others.
+"""
+
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from furlkit import console
+from furlkit.errors import FurlkitError, InputError, UsageError
+from furlkit.files.checkpoint import CheckpointFacts, open_checkpoint
+from furlkit.files.container.read import Container
+from furlkit.files.facts import Record
+from furlkit.inputs.paths import check_output
+from furlkit.inputs.uploads import (
+    Options,
+    Upload,
+    agreeing,
+    check_enough,
+    check_round,
+    options_of,
+)
+
+U = TypeVar("U", bound=Upload)
+POLL = 0.5  # Seconds between two looks.
+# What clients send; a rule passes over the kinds of other rules.
+KINDS = ("checkpoint", "features", "similarity")
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def open_uploads(
+    values: Mapping[str, Any],
+    read: Callable[[Path], U],
+    check_together: Callable[[list[U]], None],
+    kinds: Sequence[str] = ("features",),
+    check_body: Callable[[U], None] = lambda upload: None,
+) -> tuple[Options, list[U]]:
+    """Read and check all uploads of a command, each alone and then together.
+
+    `kinds` are those that `read` opens. `check_body` checks what it leaves unread, since
+    what is found later stops the round.
+    """
+    options = options_of(values)
+    parent, folders = _parent(options), _folders(options)
+    check_output(options.output, (*options.inputs, options.parent))
+
+    def one(path: Path) -> U:
+        upload = read(path)
+        if parent:
+            check_round(upload, parent)
+        return upload
+
+    def whole(path: Path) -> U:
+        upload = one(path)
+        check_body(upload)
+        return upload
+
+    named = [one(path) for path in options.inputs if path not in folders]
+    inbox = Inbox(folders, kinds, whole)
+
+    def look() -> tuple[list[U], list[str]]:
+        found, broken = inbox.look()
+        clients, unfit = agreeing([*named, *found], check_together, named)
+        return clients, [*broken, *unfit]
+
+    enough = options.expect or options.at_least
+    clients = wait_for(look, enough, seconds_of(options.wait))
+    check_enough(options, clients)
+    return options, clients
+
+
+def _parent(options: Options) -> Record[CheckpointFacts] | None:
+    """The global model that the round starts from; its tensors are not read."""
+    if options.parent is None:
+        return None
+    opened, facts = open_checkpoint(options.parent)
+    if facts.role != "global":
+        raise InputError(
+            f"--parent {options.parent}: is a checkpoint of role {facts.role}, expected "
+            "the global model that this round's clients were given"
+        )
+    return Record(opened.path, facts, opened.content)
+
+
+def _folders(options: Options) -> list[Path]:
+    """The inboxes among the inputs; they need more options than files do."""
+    folders = [path for path in options.inputs if path.is_dir()]
+    if (options.wait or options.expect) and not folders:
+        raise UsageError("--wait: uploads arrive in a folder; give it as UPLOAD")
+    if options.expect and options.expect < options.at_least:
+        raise UsageError(
+            f"--expect {options.expect}: is less than --at-least {options.at_least}"
+        )
+    for folder in folders:
+        if options.parent is None:
+            raise UsageError(
+                f"{folder}: is a folder, which may have files of other rounds; give "
+                "--parent, the global model that this round's clients were given"
+            )
+        if options.settings.get("staleness") is not None:
+            raise UsageError(
+                f"--staleness: counts models of earlier rounds, and of {folder} only this "
+                "round's are taken; give files"
+            )
+        if folder.resolve() == options.output.resolve().parent:
+            raise UsageError(
+                f"-o {options.output}: lies in {folder}, which clients write to; choose "
+                "another place"
+            )
+    return folders
+
+
+class State(NamedTuple):
+    """By which it is known that a file has not changed since it was read."""
+
+    inode: int
+    size: int
+    changed: int
+
+
+class Inbox(Generic[U]):
+    """Folders of uploads; `read` opens and checks one file of one of these `kinds`."""
+
+    def __init__(
+        self, folders: Sequence[Path], kinds: Sequence[str], read: Callable[[Path], U]
+    ):
+        self._folders, self._kinds, self._read = folders, kinds, read
+        self._known: dict[Path, tuple[State, U | str | None]] = {}
+
+    def look(self) -> tuple[list[U], list[str]]:
+        """The uploads that are there now, and why the other files are none."""
+        found = [self._outcome(path) for path in self._paths()]
+        uploads = [each for each in found if not isinstance(each, str | None)]
+        return uploads, [each for each in found if isinstance(each, str)]
+
+    def _paths(self) -> Iterator[Path]:
+        """All but hidden names, which copying programs give to what is not whole yet."""
+        for folder in self._folders:
+            names = sorted(os.listdir(folder))
+            yield from (folder / name for name in names if not name.startswith("."))
+
+    def _outcome(self, path: Path) -> U | str | None:
+        """An upload, or why it is none; None for an upload to another rule."""
+        try:
+            state = _state(path)
+            before = self._known.get(path)
+            if before is None or before[0] != state:
+                self._known[path] = state, self._opened(path)
+        except (FurlkitError, OSError, MemoryError) as error:
+            return str(error) or f"{path}: does not fit into memory"
+        return self._known[path][1]
+
+    def _opened(self, path: Path) -> U | str | None:
+        try:
+            kind = Container(path).header.kind
+            if kind == "private":
+                raise InputError(f"{path}: is a private file, which must not be sent")
+            if kind in KINDS and kind not in self._kinds:
+                return None
+            return self._read(path)
+        except FurlkitError as error:
+            return str(error)
+
+
+def _state(path: Path) -> State:
+    """Refuse what is no plain file before it is opened: a FIFO would block for ever."""
+    if not path.name.isprintable() or "\\" in path.name:
+        raise InputError(
+            f"{path.parent}: has a file called {path.name[:80]!r}; expected a name "
+            "without control characters and backslashes"
+        )
+    found = path.lstat()
+    if not stat.S_ISREG(found.st_mode):
+        link = stat.S_ISLNK(found.st_mode)
+        raise InputError(
+            f"{path}: is {'a symbolic link' if link else 'no regular file'}; expected a "
+            "file"
+        )
+    return State(found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def wait_for(
+    look: Callable[[], tuple[list[U], list[str]]], enough: int, seconds: float
+) -> list[U]:
+    """Look until there are enough uploads or the time is over; report what is none."""
+    deadline, before = time.monotonic() + seconds, -1
+    while True:
+        uploads, reasons = look()
+        left = deadline - time.monotonic()
+        if len(uploads) >= enough or left <= 0:
+            break
+        if len(uploads) != before:
+            console.info(f"{len(uploads)} of {enough} clients have reported; waiting")
+        before = len(uploads)
+        time.sleep(min(POLL, left))
+    for reason in reasons:
+        console.warn(f"{reason}; left out")
+    return uploads
+
+
+def seconds_of(text: str | None) -> float:
+    """The seconds of a time like 90s, 30m, 2h or 1d; 0 for None."""
+    if text is None:
+        return 0.0
+    match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([smhd])", text)
+    if match is None:
+        raise UsageError(f"--wait {text}: expected a time like 90s, 30m, 2h or 1d")
+    return float(match[1]) * UNITS[match[2]]
+
+
+def closed_round(values: Mapping[str, Any]) -> tuple[Path, str] | None:
+    """An output that has closed this round of an inbox, and its content hash.
+
+    A round that was closed stays closed: clients have gone on from its result, so an
+    upload that comes late, or one that is gone, must not change it.
+    """
+    options = options_of(values)
+    output, parent = options.output, _parent(options)
+    if options.force or parent is None or not _folders(options) or not output.exists():
+        return None
+    try:
+        opened = Container(output)
+        for _ in opened.stream():  # Compares the checksum.
+            pass
+    except FurlkitError as error:
+        console.info(f"{error}; making it again")
+        return None
+    header = opened.header
+    facts, same = header.facts, header.stage == "aggregate"
+    same &= all(header.options.get(k) == v for k, v in options.recorded.items())
+    same &= facts.get("round") == parent.facts.round + 1
+    same &= facts.get("parent") in (None, parent.content)
+    return (output, opened.content) if same else None

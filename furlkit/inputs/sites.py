@@ -1,0 +1,57 @@
+"""A client that is a site: all images that it is given are its own, without a partition."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from furlkit import console
+from furlkit.data.sets.datasets import ImageSet
+from furlkit.data.sets.fingerprint import same_dataset
+from furlkit.errors import UsageError
+from furlkit.files.clients import ClientId
+from furlkit.files.partition import Partition
+from furlkit.files.private import Private
+
+
+def images_of(
+    client: ClientId, partition: Partition | None, images: ImageSet
+) -> np.ndarray:
+    """The places of a client's images: as the partition says, or all of a site's."""
+    return partition.of(client) if partition else np.arange(len(images.images))
+
+
+def check_one_site(clients: Sequence[ClientId]) -> None:
+    """Without a partition all images are one client's."""
+    if len(clients) > 1:
+        raise UsageError(
+            f"--client: {len(clients)} clients share --data by a PARTITION, which is not "
+            "given; give it, or one client, whose images all of them are"
+        )
+
+
+def class_counts(images: ImageSet, index: np.ndarray) -> dict[str, Any]:
+    """How many of the images at `index` are of each class, by its name."""
+    labels = np.asarray(images.labels)[index]
+    counts = np.bincount(labels, minlength=len(images.class_names)).tolist()
+    return dict(zip(images.class_names, counts, strict=True))
+
+
+def of_these_images(private: Private, images: ImageSet) -> Private:
+    """What a site kept, without rows of single images if its images have changed since.
+
+    Rows are found by their place among the images, which an image that was added or
+    removed changes for others too.
+    """
+    kept = private.facts.dataset
+    rows = {name.split(".")[0] for name in private.memory if name.endswith(".index")}
+    if not kept or not rows or not same_dataset(kept, images.fingerprint):
+        return private
+    console.warn(
+        f"{private.path}: the images of {images.name} have changed since round "
+        f"{private.facts.round}; what it keeps of single images "
+        f"({', '.join(sorted(rows)).replace('_', ' ')}) is not used"
+    )
+    memory = {k: v for k, v in private.memory.items() if k.split(".")[0] not in rows}
+    return replace(private, memory=memory)

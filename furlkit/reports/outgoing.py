@@ -1,0 +1,228 @@
+"""What leaves a site with a file, in words for those who must allow it.
+
+What is known to be recoverable is what papers have shown for such data. Where none is
+named, none is known here; that is no proof that nothing can be recovered.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from furlkit.errors import InputError
+from furlkit.files.container.header import Header
+from furlkit.files.container.layout import Entry
+from furlkit.files.features import PROBABILITIES
+from furlkit.reports.explain import sentence
+from furlkit.reports.text import byte_size, counted, plain, short_hash, shorten, word
+from furlkit.weights import is_batchnorm_statistic
+
+# Kinds that stay at the site, and why.
+STAYS = {
+    "private": "is what the site keeps to itself, and must not leave it",
+    "progress": "is an unfinished training, with what the site keeps to itself; finish "
+    "it with the same command, and send its output",
+    "dataset": "holds the images themselves",
+}
+
+
+class Finding(NamedTuple):
+    """What has been recovered from such data, and the papers that show it."""
+
+    what: str
+    papers: tuple[str, ...]
+
+
+GRADIENTS = Finding(
+    "Training images have been reconstructed from the change that training makes to a "
+    "model; best from few images in few steps. The server knows the model before and "
+    "after. The seed in the file also tells the order and the augmentation of images.",
+    (
+        "Zhu et al. 2019, Deep Leakage from Gradients, NeurIPS",
+        "Geiping et al. 2020, Inverting Gradients, NeurIPS",
+    ),
+)
+MEMBERS = Finding(
+    "Who has the model and an image can guess, better than by chance, whether the image "
+    "was trained on.",
+    (
+        "Shokri et al. 2017, Membership Inference Attacks Against Machine Learning "
+        "Models, IEEE S&P",
+        "Nasr et al. 2019, Comprehensive Privacy Analysis of Deep Learning, IEEE S&P",
+        "Liu et al. 2021, EncoderMI, CCS (encoders trained by contrast)",
+    ),
+)
+PROPERTIES = Finding(
+    "Properties of the training images that the task does not need have been inferred "
+    "from updates.",
+    ("Melis et al. 2019, Exploiting Unintended Feature Leakage, IEEE S&P",),
+)
+STATISTICS = Finding(
+    "BatchNorm statistics are means and variances over the site's images. Images that "
+    "resemble the training images have been synthesised with their help.",
+    ("Yin et al. 2020, Dreaming to Distill (DeepInversion), CVPR",),
+)
+CLASSIFIER = Finding(
+    "From a classifier's outputs, recognisable images of a class have been made where a "
+    "class is one person.",
+    ("Fredrikson et al. 2015, Model Inversion Attacks, CCS",),
+)
+INVERSION = Finding(
+    "Images that resemble the originals have been reconstructed from a network's "
+    "features by somebody who has the network, as the server has. Treat each row as a "
+    "blurred copy of its image, not as anonymous.",
+    (
+        "Mahendran & Vedaldi 2015, Understanding Deep Image Representations by Inverting "
+        "Them, CVPR",
+        "Dosovitskiy & Brox 2016, Inverting Visual Representations with Convolutional "
+        "Networks, CVPR",
+    ),
+)
+INSTAHIDE = Finding(
+    "InstaHide, by which the images were mixed, has been broken: the originals were "
+    "reconstructed from the mixtures.",
+    ("Carlini et al. 2021, Is Private Learning Possible with Instance Encoding?, S&P",),
+)
+EXTRACTION = Finding(
+    "A model's answers let others train a model that behaves like it. No reconstruction "
+    "of training images from answers on public images is known here.",
+    ("Tramèr et al. 2016, Stealing Machine Learning Models via Prediction APIs, USENIX "
+     "Security",),
+)  # fmt: skip
+
+
+class Numbers(NamedTuple):
+    """How many numbers a file has, of how many images, and for each of them.
+
+    `images` is None where the file does not say.
+    """
+
+    all: int
+    images: int | None
+    each: float | None
+
+
+def check_may_leave(path: Any, header: Header) -> None:
+    """Refuse what must stay at the site."""
+    if header.kind in STAYS:
+        whose = header.facts.get("client")
+        of = f" of client {whose}" if whose is not None else ""
+        raise InputError(f"{path}: a {header.kind} file{of}: {STAYS[header.kind]}")
+
+
+def numbers_of(header: Header, entries: Sequence[Entry]) -> Numbers:
+    """Numbers in all and for each image."""
+    total = sum(math.prod(entry.shape) for entry in entries)
+    shapes = {entry.name: entry.shape for entry in entries}
+    for name in ("rows", "matrix", "nearest", "h"):
+        if len(shapes.get(name, ())) == 2:
+            images = shapes[name][0]
+            return Numbers(total, images, total / max(images, 1))
+    told = header.facts.get("examples")
+    if type(told) is not int or told < 1:
+        return Numbers(total, None, None)
+    return Numbers(total, told, total / told)
+
+
+def findings(header: Header, entries: Sequence[Entry]) -> list[Finding]:
+    """What is known to be recoverable from such a file."""
+    facts, kind = header.facts, header.kind
+    if kind in ("checkpoint", "encoder"):
+        parts = {entry.name.split(".")[0] for entry in entries}
+        found = [GRADIENTS] if facts.get("role") == "client" else []
+        found += [MEMBERS, PROPERTIES]
+        if any(is_batchnorm_statistic(entry.name) for entry in entries):
+            found.append(STATISTICS)
+        return found + ([CLASSIFIER] if "classifier" in parts else [])
+    if facts.get("layer") == PROBABILITIES or kind in ("similarity", "ensemble"):
+        return [EXTRACTION]
+    if kind in ("features", "targets"):
+        mixed = "instahide" in str(facts.get("share_rows"))
+        return [INVERSION, *([INSTAHIDE] if mixed else [])]
+    return []
+
+
+def told(header: Header) -> dict[str, Any]:
+    """What the header says of the site and of its images, besides how it was trained."""
+    names = (
+        "client",
+        "round",
+        "examples",
+        "classes",
+        "loss",
+        "cluster_losses",
+        "dataset",
+    )
+    found = {k: header.facts[k] for k in names if header.facts.get(k) not in (None, {})}
+    return found | ({} if header.seed is None else {"seed": header.seed})
+
+
+def paragraphs(
+    header: Header, entries: Sequence[Entry], size: int
+) -> Iterator[tuple[str, str]]:
+    """Pairs of a title and a text."""
+    yield "what it is", f"a {header.kind} file: {sentence(header, entries)}"
+    yield "made from", _made_from(header)
+    yield (
+        "how much",
+        f"{_amount(header, numbers_of(header, entries))}; {byte_size(size)}",
+    )
+    shown = ", ".join(f"{name} {_shown(value)}" for name, value in told(header).items())
+    yield (
+        "it tells",
+        f"{shown or 'nothing of the site'}; and the options of the command",
+    )
+    for finding in findings(header, entries):
+        papers = "; ".join(finding.papers)
+        yield "recoverable", f"{finding.what} ({papers})"
+    if not findings(header, entries):
+        yield "recoverable", "Nothing is known here about such files."
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        inside = (f"{k} {_shown(v)}" for k, v in value.items() if v is not None)
+        return f"({shorten(', '.join(inside), 300)})"
+    return plain(word(value))
+
+
+def _made_from(header: Header) -> str:
+    facts, options = header.facts, header.options
+    inputs = [f"{plain(k)} {short_hash(str(v))}" for k, v in header.inputs.items()]
+    text = f"by furlkit {plain(header.stage)}"
+    if facts.get("role") == "client" or facts.get("owners") is None:
+        text += _images(header)
+    if options.get("objective"):
+        text += (
+            f", {word(options.get('epochs'))} epochs of {word(options['objective'])}"
+        )
+    return f"{text}; files it was made from: {', '.join(inputs) or 'none'}"
+
+
+def _images(header: Header) -> str:
+    """Whose images it was made from, as far as a kind of file says so."""
+    facts = header.facts
+    client = facts.get("client")
+    own = header.stage == "local-train" or facts.get("part") == str(client)
+    if own and client is not None:
+        return (
+            f", from the site's own images (client {plain(str(client))}); no image, file "
+            "name or label is in it"
+        )
+    if header.stage == "embed":
+        return (
+            ", from the images that embed was given, by a model; make sure that they are "
+            "the public ones"
+        )
+    return ""
+
+
+def _amount(header: Header, numbers: Numbers) -> str:
+    text = counted(numbers.all, "number")
+    if header.kind in ("checkpoint", "encoder"):
+        text += ", however many images there are"
+        if numbers.each is None:
+            return f"{text}; of how many images the file does not say"
+        return f"{text}: {numbers.each:,.1f} for each of {numbers.images:,} images"
+    if numbers.each is None:
+        return text
+    return f"{text}: {numbers.each:,.1f} for each of {numbers.images:,} images"

@@ -1,0 +1,95 @@
+"""examples/two-sites: three scripts that share two folders and nothing else."""
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.helpers import furlkit
+from tests.rounds.test_sites import folder_of_digits
+
+SCRIPTS = ROOT / "examples" / "two-sites"
+INIT = "--image-size 8 --width 0.02 --projector 8,4"
+TRAIN = "--epochs 1 --batch-size 8"
+SITES = {"st-mary": (0, 20), "north": (20, 12)}  # First digit and their number.
+needs_sh = pytest.mark.skipif(shutil.which("seq") is None, reason="needs sh and seq")
+
+
+@pytest.fixture
+def start(fast_furlkit, environment):
+    """Start a script of the example in the test's folder."""
+    more = {
+        "FURLKIT": shlex.join(fast_furlkit), "PAUSE": "0.1", "WAIT": "2m",
+        "INIT": INIT, "TRAIN": TRAIN,
+    }  # fmt: skip
+
+    def call(folder: Path, script: str, *words: str) -> subprocess.Popen:
+        return subprocess.Popen(
+            ["sh", str(SCRIPTS / script), *words], cwd=folder,
+            env={**environment, **more}, stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+
+    return call
+
+
+def ended(process: subprocess.Popen) -> None:
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said.decode()
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    for name, (first, count) in SITES.items():
+        folder_of_digits(tmp_path / f"images-{name}", first, count)
+    return tmp_path
+
+
+def by_hand(folder: Path) -> Path:
+    """The global model after two rounds, by plain commands."""
+    model = folder / "g0"
+    assert furlkit("init", "--channels", 3, *shlex.split(INIT), "-o", model) == 0
+    for round_ in (1, 2):
+        uploads = [folder / f"u{round_}_{name}" for name in SITES]
+        for name, upload in zip(SITES, uploads, strict=True):
+            given = ("--data", folder / f"images-{name}", "--client", name)
+            words = (*given, *shlex.split(TRAIN), "-o", upload)
+            assert furlkit("local-train", model, *words) == 0
+        model = folder / f"g{round_}"
+        assert furlkit("aggregate", *uploads, "-o", model) == 0
+    return model
+
+
+@needs_sh
+def test_both_sides_are_killed_and_resume_with_the_same_bytes(start, folder):
+    exchange = folder / "exchange"
+    server = start(folder, "server.sh", "exchange", "2")
+    site = start(folder, "site.sh", "north", "images-north", "exchange", "2")
+    while not (exchange / "inbox" / "north_1.safetensors").exists():
+        assert server.poll() is site.poll() is None
+        time.sleep(0.02)
+    for process in (server, site):
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    every = [start(folder, "server.sh", "exchange", "2")]
+    for name in SITES:
+        words = (name, f"images-{name}", "exchange", "2")
+        every.append(start(folder, "site.sh", *words))
+    for process in every:
+        ended(process)
+    result = exchange / "outbox" / "global_2.safetensors"
+    assert result.read_bytes() == by_hand(folder).read_bytes()
+    assert "Zhu et al." in (folder / "north" / "outgoing_2.txt").read_text()
+    sent = {path.name for path in (exchange / "inbox").iterdir()}
+    assert sent == {f"{name}_{r}.safetensors" for name in SITES for r in (1, 2)}
+
+
+def test_each_side_is_a_script_of_about_ten_lines():
+    for script in ("server.sh", "site.sh"):
+        assert len((SCRIPTS / script).read_text().splitlines()) <= 13

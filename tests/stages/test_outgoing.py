@@ -1,0 +1,113 @@
+"""inspect --outgoing: what a data-protection officer reads before a file leaves a site."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from furlkit.files.container.read import Container
+from furlkit.files.facts import Provenance
+from furlkit.files.features import FeatureFacts, write_features
+from furlkit.files.progress import ProgressFile
+from tests.helpers import furlkit
+
+
+@pytest.fixture
+def rows(tmp_path) -> Path:
+    """Six rows of four numbers that a site shares, made of mixed images."""
+    facts = FeatureFacts(
+        "z", {}, "st-mary", client="st-mary", round=1, examples=6,
+        share_rows="instahide",
+    )  # fmt: skip
+    path, made = tmp_path / "rows.safetensors", Provenance("local-train", seed=7)
+    write_features(path, np.eye(6, 4, dtype=np.float32), np.arange(6), facts, made)
+    return path
+
+
+def facts_about(run, *paths: Path) -> list[dict]:
+    done = run("inspect", "--outgoing", "--json", *paths)
+    assert done.code == 0, done.err
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def papers(about: dict) -> str:
+    return " ".join(
+        paper for found in about["recoverable"] for paper in found["papers"]
+    )
+
+
+def test_a_model_is_explained_in_words(world, run):
+    done = run("inspect", "--outgoing", world.clients[0])
+    assert done.code == 0, done.err
+    assert "the site's own images (client 0)" in " ".join(done.out.split())
+    for word in ("480 images", "Zhu et al. 2019", "Geiping", "Shokri", "seed 0"):
+        assert word in " ".join(done.out.split()), word
+    assert max(map(len, done.out.splitlines())) <= max(100, len(str(world.clients[0])))
+
+
+def test_numbers_of_a_model_are_counted_for_each_image(world, run):
+    opened = Container(world.clients[0])
+    total = sum(math.prod(entry.shape) for entry in opened.entries)
+    (about,) = facts_about(run, world.clients[0])
+    assert about["numbers"] == total and about["images"] == 480
+    assert about["numbers_per_image"] == total / 480
+    assert about["told"].keys() == {"client", "round", "examples", "loss", "seed"}
+
+
+def test_a_global_model_is_no_update_of_one_site(world, run):
+    upload, model = facts_about(run, world.clients[1], world.model)
+    assert "Deep Leakage" in papers(upload) and "Deep Leakage" not in papers(model)
+    assert "Yin et al. 2020" in papers(model)
+
+
+def test_numbers_that_are_not_told_are_not_counted(world, run, forge):
+    forge(world.clients[0], facts={"examples": None})
+    done = run("inspect", "--outgoing", world.clients[0])
+    assert "does not say" in " ".join(done.out.split())
+
+
+def test_rows_of_images_are_counted_row_by_row(rows, run):
+    (about,) = facts_about(run, rows)
+    assert about["images"] == 6 and about["numbers_per_image"] == 5  # And an index.
+    for paper in ("Mahendran", "Dosovitskiy", "Carlini et al. 2021"):
+        assert paper in papers(about)
+
+
+def test_similarities_of_public_images_have_no_image_of_the_site(world, run):
+    seen = world.folder / "public.safetensors"
+    given = ("--data", "digits", "--split", "test", "--similarity", "--top", 1)
+    assert furlkit("embed", world.clients[0], *given, "-o", seen) == 0
+    (about,) = facts_about(run, seen)
+    assert "Mahendran" not in papers(about) and "Tramèr" in papers(about)
+    assert about["told"]["dataset"]["examples"] == about["images"] == 359
+
+
+def test_private_files_are_refused_and_nothing_is_said_of_others(world, refused):
+    private = world.folder / "private"
+    given = (world.partition, world.model, "--data", "digits", "--client", 1)
+    more = ("--epochs", 1, "--batch-size", 240, "--private-out", private)
+    assert furlkit("local-train", *given, *more, "-o", world.folder / "u") == 0
+    files = (world.clients[0], private)
+    words = [private, "must not leave"]
+    refused(world.folder, 65, words, "inspect", "--outgoing", *files)
+
+
+def test_what_else_stays_at_the_site(world, rows, refused):
+    packed = world.folder / "packed.safetensors"
+    assert furlkit("pack", "digits", "-o", packed) == 0
+    refused(world.folder, 65, [packed, "images"], "inspect", "--outgoing", packed)
+    unfinished = ProgressFile(world.folder / "u", Provenance("local-train"))
+    unfinished.save(3, {"x": np.zeros(2)}, {})
+    words = [unfinished.path, "unfinished"]
+    refused(world.folder, 65, words, "inspect", "--outgoing", unfinished.path)
+    journal = world.folder / "client_0.log.jsonl"
+    refused(world.folder, 65, [journal, "read"], "inspect", "--outgoing", journal)
+
+
+def test_a_damaged_file_is_not_explained(world, refused):
+    whole = world.clients[0].read_bytes()
+    world.clients[0].write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    words = [world.clients[0], "content hash"]
+    refused(world.folder, 65, words, "inspect", "--outgoing", world.clients[0])
