@@ -20,6 +20,7 @@ from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
 from furlkit.inputs import matching
 from furlkit.inputs.existing import ALREADY, content_of
+from furlkit.inputs.images import open_images
 from furlkit.inputs.paths import check_patterns, fill
 from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
@@ -83,9 +84,8 @@ def _open(options: Options) -> Inputs:
     partition, model = read_partition(options.partition), read_checkpoint(options.model)
     matching.check_start(model, partition, None)
     architecture = style_architecture(model, options.projector)
-    images = options.data.images()
+    images = open_images(options.data, model)
     matching.check_dataset(partition, images)
-    matching.check_channels(images, model)
     for number in options.clients:
         matching.check_size(partition, number)
     contents = {"global": model.content, "partition": partition.content}

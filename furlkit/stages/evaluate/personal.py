@@ -21,7 +21,7 @@ from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.private import Private, read_private
 from furlkit.inputs.existing import ALREADY
-from furlkit.inputs.labelled import check_labelled, train_and_test
+from furlkit.inputs.labelled import open_one, train_and_test
 from furlkit.inputs.matching import check_dataset
 from furlkit.inputs.own import own_model
 from furlkit.inputs.paths import check_output
@@ -102,10 +102,7 @@ def _open(options: Options) -> Inputs:
     check_output(options.output, [*given, options.train.name, options.test.name])
     runtime.start(options.runtime)
     partition, model = read_partition(options.partition), read_checkpoint(options.model)
-    train, test = (
-        check_labelled(source.images(), model)
-        for source in (options.train, options.test)
-    )
+    train, test = (open_one(source, model) for source in (options.train, options.test))
     check_dataset(partition, train)
     private = _private(options.private, model)
     inputs = Inputs(options, partition, model, train, test, private)

@@ -16,6 +16,7 @@ from furlkit.files.partition import Partition, read_partition
 from furlkit.files.targets import Targets, read_targets
 from furlkit.inputs import matching
 from furlkit.inputs.dictionary import open_dictionary
+from furlkit.inputs.images import open_images
 from furlkit.models.architecture import Architecture, build
 from furlkit.models.loading import check_tensors, full_architecture, z_width
 from furlkit.models.style import empty_generator
@@ -73,9 +74,8 @@ def open_inputs(options: Options) -> Inputs:
     architecture = full_architecture(model.path, model.facts)
     matching.check_heads(model, architecture, options.objective)
     _check_mining(options.mining, model, architecture)
-    images = options.data.images()
+    images = open_images(options.data, model)
     matching.check_dataset(partition, images)
-    matching.check_channels(images, model)
     if options.objective.labels:
         matching.check_labels(images, architecture.heads["classifier"][0], model)
     expected = _expected(options, architecture)
@@ -169,7 +169,8 @@ def _align(options: Options, model: Checkpoint) -> tuple[Targets, ImageSet] | No
     if options.align is None or options.align_data is None:
         return None
     z_width(model)
-    targets, public = read_targets(options.align), options.align_data.images()
+    targets = read_targets(options.align)
+    public = open_images(options.align_data, model)
     matching.check_targets(targets, public, model)
     return targets, public
 
