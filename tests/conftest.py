@@ -35,6 +35,12 @@ class Outcome(NamedTuple):
     err: str
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _cache(tmp_path_factory) -> None:
+    """Nothing is written to the cache of whoever runs the tests."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture
 def run(capsys) -> Callable[..., Outcome]:
     """Call the program in this process: run("inspect", path)."""
@@ -48,7 +54,7 @@ def run(capsys) -> Callable[..., Outcome]:
 
 
 @pytest.fixture(scope="session")
-def environment() -> dict[str, str]:
+def environment(_cache) -> dict[str, str]:
     """The environment in which a process finds this furlkit and uses one core.
 
     `make test` sets its own flags and level, which a test's make must not see.

@@ -84,7 +84,7 @@ LAYERS = {
     "aggregators": {"weights", "errors"},
     "evaluation": {"errors"},
     "files": {"errors"},
-    "data": {"files", "errors", "catalogue"},
+    "data": {"files", "errors", "console", "catalogue"},
     "models": {"data", "files"} | BASE,
     "training": {
         *("data", "files", "models", "objectives", "terms"),

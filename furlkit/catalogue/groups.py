@@ -24,6 +24,10 @@ DATA_FILES = (
            recorded=False, usual="data", metavar="FOLDER"),
     Option("download", Flag(), False, "Download the dataset if it is missing.",
            recorded=False),
+    Option("cache", File(),
+           help="Where the decoded images of folders are kept, up to 20 GB; what is in "
+                "it may be removed at any time.",
+           recorded=False, usual="furlkit in the user's cache folder", metavar="FOLDER"),
 )
 SEED = Option("seed", Whole(0), 0, "The number that all random draws are derived from.",
               recorded=False)

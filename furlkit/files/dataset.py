@@ -51,7 +51,7 @@ def write_dataset(
 def read_dataset(path: Path) -> Packed:
     """Map a packed dataset. Its header is checked, its images are not read.
 
-    `furlkit inspect --verify` checks every byte.
+    `Source` compares the checksum when it opens a file for the first time.
     """
     opened, facts = open_facts(path, "dataset", DatasetFacts)
     shape = opened.expect("images", "uint8", "N", "H", "W", "C").shape

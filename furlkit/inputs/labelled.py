@@ -11,7 +11,7 @@ from furlkit.data.sets.datasets import ImageSet, is_name
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
-from furlkit.inputs.matching import check_channels
+from furlkit.inputs.images import open_images
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing
 
@@ -38,7 +38,7 @@ def train_and_test(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     given = dict(values)
     data, test = given.pop("data"), given.pop("test_data")
-    place = {key: given.pop(key) for key in ("data_root", "download")}
+    place = {key: given.pop(key) for key in ("data_root", "download", "cache")}
     if data and test is None and not is_name(data) and Path(data).exists():
         raise UsageError(
             f"--data {data}: has no test split of its own; give --test-data"
@@ -48,14 +48,19 @@ def train_and_test(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**given, "train": train, "test": test_source}
 
 
-def open_labelled(options: Options) -> tuple[Checkpoint, ImageSet, ImageSet]:
-    """The model, and training and test images; they have labels and fit the model."""
+def open_labelled(
+    options: Options, size: int | None = None
+) -> tuple[Checkpoint, ImageSet, ImageSet]:
+    """The model, and training and test images; they have labels and fit the model.
+
+    `size` is that of its input, where it is not the model's own.
+    """
     sources = (options.train, options.test)
     check_output(options.output, [options.model, *(s.name for s in sources)])
     if options.model is None:
         raise UsageError("CHECKPOINT: give the model to score, or --untrained")
     model = read_checkpoint(options.model)
-    train, test = (check_labelled(source.images(), model) for source in sources)
+    train, test = (open_one(source, model, size) for source in sources)
     return model, train, test
 
 
@@ -79,9 +84,13 @@ def domain_pairs(
     return {name: (ours[name], theirs[name]) for name in ours}
 
 
-def check_labelled(images: ImageSet, model: Checkpoint) -> ImageSet:
-    """The images, which must have labels and fit the model."""
-    check_channels(images, model)
+def open_one(source: Source, model: Checkpoint, size: int | None = None) -> ImageSet:
+    """Images that fit the model and have labels."""
+    return check_labelled(open_images(source, model, size))
+
+
+def check_labelled(images: ImageSet) -> ImageSet:
+    """The images, which must have labels."""
     if images.labels is None:
         raise InputError(f"{images.name}: has no labels to evaluate with")
     return images

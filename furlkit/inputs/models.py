@@ -9,6 +9,7 @@ from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import client_order
+from furlkit.inputs.images import fit_of
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing
@@ -38,12 +39,10 @@ def open_models(
     `more` are other files that the command reads.
     """
     check_output(options.output, [*options.models, *more, options.data.name])
-    images = options.data.images()
     found: dict[str, Checkpoint] = {}
     for path in options.models:
         model = read_checkpoint(path)
         fitting_net(model)
-        check_channels(images, model)
         width_of(model, options.layer)
         if model.content in found:
             raise UsageError(
@@ -51,7 +50,11 @@ def open_models(
                 "nothing of how models differ; give every model once"
             )
         found[model.content] = replace(model, tensors={})
-    return images, sorted(found.values(), key=_place)
+    models = sorted(found.values(), key=_place)
+    images = options.data.images(fit_of(models))
+    for model in models:
+        check_channels(images, model)
+    return images, models
 
 
 def width_of(model: Checkpoint, layer: str) -> int:

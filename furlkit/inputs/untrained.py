@@ -33,14 +33,14 @@ def open_labelled(options: Options) -> tuple[Checkpoint, ImageSet, ImageSet]:
         return labelled.open_labelled(options)
     sources = (options.train, options.test)
     check_output(options.output, [options.model, *(s.name for s in sources)])
-    train, test = (source.images() for source in sources)
-    facts = (
-        _facts_like(options.model, options) if options.model else _facts(train, options)
-    )
-    model = _drawn(facts, options.seed or 0)
-    for images in (train, test):
-        labelled.check_labelled(images, model)
-    return model, train, test
+    seed = options.seed or 0
+    if options.model:
+        model = _drawn(_facts_like(options.model, options), seed)
+        train = labelled.open_one(options.train, model)
+    else:
+        train = labelled.check_labelled(options.train.images())
+        model = _drawn(_facts(train, options), seed)
+    return model, train, labelled.open_one(options.test, model)
 
 
 def _facts_like(path: Path, options: Options) -> CheckpointFacts:

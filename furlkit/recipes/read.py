@@ -36,10 +36,13 @@ DEFAULTS: Settings = {
     "device": "",
     "data_root": "",
     "download": False,
+    "cache": "",
     "keep": "all",
 }
+# These say where data lies or how it is fetched, and change no byte of a result.
+PLACES = ("data_root", "download", "cache")
 # These are passed to every stage whose command has an option of that name.
-PASSED = ("preset", "seed", "threads", "isa", "device", "data_root", "download")
+PASSED = ("preset", "seed", "threads", "isa", "device", *PLACES)
 TABLES = ("settings", "files", "inputs", "stages")
 # What every step has; a recipe cannot give these names another meaning.
 COUNTERS = ("round", "client", "participants")

@@ -25,6 +25,7 @@ from furlkit.recipes.read import (
     DEFAULTS,
     NAMED,
     PASSED,
+    PLACES,
     Run,
     Stage,
     Value,
@@ -36,8 +37,6 @@ OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
 ROUNDS = ("last", "own", "final", "all")
 # Where another file than that of -o is written last, which says that all are there.
 WRITTEN_LAST = {"pretrain-align": "--targets-out"}
-# These options change where data lies or how it is fetched, and no byte of a result.
-NO_BYTES = ("data_root", "download")
 
 
 class Ref(NamedTuple):
@@ -254,7 +253,7 @@ def _text(
         for _, part in parts
         for word in part
     ]  # Whether an optional part is there is decided by the files.
-    words += [w for key in passed if key not in NO_BYTES for w in passed[key]]
+    words += [w for key in passed if key not in PLACES for w in passed[key]]
     lines = [shlex.join(words)]
     names = {ref.name for _, part in parts for word in part for ref in _refs(word)}
     every = any(ref.every for _, part in parts for word in part for ref in _refs(word))

@@ -20,7 +20,7 @@ from furlkit.files.features import PROBABILITIES, FeatureFacts, write_features
 from furlkit.files.private import Private, read_private
 from furlkit.files.similarity import SHORTEST, kept_of, write_similarity
 from furlkit.inputs.existing import already, made_before
-from furlkit.inputs.matching import check_channels
+from furlkit.inputs.images import open_images
 from furlkit.inputs.models import class_head, width_of
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
@@ -62,8 +62,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     _check_usage(options)
     model = read_checkpoint(options.model)
     head, private = _head(model, options.layer), _private(options, model)
-    images = options.data.images()
-    check_channels(images, model)
+    images = open_images(options.data, model)
     index, contents = chosen_images(images, options.partition, options.part)
     device = runtime.start(options.runtime)
     net = load_net(model, device)

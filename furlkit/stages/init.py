@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from furlkit import console
 from furlkit.catalogue import divided, encoders, heads, objectives, recorded
-from furlkit.data.sets.datasets import default_mean_std, is_name
+from furlkit.data.sets.datasets import default_mean_std
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, read_checkpoint, write_checkpoint
@@ -155,7 +155,7 @@ def _resolve(
 
 
 def _defaults_of(source: Source) -> DataDefaults:
-    if not is_name(source.name) and Path(source.name).is_dir():
+    if source.is_folder:
         # A folder's images may have any size, so they need not be decoded.
         return DataDefaults(source.size, 3, source.labels().classes)
     images = source.images()

@@ -14,7 +14,7 @@ from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.neighbours import NeighbourFacts, write_neighbours
 from furlkit.inputs.existing import already, made_before
-from furlkit.inputs.matching import check_channels
+from furlkit.inputs.images import open_images
 from furlkit.inputs.models import width_of
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
@@ -42,8 +42,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     check_output(options.output, (options.model, options.partition, options.data.name))
     model = read_checkpoint(options.model)
     width_of(model, options.layer)
-    images = options.data.images()
-    check_channels(images, model)
+    images = open_images(options.data, model)
     index, contents = chosen_images(images, options.partition, options.part)
     if len(index) < 2:
         raise InputError(

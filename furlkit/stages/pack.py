@@ -9,9 +9,15 @@ import numpy as np
 
 from furlkit import console
 from furlkit.catalogue import recorded
+from furlkit.data.sets.checked import checked_folder
 from furlkit.data.sets.datasets import ImageSet, default_mean_std, is_name
 from furlkit.data.sets.fingerprint import fingerprint_of, hash_sample, sample_positions
-from furlkit.data.sets.folder import folder_shape, index_folder, read_images
+from furlkit.data.sets.folder import (
+    FolderIndex,
+    folder_shape,
+    index_folder,
+    read_images,
+)
 from furlkit.data.sets.join import joined, joined_by_number, missing_classes
 from furlkit.data.sets.labels import LabelSet
 from furlkit.data.sets.resize import resize_images
@@ -41,6 +47,7 @@ class Options:
     output: Path
     channels: int | None
     no_labels: bool
+    skip_broken: bool
     domain_folders: bool
     domain_names: str | None
     train_fraction: float | None
@@ -69,7 +76,8 @@ class Part:
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Write the images and labels of one source, or of several as domains."""
     given, sources = dict(values), values["sources"]
-    where = {key: given.pop(key) for key in ("data_root", "download", "split")}
+    places = ("data_root", "download", "cache", "split")
+    where = {key: given.pop(key) for key in places}
     where["size"] = given.pop("image_size")
     known = {
         "sources": tuple(Source(name, **where) for name in sources),
@@ -212,7 +220,7 @@ def _blocks_with_progress(parts: list[Part], shape: Shape) -> Iterator[np.ndarra
 
 
 def _open_part(source: Source, options: Options) -> Part:
-    if not is_name(source.name) and Path(source.name).is_dir():
+    if source.is_folder:
         return _folder_part(source, options)
     if options.domain_folders:
         raise UsageError(f"--domain-folders: {source.name} is not a folder of images")
@@ -241,7 +249,7 @@ def _folder_part(source: Source, options: Options) -> Part:
             "--domain-folders: expected one folder, since several sources are one "
             "domain each"
         )
-    index = index_folder(Path(source.name), domains=options.domain_folders)
+    index = _index(Path(source.name), options)
     size, channels = source.size, options.channels or 3
     chosen = _chosen(index.labels, source, options)
     if chosen is not None:
@@ -258,6 +266,19 @@ def _folder_part(source: Source, options: Options) -> Part:
         index.labels, shape, found, take,
         lambda: read_images(index, size, channels=channels),
     )  # fmt: skip
+
+
+def _index(root: Path, options: Options) -> FolderIndex:
+    """The images of a folder; with --skip-broken those that can be read."""
+    if not options.skip_broken:
+        return index_folder(root, domains=options.domain_folders)
+    broken = checked_folder(root).broken
+    if broken:
+        console.warn(
+            f"{root}: left out {len(broken):,} files that cannot be read, such as "
+            f"{min(broken)}; furlkit check lists them"
+        )
+    return index_folder(root, domains=options.domain_folders, without=broken)
 
 
 def _chosen(data: LabelSet, source: Source, options: Options) -> np.ndarray | None:

@@ -23,7 +23,8 @@ from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
 from furlkit.files.targets import TargetFacts, write_targets
 from furlkit.inputs.existing import ALREADY, content_of, made_before
-from furlkit.inputs.matching import check_channels, check_heads
+from furlkit.inputs.images import open_images
+from furlkit.inputs.matching import check_heads
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
@@ -118,8 +119,7 @@ def _open(options: Options) -> Inputs:
     model = read_checkpoint(options.model)
     check_heads(model, architecture_of(model.path, model.facts), objective)
     z_width(model)
-    images = options.data.images()
-    check_channels(images, model)
+    images = open_images(options.data, model)
     index, contents = chosen_images(images, options.partition, options.part)
     resolved = {**options.resolved, "dataset": images.fingerprint}
     contents["model"] = model.content

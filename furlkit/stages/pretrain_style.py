@@ -24,6 +24,7 @@ from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
 from furlkit.inputs import matching
 from furlkit.inputs.existing import ALREADY, content_of
+from furlkit.inputs.images import open_images
 from furlkit.inputs.paths import check_patterns, fill
 from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
@@ -95,14 +96,13 @@ def _open(options: Options) -> Inputs:
     model = read_checkpoint(options.model)
     matching.check_start(model, partition, None)
     architecture = style_architecture(model, options.projector)
-    images = options.data.images()
+    images = open_images(options.data, model)
     contents = {"global": model.content}
     if partition:
         matching.check_dataset(partition, images)
         contents["partition"] = partition.content
     else:
         contents["data"] = canonical(images.fingerprint)  # The file stays at the site.
-    matching.check_channels(images, model)
     how = Provenance("pretrain-style", options.resolved, options.seed, contents)
     inputs = Inputs(options, partition, model, architecture, images, how)
     for number in options.clients:

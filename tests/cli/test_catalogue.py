@@ -69,7 +69,7 @@ def test_defaults_are_shown_as_they_are_typed(run):
 
 def test_commands_are_listed_in_working_order(run):
     names = re.findall(r"^  ([a-z-]+)  ", run("--help").out.split("Commands:")[1], re.M)
-    order = "partition sample pack init pretrain-align pretrain-style local-train embed"
+    order = "partition sample pack check init pretrain-align pretrain-style local-train embed"
     assert names == [
         *order.split(),
         *["neighbours", "aggregate", "distill"],

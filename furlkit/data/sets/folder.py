@@ -1,18 +1,22 @@
-"""Folders of images: indexed without decoding, decoded in blocks by threads.
+"""Folders of images: indexed without opening them, decoded in blocks by threads.
 
 pictures/cat/001.jpg            one folder per class, with files at any depth
 pictures/001.jpg                no class folders: images without labels
 pictures/art/cat/001.jpg        with `domains`: one folder per domain, classes below
 """
 
+import hashlib
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
+from furlkit import console
 from furlkit.data.sets.fingerprint import fingerprint_of
 from furlkit.data.sets.labels import LabelSet, number_by_name
 from furlkit.errors import InputError
@@ -21,44 +25,104 @@ JPEG = (".jpg", ".jpeg", ".jfif")
 ENDINGS = (*JPEG, ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
 SPLITS = {"train", "test", "val", "valid", "validation"}
 BLOCK = 256
+T = TypeVar("T")
+
+
+@dataclass
+class Listing:
+    """What a folder holds: images by relative path, and what is not one.
+
+    `broken` has a reason for each file or folder that cannot be opened. `others` counts
+    files that are no images, `empty` folders without images; hidden ones do not count.
+    """
+
+    images: dict[str, os.stat_result] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+    others: int = 0
+    empty: int = 0
+
+    @property
+    def skipped(self) -> str:
+        """What was skipped, in words; empty if nothing was."""
+        counts = {"file|s that are no images": self.others}
+        counts["folder|s without images"] = self.empty
+        return " and ".join(
+            f"{n:,} {words.replace('|s', '' if n == 1 else 's')}"
+            for words, n in counts.items()
+            if n
+        )
 
 
 @dataclass(frozen=True)
 class FolderIndex:
-    """The images of a folder: sorted relative paths, and their labels."""
+    """The images of a folder: sorted relative paths, and their labels.
+
+    `state` changes when a file does, as far as the file system tells without reading.
+    """
 
     root: Path
     paths: tuple[str, ...]
     labels: LabelSet
+    state: str
 
     def __len__(self) -> int:
         return len(self.paths)
 
 
-def index_folder(root: Path, *, domains: bool = False) -> FolderIndex:
-    """List the images of a folder without opening them.
+def list_folder(root: Path) -> Listing:
+    """Walk a folder without opening its files.
 
-    Hidden files, hidden folders and files that are not images are skipped; links are
-    followed. A folder without images is not a class.
+    Hidden files and folders are skipped; links are followed, but not in cycles.
     """
-    found = sorted(_images(str(root), "", frozenset()))
-    if not found:
+    found = Listing()
+    _walk(root, "", frozenset(), found)
+    return found
+
+
+def index_folder(
+    root: Path, *, domains: bool = False, without: Collection[str] | None = None
+) -> FolderIndex:
+    """List the images of a folder and their labels without opening them.
+
+    Files that are not images are skipped. A folder without images is not a class.
+    `without` are paths to leave out; unless it is given, none may be broken.
+    """
+    listing = list_folder(root)
+    if listing.broken and without is None:
+        name, reason = min(listing.broken.items())
+        raise InputError(f"{root / name}: cannot be read ({reason})")
+    paths = tuple(sorted(listing.images.keys() - set(without or ())))
+    if not paths:
         raise InputError(f"{root}: found no images; expected {', '.join(ENDINGS)}")
-    paths = tuple(path for path, _ in found)
-    levels = _levels(root, paths, 2 if domains else 1)
-    class_names, labels = number_by_name(levels[-1]) if levels else ((), None)
-    domain_names, codes = number_by_name(levels[0]) if domains else ((), None)
-    outer, kind = (domain_names, "domains") if domains else (class_names, "classes")
-    if outer and SPLITS.issuperset(outer):
-        raise InputError(
-            f"{root}: found folders {', '.join(outer)}, which are splits and not "
-            f"{kind}; pass one of them, such as {root / outer[0]}"
-        )
-    fingerprint = fingerprint_of(len(paths), labels=labels, domains=codes, files=found)
-    label_set = LabelSet(
-        str(root), len(paths), labels, codes, class_names, fingerprint, domain_names
+    if listing.skipped:
+        console.info(f"{root}: skipped {listing.skipped}")
+    chosen = {path: listing.images[path] for path in paths}
+    labels = _labels(root, paths, domains)
+    files = ((path, about.st_size) for path, about in chosen.items())
+    fingerprint = fingerprint_of(
+        len(paths), labels=labels.labels, domains=labels.domains, files=files
     )
-    return FolderIndex(root, paths, label_set)
+    labels = replace(labels, fingerprint=fingerprint)
+    return FolderIndex(root, paths, labels, state_of(chosen.values()))
+
+
+def state_of(stats: Iterable[os.stat_result]) -> str:
+    """A hash of what the file system says about files, in order, but for their names."""
+    digest = hashlib.sha256()
+    for each in stats:
+        times = each.st_mtime_ns, each.st_ctime_ns
+        digest.update(repr((each.st_dev, each.st_ino, each.st_size, times)).encode())
+    return digest.hexdigest()
+
+
+def in_blocks(
+    function: Callable[[str], T], paths: Sequence[str], block: int = BLOCK
+) -> Iterator[list[T]]:
+    """What a function gives for each path, by threads; one block in memory at a time."""
+    # Decoding releases the GIL, so threads run in parallel.
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        for start in range(0, len(paths), block):
+            yield list(pool.map(function, paths[start : start + block]))
 
 
 def read_images(
@@ -69,24 +133,37 @@ def read_images(
     Without a size, all images must have the size of the first: (n, H, W, channels).
     Only one block is in memory at a time.
     """
-    from furlkit.data.sets.decode import decode_image
+    from furlkit.data.sets.decode import decode_file, fitted
 
-    shape = folder_shape(index, size, channels)[1:]
+    _, height, width, _ = folder_shape(index, size, channels)
 
     def decode(name: str) -> np.ndarray:
-        image = decode_image(index.root / name, size, channels)
-        if image.shape != shape:
-            raise InputError(
-                f"{index.root / name}: found {image.shape[1]} x {image.shape[0]} pixels, "
-                f"expected {shape[1]} x {shape[0]} as in the folder's first image; pass "
-                "--image-size to pack"
-            )
-        return image
+        image = decode_file(index.root / name, channels)
+        if size is None and image.size != (width, height):
+            raise other_size(index.root / name, image.size, (width, height))
+        return fitted(image.pixels, size)
 
-    # Decoding releases the GIL, so threads run in parallel.
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        for start in range(0, len(index), block):
-            yield np.stack(list(pool.map(decode, index.paths[start : start + block])))
+    for images in in_blocks(decode, index.paths, block):
+        yield np.stack(images)
+
+
+def size_range(sizes: Collection[tuple[int, int]]) -> str:
+    """Sizes (width, height) in words: how many there are, the smallest and largest."""
+    ordered = sorted(sizes, key=lambda size: (size[0] * size[1], size))
+    least, most = (f"{width} x {height}" for width, height in (ordered[0], ordered[-1]))
+    if len(ordered) == 1:
+        return f"{least} pixels"
+    return f"{len(ordered):,} sizes, {least} to {most} pixels"
+
+
+def other_size(
+    path: Path, found: tuple[int, int], expected: tuple[int, int]
+) -> InputError:
+    """The error for an image that cannot be put beside the others."""
+    return InputError(
+        f"{path}: found {found[0]} x {found[1]} pixels, expected {expected[0]} x "
+        f"{expected[1]} as in the folder's first image; pass --image-size to pack"
+    )
 
 
 def folder_shape(
@@ -95,33 +172,59 @@ def folder_shape(
     """Shape (N, H, W, C) of the decoded folder; opens at most one image."""
     if size is not None:
         return len(index), size, size, channels
-    from furlkit.data.sets.decode import decode_image
+    from furlkit.data.sets.decode import decode_file
 
-    height, width, _ = decode_image(index.root / index.paths[0], None, channels).shape
+    height, width, _ = decode_file(index.root / index.paths[0], channels).pixels.shape
     return len(index), height, width, channels
 
 
-def _images(
-    root: str, below: str, above: frozenset[tuple[int, int]]
-) -> Iterator[tuple[str, int]]:
-    """Walk a folder; `above` are its parents, so that link cycles are not followed."""
+def _walk(
+    root: Path, below: str, above: frozenset[tuple[int, int]], found: Listing
+) -> None:
+    """List a folder; `above` are its parents, so that link cycles are not followed."""
+    before = len(found.images) + len(found.broken)
     try:
-        here = os.stat(os.path.join(root, below))
+        here = os.stat(root / below)
         if (here.st_dev, here.st_ino) in above:
             return
-        above |= {(here.st_dev, here.st_ino)}
-        with os.scandir(os.path.join(root, below)) as entries:
-            for entry in entries:
-                if entry.name.startswith("."):
-                    continue
-                name = f"{below}/{entry.name}" if below else entry.name
-                if entry.is_dir():
-                    yield from _images(root, name, above)
-                elif entry.name.lower().endswith(ENDINGS):
-                    yield name, entry.stat().st_size
+        with os.scandir(root / below) as entries:
+            inside = [entry for entry in entries if not entry.name.startswith(".")]
     except OSError as error:
-        where = error.filename or root
-        raise InputError(f"{where}: cannot be read ({error.strerror})") from error
+        found.broken[below] = error.strerror or str(error)
+        return
+    above |= {(here.st_dev, here.st_ino)}
+    for entry in inside:
+        name = f"{below}/{entry.name}" if below else entry.name
+        try:
+            if entry.is_dir():
+                _walk(root, name, above, found)
+            elif _is_image(entry):
+                found.images[name] = entry.stat()
+            else:
+                found.others += 1
+        except OSError as error:
+            found.broken[name] = error.strerror or str(error)
+    found.empty += len(found.images) + len(found.broken) == before
+
+
+def _is_image(entry: os.DirEntry) -> bool:
+    """Whether a file is called like an image; a pipe or device is none."""
+    named = entry.name.lower().endswith(ENDINGS)
+    return named and stat.S_ISREG(entry.stat().st_mode)
+
+
+def _labels(root: Path, paths: tuple[str, ...], domains: bool) -> LabelSet:
+    """The labels that the folders' names give, without a fingerprint yet."""
+    levels = _levels(root, paths, 2 if domains else 1)
+    class_names, labels = number_by_name(levels[-1]) if levels else ((), None)
+    domain_names, codes = number_by_name(levels[0]) if domains else ((), None)
+    outer, kind = (domain_names, "domains") if domains else (class_names, "classes")
+    if outer and SPLITS.issuperset(outer):
+        raise InputError(
+            f"{root}: found folders {', '.join(outer)}, which are splits and not "
+            f"{kind}; pass one of them, such as {root / outer[0]}"
+        )
+    return LabelSet(str(root), len(paths), labels, codes, class_names, {}, domain_names)
 
 
 def _levels(root: Path, paths: tuple[str, ...], depth: int) -> list[tuple[str, ...]]:

@@ -123,12 +123,17 @@ def number_names(classes: int) -> tuple[str, ...]:
 
 def _read_values(path: Path) -> np.ndarray:
     try:
-        if path.suffix == ".npy":
+        if _is_numpy(path):
             return np.load(path, allow_pickle=False)
         text = path.read_text()
         return np.asarray(json.loads(text) if path.suffix == ".json" else _lines(text))
     except (OSError, ValueError, EOFError, MemoryError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read as labels ({error})") from error
+
+
+def _is_numpy(path: Path) -> bool:
+    with open(path, "rb") as stream:
+        return path.suffix == ".npy" or stream.read(6) == b"\x93NUMPY"
 
 
 def _lines(text: str) -> list[Any]:

@@ -1,21 +1,24 @@
 """Open a dataset by name or path, with its images or with labels only.
 
 A name is one of `datasets.names()`. A path is an image folder, an .npz of arrays, or a
-packed .safetensors file. A path is one whole set: `split` is not used, pass the path of
-the split. For a path, for `digits` and for a label file, torch is imported only if
-images must be resized.
+packed dataset. A path is one whole set: `split` is not used, pass the path of the split.
+For a path, for `digits` and for a label file, torch is imported only if images must be
+resized.
 """
 
 import difflib
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from furlkit import console
 from furlkit.data.sets.datasets import ImageSet, is_name, names, open_named, with_images
+from furlkit.data.sets.decoded import Fit, folder_images
 from furlkit.data.sets.fingerprint import label_fingerprint
-from furlkit.data.sets.folder import folder_shape, index_folder, read_images
+from furlkit.data.sets.folder import index_folder, state_of
 from furlkit.data.sets.labels import (
     LABEL_FILES,
     LabelSet,
@@ -25,6 +28,9 @@ from furlkit.data.sets.labels import (
 from furlkit.data.sets.npz import read_npz, read_npz_labels
 from furlkit.data.sets.resize import resize_images
 from furlkit.errors import InputError, UsageError
+from furlkit.files.cache import open_cache, read_note, write_note
+
+ANY = Fit()
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,8 @@ class Source:
     """A dataset as given on the command line: a name or path.
 
     `data_root` is the folder of torchvision's files (default: `data` in the working
-    folder). `size` resizes the shorter side of the images and crops the centre.
+    folder). `size` resizes the shorter side of the images and crops the centre. `cache`
+    is where the decoded images of a folder are kept (default: the user's cache folder).
     """
 
     data: str | Path
@@ -40,6 +47,7 @@ class Source:
     download: bool = False
     split: str = "train"
     size: int | None = None
+    cache: Path | None = None
 
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:
@@ -50,16 +58,27 @@ class Source:
         """What the user gave, for messages."""
         return str(self.data)
 
-    def images(self) -> ImageSet:
-        """Open the dataset with its images."""
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder of images, which may have any size."""
+        return not is_name(self.name) and Path(self.name).is_dir()
+
+    def images(self, fit: Fit = ANY, again: bool = False) -> ImageSet:
+        """Open the dataset with its images; `fit` is for those of a folder.
+
+        The checksum of a packed file is compared once, or `again` with every call.
+        """
         if is_name(self.name):
             opened = self._named()
+        elif self.is_folder:
+            return self._folder(fit)
         else:
-            path = _existing_path(self.name)
-            if path.is_dir():
-                return _open_folder(path, self.size)
-            packed = path.suffix == ".safetensors"
-            opened = _open_packed(path) if packed else with_images(*read_npz(path))
+            path, kind = _path_and_kind(self.name)
+            if kind == "packed":
+                opened = _open_packed(path)
+                self._verify(path, again)
+            else:
+                opened = with_images(*read_npz(path))
         return replace(opened, images=resize_images(opened.images, self.size))
 
     def labels(self) -> LabelSet:
@@ -69,14 +88,30 @@ class Source:
         """
         if is_name(self.name):
             return self._named()
-        path = _existing_path(self.name, *LABEL_FILES)
-        if path.is_dir():
-            return index_folder(path).labels
-        if path.suffix in LABEL_FILES:
-            return read_label_file(path)
-        if path.suffix == ".safetensors":
+        if self.is_folder:
+            return index_folder(Path(self.name)).labels
+        path, kind = _path_and_kind(self.name, *LABEL_FILES)
+        if kind == "packed":
             return _open_packed(path)
-        return read_npz_labels(path)
+        return read_npz_labels(path) if kind == "npz" else read_label_file(path)
+
+    def _folder(self, fit: Fit) -> ImageSet:
+        if self.size is not None:
+            fit = fit._replace(size=self.size, exact=True)
+        index = index_folder(Path(self.name))
+        images = folder_images(index, fit, open_cache(self.cache))
+        return with_images(index.labels, images)
+
+    def _verify(self, path: Path, again: bool) -> None:
+        from furlkit.files.container.read import Container
+
+        cache, opened = open_cache(self.cache), Container(path)
+        name = f"packed-{state_of([os.stat(path)])[:40]}"
+        if read_note(cache, name).get("content") == opened.content and not again:
+            return
+        with console.bar(f"verifying {path.name}", opened.size) as bar:
+            opened.check_body(bar.reach)
+        write_note(cache, name, {"content": opened.content})
 
     def _named(self) -> ImageSet:
         return open_named(self.name, self.split, self.data_root, self.download)
@@ -116,26 +151,37 @@ def _check_hash(
         )
 
 
-def _open_folder(path: Path, size: int | None) -> ImageSet:
-    index = index_folder(path)
-    images = np.empty(folder_shape(index, size), np.uint8)
-    done = 0
-    for block in read_images(index, size):
-        images[done : done + len(block)] = block
-        done += len(block)
-    return with_images(index.labels, images)
+def _path_and_kind(name: str, *more_suffixes: str) -> tuple[Path, str]:
+    """The path and what it holds: packed, npz, or labels if `more_suffixes` are allowed.
 
-
-def _existing_path(name: str, *more_suffixes: str) -> Path:
-    """The path if it is of a kind that can be read; a UsageError with a hint if not."""
+    A file is known by its content. Where that says nothing, as of text or of a damaged
+    file, its suffix says what was meant. What is neither is a UsageError with a hint.
+    """
     path = Path(name)
-    if path.is_dir() or path.suffix in (".npz", ".safetensors", *more_suffixes):
+    if path.is_file() and (kind := _kind_by_content(path, bool(more_suffixes))):
+        return path, kind
+    meant = {".npz": "npz", ".safetensors": "packed"}
+    if path.suffix in (*meant, *more_suffixes):
         if not path.exists():
             raise InputError(f"{name}: no such file")
-        return path
+        return path, meant.get(path.suffix, "labels")
     near = difflib.get_close_matches(name.lower(), names(), 1)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise UsageError(
         f"{name}: neither a known dataset ({', '.join(names())}) nor a path to a folder "
         f"of images, an .npz or a packed .safetensors file{hint}"
     )
+
+
+def _kind_by_content(path: Path, labels: bool) -> str | None:
+    try:
+        with open(path, "rb") as stream:
+            start = stream.read(9)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    if start.startswith(b"PK\x03\x04"):
+        return "npz"
+    # No header of a packed file takes 4 GB, and it is JSON.
+    if start[4:] == b"\0\0\0\0{":
+        return "packed"
+    return "labels" if labels and start.startswith(b"\x93NUMPY") else None

@@ -9,7 +9,8 @@ from furlkit.data.batches import Batch, Images
 from furlkit.errors import UsageError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.ensemble import Ensemble, read_ensemble
-from furlkit.inputs.matching import check_channels, check_images
+from furlkit.inputs.images import open_images
+from furlkit.inputs.matching import check_images
 from furlkit.inputs.models import width_of
 from furlkit.models.architecture import Net
 from furlkit.objectives.similarity import Distiller
@@ -25,10 +26,9 @@ def lesson(options: Options) -> Lesson:
     """
     (path,), settings = options.sources, options.settings
     ensemble, model = read_ensemble(path), read_checkpoint(options.model)
-    images, facts = options.data.images(), ensemble.facts
+    images, facts = open_images(options.data, model), ensemble.facts
     check_images(ensemble, images, "give the --data that embed was given")
     _check_anchors(options, len(ensemble.index))
-    check_channels(images, model)
     layer = settings["layer"] or facts.layer
     tau_S = settings["temperature"] or facts.temperature
     width = width_of(model, layer)

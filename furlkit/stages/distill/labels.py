@@ -7,7 +7,8 @@ from typing import Any
 from furlkit.data.batches import Images
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import read_checkpoint
-from furlkit.inputs.matching import check_channels, check_labels
+from furlkit.inputs.images import open_images
+from furlkit.inputs.matching import check_labels
 from furlkit.inputs.parts import chosen_images
 from furlkit.models.architecture import Net
 from furlkit.models.loading import architecture_of
@@ -33,8 +34,7 @@ def lesson(options: Options) -> Lesson:
             f"{model.path}: has no classifier, which --teacher labels needs; create it "
             "with init --objective supervised, or fedmatch"
         )
-    images = options.data.images()
-    check_channels(images, model)
+    images = open_images(options.data, model)
     check_labels(images, heads["classifier"][0], model)
     part = settings.pop("part")
     index, contents = chosen_images(images, settings.pop("partition"), part)

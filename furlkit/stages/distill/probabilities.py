@@ -9,7 +9,8 @@ from furlkit.data.batches import Images
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.features import PROBABILITIES, check_probabilities, read_features
-from furlkit.inputs.matching import check_channels, check_images
+from furlkit.inputs.images import open_images
+from furlkit.inputs.matching import check_images
 from furlkit.inputs.models import class_head
 from furlkit.models.architecture import Net
 from furlkit.objectives import soft_labels
@@ -25,12 +26,9 @@ def lesson(options: Options) -> Lesson:
     check_probabilities(given)
     if not given.facts.dataset:
         raise InputError(f"{path}: does not say of which images it is; re-create it")
-    head, images = (
-        class_head(model, f"--teacher {PROBABILITIES}"),
-        options.data.images(),
-    )
+    head = class_head(model, f"--teacher {PROBABILITIES}")
+    images = open_images(options.data, model)
     check_images(given, images, "give the --data that embed was given")
-    check_channels(images, model)
     if given.rows.shape[1] != head.classes:
         raise InputError(
             f"{path}: is of {given.rows.shape[1]} classes, the {head.name} of {model.path} "

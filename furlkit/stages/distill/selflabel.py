@@ -5,7 +5,7 @@ from typing import Any
 from furlkit.data.batches import Images
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import read_checkpoint
-from furlkit.inputs.matching import check_channels
+from furlkit.inputs.images import open_images
 from furlkit.inputs.models import class_head
 from furlkit.inputs.parts import chosen_images
 from furlkit.models.architecture import Net
@@ -17,8 +17,8 @@ from furlkit.training.loop import Purpose
 def lesson(options: Options) -> Lesson:
     """Open the model and its images; no label is read."""
     settings, model = dict(options.settings), read_checkpoint(options.model)
-    head, images = class_head(model, "--teacher self"), options.data.images()
-    check_channels(images, model)
+    head = class_head(model, "--teacher self")
+    images = open_images(options.data, model)
     part = settings.pop("part")
     index, contents = chosen_images(images, settings.pop("partition"), part)
     if len(index) < 2:

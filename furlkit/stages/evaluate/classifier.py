@@ -19,7 +19,7 @@ from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.evaluation.linear import predict_linear
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
-from furlkit.inputs.labelled import check_labelled, train_and_test
+from furlkit.inputs.labelled import open_one, train_and_test
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
 from furlkit.models.architecture import Net
@@ -46,7 +46,7 @@ def run(values: dict[str, Any]) -> Result:
     check_output(options.output, [options.model, *read])
     model = read_checkpoint(options.model)
     classes = _classes_of(model)
-    test = check_labelled(options.test.images(), model)
+    test = open_one(options.test, model)
     names = _checked_names(options, model, classes, test)
     net = load_net(model, runtime.start(options.runtime))
     if options.dry_run:

@@ -26,8 +26,8 @@ from furlkit.evaluation.clusters import (
     table_of,
 )
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
-from furlkit.inputs.labelled import check_labelled, train_and_test
-from furlkit.inputs.matching import check_channels
+from furlkit.inputs.images import open_images
+from furlkit.inputs.labelled import open_one, train_and_test
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
 from furlkit.models.architecture import Net
@@ -61,7 +61,7 @@ def run(values: dict[str, Any]) -> Result:
     model = read_checkpoint(options.model)
     if options.kmeans is None:
         _check_clusters(model)
-    test = check_labelled(options.test.images(), model)
+    test = open_one(options.test, model)
     train = _clustered(options, model)
     net = load_net(model, runtime.start(options.runtime))
     data = {"test": test.fingerprint}
@@ -112,9 +112,7 @@ def _clustered(options: Options, model: Checkpoint) -> ImageSet | None:
     """The images that k-means is fitted to; no label of them is used."""
     if options.train is None:
         return None
-    images = options.train.images()
-    check_channels(images, model)
-    return images
+    return open_images(options.train, model)
 
 
 def _assignments(

@@ -185,7 +185,7 @@ def _open(options: Options) -> Inputs:
         )
     check_output(options.output, [options.partition])
     partition = read_partition(options.partition) if options.partition else None
-    model, train, test = labelled.open_labelled(options)
+    model, train, test = labelled.open_labelled(options, options.image_size)
     if partition:
         check_dataset(partition, train)
     architecture = architecture_of(model.path, model.facts)

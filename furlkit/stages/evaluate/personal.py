@@ -23,7 +23,7 @@ from furlkit.files.container.read import Container
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.private import Private, read_private
 from furlkit.inputs.existing import ALREADY
-from furlkit.inputs.labelled import check_labelled, train_and_test
+from furlkit.inputs.labelled import open_one, train_and_test
 from furlkit.inputs.matching import check_dataset
 from furlkit.inputs.own import own_model
 from furlkit.inputs.paths import check_output
@@ -122,10 +122,7 @@ def _open(options: Options) -> Inputs:
     runtime.start(options.runtime)
     partition = read_partition(options.partition) if options.partition else None
     model = read_checkpoint(options.model)
-    train, test = (
-        check_labelled(source.images(), model)
-        for source in (options.train, options.test)
-    )
+    train, test = (open_one(source, model) for source in (options.train, options.test))
     if partition:
         check_dataset(partition, train)
     private = _private(options.private, model)

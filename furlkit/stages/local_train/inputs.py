@@ -18,6 +18,7 @@ from furlkit.files.partition import Partition, read_partition
 from furlkit.files.targets import Targets, read_targets
 from furlkit.inputs import matching
 from furlkit.inputs.dictionary import open_dictionary
+from furlkit.inputs.images import open_images
 from furlkit.inputs.sites import images_of
 from furlkit.models.architecture import Architecture, build
 from furlkit.models.loading import check_tensors, full_architecture, z_width
@@ -86,10 +87,9 @@ def open_inputs(options: Options) -> Inputs:
     architecture = full_architecture(model.path, model.facts)
     matching.check_heads(model, architecture, options.objective)
     _check_mining(options.mining, model, architecture)
-    images = options.data.images()
+    images = open_images(options.data, model)
     if partition:
         matching.check_dataset(partition, images)
-    matching.check_channels(images, model)
     if "classes" in options.tell and images.labels is None:
         raise InputError(f"{images.name}: has no labels, which --tell classes counts")
     if options.objective.labels:
@@ -185,7 +185,8 @@ def _align(options: Options, model: Checkpoint) -> tuple[Targets, ImageSet] | No
     if options.align is None or options.align_data is None:
         return None
     z_width(model)
-    targets, public = read_targets(options.align), options.align_data.images()
+    targets = read_targets(options.align)
+    public = open_images(options.align_data, model)
     matching.check_targets(targets, public, model)
     return targets, public
 

@@ -180,8 +180,8 @@ def _align_source(values: dict[str, Any]) -> Source | None:
             f"--align {values['align']}: give --align-data too, the public images that "
             "the targets were made from"
         )
-    place = values["data_root"], values["download"]
-    return Source(data, *place, split) if data else None
+    place = {key: values[key] for key in ("data_root", "download", "cache")}
+    return Source(data, **place, split=split) if data else None
 
 
 TELLABLE = ("examples", "classes", "loss")

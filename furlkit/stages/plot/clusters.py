@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from furlkit.data.sets.datasets import ImageSet
+from furlkit.data.sets.decoded import Fit
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
@@ -19,6 +20,7 @@ from furlkit.stages.plot.confusion import class_names
 from furlkit.stages.plot.picture import Picture, figure, picture
 
 MOST = 20  # Clusters that are drawn if none are named.
+SIDE = 96  # Pixels of the images of a folder, if they have different sizes.
 
 
 @picture
@@ -31,7 +33,7 @@ def run(
     if not any(surest):
         raise InputError(f"{file}: names no images; evaluate it again with --surest 12")
     shown = _shown(clusters, surest, matching)
-    known = source.images()
+    known = source.images(Fit(SIDE))
     _check_images(file, metrics, surest, known, source)
     names = class_names(metrics, len(matching))
     rows = [_row(k, surest[k][:images], metrics, names, known) for k in shown]

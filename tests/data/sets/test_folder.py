@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from furlkit.data.sets.decode import decode_image
+from furlkit.data.sets.decode import decode_file, fitted
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.data.sets.folder import folder_shape, index_folder, read_images
 from furlkit.data.sets.source import Source
@@ -144,7 +144,7 @@ def test_resize_and_crop_match_torchvision(tmp_path, shape):
     save(tmp_path / "a.png", shape)
     with Image.open(tmp_path / "a.png") as image:
         expected = functional.center_crop(functional.resize(image, [16]), [16])
-    found = decode_image(tmp_path / "a.png", 16, 3)
+    found = fitted(decode_file(tmp_path / "a.png", 3).pixels, 16)
     assert np.array_equal(found, np.asarray(expected))
 
 
@@ -181,9 +181,9 @@ def test_modes_become_rgb(tmp_path):
     black = Image.fromarray(255 - grey)
     Image.merge("CMYK", [zero, zero, zero, black]).save(tmp_path / "cmyk.tif")
     for path in sorted(tmp_path.iterdir()):
-        found = decode_image(path, None, 3)
+        found = decode_file(path, 3).pixels
         assert np.array_equal(found, np.repeat(grey[..., None], 3, axis=2)), path.name
-        assert np.array_equal(decode_image(path, None, 1)[..., 0], grey), path.name
+        assert np.array_equal(decode_file(path, 1).pixels[..., 0], grey), path.name
 
 
 def test_unreadable_folder_is_named(tmp_path):

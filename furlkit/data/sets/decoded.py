@@ -1,0 +1,284 @@
+"""The one place where a folder of images becomes an array.
+
+Every file is read once: it is hashed and decoded at the same time, and the array is kept
+in the cache under the hash of all files' content. What the file system says of the files
+(their numbers, sizes and times) tells the next command that they are still the same.
+"""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from furlkit import console
+from furlkit.data.sets.datasets import default_mean_std
+from furlkit.data.sets.folder import (
+    BLOCK,
+    FolderIndex,
+    in_blocks,
+    other_size,
+    size_range,
+)
+from furlkit.errors import DiskError, FurlkitError
+from furlkit.files import cache as caching
+from furlkit.files.dataset import DatasetFacts, read_dataset, write_dataset
+from furlkit.files.facts import Provenance
+
+DECODER = 1  # To be raised when the same files give other pixels.
+# Images of one size keep it, unless all together would take more than this.
+MOST_BYTES = 16 * 2**30
+BLOCK_BYTES = 2**28
+
+
+class Fit(NamedTuple):
+    """The size and channels that images are wanted in.
+
+    Images of one size keep it, unless `exact`; those of different sizes are brought to
+    `size`, and refused without one.
+    """
+
+    size: int | None = None
+    channels: int = 3
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class About:
+    """What decoding has found: a hash of all files, their sizes, how many are grey.
+
+    `size` is the width and height that all have, None if they differ.
+    """
+
+    content: str
+    size: tuple[int, int] | None
+    sizes: str
+    grey: int
+
+    def side(self, fit: Fit, examples: int) -> int | None:
+        """What the images are brought to; None if they keep the size that all have."""
+        return None if _keeps(self.size, fit, examples) else fit.size
+
+
+def folder_images(index: FolderIndex, fit: Fit, cache: Path | None) -> np.ndarray:
+    """The images of a folder, (N, H, W, C) uint8, mapped from the cache if there is one.
+
+    One warning says what had to be changed.
+    """
+    found = _kept(index, fit, cache)
+    if found is None:
+        with caching.waiting_for(cache, _name(index), lambda: _tell_wait(index)):
+            found = _kept(index, fit, cache) or _decoded(index, fit, cache)
+    images, about = found
+    _warn(index, fit, about, images)
+    return images
+
+
+def _kept(
+    index: FolderIndex, fit: Fit, cache: Path | None
+) -> tuple[np.ndarray, About] | None:
+    """The images of the cache; None if it lacks them."""
+    about = _known(index, cache)
+    if cache is None or about is None:
+        return None
+    path = caching.images_path(cache, _key(about, fit, len(index)))
+    try:
+        images = read_dataset(path).images
+    except FurlkitError:  # Missing, or damaged.
+        return None
+    if len(images) != len(index) or images.shape[3] != fit.channels:
+        return None
+    caching.mark_used(path)
+    return images, about
+
+
+def _known(index: FolderIndex, cache: Path | None) -> About | None:
+    """What is known of these files, or of copies of them that lay elsewhere."""
+    name = _name(index)
+    if note := caching.read_note(cache, f"{name}-{index.state[:40]}"):
+        return _about(note)
+    others = [_about(note) for note in caching.notes_beginning(cache, f"{name}-")]
+    content = _content(index) if any(others) else None
+    for about in others:
+        if about and about.content == content:
+            _note(index, about, cache)
+            return about
+    return None
+
+
+def _about(note: dict) -> About | None:
+    try:
+        size = note.pop("size")
+        return About(**note, size=size and (size[0], size[1]))
+    except (KeyError, TypeError, IndexError):
+        return None
+
+
+def _note(index: FolderIndex, about: About, cache: Path | None) -> None:
+    name = f"{_name(index)}-{index.state[:40]}"
+    caching.write_note(cache, name, asdict(about))
+
+
+def _name(index: FolderIndex) -> str:
+    """The same for folders whose files have the same names and sizes."""
+    return index.labels.fingerprint["files"][:40]
+
+
+def _key(about: About, fit: Fit, examples: int) -> str:
+    import PIL
+
+    side = about.side(fit, examples)
+    how = DECODER, PIL.__version__
+    return caching.cache_key(about.content, side, fit.channels, how)
+
+
+def _content(index: FolderIndex) -> str:
+    """A hash of all files, which are read but not decoded."""
+    from furlkit.data.sets.decode import read_file
+
+    def digest(name: str) -> bytes:
+        try:
+            return hashlib.sha256(read_file(index.root / name)).digest()
+        except (OSError, ValueError):  # Decoding it says what is wrong.
+            return b""
+
+    console.info(f"{index.root}: looking whether its {len(index):,} images are known")
+    digests = (d for block in in_blocks(digest, index.paths) for d in block)
+    return hashlib.sha256(b"".join(digests)).hexdigest()
+
+
+def _decoded(
+    index: FolderIndex, fit: Fit, cache: Path | None
+) -> tuple[np.ndarray, About]:
+    """Decode the images, and keep them in the cache if there is one."""
+    where = f"; kept in {cache}" if cache else ""
+    console.info(f"{index.root}: decoding {len(index):,} images{where}")
+    images, about = _decode(index, fit, cache)
+    _note(index, about, cache)
+    if cache is None:
+        return images, about
+    path = caching.images_path(cache, _key(about, fit, len(index)))
+    try:
+        _write(path, images, about)
+    except DiskError as error:
+        console.warn(f"{error}; the next command decodes {index.root} again")
+        return images, about
+    caching.make_room(cache, path)
+    return read_dataset(path).images, about
+
+
+def _write(path: Path, images: np.ndarray, about: About) -> None:
+    mean, std = default_mean_std(images.shape[3])
+    facts = DatasetFacts([], [], {"examples": len(images)}, [*mean], [*std])
+    blocks = (images[i : i + BLOCK] for i in range(0, len(images), BLOCK))
+    how = Provenance("cache", {"content": about.content})
+    shape = (len(images), *images.shape[1:])
+    write_dataset(path, shape, blocks, {}, facts, how)  # type: ignore[arg-type]
+
+
+def _decode(
+    index: FolderIndex, fit: Fit, cache: Path | None
+) -> tuple[np.ndarray, About]:
+    """Decode all images, in order, each file being read once.
+
+    While they have the size of the first, that is kept. At the first that has not, those
+    that are done are brought to the size that is wanted too.
+    """
+    from furlkit.data.sets.decode import Decoded, decode_file, fitted
+
+    first = decode_file(index.root / index.paths[0], fit.channels)
+    side = None if _keeps(first.size, fit, len(index)) else fit.size
+
+    def decode(name: str) -> tuple[Decoded, tuple[int, int]]:
+        nonlocal side
+        image = decode_file(index.root / name, fit.channels)
+        if side is None and image.size != first.size:
+            if fit.size is None:
+                raise other_size(index.root / name, image.size, first.size)
+            side = fit.size
+        return image._replace(pixels=fitted(image.pixels, side)), image.size
+
+    sizes, greys, digests, done = {first.size}, int(first.grey), [first.digest], 1
+    images = _space((len(index), *fitted(first.pixels, side).shape), cache)
+    images[0] = fitted(first.pixels, side)
+    block = max(1, min(BLOCK, BLOCK_BYTES // first.pixels.nbytes))
+    with console.bar("decoding", len(index)) as bar:
+        for some in in_blocks(decode, index.paths[1:], block):
+            if side is not None and images.shape[1:3] != (side, side):
+                images = _refitted(images, done, side, cache)
+            for image, size in some:
+                same = image.pixels.shape == images.shape[1:]
+                images[done] = image.pixels if same else fitted(image.pixels, side)
+                sizes.add(size)
+                greys += image.grey
+                digests.append(image.digest)
+                done += 1
+            bar.reach(done)
+    content = hashlib.sha256(b"".join(digests)).hexdigest()
+    common = first.size if len(sizes) == 1 else None
+    return images, About(content, common, size_range(sizes), greys)
+
+
+def _keeps(size: tuple[int, int] | None, fit: Fit, examples: int) -> bool:
+    """Whether images that all have a size keep it."""
+    if size is None or fit.exact:
+        return False
+    total = examples * size[0] * size[1] * fit.channels
+    return fit.size is None or total <= MOST_BYTES
+
+
+def _refitted(
+    images: np.ndarray, done: int, side: int, cache: Path | None
+) -> np.ndarray:
+    """The same array for images of another size, with those that are done."""
+    from furlkit.data.sets.decode import fitted
+
+    smaller = _space((len(images), side, side, images.shape[3]), cache)
+    for position in range(done):
+        smaller[position] = fitted(images[position], side)
+    return smaller
+
+
+def _space(shape: tuple[int, ...], cache: Path | None) -> np.ndarray:
+    """An array that lies in a nameless file of the cache, or else in memory."""
+    if cache is None or not hasattr(os, "posix_fallocate"):
+        return np.empty(shape, np.uint8)
+    try:
+        with tempfile.TemporaryFile(dir=cache) as file:
+            # A full disk must be found now: writing to the map could not say so.
+            os.posix_fallocate(file.fileno(), 0, int(np.prod(shape, dtype=np.int64)))
+            return np.memmap(file, np.uint8, "r+", shape=shape)
+    except OSError:
+        return np.empty(shape, np.uint8)
+
+
+def _tell_wait(index: FolderIndex) -> None:
+    console.info(f"{index.root}: another process is decoding its images; waiting")
+
+
+def _warn(index: FolderIndex, fit: Fit, about: About, images: np.ndarray) -> None:
+    """Say once what of the images is not as it was in the files."""
+    reasons = list(_changes(fit, about, images))
+    if reasons:
+        height, width, channels = images.shape[1:]
+        what = "grey" if channels == 1 else "colour"
+        console.warn(
+            f"{index.root}: {' and '.join(reasons)}; all are brought to {width} x "
+            f"{height} pixels in {what}"
+        )
+
+
+def _changes(fit: Fit, about: About, images: np.ndarray) -> Iterator[str]:
+    n, (height, width) = len(images), images.shape[1:3]
+    if about.size is None:
+        yield f"its {n:,} images have {about.sizes}"
+    elif about.size != (width, height) and not fit.exact:
+        yield f"its {n:,} images of {about.sizes} would take too much space"
+    changed = about.grey if fit.channels == 3 else n - about.grey
+    if changed:
+        was = "grey" if fit.channels == 3 else "in colour"
+        yield f"{changed:,} of {n:,} images are {was}"
