@@ -178,6 +178,9 @@ PROTOCOLS = named(
         groups=(
             group(IN_OUT,
                 *_SCORED.options,
+                Option("by-domain", Flag(), False,
+                       "Test each client on the test images of its own domain, not of "
+                       "all (FedStyle's personalisation).", newer=True),
                 Option("client", Clients(), help="The clients to score: 3, 0-4, 0,2,5-7.",
                        usual="those with a private file, or all", recorded=False,
                        variable="clients"),

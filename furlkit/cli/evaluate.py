@@ -63,9 +63,11 @@ def personal() -> None:
     A client whose file is not given has the global model, as all have with FedAvg.
 
     The classifier is trained on the client's images only, as `evaluate linear` trains it,
-    and tested on all test images. accuracy is the mean over clients, clients_std their
-    standard deviation, worst_tenth_accuracy the mean of the lowest tenth; clients has each
-    of them. probes and accuracy_std are of the means over clients, one for each probe.
+    and tested on all test images, or with --by-domain on those of the client's own domain.
+    accuracy is the mean over clients, clients_std their standard deviation,
+    worst_tenth_accuracy the mean of the lowest tenth; clients has each of them. probes and
+    accuracy_std are of the means over clients, one for each probe. Where the partition
+    says which domain a client is of, domains has the same numbers for the clients of each.
 
     \b
     Example:

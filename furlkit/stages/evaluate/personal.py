@@ -15,7 +15,7 @@ from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.errors import FurlkitError, InputError, UsageError
-from furlkit.evaluation.personal import over_clients, over_probes
+from furlkit.evaluation.personal import by_domain, summary
 from furlkit.evaluation.scores import accuracy
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.partition import Partition, read_partition
@@ -30,6 +30,7 @@ from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import fitting_net, load_net, view_of
 from furlkit.reports import document as scoring
+from furlkit.reports.metrics import domains_text
 from furlkit.stages.evaluate import Result, found_before, write_document
 from furlkit.stages.evaluate.probe import Probe
 from furlkit.weights import Tensors, divide
@@ -37,7 +38,10 @@ from furlkit.weights import Tensors, divide
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Computing):
-    """`private` are files of clients, `clients` those that are scored, if not all."""
+    """`private` are files of clients, `clients` those that are scored, if not all.
+
+    With `by_domain` a client is tested on the images of its own domain.
+    """
 
     partition: Path
     model: Path
@@ -45,6 +49,7 @@ class Options(Computing):
     clients: tuple[int, ...] | None
     train: Source
     test: Source
+    by_domain: bool
     output: Path
     seed: int
     probe: Probe
@@ -86,13 +91,15 @@ def run(values: dict[str, Any]) -> Result:
         console.info(
             f"client {client}: accuracy {shown} ({len(scores)}/{len(clients)})"
         )
+    tested = np.concatenate([tested_on(inputs, client) for client in clients])
     found = {
         **origins,
-        **over_clients([score["accuracy"] for score in scores]),
-        **over_probes([score["probes"] for score in scores]),
+        **summary(scores),
         "clients": scores,
-        "test_examples": len(inputs.test.images),
+        "test_examples": len(np.unique(tested)),
     }
+    if domains := by_domain(scores):
+        found["domains"] = domains
     document = write_document(options, found)
     return _line(options.output, document), document
 
@@ -117,6 +124,7 @@ def _open(options: Options) -> Inputs:
             )
         if client not in private:
             fitting_net(model)
+        tested_on(inputs, client)
     return inputs
 
 
@@ -146,11 +154,15 @@ def _origins(inputs: Inputs) -> dict[str, Any]:
         else None
         for client in inputs.clients
     }
-    return {**origins, "protocol": "personal", "data": data, "private": private}
+    found = {**origins, "protocol": "personal", "data": data, "private": private}
+    names = [inputs.partition.domain_of(client) for client in inputs.clients]
+    if known := [name for name in dict.fromkeys(names) if name is not None]:
+        found["domain_names"] = known
+    return found
 
 
 class Features(NamedTuple):
-    """h of a client's images and of all test images, by the client's own model."""
+    """h of a client's images and of its test images, by the client's own model."""
 
     learned: Tensor
     test: Tensor
@@ -159,17 +171,20 @@ class Features(NamedTuple):
 def _features(inputs: Inputs) -> Iterator[tuple[int, Features]]:
     """The features of one client after the other.
 
-    Clients that share the encoder (FedAvg, FedPer) share the features of test images.
+    Clients that share the encoder (FedAvg, FedPer) share the features of test images,
+    with --by-domain those of one domain.
     """
     device = runtime.device_of(inputs.options.runtime)
     encoder: Tensors = {}
-    every = np.arange(len(inputs.test.images))
+    tested = np.empty(0, np.int64)
     for client in inputs.clients:
-        own = _model_of(inputs, client)
+        own, rows = _model_of(inputs, client), tested_on(inputs, client)
         mine = divide(own.tensors, ["encoder"])[0]
-        if not _same(mine, encoder):
+        known = _same(mine, encoder)
+        if not known:
             encoder, net = mine, load_net(own, device)
-            test = _embed(inputs, net, inputs.test, every)
+        if not known or not np.array_equal(rows, tested):
+            tested, test = rows, _embed(inputs, net, inputs.test, rows)
         index = inputs.partition.of(client)
         yield client, Features(_embed(inputs, net, inputs.train, index), test)
 
@@ -204,30 +219,48 @@ def _score(inputs: Inputs, client: int, features: Features) -> dict[str, Any]:
     learned = features.learned, labels[torch.from_numpy(index)]
     try:
         predictions, _ = options.probe.predict(
-            *learned, features.test[rows], classes, options.seed
+            *learned, features.test, classes, options.seed
         )
     except FurlkitError as error:
         raise type(error)(f"client {client}: {error}") from error
     probes = [accuracy(each, truth[rows]) for each in predictions]
-    return {
+    found = {
         "client": client,
         "accuracy": sum(probes) / len(probes),
         "probes": probes,
         "train_examples": len(index),
         "test_examples": len(rows),
     }
+    domain = inputs.partition.domain_of(client)
+    return found if domain is None else {**found, "domain": domain}
 
 
 def tested_on(inputs: Inputs, client: int) -> np.ndarray:
-    """The test images, by index, that a client's model is scored on: all of them."""
-    return np.arange(len(inputs.test.images))
+    """The test images, by index, that a client's model is scored on: all or its domain's."""
+    if not inputs.options.by_domain:
+        return np.arange(len(inputs.test.images))
+    path, domain = inputs.partition.path, inputs.partition.domain_of(client)
+    if domain is None:
+        raise InputError(
+            f"{path}: does not say which domain client {client} is of; create it with "
+            "partition --scheme domains, or leave out --by-domain"
+        )
+    own = inputs.test.by_domain().get(domain)
+    if own is None:
+        raise InputError(
+            f"{inputs.test.name}: has no images of the domain {domain}, of which client "
+            f"{client} of {path} is; pack both with the same domains and --domain-names"
+        )
+    return own
 
 
 def _line(output: Path, document: dict[str, Any]) -> str:
     """The result for people."""
     mean, worst = document["accuracy"], document["worst_tenth_accuracy"]
+    each = domains_text(document)
     return (
         f"{output}: personal accuracy {100 * mean:.2f}% of {len(document['clients'])} "
         f"clients (std {100 * document['clients_std']:.2f}, worst tenth "
         f"{100 * worst:.2f}%), round {document['checkpoint']['facts']['round']}"
+        f"{each and f'; {each}'}"
     )
