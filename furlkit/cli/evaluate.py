@@ -9,7 +9,7 @@ evaluate = Commands("evaluate", help=COMMANDS["evaluate"].help)
 model = argument("model", "CHECKPOINT")
 model_if_trained = argument("model", "[CHECKPOINT]", required=False)
 models = arguments("models", "CHECKPOINT...")
-private = arguments("private", "[PRIVATE]...", required=False)
+client_files = arguments("files", "[PRIVATE|UPLOAD]...", required=False)
 
 
 @command("evaluate linear", model_if_trained)
@@ -56,11 +56,13 @@ def knn(values: dict[str, Any]) -> None:
     tell(run("knn", values))
 
 
-@stage("evaluate personal", argument("partition"), model, private)
+@stage("evaluate personal", argument("partition"), model, client_files)
 def personal() -> None:
     """A client's own model is what it makes of the global model CHECKPOINT and its private
     file: with Ditto its own copy, with APFL the mixture, with FedPer the global encoder.
-    A client whose file is not given has the global model, as all have with FedAvg.
+    A client whose file is not given has the global model, as all have with FedAvg. Where
+    a client's upload is given too, which is its model as local-train left it, it takes the
+    place of CHECKPOINT for this client: so FedStyle scores "local models".
 
     The classifier is trained on the client's images only, as `evaluate linear` trains it,
     and tested on all test images, or with --by-domain on those of the client's own domain.
@@ -74,6 +76,12 @@ def personal() -> None:
       furlkit evaluate personal exp/partition.safetensors \\
           exp/r003/global.safetensors exp/r003/private_*.safetensors \\
           --data digits --preset fedca -o exp/r003/personal.json
+    \b
+    FedStyle's Table 1: local models, infused with style, on their own style's images:
+      furlkit evaluate personal exp/partition.safetensors \\
+          exp/r003/global.safetensors exp/r003/private_*.safetensors \\
+          exp/r003/client_*.safetensors --preset fedstyle --by-domain \\
+          --data train.safetensors --test-data test.safetensors -o exp/r003/personal.json
     """
 
 

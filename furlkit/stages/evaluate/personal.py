@@ -1,13 +1,13 @@
 """evaluate personal: what each client's own model is worth to that client."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from furlkit import console, runtime
 from furlkit.catalogue import recorded
@@ -17,59 +17,67 @@ from furlkit.data.sets.source import Source
 from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.evaluation.personal import by_domain, summary
 from furlkit.evaluation.scores import accuracy
+from furlkit.evaluation.stylised import Pair, stylised
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.partition import Partition, read_partition
-from furlkit.files.private import Private, read_private
+from furlkit.inputs.clients import ClientFiles, read_clients
 from furlkit.inputs.existing import ALREADY
 from furlkit.inputs.labelled import check_labelled, train_and_test
 from furlkit.inputs.matching import check_dataset
-from furlkit.inputs.own import own_model
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
+from furlkit.inputs.style import generator, style_encoder
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import fitting_net, load_net, view_of
+from furlkit.models.style import filled_generator, style_net
 from furlkit.reports import document as scoring
 from furlkit.reports.metrics import domains_text
 from furlkit.stages.evaluate import Result, found_before, write_document
-from furlkit.stages.evaluate.probe import Probe
+from furlkit.stages.evaluate.probe import Predictions, Probe
 from furlkit.weights import Tensors, divide
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Computing):
-    """`private` are files of clients, `clients` those that are scored, if not all.
+    """`files` are those of clients, `clients` those that are scored, if not all.
 
-    With `by_domain` a client is tested on the images of its own domain.
+    With `by_domain` a client is tested on the images of its own domain. `generator` is
+    none where features are those of the model alone, else how FedStyle's G is used.
     """
 
     partition: Path
     model: Path
-    private: tuple[Path, ...]
+    files: tuple[Path, ...]
     clients: tuple[int, ...] | None
     train: Source
     test: Source
     by_domain: bool
+    generator: str
     output: Path
     seed: int
     probe: Probe
 
 
 class Inputs(NamedTuple):
-    """What was given, opened and checked; private files are read again in their turn."""
+    """What was given, opened and checked; files of clients are read again in turn."""
 
     options: Options
     partition: Partition
     model: Checkpoint
     train: ImageSet
     test: ImageSet
-    private: dict[int, Private]
+    files: dict[int, ClientFiles]
 
     @property
     def clients(self) -> list[int]:
-        """Those that were named; else those with a private file; else all."""
+        """Those that were named; else those with a file; else all."""
         every = range(self.partition.facts.clients)
-        return list(self.options.clients or sorted(self.private) or every)
+        return list(self.options.clients or sorted(self.files) or every)
+
+    def files_of(self, client: int) -> ClientFiles:
+        """What is known of a client, with tensors."""
+        return self.files.get(client, ClientFiles()).read_again()
 
 
 def run(values: dict[str, Any]) -> Result:
@@ -85,8 +93,8 @@ def run(values: dict[str, Any]) -> Result:
         line = f"{_line(options.output, document)} ({ALREADY})"
         return line, {**document, "unchanged": True}
     scores = []
-    for client, features in _features(inputs):
-        scores.append(_score(inputs, client, features))
+    for client, features, style in _features(inputs):
+        scores.append(_score(inputs, client, features, style))
         shown = f"{100 * scores[-1]['accuracy']:.2f}%"
         console.info(
             f"client {client}: accuracy {shown} ({len(scores)}/{len(clients)})"
@@ -105,8 +113,13 @@ def run(values: dict[str, Any]) -> Result:
 
 
 def _open(options: Options) -> Inputs:
-    given: list[Path | str] = [options.partition, options.model, *options.private]
+    given: list[Path | str] = [options.partition, options.model, *options.files]
     check_output(options.output, [*given, options.train.name, options.test.name])
+    if options.generator == "trained" and options.probe.settings is None:
+        raise UsageError(
+            f"--generator trained: --solver {options.probe.solver} fits a classifier "
+            "alone; use --solver gradient, or --generator frozen"
+        )
     runtime.start(options.runtime)
     partition, model = read_partition(options.partition), read_checkpoint(options.model)
     train, test = (
@@ -114,47 +127,45 @@ def _open(options: Options) -> Inputs:
         for source in (options.train, options.test)
     )
     check_dataset(partition, train)
-    private = _private(options.private, model)
-    inputs = Inputs(options, partition, model, train, test, private)
+    files = read_clients(options.files, model)
+    inputs = Inputs(options, partition, model, train, test, files)
     for client in inputs.clients:
-        if not len(partition.of(client)):
-            raise InputError(
-                f"{partition.path}: client {client} has no images to learn from; leave "
-                "it out with --client"
-            )
-        if client not in private:
-            fitting_net(model)
-        tested_on(inputs, client)
+        _check_client(inputs, client, inputs.files_of(client))
     return inputs
 
 
-def _private(paths: tuple[Path, ...], model: Checkpoint) -> dict[int, Private]:
-    """Private files by client, checked, without what they hold."""
-    found: dict[int, Private] = {}
-    for path in paths:
-        private = read_private(path)
-        fitting_net(own_model(model, private))
-        first = found.setdefault(private.facts.client, private)
-        if first is not private:
-            raise UsageError(
-                f"{first.path} and {path}: are both of client {private.facts.client}; "
-                "give one of them"
-            )
-        found[private.facts.client] = replace(private, tensors={}, memory={})
-    return found
+def _check_client(inputs: Inputs, client: int, own: ClientFiles) -> None:
+    """A client must have images to learn from and to be tested on, and all of a model."""
+    path = inputs.partition.path
+    if not len(inputs.partition.of(client)):
+        raise InputError(
+            f"{path}: client {client} has no images to learn from; leave it out with "
+            "--client"
+        )
+    tested_on(inputs, client)
+    fitting_net(own.model(inputs.model))
+    if inputs.options.generator == "none":
+        return
+    if own.private is None:
+        raise UsageError(
+            f"--generator {inputs.options.generator}: client {client} of {path} has no "
+            "private file, which holds its style model and its generator; give it, or "
+            "leave the client out with --client"
+        )
+    style_encoder(own.private, inputs.model)
+    generator(own.private, inputs.model)
 
 
 def _origins(inputs: Inputs) -> dict[str, Any]:
-    """What is known before scoring; a client without a private file has None."""
+    """What is known before scoring; a client without a file of a kind has None."""
     origins = scoring.origins(inputs.model, inputs.train, inputs.test)
     data = {**origins["data"], "partition": inputs.partition.content}
-    private = {
-        str(client): inputs.private[client].content
-        if client in inputs.private
-        else None
-        for client in inputs.clients
-    }
+    own = {str(k): inputs.files.get(k, ClientFiles()) for k in inputs.clients}
+    private = {k: each.private and each.private.content for k, each in own.items()}
+    uploads = {k: each.upload and each.upload.content for k, each in own.items()}
     found = {**origins, "protocol": "personal", "data": data, "private": private}
+    if any(uploads.values()):
+        found["uploads"] = uploads
     names = [inputs.partition.domain_of(client) for client in inputs.clients]
     if known := [name for name in dict.fromkeys(names) if name is not None]:
         found["domain_names"] = known
@@ -168,7 +179,14 @@ class Features(NamedTuple):
     test: Tensor
 
 
-def _features(inputs: Inputs) -> Iterator[tuple[int, Features]]:
+class Style(NamedTuple):
+    """A client's generator, and h_s of the same images by its style model."""
+
+    G: nn.Module
+    h: Features
+
+
+def _features(inputs: Inputs) -> Iterator[tuple[int, Features, Style | None]]:
     """The features of one client after the other.
 
     Clients that share the encoder (FedAvg, FedPer) share the features of test images,
@@ -178,23 +196,16 @@ def _features(inputs: Inputs) -> Iterator[tuple[int, Features]]:
     encoder: Tensors = {}
     tested = np.empty(0, np.int64)
     for client in inputs.clients:
-        own, rows = _model_of(inputs, client), tested_on(inputs, client)
+        files, rows = inputs.files_of(client), tested_on(inputs, client)
+        own = files.model(inputs.model)
         mine = divide(own.tensors, ["encoder"])[0]
         known = _same(mine, encoder)
         if not known:
             encoder, net = mine, load_net(own, device)
         if not known or not np.array_equal(rows, tested):
             tested, test = rows, _embed(inputs, net, inputs.test, rows)
-        index = inputs.partition.of(client)
-        yield client, Features(_embed(inputs, net, inputs.train, index), test)
-
-
-def _model_of(inputs: Inputs, client: int) -> Checkpoint:
-    """A client's own model; one that has kept nothing has the global model."""
-    if client not in inputs.private:
-        return inputs.model
-    private = read_private(inputs.private[client].path, client)
-    return own_model(inputs.model, private)
+        learned = _embed(inputs, net, inputs.train, inputs.partition.of(client))
+        yield client, Features(learned, test), _style(inputs, client, files)
 
 
 def _same(one: Tensors, other: Tensors) -> bool:
@@ -202,28 +213,36 @@ def _same(one: Tensors, other: Tensors) -> bool:
     return one.keys() == other.keys() and all(equal)
 
 
+def _style(inputs: Inputs, client: int, files: ClientFiles) -> Style | None:
+    """What a client's style adds to its features, where it is asked for."""
+    private, model = files.private, inputs.model
+    if inputs.options.generator == "none" or private is None:
+        return None
+    device = runtime.device_of(inputs.options.runtime)
+    net = style_net(model, style_encoder(private, model), device)
+    index, rows = inputs.partition.of(client), tested_on(inputs, client)
+    h = Features(
+        _embed(inputs, net, inputs.train, index), _embed(inputs, net, inputs.test, rows)
+    )
+    return Style(filled_generator(generator(private, model), torch.device("cpu")), h)
+
+
 def _embed(inputs: Inputs, net: Net, data: ImageSet, index: np.ndarray) -> Tensor:
     view = view_of(inputs.model, Augmentation())
     return embed(net, data.images, index, view, "h")
 
 
-def _score(inputs: Inputs, client: int, features: Features) -> dict[str, Any]:
+def _score(
+    inputs: Inputs, client: int, features: Features, style: Style | None
+) -> dict[str, Any]:
     """The accuracies of a client's classifiers on its test images."""
-    train, test, options = inputs.train, inputs.test, inputs.options
-    index = inputs.partition.of(client)
-    labels, truth = (
-        torch.from_numpy(np.asarray(data.labels)) for data in (train, test)
-    )
-    rows = torch.from_numpy(tested_on(inputs, client))
-    classes = max(train.classes, test.classes)
-    learned = features.learned, labels[torch.from_numpy(index)]
+    index, rows = inputs.partition.of(client), tested_on(inputs, client)
+    truth = torch.from_numpy(np.asarray(inputs.test.labels)[rows])
     try:
-        predictions, _ = options.probe.predict(
-            *learned, features.test, classes, options.seed
-        )
+        predictions, _ = _predict(inputs, client, features, style)
     except FurlkitError as error:
         raise type(error)(f"client {client}: {error}") from error
-    probes = [accuracy(each, truth[rows]) for each in predictions]
+    probes = [accuracy(each, truth) for each in predictions]
     found = {
         "client": client,
         "accuracy": sum(probes) / len(probes),
@@ -233,6 +252,24 @@ def _score(inputs: Inputs, client: int, features: Features) -> dict[str, Any]:
     }
     domain = inputs.partition.domain_of(client)
     return found if domain is None else {**found, "domain": domain}
+
+
+def _predict(
+    inputs: Inputs, client: int, features: Features, style: Style | None
+) -> Predictions:
+    """Classes of a client's test images, learned from its own images."""
+    options, index = inputs.options, inputs.partition.of(client)
+    labels = torch.from_numpy(np.asarray(inputs.train.labels)[index])
+    classes = max(inputs.train.classes, inputs.test.classes)
+    more = classes, options.seed
+    if style is None:
+        return options.probe.predict(features.learned, labels, features.test, *more)
+    learned, test = map(Pair, features, style.h)
+    if options.generator == "trained":
+        G = style.G.requires_grad_()
+        return options.probe.predict_with(G, learned, labels, test, *more)
+    h, h_test = (stylised(style.G, pair) for pair in (learned, test))
+    return options.probe.predict(h, labels, h_test, *more)
 
 
 def tested_on(inputs: Inputs, client: int) -> np.ndarray:
