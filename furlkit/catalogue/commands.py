@@ -442,7 +442,7 @@ COMMANDS = named(
         DRAWN,
     ),
     command("plot sweep",
-        "Draw scores over the numbers that an option was given, a line for each method.",
+        "Draw scores over the numbers that an option was given.",
         group(IN_OUT,
             series_option("A point: the mean of its files, one per seed; points of the "
                     "same line are joined", required=True,
@@ -457,8 +457,7 @@ COMMANDS = named(
         DRAWN,
     ),
     command("plot sobel",
-        "Draw images and, below them, their Sobel images; of each domain, if there are "
-        "some.",
+        "Draw images and, below them, their Sobel images.",
         group(IN_OUT,
             *data_options("The images; labels are not needed."),
             split_option("train"),
