@@ -178,17 +178,26 @@ PROTOCOLS = named(
         groups=(
             group(IN_OUT,
                 *_SCORED.options,
+                Option("by-domain", Flag(), False,
+                       "Test each client on the test images of its own domain, not of "
+                       "all (FedStyle's personalisation).", newer=True),
                 Option("client", Clients(names=True),
                        help="The clients to score: 3, 0-4, 0,2,5-7; or a site's name.",
-                       usual="those with a private file, or all", recorded=False,
+                       usual="those with a file, or all", recorded=False,
                        variable="clients"),
+            ),
+            group("Features",
+                Option("generator", Choice(("none", "frozen", "trained")), "none",
+                       "FedStyle Eq. 4, h + G(h, h_s) in place of h: the style model h_s "
+                       "and the generator G are those of each client's private file; "
+                       "trained: G is trained with the classifier.", newer=True),
             ),
             _SOLVER,
             RUNNING,
             GENERAL,
         ),
         paper=FEDSTYLE,
-        equation="Tables 1-3",
+        equation="Eq. 4, Tables 1-3",
     ),
     Protocol("classifier",
         "Score the classifier that a model has of its own; nothing is trained.",

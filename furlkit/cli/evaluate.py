@@ -9,8 +9,7 @@ evaluate = Commands("evaluate", help=COMMANDS["evaluate"].help)
 model = argument("model", "CHECKPOINT")
 model_if_trained = argument("model", "[CHECKPOINT]", required=False)
 models = arguments("models", "CHECKPOINT...")
-private = arguments("private", "[PRIVATE]...", required=False)
-first_and_private = arguments("files", "[PARTITION] CHECKPOINT [PRIVATE]...")
+client_files = arguments("files", "[PARTITION] CHECKPOINT [PRIVATE|UPLOAD]...")
 
 
 @command("evaluate linear", model_if_trained)
@@ -57,23 +56,33 @@ def knn(values: dict[str, Any]) -> None:
     tell(run("knn", values))
 
 
-@stage("evaluate personal", first_and_private)
+@stage("evaluate personal", client_files)
 def personal() -> None:
     """A client's own model is what it makes of the global model CHECKPOINT and its private
     file: with Ditto its own copy, with APFL the mixture, with FedPer the global encoder.
-    A client whose file is not given has the global model, as all have with FedAvg. Without
-    a PARTITION there is one client, and all images of --data are its own.
+    A client whose file is not given has the global model, as all have with FedAvg. Where
+    a client's upload is given too, which is its model as local-train left it, it takes the
+    place of CHECKPOINT for this client: so FedStyle scores "local models". Without a
+    PARTITION there is one client, and all images of --data are its own.
 
     The classifier is trained on the client's images only, as `evaluate linear` trains it,
-    and tested on all test images. accuracy is the mean over clients, clients_std their
-    standard deviation, worst_tenth_accuracy the mean of the lowest tenth; clients has each
-    of them. probes and accuracy_std are of the means over clients, one for each probe.
+    and tested on all test images, or with --by-domain on those of the client's own domain.
+    accuracy is the mean over clients, clients_std their standard deviation,
+    worst_tenth_accuracy the mean of the lowest tenth; clients has each of them. probes and
+    accuracy_std are of the means over clients, one for each probe. Where the partition
+    says which domain a client is of, domains has the same numbers for the clients of each.
 
     \b
     Example:
       furlkit evaluate personal exp/partition.safetensors \\
           exp/r003/global.safetensors exp/r003/private_*.safetensors \\
           --data digits --preset fedca -o exp/r003/personal.json
+    \b
+    FedStyle's Table 1: local models, infused with style, on their own style's images:
+      furlkit evaluate personal exp/partition.safetensors \\
+          exp/r003/global.safetensors exp/r003/private_*.safetensors \\
+          exp/r003/client_*.safetensors --preset fedstyle --by-domain \\
+          --data train.safetensors --test-data test.safetensors -o exp/r003/personal.json
     """
 
 

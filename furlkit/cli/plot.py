@@ -44,6 +44,12 @@ def tsne(values: dict[str, Any]) -> None:
     Example:
       furlkit plot tsne exp/r020/h_0.safetensors --data cifar10 --classes 0,1 \\
           -o exp/tsne.png
+    \b
+    FedStyle's Figure 4, h_s of each client's images by its own style model:
+      furlkit embed g.safetensors --personal private_0.safetensors --style --data d.npz \\
+          --partition p.safetensors --part 0 -o style_0.safetensors
+      furlkit plot tsne style_*.safetensors --by client --data d.npz --split train \\
+          -o styles.png
     """
     _draw("tsne", values)
 
@@ -72,6 +78,32 @@ def bars(values: dict[str, Any]) -> None:
           --series FedStyle=b0.json,b1.json -o styles.png
     """
     _draw("bars", values)
+
+
+@command("plot sweep")
+def sweep(values: dict[str, Any]) -> None:
+    """The axis is logarithmic where the numbers are powers apart, as they usually are;
+    it has a 0 where 0 is among them. The example is FedStyle's Table 4.
+
+    \b
+    Example:
+      furlkit plot sweep --over lambda --series SimCLR:0.1=a0.json,a1.json \\
+          --series SimCLR:1=b0.json,b1.json --series SimSiam:0.1=c0.json,c1.json \\
+          --series SimSiam:1=d0.json,d1.json -o lambda.png
+    """
+    _draw("sweep", values)
+
+
+@command("plot sobel")
+def sobel(values: dict[str, Any]) -> None:
+    """Edges are those that pretrain-style and --infusion use, of images of the size in
+    which they are stored. Images with domains have two rows for each domain.
+
+    \b
+    Example:
+      furlkit plot sobel --data digits -o sobel.png
+    """
+    _draw("sobel", values)
 
 
 @command("plot differences")

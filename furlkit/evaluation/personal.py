@@ -1,7 +1,8 @@
 """Scores of many clients: how good, how different, and how bad for the worst of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
+from typing import Any
 
 
 def worst_tenth(accuracies: Sequence[float]) -> float:
@@ -25,3 +26,22 @@ def over_probes(clients: Sequence[Sequence[float]]) -> dict[str, object]:
     if len(probes) < 2:
         return {}
     return {"probes": probes, "accuracy_std": stdev(probes)}
+
+
+def summary(scores: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What scores of clients are together; each has its `accuracy` and `probes`."""
+    return {
+        **over_clients([score["accuracy"] for score in scores]),
+        **over_probes([score["probes"] for score in scores]),
+    }
+
+
+def by_domain(scores: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The summary of the clients of each `domain`; those that have none are left out."""
+    names = dict.fromkeys(score.get("domain") for score in scores)
+    own = {
+        name: [score for score in scores if score.get("domain") == name]
+        for name in names
+        if name is not None
+    }
+    return {name: {**summary(of), "clients": len(of)} for name, of in own.items()}

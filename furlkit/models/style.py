@@ -60,10 +60,13 @@ class Stylised(nn.Module):
 
 def personalise(net: Net, style: Net, generator: Tensors) -> None:
     """Give a client's net the encoder of Eq. 4; its style model and its G are frozen."""
-    h_dim = len(generator["fc2.weight"])
-    device = next(net.parameters()).device
-    G = _filled(empty_generator(h_dim), generator, device)
+    G = filled_generator(generator, next(net.parameters()).device)
     net.encoder = Stylised(net.encoder, style.encoder, G)
+
+
+def filled_generator(tensors: Tensors, device: torch.device) -> nn.Sequential:
+    """G with a client's weights, frozen."""
+    return _filled(empty_generator(len(tensors["fc2.weight"])), tensors, device)
 
 
 def _filled(net: N, tensors: Tensors, device: torch.device) -> N:

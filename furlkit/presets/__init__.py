@@ -12,7 +12,7 @@ from furlkit.catalogue import COMMANDS
 from furlkit.errors import InputError, UsageError
 
 FOLDER = Path(__file__).parent
-# Commands that take the table of another where a preset has none of their own.
+# Commands that take the table of another, where a preset says nothing else in their own.
 LIKE = {"evaluate personal": "evaluate linear"}
 
 
@@ -31,9 +31,9 @@ def table(found: dict[str, Any], command: str) -> dict[str, Any] | None:
     inner: Any = found
     for word in command.split():
         inner = inner.get(word) if isinstance(inner, dict) else None
-    if isinstance(inner, dict):
-        return inner
-    return table(found, LIKE[command]) if command in LIKE else None
+    own = inner if isinstance(inner, dict) else None
+    like = table(found, LIKE[command]) if command in LIKE else None
+    return own if like is None else {**like, **(own or {})}
 
 
 def own_files(name: str) -> list[str]:

@@ -47,7 +47,8 @@ class Value(NamedTuple):
         unit = " (%)" if self.scale == 100 else ""
         name = self.name
         if found := re.fullmatch(r"domains\.(.+)\.accuracy", name):
-            by, name = by.replace(BY_DOMAIN, ""), f"accuracy on {found[1]}"
+            tested = "on" if BY_DOMAIN in by else "of clients of"
+            by, name = by.replace(BY_DOMAIN, ""), f"accuracy {tested} {found[1]}"
         return f"{by} {shorten(name, LABEL_WIDTH)}{unit}".lstrip()
 
     def show(self, number: float, percent: str = ".2f", unit: str = "") -> str:
@@ -123,7 +124,7 @@ def facts_of(metrics: dict[str, Any]) -> dict[str, Any]:
 
 def protocol_of(metrics: dict[str, Any]) -> str:
     """How a model was scored: "linear", or "linear by domain", which is another score."""
-    by_domain = isinstance(metrics.get("domains"), dict)
+    by_domain = lookup(metrics, "options.by-domain") is True
     return word(metrics.get("protocol")) + BY_DOMAIN * by_domain
 
 
@@ -199,7 +200,10 @@ def spread_of(metrics: dict[str, Any]) -> str:
 
 
 def domains_text(metrics: dict[str, Any]) -> str:
-    """Accuracies by domain: "mean of 2 domains: mnist 98.10, svhn 84.80"; or empty."""
+    """Accuracies by domain: "mean of 2 domains: mnist 98.10, svhn 84.80"; or empty.
+
+    The accuracy of `evaluate personal` is the mean over clients, and not over domains.
+    """
     domains = metrics.get("domains")
     if not isinstance(domains, dict):
         return ""
@@ -209,7 +213,10 @@ def domains_text(metrics: dict[str, Any]) -> str:
         for name, value in found.items()
         if is_number(value, 1)
     ]
-    return f"mean of {len(each)} domains: {', '.join(each)}" if each else ""
+    mean = f"mean of {len(each)} domains"
+    if metrics.get("protocol") == "personal":
+        mean = "clients by domain"
+    return f"{mean}: {', '.join(each)}" if each else ""
 
 
 def check_labels(labels: Sequence[str]) -> None:

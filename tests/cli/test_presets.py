@@ -22,7 +22,7 @@ SCORES = tuple(name for name in presets.names() if name not in SYSTEMS)
 # Stages that not every system has.
 OPTIONAL = {
     "pretrain-align", "pretrain-style", "embed", "distill",
-    "evaluate.semi", "evaluate.finetune",
+    "evaluate.personal", "evaluate.semi", "evaluate.finetune",
 }  # fmt: skip
 # What a stage cannot be called without.
 NEEDED = {
@@ -36,6 +36,7 @@ NEEDED = {
     "distill": ("e.st", "g.st", "--data", "digits"),
     "evaluate.linear": ("g.st", "--data", "digits"),
     "evaluate.knn": ("g.st", "--data", "digits"),
+    "evaluate.personal": ("p.st", "g.st", "--data", "digits"),
     "evaluate.semi": ("g.st", "--data", "digits", "--fraction", "0.1"),
     "evaluate.finetune": ("g.st", "--data", "digits", "--partition", "p.st"),
 }
@@ -47,8 +48,10 @@ def text_of(name: str) -> str:
 
 def tables_of(name: str) -> dict[str, dict[str, Any]]:
     tables = presets.tables(name)
-    scores = tables.pop("evaluate", {})
-    return {**tables, **{f"evaluate.{key}": scores[key] for key in scores}}
+    stages = [stage for stage in tables if stage != "evaluate"]
+    stages += [f"evaluate.{protocol}" for protocol in tables.get("evaluate", {})]
+    found = {stage: presets.table(tables, stage.replace(".", " ")) for stage in stages}
+    return {stage: table for stage, table in found.items() if table is not None}
 
 
 ALL_TABLES = [(name, stage) for name in presets.names() for stage in tables_of(name)]

@@ -267,6 +267,22 @@ def test_a_collapse_of_the_infused_views_is_reported(
     assert "--infusion" in err and "client 0" in err
 
 
+@pytest.mark.parametrize("weight, collapsed", [(0.5, False), (10_000, True)])
+def test_a_large_lambda_collapses_and_the_meter_says_so(
+    train, tmp_path, capsys, weight, collapsed
+):
+    """FedStyle's Table 4: a strong second loss leaves G one point for all images."""
+    how = ("--batch-size", 120, "--optimiser", "sgd", "--lr", 0.1, "--momentum", 0.9)
+    words = ("--infusion", weight, *how)
+    assert train("1", *words, length=("--epochs", 2)) == 0
+    err = capsys.readouterr().err
+    assert (
+        "of infusion has collapsed" in err and "lower --infusion" in err
+    ) == collapsed
+    last = epochs(tmp_path / "1" / "c0")[-1]["terms"]["infusion"]
+    assert (last["spread"] < 0.01) == collapsed
+
+
 # --- what is refused ------------------------------------------------------------------
 
 

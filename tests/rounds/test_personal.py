@@ -130,6 +130,18 @@ def test_fedrep_trains_the_projector_first_and_then_the_encoder(world, train, tm
     assert all(np.array_equal(alone[name], start[name]) for name in alone)
 
 
+def test_a_head_that_no_phase_trains_is_a_warning(world, tmp_path, run):
+    """FedRep of a loss with a predictor, which belongs to g."""
+    model = ("init", *DIGITS, *NET, "--objective", "simsiam", "-o", tmp_path / "g")
+    assert furlkit(*model) == 0
+    words = ("local-train", world / "p", tmp_path / "g", "--client", 0, *FAST, *PER)
+    words += ("--objective", "simsiam", "--private-out", tmp_path / "k", "--dry-run")
+    for heads, warned in (("projector", True), ("projector+predictor", False)):
+        phases = ("--phases", f"{heads}:1,encoder:1", "-o", tmp_path / "c")
+        done = run(*words, *phases)
+        assert done.code == 0 and ("projector+predictor:5" in done.err) == warned
+
+
 @pytest.mark.parametrize(
     "more, words",
     [

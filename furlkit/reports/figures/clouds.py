@@ -1,4 +1,4 @@
-"""Scatter plots of features: a point for each image, coloured by its class."""
+"""Scatter plots of features: a point for each image, coloured by its class or client."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -22,11 +22,15 @@ LONGEST = 16  # Entries in a column of the legend, and letters of a class name.
 
 
 def draw_clouds(
-    clouds: Sequence[Cloud], names: dict[int, str], frame: Frame = UNFRAMED
+    clouds: Sequence[Cloud],
+    names: dict[int, str],
+    frame: Frame = UNFRAMED,
+    by: str = "class",
 ) -> Figure:
     """Panels side by side. Distances have no unit, so the axes have no numbers.
 
-    `names` are those of the classes in colour; the others are grey.
+    `names` are those of the classes in colour; the others are grey. `by` is what colours
+    show, where it is not the class.
     """
     short = [shorten(name, LONGEST) for name in names.values()]
     entries = list(zip(LOOKS, short, strict=False))
@@ -51,13 +55,13 @@ def draw_clouds(
             ]
             figure.legend(
                 handles, [name for _, name in entries], loc="outside right upper",
-                title="class", alignment="left", handletextpad=0.2, columnspacing=1,
+                title=by, alignment="left", handletextpad=0.2, columnspacing=1,
                 ncols=beside
             )  # fmt: skip
         else:
             places = np.linspace(0, len(names) - 1, 6).round().astype(int).tolist()
             bar = figure.colorbar(points, ax=panels, fraction=0.05, aspect=30)
-            bar.set_label("class")
+            bar.set_label(by)
             bar.set_ticks(places, labels=[short[place] for place in places])
     return figure
 

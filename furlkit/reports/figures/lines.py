@@ -52,6 +52,44 @@ def draw_lines(
     return figure
 
 
+def draw_sweep(
+    lines: Sequence[Line], value: Value, over: str, frame: Frame = UNFRAMED
+) -> Figure:
+    """Values over numbers that an option had, with a band of one standard deviation."""
+    every = np.unique(np.concatenate([line.x for line in lines]))
+    with style.canvas(5, 3.6, frame) as figure:
+        axes = figure.add_subplot()
+        _scale(axes, every)
+        handles = []
+        for number, line in enumerate(lines):
+            looks = style.look(number)
+            mean, std = value.scale * line.mean, value.scale * line.std
+            handles += axes.plot(line.x, mean, **looks, markersize=4)
+            _draw_spread(axes, line.x, mean, std, looks["color"])
+        axes.set_xticks(every, [f"{number:g}" for number in every])
+        axes.xaxis.set_minor_locator(NullLocator())
+        runs = np.concatenate([line.runs for line in lines])
+        note = "; ".join(style.note(runs, "runs", "band or bar"))
+        axes.set_xlabel("\n".join(filter(None, (over, note))))
+        axes.set_ylabel(value.label)
+        axes.grid(axis="y")
+        if any(line.label for line in lines):
+            labels = [line.label for line in lines]
+            style.legend(figure, handles, labels, lower=bool(frame.title))
+    return figure
+
+
+def _scale(axes: Axes, every: np.ndarray) -> None:
+    """Logarithmic for positive numbers that are powers apart; a 0 is one step below."""
+    positive = every[every > 0]
+    if every.min() < 0 or not len(positive) or positive.max() < 8 * positive.min():
+        return
+    if every.min() > 0:
+        axes.set_xscale("log")
+    else:
+        axes.set_xscale("symlog", linthresh=positive.min())
+
+
 def draw_loss(losses: Sequence[Line], value: Value, frame: Frame = UNFRAMED) -> Figure:
     """Losses over local epochs: dashed within a round, solid across an aggregation."""
     with style.canvas(6, 3.8, frame) as figure:

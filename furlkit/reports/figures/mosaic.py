@@ -1,4 +1,4 @@
-"""Images in rows, a row for each cluster."""
+"""Images in rows: a row for each cluster, or images and their edges."""
 
 from collections.abc import Sequence
 
@@ -16,8 +16,11 @@ SIDE = 0.92  # Of a cell that is 1 wide.
 WRONG = COLOURS[1]
 
 
-def draw_mosaic(rows: Sequence[ImageRow], frame: Frame) -> Figure:
-    """The images of each row side by side; those of another class have a frame."""
+def draw_mosaic(rows: Sequence[ImageRow], frame: Frame, named: str = "class") -> Figure:
+    """The images of each row side by side; those of another class have a frame.
+
+    `named` is what the rows are named by.
+    """
     columns = max(len(row.images) for row in rows)
     cell = min(0.5, 8 / columns, 9 / len(rows))
     size = columns * cell + 2.9, len(rows) * cell + 0.6
@@ -31,7 +34,7 @@ def draw_mosaic(rows: Sequence[ImageRow], frame: Frame) -> Figure:
         axes.tick_params(length=0)
         middle = np.arange(len(rows)) + SIDE / 2
         axes.set_yticks(middle, [shorten(row.name, 18) for row in rows])
-        axes.set_ylabel("class")
+        axes.set_ylabel(named)
         for place, row in zip(middle, rows, strict=True):
             axes.text(columns + 0.1, place, row.note, va="center", color=GREY)
         if any(any(row.wrong) for row in rows):

@@ -1,13 +1,13 @@
 """evaluate personal: what each client's own model is worth to that client."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from furlkit import console, runtime
 from furlkit.catalogue import recorded
@@ -15,71 +15,92 @@ from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.errors import FurlkitError, InputError, UsageError
-from furlkit.evaluation.personal import over_clients, over_probes
+from furlkit.evaluation.personal import by_domain, summary
 from furlkit.evaluation.scores import accuracy
+from furlkit.evaluation.stylised import Pair, stylised
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import ClientId, client_order
 from furlkit.files.container.read import Container
 from furlkit.files.partition import Partition, read_partition
-from furlkit.files.private import Private, read_private
+from furlkit.inputs.clients import ClientFiles, read_clients
 from furlkit.inputs.existing import ALREADY
 from furlkit.inputs.labelled import open_one, train_and_test
 from furlkit.inputs.matching import check_dataset
-from furlkit.inputs.own import own_model
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
 from furlkit.inputs.sites import check_one_site, images_of
+from furlkit.inputs.style import generator, style_encoder
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import fitting_net, load_net, view_of
+from furlkit.models.style import filled_generator, style_net
 from furlkit.reports import document as scoring
+from furlkit.reports.metrics import domains_text
 from furlkit.stages.evaluate import Result, found_before, write_document
-from furlkit.stages.evaluate.probe import Probe
+from furlkit.stages.evaluate.probe import Predictions, Probe
 from furlkit.weights import Tensors, divide
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Computing):
-    """`private` are files of clients, `clients` those that are scored, if not all."""
+    """`files` are those of clients, `clients` those that are scored, if not all.
+
+    With `by_domain` a client is tested on the images of its own domain. `generator` is
+    none where features are those of the model alone, else how FedStyle's G is used.
+    """
 
     partition: Path | None
     model: Path
-    private: tuple[Path, ...]
+    files: tuple[Path, ...]
     clients: tuple[ClientId, ...] | None
     train: Source
     test: Source
+    by_domain: bool
+    generator: str
     output: Path
     seed: int
     probe: Probe
 
 
 class Inputs(NamedTuple):
-    """What was given, opened and checked; private files are read again in their turn."""
+    """What was given, opened and checked; files of clients are read again in turn."""
 
     options: Options
     partition: Partition | None
     model: Checkpoint
     train: ImageSet
     test: ImageSet
-    private: dict[ClientId, Private]
+    files: dict[ClientId, ClientFiles]
 
     @property
     def clients(self) -> list[ClientId]:
-        """Those that were named; else those with a private file; else all."""
+        """Those that were named; else those with a file; else all."""
         every = range(self.partition.facts.clients if self.partition else 1)
-        kept = sorted(self.private, key=client_order)
-        return list(self.options.clients or kept or every)
+        known = sorted(self.files, key=client_order)
+        return list(self.options.clients or known or every)
+
+    @property
+    def source(self) -> str:
+        """What says which images are whose, for messages."""
+        return str(self.options.partition or self.train.name)
 
     def index_of(self, client: ClientId) -> np.ndarray:
         """The places of a client's images in the dataset."""
         return images_of(client, self.partition, self.train)
+
+    def domain_of(self, client: ClientId) -> str | None:
+        """The domain of a client, if the partition has domains."""
+        return self.partition.domain_of(int(client)) if self.partition else None
+
+    def files_of(self, client: ClientId) -> ClientFiles:
+        """What is known of a client, with tensors."""
+        return self.files.get(client, ClientFiles()).read_again()
 
 
 def run(values: dict[str, Any]) -> Result:
     """Train a classifier for each client on its own images, and score it."""
     known: dict[str, Any] = {"recorded": recorded("evaluate personal", values)}
     given = {**train_and_test(values), **divided_files(values["files"]), **known}
-    del given["files"]
     inputs = _open(fill(Options, given))
     options, clients = inputs.options, inputs.clients
     origins = _origins(inputs)
@@ -90,118 +111,130 @@ def run(values: dict[str, Any]) -> Result:
         line = f"{_line(options.output, document)} ({ALREADY})"
         return line, {**document, "unchanged": True}
     scores = []
-    for client, features in _features(inputs):
-        scores.append(_score(inputs, client, features))
+    for client, features, style in _features(inputs):
+        scores.append(_score(inputs, client, features, style))
         shown = f"{100 * scores[-1]['accuracy']:.2f}%"
         console.info(
             f"client {client}: accuracy {shown} ({len(scores)}/{len(clients)})"
         )
+    tested = np.concatenate([tested_on(inputs, client) for client in clients])
     found = {
         **origins,
-        **over_clients([score["accuracy"] for score in scores]),
-        **over_probes([score["probes"] for score in scores]),
+        **summary(scores),
         "clients": scores,
-        "test_examples": len(inputs.test.images),
+        "test_examples": len(np.unique(tested)),
     }
+    if domains := by_domain(scores):
+        found["domains"] = domains
     document = write_document(options, found)
     return _line(options.output, document), document
 
 
 def divided_files(files: tuple[Path, ...]) -> dict[str, Any]:
-    """The partition, if the first file is one, the model, and private files."""
+    """The partition, if the first file is one, the model, and files of clients."""
     partition = files[0] if Container(files[0]).header.kind == "partition" else None
     rest = files[1:] if partition else files
     if not rest:
         raise UsageError(f"evaluate personal: give a CHECKPOINT after {partition}")
-    return {"partition": partition, "model": rest[0], "private": rest[1:]}
+    return {"partition": partition, "model": rest[0], "files": rest[1:]}
 
 
 def _open(options: Options) -> Inputs:
-    given = [options.partition, options.model, *options.private]
+    given = [options.partition, options.model, *options.files]
     check_output(options.output, [*given, options.train.name, options.test.name])
+    if options.generator == "trained" and options.probe.settings is None:
+        raise UsageError(
+            f"--generator trained: --solver {options.probe.solver} fits a classifier "
+            "alone; use --solver gradient, or --generator frozen"
+        )
     runtime.start(options.runtime)
     partition = read_partition(options.partition) if options.partition else None
     model = read_checkpoint(options.model)
     train, test = (open_one(source, model) for source in (options.train, options.test))
     if partition:
         check_dataset(partition, train)
-    private = _private(options.private, model)
-    inputs = Inputs(options, partition, model, train, test, private)
+    files = read_clients(options.files, model)
+    inputs = Inputs(options, partition, model, train, test, files)
     if partition is None:
         check_one_site(inputs.clients)
     for client in inputs.clients:
-        if not len(inputs.index_of(client)):
-            raise InputError(
-                f"{options.partition or train.name}: client {client} has no images to learn from; leave "
-                "it out with --client"
-            )
-        if client not in private:
-            fitting_net(model)
+        _check_client(inputs, client, inputs.files_of(client))
     return inputs
 
 
-def _private(paths: tuple[Path, ...], model: Checkpoint) -> dict[ClientId, Private]:
-    """Private files by client, checked, without what they hold."""
-    found: dict[ClientId, Private] = {}
-    for path in paths:
-        private = read_private(path)
-        fitting_net(own_model(model, private))
-        first = found.setdefault(private.facts.client, private)
-        if first is not private:
-            raise UsageError(
-                f"{first.path} and {path}: are both of client {private.facts.client}; "
-                "give one of them"
-            )
-        found[private.facts.client] = replace(private, tensors={}, memory={})
-    return found
+def _check_client(inputs: Inputs, client: ClientId, own: ClientFiles) -> None:
+    """A client must have images to learn from and to be tested on, and all of a model."""
+    if not len(inputs.index_of(client)):
+        raise InputError(
+            f"{inputs.source}: client {client} has no images to learn from; leave it out "
+            "with --client"
+        )
+    tested_on(inputs, client)
+    fitting_net(own.model(inputs.model))
+    if inputs.options.generator == "none":
+        return
+    if own.private is None:
+        raise UsageError(
+            f"--generator {inputs.options.generator}: client {client} of "
+            f"{inputs.source} has no private file, which holds its style model and its "
+            "generator; give it, or leave the client out with --client"
+        )
+    style_encoder(own.private, inputs.model)
+    generator(own.private, inputs.model)
 
 
 def _origins(inputs: Inputs) -> dict[str, Any]:
-    """What is known before scoring; a client without a private file has None."""
+    """What is known before scoring; a client without a file of a kind has None."""
     origins = scoring.origins(inputs.model, inputs.train, inputs.test)
     data = dict(origins["data"])
     if inputs.partition:
         data["partition"] = inputs.partition.content
-    private = {
-        str(client): inputs.private[client].content
-        if client in inputs.private
-        else None
-        for client in inputs.clients
-    }
-    return {**origins, "protocol": "personal", "data": data, "private": private}
+    own = {str(k): inputs.files.get(k, ClientFiles()) for k in inputs.clients}
+    private = {k: each.private and each.private.content for k, each in own.items()}
+    uploads = {k: each.upload and each.upload.content for k, each in own.items()}
+    found = {**origins, "protocol": "personal", "data": data, "private": private}
+    if any(uploads.values()):
+        found["uploads"] = uploads
+    names = [inputs.domain_of(client) for client in inputs.clients]
+    if known := [name for name in dict.fromkeys(names) if name is not None]:
+        found["domain_names"] = known
+    return found
 
 
 class Features(NamedTuple):
-    """h of a client's images and of all test images, by the client's own model."""
+    """h of a client's images and of its test images, by the client's own model."""
 
     learned: Tensor
     test: Tensor
 
 
-def _features(inputs: Inputs) -> Iterator[tuple[ClientId, Features]]:
+class Style(NamedTuple):
+    """A client's generator, and h_s of the same images by its style model."""
+
+    G: nn.Module
+    h: Features
+
+
+def _features(inputs: Inputs) -> Iterator[tuple[ClientId, Features, Style | None]]:
     """The features of one client after the other.
 
-    Clients that share the encoder (FedAvg, FedPer) share the features of test images.
+    Clients that share the encoder (FedAvg, FedPer) share the features of test images,
+    with --by-domain those of one domain.
     """
     device = runtime.device_of(inputs.options.runtime)
     encoder: Tensors = {}
-    every = np.arange(len(inputs.test.images))
+    tested = np.empty(0, np.int64)
     for client in inputs.clients:
-        own = _model_of(inputs, client)
+        files, rows = inputs.files_of(client), tested_on(inputs, client)
+        own = files.model(inputs.model)
         mine = divide(own.tensors, ["encoder"])[0]
-        if not _same(mine, encoder):
+        known = _same(mine, encoder)
+        if not known:
             encoder, net = mine, load_net(own, device)
-            test = _embed(inputs, net, inputs.test, every)
-        index = inputs.index_of(client)
-        yield client, Features(_embed(inputs, net, inputs.train, index), test)
-
-
-def _model_of(inputs: Inputs, client: ClientId) -> Checkpoint:
-    """A client's own model; one that has kept nothing has the global model."""
-    if client not in inputs.private:
-        return inputs.model
-    private = read_private(inputs.private[client].path, client)
-    return own_model(inputs.model, private)
+        if not known or not np.array_equal(rows, tested):
+            tested, test = rows, _embed(inputs, net, inputs.test, rows)
+        learned = _embed(inputs, net, inputs.train, inputs.index_of(client))
+        yield client, Features(learned, test), _style(inputs, client, files)
 
 
 def _same(one: Tensors, other: Tensors) -> bool:
@@ -209,47 +242,91 @@ def _same(one: Tensors, other: Tensors) -> bool:
     return one.keys() == other.keys() and all(equal)
 
 
+def _style(inputs: Inputs, client: ClientId, files: ClientFiles) -> Style | None:
+    """What a client's style adds to its features, where it is asked for."""
+    private, model = files.private, inputs.model
+    if inputs.options.generator == "none" or private is None:
+        return None
+    device = runtime.device_of(inputs.options.runtime)
+    net = style_net(model, style_encoder(private, model), device)
+    index, rows = inputs.index_of(client), tested_on(inputs, client)
+    h = Features(
+        _embed(inputs, net, inputs.train, index), _embed(inputs, net, inputs.test, rows)
+    )
+    return Style(filled_generator(generator(private, model), torch.device("cpu")), h)
+
+
 def _embed(inputs: Inputs, net: Net, data: ImageSet, index: np.ndarray) -> Tensor:
     view = view_of(inputs.model, Augmentation())
     return embed(net, data.images, index, view, "h")
 
 
-def _score(inputs: Inputs, client: ClientId, features: Features) -> dict[str, Any]:
+def _score(
+    inputs: Inputs, client: ClientId, features: Features, style: Style | None
+) -> dict[str, Any]:
     """The accuracies of a client's classifiers on its test images."""
-    train, test, options = inputs.train, inputs.test, inputs.options
-    index = inputs.index_of(client)
-    labels, truth = (
-        torch.from_numpy(np.asarray(data.labels)) for data in (train, test)
-    )
-    rows = torch.from_numpy(tested_on(inputs, client))
-    classes = max(train.classes, test.classes)
-    learned = features.learned, labels[torch.from_numpy(index)]
+    index, rows = inputs.index_of(client), tested_on(inputs, client)
+    truth = torch.from_numpy(np.asarray(inputs.test.labels)[rows])
     try:
-        predictions, _ = options.probe.predict(
-            *learned, features.test[rows], classes, options.seed
-        )
+        predictions, _ = _predict(inputs, client, features, style)
     except FurlkitError as error:
         raise type(error)(f"client {client}: {error}") from error
-    probes = [accuracy(each, truth[rows]) for each in predictions]
-    return {
+    probes = [accuracy(each, truth) for each in predictions]
+    found = {
         "client": client,
         "accuracy": sum(probes) / len(probes),
         "probes": probes,
         "train_examples": len(index),
         "test_examples": len(rows),
     }
+    domain = inputs.domain_of(client)
+    return found if domain is None else {**found, "domain": domain}
+
+
+def _predict(
+    inputs: Inputs, client: ClientId, features: Features, style: Style | None
+) -> Predictions:
+    """Classes of a client's test images, learned from its own images."""
+    options, index = inputs.options, inputs.index_of(client)
+    labels = torch.from_numpy(np.asarray(inputs.train.labels)[index])
+    classes = max(inputs.train.classes, inputs.test.classes)
+    more = classes, options.seed
+    if style is None:
+        return options.probe.predict(features.learned, labels, features.test, *more)
+    learned, test = map(Pair, features, style.h)
+    if options.generator == "trained":
+        G = style.G.requires_grad_()
+        return options.probe.predict_with(G, learned, labels, test, *more)
+    h, h_test = (stylised(style.G, pair) for pair in (learned, test))
+    return options.probe.predict(h, labels, h_test, *more)
 
 
 def tested_on(inputs: Inputs, client: ClientId) -> np.ndarray:
-    """The test images, by index, that a client's model is scored on: all of them."""
-    return np.arange(len(inputs.test.images))
+    """The test images, by index, that a client's model is scored on: all or its domain's."""
+    if not inputs.options.by_domain:
+        return np.arange(len(inputs.test.images))
+    source, domain = inputs.source, inputs.domain_of(client)
+    if domain is None:
+        raise InputError(
+            f"{source}: does not say which domain client {client} is of; create a "
+            "partition with --scheme domains, or leave out --by-domain"
+        )
+    own = inputs.test.by_domain().get(domain)
+    if own is None:
+        raise InputError(
+            f"{inputs.test.name}: has no images of the domain {domain}, of which client "
+            f"{client} of {source} is; pack both with the same domains and --domain-names"
+        )
+    return own
 
 
 def _line(output: Path, document: dict[str, Any]) -> str:
     """The result for people."""
     mean, worst = document["accuracy"], document["worst_tenth_accuracy"]
+    each = domains_text(document)
     return (
         f"{output}: personal accuracy {100 * mean:.2f}% of {len(document['clients'])} "
         f"clients (std {100 * document['clients_std']:.2f}, worst tenth "
         f"{100 * worst:.2f}%), round {document['checkpoint']['facts']['round']}"
+        f"{each and f'; {each}'}"
     )

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from furlkit.evaluation.linear import LinearSettings, fit_linear, predict_linear
 from furlkit.evaluation.logistic import choose_logistic
+from furlkit.evaluation.stylised import Pair, fit_stylised
 from furlkit.randomness import torch_generator
 
 # Classes of the test rows, by one classifier or several; and what else is to be noted.
@@ -29,9 +30,21 @@ class Probe:
         if self.settings is None:
             regression, facts = choose_logistic(h, labels, classes)
             return [regression.predict(test)], facts
-        drawn = [_generator(seed, probe) for probe in range(self.probes or 1)]
-        heads = fit_linear(h, labels, classes, self.settings, drawn)
+        heads = fit_linear(h, labels, classes, self.settings, self._drawn(seed))
         return [predict_linear(test, *head) for head in heads], {}
+
+    def predict_with(
+        self, G: nn.Module, h: Pair, labels: Tensor, test: Pair, classes: int, seed: int
+    ) -> Predictions:
+        """The same of FedStyle's personal features, with a generator that is trained."""
+        if self.settings is None:
+            raise ValueError(f"--solver {self.solver} trains no generator")
+        drawn = self._drawn(seed)
+        fits = fit_stylised(h, labels, classes, self.settings, drawn, G)
+        return [fit.predict(test) for fit in fits], {}
+
+    def _drawn(self, seed: int) -> list[torch.Generator]:
+        return [_generator(seed, probe) for probe in range(self.probes or 1)]
 
 
 def _generator(seed: int, probe: int) -> torch.Generator:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from furlkit import catalogue, runtime
+from furlkit import catalogue, console, runtime
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
@@ -96,10 +96,7 @@ def open_inputs(options: Options) -> Inputs:
         matching.check_labels(images, architecture.heads["classifier"][0], model)
     expected = _expected(options, architecture)
     _check_whole(model, expected)
-    trained = ["encoder", *options.objective.head_names]
-    trained += ["generator"] if options.infuses else []
-    for phase in options.plan.phases:
-        _check_parts("--phases", phase.parts, trained)
+    _check_phases(options)
     sent = _sent_parts(options, architecture, expected, model.facts.round + 1)
     device = runtime.device_of(options.runtime)
     candidates = open_candidates(options.helpers, model, options.seed, device)
@@ -172,6 +169,23 @@ def _sent_parts(
         choose = catalogue.load(options.update.sends)
         return choose(sent, round_, **options.update_settings)
     return sent
+
+
+def _check_phases(options: Options) -> None:
+    """Phases name parts that are trained; a head that none names stays as it was drawn."""
+    objective = options.objective
+    named: list[str] = []
+    trained = ["encoder", *objective.head_names]
+    trained += ["generator"] if options.infuses else []
+    for phase in options.plan.phases:
+        _check_parts("--phases", phase.parts, trained)
+        named += phase.parts
+    left = [head for head in objective.head_names if not within(head, named)]
+    if named and left:
+        console.warn(
+            f"--phases: none trains the {left[0]} of --objective {objective.name}, which "
+            f"stays as it is; name it too, as {named[0]}+{left[0]}:5"
+        )
 
 
 def _check_parts(flag: str, parts: Iterable[str], known: list[str]) -> None:

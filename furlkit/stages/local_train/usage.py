@@ -6,6 +6,14 @@ from furlkit.inputs.paths import check_patterns
 from furlkit.inputs.sites import check_one_site
 from furlkit.stages.local_train.options import Options, Sharing
 
+# Why a flag needs an objective of this kind.
+WHY = {
+    "negatives": "rows of other clients are negatives, for a loss that has some",
+    "own_rows": "a client's own rows are positives, for a loss that takes them from "
+    "outside the batch",
+    "again": "views are infused for a loss that compares the h of two views of an image",
+}
+
 
 def check_usage(options: Options) -> None:
     """What can be refused before any file is opened."""
@@ -14,17 +22,17 @@ def check_usage(options: Options) -> None:
         _check_site(options)
     objective, own = options.objective, sharing.dictionary_positive == "own"
     for flag, given, takes in (
-        ("--dictionary", sharing.dictionary, objective.negatives),
-        ("--features-out", sharing.features_out, objective.negatives),
-        ("--negatives", sharing.negatives != "fused", objective.negatives),
-        ("--dictionary-positive own", own, objective.own_rows),
+        ("--dictionary", sharing.dictionary, "negatives"),
+        ("--features-out", sharing.features_out, "negatives"),
+        ("--negatives", sharing.negatives != "fused", "negatives"),
+        ("--dictionary-positive own", own, "own_rows"),
+        *_terms_with_rows(options),
     ):
-        if given and not takes:
-            raise UsageError(f"{flag} does not apply to --objective {objective.name}")
-    for term in (catalogue.TERMS[name] for name in options.terms):
-        if term.matches_rows and not objective.negatives:
-            name = objective.name
-            raise UsageError(f"--{term.switch} does not apply to --objective {name}")
+        if given and not getattr(objective, takes):
+            raise UsageError(
+                f"{flag} does not apply to --objective {objective.name}: {WHY[takes]}, "
+                f"as {_that(takes)} does"
+            )
     if options.infuses:
         _check_infusion(options)
     _check_sharing(sharing, options.private_out)
@@ -58,6 +66,17 @@ def _check_site(options: Options) -> None:
             "--features-out: without a PARTITION, give --participants, the number of "
             "clients that share rows"
         )
+
+
+def _terms_with_rows(options: Options) -> list[tuple[str, bool, str]]:
+    terms = (catalogue.TERMS[name] for name in options.terms)
+    return [(f"--{t.switch}", t.matches_rows, "negatives") for t in terms]
+
+
+def _that(kind: str) -> str:
+    """The objectives of a kind: "simclr or moco"."""
+    known = [o.name for o in catalogue.objectives().values() if getattr(o, kind)]
+    return " or ".join(filter(None, (", ".join(known[:-1]), known[-1])))
 
 
 def _check_update(options: Options) -> None:
@@ -110,11 +129,9 @@ def _check_personal(options: Options) -> None:
 def _check_infusion(options: Options) -> None:
     objective = options.objective
     if not objective.again:
-        known = [o.name for o in catalogue.objectives().values() if o.again]
         raise UsageError(
-            f"--infusion does not apply to --objective {objective.name}: views are "
-            "infused for a loss that compares the h of two views of an image, as "
-            f"{', '.join(known)} do"
+            f"--infusion does not apply to --objective {objective.name}: {WHY['again']}, "
+            f"as {_that('again')} does"
         )
     if not options.private:
         raise UsageError(

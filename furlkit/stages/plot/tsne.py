@@ -1,5 +1,6 @@
-"""plot tsne: features laid out in the plane, coloured by class."""
+"""plot tsne: features laid out in the plane, coloured by class or by client."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ def run(
     files: Paths,
     panels: tuple[tuple[str, Path], ...],
     frame: Frame,
+    by: str,
     classes: tuple[int, ...] | None,
     images: int,
     perplexity: float,
@@ -31,38 +33,90 @@ def run(
 ) -> Picture:
     """Draw the t-SNE of each feature file, one panel per file, at most `images` rows.
 
-    `classes` are in colour, None for all. A frame without a title gets one.
+    `classes` are in colour, None for all. With `by` client all files are one panel. A
+    frame without a title gets one.
     """
     source, given = fill(Source, data), tuple(("", path) for path in files) + panels
     if not given:
         raise UsageError("plot tsne: give feature files, which embed writes")
-    known = source.labels()
-    names = _coloured(known, classes)
+    known, clients = source.labels(), by == "client"
+    names = {} if clients else _coloured(known, classes)
     clouds, shown = [], []
     for label, path in given:
         features = read_features(path)
         _check_dataset(features, known, source)
         chosen = _chosen(features.index, images, seed)
         rows = unit_rows(features.rows[chosen])
-        _check_rows(path, rows, perplexity)
+        if clients:
+            labels = np.full(len(chosen), _client(features, names, known))
+        else:
+            _check_rows(path, rows, perplexity)
+            labels = np.asarray(known.labels)[features.index[chosen]]
         name = plain(str(path) if not label and len(given) > 1 else label)
-        labels = np.asarray(known.labels)[features.index[chosen]]
         clouds.append(Cloud(name, rows, labels))
-        shown.append(_data(clouds[-1], features, known.classes))
-    layers = " and ".join(sorted({plain(each["layer"]) for each in shown}))
-    numbers = " and ".join(f"{n:,}" for n in sorted({len(c.points) for c in clouds}))
-    text = f"t-SNE of {layers} of {numbers} images, perplexity {perplexity:g}"
+        shown.append(_data(clouds[-1], features, 0 if clients else known.classes))
+    if clients:
+        clouds = [_together(given, clouds)]
+        _check_rows(given[0][1], clouds[0].points, perplexity)
+    layers = " and ".join(sorted({_symbol(each) for each in shown}))
+    counts = " and ".join(f"{n:,}" for n in sorted({len(c.points) for c in clouds}))
+    text = f"t-SNE of {layers} of {counts} images, perplexity {perplexity:g}"
 
     def draw() -> Any:
         drawn = []
-        for cloud, numbers in zip(clouds, shown, strict=True):
-            points, numbers["divergence"] = lay_out(cloud.points, perplexity, seed)
+        for place, cloud in enumerate(clouds):
+            points, divergence = lay_out(cloud.points, perplexity, seed)
+            for numbers in shown if clients else shown[place : place + 1]:
+                numbers["divergence"] = divergence
             drawn.append(cloud._replace(points=points))
         titled = frame._replace(title=text) if frame.title is None else frame
-        return figure("clouds:draw_clouds")(drawn, names, titled)
+        return figure("clouds:draw_clouds")(drawn, names, titled, by)
 
-    coloured = f"{text}, {len(names):,} classes in colour"
+    of = "clients" if clients else "classes"
+    coloured = f"{text}, {len(names):,} {of} in colour"
     return draw, coloured, {"panels": shown}
+
+
+def _symbol(numbers: dict[str, Any]) -> str:
+    """What a paper would call the features: h, z, or h_s of a style model."""
+    return plain(numbers["layer"]) + "_s" * (numbers["personal"] == "style")
+
+
+def _client(features: Features, names: dict[int, str], images: LabelSet) -> int:
+    """The place in `names` of whose features they are, which join it.
+
+    A client is named with its domain, if it has one.
+    """
+    client, path = features.facts.client, features.path
+    if client is None:
+        raise InputError(
+            f"{path}: is not of one client's model; embed the model of a client, or "
+            "with --personal, or leave out --by client"
+        )
+    domains = () if images.domains is None else images.domains[features.index]
+    held = sorted(set(np.asarray(domains, int).tolist()))
+    domain = images.domain_names[held[0]] if len(held) == 1 else ""
+    name = plain(f"{client} {domain}").rstrip()
+    if name in names.values():
+        raise UsageError(f"{path}: client {client} is there already; give it once")
+    names[len(names)] = name
+    return len(names) - 1
+
+
+def _together(given: Sequence[tuple[str, Path]], clouds: Sequence[Cloud]) -> Cloud:
+    """One cloud of all files, whose rows must be of one length."""
+    first = clouds[0].points.shape[1]
+    for (_, path), cloud in zip(given, clouds, strict=True):
+        if cloud.points.shape[1] != first:
+            raise InputError(
+                f"{path}: has rows of {cloud.points.shape[1]} numbers, {given[0][1]} of "
+                f"{first}; embed all with models of one run"
+            )
+    points, labels = (
+        np.concatenate([getattr(cloud, part) for cloud in clouds])
+        for part in ("points", "labels")
+    )
+    return Cloud("", points, labels)
 
 
 def unit_rows(rows: np.ndarray) -> np.ndarray:
@@ -149,12 +203,16 @@ def _check_rows(path: Path, rows: np.ndarray, perplexity: float) -> None:
 
 
 def _data(cloud: Cloud, features: Features, classes: int) -> dict[str, Any]:
-    origin = {k: getattr(features.facts, k) for k in ("layer", "client", "round")}
-    return {
+    """A file for programs; without classes its labels are not those of classes."""
+    names = ("layer", "personal", "client", "round")
+    origin = {k: getattr(features.facts, k) for k in names}
+    found = {
         "label": cloud.label,
         "file": str(features.path),
         **origin,
         "images": len(cloud.points),
         "of": len(features.index),
-        "per_class": np.bincount(cloud.labels, minlength=classes).tolist(),
     }
+    if classes:
+        found["per_class"] = np.bincount(cloud.labels, minlength=classes).tolist()
+    return found

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from furlkit.data.sets.source import Source
+from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.container.read import Container
 from furlkit.stages.evaluate import personal
 from tests.helpers import furlkit
@@ -172,6 +173,22 @@ def test_a_model_of_its_own_is_scored_in_place_of_the_global_one(score, method, 
             assert accuracies(sent) == accuracies(own)[client : client + 1]
 
 
+@pytest.mark.parametrize("name", ["fedavg", "fedper"])
+def test_a_local_model_is_scored_in_place_of_the_global_one(score, method, name):
+    """FedAvg's personalisation in FedStyle: the model as the client trained it."""
+    folder = method(name)
+    uploads = sorted(folder.glob("c2_?"))
+    own = score("x", folder / "g2", *privates(folder), *uploads)
+    assert accuracies(own) != accuracies(score("y", folder / "g2", *privates(folder)))
+    for client, upload in enumerate(uploads):
+        alone = score("z", upload, folder / f"k2_{client}")
+        assert accuracies(alone) == accuracies(own)[client : client + 1]
+    contents = [Container(path).header.content for path in uploads]
+    assert own["uploads"] == dict(zip("012", contents, strict=True))
+    some = score("w", folder / "g2", uploads[1], more=("--client", "0-1"))
+    assert some["uploads"]["0"] is None and some["uploads"]["1"] == contents[1]
+
+
 def test_ditto_without_a_pull_is_as_good_as_training_alone(score, method):
     folder, alone = method("ditto"), method("fedavg", clients="0")
     own = score("x", folder / "g2", folder / "k2_0")
@@ -251,7 +268,11 @@ def test_people_are_told(world, method, run, tmp_path):
         ("twice", 2, ("k2_0", "client 0")),
         ("foreign", 65, ("k1_0", "float32")),
         ("client", 2, ("--client 7",)),
-        ("kind", 65, ("c2_0", "private")),
+        ("kind", 65, ("p", "a partition", "private")),
+        ("global", 65, ("g1", "global", "uploads")),
+        ("early", 65, ("c2_0", "round 2")),
+        ("two uploads", 2, ("c1_0", "client 0")),
+        ("other net", 65, ("c2_0", "architecture")),
         ("data", 65, ("p", "another dataset")),
     ],
 )
@@ -270,7 +291,17 @@ def test_what_does_not_fit_is_refused(
     elif case == "client":
         more = ("--client", 7)
     elif case == "kind":
-        private = [folder / "c2_0"]
+        private = [world / "p"]
+    elif case == "global":
+        private = [folder / "g1"]
+    elif case == "early":
+        model, private = folder / "g1", [folder / "c2_0"]
+    elif case == "two uploads":
+        private = [folder / "c2_0", folder / "c1_0"]
+    elif case == "other net":
+        other = {**read_checkpoint(folder / "c2_0").facts.architecture, "width": 0.1}
+        copy = shutil.copy(folder / "c2_0", tmp_path / "c2_0")
+        private = [forge(copy, facts={"architecture": other})]
     else:
         data = world / "t.npz"
     given = ("--data", data, "--test-data", world / "t.npz", *HEAD, *more)

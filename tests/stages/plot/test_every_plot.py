@@ -17,6 +17,8 @@ COMMANDS = {
     "clusters": ("m.json", "--data", "digits"),
     "partition": ("p.safetensors",),
     "tsne": ("h.safetensors", "--data", "digits"),
+    "sweep": ("--series", "1=m.json", "--over", "lambda"),
+    "sobel": ("--data", "digits"),
 }
 
 

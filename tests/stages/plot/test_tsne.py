@@ -124,7 +124,7 @@ def drawn(monkeypatch, given):
     monkeypatch.setattr(style, "save", lambda *_: None)
     monkeypatch.setattr(clouds, "draw_clouds", lambda *args: seen.append(args))
     draw(given)
-    return seen[0]
+    return seen[0][:3]
 
 
 def test_panels_of_the_same_images_show_the_same_ones(
@@ -262,3 +262,54 @@ def test_what_embed_writes_can_be_drawn(world, run):
     one, two = json.loads(out)["panels"]
     assert (one["label"], one["client"], two["label"]) == ("one", 0, "two")
     assert one["per_class"] == two["per_class"] and one["images"] == 50
+
+
+def test_clients_are_laid_out_together_and_coloured_by_client(
+    features, tmp_path, monkeypatch, known
+):
+    figures = []
+    monkeypatch.setattr(style, "save", lambda figure, *_: figures.append(figure))
+    paths = []
+    for client, first in ((4, 0), (1, 40)):
+        index, mean = np.arange(first, first + 40), np.eye(10)[client]
+        rng = np.random.default_rng(client)
+        rows = mean + 0.1 * rng.normal(size=(40, 10))
+        paths.append(features(f"c{client}", rows, index, client=client))
+    words, data = draw(options(tmp_path, *paths, by="client"))
+    assert "t-SNE of h of 80 images" in words and "2 clients in colour" in words
+    assert [panel["client"] for panel in data["panels"]] == [4, 1]
+    assert all("per_class" not in panel for panel in data["panels"])
+    (axes,) = figures[0].axes
+    shown = np.concatenate([c.get_offsets() for c in axes.collections])
+    assert len(shown) == 80
+    (legend,) = figures[0].legends
+    assert legend.get_title().get_text() == "client"
+    assert [text.get_text() for text in legend.get_texts()] == ["4", "1"]
+    # Clients whose rows differ stand apart.
+    centres = shown[:40].mean(axis=0), shown[40:].mean(axis=0)
+    spread = np.linalg.norm(shown[:40] - centres[0], axis=1).mean()
+    assert np.linalg.norm(centres[0] - centres[1]) > 2 * spread
+
+
+@pytest.mark.parametrize(
+    "second, error, words",
+    [
+        ({"client": None}, InputError, "one client"),
+        ({"client": 0}, UsageError, "already"),
+        ({"client": 1, "rows": np.ones((40, 3))}, InputError, "3 numbers"),
+    ],
+)
+def test_clients_that_cannot_be_drawn_together(
+    features, tmp_path, second, error, words
+):
+    index = np.arange(40)
+    one = features("a", None, index, client=0)
+    other = features("b", **{"index": index, **second})
+    with pytest.raises(error, match=words):
+        draw(options(tmp_path, one, other, by="client"))
+
+
+def test_features_of_a_style_model_are_called_h_s(features, tmp_path):
+    path = features(index=np.arange(40), client=0, personal="style")
+    words, _ = draw(options(tmp_path, path, by="client", dry_run=True))
+    assert "t-SNE of h_s of 40 images" in words

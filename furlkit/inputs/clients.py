@@ -1,0 +1,85 @@
+"""Files of clients, given in any order: what each kept (private), what each sent."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from furlkit.errors import InputError, UsageError
+from furlkit.files.checkpoint import Checkpoint, read_checkpoint
+from furlkit.files.clients import ClientId
+from furlkit.files.container.read import Container
+from furlkit.files.private import Private, read_private
+from furlkit.inputs.own import own_model
+
+
+@dataclass(frozen=True)
+class ClientFiles:
+    """What is known of a client; either file may be missing."""
+
+    private: Private | None = None
+    upload: Checkpoint | None = None
+
+    def read_again(self) -> "ClientFiles":
+        """With tensors."""
+        private, upload = self.private, self.upload
+        return ClientFiles(
+            private and read_private(private.path, private.facts.client),
+            upload and read_checkpoint(upload.path),
+        )
+
+    def model(self, received: Checkpoint) -> Checkpoint:
+        """The client's own model.
+
+        It is made from what the client has sent, if that is known, else from the global
+        model, which is what the client has received.
+        """
+        start = self.upload or received
+        return own_model(start, self.private) if self.private else start
+
+
+def read_clients(
+    paths: Iterable[Path], model: Checkpoint
+) -> dict[ClientId, ClientFiles]:
+    """Files by client; a file's kind is in its header.
+
+    They come without tensors, since only one client's need be in memory.
+    """
+    found: dict[ClientId, dict[str, Any]] = {}
+    for path in paths:
+        record: Any
+        if Container(path).header.kind == "checkpoint":
+            kind, record = "upload", replace(_upload(path, model), tensors={})
+        else:
+            kind = "private"
+            record = replace(read_private(path), tensors={}, memory={})
+        client = record.facts.client
+        own = found.setdefault(client, {})
+        if kind in own:
+            raise UsageError(
+                f"{own[kind].path} and {path}: are both of client {client}; give one of "
+                "them"
+            )
+        own[kind] = record
+    return {client: ClientFiles(**own) for client, own in found.items()}
+
+
+def _upload(path: Path, model: Checkpoint) -> Checkpoint:
+    """What a client of the model's run has sent, until the model's round."""
+    upload = read_checkpoint(path)
+    if upload.facts.client is None:
+        raise InputError(
+            f"{path}: is a {upload.facts.role} checkpoint; expected private files and "
+            "uploads of clients"
+        )
+    if upload.facts.architecture != model.facts.architecture:
+        raise InputError(
+            f"{path}: has another architecture than {model.path}; give the uploads of "
+            "one run"
+        )
+    if upload.facts.round > model.facts.round:
+        raise InputError(
+            f"{path}: is of round {upload.facts.round}, {model.path} of round "
+            f"{model.facts.round}; give a model and uploads of one round"
+        )
+    return upload
