@@ -14,6 +14,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = (
     "torch",
     "torchvision",
+    "timm",
     "sklearn",
     "scipy",
     "matplotlib",
@@ -190,6 +191,10 @@ def test_rich_only_in_console():
 
 def test_safetensors_only_in_the_container():
     assert importers("safetensors") == {"furlkit.files.container.read"}
+
+
+def test_timm_only_where_its_encoders_are_built():
+    assert importers("timm") == {"furlkit.models.libraries", "furlkit.models.timm"}
 
 
 @pytest.mark.parametrize("module", ["importlib.import_module", "dill"])

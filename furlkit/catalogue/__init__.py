@@ -19,6 +19,7 @@ from furlkit.catalogue.commands import (
     UPDATE,
 )
 from furlkit.catalogue.entries import (
+    ANY,
     Choice,
     Clients,
     Command,
@@ -47,6 +48,7 @@ from furlkit.catalogue.entries import (
     Text,
     Update,
     Whole,
+    entry_of,
     shown,
 )
 from furlkit.catalogue.installed import (

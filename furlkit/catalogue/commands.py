@@ -186,7 +186,9 @@ COMMANDS = named(
                    required=False),
             Option("from", File(),
                    help="Copy the encoder, and heads of the same name, from a "
-                        "checkpoint.", recorded=False, metavar="CHECKPOINT",
+                        "checkpoint, an exported folder, or a safetensors file of "
+                        "torchvision's or timm's; stem, channels and size are adapted "
+                        "with a warning.", recorded=False, metavar="WEIGHTS",
                    variable="source"),
             OUTPUT,
         ),
@@ -610,7 +612,7 @@ COMMANDS = named(
         ),
         group("General", *VERBOSITY),
     ),
-    command("export", "Write the bare encoder under torchvision's names.",
+    command("export", "Write the bare encoder under torchvision's or timm's names.",
         group(IN_OUT,
             OUTPUT._replace(
                 help="The folder for model.safetensors and config.json.",

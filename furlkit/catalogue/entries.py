@@ -336,14 +336,21 @@ STEM = Option(
 
 
 class Encoder(NamedTuple):
-    """A network that gives h: `function` builds it from an Architecture."""
+    """A network that gives h: `function` builds it from an Architecture.
+
+    `features` is the length of h; None where the network must be built to know it. One
+    that `draws` has initial weights of its own, by torch's global generator, which is
+    lent the state of furlkit's; of the others furlkit draws them. A name that ends in
+    ":NAME" stands for every name of a library.
+    """
 
     name: str
     function: str
-    features: int
+    features: int | None
     scales: bool = False  # Whether --width applies.
     stems: bool = False  # Whether --stem applies.
     help: str = ""
+    draws: bool = False
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -367,8 +374,17 @@ class Dataset(NamedTuple):
 Entry = TypeVar("Entry", bound="Method | Encoder | Head | Mode | Command")
 
 
+ANY = ":NAME"  # Ends the name of an entry that stands for all names of a library.
+
+
 def named(*entries: Entry) -> dict[str, Entry]:
     return {entry.name: entry for entry in entries}
+
+
+def entry_of(entries: Mapping[str, Any], name: str) -> Any:
+    """The entry that a name chooses: its own, or its library's; None without one."""
+    library, colon, _ = name.partition(":")
+    return entries.get(name) or (entries.get(library + ANY) if colon else None)
 
 
 class Family(NamedTuple):

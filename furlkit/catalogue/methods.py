@@ -575,4 +575,8 @@ ENCODERS = named(
             help="torchvision's ResNet-34"),
     Encoder("resnet50", "furlkit.models.encoders:resnet", 2048, stems=True,
             help="torchvision's ResNet-50"),
+    Encoder("torchvision:NAME", "furlkit.models.libraries:torchvision_encoder", None,
+            help="any classifier of torchvision without its last layer", draws=True),
+    Encoder("timm:NAME", "furlkit.models.libraries:timm_encoder", None,
+            help="any network of timm (pip install 'furlkit[timm]')", draws=True),
 )

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from furlkit.catalogue.commands import COMMANDS
-from furlkit.catalogue.entries import Option, Teacher
+from furlkit.catalogue.entries import Option, Teacher, entry_of
 from furlkit.errors import UsageError
 
 
@@ -36,7 +36,7 @@ def resolved(
 
     for family in entry.families:
         name, choice = values[family.choice.key], family.choice
-        chosen = family.entries()[name]
+        chosen = entry_of(family.entries(), name)
         if isinstance(chosen, Teacher) and "sources" in values:
             _check_sources(chosen, values["sources"])
         own = {option.key: option for option in chosen.options}

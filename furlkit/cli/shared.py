@@ -28,6 +28,17 @@ FilePath = click.Path(path_type=Path)
 Body = Callable[[dict[str, Any]], None]
 
 
+class Name(click.Choice):
+    """One of several words; LIBRARY:NAME among them stands for any name of a library."""
+
+    def convert(self, value, param, ctx):
+        """Text to a word."""
+        library, _, name = str(value).partition(":")
+        if name and library + catalogue.ANY in self.choices:
+            return value
+        return super().convert(value, param, ctx)
+
+
 class Real(click.FloatRange):
     """A number within a range, which NaN never is, and that float32 can hold."""
 
@@ -135,7 +146,7 @@ def _type(kind: catalogue.Kind) -> tuple[Any, str]:
             return click.IntRange(low, high), "N"
         case catalogue.Choice():
             words = f"[{'|'.join(kind.words)}]"
-            return click.Choice(kind.words), words if len(words) <= LONG else "NAME"
+            return Name(kind.words), words if len(words) <= LONG else "NAME"
         case catalogue.Numbers(whole, length, low):
             letter = "N" if whole else "X"
             form = ",".join([letter] * length if length else [letter, "..."])

@@ -6,14 +6,16 @@ z = net.projector(h)      what a contrastive loss sees                  (B, z_di
 
 import math
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from furlkit import catalogue
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.models.heads import NORMS, Prototypes, build_head
 
 T = TypeVar("T")
@@ -43,7 +45,7 @@ class Architecture:
     channels: int
     width: float = 1.0
     stem: str = "auto"
-    heads: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    heads: dict[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
     projector_norm: str = "hidden"
 
     def __post_init__(self) -> None:
@@ -54,11 +56,23 @@ class Architecture:
         if self.projector_norm not in NORMS:
             norm, known = str(self.projector_norm)[:60], ", ".join(NORMS)
             raise UsageError(f"--projector-norm {norm}: expected one of {known}")
+        if encoder_entry(self.encoder).features is None:
+            _measured_features(self.bare)  # There must be one, for such images.
 
     @property
     def feature_dim(self) -> int:
         """Length of h."""
-        return max(1, round(encoder_entry(self.encoder).features * self.width))
+        features = encoder_entry(self.encoder).features
+        if features is None:
+            return _measured_features(self.bare)
+        return max(1, round(features * self.width))
+
+    @property
+    def bare(self) -> "Architecture":
+        """The encoder alone."""
+        if not self.heads and self.projector_norm == NORMS[0]:
+            return self
+        return replace(self, heads={}, projector_norm=NORMS[0])
 
     @property
     def z_dim(self) -> int | None:
@@ -121,7 +135,7 @@ class Net(nn.Module):
     def __init__(self, a: Architecture) -> None:
         super().__init__()
         image = a.image_size, a.channels
-        self.encoder: nn.Module = catalogue.load(encoder_entry(a.encoder).function)(a)
+        self.encoder: nn.Module = _empty_encoder(a)
         for name, widths in a.heads.items():
             head = head_entry(name)
             inputs = a.z_dim if head.reads == "z" and a.z_dim else a.feature_dim
@@ -147,7 +161,91 @@ def build(architecture: Architecture, generator: torch.Generator | None) -> Net:
     """
     with torch.device("meta"):
         net = Net(architecture)
-    return net if generator is None else drawn(net, generator)
+    if generator is None:
+        return net
+    if not encoder_entry(architecture.encoder).draws:
+        return drawn(net, generator)
+    encoder = _encoder_drawn_by_itself(architecture, generator)
+    net.encoder = nn.Identity()
+    drawn(net, generator).encoder = encoder
+    return net
+
+
+def _encoder_drawn_by_itself(a: Architecture, generator: torch.Generator) -> nn.Module:
+    """An encoder with its library's initial weights, drawn from `generator`.
+
+    Libraries draw from torch's global generator. It has `generator`'s state meanwhile,
+    and its own again after it.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(generator.get_state())
+        encoder = _built(a)
+        generator.set_state(torch.get_rng_state())
+    return encoder
+
+
+def _empty_encoder(a: Architecture) -> nn.Module:
+    """An encoder on the meta device; one of a library is built once and then copied."""
+    if not encoder_entry(a.encoder).draws:
+        return _built(a)
+    return deepcopy(_library_encoder(a.bare))
+
+
+@cache
+def _library_encoder(bare: Architecture) -> nn.Module:
+    with torch.device("meta"):
+        net = _built(bare)
+    held = net.state_dict().keys()
+    lost = [name for name, _ in net.named_buffers() if name not in held]
+    if lost:
+        # No file holds them (Swin's table of positions), so nobody would fill them.
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+            real = _built(bare)
+        for name in lost:
+            owner, _, buffer = name.rpartition(".")
+            net.get_submodule(owner)._buffers[buffer] = real.get_buffer(name)
+    return net
+
+
+def _built(a: Architecture) -> nn.Module:
+    """The encoder by its function; a library may fail in any way for a size."""
+    entry = encoder_entry(a.encoder)
+    try:
+        return catalogue.load(entry.function)(a)
+    except FurlkitError:
+        raise
+    except Exception as error:
+        if not entry.draws:
+            raise
+        raise _unfit(a, error) from error
+
+
+@cache
+def _measured_features(bare: Architecture) -> int:
+    """The length of h that an encoder gives for two images, computed without numbers."""
+    net = _empty_encoder(bare).to("meta").eval()
+    size = bare.image_size
+    images = torch.empty(2, bare.channels, size, size, device="meta")
+    try:
+        with torch.no_grad():
+            h = net(images)
+    except Exception as error:  # Whatever a library's network raises.
+        raise _unfit(bare, error) from error
+    if not isinstance(h, Tensor) or h.ndim != 2 or len(h) != 2:
+        found = tuple(h.shape) if isinstance(h, Tensor) else type(h).__name__
+        raise UsageError(
+            f"--encoder {bare.encoder}: gives {found} for two images, expected a row of "
+            "features for each; choose a network that classifies"
+        )
+    return h.shape[1]
+
+
+def _unfit(a: Architecture, error: Exception) -> UsageError:
+    reason = " ".join(str(error).split())[:160]
+    return UsageError(
+        f"--encoder {a.encoder}: does not take images of {a.image_size} x "
+        f"{a.image_size} x {a.channels} ({reason}); try another --image-size"
+    )
 
 
 def drawn(net: N, generator: torch.Generator) -> N:
@@ -189,9 +287,10 @@ def head_entry(name: str) -> catalogue.Head:
 
 def _entry(what: str, name: str, entries: Callable[[], dict[str, T]]) -> T:
     """An entry of furlkit's own, or else of another package: that takes a search."""
-    if name not in entries():
+    found = catalogue.entry_of(entries(), name)
+    if found is None:
         catalogue.add_plugins()
-    found = entries().get(name)
+        found = catalogue.entry_of(entries(), name)
     if found is None:
         raise UsageError(
             f"{what} {name}: expected one of {', '.join(entries())}; is the package that "

@@ -1,46 +1,53 @@
 """export: the bare encoder, for those who use it without furlkit."""
 
 import json
+import re
 from typing import Any
 
-from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.container.atomic import write_bytes
 from furlkit.files.container.header import Header
 from furlkit.files.container.write import write
+from furlkit.files.pretrained import WEIGHTS
+from furlkit.models.architecture import Architecture
+from furlkit.models.libraries import (
+    has_fixed_size,
+    name_of,
+    torchvision_changes,
+    torchvision_options,
+)
 from furlkit.models.loading import architecture_of, fitting_net
 from furlkit.weights import below
 
+# torchvision's networks that timm has too, with the same tensors.
+SHARED = re.compile(r"(wide_)?resne(t|xt)\d")
+OWN = ("cnn5", "resnet18", "resnet34", "resnet50")
+
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Write an encoder's tensors under torchvision's names, and what it takes.
+    """Write an encoder's tensors under its library's names, and what it takes.
 
-    `output` is a folder: model.safetensors and config.json.
+    `output` is a folder: model.safetensors and config.json, as Hugging Face has them.
     """
     model, output = read_checkpoint(values["model"]), values["output"]
-    if not model.facts.statistics:
-        raise InputError(
-            f"{model.path}: has no BatchNorm statistics, without which an encoder cannot "
-            "be used; export a client's checkpoint"
-        )
     fitting_net(model)
-    config = _config(model)
-    weights = output / "model.safetensors"
+    a, facts = architecture_of(model.path, model.facts), _facts(model)
+    weights = output / WEIGHTS
     if not values["dry_run"]:
-        document = {**config, "how_to_load": _how_to_load(model)}
+        document = {**facts, **_timm_config(a, facts), "how_to_load": _how_to_load(a)}
         text = json.dumps(document, indent=2, sort_keys=True) + "\n"
         write_bytes(output / "config.json", text.encode())
         contents = {"model": model.content}
-        header = Header("encoder", "export", {}, None, contents, config)
+        header = Header("encoder", "export", {}, None, contents, facts)
         encoder = below("encoder.", model.tensors)
-        config["content"] = write(weights, encoder, header)
-    line = f"{weights}: {config['architecture']}, h has {config['num_features']}"
-    if config["stem"] == "small":
+        facts = {**facts, "content": write(weights, encoder, header)}
+    line = f"{weights}: {a.encoder}, h has {a.feature_dim}"
+    if a.stem == "small":
         line += "; its stem is 3x3 without pooling, config.json says how to load it"
-    return line, config
+    return line, facts
 
 
-def _config(model: Checkpoint) -> dict[str, Any]:
+def _facts(model: Checkpoint) -> dict[str, Any]:
     a = architecture_of(model.path, model.facts)
     return {
         "architecture": a.encoder,
@@ -55,27 +62,79 @@ def _config(model: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _how_to_load(model: Checkpoint) -> list[str]:
-    """Lines of Python after which `net` is the encoder, ready for images."""
-    a = architecture_of(model.path, model.facts)
-    lines = ["from safetensors.torch import load_file"]
+def _timm_config(a: Architecture, facts: dict[str, Any]) -> dict[str, Any]:
+    """What timm reads of config.json: a network of its registry, and its images."""
+    shared = ("num_classes", "input_size", "mean", "std")
+    images = {
+        **{name: facts[name] for name in shared},
+        "fixed_input_size": a.encoder.startswith("timm:") and has_fixed_size(a),
+        "interpolation": "bilinear",
+        "crop_pct": 1.0,
+    }
+    arguments = {"width": a.width} if a.encoder == "cnn5" else {}
+    return {
+        "architecture": _timm_name(a),
+        "model_args": arguments,
+        "pretrained_cfg": images,
+    }
+
+
+def _timm_name(a: Architecture) -> str:
+    """The name in timm's registry; what timm has not is left with a name it refuses."""
+    if a.encoder == "cnn5" or a.stem == "small":
+        return f"furlkit_{a.encoder}"  # See furlkit.models.timm.
+    shared = a.encoder.startswith("torchvision:") and SHARED.match(name_of(a))
+    known = a.encoder.startswith("timm:") or shared
+    return name_of(a) if known else a.encoder
+
+
+def _how_to_load(a: Architecture) -> list[str]:
+    """Lines of Python after which `net` is the encoder, ready for images.
+
+    They are run in the folder of the export.
+    """
+    if a.encoder.startswith("timm:"):
+        load = 'net = timm.create_model("local-dir:.", pretrained=True)'
+        return ["import timm", load, "net.eval()"]
+    load = f'net.load_state_dict(load_file("{WEIGHTS}"))'
     if a.encoder == "cnn5":
-        lines += [
+        lines = [
             "from furlkit.models.encoders import Cnn5",
             f"net = Cnn5(channels={a.channels}, width={a.width})",
         ]
+    elif a.encoder.startswith("torchvision:") or a.encoder in OWN:
+        lines = _torchvision_lines(a)
     else:
-        lines += [
-            "from torch import nn",
-            f"from torchvision.models import {a.encoder}",
-            f"net = {a.encoder}()",
-            "net.fc = nn.Identity()",
+        lines = [
+            "from furlkit.models.architecture import Architecture, build",
+            f"net = build({a.bare}, None).encoder",
         ]
-        if a.stem == "small":
-            conv = f"nn.Conv2d({a.channels}, 64, 3, padding=1, bias=False)"
-            lines += [f"net.conv1 = {conv}", "net.maxpool = nn.Identity()"]
-        elif a.channels != 3:
-            conv = f"nn.Conv2d({a.channels}, 64, 7, stride=2, padding=3, bias=False)"
-            lines += [f"net.conv1 = {conv}"]
-    load = 'net.load_state_dict(load_file("model.safetensors"))'
-    return [*lines, load, "net.eval()"]
+        load = load.replace("))", "), assign=True)")  # It has no weights yet.
+    return ["from safetensors.torch import load_file", *lines, load, "net.eval()"]
+
+
+def _torchvision_lines(a: Architecture) -> list[str]:
+    """torchvision's network, and the layers of it that furlkit has replaced."""
+    import torch
+    from torchvision import models
+
+    options = torchvision_options(a)
+    given = "".join(f", {key}={value!r}" for key, value in options.items())
+    with torch.device("meta"):
+        net = models.get_model(name_of(a), weights=None, **options)
+        changes = torchvision_changes(net, a.channels)
+    replaced = {place: f"nn.{layer!r}" for place, layer in changes.items()}
+    if a.stem == "small":
+        conv = f"nn.Conv2d({a.channels}, 64, 3, padding=1, bias=False)"
+        replaced |= {"conv1": conv, "maxpool": "nn.Identity()"}
+    return [
+        "from torch import nn",
+        "from torchvision import models",
+        f'net = models.get_model("{name_of(a)}", weights=None{given})',
+        *(f"net.{_attribute(place)} = {layer}" for place, layer in replaced.items()),
+    ]
+
+
+def _attribute(place: str) -> str:
+    """A layer's place as Python writes it: classifier.6 is classifier[6]."""
+    return re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", place)

@@ -5,17 +5,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from furlkit import console
-from furlkit.catalogue import divided, encoders, heads, objectives, recorded
+from furlkit.catalogue import (
+    divided,
+    encoders,
+    entry_of,
+    heads,
+    objectives,
+    recorded,
+)
 from furlkit.data.sets.datasets import default_mean_std
 from furlkit.data.sets.source import Source
-from furlkit.errors import InputError, UsageError
-from furlkit.files.checkpoint import CheckpointFacts, read_checkpoint, write_checkpoint
+from furlkit.errors import UsageError
+from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
 from furlkit.files.facts import Provenance
+from furlkit.files.pretrained import read_pretrained
 from furlkit.inputs.existing import already, made_before
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Architecture, build
-from furlkit.models.loading import Tensors, architecture_of, tensors_of
+from furlkit.models.loading import Tensors, tensors_of
+from furlkit.models.pretrained import Fitted, fitted
 from furlkit.randomness import torch_generator
 from furlkit.runtime import pinned_option
 from furlkit.weights import parts_of
@@ -26,8 +35,8 @@ class Options:
     """What the net is. Size, channels, classes, mean and std are the data's, if given.
 
     `heads` are the heads of the objective and further ones, with the widths of those
-    that are MLPs. `source` is a checkpoint whose encoder, and heads of the same name,
-    are copied.
+    that are MLPs. `source` has weights: its encoder, and heads of the same name, are
+    copied.
     """
 
     output: Path
@@ -67,9 +76,11 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     net = build(architecture, torch_generator(options.seed, "init"))
     tensors, contents = tensors_of(net), {}
     if options.source is not None:
-        taken, contents["source"] = _taken_from(options.source, tensors)
-        tensors.update(taken)
-        _tell_parts(options.source, tensors, taken)
+        source = read_pretrained(options.source)
+        contents["source"] = source.content
+        taken = fitted(source, net, tensors, architecture)
+        tensors.update(taken.tensors)
+        _tell_source(source.path, tensors, taken)
     facts = CheckpointFacts("global", 0, architecture.to_dict(), list(mean), list(std))
     total = sum(p.numel() for p in net.parameters())
     encoder = sum(p.numel() for p in net.encoder.parameters())
@@ -98,7 +109,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _options(values: dict[str, Any]) -> Options:
-    own, rest = divided(values, encoders()[values["encoder"]].options)
+    encoder = entry_of(encoders(), values["encoder"])
+    own, rest = divided(values, encoder.options)
     objective = objectives()[rest.pop("objective")]
     chosen = {*objective.head_names, *rest.pop("more_heads")}
     if rest["projector_norm"] != "hidden" and "projector" not in chosen:
@@ -164,27 +176,12 @@ def _defaults_of(source: Source) -> DataDefaults:
     return DataDefaults(side, channels, images.classes, images.mean, images.std)
 
 
-def _tell_parts(source: Path, tensors: Tensors, taken: Tensors) -> None:
-    """Say which parts are the source's, and which of the new model it does not have."""
-    copied = parts_of(taken)
+def _tell_source(source: Path, tensors: Tensors, taken: Fitted) -> None:
+    """Say what is the source's, what of the new model is not, and what was changed."""
+    copied = parts_of(taken.tensors)
     new = [part for part in parts_of(tensors) if part not in copied]
     drawn = f"; drawn from --seed: {', '.join(new)}" if new else ""
-    console.info(f"{source}: copied {', '.join(copied)}{drawn}")
-
-
-def _taken_from(path: Path, tensors: Tensors) -> tuple[Tensors, str]:
-    source = read_checkpoint(path)
-    taken = {k: v for k, v in source.tensors.items() if k in tensors}
-    for name, array in taken.items():
-        if array.shape != tensors[name].shape:
-            raise InputError(
-                f"{path}: {name} is {array.shape}, the new model has "
-                f"{tensors[name].shape}; give init the same --encoder, --width, "
-                "--stem and heads"
-            )
-    if not any(name.startswith("encoder.") for name in taken):
-        other = architecture_of(path, source.facts).encoder
-        raise InputError(
-            f"{path}: its encoder {other} shares no tensor with the new one"
-        )
-    return taken, source.content
+    left = f"; left out: {', '.join(taken.left_out)}" if taken.left_out else ""
+    console.info(f"{source}: copied {', '.join(copied)}{drawn}{left}")
+    if taken.changes:
+        console.warn(f"{source}: adapted to the new model: {'; '.join(taken.changes)}")

@@ -15,6 +15,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -183,20 +185,59 @@ def _read_head(path: Path) -> bytes:
         return start + stream.read(length)
 
 
+def is_plain(path: Path) -> bool:
+    """Whether a safetensors file is another program's; an InputError for other files."""
+    _read_head(path)
+    with _parsing(path), safe_open(path, "numpy") as opened:
+        return "furlkit" not in (opened.metadata() or {})
+
+
+def read_plain(path: Path) -> tuple[dict[str, np.ndarray], str]:
+    """The tensors of another program's safetensors file, and the file's sha256."""
+    start = len(_read_head(path))
+    with _parsing(path), safe_open(path, "numpy") as opened:
+        entries = _entries(opened)
+    with reading(path), open(path, "rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return {entry.name: _array(path, entry, start) for entry in entries}, digest
+
+
+def _array(path: Path, entry: Entry, body: int) -> np.ndarray:
+    """One tensor of a file whose tensors begin at `body`."""
+    array = np.empty(entry.shape, entry.dtype)
+    with reading(path), open(path, "rb") as stream:
+        stream.seek(body + entry.start)
+        count = stream.readinto(seal.bytes_of(array).data)
+    if count < entry.size:
+        raise InputError(f"{path}: became shorter while it was read")
+    return array
+
+
 def _parse(path: Path, head: bytes) -> tuple[Header, list[Entry]]:
+    with _parsing(path), safe_open(path, "numpy") as opened:
+        metadata = opened.metadata() or {}
+        header = _furlkit_header(path, metadata)
+        entries = _entries(opened)
+    _check_canonical(path, head, header, table(entries, metadata))
+    return header, entries
+
+
+def _entries(opened: Any) -> list[Entry]:
+    slices = ((name, opened.get_slice(name)) for name in opened.offset_keys())
+    return located((n, s.get_dtype(), s.get_shape()) for n, s in slices)
+
+
+@contextmanager
+def _parsing(path: Path) -> Iterator[None]:
+    """Raise furlkit's error for what the library finds wrong in a header."""
     try:
-        with reading(path), safe_open(path, "numpy") as opened:
-            metadata = opened.metadata() or {}
-            header = _furlkit_header(path, metadata)
-            slices = ((name, opened.get_slice(name)) for name in opened.offset_keys())
-            entries = located((n, s.get_dtype(), s.get_shape()) for n, s in slices)
+        with reading(path):
+            yield
     except (SafetensorError, ValueError) as error:
         reason = str(error)[:200]
         raise InputError(
             f"{path}: truncated, damaged or not a safetensors file: {reason}; {_COPY_AGAIN}"
         ) from error
-    _check_canonical(path, head, header, table(entries, metadata))
-    return header, entries
 
 
 def _furlkit_header(path: Path, metadata: dict[str, str]) -> Header:
@@ -231,7 +272,7 @@ def _check_start(path: Path, start: bytes, length: int, size: int) -> None:
     if length > size - 8 and start.startswith((b"PK", b"\x80")):
         raise InputError(
             f"{path}: is a pickle or zip file; furlkit reads safetensors only and "
-            "never unpickles; convert it with safetensors.torch.save_file first"
+            f"never unpickles. If PyTorch wrote it, convert it:\n{_conversion(path)}"
         )
     if length > size - 8 and start.lstrip().startswith(b"{"):
         raise InputError(
@@ -246,6 +287,27 @@ def _check_start(path: Path, start: bytes, length: int, size: int) -> None:
         raise InputError(
             f"{path}: its header takes {length} bytes, furlkit accepts {LIMIT}"
         )
+
+
+# weights_only runs nothing that the pickle asks for.
+_CONVERT = """\
+import sys, torch
+from safetensors.torch import save_file
+state = torch.load(sys.argv[1], map_location="cpu", weights_only=True)
+state = state.get("state_dict", state.get("model", state))
+tensors = {k: v.clone().contiguous() for k, v in state.items() if torch.is_tensor(v)}
+save_file(tensors, sys.argv[2])"""
+
+
+def _conversion(path: Path) -> str:
+    """Commands that make a safetensors file of a pickled state_dict, and use it."""
+    target = path.with_suffix(".safetensors")
+    if target == path:
+        target = path.with_suffix(".converted.safetensors")
+    return (
+        f"python -c '{_CONVERT}' {quote(str(path))} {quote(str(target))}\n"
+        f"furlkit init --from {quote(str(target))} ..."
+    )
 
 
 @contextmanager

@@ -1,0 +1,130 @@
+"""Encoders of torchvision and timm: their networks without the classifier.
+
+Tensors have the library's names, and weights are drawn as the library draws them. Dropout
+and stochastic depth are off: all that is random here comes from a seed, so that a resumed
+training gives the same bytes, and theirs would not.
+"""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.dropout import _DropoutNd
+
+from furlkit.errors import UsageError
+from furlkit.models.architecture import Architecture
+
+CLASSES = 1000  # What a network of torchvision tells apart where nobody says.
+# Networks that have further classifiers within, for training alone.
+AUXILIARY = ("googlenet", "inception_v3")
+
+
+def timm_encoder(a: Architecture) -> nn.Module:
+    """timm's network of this name, for images of this size and these channels."""
+    timm, name = _timm(a), name_of(a)
+    if "." in name:
+        raise UsageError(
+            f"--encoder {a.encoder}: leave out .{name.partition('.')[2]}, which names "
+            "weights; give those with init --from"
+        )
+    if not timm.is_model(name):
+        raise _unknown(a, timm.list_models())
+    sized = {"img_size": a.image_size} if has_fixed_size(a) else {}
+    net = timm.create_model(name, num_classes=0, in_chans=a.channels, **sized)
+    return _without_dropout(net)
+
+
+def has_fixed_size(a: Architecture) -> bool:
+    """Whether a network of timm is built for one size of images (position embeddings)."""
+    found = _timm(a).get_pretrained_cfg(name_of(a))
+    return found is not None and found.fixed_input_size
+
+
+def torchvision_encoder(a: Architecture) -> nn.Module:
+    """torchvision's network of this name, changed as `torchvision_changes` says."""
+    from torchvision import models
+
+    if name_of(a) not in models.list_models(module=models):
+        raise _unknown(a, models.list_models(module=models))
+    net = models.get_model(name_of(a), weights=None, **torchvision_options(a))
+    for place, layer in torchvision_changes(net, a.channels).items():
+        owner, _, name = place.rpartition(".")
+        setattr(net.get_submodule(owner), name, layer)
+    return _without_dropout(net)
+
+
+def torchvision_options(a: Architecture) -> dict[str, Any]:
+    """What torchvision's function is given besides the name."""
+    name, size = name_of(a), a.image_size
+    if name in AUXILIARY:
+        return {"aux_logits": False, "init_weights": True}
+    if name.startswith("vit_"):
+        return {"image_size": size}
+    return {"input_size": (size, size)} if name.startswith("maxvit") else {}
+
+
+def torchvision_changes(net: nn.Module, channels: int) -> dict[str, nn.Module]:
+    """Layers that replace others: nothing for the classifier; the first, for grey."""
+    layers = dict(net.named_modules())
+    last = [name for name, layer in layers.items() if _outputs(layer) == CLASSES][-1]
+    changes: dict[str, nn.Module] = {last: nn.Identity()}
+    first = first_convolution(net)
+    if first is not None and channels != 3:
+        changes[first] = _reading(layers[first], channels)
+    return changes
+
+
+def first_convolution(net: nn.Module) -> str | None:
+    """The name of the layer that reads images."""
+    found = (n for n, m in net.named_modules() if isinstance(m, nn.Conv2d))
+    return next(found, None)
+
+
+def name_of(a: Architecture) -> str:
+    """An encoder's name without its library's."""
+    return a.encoder.partition(":")[2] or a.encoder
+
+
+def _outputs(layer: nn.Module) -> int | None:
+    return getattr(layer, "out_features", getattr(layer, "out_channels", None))
+
+
+def _reading(layer: Any, channels: int) -> nn.Conv2d:
+    """A convolution like `layer` for other channels."""
+    return nn.Conv2d(
+        channels, layer.out_channels, layer.kernel_size, layer.stride, layer.padding,
+        bias=layer.bias is not None,
+    )  # fmt: skip
+
+
+def _without_dropout(net: nn.Module) -> nn.Module:
+    # What torchvision and timm call their stochastic depth, and its probability.
+    depth = {"StochasticDepth": "p", "DropPath": "drop_prob"}
+    for module in net.modules():
+        name = "p" if isinstance(module, _DropoutNd) else depth.get(_class(module))
+        if name is not None:
+            setattr(module, name, 0.0)
+    return net
+
+
+def _class(module: nn.Module) -> str:
+    return type(module).__name__
+
+
+def _timm(a: Architecture) -> Any:
+    try:
+        import timm
+    except ImportError as error:
+        raise UsageError(
+            f"--encoder {a.encoder}: timm is not installed; run pip install "
+            "'furlkit[timm]'"
+        ) from error
+    return timm
+
+
+def _unknown(a: Architecture, names: Iterable[str]) -> UsageError:
+    library = a.encoder.partition(":")[0]
+    near = difflib.get_close_matches(name_of(a), names, 1)
+    hint = f"; did you mean {library}:{near[0]}?" if near else ""
+    return UsageError(f"--encoder {a.encoder}: {library} has no such network{hint}")
