@@ -188,6 +188,7 @@ def test_a_damaged_cache_is_made_again(source, tmp_path, kind, damage):
 
 @pytest.mark.parametrize("name", ["_write", "_note", "_refitted"])
 def test_killed_while_decoding_and_started_again(source, monkeypatch, pictures, name):
+    monkeypatch.setattr(decoded, "BLOCK", 1)
     with monkeypatch.context() as patch:
         patch.setattr(decoded, name, killed)
         with pytest.raises(Killed):
