@@ -69,20 +69,22 @@ def folder_images(index: FolderIndex, fit: Fit, cache: Path | None) -> np.ndarra
 
     One warning says what had to be changed.
     """
-    found = _kept(index, fit, cache)
+    known = _known(index, cache) or _known_copy(index, cache)
+    found = _kept(index, fit, cache, known)
     if found is None:
         with caching.waiting_for(cache, _name(index), lambda: _tell_wait(index)):
-            found = _kept(index, fit, cache) or _decoded(index, fit, cache)
+            # Whoever held the lock may have decoded them.
+            found = _kept(index, fit, cache, _known(index, cache))
+            found = found or _decoded(index, fit, cache)
     images, about = found
     _warn(index, fit, about, images)
     return images
 
 
 def _kept(
-    index: FolderIndex, fit: Fit, cache: Path | None
+    index: FolderIndex, fit: Fit, cache: Path | None, about: About | None
 ) -> tuple[np.ndarray, About] | None:
     """The images of the cache; None if it lacks them."""
-    about = _known(index, cache)
     if cache is None or about is None:
         return None
     path = caching.images_path(cache, _key(about, fit, len(index)))
@@ -97,11 +99,14 @@ def _kept(
 
 
 def _known(index: FolderIndex, cache: Path | None) -> About | None:
-    """What is known of these files, or of copies of them that lay elsewhere."""
-    name = _name(index)
-    if note := caching.read_note(cache, f"{name}-{index.state[:40]}"):
-        return _about(note)
-    others = [_about(note) for note in caching.notes_beginning(cache, f"{name}-")]
+    """What is known of these files, if the file system says that they are the same."""
+    return _about(caching.read_note(cache, f"{_name(index)}-{index.state[:40]}"))
+
+
+def _known_copy(index: FolderIndex, cache: Path | None) -> About | None:
+    """What is known of files of the same content, which were read before."""
+    notes = caching.notes_beginning(cache, f"{_name(index)}-")
+    others = [_about(note) for note in notes]
     content = _content(index) if any(others) else None
     for about in others:
         if about and about.content == content:
@@ -163,12 +168,23 @@ def _decoded(
         return images, about
     path = caching.images_path(cache, _key(about, fit, len(index)))
     try:
+        _check_room(images)
         _write(path, images, about)
     except DiskError as error:
-        console.warn(f"{error}; the next command decodes {index.root} again")
+        console.warn(
+            f"{index.root}: its decoded images are not kept, so the next command decodes "
+            f"them again; pack them with --image-size ({error})"
+        )
         return images, about
     caching.make_room(cache, path)
     return read_dataset(path).images, about
+
+
+def _check_room(images: np.ndarray) -> None:
+    if images.nbytes > caching.MOST_BYTES:
+        raise DiskError(
+            f"they take {images.nbytes:,} bytes, the cache {caching.MOST_BYTES:,}"
+        )
 
 
 def _write(path: Path, images: np.ndarray, about: About) -> None:
@@ -176,8 +192,8 @@ def _write(path: Path, images: np.ndarray, about: About) -> None:
     facts = DatasetFacts([], [], {"examples": len(images)}, [*mean], [*std])
     blocks = (images[i : i + BLOCK] for i in range(0, len(images), BLOCK))
     how = Provenance("cache", {"content": about.content})
-    shape = (len(images), *images.shape[1:])
-    write_dataset(path, shape, blocks, {}, facts, how)  # type: ignore[arg-type]
+    n, height, width, channels = images.shape
+    write_dataset(path, (n, height, width, channels), blocks, {}, facts, how)
 
 
 def _decode(
@@ -202,22 +218,27 @@ def _decode(
             side = fit.size
         return image._replace(pixels=fitted(image.pixels, side)), image.size
 
-    sizes, greys, digests, done = {first.size}, int(first.grey), [first.digest], 1
-    images = _space((len(index), *fitted(first.pixels, side).shape), cache)
-    images[0] = fitted(first.pixels, side)
     block = max(1, min(BLOCK, BLOCK_BYTES // first.pixels.nbytes))
+    rest = in_blocks(decode, index.paths[1:], block)
+    # With some of them, so that space for a size that is not kept is seldom taken.
+    some = [(first, first.size), *next(rest, [])]
+    images = _space((len(index), *fitted(first.pixels, side).shape), cache)
+    sizes: set[tuple[int, int]] = set()
+    digests: list[bytes] = []
+    greys = 0
     with console.bar("decoding", len(index)) as bar:
-        for some in in_blocks(decode, index.paths[1:], block):
+        while some:
             if side is not None and images.shape[1:3] != (side, side):
-                images = _refitted(images, done, side, cache)
+                images = _refitted(images, len(digests), side, cache)
             for image, size in some:
                 same = image.pixels.shape == images.shape[1:]
-                images[done] = image.pixels if same else fitted(image.pixels, side)
+                pixels = image.pixels if same else fitted(image.pixels, side)
+                images[len(digests)] = pixels
+                digests.append(image.digest)
                 sizes.add(size)
                 greys += image.grey
-                digests.append(image.digest)
-                done += 1
-            bar.reach(done)
+            bar.reach(len(digests))
+            some = next(rest, [])
     content = hashlib.sha256(b"".join(digests)).hexdigest()
     common = first.size if len(sizes) == 1 else None
     return images, About(content, common, size_range(sizes), greys)

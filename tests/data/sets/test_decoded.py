@@ -161,7 +161,7 @@ def test_a_copy_of_the_folder_is_read_but_not_decoded(
     assert np.array_equal(copy.images, before)
 
 
-def test_a_changed_file_is_found_even_with_its_old_size_and_time(tmp_path):
+def test_a_changed_file_is_found_even_with_its_old_size_and_time(tmp_path, reads):
     folder = tmp_path / "p"
     folder.mkdir()
     path, old = folder / "a.bmp", None
@@ -173,6 +173,8 @@ def test_a_changed_file_is_found_even_with_its_old_size_and_time(tmp_path):
         old = path.stat()
         found = Source(folder, cache=tmp_path / "cache").images().images
         assert np.all(found == value)
+    # Once for the first; then to see whether it is known, and to decode it.
+    assert reads["a.bmp"] == 3
 
 
 @pytest.mark.parametrize("kind", ["images", "notes"])
@@ -186,6 +188,7 @@ def test_a_damaged_cache_is_made_again(source, tmp_path, kind, damage):
 
 @pytest.mark.parametrize("name", ["_write", "_note", "_refitted"])
 def test_killed_while_decoding_and_started_again(source, monkeypatch, pictures, name):
+    monkeypatch.setattr(decoded, "BLOCK", 1)
     with monkeypatch.context() as patch:
         patch.setattr(decoded, name, killed)
         with pytest.raises(Killed):
@@ -219,6 +222,16 @@ def test_a_full_disk_leaves_the_images_in_memory(source, pictures, monkeypatch, 
     found = source.images(Fit(7)).images
     assert np.array_equal(found, expected(pictures, 7))
     assert "no space left" in capsys.readouterr().err
+
+
+def test_what_the_cache_cannot_hold_is_not_kept(
+    source, pictures, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(caching, "MOST_BYTES", 5 * 7 * 7 * 3 - 1)
+    found = source.images(Fit(7)).images
+    assert np.array_equal(found, expected(pictures, 7))
+    assert not list((tmp_path / "cache/images").iterdir())
+    assert "pack" in capsys.readouterr().err
 
 
 def test_the_cache_drops_what_was_used_longest_ago(tmp_path, monkeypatch):
