@@ -4,7 +4,8 @@ A recipe is a TOML file. [settings] has values that the command line can change;
 names the files of a run, [inputs] those that lie elsewhere, as files of another run;
 [stages] has one command line for each kind of step. A table [SETTING.VALUE] holds
 settings that apply where SETTING is VALUE, and `extends = "FILE"` takes everything from
-another recipe that this one does not set itself.
+another recipe that this one does not set itself. A setting may name others, as
+data = "{folder}/train-{seed}.safetensors".
 """
 
 import difflib
@@ -351,7 +352,26 @@ def resolve(recipe: Recipe, by_hand: Mapping[str, Value]) -> Settings:
         for key, chosen in cases.get(value, {}).items():
             if key not in by_hand:
                 settings[key] = chosen
-    return settings
+    texts = {*settings} - {"out", *recipe.stages, *recipe.removed}
+    return {
+        k: _composed(k, settings, texts) if k in texts else settings[k]
+        for k in settings
+    }
+
+
+def _composed(key: str, settings: Settings, texts: set[str]) -> Value:
+    """A setting with the values of those that it names; these name none themselves."""
+    value = settings[key]
+    names = texts & {*NAMED.findall(value)} if isinstance(value, str) else set()
+    for name in sorted(names):
+        inner = str(settings[name])
+        if texts & {*NAMED.findall(inner)}:
+            raise UsageError(
+                f"{key}={value}: names {name}, which is {inner}; a setting that is "
+                "named must have a plain value"
+            )
+        value = str(value).replace(f"{{{name}}}", inner)
+    return value
 
 
 def _switch(recipe: Recipe, key: str, value: Value) -> Value:

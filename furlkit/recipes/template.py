@@ -384,7 +384,7 @@ def check_used(run: Run) -> None:
     # A table that does not apply to this run may use it too.
     cases = (table for tables in recipe.cases.values() for table in tables.values())
     every = [recipe.settings, run.settings, *cases]
-    more = [str(each.get(name, "")) for each in every for name in recipe.stages]
+    more = [str(value) for each in every for value in each.values()]
     paths = {**recipe.files, **recipe.inputs}
     text = " ".join([*lines, *more, *recipe.files.values(), *recipe.inputs.values()])
     used = {match[1] for match in PLACEHOLDER.finditer(text)}

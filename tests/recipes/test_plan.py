@@ -304,6 +304,20 @@ def test_a_setting_that_only_another_value_uses_is_used(recipe, plan):
     assert "--classes-per-client 5" in commands(other, "partition")[0]
 
 
+def test_a_setting_names_others(recipe, plan, run):
+    """They are those of the run: given by hand, or of a table that applies."""
+    text = AVERAGING.replace("[settings]", '[settings]\nfolder = "a"\nscale = "small"')
+    text += '\n[scale.large]\ndata = "{folder}/{scale}-{seed}.npz"\n'
+    assert "--data digits " in commands(plan(recipe(text)), "train")[0]
+    words = ("scale=large", "seed=2", "folder=b")
+    (first, *_) = commands(plan(Path("recipe.toml"), *words), "train")
+    assert "--data b/large-2.npz " in first
+    done = run("plan", "recipe.toml", "scale=large", "folder={seed}")
+    assert done.code == 2 and "folder" in done.err and "plain" in done.err
+    steps = plan(Path("recipe.toml"), "data={client}.npz")  # No setting: left as it is.
+    assert "--data {client}.npz " in commands(steps, "train")[0]
+
+
 def test_a_recipe_extends_another(recipe, plan):
     recipe()
     Path("below").mkdir()

@@ -1,0 +1,296 @@
+"""examples/fedstyle: its recipes, its Makefile, its page, and what leaves a client."""
+
+import csv
+import re
+import shlex
+import tomllib
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+from safetensors.numpy import load_file
+
+from furlkit.files.metrics import write_metrics
+from furlkit.files.partition import read_partition
+from furlkit.weights import parts_of
+from tests.examples.conftest import EXAMPLES, blocks, needs_make, of, values
+
+FEDSTYLE = EXAMPLES / "fedstyle"
+MAKE = "make -f examples/fedstyle/Makefile"
+ROWS = ("fedstyle", "fedavg", "fedper", "fedrep", "fedprox", "apfl", "ditto")
+# The styles of each dataset, and lambda by clients of each style.
+STYLES = {"digit": 3, "officehome": 4, "adaptiope": 3, "digit32": 3, "pacs32": 4}
+LAMBDA = {"digit": 1, "officehome": 0.5, "adaptiope": 0.5, "digit32": 1, "pacs32": 0.5}
+LAMBDAS = {5: 0.1, 10: 0.5}
+
+
+# --- the recipes ----------------------------------------------------------------------
+
+
+def test_the_recipe_has_25_lines_at_most():
+    assert len((FEDSTYLE / "recipe.toml").read_text().splitlines()) <= 25
+
+
+def test_style_models_are_trained_once_and_kept_through_all_rounds(plan):
+    steps = plan(FEDSTYLE / "recipe.toml", "rounds=2", "each=2", "clients=6",
+                 "fraction=0.5", "seed=1")  # fmt: skip
+    assert [step["clients"] for step in of(steps, "style")] == [[c] for c in range(6)]
+    last = dict.fromkeys(range(6), 0)
+    for step in of(steps, "train"):
+        (client,) = step["clients"]
+        expected = f"exp/r{last[client]:03}/private_{client}.safetensors"
+        assert values(step["command"], "--private") == [expected]
+        last[client] = step["round"]
+    (personal,) = of(steps, "personal")
+    own = {f"exp/r{n:03}/private_{c}.safetensors" for c, n in last.items()}
+    models = {f"exp/r{n:03}/client_{c}.safetensors" for c, n in last.items() if n}
+    assert own | models | {"exp/r002/global.safetensors"} < set(personal["reads"])
+    assert 0 in last.values()  # One that never took part has its style model still.
+
+
+@pytest.mark.parametrize("row", [*ROWS, "centralised"])
+@pytest.mark.parametrize("dataset", STYLES)
+def test_every_row_is_planned_on_every_dataset(plan, row, dataset):
+    alone = row == "centralised"
+    for each, loss in [(1, "simclr")] if alone else [(1, "simclr"), (5, "simsiam")]:
+        clients = () if alone else (f"clients={STYLES[dataset] * each}",)
+        words = (f"row={row}", f"dataset={dataset}", f"each={each}", f"loss={loss}")
+        steps = plan(FEDSTYLE / "tables.toml", *words, *clients, "rounds=2",
+                     "figure4=yes", "alone=yes")  # fmt: skip
+        trained = [step["command"] for step in of(steps, "train")]
+        count = 1 if alone else STYLES[dataset] * each
+        assert len(trained) == 2 * (count if each == 1 else round(count / 2))
+        styled = row == "fedstyle"
+        assert len(of(steps, "style")) == len(of(steps, "features")) == count * styled
+        weight = f"{LAMBDAS.get(each, LAMBDA[dataset]):g}"
+        for command in trained:
+            assert values(command, "--infusion") == [weight] * styled
+            assert values(command, "--objective") == [loss]
+            encoder = row in ("fedper", "fedrep")
+            assert values(command, "--send") == ["encoder"] * encoder
+            kept = row not in ("fedavg", "centralised")
+            assert ("--private-out" in command) == kept
+        assert len(of(steps, "linear")) == (row not in ("apfl", "ditto"))
+        assert len(of(steps, "personal")) == (not alone)
+        assert len(of(steps, "untrained")) == (row == "fedavg")
+
+
+def test_the_projector_of_fedrep_is_trained_first_and_simsiam_s_predictor_with_it(plan):
+    for loss, heads in {
+        "simclr": "projector",
+        "simsiam": "projector+predictor",
+    }.items():
+        steps = plan(FEDSTYLE / "tables.toml", "row=fedrep", f"loss={loss}", "rounds=1")
+        command = of(steps, "train")[0]["command"]
+        assert values(command, "--phases") == [f"{heads}:5,encoder:5"]
+        assert "--epochs" not in command
+
+
+def test_data_without_a_test_set_are_divided_by_the_seed(plan):
+    for dataset, name in {"officehome": "officehome-2015", "digit": "digit"}.items():
+        steps = plan(FEDSTYLE / "tables.toml", f"dataset={dataset}", "seed=2015",
+                     "folder=/d", "rounds=1")  # fmt: skip
+        command = of(steps, "personal")[0]["command"]
+        assert values(command, "--data") == [f"/d/{name}-train.safetensors"]
+        assert values(command, "--test-data") == [f"/d/{name}-test.safetensors"]
+
+
+def test_the_row_fedstyle_is_the_recipe(plan):
+    recipe = plan(FEDSTYLE / "recipe.toml", "data=a", "test=b", "rounds=2")
+    row = plan(FEDSTYLE / "tables.toml", "data=a", "test=b", "rounds=2")
+    # The row says itself what the preset has.
+    same = {
+        "init": ["--encoder", "resnet18", "--objective", "simclr"],
+        "style": ["--epochs", "10"],
+        "train": ["--objective", "simclr", "--epochs", "5", "--infusion", "1"],
+    }
+    for step in row:
+        for word in same.get(step["stage"], []):
+            step["command"].remove(word)
+    assert [sorted(s["command"]) for s in row] == [sorted(s["command"]) for s in recipe]
+
+
+# --- the Makefile and the page --------------------------------------------------------
+
+
+@needs_make
+def test_every_command_of_the_page_is_accepted(recorded, check_all):
+    # Both losses have the same plans, and one of them is faster.
+    page = [b.replace("Makefile -j", "Makefile LOSSES=simclr -j") for b in blocks(
+        FEDSTYLE / "README.md")]  # fmt: skip
+    commands = [command for block in page for command in recorded(block)]
+    assert sum(command[0] == "plan" for command in commands) >= 20
+    made = {c[c.index("-o") + 1] for c in commands if c[0] == "partition"}
+    drawn = [c for c in commands if c[:2] == ["plot", "partition"]]
+    assert made == {command[2] for command in drawn} and len(made) == 2
+    check_all([command for command in commands if command not in drawn])
+
+
+def test_the_makefile_s_own_examples_are_those_of_the_page():
+    text = (FEDSTYLE / "Makefile").read_text()
+    shown = re.findall(r"^# +make .* (\w+) {2,}", text, re.M)
+    assert shown[:3] == ["experiment", "claims", "table1"] and len(shown) == 10
+    page = (FEDSTYLE / "README.md").read_text()
+    assert all(f"`{target}`" in page for target in shown)
+    assert all(f" {target} " in text.partition(".PHONY:")[2] for target in shown[:-1])
+
+
+@pytest.fixture
+def styles(recorded, run):
+    """The page's three styles of digits, of which few images are left, packed."""
+    page = (FEDSTYLE / "README.md").read_text()
+    (script,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    few = script.replace("(0, 1400)", "(0, 150)").replace("(1400,", "(1700,")
+    exec(few, {})
+    (block,) = (b for b in blocks(FEDSTYLE / "README.md") if "styles_$split.npz" in b)
+    packs = [c for c in recorded(block.partition("make")[0]) if c[0] == "pack"]
+    Path("data").mkdir()
+    for command in packs:
+        assert run(*command, "-q").code == 0
+
+
+TINY = """rounds=1 epochs=1 style_epochs=1 init="--width 0.02 --projector 8,4"
+    train="--batch-size 50" style="--projector 8,4 --batch-size 50" linear="--epochs 1"
+    personal="--epochs 1" untrained="--epochs 1" untrained_personal="--epochs 1"
+    content="--epochs 1"
+"""
+
+
+@needs_make
+def test_a_goal_compares_all_rows_for_each_style(recorded, carry_out, styles):
+    settings = shlex.quote(f"SETTINGS={' '.join(TINY.split())}")
+    words = f"{MAKE} table-images-1 content-images-1 SEEDS=0 LOSSES=simclr {settings}"
+    tables = carry_out(recorded(words))
+    labels = [[line.split("  ")[0] for line in t.splitlines()[1:]] for t in tables]
+    shared = ["untrained", "Centralised", "FedAvg", "FedPer", "FedStyle"]
+    own = [
+        "untrained",
+        "FedAvg",
+        "FedPer",
+        "FedRep",
+        "FedProx",
+        "APFL",
+        "Ditto",
+        "FedStyle",
+    ]
+    assert labels == [
+        *[shared] * 4, *[own] * 4, ["FedAvg", "FedStyle", "FedStyle, h_c alone"]
+    ]  # fmt: skip
+    heads = [table.splitlines()[0] for table in tables]
+    assert "noisy" in heads[3] and "noisy" in heads[7] and "noisy" not in heads[0]
+    for path in Path("exp/images/1/iid").glob(
+        "*/fedstyle/seed0/r001/client_*.safetensors"
+    ):
+        assert parts_of(load_file(path)) == ["encoder", "projector"]
+    partition = next(Path("exp").rglob("fedstyle/seed0/partition.safetensors"))
+    assert read_partition(partition).domain_of(2) == "noisy"
+
+
+@needs_make
+def test_the_experiment_is_of_both_datasets_with_one_and_five_clients(recorded, plan):
+    commands = recorded(f"{MAKE} experiment SEEDS=0,1,2")
+    runs = set()
+    for command in (c for c in commands if c[0] == "plan"):
+        facts = dict(word.split("=", 1) for word in command if "=" in word)
+        rows = facts["row"].split(",")
+        runs |= set(product([facts["dataset"]], [facts["each"]], [facts["loss"]], rows))
+        clients = STYLES[facts["dataset"]] * int(facts["each"])
+        assert int(facts["clients"]) == clients
+        assert facts["scored"] == f"0-{clients - 1}" and facts["seed"] == "0,1,2"
+    assert len(runs) == 2 * 2 * (4 + 2)
+    # By the mean of the styles, and by each: two scores, two losses, one and five.
+    compared = [command for command in commands if command[0] == "compare"]
+    assert len(compared) == (1 + 3 + 1 + 4) * 2 * 2 * 2
+    assert all(values(c, "--reference") == ["FedAvg"] for c in compared)
+
+
+@needs_make
+def test_claims_are_about_lines_of_the_experiment(recorded, check_all):
+    *plans, command = recorded(f"{MAKE} claims SEEDS=0")
+    assert values(command, "--claims") == ["examples/fedstyle/claims.toml"]
+    labels = {text.partition("=")[0] for text in values(command, "--series")}
+    claims = tomllib.loads((FEDSTYLE / "claims.toml").read_text())["claims"]
+    assert {c[side] for c in claims for side in ("higher", "lower")} <= labels
+    check_all([*plans, command])
+
+
+@needs_make
+def test_a_table_has_the_paper_s_numbers_beside_ours(recorded, run):
+    commands = recorded(f"{MAKE} table1 DATASET=digit LOSSES=simclr SEEDS=2011")
+    (command,) = (
+        c for c in commands
+        if "domains.svhn.accuracy" in c and "personal.json" in " ".join(c)
+    )  # fmt: skip
+    for number, pattern in enumerate(values(command, "--series")):
+        path = Path(pattern.partition("=")[2].replace("*", "2011"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        facts = {"round": 100, "role": "global"}
+        found = {"protocol": "personal", "seed": 2011, "options": {"by-domain": True}}
+        found["domains"] = {"svhn": {"accuracy": 0.5 + number / 100}}
+        found["checkpoint"] = {"seed": None, "facts": facts}
+        write_metrics(path, found)
+    head, *rows = run(*command).out.splitlines()
+    assert "published" in head and "svhn" in head
+    found = {line.split()[0]: line.split()[2:4] for line in rows}
+    assert found["FedAvg"] == ["51.00", "87.00"]
+    assert found["FedStyle"] == ["57.00", "89.80"]
+
+
+# --- the paper's numbers --------------------------------------------------------------
+
+
+def paper():
+    with open(FEDSTYLE / "paper.csv", newline="") as file:
+        return {tuple(row[:-1]): float(row[-1]) for row in [*csv.reader(file)][1:]}
+
+
+def test_the_paper_s_numbers_are_all_there_and_agree_with_its_text():
+    found = paper()
+    # Tables 1 to 4.
+    assert len(found) == 2 * 10 * 13 + 2 * 9 * 23 + 2 * 9 * 10 + 6 * 4
+    digit = "digit", "1", "iid", "simclr", "personalisation"
+    best = {m: found[*digit, "svhn", m] for m in ("FedStyle", "Ditto", "APFL")}
+    assert best == {"FedStyle": 89.8, "Ditto": 87.6, "APFL": 61.1}
+    assert found["adaptiope", "5", "0.8", "simsiam", "personalisation", "real_life",
+                 "FedStyle"] == 28.0  # fmt: skip
+    assert found["digit", "10", "all", "simsiam", "generalisation", "mean", "FedStyle"
+                 ] == 92.4  # fmt: skip
+    large = "officehome", "1", "iid", "simclr", "personalisation", "mean", "lambda 10"
+    assert found[large] == 2.1
+
+
+def test_means_of_the_paper_are_those_of_its_styles_up_to_rounding():
+    """All but two: the paper's own means of FedStyle and Ditto on Office-Home differ."""
+    found, groups = paper(), {}
+    for (dataset, each, _, loss, score, style, method), value in found.items():
+        if "lambda" not in method:
+            group = groups.setdefault((dataset, each, loss, score, method), {})
+            group.setdefault(style == "mean", []).append(value)
+    off = [
+        key for key, group in groups.items()
+        if abs(fmean(group[False]) - group[True][0]) > 0.15
+    ]  # fmt: skip
+    assert off == [
+        ("officehome", "1", "simsiam", "generalisation", "FedStyle"),
+        ("officehome", "5", "simsiam", "personalisation", "Ditto"),
+    ]
+
+
+def test_the_claims_have_the_paper_s_differences():
+    found, datasets = paper(), {"digit32": "digit", "pacs32": "officehome"}
+    claims = tomllib.loads((FEDSTYLE / "claims.toml").read_text())["claims"]
+    for claim in (c for c in claims if "paper" in c):
+        where, loss, score, higher = claim["higher"].split()
+        ours, each = where.split("-")
+        dataset, lower = datasets[ours], claim["lower"].split()[-1]
+        each = "10" if (dataset, each) == ("digit", "5") else each
+        mine = [k for k in found if k[:5] == (dataset, each, "iid", loss, score)]
+        kept = {k[5] for k in mine if k[5] != "mean"}
+        if "value" in claim:
+            kept = {claim["value"].split(".")[1]}
+        high, low = (
+            fmean(found[k] for k in mine if k[5] in kept and k[6] == method)
+            for method in (higher, lower)
+        )
+        assert claim["paper"] == pytest.approx(high - low, abs=0.006)
