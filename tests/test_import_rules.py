@@ -100,7 +100,7 @@ LAYERS = {
         *BASE,
     },
     "cli": {"stages", "training", "presets", "files", *BASE},
-    "presets": {"catalogue", "errors"},
+    "presets": {"catalogue", "files", "errors"},
 }
 
 

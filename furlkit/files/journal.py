@@ -11,6 +11,7 @@ from typing import Any
 
 from furlkit.errors import DiskError
 from furlkit.files.container.atomic import write_bytes
+from furlkit.files.opening import LONGEST_LIST, read_bytes
 
 
 class Journal:
@@ -46,7 +47,8 @@ class Journal:
         if not self.path.exists():
             return []
         lines = []
-        for text in self.path.read_text(errors="replace").splitlines():
+        raw = read_bytes(self.path, LONGEST_LIST)
+        for text in raw.decode(errors="replace").splitlines():
             line = parse_line(text)
             if line is None:
                 break  # A line that was cut short by a kill ends the usable part.

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from furlkit.files.container.layout import NAMES, Entry
-from furlkit.files.container.read import Container, reading
+from furlkit.files.container.read import Container
 from furlkit.files.dataset import Packed, read_dataset
 from furlkit.files.journal import parse_line
 from furlkit.files.metrics import read_metrics
+from furlkit.files.opening import open_regular, reading
 from furlkit.files.partition import Partition, read_partition
 from furlkit.reports.explain import (
     class_names,
@@ -52,7 +53,7 @@ def run(values: dict[str, Any]) -> Iterator[Explained]:
 
 
 def _explain(path: Path, verify: bool, tensors: bool) -> Explained:
-    with reading(path), open(path, "rb") as stream:
+    with open_regular(path) as stream, reading(path):
         line = stream.readline(2**20)
     # Bytes 5 to 8 of a container are zeros: no header takes 4 GB. Text has no zeros.
     if b"\0" in line[:8] or not line.lstrip().startswith(b"{"):
@@ -225,7 +226,7 @@ def _explain_metrics(path: Path) -> Explained:
 
 
 def _explain_journal(path: Path) -> Explained:
-    with open(path, "rb") as stream:
+    with open_regular(path) as stream, reading(path):
         lines = [line for line in map(parse_line, stream) if line is not None]
     summary = f"what happened while a stage ran, {len(lines):,} lines"
     text = _title(path, "journal", summary, [])

@@ -10,6 +10,7 @@ import numpy as np
 
 from furlkit.data.sets.fingerprint import fingerprint_of
 from furlkit.errors import InputError
+from furlkit.files.opening import LONGEST_LIST, open_regular, read_bytes
 
 LABEL_FILES = (".npy", ".json", ".txt")
 
@@ -124,10 +125,11 @@ def number_names(classes: int) -> tuple[str, ...]:
 def _read_values(path: Path) -> np.ndarray:
     try:
         if path.suffix == ".npy":
-            return np.load(path, allow_pickle=False)
-        text = path.read_text()
+            with open_regular(path) as stream:
+                return np.load(stream, allow_pickle=False)
+        text = read_bytes(path, LONGEST_LIST).decode()
         return np.asarray(json.loads(text) if path.suffix == ".json" else _lines(text))
-    except (OSError, ValueError, EOFError, MemoryError, RecursionError) as error:
+    except (ValueError, EOFError, MemoryError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read as labels ({error})") from error
 
 

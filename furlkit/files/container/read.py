@@ -13,16 +13,16 @@ more: their `content` is verified instead when their tensors are read.
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from furlkit.errors import DiskError, InputError
+from furlkit.errors import InputError
 from furlkit.files.container import seal
 from furlkit.files.container.header import LIMIT, Header, parse_header, with_article
 from furlkit.files.container.layout import Entry, located, table
+from furlkit.files.opening import open_regular, reading
 
 FLOATS = "float16 float32 float64"
 _COPY_AGAIN = "copy it again or re-create it"
@@ -87,7 +87,7 @@ class Container:
     def read(self, entry: Entry) -> np.ndarray:
         """One tensor, unchecked; `stream` and `tensors` check."""
         array = np.empty(entry.shape, entry.dtype)
-        with reading(self.path), open(self.path, "rb") as stream:
+        with open_regular(self.path) as stream, reading(self.path):
             self.fill(seal.bytes_of(array), entry.start, stream.fileno())
         return array
 
@@ -111,13 +111,14 @@ class Container:
         if not entry.size:
             return np.empty(entry.shape, entry.dtype)
         offset = self.body_start + entry.start
-        return np.memmap(self.path, entry.dtype, "r", offset, entry.shape)
+        with open_regular(self.path) as stream, reading(self.path):
+            return np.memmap(stream, entry.dtype, "r", offset, entry.shape)
 
     def verify(self) -> None:
         """Compare the sha256 of the whole file without keeping anything."""
         head = self._zeroed(self._zeroed(self._head, "check"), "content")
         digest = hashlib.sha256(head)
-        with reading(self.path), open(self.path, "rb") as stream:
+        with open_regular(self.path) as stream, reading(self.path):
             stream.seek(self.body_start)
             hashlib.file_digest(stream, lambda: digest)
         self._compare(digest.hexdigest(), "content")
@@ -153,7 +154,7 @@ def open_kind(path: Path, kind: str) -> Container:
 
 def _read_head(path: Path) -> bytes:
     """The length and the text of the header, once the length makes sense."""
-    with reading(path), open(path, "rb") as stream:
+    with open_regular(path) as stream, reading(path):
         size = os.fstat(stream.fileno()).st_size
         start = stream.read(8)
         length = int.from_bytes(start, "little")
@@ -224,16 +225,3 @@ def _check_start(path: Path, start: bytes, length: int, size: int) -> None:
         raise InputError(
             f"{path}: its header takes {length} bytes, furlkit accepts {LIMIT}"
         )
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Raise furlkit's errors for a file that cannot be opened or read."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
-    except IsADirectoryError as error:
-        raise InputError(f"{path}: is a folder; expected a file") from error
-    except OSError as error:
-        raise DiskError(f"{path}: cannot read: {error.strerror or error}") from error
