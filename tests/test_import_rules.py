@@ -70,7 +70,7 @@ TOP = {
     "errors": set(),
     "console": {"errors"},
     "randomness": set(),
-    "runtime": {"console", "errors"},
+    "runtime": {"console", "errors", "__version__"},
     "weights": set(),
     "nets": {"models"},  # The name that encoders exported by furlkit 0.1 import.
 }

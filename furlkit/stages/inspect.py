@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from furlkit.errors import FurlkitError
 from furlkit.files.container.layout import NAMES, Entry
 from furlkit.files.container.read import Container
 from furlkit.files.dataset import Packed, read_dataset
-from furlkit.files.journal import parse_line
+from furlkit.files.journal import DECISIVE, Journal, described, parse_line
 from furlkit.files.metrics import read_metrics
 from furlkit.files.opening import open_regular, reading
 from furlkit.files.partition import Partition, read_partition
@@ -72,12 +73,18 @@ def _explain_container(path: Path, verify: bool, every: bool) -> Explained:
     summary = sentence(header, entries)
     checked = "yes, every byte fits the content hash" if verify else "no"
     size = opened.body_start + sum(entry.size for entry in entries)
+    machine = _machine(path)
+    made_with = described(machine)
     top = [
         ("stage", plain(header.stage)),
         ("seed", word(header.seed)),
         ("size", byte_size(size)),
         ("content", header.content),
         ("verified", checked),
+        (
+            "versions",
+            shorten(plain(made_with), 80) or "not recorded: it has no journal",
+        ),
     ]
     inputs = [(plain(role), short_hash(str(c))) for role, c in header.inputs.items()]
     lines = _title(path, header.kind, summary, top)
@@ -89,7 +96,7 @@ def _explain_container(path: Path, verify: bool, every: bool) -> Explained:
         for e in entries
     ]
     data = {"path": str(path), "summary": summary, "verified": verify}
-    data |= {**vars(header), "tensors": tensors}
+    data |= {**vars(header), "tensors": tensors, "machine": machine or None}
     if header.kind == "partition":
         partition = read_partition(path)
         lines += _clients(partition)
@@ -104,6 +111,15 @@ def _explain_container(path: Path, verify: bool, every: bool) -> Explained:
         data["domains"] = held
     lines += _tensors(entries, every)
     return "\n".join(lines), data
+
+
+def _machine(path: Path) -> dict[str, Any]:
+    """What the journal beside a file says of versions and instruction set."""
+    try:
+        known = Journal(path).machine()
+    except FurlkitError:
+        return {}
+    return {name: known[name] for name in DECISIVE if isinstance(known.get(name), str)}
 
 
 def _title(
