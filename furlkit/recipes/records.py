@@ -8,13 +8,15 @@ import json
 import os
 import shlex
 from pathlib import Path
+from typing import Any
 
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container.atomic import write_bytes
+from furlkit.files.container.header import short
 from furlkit.files.opening import LONGEST_JSON, read_bytes
 from furlkit.presets import own_files
 from furlkit.recipes.expand import Plan, noted_in, record_path
-from furlkit.recipes.read import Recipe, Run, Stage
+from furlkit.recipes.read import DEFAULTS, Recipe, Run, Stage
 
 JSON = "recipe.json"
 SHOWN = 5  # Runs below a folder that are named.
@@ -94,11 +96,15 @@ def load(folder: Path) -> tuple[Run, int]:
             for name, stage in noted["stages"].items()
         }
         recipe = Recipe(
-            Path(noted["recipe"]), noted["settings"], noted["files"], stages,
-            inputs=noted.get("inputs", {}),
-        )  # fmt: skip
-        settings = {**noted["settings"], "out": str(folder)}
-        return Run(recipe, settings, dict(noted["preset"])), int(noted["group"])
+            Path(noted["recipe"]),
+            _of(noted["settings"], str | int | float | list),
+            _of(noted["files"], str),
+            stages,
+            inputs=_of(noted.get("inputs", {}), str),
+        )
+        settings = {**DEFAULTS, **recipe.settings, "out": str(folder)}
+        preset = _of(noted["preset"], str | int | float | list | dict)
+        return Run(recipe, settings, preset), int(noted["group"])
     except (
         ValueError,
         LookupError,
@@ -109,6 +115,14 @@ def load(folder: Path) -> tuple[Run, int]:
         raise InputError(
             f"{path}: cannot be read: {error}; plan the run again"
         ) from error
+
+
+def _of(table: Any, kind: Any) -> dict[str, Any]:
+    """A table whose values must be of one kind."""
+    for name, value in table.items():
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} is {short(value)}")
+    return table
 
 
 def _difference(before: str, after: str) -> str:

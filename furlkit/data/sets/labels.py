@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from furlkit.data.sets.fingerprint import fingerprint_of
-from furlkit.errors import InputError
+from furlkit.errors import FurlkitError, InputError
 from furlkit.files.opening import LONGEST_LIST, open_regular, read_bytes
 
 LABEL_FILES = (".npy", ".json", ".txt")
@@ -129,7 +129,9 @@ def _read_values(path: Path) -> np.ndarray:
                 return np.load(stream, allow_pickle=False)
         text = read_bytes(path, LONGEST_LIST).decode()
         return np.asarray(json.loads(text) if path.suffix == ".json" else _lines(text))
-    except (ValueError, EOFError, MemoryError, RecursionError) as error:
+    except FurlkitError:
+        raise
+    except Exception as error:  # Damaged files make numpy raise many kinds.
         raise InputError(f"{path}: cannot be read as labels ({error})") from error
 
 
