@@ -7,6 +7,7 @@ a training does not stop for it. A result that cannot be written to stdout is an
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,13 +30,43 @@ class _Settings:
 
 
 settings = _Settings()
+LONGEST = 2000  # Characters of a message; a path may take most of them.
+# What moves a terminal's cursor, reorders what is read, or cannot be written as UTF-8.
+_CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_CONTROL = re.compile(f"[{_CONTROLS}]")
 # Errors of a stderr that is closed, full, or a pipe that nobody reads.
 unwritable_ignored = suppress(OSError, ValueError, AttributeError)
 
 
+def plain(text: str) -> str:
+    """Escape what could move a terminal's cursor: files are not trusted."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def one_line(message: str) -> str:
+    """A message on one line of bounded length; the middle of a longer one is cut out."""
+    text = plain(message)
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
 def result(line: str, data: dict[str, Any]) -> None:
-    """The result of a stage: a line for people, or JSON with --json."""
-    text = json.dumps(data, sort_keys=True) if settings.json else line
+    """The result of a stage: a line for people, or JSON with --json.
+
+    It may have several lines, and tabs, as rules of make do.
+    """
+    if settings.json:
+        # JSON escapes every other control character already.
+        text = json.dumps(data, sort_keys=True).replace("\x7f", "\\u007f")
+    else:
+        text = _CONTROL.sub(lambda found: _escaped(found[0]), line)
     try:
         print(text, flush=True)
     except OSError as error:
@@ -87,28 +118,28 @@ def clear() -> None:
 def info(message: str) -> None:
     """Progress in words; silent with -q."""
     if settings.verbosity >= 0:
-        _say(message)
+        _say("", message)
 
 
 def detail(message: str) -> None:
     """Details; shown with -v."""
     if settings.verbosity >= 1:
-        _say(message)
+        _say("", message)
 
 
 def warn(message: str) -> None:
     """Something the user should look at; shown with -q too."""
-    _say(_coloured("warning: ", "33") + message)
+    _say(_coloured("warning: ", "33"), message)
 
 
 def error(message: str) -> None:
     """Why the program ends."""
-    _say(_coloured("error: ", "31") + message)
+    _say(_coloured("error: ", "31"), message)
 
 
-def _say(message: str) -> None:
+def _say(kind: str, message: str) -> None:
     with unwritable_ignored:
-        sys.stderr.write(f"{message}\n")
+        sys.stderr.write(f"{kind}{one_line(message)}\n")
         sys.stderr.flush()
 
 

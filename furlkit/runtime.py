@@ -6,6 +6,7 @@ set before torch is imported: this module imports it inside functions only.
 
 import ctypes
 import os
+import platform
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from furlkit import console
+from furlkit import __version__, console
 from furlkit.errors import FurlkitError, UsageError
 
 if TYPE_CHECKING:
@@ -174,6 +175,33 @@ def _keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
             mallopt(parameter, 2**30)
+
+
+def versions() -> dict[str, str]:
+    """The programs that decide the bytes of a result besides the options."""
+    import numpy
+    import torch
+
+    return {
+        "furlkit": __version__,
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+    }
+
+
+def machine() -> dict[str, str]:
+    """What decides the rounding besides the options: versions and instruction set.
+
+    `isa` has the variables that restrict the instruction set, where there are any.
+    """
+    import torch
+
+    names = ("ATEN_CPU_CAPABILITY", _ONEDNN, _OLD_ONEDNN, "MKL_CBWR")
+    given = [f"{name}={os.environ[name]}" for name in names if os.environ.get(name)]
+    found = {**versions(), "cpu": torch.backends.cpu.get_cpu_capability()}
+    limits = {"isa": " ".join(given)} if given else {}
+    where = {"python": platform.python_version(), "host": platform.node()}
+    return {**found, **limits, **where}
 
 
 def device_of(runtime: Runtime) -> "torch.device":

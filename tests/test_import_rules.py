@@ -71,7 +71,7 @@ TOP = {
     "errors": set(),
     "console": {"errors"},
     "randomness": set(),
-    "runtime": {"console", "errors"},
+    "runtime": {"console", "errors", "__version__"},
     "weights": set(),
     "nets": {"models"},  # The name that encoders exported by furlkit 0.1 import.
 }
@@ -101,7 +101,7 @@ LAYERS = {
         *BASE,
     },
     "cli": {"stages", "training", "presets", "files", *BASE},
-    "presets": {"catalogue", "errors"},
+    "presets": {"catalogue", "files", "errors"},
 }
 
 

@@ -6,8 +6,9 @@ from typing import NoReturn
 import click
 
 from furlkit import __version__, console
-from furlkit.cli.shared import Commands
+from furlkit.cli.shared import CLICKS, Commands
 from furlkit.errors import FurlkitError, Stopped
+from furlkit.files import bugs
 from furlkit.training import signals as stopping
 
 INTERRUPTED = 130
@@ -45,11 +46,14 @@ def _outcome(arguments: list[str] | None) -> int:
     console.settings.reset()
     try:
         stopping.install()
-        furlkit.main(arguments, prog_name="furlkit", standalone_mode=False)
+        with bugs.kept(expected=CLICKS):
+            furlkit.main(arguments, prog_name="furlkit", standalone_mode=False)
     except (FurlkitError, Stopped) as error:
         console.error(str(error))
         return error.exit_code
     except click.ClickException as error:
+        # It may quote a preset.
+        error.message = console.one_line(error.message)  # type: ignore[misc]
         with console.unwritable_ignored:
             error.show()
         return error.exit_code

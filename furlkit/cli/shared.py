@@ -15,12 +15,14 @@ from click.core import ParameterSource
 from furlkit import catalogue, console, presets, runtime
 from furlkit.catalogue import Option
 from furlkit.errors import UsageError
+from furlkit.files import bugs
 from furlkit.files.clients import EXPECTED, is_name
 from furlkit.files.lock import holding
 from furlkit.training import signals
 
 MOST_CLIENTS = 10**6
 LARGEST = 1e30
+CLICKS = (click.ClickException, click.Abort, click.exceptions.Exit)
 # Recipes name their preset on every stage, and these have little to set.
 OPTIONAL = (["evaluate", "classifier"], ["evaluate", "cluster"])
 LONG = 40  # Choices that take more characters are listed in the help instead.
@@ -333,11 +335,13 @@ def _hold_and_run(body: Body, values: dict[str, Any]) -> None:
     local-train writes several files, and holds each while it makes it.
     """
     output = values.get("output")
-    if isinstance(output, Path) and not values.get("dry_run"):
-        with holding(output):
+    path = output if isinstance(output, Path) else None
+    with bugs.kept(path, CLICKS):
+        if path and not values.get("dry_run"):
+            with holding(path):
+                body(values)
+        else:
             body(values)
-    else:
-        body(values)
 
 
 def _row(option: Option, shown: click.Option) -> tuple[str, str]:

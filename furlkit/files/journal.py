@@ -11,6 +11,10 @@ from typing import Any
 
 from furlkit.errors import DiskError
 from furlkit.files.container.atomic import write_bytes
+from furlkit.files.opening import LONGEST_LIST, read_bytes
+
+# What a start tells of versions and the instruction set, which decide the rounding.
+DECISIVE = ("furlkit", "torch", "numpy", "cpu", "isa")
 
 
 class Journal:
@@ -41,17 +45,28 @@ class Journal:
                 "the same command again"
             ) from error
 
+    def machine(self) -> dict[str, Any]:
+        """The versions and the machine of the last start; empty where there is none."""
+        starts = [line for line in self.read() if line.get("event") == "start"]
+        return starts[-1] if starts else {}
+
     def read(self) -> list[dict[str, Any]]:
         """The lines that are whole; none where there is no journal."""
         if not self.path.exists():
             return []
         lines = []
-        for text in self.path.read_text(errors="replace").splitlines():
+        raw = read_bytes(self.path, LONGEST_LIST)
+        for text in raw.decode(errors="replace").splitlines():
             line = parse_line(text)
             if line is None:
                 break  # A line that was cut short by a kill ends the usable part.
             lines.append(line)
         return lines
+
+
+def described(machine: dict[str, Any]) -> str:
+    """Versions and instruction set of a start, in words."""
+    return ", ".join(f"{k} {machine[k]}" for k in DECISIVE if machine.get(k))
 
 
 def parse_line(text: str | bytes) -> dict[str, Any] | None:

@@ -93,7 +93,7 @@ def holder(output: Path) -> str | None:
     """Who holds an output's lock, as `process 4242 on HOST`; None if nobody does."""
     path = lock_path(output)
     try:
-        handle = os.open(path, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return None
     try:

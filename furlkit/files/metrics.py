@@ -7,7 +7,7 @@ from typing import Any
 from furlkit.errors import InputError
 from furlkit.files.container.atomic import write_bytes
 from furlkit.files.container.header import VERSION, check_version, parse_strict
-from furlkit.files.container.read import reading
+from furlkit.files.opening import LONGEST_JSON, read_bytes
 
 
 def write_metrics(path: Path, values: dict[str, Any]) -> None:
@@ -19,12 +19,15 @@ def write_metrics(path: Path, values: dict[str, Any]) -> None:
 
 def read_metrics(path: Path) -> dict[str, Any]:
     """Read the result of an evaluation."""
+    return as_metrics(path, read_json(path, "a metrics file"))
+
+
+def read_json(path: Path, expected: str = "JSON") -> Any:
+    """A JSON file of any content; `expected` is what a message says of it."""
     try:
-        with reading(path):
-            document = parse_strict(Path(path).read_bytes())
+        return parse_strict(read_bytes(path, LONGEST_JSON))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: is not a metrics file: {error}") from error
-    return as_metrics(path, document)
+        raise InputError(f"{path}: is not {expected}: {error}") from error
 
 
 def as_metrics(path: Path, document: Any) -> dict[str, Any]:

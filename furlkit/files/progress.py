@@ -1,9 +1,11 @@
 """Progress files: how far a long stage has come, so that it can be resumed."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,15 +35,25 @@ class Progress(NamedTuple):
 
 
 class ProgressFile:
-    """The progress file beside an output; `provenance` says which work it belongs to."""
+    """The progress file beside an output; `provenance` says which work it belongs to.
 
-    def __init__(self, output: Path, provenance: Provenance):
+    It is resumed by the `versions` that wrote it only: with others the rest would be
+    rounded differently, and its tensors may have other names.
+    """
+
+    def __init__(
+        self,
+        output: Path,
+        provenance: Provenance,
+        versions: Mapping[str, str] = MappingProxyType({}),
+    ):
         self.path = output.with_name(output.name + ".progress")
         self._provenance, self._output = provenance, output
+        self._versions = dict(versions)
 
     @cached_property
     def _key(self) -> str:
-        known = [*astuple(self._provenance), self._output.name]
+        known = [*astuple(self._provenance), self._output.name, self._versions]
         return hashlib.sha256(canonical(known).encode()).hexdigest()
 
     def save(
@@ -58,7 +70,7 @@ class ProgressFile:
         try:
             opened, facts = open_facts(self.path, "progress", ProgressFacts)
             if facts.key != self._key:
-                reason = "it belongs to other options or inputs"
+                reason = "it belongs to other options, inputs or versions"
                 return None, f"{self.path}: {reason}; starting over"
             return Progress(facts.step, opened.tensors(), facts.values), None
         except FurlkitError as error:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from furlkit.catalogue import COMMANDS
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import UsageError
+from furlkit.files.opening import read_toml, read_toml_text
 
 FOLDER = Path(__file__).parent
 # Commands that take the table of another, where a preset says nothing else in their own.
@@ -80,27 +81,19 @@ def _overruled(command: str, base: dict[str, Any], own: dict[str, Any]) -> set[s
 
 
 def _read(name: str) -> dict[str, Any]:
-    import tomllib  # Here, because most commands are given no preset.
-
-    try:
-        return tomllib.loads(text_of(name))
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{name}: is not TOML: {error}") from error
+    return read_toml(_path(name))
 
 
 def text_of(name: str) -> str:
     """A preset as it is written, comments included."""
+    return read_toml_text(_path(name))
+
+
+def _path(name: str) -> Path:
     if name.endswith(".toml"):
-        path = Path(name)
-    elif name in names():
-        path = FOLDER / f"{name}.toml"
-    else:
+        return Path(name)
+    if name not in names():
         raise UsageError(
             f"--preset {name}: known are {', '.join(names())}, or FILE.toml"
         )
-    try:
-        return path.read_text()
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: is not TOML: {error}") from error
+    return FOLDER / f"{name}.toml"

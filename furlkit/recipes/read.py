@@ -11,7 +11,6 @@ data = "{folder}/train-{seed}.safetensors".
 import difflib
 import itertools
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 from furlkit import presets
 from furlkit.errors import FurlkitError, InputError, UsageError
+from furlkit.files.opening import read_toml
 
 Value = str | int | float | bool | list[Any]
 Settings = dict[str, Value]
@@ -128,14 +128,7 @@ def read(path: Path) -> Recipe:
 def _tables(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     if path.resolve() in above:
         raise InputError(f"{path}: extends itself")
-    try:
-        own = tomllib.loads(path.read_text())
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
-    except IsADirectoryError as error:
-        raise InputError(f"{path}: is a folder, expected a recipe") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: is not TOML: {error}") from error
+    own = read_toml(path)
     base = own.pop("extends", None)
     if base is None:
         return own

@@ -8,12 +8,15 @@ import json
 import os
 import shlex
 from pathlib import Path
+from typing import Any
 
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container.atomic import write_bytes
+from furlkit.files.container.header import short
+from furlkit.files.opening import LONGEST_JSON, read_bytes
 from furlkit.presets import own_files
 from furlkit.recipes.expand import Plan, noted_in, record_path
-from furlkit.recipes.read import Recipe, Run, Stage
+from furlkit.recipes.read import DEFAULTS, Recipe, Run, Stage
 
 JSON = "recipe.json"
 SHOWN = 5  # Runs below a folder that are named.
@@ -33,7 +36,7 @@ def save(plan: Plan, group: int) -> list[str]:
             continue
         # The old one goes first: killed in between, everything counts as stale.
         if name in old:
-            before = old[name].read_text(errors="replace")
+            before = read_bytes(old[name], LONGEST_JSON).decode(errors="replace")
             changed.append(f"{run.out}: {name} changes: {_difference(before, text)}")
             old[name].unlink()
         write_bytes(path, text.encode())
@@ -78,29 +81,48 @@ def changed_presets(run: Run) -> list[str]:
 def load(folder: Path) -> tuple[Run, int]:
     """The run that was planned in a folder, and the size of its groups of clients."""
     path = folder / "plan" / JSON
-    try:
-        noted = json.loads(path.read_text())
-        stages = {
-            name: Stage(name, str(stage["run"]), str(stage["rounds"]))
-            for name, stage in noted["stages"].items()
-        }
-        recipe = Recipe(
-            Path(noted["recipe"]), noted["settings"], noted["files"], stages,
-            inputs=noted.get("inputs", {}),
-        )  # fmt: skip
-        settings = {**noted["settings"], "out": str(folder)}
-        return Run(recipe, settings, dict(noted["preset"])), int(noted["group"])
-    except (FileNotFoundError, NotADirectoryError) as error:
+    if not path.exists():
         below = sorted(str(p.parents[1]) for p in folder.glob(f"**/plan/{JSON}"))
         hint = f"; there are {', '.join(below[:SHOWN])}" if below else ""
         raise InputError(
             f"{path}: no such file; status needs the folder of a run that furlkit plan "
             f"has planned{hint}"
-        ) from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        )
+    raw = read_bytes(path, LONGEST_JSON)
+    try:
+        noted = json.loads(raw)
+        stages = {
+            name: Stage(name, str(stage["run"]), str(stage["rounds"]))
+            for name, stage in noted["stages"].items()
+        }
+        recipe = Recipe(
+            Path(noted["recipe"]),
+            _of(noted["settings"], str | int | float | list),
+            _of(noted["files"], str),
+            stages,
+            inputs=_of(noted.get("inputs", {}), str),
+        )
+        settings = {**DEFAULTS, **recipe.settings, "out": str(folder)}
+        preset = _of(noted["preset"], str | int | float | list | dict)
+        return Run(recipe, settings, preset), int(noted["group"])
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise InputError(
             f"{path}: cannot be read: {error}; plan the run again"
         ) from error
+
+
+def _of(table: Any, kind: Any) -> dict[str, Any]:
+    """A table whose values must be of one kind."""
+    for name, value in table.items():
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} is {short(value)}")
+    return table
 
 
 def _difference(before: str, after: str) -> str:

@@ -1,6 +1,5 @@
 """How far a run has come, read from its files alone."""
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterable
@@ -8,8 +7,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from furlkit.errors import FurlkitError
 from furlkit.files.journal import Journal
 from furlkit.files.lock import holder
+from furlkit.files.metrics import read_metrics
 from furlkit.recipes.expand import Plan, Step
 from furlkit.recipes.removal import removals
 
@@ -168,10 +169,9 @@ def scores(found: Status) -> list[dict[str, Any]]:
 
 def _score(path: str) -> dict[str, Any]:
     try:
-        metrics = json.loads(Path(path).read_text())
-    except (OSError, ValueError):
+        known = read_metrics(Path(path))
+    except FurlkitError:
         return {}
-    known = metrics if isinstance(metrics, dict) else {}
     wanted = {"protocol": str, "round": int, "accuracy": int | float}
     return {
         key: known[key] for key in wanted if isinstance(known.get(key), wanted[key])

@@ -1,13 +1,12 @@
 """Claims of papers: read from a TOML file, and judged by our own differences."""
 
-import tomllib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from furlkit.errors import InputError
 from furlkit.files.container.header import short
-from furlkit.files.container.read import reading
+from furlkit.files.opening import read_toml
 from furlkit.reports.differences import Difference
 from furlkit.reports.metrics import is_number
 
@@ -33,11 +32,7 @@ NEEDED = ("claim", "higher", "lower")
 
 def read_claims(path: Path, labels: Collection[str]) -> list[Claim]:
     """The claims of a file, one for each [[claims]] table; `labels` are of the series."""
-    try:
-        with reading(path):
-            tables = tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: is not TOML: {error}") from error
+    tables = read_toml(path)
     found = tables.get("claims")
     if tables.keys() != {"claims"} or not isinstance(found, list) or not found:
         names = ", ".join(map(short, tables)) or "nothing"

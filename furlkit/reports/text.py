@@ -4,19 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from furlkit.console import plain
+
 WIDTH = 100
 VALUE_WIDTH = 60
 DEEPEST = 6
 _HASH = re.compile(r"[0-9a-f]{64}")
-
-
-def plain(text: str) -> str:
-    """Escape what could move a terminal's cursor: file headers are not trusted."""
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
-    )
 
 
 def shorten(text: str, width: int) -> str:

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from furlkit.errors import InputError
+from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container.layout import NAMES, Entry
-from furlkit.files.container.read import Container, reading
+from furlkit.files.container.read import Container
 from furlkit.files.dataset import Packed, read_dataset
-from furlkit.files.journal import parse_line
+from furlkit.files.journal import DECISIVE, Journal, described, parse_line
 from furlkit.files.metrics import read_metrics
+from furlkit.files.opening import open_regular, reading
 from furlkit.files.partition import Partition, read_partition
 from furlkit.reports.explain import (
     class_names,
@@ -72,7 +73,7 @@ def _explain(path: Path, verify: bool, tensors: bool) -> Explained:
 
 def _form(path: Path) -> str:
     """Whether a file is a container, a journal or metrics, by its first line."""
-    with reading(path), open(path, "rb") as stream:
+    with open_regular(path) as stream, reading(path):
         line = stream.readline(2**20)
     # Bytes 5 to 8 of a container are zeros: no header takes 4 GB. Text has no zeros.
     if b"\0" in line[:8] or not line.lstrip().startswith(b"{"):
@@ -117,12 +118,18 @@ def _explain_container(path: Path, verify: bool, every: bool) -> Explained:
     summary = sentence(header, entries)
     checked = "yes, every byte fits the content hash" if verify else "no"
     size = opened.body_start + sum(entry.size for entry in entries)
+    machine = _machine(path)
+    made_with = described(machine)
     top = [
         ("stage", plain(header.stage)),
         ("seed", word(header.seed)),
         ("size", byte_size(size)),
         ("content", header.content),
         ("verified", checked),
+        (
+            "versions",
+            shorten(plain(made_with), 80) or "not recorded: it has no journal",
+        ),
     ]
     inputs = [(plain(role), short_hash(str(c))) for role, c in header.inputs.items()]
     lines = _title(path, header.kind, summary, top)
@@ -134,7 +141,7 @@ def _explain_container(path: Path, verify: bool, every: bool) -> Explained:
         for e in entries
     ]
     data = {"path": str(path), "summary": summary, "verified": verify}
-    data |= {**vars(header), "tensors": tensors}
+    data |= {**vars(header), "tensors": tensors, "machine": machine or None}
     if header.kind == "partition":
         partition = read_partition(path)
         lines += _clients(partition)
@@ -149,6 +156,15 @@ def _explain_container(path: Path, verify: bool, every: bool) -> Explained:
         data["domains"] = held
     lines += _tensors(entries, every)
     return "\n".join(lines), data
+
+
+def _machine(path: Path) -> dict[str, Any]:
+    """What the journal beside a file says of versions and instruction set."""
+    try:
+        known = Journal(path).machine()
+    except FurlkitError:
+        return {}
+    return {name: known[name] for name in DECISIVE if isinstance(known.get(name), str)}
 
 
 def _title(
@@ -271,7 +287,7 @@ def _explain_metrics(path: Path) -> Explained:
 
 
 def _explain_journal(path: Path) -> Explained:
-    with open(path, "rb") as stream:
+    with open_regular(path) as stream, reading(path):
         lines = [line for line in map(parse_line, stream) if line is not None]
     summary = f"what happened while a stage ran, {len(lines):,} lines"
     text = _title(path, "journal", summary, [])

@@ -153,6 +153,9 @@ class Keeper(Protocol):
     def restore(self) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
         """Step, tensors and values of an interrupted training, or None."""
 
+    def refuse(self, error: Exception) -> None:
+        """What `restore` gave cannot be used: the training starts over."""
+
     def due(self, finished: bool) -> bool:
         """Whether it is time to save; `finished` says that no step is left."""
 
@@ -224,7 +227,7 @@ def train(job: Job, keeper: Keeper) -> Iterator[Step]:
     images, plan, steps = job.images, job.plan, job.epoch_steps
     trainer = _Trainer(job.learner, job.terms, plan)
     check_precision(plan.precision, trainer.device)
-    state = _resume(trainer, keeper, steps)
+    state = _resume(trainer, keeper, job)
     with signals.deferring():
         while state.step < job.steps:
             began = time.perf_counter()
@@ -333,6 +336,21 @@ class _Trainer:
             "good_steps": self.scale.good_steps,
         }
 
+    def copied(self) -> Callable[[], None]:
+        """Copy what `load` changes; gives a function that puts it back."""
+        buffers = [(one, dict(one._buffers)) for one in self.learner.modules()]
+        tensors = {k: v.clone() for k, v in self.learner.state_dict().items()}
+
+        def put_back() -> None:
+            for one, own in buffers:
+                one._buffers.clear()
+                one._buffers.update(own)
+            self.learner.load_state_dict(tensors)
+            self.scale = LossScale(self.dtype is torch.float16)
+            self.enter(0)
+
+        return put_back
+
     def load(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Restore what `state` gave."""
         state = below("learner.", tensors)
@@ -380,16 +398,34 @@ def positions(images: Images, batch_size: int, purpose: Purpose, step: int) -> T
     return order[place * batch_size : (place + 1) * batch_size]
 
 
-def _resume(trainer: _Trainer, keeper: Keeper, steps: int) -> _State:
+def _resume(trainer: _Trainer, keeper: Keeper, job: Job) -> _State:
     found = keeper.restore()
     if found is None:
         return _State()
-    step, tensors, values = found
+    put_back = trainer.copied()
+    try:
+        return _restored(trainer, job, *found)
+    # Its file may be of another program or forged, so anything may be wrong with it.
+    except Exception as error:
+        put_back()
+        keeper.refuse(error)
+        return _State()
+
+
+def _restored(
+    trainer: _Trainer,
+    job: Job,
+    step: int,
+    tensors: dict[str, Tensor],
+    values: dict[str, Any],
+) -> _State:
+    if type(step) is not int or not 0 <= step <= job.steps:
+        raise ValueError(f"it is at step {step} of {job.steps}")
     # The phase of the last step, whose optimiser was saved; the next may begin another.
-    trainer.enter(trainer.plan.phase_at(max(step - 1, 0) // steps))
+    trainer.enter(trainer.plan.phase_at(max(step - 1, 0) // job.epoch_steps))
     trainer.load(tensors, values)
     sums = {k: v.to(trainer.device) for k, v in below("sum.", tensors).items()}
-    return _State(step, sums, values["seconds"])
+    return _State(step, sums, float(values["seconds"]))
 
 
 def _keep(trainer: _Trainer, keeper: Keeper, state: _State, finished: bool) -> None:

@@ -1,6 +1,5 @@
 """Running the loop with everything around it: progress file, journal, bar, warnings."""
 
-import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +10,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from furlkit import __version__, console
+from furlkit import console, runtime
 from furlkit.errors import FurlkitError
+from furlkit.files import bugs
 from furlkit.files.facts import Provenance
 from furlkit.files.journal import Journal
 from furlkit.files.progress import Progress, ProgressFile
@@ -100,7 +100,12 @@ def run(
     has more to do before it is over. Whoever writes the output discards the progress file then.
     """
     sequence = _Single(jobs) if isinstance(jobs, Job) else jobs
-    keeper = _Keeper(output, provenance, sequence, save_every, save_last)
+    with bugs.kept(output):
+        return _run(_Keeper(output, provenance, sequence, save_every, save_last))
+
+
+def _run(keeper: "_Keeper") -> loop.Epoch:
+    sequence = keeper.jobs
     while keeper.turn < sequence.turns:
         with signals.deferring():
             job = sequence.job(keeper.turn)
@@ -163,35 +168,62 @@ class _Keeper:
         save_every: float,
         save_last: bool,
     ):
-        self.file, self.journal = ProgressFile(output, provenance), Journal(output)
-        self.save_every, self._save_last, self._jobs = save_every, save_last, jobs
+        self.file = ProgressFile(output, provenance, runtime.versions())
+        self.journal = Journal(output)
+        self.save_every, self._save_last, self.jobs = save_every, save_last, jobs
         self._saved = time.monotonic()
         self._inner: tuple[int, dict[str, Tensor], dict[str, Any]] | None = None
         self.turn, self.last = 0, None  # type: int, loop.Epoch | None
+        self._rewind: int | None = 0
         found, reason = self.file.load()
         if reason:
             console.warn(reason)
-        self._rewind: int | None = found.step if found else 0
         if found is not None:
+            self._load_or_start_over(found)
+
+    def _load_or_start_over(self, found: Progress) -> None:
+        before = self.jobs.state()
+        try:
             self._load(found)
+        # The file may be of another program or forged, so anything may be wrong with it.
+        except Exception as error:
+            self.jobs.load(*before)
+            self.turn, self.last, self._inner = 0, None, None
+            self._warn(error)
+        else:
+            self._rewind = found.step
+            console.info(f"{self.file.path}: resuming after step {found.step}")
 
     def _load(self, found: Progress) -> None:
-        console.info(f"{self.file.path}: resuming after step {found.step}")
         values = found.values
         self.turn = values["turn"]
         self.last = loop.Epoch(**values["last"]) if values["last"] else None
-        self._jobs.load(below("jobs.", found.tensors), values["jobs"])
+        if self.turn not in range(self.jobs.turns + (self.last is not None)):
+            raise ValueError(f"it is at training {self.turn} of {self.jobs.turns}")
+        self.jobs.load(below("jobs.", found.tensors), values["jobs"])
         if values["inner"] is not None:
             inner = below("inner.", found.tensors)
             tensors = {k: torch.from_numpy(v) for k, v in inner.items()}
             self._inner = values["step"], tensors, values["inner"]
+
+    def refuse(self, error: Exception) -> None:
+        """What `restore` gave cannot be used: this training starts over."""
+        self._warn(error)
+        self.journal.rewind(self.job.steps_before)
+        self.journal.write({"event": "start", **runtime.machine()})
+        if self.job.begin is not None:
+            self.job.begin()
+
+    def _warn(self, error: Exception) -> None:
+        reason = f"{type(error).__name__}: {error}"
+        console.warn(f"{self.file.path}: cannot be resumed ({reason}); starting over")
 
     def restore(self) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
         """The training that was interrupted, asked for once; None starts a new one."""
         # Only now, since a training that is refused writes nothing.
         if self._rewind is not None:
             self.journal.rewind(self._rewind)
-            self.journal.write({"event": "start", **_machine()})
+            self.journal.write({"event": "start", **runtime.machine()})
             self._rewind = None
         inner, self._inner = self._inner, None
         if inner is None and self.job.begin is not None:
@@ -209,7 +241,7 @@ class _Keeper:
         self, step: int, tensors: dict[str, Tensor], values: dict[str, Any] | None
     ) -> None:
         """Save the training that is under way, and what passes between trainings."""
-        shared, numbers = self._jobs.state()
+        shared, numbers = self.jobs.state()
         arrays = {f"jobs.{name}": array for name, array in shared.items()}
         for name, tensor in tensors.items():
             arrays[f"inner.{name}"] = tensor.detach().cpu().contiguous().numpy()
@@ -231,21 +263,10 @@ class _Keeper:
         """Between two trainings: as the loop does after a step."""
         self.turn += 1
         # A single training is in no file once it is over: its stage writes it next.
-        resumable = self.turn < self._jobs.turns or self._jobs.state()[0]
+        resumable = self.turn < self.jobs.turns or self.jobs.state()[0]
         if resumable and (self.due(False) or signals.requested()):
             self.save(0, {}, None)
             signals.stop()
-
-
-def _machine() -> dict[str, str]:
-    """What decides the rounding besides the options: versions and instruction set."""
-    return {
-        "furlkit": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "cpu": torch.backends.cpu.get_cpu_capability(),
-        "host": platform.node(),
-    }
 
 
 def _print_epoch(job: Job, epoch: loop.Epoch) -> None:

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGUSR1 (which clusters send before time runs out), and Ctrl-C.
+"""SIGTERM, SIGUSR1 (which clusters send before time runs out), SIGHUP, and Ctrl-C.
 
 Outside a training they end the program at once, or as soon as torch is imported. Inside
 one they are noted, and the loop saves its progress after the current step. A signal that
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from furlkit.errors import Stopped
 
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
 _RETRY = 0.01  # Seconds.
 
 
@@ -34,7 +34,10 @@ _requests = _Requests()
 def install() -> None:
     """Take over the signals; called once by the command line."""
     for number in SIGNALS:
-        signal.signal(number, _handle)
+        # nohup ignores SIGHUP for the program that it starts, and so do we then.
+        ignored = signal.getsignal(number) is signal.SIG_IGN
+        if number != signal.SIGHUP or not ignored:
+            signal.signal(number, _handle)
     signal.signal(signal.SIGALRM, _raise_again)
     sys.unraisablehook = _unraisable
 

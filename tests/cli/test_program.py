@@ -17,6 +17,7 @@ from furlkit.errors import (
     TooEarlyError,
     UsageError,
 )
+from furlkit.files.journal import Journal
 
 
 def commands(group=program, path=()):
@@ -221,6 +222,67 @@ def test_exit_codes(run, monkeypatch, error, code):
     assert outcome.code == code and outcome.out == ""
     assert "Traceback" not in outcome.err
     assert ("so it is" in outcome.err) or code == 130
+
+
+def fail_in(monkeypatch, error):
+    def fail(_values):
+        raise error
+
+    monkeypatch.setattr("furlkit.stages.inspect.run", fail)
+    monkeypatch.setattr("furlkit.stages.partition.run", fail)
+
+
+def test_an_error_that_nobody_expected_is_one_line_and_its_traceback_is_kept(
+    run, monkeypatch, tmp_path
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    fail_in(monkeypatch, KeyError("a\x1b[31m\nb"))
+    outcome = run("inspect", "x")
+    (kept,) = tmp_path.iterdir()
+    assert outcome.code == 1 and outcome.out == ""
+    assert outcome.err.startswith("error: KeyError: ") and outcome.err.count("\n") == 1
+    assert f"the traceback is in {kept}; please report it" in outcome.err
+    assert "\x1b" not in outcome.err and "line " in outcome.err
+    assert kept.read_text().startswith("Traceback") and "in fail" in kept.read_text()
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_the_traceback_goes_to_the_journal_that_was_begun(
+    run, monkeypatch, tmp_path, begun
+):
+    (temporary := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    fail_in(monkeypatch, RuntimeError("odd"))
+    journal = Journal(tmp_path / "p.st")
+    if begun:
+        journal.write({"event": "start"})
+    outcome = run("partition", "--data", "digits", "-o", tmp_path / "p.st")
+    assert outcome.code == 1
+    assert (str(journal.path) in outcome.err) == begun == (not any(temporary.iterdir()))
+    texts = [line.get("traceback", "") for line in journal.read()]
+    assert ("RuntimeError: odd" in "".join(texts)) == begun
+
+
+def test_messages_are_one_bounded_line_without_control_characters(capsys):
+    console.warn("a\x1b[2J\r\nb\u202ec\x85" + "x" * 10_000 + "end")
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and len(err) < 2100
+    assert err.startswith("warning: a\\x1b[2J\\r\\nb\\u202ec\\x85x")
+    assert err.endswith("xend\n")
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_results_have_lines_and_tabs_and_no_other_control_characters(
+    capsys, monkeypatch, as_json
+):
+    monkeypatch.setattr(console.settings, "json", as_json)
+    text = "a\tb\nc\x7f\x1b[m\x9b\ud800é"
+    console.result(text, {"text": text})
+    out = capsys.readouterr().out
+    if as_json:
+        assert json.loads(out) == {"text": text} and out[:-1].isprintable()
+    else:
+        assert out == "a\tb\nc\\x7f\\x1b[m\\x9b\\ud800é\n"
 
 
 # A value other than the default for every option of local-train.

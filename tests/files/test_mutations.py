@@ -2,18 +2,26 @@
 
 import json
 import os
+import random
+import resource
 import shutil
+import signal
+import time
+from collections import Counter
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from furlkit import console
 from furlkit.cli.program import _outcome
 from furlkit.files.container.header import canonical
 from furlkit.files.container.read import Container
 from furlkit.files.container.write import write
+from tests.files import mutate
 
 DIGITS = ("--data", "digits")
 ONE = ("--epochs", 1, "--batch-size", 400)
@@ -26,11 +34,17 @@ FEWER = (None, -1, [], MISSING)  # For what is inside a dict or a list of option
 
 
 def call(*arguments) -> tuple[int, str]:
-    """Exit code and messages of the program; an exception it does not know passes."""
-    said = StringIO()
-    with redirect_stdout(StringIO()), redirect_stderr(said):
+    """Exit code and messages of the program."""
+    code, _, said = streams(*arguments)
+    return code, said
+
+
+def streams(*arguments) -> tuple[int, str, str]:
+    """Exit code, results and messages of the program."""
+    told, said = StringIO(), StringIO()
+    with redirect_stdout(told), redirect_stderr(said):
         code = _outcome([str(argument) for argument in arguments])
-    return code, said.getvalue()
+    return code, told.getvalue(), said.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +60,7 @@ def written(_world, tmp_path_factory):
         ("local-train", p, g, *DIGITS, "--client", 0, *ONE, "--features-out", rows,
          "--private-out", private, "--dictionary-size", 32, "--alpha", 0.5,
          "-o", client),
+        ("aggregate", client, "-o", folder / "next"),
         ("aggregate", "--rule", "dictionary", rows, "-o", folder / "dictionary"),
         ("embed", client, *DIGITS, "--layer", "z", *public, "-o", folder / "public"),
         ("embed", client, *DIGITS, *public, "--similarity", "--top", 20,
@@ -89,11 +104,11 @@ CONSUMERS = {
     "partition.safetensors": lambda f, x: local_train(f, partition=x),
     "global.safetensors": lambda f, x: ("embed", x, *public(f), "-o", f / "output"),
     "client_0.safetensors": lambda f, x: ("aggregate", x, "-o", f / "output"),
-    "private_0.safetensors": lambda f, x: local_train(f, private=x),
+    "private_0.safetensors": lambda f, x: local_train(f, model=f / "next", private=x),
     "features_0.safetensors": lambda f, x: (
         "aggregate", "--rule", "dictionary", x, "-o", f / "output"
     ),
-    "dictionary": lambda f, x: local_train(f, dictionary=x),
+    "dictionary": lambda f, x: local_train(f, model=f / "next", dictionary=x),
     "public": lambda f, x: ("aggregate", "--rule", "ensemble", x, "-o", f / "output"),
     "similarity": lambda f, x: (
         "aggregate", "--rule", "ensemble", x, "-o", f / "output"
@@ -171,3 +186,159 @@ def test_wrong_facts_are_refused_or_read(written, monkeypatch, name):
             if code not in (0, 65, 2) or (code and str(path) not in said):
                 failed.append(f"{command[0]} {place} = {str(new)[:40]}: {code} {said}")
     assert not failed, "\n".join(failed)
+
+
+# How many files the slow test mutates; a smaller number makes a quick look.
+MUTATIONS = int(os.environ.get("FURLKIT_MUTATIONS", 10_000))
+TEXTS = {
+    "recipe.toml": "[settings]\nclients = 2\nrounds = 1\n[files]\n"
+    'p = "p.st"\n[stages]\na = "partition --data digits --clients {clients} -o {p}"\n',
+    "own.toml": 'extends = "digits"\n[init]\nwidth = 0.02\nprojector = [8, 4]\n',
+    "claims.toml": '[[claims]]\nclaim = "more"\nhigher = "a"\nlower = "b"\npaper = 1.5\n',
+    "weights.json": '{"0": 1, "1": 0.5}',
+    "split.json": json.dumps(
+        {"0": [*range(30)], "1": [*range(30, 60)], "public": [70]}
+    ),
+    "labels.json": json.dumps([0, 1, 2] * 20),
+    "labels.txt": "cat\ndog\n" * 30,
+    "log.jsonl": '{"event": "start", "torch": "2"}\n{"event": "epoch", "step": 1}\n',
+}
+
+
+def status_of(folder: Path, recipe: Path) -> tuple:
+    """The status of a run whose plan says what a file says."""
+    shutil.copy(recipe, folder / "planned" / "plan" / "recipe.json")
+    return "status", folder / "planned"
+
+
+TEXT_READERS = {
+    "recipe.toml": lambda f, x: ("plan", x, f"out={f / 'run'}"),
+    "own.toml": lambda f, x: (
+        "init", *DIGITS, "--preset", x, "--dry-run", "-o", f / "output"
+    ),
+    "claims.toml": lambda f, x: (
+        "compare", "--series", f"a={f / 'knn.json'}", "--series", f"b={f / 'knn.json'}",
+        "--claims", x,
+    ),
+    "weights.json": lambda f, x: (
+        "aggregate", f / "client_0.safetensors", "--weights", x, "-o", f / "output"
+    ),
+    "split.json": lambda f, x: (
+        "partition", *DIGITS, "--scheme", "file", "--split-file", x, "-o", f / "output"
+    ),
+    "labels.json": lambda f, x: ("partition", "--data", x, "-o", f / "output"),
+    "labels.txt": lambda f, x: ("partition", "--data", x, "-o", f / "output"),
+    "log.jsonl": lambda f, x: ("inspect", x),
+    "recipe.json": status_of,
+    "arrays.npz": lambda f, x: ("partition", "--data", x, "-o", f / "output"),
+    "labels.npy": lambda f, x: ("partition", "--data", x, "-o", f / "output"),
+}  # fmt: skip
+READERS = {**CONSUMERS, **TEXT_READERS}
+REFUSALS = (65, 2)
+
+
+def write_texts(folder: Path) -> None:
+    for name, text in TEXTS.items():
+        (folder / name).write_text(text)
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (12, 8, 8), np.uint8)
+    np.savez_compressed(folder / "arrays.npz", images=images, labels=np.arange(12) % 3)
+    np.save(folder / "labels.npy", np.arange(60) % 3)
+    assert call("plan", folder / "recipe.toml", f"out={folder / 'planned'}")[0] == 0
+    shutil.copy(folder / "planned" / "plan" / "recipe.json", folder / "recipe.json")
+
+
+def mutated(folder: Path, name: str, rng: random.Random) -> tuple[str, bytes]:
+    """A mutation of a file: "bytes", "sealed" again, or "json" and "toml" values."""
+    raw = (folder / name).read_bytes()
+    if name in CONSUMERS and name != "knn.json" and rng.random() < 0.5:
+        return "sealed", mutate.resealed(folder / name, rng, folder / "mutation")
+    if name.endswith(".json") and rng.random() < 0.5:
+        return "json", mutate.json_changed(raw, rng)
+    if name.endswith(".toml") and rng.random() < 0.5:
+        return "toml", mutate.toml_changed(raw, rng)
+    other = folder / rng.choice(sorted(READERS))
+    return "bytes", mutate.bytes_changed(raw, rng, other.read_bytes())
+
+
+def judged(kind: str, name: str, command: tuple) -> tuple[int, str]:
+    """The exit code for a mutated file, and what is wrong with it; empty if nothing is.
+
+    The rule: a file with a seal whose bytes have changed is refused by every command
+    that reads its tensors (a packed dataset's images are mapped, not read). Anything
+    else is accepted, or refused: with 65 by a message that names the file, or with 2
+    by one that names the file, or the option or setting whose value it gives.
+    """
+    began = time.process_time()
+    code, told, said = streams(*command)
+    seconds = time.process_time() - began
+    return code, _wrong((code, told, said, seconds), kind, name, command[0])
+
+
+def _wrong(outcome: tuple, kind: str, name: str, command: str) -> str:
+    code, told, said, seconds = outcome
+    sealed = name in CONSUMERS and name not in ("knn.json", "dataset.safetensors")
+    if (
+        kind == "bytes"
+        and sealed
+        and command not in ("inspect", "replay")
+        and code != 65
+    ):
+        return f"{code} for changed bytes: {said}"
+    named = Path(name).stem in said or (code == 2 and ("--" in said or "=" in said))
+    if code and (code not in REFUSALS or not named):
+        return f"{code} {said}"
+    if "Traceback" in said or "is a bug" in said:
+        return said
+    lines = f"{told}\n{said}".split("\n")  # splitlines would hide some controls.
+    if odd := [line for line in lines if not line.replace("\t", "").isprintable()]:
+        return f"control characters: {odd[0][:200]!r}"
+    if max(map(len, said.splitlines()), default=0) > console.LONGEST + 100:
+        return f"a line of {max(map(len, said.splitlines()))} characters"
+    return f"took {seconds:.1f} s" if seconds > SLOWEST else ""
+
+
+SLOWEST = 2.0  # Seconds of the CPU.
+MOST_MEMORY = 300e6  # Bytes above what the whole files take, torch included.
+
+
+def peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READERS)
+def test_mutated_files_are_refused_or_read(written, monkeypatch, tmp_path, name):
+    """A share of 10,000 for each kind of file, through inspect and its own reader."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    write_texts(written)
+    (written / "output").unlink(missing_ok=True)
+    whole = READERS[name](written, written / name)
+    assert call(*whole)[0] == 0, call(*whole)
+    path, rng, failed = written / f"broken_{name}", random.Random(name), []
+    counts: Counter = Counter()
+    before = peak()
+    for number in range(-(-MUTATIONS // len(READERS))):
+        kind, raw = mutated(written, name, rng)
+        path.write_bytes(raw)
+        for command in (
+            ("inspect", path),
+            READERS[name](written, path),
+            *([("replay", path, "--depth", 1)] if name in CONSUMERS else ()),
+        ):
+            (written / "output").unlink(missing_ok=True)
+            signal.setitimer(
+                signal.ITIMER_REAL, 120
+            )  # A command that waits ends with 75.
+            code, wrong = judged(kind, name, command)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            counts[command[0], kind, "refused" if code else "accepted"] += 1
+            if wrong:
+                failed.append(f"{number} {kind} {command[0]}: {wrong[:400]}")
+    print(name, dict(counts), f"peak {peak() / 1e6:.0f} MB, was {before / 1e6:.0f}")
+    assert not failed, "\n".join(
+        [f"{len(failed)} of {sum(counts.values())}", *failed[:20]]
+    )
+    assert peak() - before < MOST_MEMORY

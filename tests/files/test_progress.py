@@ -36,7 +36,20 @@ def test_progress_of_other_work_is_not_resumed(tmp_path, other):
     ProgressFile(tmp_path / "c", PROVENANCE).save(7, TENSORS, VALUES)
     found, reason = ProgressFile(tmp_path / "c", other).load()
     assert found is None
-    assert "c.progress: it belongs to other options or inputs; starting over" in reason
+    assert (
+        "c.progress: it belongs to other options, inputs or versions; starting over"
+        in reason
+    )
+
+
+@pytest.mark.parametrize(
+    "versions", [{}, {"torch": "2"}, {"torch": "1", "furlkit": "3"}]
+)
+def test_progress_of_other_versions_is_not_resumed(tmp_path, versions):
+    ProgressFile(tmp_path / "c", PROVENANCE, {"torch": "1"}).save(7, TENSORS, VALUES)
+    found, reason = ProgressFile(tmp_path / "c", PROVENANCE, versions).load()
+    assert found is None and "versions; starting over" in reason
+    assert ProgressFile(tmp_path / "c", PROVENANCE, {"torch": "1"}).load()[0].step == 7
 
 
 def test_progress_of_another_output_is_not_resumed(tmp_path):

@@ -7,9 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from furlkit.files.container.read import Container
+from furlkit.files.container.write import write
 from furlkit.stages.local_train import train as local_train
 from furlkit.training import loop
 from tests.helpers import (
@@ -238,6 +242,44 @@ def test_an_unusable_progress_file_is_named_and_training_starts_over(
     err = capsys.readouterr().err
     assert err.startswith(f"warning: {path}: ")
     assert digest(output) == short and not path.exists()
+
+
+FORGERIES = {
+    "a tensor that lacks": lambda t, v: (t, t.pop(min(t)) is None or v),
+    "a tensor of another shape": lambda t, v: (
+        {k: np.zeros((2, 2), a.dtype) if "conv" in k else a for k, a in t.items()}, v
+    ),
+    "a tensor of nobody": lambda t, v: ({**t, "inner.learner.odd.x": np.zeros(3)}, v),
+    "no values": lambda t, v: (t, {}),
+    "another turn": lambda t, v: (t, {**v, "turn": 7}),
+    "a later step": lambda t, v: (t, {**v, "step": 10**9}),
+    "text for a number": lambda t, v: (
+        t, {**v, "inner": {**v["inner"], "seconds": "long"}}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_progress_file_that_fits_and_cannot_be_restored_starts_over(
+    world, short, tmp_path, die_at, monkeypatch, capsys, forgery
+):
+    output = tmp_path / "short.safetensors"
+    die_at(7)
+    with pytest.raises(Killed):
+        furlkit(*command(world, output, **SHORT))
+    monkeypatch.undo()
+    opened = Container(path := progress_of(output))
+    values = opened.header.facts["values"]
+    tensors, values = FORGERIES[forgery](opened.tensors(), values)
+    facts = {**opened.header.facts, "values": values}
+    write(path, tensors, replace(opened.header.unsealed(), facts=facts))
+    capsys.readouterr()
+    assert furlkit(*command(world, output, **SHORT)) == 0
+    err = capsys.readouterr().err
+    assert f"warning: {path}: cannot be resumed" in err and "starting over" in err
+    assert digest(output) == short and not path.exists()
+    steps = [line["step"] for line in epochs(output)]
+    assert steps == sorted(set(steps))
 
 
 def test_killed_between_the_private_file_and_the_output(world, tmp_path, monkeypatch):

@@ -78,6 +78,7 @@ def test_checkpoint_of_a_client_is_explained_line_by_line(tmp_path):
     size      {byte_size(path.stat().st_size)}
     content   {data["content"]}
     verified  no
+    versions  not recorded: it has no journal
 
   inputs
     global     abababababab
@@ -105,6 +106,16 @@ def test_checkpoint_of_a_client_is_explained_line_by_line(tmp_path):
     name                  type  shape          bytes
     encoder.conv1.weight  F32   4 x 1 x 3 x 3    144"""
     assert text == expected
+
+
+def test_the_journal_tells_versions_and_instruction_set_of_the_last_start(tmp_path):
+    journal = Journal(path := checkpoint(tmp_path / "c"))
+    journal.write({"event": "start", "torch": "1.0", "cpu": "DEFAULT"})
+    journal.write({"event": "start", "torch": "2.1\x1b", "cpu": "AVX2", "isa": "a=b"})
+    journal.write({"event": "epoch", "step": 1})
+    text, data = explain(path)
+    assert "    versions  torch 2.1\\x1b, cpu AVX2, isa a=b\n" in text
+    assert data["machine"] == {"torch": "2.1\x1b", "cpu": "AVX2", "isa": "a=b"}
 
 
 def test_checkpoint_data_has_every_fact_and_tensor(tmp_path):

@@ -27,7 +27,10 @@ def send(number):
     os.kill(os.getpid(), number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+STOPS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
+
+
+@pytest.mark.parametrize("number", STOPS)
 def test_outside_a_training_a_signal_stops_at_once(number):
     with pytest.raises(Stopped, match=f"stopped by {number.name}; run the same"):
         send(number)
@@ -43,6 +46,7 @@ def test_ctrl_c_outside_a_training_is_ctrl_c():
     [
         (signal.SIGTERM, Stopped),
         (signal.SIGUSR1, Stopped),
+        (signal.SIGHUP, Stopped),
         (signal.SIGINT, KeyboardInterrupt),
     ],
 )
@@ -54,6 +58,13 @@ def test_inside_a_training_a_signal_waits_for_the_loop(number, error):
         with pytest.raises(error):
             stopping.stop()
         assert not stopping.requested()
+
+
+def test_under_nohup_a_lost_terminal_stops_nothing():
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    stopping.install()
+    send(signal.SIGHUP)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
 def test_stop_does_nothing_unless_asked():

@@ -9,6 +9,7 @@ import numpy as np
 
 from furlkit.data.sets.labels import LabelSet
 from furlkit.errors import InputError, UsageError
+from furlkit.files.opening import LONGEST_LIST, read_bytes
 
 EXPECTED = 'expected {"0": [indices], "1": [...], "public": [...]} or a list of lists'
 
@@ -75,8 +76,8 @@ def _read_split(path: Path) -> tuple[list[np.ndarray], np.ndarray]:
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        return json.loads(read_bytes(path, LONGEST_LIST))
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read as JSON ({error})") from error
 
 

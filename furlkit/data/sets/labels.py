@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from furlkit.data.sets.fingerprint import fingerprint_of
-from furlkit.errors import InputError
+from furlkit.errors import FurlkitError, InputError
+from furlkit.files.opening import LONGEST_LIST, open_regular, read_bytes
 
 LABEL_FILES = (".npy", ".json", ".txt")
 
@@ -124,15 +125,18 @@ def number_names(classes: int) -> tuple[str, ...]:
 def _read_values(path: Path) -> np.ndarray:
     try:
         if _is_numpy(path):
-            return np.load(path, allow_pickle=False)
-        text = path.read_text()
+            with open_regular(path) as stream:
+                return np.load(stream, allow_pickle=False)
+        text = read_bytes(path, LONGEST_LIST).decode()
         return np.asarray(json.loads(text) if path.suffix == ".json" else _lines(text))
-    except (OSError, ValueError, EOFError, MemoryError, RecursionError) as error:
+    except FurlkitError:
+        raise
+    except Exception as error:  # Damaged files make numpy raise many kinds.
         raise InputError(f"{path}: cannot be read as labels ({error})") from error
 
 
 def _is_numpy(path: Path) -> bool:
-    with open(path, "rb") as stream:
+    with open_regular(path) as stream:
         return path.suffix == ".npy" or stream.read(6) == b"\x93NUMPY"
 
 

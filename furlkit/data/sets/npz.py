@@ -6,7 +6,8 @@ import numpy as np
 
 from furlkit.data.sets.fingerprint import fingerprint_of
 from furlkit.data.sets.labels import LabelSet, check_labels, default_names
-from furlkit.errors import InputError
+from furlkit.errors import FurlkitError, InputError
+from furlkit.files.opening import open_regular
 
 NAMES = ("labels", "domains", "class_names", "domain_names")
 
@@ -52,8 +53,13 @@ def _names(given: np.ndarray | None, column: np.ndarray | None) -> tuple[str, ..
 
 def _load(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with (
+            open_regular(path) as stream,
+            np.load(stream, allow_pickle=False) as arrays,
+        ):
             return {name: arrays[name] for name in names if name in arrays.files}
+    except FurlkitError:
+        raise
     except Exception as error:  # Damaged files make numpy and zipfile raise many kinds.
         raise InputError(f"{path}: cannot be read as .npz ({error})") from error
 

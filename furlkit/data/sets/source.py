@@ -174,11 +174,8 @@ def _path_and_kind(name: str, *more_suffixes: str) -> tuple[Path, str]:
 
 
 def _kind_by_content(path: Path, labels: bool) -> str | None:
-    try:
-        with open(path, "rb") as stream:
-            start = stream.read(9)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    with open_regular(path) as stream, reading(path):
+        start = stream.read(9)
     if start.startswith(b"PK\x03\x04"):
         return "npz"
     # No header of a packed file takes 4 GB, and it is JSON.

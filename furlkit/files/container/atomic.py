@@ -4,11 +4,13 @@ The bytes go to an unnamed (or, where the file system has none, a hidden) file i
 same folder, are flushed to the disk, and only then take the place of the old file.
 """
 
+import fcntl
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -32,15 +34,17 @@ def replacing(
     try:
         _check_place(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        stream, named = _open_part(part, mode)
-        with stream:
+        _remove_litter(path)
+        with ExitStack() as held:  # Nobody may take the part for litter before its end.
+            stream, named = _open_part(part, mode)
+            held.enter_context(stream)
             yield stream
             stream.flush()
             if flush:
                 os.fsync(stream.fileno())
             if not named:
-                _name(stream, part, mode)
-        os.replace(part, path)
+                _name(stream, part, mode, held)
+            os.replace(part, path)
         if flush:
             _sync_folder(path.parent)
     except OSError as error:
@@ -71,15 +75,45 @@ def _open_part(part: Path, mode: int) -> tuple[BinaryIO, bool]:
     if hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd"):
         with suppress(OSError):
             unnamed = os.open(part.parent, os.O_TMPFILE | os.O_RDWR, mode)
-            return os.fdopen(unnamed, "w+b"), False
-    return os.fdopen(_created(part, mode), "w+b"), True
+            stream = os.fdopen(unnamed, "w+b")
+            _lock(stream)
+            return stream, False
+    return _new(part, mode), True
 
 
-def _created(part: Path, mode: int) -> int:
-    return os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)
+def _new(part: Path, mode: int) -> BinaryIO:
+    """Make a hidden file, again if another process has taken it for litter."""
+    while True:
+        stream = os.fdopen(
+            os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode), "w+b"
+        )
+        _lock(stream)
+        if part.exists():
+            return stream
+        stream.close()
 
 
-def _name(stream: BinaryIO, part: Path, mode: int) -> None:
+def _lock(stream: BinaryIO) -> None:
+    """Show that a live process writes the file; the lock ends with the process."""
+    with suppress(OSError):  # A file system without locks.
+        fcntl.flock(stream, fcntl.LOCK_EX)
+
+
+def _remove_litter(path: Path) -> None:
+    """Remove what processes that were killed have left of the same file."""
+    begin, form = f".{path.name}.", re.compile(r"[0-9a-f]{12}\.part")
+    names: list[str] = []
+    with suppress(OSError):  # A folder may allow to write and not to look.
+        names = os.listdir(path.parent)
+    for name in names:
+        if name.startswith(begin) and form.fullmatch(name[len(begin) :]):
+            with suppress(OSError), open(path.with_name(name), "rb") as part:
+                fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(part.name)
+
+
+def _name(stream: BinaryIO, part: Path, mode: int, held: ExitStack) -> None:
+    """Give an unnamed file a name, or make a copy that has one, which is then held."""
     folder = os.open(part.parent, os.O_RDONLY)
     try:
         # With a folder handle Python calls linkat and follows the link in /proc.
@@ -87,10 +121,10 @@ def _name(stream: BinaryIO, part: Path, mode: int) -> None:
         os.link(source, part.name, dst_dir_fd=folder, follow_symlinks=True)
     except OSError:
         stream.seek(0)
-        with os.fdopen(_created(part, mode), "w+b") as copy:
-            shutil.copyfileobj(stream, copy, 2**20)
-            copy.flush()
-            os.fsync(copy.fileno())
+        copy = held.enter_context(_new(part, mode))
+        shutil.copyfileobj(stream, copy, 2**20)
+        copy.flush()
+        os.fsync(copy.fileno())
     finally:
         os.close(folder)
 

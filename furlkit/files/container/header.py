@@ -15,6 +15,7 @@ VERSION = 2
 # A ResNet-50's header takes 40 kB. The cap keeps a hostile header cheap to refuse.
 LIMIT = 4 * 2**20
 DEEPEST = 64
+MOST_LISTS = 10**6  # Each takes 60 times the two bytes of its brackets in memory.
 KINDS = (
     "checkpoint",
     "dataset",
@@ -65,6 +66,9 @@ def canonical(value: Any) -> str:
 
 def parse_strict(text: str | bytes) -> Any:
     """Parse JSON more strictly than Python: duplicate keys, NaN, 1e999 are errors."""
+    raw = text.encode() if isinstance(text, str) else text
+    if raw.count(b"[") + raw.count(b"{") > MOST_LISTS:
+        raise ValueError(f"it has more than {MOST_LISTS:,} lists and objects")
     value = json.loads(
         text,
         object_pairs_hook=_no_duplicates,

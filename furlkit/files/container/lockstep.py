@@ -1,18 +1,22 @@
 """Reading many checkpoints side by side, in one pass and little memory."""
 
 import os
+import resource
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import accumulate
 
 import numpy as np
 
-from furlkit.errors import DiskError
+from furlkit.errors import FurlkitError
 from furlkit.files.container.layout import Entry
 from furlkit.files.container.read import Container
 from furlkit.files.container.seal import PIECE, starts_in
+from furlkit.files.opening import open_handle, open_regular
 
+SPARE = 64  # Files that the process has open for other purposes, threads included.
 Combine = Callable[[Iterator[np.ndarray]], np.ndarray]
 
 
@@ -30,14 +34,13 @@ class Lockstep:
         self._handles: list[int] = []
 
     def __enter__(self) -> "Lockstep":
-        _allow_files(len(self._containers) + 64)
-        for opened in self._containers:
-            try:
-                self._handles.append(os.open(opened.path, os.O_RDONLY))
-            except OSError as error:
-                self.__exit__()
-                reason = f"cannot open: {error.strerror}"
-                raise DiskError(f"{opened.path}: {reason}") from error
+        allowed = _allow_files(len(self._containers) + SPARE) - SPARE
+        try:
+            for opened in self._containers[: max(0, allowed)]:
+                self._handles.append(open_handle(opened.path))
+        except FurlkitError:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -67,13 +70,23 @@ class Lockstep:
         for opened, layout in zip(self._containers, self._layouts, strict=True):
             opened.check(layout.crcs)
 
+    @contextmanager
+    def _handle(self, k: int) -> Iterator[int]:
+        """A file that is open, or for a moment one of those that are too many."""
+        if k < len(self._handles):
+            yield self._handles[k]
+        else:
+            with open_regular(self._containers[k].path) as stream:
+                yield stream.fileno()
+
     def _columns(self, entry: Entry, number: int, start: int) -> Iterator[np.ndarray]:
         buffer = np.empty(PIECE, np.uint8)[: entry.size - start]
         for k, layout in enumerate(self._layouts):
             if entry.name not in layout.places:
                 continue
             body, piece = layout.places[entry.name]
-            self._containers[k].fill(buffer, body + start, self._handles[k])
+            with self._handle(k) as handle:
+                self._containers[k].fill(buffer, body + start, handle)
             layout.crcs[piece + number] = zlib.crc32(buffer.data)
             yield buffer.view(entry.dtype)
 
@@ -89,13 +102,14 @@ class _Layout:
         self.places = {entry.name: (entry.start, piece) for entry, piece in pairs}
 
 
-def _allow_files(count: int) -> None:
-    """Raise the soft limit on open files if there are more clients than it allows."""
-    try:
-        import resource
-    except ImportError:
-        return
+def _allow_files(count: int) -> int:
+    """Raise the soft limit on open files to `count` if it is lower; gives the limit.
+
+    Where the hard limit is lower than that too, it is the limit.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < count:
-        most = count if hard == resource.RLIM_INFINITY else min(count, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    if soft == resource.RLIM_INFINITY or soft >= count:
+        return count
+    most = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return most

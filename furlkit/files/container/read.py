@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from furlkit.errors import DiskError, InputError
+from furlkit.errors import InputError
 from furlkit.files.container import seal
 from furlkit.files.container.header import LIMIT, Header, parse_header, with_article
 from furlkit.files.container.layout import Entry, located, table
+from furlkit.files.opening import open_regular, reading
 
 FLOATS = "float16 float32 float64"
 _COPY_AGAIN = "copy it again or re-create it"
@@ -94,7 +95,7 @@ class Container:
     def read(self, entry: Entry) -> np.ndarray:
         """One tensor, unchecked; `stream` and `tensors` check."""
         array = np.empty(entry.shape, entry.dtype)
-        with reading(self.path), open(self.path, "rb") as stream:
+        with open_regular(self.path) as stream, reading(self.path):
             self.fill(seal.bytes_of(array), entry.start, stream.fileno())
         return array
 
@@ -118,7 +119,8 @@ class Container:
         if not entry.size:
             return np.empty(entry.shape, entry.dtype)
         offset = self.body_start + entry.start
-        return np.memmap(self.path, entry.dtype, "r", offset, entry.shape)
+        with open_regular(self.path) as stream, reading(self.path):
+            return np.memmap(stream, entry.dtype, "r", offset, entry.shape)
 
     def check_body(self, reach: Callable[[int], None]) -> None:
         """Compare the checksum of all tensors, with one piece of them in memory.
@@ -128,7 +130,7 @@ class Container:
         if self.header.version == 1:
             return self.verify()
         crcs, buffer = [], np.empty(seal.PIECE, np.uint8)
-        with reading(self.path), open(self.path, "rb") as stream:
+        with open_regular(self.path) as stream, reading(self.path):
             for entry in self.entries:
                 for start in seal.starts_in(entry.size):
                     piece = buffer[: entry.size - start]
@@ -141,7 +143,7 @@ class Container:
         """Compare the sha256 of the whole file without keeping anything."""
         head = self._zeroed(self._zeroed(self._head, "check"), "content")
         digest = hashlib.sha256(head)
-        with reading(self.path), open(self.path, "rb") as stream:
+        with open_regular(self.path) as stream, reading(self.path):
             stream.seek(self.body_start)
             hashlib.file_digest(stream, lambda: digest)
         self._compare(digest.hexdigest(), "content")
@@ -177,7 +179,7 @@ def open_kind(path: Path, kind: str) -> Container:
 
 def _read_head(path: Path) -> bytes:
     """The length and the text of the header, once the length makes sense."""
-    with reading(path), open(path, "rb") as stream:
+    with open_regular(path) as stream, reading(path):
         size = os.fstat(stream.fileno()).st_size
         start = stream.read(8)
         length = int.from_bytes(start, "little")
@@ -197,7 +199,7 @@ def read_plain(path: Path) -> tuple[dict[str, np.ndarray], str]:
     start = len(_read_head(path))
     with _parsing(path), safe_open(path, "numpy") as opened:
         entries = _entries(opened)
-    with reading(path), open(path, "rb") as stream:
+    with open_regular(path) as stream, reading(path):
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return {entry.name: _array(path, entry, start) for entry in entries}, digest
 
@@ -205,7 +207,7 @@ def read_plain(path: Path) -> tuple[dict[str, np.ndarray], str]:
 def _array(path: Path, entry: Entry, body: int) -> np.ndarray:
     """One tensor of a file whose tensors begin at `body`."""
     array = np.empty(entry.shape, entry.dtype)
-    with reading(path), open(path, "rb") as stream:
+    with open_regular(path) as stream, reading(path):
         stream.seek(body + entry.start)
         count = stream.readinto(seal.bytes_of(array).data)
     if count < entry.size:
@@ -272,7 +274,7 @@ def _check_start(path: Path, start: bytes, length: int, size: int) -> None:
     if length > size - 8 and start.startswith((b"PK", b"\x80")):
         raise InputError(
             f"{path}: is a pickle or zip file; furlkit reads safetensors only and "
-            f"never unpickles. If PyTorch wrote it, convert it:\n{_conversion(path)}"
+            f"never unpickles. If PyTorch wrote it, convert it: {_conversion(path)}"
         )
     if length > size - 8 and start.lstrip().startswith(b"{"):
         raise InputError(
@@ -290,13 +292,16 @@ def _check_start(path: Path, start: bytes, length: int, size: int) -> None:
 
 
 # weights_only runs nothing that the pickle asks for.
-_CONVERT = """\
-import sys, torch
-from safetensors.torch import save_file
-state = torch.load(sys.argv[1], map_location="cpu", weights_only=True)
-state = state.get("state_dict", state.get("model", state))
-tensors = {k: v.clone().contiguous() for k, v in state.items() if torch.is_tensor(v)}
-save_file(tensors, sys.argv[2])"""
+_CONVERT = "; ".join(
+    (
+        "import sys, torch",
+        "from safetensors.torch import save_file",
+        's = torch.load(sys.argv[1], map_location="cpu", weights_only=True)',
+        's = s.get("state_dict", s.get("model", s))',
+        "s = {k: v.clone().contiguous() for k, v in s.items() if torch.is_tensor(v)}",
+        "save_file(s, sys.argv[2])",
+    )
+)
 
 
 def _conversion(path: Path) -> str:
@@ -305,19 +310,6 @@ def _conversion(path: Path) -> str:
     if target == path:
         target = path.with_suffix(".converted.safetensors")
     return (
-        f"python -c '{_CONVERT}' {quote(str(path))} {quote(str(target))}\n"
+        f"python -c '{_CONVERT}' {quote(str(path))} {quote(str(target))} && "
         f"furlkit init --from {quote(str(target))} ..."
     )
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Raise furlkit's errors for a file that cannot be opened or read."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
-    except IsADirectoryError as error:
-        raise InputError(f"{path}: is a folder; expected a file") from error
-    except OSError as error:
-        raise DiskError(f"{path}: cannot read: {error.strerror or error}") from error

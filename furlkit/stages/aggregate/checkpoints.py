@@ -13,10 +13,11 @@ from furlkit.aggregators.mean import aged, shares_of
 from furlkit.aggregators.uploads import Combine
 from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, check_finite, open_checkpoint
-from furlkit.files.container.header import Header, canonical, parse_strict
+from furlkit.files.container.header import Header, canonical
 from furlkit.files.container.lockstep import Lockstep
-from furlkit.files.container.read import Container, reading
+from furlkit.files.container.read import Container
 from furlkit.files.container.write import Blocks, write
+from furlkit.files.metrics import read_json
 from furlkit.inputs.existing import already, made_before
 from furlkit.inputs.inbox import open_uploads
 from furlkit.inputs.uploads import (
@@ -257,11 +258,7 @@ def _read_weights(path: Path) -> dict[str, float]:
         raise InputError(
             f"--weights {path}: no such file; expected examples, uniform or a JSON file"
         )
-    try:
-        with reading(path):
-            given = parse_strict(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: is not JSON: {error}") from error
+    given = read_json(path)
     # A whole number of 400 digits is JSON, but no float.
     numbers = isinstance(given, dict) and all(
         type(v) in (int, float) and -1e300 < v < 1e300 for v in given.values()

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 from furlkit import console
 from furlkit.errors import InputError, UsageError
-from furlkit.files.container.header import canonical, parse_strict
-from furlkit.files.container.read import reading
-from furlkit.files.metrics import as_metrics
+from furlkit.files.container.header import canonical
+from furlkit.files.metrics import as_metrics, read_json
 from furlkit.reports.figures import Frame
 from furlkit.reports.ledger import read_ledger
 from furlkit.reports.metrics import Score, Value, check_labels, read_score
@@ -163,10 +162,9 @@ def _scores(folder: Path, value: str, protocol: str) -> Iterator[tuple[int, floa
 def _metrics(path: Path) -> dict[str, Any]:
     """A metrics file; empty for other JSON, such as an export's config."""
     try:
-        with reading(path):
-            document = parse_strict(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        console.warn(f"{plain(str(path))}: is not JSON: {error}; left out")
+        document = read_json(path)
+    except InputError as error:
+        console.warn(f"{error}; left out")
         return {}
     other = not isinstance(document, dict) or document.get("kind") != "metrics"
     return {} if other else as_metrics(path, document)

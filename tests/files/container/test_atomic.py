@@ -155,6 +155,46 @@ def test_killed_while_it_writes_leaves_the_old_file_and_no_litter(
     assert names(tmp_path / "file") == ["file"]
 
 
+KILLED_AT_RENAME = """
+import os, signal, sys
+from pathlib import Path
+from furlkit.files.container.atomic import write_bytes
+os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+if sys.argv[2] == "hidden":
+    del os.O_TMPFILE
+write_bytes(Path(sys.argv[1]), b"new")
+"""
+
+
+@pytest.mark.parametrize("kind", ["unnamed", "hidden"])
+def test_litter_of_a_killed_process_is_removed_by_the_next(tmp_path, environment, kind):
+    path = tmp_path / "file"
+    command = [sys.executable, "-c", KILLED_AT_RENAME, str(path), kind]
+    assert subprocess.run(command, env=environment).returncode == -signal.SIGKILL
+    (litter,) = names(path)
+    assert litter.startswith(".file.") and litter.endswith(".part")
+    write_bytes(tmp_path / "other", b"new")  # Not its file, so not its litter.
+    assert litter in names(path)
+    write_bytes(path, b"new")
+    assert sorted(names(path)) == ["file", "other"]
+
+
+def test_what_a_live_process_writes_is_no_litter(path):
+    with replacing(path) as slow:
+        write_bytes(path, b"fast")
+        slow.write(b"slow")
+    assert path.read_bytes() == b"slow"
+    assert names(path) == ["file"]
+
+
+def test_hidden_files_of_others_are_no_litter(path):
+    others = [".file.part", ".file.0123456789ab.parts", ".file.x.part", "file.part"]
+    for name in others:
+        path.with_name(name).write_bytes(b"")
+    write_bytes(path, b"new")
+    assert sorted(names(path)) == sorted(["file", *others])
+
+
 def test_two_processes_at_once_leave_one_whole_file(tmp_path):
     """Each of four processes writes its own letter 30 times; none sees a mixture."""
     path, size = tmp_path / "file", 100_000

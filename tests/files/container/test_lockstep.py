@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from furlkit.errors import DiskError, InputError
+from furlkit.files.container import lockstep
 from furlkit.files.container.header import Header
 from furlkit.files.container.lockstep import Lockstep
 from furlkit.files.container.read import Container
@@ -92,6 +93,25 @@ def test_error_while_reading_names_the_input(opened, monkeypatch):
         monkeypatch.setattr(os, "preadv", fail)
         with pytest.raises(DiskError, match="0: cannot read: Input/output error"):
             files.skip(opened[0].entry("wide"))
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 3])
+def test_more_files_than_the_system_allows_to_be_open(opened, monkeypatch, allowed):
+    monkeypatch.setattr(lockstep, "_allow_files", lambda _: lockstep.SPARE + allowed)
+    with Lockstep(opened) as files:
+        assert len(files._handles) == allowed
+        for entry in opened[0].entries:
+            files.skip(entry)
+        files.finish()
+
+
+def test_the_hard_limit_of_open_files_is_the_limit(python):
+    found = python(
+        "import resource; from furlkit.files.container.lockstep import _allow_files\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (40, 90))\n"
+        "print(_allow_files(30), _allow_files(80), _allow_files(2000))"
+    )
+    assert found.split() == ["30", "80", "90"]
 
 
 def test_handles_are_closed(opened):

@@ -1,0 +1,105 @@
+"""Opening what a command was given: regular files only, of a size that was to be expected.
+
+A pipe would be waited for, a device may be endless and a socket cannot be read, so none
+of them is opened. Text is read whole, so what a parser gets is capped: the caps leave
+room for everything that furlkit writes, and keep a hostile file cheap to refuse.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from furlkit.errors import DiskError, InputError
+
+LONGEST_TOML = 256 * 2**10  # The longest recipe that comes with furlkit has 8 kB.
+LONGEST_JSON = 16 * 2**20  # Scores of 1,000 classes, with confusions, take 6 MB.
+LONGEST_LIST = 256 * 2**20  # Labels, indices or a journal: a line for each of millions.
+_TYPES = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def open_regular(path: Path | str) -> BufferedReader:
+    """Open a regular file for reading; anything else is refused, and never waited for."""
+    return os.fdopen(open_handle(path), "rb")
+
+
+def open_handle(path: Path | str) -> int:
+    """The same as a bare handle, which takes no memory for a buffer."""
+    with reading(path), _nameable(path):
+        # Opening a device may already do something, so it is looked at first. It may be
+        # exchanged in between: then the second look refuses what was opened.
+        _check_regular(path, os.stat(path))
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        _check_regular(path, os.fstat(handle))
+    except InputError:
+        os.close(handle)
+        raise
+    return handle
+
+
+def read_bytes(path: Path | str, most: int) -> bytes:
+    """All bytes of a regular file that has at most so many."""
+    with open_regular(path) as stream, reading(path):
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise InputError(f"{path}: has more than {most:,} bytes, which furlkit accepts")
+    return content
+
+
+def read_toml(path: Path | str) -> dict[str, Any]:
+    """The tables of a TOML file."""
+    import tomllib  # Here, because most commands read none.
+
+    try:
+        return tomllib.loads(read_toml_text(path))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: is not TOML: {error}") from error
+
+
+def read_toml_text(path: Path | str) -> str:
+    """A TOML file as it is written, comments included."""
+    try:
+        return read_bytes(path, LONGEST_TOML).decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: is not TOML: {error}") from error
+
+
+@contextmanager
+def reading(path: Path | str) -> Iterator[None]:
+    """Raise furlkit's errors for a file that cannot be opened or read."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file") from error
+    except IsADirectoryError as error:
+        raise InputError(f"{path}: is a folder; expected a file") from error
+    except OSError as error:
+        raise DiskError(f"{path}: cannot read: {error.strerror or error}") from error
+
+
+@contextmanager
+def _nameable(path: Path | str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:  # A name from a file may hold a zero.
+        raise InputError(f"{path}: cannot be the name of a file: {error}") from error
+
+
+def _check_regular(path: Path | str, found: os.stat_result) -> None:
+    kind = stat.S_IFMT(found.st_mode)
+    if kind == stat.S_IFDIR:
+        raise InputError(f"{path}: is a folder; expected a file")
+    if kind != stat.S_IFREG:
+        raise InputError(
+            f"{path}: is {_TYPES.get(kind, 'no file')}; expected a regular file, so "
+            "write what it gives to a file first"
+        )

@@ -1,0 +1,104 @@
+"""A file and what it was made from, as far as files are found that have the content."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+from furlkit.errors import FurlkitError, InputError
+from furlkit.files.container.header import Header
+from furlkit.files.container.read import Container
+
+PLANNED = Path("plan", "recipe.json")  # What the folder of a planned run has.
+
+
+@dataclass(frozen=True)
+class Link:
+    """A file of the chain and its parents by role; a parent that is not found is None."""
+
+    path: Path
+    header: Header
+    parents: dict[str, "Link | None"] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> list[str]:
+        """The roles of the inputs that no file was found for."""
+        return [role for role, parent in self.parents.items() if parent is None]
+
+    @property
+    def dataset(self) -> dict[str, Any]:
+        """The fingerprint of the images that it was made from; empty if it has none."""
+        parents = (link.header for link in self.parents.values() if link)
+        for header in (self.header, *parents):
+            for known in (header.facts, header.options):
+                found = known.get("dataset")
+                if isinstance(found, dict) and found:
+                    return found
+        return {}
+
+
+def folder_of_run(path: Path) -> Path:
+    """The folder of the planned run that a file is in, or else the file's own folder."""
+    folder = path.absolute().parent
+    runs = (one for one in (folder, *folder.parents) if (one / PLANNED).is_file())
+    found = next(runs, folder)
+    return found if path.is_absolute() else Path(os.path.relpath(found))
+
+
+def found_in(folders: Iterable[Path]) -> dict[str, Link]:
+    """The files of furlkit below some folders, by content; of copies the first."""
+    found: dict[str, Link] = {}
+    for path in _below(folders):
+        try:
+            header = Container(path).header
+        except FurlkitError:
+            continue  # Something else, or damaged.
+        if header.kind != "progress":
+            found.setdefault(header.content, Link(path, header))
+    return found
+
+
+def _below(folders: Iterable[Path]) -> Iterator[Path]:
+    """Regular files in a fixed order, without hidden ones and those in hidden folders."""
+    for folder in folders:
+        for place, inner, names in os.walk(folder):
+            inner[:] = sorted(name for name in inner if not name.startswith("."))
+            for name in sorted(names):
+                path = Path(place, name)
+                if not name.startswith(".") and path.is_file():
+                    yield path
+
+
+def chain(path: Path, found: dict[str, Link], depth: int | None) -> list[Link]:
+    """The file and its ancestors, each after its parents.
+
+    `depth` counts generations: 1 is the file alone. Parents are looked up in any case.
+    """
+    first = Link(path, Container(path).header)
+    known = {**found, first.header.content: first}
+    taken, generation = {}, [first.header.content]
+    while generation and (depth is None or depth > 0):
+        depth = None if depth is None else depth - 1
+        for content in generation:
+            taken[content] = _with_parents(known[content], known)
+        wanted = [c for one in generation for c in _contents(known[one]).values()]
+        generation = [c for c in dict.fromkeys(wanted) if c in known.keys() - taken]
+    graph = {
+        content: [c for c in _contents(link).values() if c in taken]
+        for content, link in taken.items()
+    }
+    try:
+        return [taken[content] for content in TopologicalSorter(graph).static_order()]
+    except CycleError as error:
+        raise InputError(f"{path}: is said to be made from itself") from error
+
+
+def _with_parents(link: Link, known: dict[str, Link]) -> Link:
+    parents = {role: known.get(content) for role, content in _contents(link).items()}
+    return Link(link.path, link.header, parents)
+
+
+def _contents(link: Link) -> dict[str, str]:
+    return {role: str(content) for role, content in link.header.inputs.items()}

@@ -1,0 +1,165 @@
+"""The command line that made a file, from its header and the files it was made from.
+
+A header has the options that decide the bytes, by their flags, and the content of the
+inputs by role. What it has not is where things lie: the paths are those of the files
+that were found, and the images those that have the recorded fingerprint.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from furlkit.catalogue import COMMANDS, Flag, Option
+from furlkit.stages.replay.chain import Link
+
+Find = Callable[[dict[str, Any]], list[str] | None]
+Words = list[str]
+
+# For each stage, the roles of its positional arguments; "*" stands for all of them.
+GIVEN = {
+    "partition": (),
+    "init": (),
+    "pretrain-align": ("model",),
+    "pretrain-style": ("partition", "global"),
+    "local-train": ("partition", "global"),
+    "embed": ("model",),
+    "neighbours": ("model",),
+    "aggregate": ("*",),
+    "distill": ("ensemble", "probabilities", "start"),
+}
+# The option that takes the file of a role, where that is no positional argument.
+FLAGS = {
+    ("init", "source"): "--from",
+    ("pretrain-align", "partition"): "--partition",
+    ("local-train", "private"): "--private",
+    ("local-train", "neighbours"): "--neighbours-from",
+    ("local-train", "dictionary"): "--dictionary",
+    ("local-train", "targets"): "--align",
+    ("local-train", "helper"): "--helper",
+    ("embed", "partition"): "--partition",
+    ("embed", "private"): "--personal",
+    ("neighbours", "partition"): "--partition",
+    ("distill", "partition"): "--partition",
+}
+# Stages that draw nothing, or get everything about their images from a file.
+WITHOUT_DATA = ("init", "aggregate")
+WITHOUT_SEED = ("embed", "neighbours", "aggregate")
+
+
+def reason_against(link: Link) -> str:
+    """Why nothing but a person can say how the file was made; empty if that is known."""
+    header = link.header
+    if header.stage not in GIVEN:
+        return f"{header.stage or 'its stage'} does not record what it was given"
+    if header.version == 1:
+        return "format version 1 does not record options by their flags"
+    if header.options.get("scheme") == "file":
+        return "a split of one's own is not recorded"
+    if link.missing:
+        lost = (f"{role} {header.inputs[role]!s:.12}" for role in link.missing)
+        return f"its {', '.join(lost)} is not among the files"
+    return ""
+
+
+def words_of(link: Link, output: Path, find: Find) -> tuple[Words, str]:
+    """The command that makes a file again as `output`, and what is still open."""
+    stage, header = link.header.stage, link.header
+    data, lacking = _data(link, find)
+    seed = [] if stage in WITHOUT_SEED else ["--seed", str(header.seed or 0)]
+    client = header.facts.get("client")
+    clients = (
+        ["--client", str(client)] if stage in ("local-train", "pretrain-style") else []
+    )
+    words = [*stage.split(), *_files(link), *clients, *data, *_options(link), *seed]
+    return [*words, *_outputs(link, output)], lacking
+
+
+def _files(link: Link) -> Words:
+    stage = link.header.stage
+    paths = {role: str(found.path) for role, found in link.parents.items() if found}
+    if GIVEN[stage] == ("*",):
+        return list(paths.values())
+    words = [paths.pop(role) for role in GIVEN[stage] if role in paths]
+    for role, path in paths.items():
+        words += [FLAGS[stage, role.split()[0]], path]
+    return words
+
+
+def _data(link: Link, find: Find) -> tuple[Words, str]:
+    """--data and --split of the images, or what they must be."""
+    words: Words = []
+    lacking = ""
+    wanted = {} if link.header.stage in WITHOUT_DATA else {"": link.dataset}
+    if targets := link.parents.get("targets"):
+        wanted["align-"] = targets.dataset
+    options = {o.name for o in COMMANDS[link.header.stage].options.values()}
+    for prefix, fingerprint in wanted.items():
+        name, *split = find(fingerprint) or ["DATASET"]
+        words += [f"--{prefix}data", name]
+        words += (
+            [f"--{prefix}split", *split]
+            if f"{prefix}split" in options and split
+            else []
+        )
+        if name == "DATASET":
+            images = fingerprint.get("examples", "unknown")
+            lacking = f"its images are not found: {images} of them; name them by --data"
+    return words, lacking
+
+
+def _options(link: Link) -> Words:
+    """The recorded options that are flags; the others are what inputs decided."""
+    known = {o.name: o for o in COMMANDS[link.header.stage].options.values()}
+    words: Words = []
+    for name, value in sorted(_given(link).items()):
+        if name in known and value is not None and not isinstance(value, dict):
+            words += _flag(known[name], value)
+    return words
+
+
+def _given(link: Link) -> dict[str, Any]:
+    """The options; the classes of a new model are recorded with its architecture."""
+    header, options = link.header, dict(link.header.options)
+    architecture = header.facts.get("architecture")
+    if header.stage == "init" and isinstance(architecture, dict):
+        heads = architecture.get("heads")
+        width = heads.get("classifier") if isinstance(heads, dict) else None
+        if width:
+            options.setdefault("classes", width[-1])
+    return options
+
+
+def _flag(option: Option, value: Any) -> Words:
+    flag = f"--{option.name}"
+    if isinstance(option.kind, Flag):
+        if value:
+            return [flag]
+        return [f"--no-{option.name}"] if option.kind.negative else []
+    if option.multiple:
+        return [word for one in value for word in (flag, _text(one))]
+    values = value if isinstance(value, list) else [value]
+    return [flag, ",".join(map(_text, values))] if values else []
+
+
+def _text(value: Any) -> str:
+    """A value that is read back as the same one."""
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def _outputs(link: Link, output: Path) -> Words:
+    """-o and the other files that the same command writes, each beside it."""
+    header, name = link.header, str(output)
+    beside = {"-o": f"{name}.model"}
+    own = "-o"
+    if header.stage == "local-train":
+        beside["--private-out"] = f"{name}.private"
+        if "rows" in header.options:
+            beside["--features-out"] = f"{name}.features"
+        own = {"private": "--private-out", "features": "--features-out"}.get(
+            header.kind, "-o"
+        )
+    if header.stage == "pretrain-align":
+        beside["--targets-out"] = f"{name}.targets"
+        own = "--targets-out" if header.kind == "targets" else "-o"
+    beside[own] = name
+    return [word for pair in beside.items() for word in pair]

@@ -1,0 +1,120 @@
+"""replay: the printed commands make the same bytes; --run says whether they do."""
+
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from furlkit.files.container.read import Container
+from furlkit.files.journal import Journal
+from tests.helpers import digest, furlkit
+
+
+@pytest.fixture
+def made(world):
+    """A second generation: the mean of the clients, and features by it."""
+    mean, rows = world.folder / "mean.safetensors", world.folder / "rows.safetensors"
+    assert furlkit("aggregate", *world.clients, "-o", mean) == 0
+    part = ("--partition", world.partition, "--part", 1)
+    assert furlkit("embed", mean, "--data", "digits", *part, "-o", rows) == 0
+    world.output.unlink()
+    return mean, rows
+
+
+def commands(text: str) -> list[list[str]]:
+    return [shlex.split(x)[1:] for x in text.splitlines() if not x.startswith("#")]
+
+
+def test_the_commands_make_the_same_bytes_from_the_first_file_on(made, world, run):
+    into = world.folder / "again"
+    outcome = run("replay", made[1], "--into", into)
+    assert outcome.code == 0, outcome.err
+    lines = commands(outcome.out)
+    stages = [words[0] for words in lines]
+    assert sorted(stages) == sorted(
+        ["partition", "init", *["local-train"] * 3, "aggregate", "embed"]
+    )
+    assert stages[-2:] == ["aggregate", "embed"]
+    for words in lines:
+        assert furlkit(*words) == 0, words
+    for path in (world.partition, world.model, *world.clients, *made):
+        assert digest(into / path.name) == digest(path), path
+
+
+def test_every_command_reads_files_that_were_found_and_replaces_none(
+    made, world, run, snapshot
+):
+    before = snapshot(world.folder)
+    text = run("replay", made[0], "--depth", 1).out
+    (words,) = commands(text)
+    assert words[1:4] == list(map(str, world.clients))
+    assert words[-1] == "replay/mean.safetensors"
+    assert snapshot(world.folder) == before
+
+
+@pytest.mark.parametrize("change", ["nothing", "a tensor", "a fact"])
+def test_running_says_whether_it_is_the_same(made, world, run, forge, change):
+    path = made[0]
+    if change == "a tensor":
+        name, array = next(iter(Container(path).tensors().items()))
+        forge(path, {name: np.asarray(array + array.dtype.type(1))})
+    if change == "a fact":
+        forge(path, facts={"examples": 7})
+    outcome = run("replay", path, "--depth", 1, "--run")
+    expected = {
+        "nothing": "same bytes",
+        "a tensor": "differs in 1 of",
+        "a fact": "same tensors; its header has other facts",
+    }
+    assert f"{path}: {expected[change]}" in outcome.out
+    assert outcome.code == (1 if change == "a tensor" else 0)
+    assert not Path("replay").exists()
+
+
+def test_an_input_that_is_gone_ends_the_chain(made, world, run):
+    world.clients[1].unlink()
+    outcome = run("replay", made[0])
+    assert outcome.code == 0
+    assert f"# {made[0]}: its client 1" in outcome.out
+    assert "aggregate" not in [words[0] for words in commands(outcome.out)]
+
+
+def test_inputs_are_found_among_other_folders(made, world, run, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    moved = made[0].rename(tmp_path / "elsewhere" / "mean.safetensors")
+    assert "not among the files" in run("replay", moved, "--depth", 1).out
+    text = run("replay", moved, "--depth", 1, "--among", world.folder).out
+    assert commands(text)[0][1:4] == list(map(str, world.clients))
+
+
+def test_images_that_are_not_found_are_asked_for(world, run, forge):
+    forge(world.partition, facts={"dataset": {"examples": 9, "labels": "0" * 64}})
+    outcome = run("replay", world.partition)
+    assert outcome.code == 0 and "9 of them; name them by --data" in outcome.out
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [{"client 0": 5}, {"client 0": ["a"]}, {"odd": "0" * 64}, {"\x1b[m": None}],
+)
+def test_headers_of_others_are_no_obstacle(world, run, forge, inputs):
+    forge(world.model, inputs=inputs, stage="aggregate")
+    outcome = run("replay", world.model)
+    assert outcome.code == 0 and "not among the files" in outcome.out
+    assert "\x1b" not in outcome.out
+
+
+def test_a_file_without_a_known_stage(world, run, forge):
+    forge(world.model, stage="conjure")
+    assert "conjure does not record" in run("replay", world.model).out
+
+
+def test_what_differs_between_two_machines_is_told(made, world, run, forge):
+    client = world.clients[0]
+    name, array = next(iter(Container(client).tensors().items()))
+    forge(client, {name: array + array.dtype.type(1)})
+    Journal(client).write({"event": "start", "torch": "1.0", "cpu": "NONE"})
+    outcome = run("replay", client, "--depth", 1, "--run")
+    assert outcome.code == 1
+    assert "torch 1.0, now " in outcome.out and "cpu NONE, now " in outcome.out
