@@ -72,6 +72,9 @@ def personal() -> None:
     accuracy_std are of the means over clients, one for each probe. Where the partition
     says which domain a client is of, domains has the same numbers for the clients of each.
 
+    With --generator trained each probe trains a generator of its own, which takes some
+    fifty times as long as a head (2,000 images, h of 256 numbers); --probes 1 has one.
+
     \b
     Example:
       furlkit evaluate personal exp/partition.safetensors \\

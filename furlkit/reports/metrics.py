@@ -123,8 +123,13 @@ def facts_of(metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def protocol_of(metrics: dict[str, Any]) -> str:
-    """How a model was scored: "linear", or "linear by domain", which is another score."""
-    by_domain = lookup(metrics, "options.by-domain") is True
+    """How a model was scored: "linear", or "linear by domain", which is another score.
+
+    `evaluate personal` sums up its clients by domain whatever they are tested on.
+    """
+    by_domain = isinstance(metrics.get("domains"), dict)
+    if metrics.get("protocol") == "personal":
+        by_domain = lookup(metrics, "options.by-domain") is True
     return word(metrics.get("protocol")) + BY_DOMAIN * by_domain
 
 
