@@ -29,6 +29,7 @@ from furlkit.data.sets.npz import read_npz, read_npz_labels
 from furlkit.data.sets.resize import resize_images
 from furlkit.errors import InputError, UsageError
 from furlkit.files.cache import open_cache, read_note, write_note
+from furlkit.files.opening import open_regular, reading
 
 ANY = Fit()
 
