@@ -364,8 +364,8 @@ def argument(
 
 def _one_or_none(_: click.Context, parameter: click.Parameter, given: tuple) -> Any:
     if len(given) > 1:
-        form = parameter.make_metavar(_)
-        raise click.UsageError(f"expected one {form} at most, found {len(given)}")
+        name = str(parameter.name).upper()
+        raise UsageError(f"{name}: expected one file at most, found {len(given)}")
     return given[0] if given else None
 
 

@@ -99,9 +99,10 @@ def _folders(options: Options) -> list[Path]:
         )
     for folder in folders:
         if options.parent is None:
-            raise UsageError(
-                f"{folder}: is a folder, which may have files of other rounds; give "
-                "--parent, the global model that this round's clients were given"
+            raise InputError(
+                f"{folder}: is a folder; expected a file, or give --parent, the global "
+                "model that this round's clients were given: an inbox may have files of "
+                "other rounds"
             )
         if options.settings.get("staleness") is not None:
             raise UsageError(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.errors import UsageError
 from furlkit.files.clients import ClientId
+from furlkit.files.container.header import canonical
 from furlkit.files.partition import Partition
 from furlkit.files.private import Private
 
@@ -29,6 +31,11 @@ def check_one_site(clients: Sequence[ClientId]) -> None:
             f"--client: {len(clients)} clients share --data by a PARTITION, which is not "
             "given; give it, or one client, whose images all of them are"
         )
+
+
+def images_hash(images: ImageSet) -> str:
+    """A hash by which a site knows its images again; it is in no upload."""
+    return sha256(canonical(images.fingerprint).encode()).hexdigest()
 
 
 def class_counts(images: ImageSet, index: np.ndarray) -> dict[str, Any]:

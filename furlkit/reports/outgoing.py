@@ -25,6 +25,19 @@ STAYS = {
 }
 
 
+# What kinds of files are, without words of the trade.
+PLAIN = {
+    "checkpoint": "the weights of a neural network",
+    "encoder": "the weights of a neural network",
+    "features": "for each image a row of numbers, which a neural network makes of it",
+    "targets": "for each image rows of numbers, which a neural network makes of it",
+    "similarity": "for each image how alike a neural network finds others to it",
+    "ensemble": "for each image how alike neural networks find others to it",
+    "neighbours": "for each image which others a neural network finds nearest to it",
+    "partition": "which images of a dataset each client holds, and counts of their labels",
+}
+
+
 class Finding(NamedTuple):
     """What has been recovered from such data, and the papers that show it."""
 
@@ -160,7 +173,8 @@ def paragraphs(
     header: Header, entries: Sequence[Entry], size: int
 ) -> Iterator[tuple[str, str]]:
     """Pairs of a title and a text."""
-    yield "what it is", f"a {header.kind} file: {sentence(header, entries)}"
+    plainly = PLAIN.get(header.kind, f"a {header.kind} file")
+    yield "what it is", f"{plainly}: {sentence(header, entries)}"
     yield "made from", _made_from(header)
     yield (
         "how much",
@@ -192,9 +206,8 @@ def _made_from(header: Header) -> str:
     if facts.get("role") == "client" or facts.get("owners") is None:
         text += _images(header)
     if options.get("objective"):
-        text += (
-            f", {word(options.get('epochs'))} epochs of {word(options['objective'])}"
-        )
+        epochs = counted(options.get("epochs"), "epoch")
+        text += f"; {epochs} of --objective {word(options['objective'])}"
     return f"{text}; files it was made from: {', '.join(inputs) or 'none'}"
 
 
@@ -204,9 +217,10 @@ def _images(header: Header) -> str:
     client = facts.get("client")
     own = header.stage == "local-train" or facts.get("part") == str(client)
     if own and client is not None:
+        labels = "the names of classes are" if facts.get("classes") else "no label is"
         return (
-            f", from the site's own images (client {plain(str(client))}); no image, file "
-            "name or label is in it"
+            f", from the site's own images (client {plain(str(client))}); no image and no "
+            f"file name is in it, and {labels}"
         )
     if header.stage == "embed":
         return (

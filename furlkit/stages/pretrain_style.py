@@ -16,7 +16,6 @@ from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import ClientId
-from furlkit.files.container.header import canonical
 from furlkit.files.facts import Provenance
 from furlkit.files.lock import holding
 from furlkit.files.partition import Partition, read_partition
@@ -28,7 +27,7 @@ from furlkit.inputs.images import open_images
 from furlkit.inputs.paths import check_patterns, fill
 from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
-from furlkit.inputs.sites import check_one_site, images_of
+from furlkit.inputs.sites import check_one_site, images_hash, images_of
 from furlkit.models.architecture import Architecture, Net, build
 from furlkit.models.loading import tensors_of, view_of
 from furlkit.models.style import PREFIX, style_architecture
@@ -102,7 +101,7 @@ def _open(options: Options) -> Inputs:
         matching.check_dataset(partition, images)
         contents["partition"] = partition.content
     else:
-        contents["data"] = canonical(images.fingerprint)  # The file stays at the site.
+        contents["data"] = images_hash(images)  # The file stays at the site.
     how = Provenance("pretrain-style", options.resolved, options.seed, contents)
     inputs = Inputs(options, partition, model, architecture, images, how)
     for number in options.clients:

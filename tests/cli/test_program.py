@@ -114,6 +114,7 @@ def test_version_and_bare_program(run):
         ("aggregate x -o y --bn maybe", "Invalid value for '--bn'"),
         ("aggregate x -o y --at-least 0", "Invalid value for '--at-least'"),
         ("local-train p g --data digits --client 3x -o y", "--client"),
+        ("local-train p q g --data digits --client 3 -o y", "PARTITION"),
         ("local-train p g --data digits --client -o y", "--client"),
         ("local-train p g --data digits --client 0 -o y --lr 0", "'--lr'"),
         ("local-train p g --data digits --client 0 -o y --lr nan", "'--lr'"),

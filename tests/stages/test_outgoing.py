@@ -44,6 +44,7 @@ def test_a_model_is_explained_in_words(world, run):
     assert "the site's own images (client 0)" in " ".join(done.out.split())
     for word in ("480 images", "Zhu et al. 2019", "Geiping", "Shokri", "seed 0"):
         assert word in " ".join(done.out.split()), word
+    assert "no label is" in " ".join(done.out.split())
     assert max(map(len, done.out.splitlines())) <= max(100, len(str(world.clients[0])))
 
 

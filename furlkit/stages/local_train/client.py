@@ -9,7 +9,6 @@ from furlkit import catalogue
 from furlkit.data.augment.instahide import K as MIXED
 from furlkit.errors import InputError
 from furlkit.files.clients import ClientId
-from furlkit.files.container.header import canonical
 from furlkit.files.facts import Provenance
 from furlkit.files.neighbours import Neighbours
 from furlkit.files.private import Private, read_private
@@ -25,7 +24,7 @@ from furlkit.inputs.neighbours import (
     remembered_neighbours,
 )
 from furlkit.inputs.paths import fill
-from furlkit.inputs.sites import of_these_images
+from furlkit.inputs.sites import images_hash, of_these_images
 from furlkit.inputs.style import style_encoder
 from furlkit.models.architecture import build, drawn
 from furlkit.models.loading import check_tensors, tensors_of, z_width
@@ -252,8 +251,8 @@ def _helpers(inputs: Inputs, number: ClientId) -> dict[ClientId, Candidate]:
 def _work(inputs: Inputs, provenance: Provenance) -> Provenance:
     if inputs.partition:
         return provenance
-    images = canonical(inputs.images.fingerprint)
-    return replace(provenance, inputs={**provenance.inputs, "data": images})
+    data = {"data": images_hash(inputs.images)}
+    return replace(provenance, inputs={**provenance.inputs, **data})
 
 
 def _provenance(

@@ -248,7 +248,7 @@ def test_options_that_do_not_fit_an_inbox(world, inbox, refused, more, word):
 
 def test_what_an_inbox_needs(world, inbox, refused):
     output = world.folder / "g1"
-    refused(world.folder, 2, ["--parent"], "aggregate", inbox, "-o", output)
+    refused(world.folder, 65, [inbox, "--parent"], "aggregate", inbox, "-o", output)
     inside = (inbox, "--parent", world.model, "-o", inbox / "g1")
     refused(world.folder, 2, [inbox], "aggregate", *inside)
     waits = (*world.clients, "--wait", "1s", "-o", output)
