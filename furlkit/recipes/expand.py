@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from furlkit.errors import InputError, UsageError
 from furlkit.recipes.participants import draw
-from furlkit.recipes.read import COUNTERS, Run
+from furlkit.recipes.read import COUNTERS, ROUND, Run
 from furlkit.recipes.template import Ref, Template, Word, path_of, templates
 
 MOST_STEPS = 10**7
@@ -18,13 +18,14 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Step(NamedTuple):
-    """One command of a run.
+    """One command of a run, in a round of a phase; "" are the rounds proper.
 
     `after` are the files it must wait for: outputs of the steps that make what it
     `reads`, and the record of its stage. `outputs` are written last, one per client.
     """
 
     stage: str
+    phase: str
     round: int | None
     clients: tuple[int, ...]
     command: list[str]
@@ -79,14 +80,16 @@ class _MissingError(Exception):
 
 
 class _File:
-    """The files of a name: a pattern with {round} and {client} in a folder.
+    """The files of a name: a pattern with a round and {client} in a folder.
 
-    Those that are `given` were not made by this run.
+    Those that are `given` were not made by this run; `phase` is whose round it is.
     """
 
     def __init__(self, folder: str, pattern: str, given: bool):
         self._folder, self._pattern, self.given = folder, pattern, given
-        self.by_round, self.by_client = "{round}" in pattern, "{client}" in pattern
+        counted = ROUND.search(pattern)
+        self.by_round, self.by_client = counted is not None, "{client}" in pattern
+        self.phase = (counted[1] or "") if counted else ""
         self._known: dict[int | None, str] = {}
 
     def path(self, number: int | None, client: int | str) -> str:
@@ -97,7 +100,7 @@ class _File:
     def _of_round(self, number: int | None) -> str:
         filled = self._pattern
         if self.by_round:
-            filled = filled.replace("{round}", f"{number:03d}")
+            filled = ROUND.sub(f"{number:03d}", filled)
         self._known[number] = self._folder + filled
         return self._known[number]
 
@@ -129,7 +132,8 @@ class _Expansion:
 
     def __init__(self, run: Run, group: int):
         self.run, self.group = run, group
-        self.last = run.number("rounds")
+        self.last = {phase: run.rounds(phase) for phase in run.phases}
+        self.phase = ""  # Of the stage whose steps are added.
         self.templates = templates(run)
         self.steps: list[Step] = []
         self.samples: dict[tuple[str, ...], Step] = {}
@@ -145,13 +149,15 @@ class _Expansion:
         self._check_numbers()
 
     def _check_numbers(self) -> None:
-        if self.last < 0:
-            raise UsageError(f"rounds={self.last}: expected 0 or more")
-        if self.last * self.run.number("clients") > MOST_STEPS:
-            raise UsageError(
-                f"rounds={self.last} and clients={self.run.settings['clients']}: "
-                f"expected up to {MOST_STEPS:,} trainings"
-            )
+        for phase, last in self.last.items():
+            name = f"{phase}_rounds" if phase else "rounds"
+            if last < 0:
+                raise UsageError(f"{name}={last}: expected 0 or more")
+            if last * self.run.number("clients") > MOST_STEPS:
+                raise UsageError(
+                    f"{name}={last} and clients={self.run.settings['clients']}: "
+                    f"expected up to {MOST_STEPS:,} trainings"
+                )
         if self.run.settings["keep"] not in ("all", "last"):
             raise UsageError(f"keep={self.run.settings['keep']}: expected all or last")
         if "{client}" in self.run.out or CONTROL.search(self.run.out):
@@ -173,8 +179,8 @@ class _Expansion:
         return found
 
     @cached_property
-    def participants(self) -> list[tuple[int, ...]]:
-        """The clients of each round; in round 0 they are all."""
+    def participants(self) -> dict[str, list[tuple[int, ...]]]:
+        """By phase, the clients of each round; in round 0 they are all."""
         text = self.run.settings["fraction"]
         try:
             fraction = float(str(text))
@@ -183,67 +189,89 @@ class _Expansion:
         if not 0 < fraction <= 1:
             raise UsageError(f"fraction={text}: expected a value in (0, 1]")
         if fraction == 1:
-            return [self.clients] * (self.last + 1)
+            return {phase: [self.clients] * (n + 1) for phase, n in self.last.items()}
         seed = self.run.number("seed")
-        drawn = (
-            tuple(draw(self.clients, fraction, seed, r))
-            for r in range(1, self.last + 1)
-        )
-        return [self.clients, *drawn]
+        return {
+            phase: [
+                self.clients,
+                *(tuple(draw(self.clients, fraction, seed, r, phase))
+                  for r in range(1, last + 1)),
+            ]
+            for phase, last in self.last.items()
+        }  # fmt: skip
 
     def plan(self) -> Plan:
-        """Stages before the rounds, then round by round, then those after the last."""
-        before, rounds, after = self._phases()
-        for template in before:
-            self._expand(template, None)
-        self._note_own(self.steps)
-        for number in range(self.last + 1):
-            self.shared.clear()
-            first = len(self.steps)
-            for template in rounds:
-                if number in self._rounds(template):
-                    self._expand(template, number)
-            self._note_own(self.steps[first:])
-        for template in after:
-            self._expand(template, None)
+        """Stages before the rounds, then round by round, then those after the last.
+
+        So for each phase; what runs once between two of them comes after the first.
+        """
+        once = self._once()
+        self._expand_once(once[0])
+        for phase, after in zip(self.last, once[1:], strict=True):
+            self._expand_rounds(phase)
+            self._expand_once(after)
         self._check_all_run()
         records = {name: t.text for name, t in self.templates.items()}
         return Plan(self.run, self.steps, records, list(self.samples.values()))
 
-    def _phases(self) -> tuple[list[Template], list[Template], list[Template]]:
-        before, rounds, after = [], [], []
-        late: set[str] = set()  # Files that are made after the rounds.
+    def _expand_once(self, stages: list[Template]) -> None:
+        first = len(self.steps)
+        for template in stages:
+            self._expand(template, None)
+        self._note_own(self.steps[first:])
+
+    def _expand_rounds(self, phase: str) -> None:
+        stages = self._of_phase(phase)
+        for number in range(self.last[phase] + 1):
+            self.shared.clear()
+            first = len(self.steps)
+            for template in stages:
+                if number in self._rounds(template):
+                    self._expand(template, number)
+            self._note_own(self.steps[first:])
+
+    def _of_phase(self, phase: str) -> list[Template]:
+        """The stages that run in its rounds."""
+        stages = (t for t in self.templates.values() if self._by_round(t.main))
+        return _ordered([t for t in stages if self._file(t.main.name).phase == phase])
+
+    def _once(self) -> list[list[Template]]:
+        """The stages that run once: before all phases, then after each of them."""
+        found: list[list[Template]] = [[] for _ in range(len(self.last) + 1)]
+        late: dict[str, int] = {}  # By file, after how many phases it is made.
         for template in self.templates.values():
             if self._by_round(template.main):
-                rounds.append(template)
-            elif any(
-                r.at in ("final", "all") or r.name in late for r in template.inputs
-            ):
-                after.append(template)
-                late |= {ref.name for ref in template.outputs}
-            else:
-                before.append(template)
-        return _ordered(before), _ordered(rounds), _ordered(after)
+                continue
+            place = max((self._place(r, late) for r in template.inputs), default=0)
+            found[place].append(template)
+            late.update({ref.name: place for ref in template.outputs if place})
+        return [_ordered(stages) for stages in found]
+
+    def _place(self, ref: Ref, late: dict[str, int]) -> int:
+        """After how many phases a file is there."""
+        if ref.at in ("final", "all"):
+            return [*self.last].index(self._file(ref.name).phase) + 1
+        return late.get(ref.name, 0)
 
     def _by_round(self, ref: Ref) -> bool:
         return not ref.at and self._file(ref.name).by_round
 
     def _rounds(self, template: Template) -> Sequence[int]:
         """The rounds that a stage names; all of them if it names none."""
-        words = template.stage.rounds
+        words, last = template.stage.rounds, self._last(template.main)
         for key, value in self.run.settings.items():
             words = words.replace(f"{{{key}}}", str(value))
         if words in ("", "all"):
-            return range(self.last + 1)
+            return range(last + 1)
         found: set[int] = set()
         left = words.split()
         while left:
             word = left.pop(0)
             if word == "every" and left and left[0].isdecimal() and int(left[0]):
                 step = int(left.pop(0))
-                found |= set(range(step, self.last + 1, step))
+                found |= set(range(step, last + 1, step))
             elif word == "last":
-                found.add(self.last)
+                found.add(last)
             elif word.isdecimal():
                 found.add(int(word))
             else:
@@ -252,6 +280,10 @@ class _Expansion:
                     '"last", "every N", or several of them'
                 )
         return sorted(found)
+
+    def _last(self, ref: Ref) -> int:
+        """The last round of the phase that a file is of."""
+        return self.last[self._file(ref.name).phase]
 
     def _where(self, template: Template) -> str:
         return f"{self.run.recipe.path}: [stages] {template.stage.name}"
@@ -262,24 +294,32 @@ class _Expansion:
         if name not in self._files:
             given = name in self.run.recipe.inputs
             folder = "" if given else _folder(self.run)
-            self._files[name] = _File(folder, path_of(self.run, name), given)
+            path = path_of(self.run, name)
+            if len({match[0] for match in ROUND.finditer(path)}) > 1:
+                raise InputError(f"{self.run.recipe.path}: {path}: is of two phases")
+            self._files[name] = _File(folder, path, given)
         return self._files[name]
 
     def _round_of(self, ref: Ref, number: int | None, client: int | None) -> int | None:
         """The round whose file a placeholder means; None if it has no rounds."""
         if not self._file(ref.name).by_round:
             return None
-        if not ref.at and number is not None:
-            return number
         if ref.at.isdecimal():
             return int(ref.at)
         if ref.at == "final":
-            return self.last
+            return self._last(ref)
         if number is None:
             raise InputError(
                 f"{self.run.recipe.path}: {ref} is of a round, and a stage that runs "
                 "once has none; write @0, @final or @all"
             )
+        if self._file(ref.name).phase != self.phase and ref.at != "own":
+            raise InputError(
+                f"{self.run.recipe.path}: {ref} is of another phase than what is made "
+                "of it; write @0, @own, @final or @all"
+            )
+        if not ref.at:
+            return number
         if ref.at == "last":
             return number - 1
         found = self.own.get((ref.name, -1 if client is None else client))
@@ -294,9 +334,10 @@ class _Expansion:
         if ref.at != "all":
             return self._existing(ref, number, clients)
         words: list[str] = []
-        for each in range(self.last + 1):
+        for each in range(self._last(ref) + 1):
+            one = Ref(ref.name, str(each), ref.every)
             with suppress(_MissingError):
-                words += self._existing(Ref(ref.name, "", ref.every), each, clients)[0]
+                words += self._existing(one, number, clients)[0]
         if not words:
             raise _MissingError(ref)
         return words, words
@@ -327,7 +368,7 @@ class _Expansion:
             paths = self._last_of_every_client(ref.name, number)
         else:
             at = self._round_of(ref, number, None)
-            whose = self._of_round(at) if ref.every else ("",)
+            whose = self._of_round(at, file.phase) if ref.every else ("",)
             paths = [file.path(at, client) for client in whose]
         self._require(ref, paths)
         self.shared[ref, number] = paths, paths
@@ -336,8 +377,9 @@ class _Expansion:
     def _last_of_every_client(self, name: str, number: int | None) -> list[str]:
         """Files of this round, and of those who did not take part their last ones."""
         file, found = self._file(name), []
+        now = number if file.phase == self.phase else None
         for client in self.clients:
-            rounds = (number, self.own.get((name, client)))
+            rounds = (now, self.own.get((name, client)))
             paths = (file.path(r, client) for r in rounds if r is not None)
             found += [path for path in paths if path in self.made][:1]
         return found
@@ -349,10 +391,11 @@ class _Expansion:
         if not paths or not self.made.keys() >= {*paths}:
             raise _MissingError(ref)
 
-    def _of_round(self, number: int | None) -> tuple[int, ...]:
+    def _of_round(self, number: int | None, phase: str) -> tuple[int, ...]:
         if number is None:
             return self.clients
-        return self.participants[number] if 0 <= number <= self.last else ()
+        drawn = self.participants[phase]
+        return drawn[number] if 0 <= number < len(drawn) else ()
 
     def _write(
         self, ref: Ref, number: int | None, clients: tuple[int, ...]
@@ -366,6 +409,7 @@ class _Expansion:
 
     def _expand(self, template: Template, number: int | None) -> None:
         """Add the steps of a stage in a round; none where what it reads is missing."""
+        self.phase = self._file(template.main.name).phase
         for clients in self._groups(template, number):
             try:
                 self._add(template, number, clients)
@@ -378,7 +422,7 @@ class _Expansion:
         if not self._file(template.main.name).by_client:
             yield ()
             return
-        everyone = self.participants[number or 0]
+        everyone = self.participants[self.phase][number or 0]
         if self.group == 1 or not template.grouped:
             yield from ((client,) for client in everyone)
             return
@@ -425,8 +469,8 @@ class _Expansion:
                 raise InputError(f"{self._where(template)}: {path} is written twice")
             self.made[path] = output
         step = Step(
-            template.stage.name, at, clients, command, reads, list(waits), writes,
-            outputs, template.trains,
+            template.stage.name, self.phase, at, clients, command, reads, list(waits),
+            writes, outputs, template.trains,
         )  # fmt: skip
         self.steps.append(step)
         self.samples.setdefault(tuple(kind), step)
@@ -465,9 +509,18 @@ class _Expansion:
             return (written[part][0],)
         if part.name in COUNTERS:
             return (self._counter(part, number, clients),)
-        found, paths = self._read(part, number, clients)
+        found, paths = self._first(part.choices, number, clients)
         reads += paths
         return found
+
+    def _first(
+        self, choices: Sequence[Ref], number: int | None, clients: tuple[int, ...]
+    ) -> tuple[list[str], list[str]]:
+        """The same for the first file that has been made."""
+        for ref in choices[:-1]:
+            with suppress(_MissingError):
+                return self._read(ref, number, clients)
+        return self._read(choices[-1], number, clients)
 
     def _counter(self, ref: Ref, number: int | None, clients: tuple[int, ...]) -> str:
         if ref.name == "client":
@@ -478,7 +531,7 @@ class _Expansion:
                 )
             return ",".join(map(str, clients))
         if ref.name == "participants":
-            return str(len(self.participants[number or 0]))
+            return str(len(self.participants[self.phase][number or 0]))
         return str(number or 0)
 
     def _note_own(self, steps: list[Step]) -> None:
@@ -490,8 +543,8 @@ class _Expansion:
                     self.own.update({(ref.name, c): r for c, r in last.items()})
 
     def _check_all_run(self) -> None:
-        if self.last == 0:
-            return  # Nothing is trained, on purpose.
+        if 0 in self.last.values():
+            return  # Nothing is trained in a phase, on purpose.
         ran = {step.stage for step in self.steps}
         for name, template in self.templates.items():
             if name in ran or (template.stage.rounds and not self._rounds(template)):

@@ -6,6 +6,9 @@ names the files of a run, [inputs] those that lie elsewhere, as files of another
 settings that apply where SETTING is VALUE, and `extends = "FILE"` takes everything from
 another recipe that this one does not set itself. A setting may name others, as
 data = "{folder}/train-{seed}.safetensors".
+
+A run may have phases before its rounds, each with rounds of its own: a file with
+{PHASE_round} in its name is of one, whose number of rounds is the setting PHASE_rounds.
 """
 
 import difflib
@@ -50,6 +53,7 @@ COUNTERS = ("round", "client", "participants")
 SWITCHES = {"yes": True, "true": True, "no": False, "false": False, "": False}
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 NAMED = re.compile(rf"\{{({NAME.pattern})\}}")
+ROUND = re.compile(r"\{(?:([A-Za-z]\w*)_)?round\}")
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,18 @@ class Run:
         """The settings that placeholders stand for: not those with options of stages."""
         stages = self.recipe.stages
         return {k: v for k, v in self.settings.items() if k not in stages}
+
+    @property
+    def phases(self) -> list[str]:
+        """The phases in the order of their files; the rounds proper, "", come last."""
+        paths = [*self.recipe.files.values(), *self.recipe.inputs.values()]
+        named = (match[1] or "" for path in paths for match in ROUND.finditer(path))
+        found = (name for name in named if f"{name}_rounds" in self.settings)
+        return [*dict.fromkeys(found), ""]
+
+    def rounds(self, phase: str = "") -> int:
+        """How many rounds a phase has."""
+        return self.number(f"{phase}_rounds" if phase else "rounds")
 
     def number(self, name: str) -> int:
         """A setting that must be a whole number."""

@@ -20,38 +20,39 @@ class Removal(NamedTuple):
 def removals(plan: Plan) -> list[Removal]:
     """What a run with keep = "last" removes, by the round that made it.
 
-    Only files of a client that some step reads are removed, and none of its last round:
-    they are the uploads, and what a client keeps from one round to the next.
+    Only files of a client that some step reads are removed, and none of its last round
+    of a phase: they are the uploads, and what it keeps from one round to the next.
     """
     if plan.run.settings["keep"] != "last":
         return []
-    last: dict[int, int] = {}
+    last: dict[tuple[str, int], int] = {}
     for step in plan.steps:
-        last.update((c, max(step.round or 0, last.get(c, 0))) for c in step.clients)
+        own = ((step.phase, client) for client in step.clients)
+        last.update((c, max(step.round or 0, last.get(c, 0))) for c in own)
     readers = _readers(plan.steps)
     order = {step.outputs[-1]: number for number, step in enumerate(plan.steps)}
-    found: dict[int, tuple[list[str], set[str]]] = {}
+    found: dict[tuple[str, int], tuple[list[str], set[str]]] = {}
     for step in plan.steps:
         if step.round is None or len(step.clients) == 0:
             continue
-        if any(step.round == last[client] for client in step.clients):
+        if any(step.round == last[step.phase, client] for client in step.clients):
             continue
         # make re-creates outputs, and what is written beside them together with them.
         if not all(path in readers for path in step.outputs):
             continue
         gone = [path for path in step.writes if path in readers]
-        files, after = found.setdefault(step.round, ([], set()))
+        files, after = found.setdefault((step.phase, step.round), ([], set()))
         files += gone
         after.update(out for path in gone for out in readers[path])
     return [
-        Removal(files, sorted(after, key=order.__getitem__), _stamp(plan, number))
+        Removal(files, sorted(after, key=order.__getitem__), _stamp(plan, *number))
         for number, (files, after) in sorted(found.items())
         if files
     ]
 
 
-def _stamp(plan: Plan, number: int) -> str:
-    return noted_in(plan.run, f"r{number:03d}.removed")
+def _stamp(plan: Plan, phase: str, number: int) -> str:
+    return noted_in(plan.run, f"{phase}{'_' * bool(phase)}r{number:03d}.removed")
 
 
 def _readers(steps: Iterable[Step]) -> dict[str, list[str]]:

@@ -2,8 +2,9 @@
 
 {name}    a setting, a file of this round and client, {round}, {client}, {participants}
 @0 @last @own @final @all    the file of another round: the first, the one before, the
-          last one this client took part in, the run's last, or of all rounds
+          last one this client took part in, the last of all, or of all rounds
 *         the files of all clients of the round; after @own, the last one of every client
+{a|b}     the file b where there is no a yet, each with its own @ and *
 [...]     left out where a setting in it is empty, or a file not made yet
 """
 
@@ -26,13 +27,14 @@ from furlkit.recipes.read import (
     NAMED,
     PASSED,
     PLACES,
+    ROUND,
     Run,
     Stage,
     Value,
     suggestion,
 )
 
-PLACEHOLDER = re.compile(r"\{([A-Za-z]\w*)(?:@(\w+))?(\*|\?)?\}")
+PLACEHOLDER = re.compile(r"\{([A-Za-z]\w*)(?:@(\w+))?(\*|\?)?((?:\|[\w@*]+)*)\}")
 OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
 ROUNDS = ("last", "own", "final", "all")
 # Where another file than that of -o is written last, which says that all are there.
@@ -40,15 +42,28 @@ WRITTEN_LAST = {"pretrain-align": "--targets-out"}
 
 
 class Ref(NamedTuple):
-    """A placeholder: a file, or a counter; `at` and `every` are its @ROUND and *."""
+    """A placeholder: a file, or a counter; `at` and `every` are its @ROUND and *.
+
+    `others` are files to read in its place, the first that has been made.
+    """
 
     name: str
     at: str = ""
     every: bool = False
+    others: tuple["Ref", ...] = ()
 
     def __str__(self) -> str:
-        at = f"@{self.at}" if self.at else ""
-        return f"{{{self.name}{at}{'*' * self.every}}}"
+        return f"{{{'|'.join(ref.word for ref in self.choices)}}}"
+
+    @property
+    def word(self) -> str:
+        """As in a recipe, without braces and other files."""
+        return f"{self.name}{f'@{self.at}' * bool(self.at)}{'*' * self.every}"
+
+    @property
+    def choices(self) -> tuple["Ref", ...]:
+        """The file itself, then the others, each as a placeholder of one file."""
+        return (self._replace(others=()), *self.others) if self.others else (self,)
 
 
 Word = tuple[str | Ref, ...]
@@ -83,9 +98,9 @@ class Template:
 
     @property
     def refs(self) -> Iterator[Ref]:
-        """All placeholders that are left."""
+        """All placeholders that are left, each of one file."""
         for word in self.words:
-            yield from (part for part in word if isinstance(part, Ref))
+            yield from _refs(word)
 
     @cached_property
     def pieces(self) -> list[tuple[bool, list[Word | list[str]]]]:
@@ -200,12 +215,18 @@ def _fill(run: Run, word: str) -> list[Word]:
     end = 0
     for match in PLACEHOLDER.finditer(word):
         parts.append(word[end : match.start()])
-        name, at, every = match[1], match[2] or "", match[3] == "*"
-        setting = name in run.values and not at and not every
-        parts.append(_text_of(run.values[name]) if setting else Ref(name, at, every))
+        ref = _ref(match)
+        setting = ref.name in run.values and ref == Ref(ref.name)
+        parts.append(_text_of(run.values[ref.name]) if setting else ref)
         end = match.end()
     parts.append(word[end:])
     return [_joined(parts)]
+
+
+def _ref(match: re.Match) -> Ref:
+    others = (PLACEHOLDER.fullmatch(f"{{{text}}}") for text in match[4].split("|")[1:])
+    found = tuple(_ref(other) for other in others if other)
+    return Ref(match[1], match[2] or "", match[3] == "*", found)
 
 
 def _text_of(value: Value) -> str:
@@ -267,13 +288,14 @@ def _text(
 
 def _shown(run: Run, part: str | Ref) -> str:
     """A part of a word: files of the run by name, as its folder may move; inputs by path."""
-    if isinstance(part, Ref) and part.name in run.recipe.inputs:
-        return f"{path_of(run, part.name)}{part}"
-    return str(part)
+    if isinstance(part, str):
+        return part
+    given = (ref.name for ref in part.choices if ref.name in run.recipe.inputs)
+    return f"{''.join(path_of(run, name) for name in given)}{part}"
 
 
 def path_of(run: Run, name: str) -> str:
-    """The path of a file or input, in which only {round} and {client} are left."""
+    """The path of a file or input, in which only its round and {client} are left."""
     recipe = run.recipe
     pattern = {**recipe.files, **recipe.inputs}.get(name, f"{name}.safetensors")
     return NAMED.sub(lambda found: _in_path(run, name, found), pattern)
@@ -284,6 +306,8 @@ def _in_path(run: Run, name: str, found: re.Match) -> str:
         return found[0]
     if found[1] in run.values:
         return str(run.settings[found[1]])
+    if ROUND.fullmatch(found[0]) and f"{found[1]}s" in run.values:
+        return found[0]
     hint = suggestion(found[1], [*run.values, "round", "client"])
     section = "inputs" if name in run.recipe.inputs else "files"
     where = f"{run.recipe.path}: [{section}] {name}"
@@ -291,7 +315,8 @@ def _in_path(run: Run, name: str, found: re.Match) -> str:
 
 
 def _refs(word: Word) -> Iterator[Ref]:
-    return (part for part in word if isinstance(part, Ref))
+    for part in word:
+        yield from part.choices if isinstance(part, Ref) else ()
 
 
 @cache
@@ -387,7 +412,9 @@ def check_used(run: Run) -> None:
     more = [str(value) for each in every for value in each.values()]
     paths = {**recipe.files, **recipe.inputs}
     text = " ".join([*lines, *more, *recipe.files.values(), *recipe.inputs.values()])
-    used = {match[1] for match in PLACEHOLDER.finditer(text)}
+    refs = (ref for found in PLACEHOLDER.finditer(text) for ref in _ref(found).choices)
+    used = {ref.name for ref in refs}
+    used |= {f"{phase}_rounds" for phase in run.phases}
     if recipe.removed:
         return  # What a stage that is gone has used is left over.
     for name in recipe.settings:

@@ -52,8 +52,12 @@ def _look(folder: Path) -> tuple[str, dict[str, Any]]:
         "recipe": one.recipe.path.name,
         "steps": len(steps),
         "done": states.count(DONE),
-        "rounds": one.number("rounds"),
+        "rounds": one.rounds(),
         "round": _round(found),
+        "phases": {
+            phase: {"rounds": one.rounds(phase), "round": _round(found, phase)}
+            for phase in one.phases[:-1]
+        },
         "stages": {stage: dict(found.counted(stage)) for stage in found.plan.records},
         "running": [
             {"step": title(steps[number]), "by": who}
@@ -69,21 +73,25 @@ def _look(folder: Path) -> tuple[str, dict[str, Any]]:
     return "\n".join(_lines(data, found)), data
 
 
-def _round(found: Status) -> int:
-    """The last round of which everything is done."""
+def _round(found: Status, phase: str = "") -> int:
+    """The last round of a phase of which everything is done."""
     unfinished = [
         step.round
         for step, state in zip(found.plan.steps, found.states, strict=True)
-        if state != DONE and step.round is not None
+        if state != DONE and step.round is not None and step.phase == phase
     ]
-    done = min(unfinished) - 1 if unfinished else found.plan.run.number("rounds")
+    done = min(unfinished) - 1 if unfinished else found.plan.run.rounds(phase)
     return max(done, 0)
 
 
 def _lines(data: dict[str, Any], found: Status) -> Iterator[str]:
     done = f"{data['done']:,} of {data['steps']:,} steps"
+    phases = "".join(
+        f"{phase} round {now['round']} of {now['rounds']}, "
+        for phase, now in data["phases"].items()
+    )
     yield (
-        f"{data['run']}: {data['recipe']}, {done} done, round "
+        f"{data['run']}: {data['recipe']}, {done} done, {phases}round "
         f"{data['round']} of {data['rounds']}"
     )
     for stage in found.plan.records:

@@ -191,6 +191,42 @@ def test_numbers_of_fedmatch():
     assert tables["aggregate"]["rule"] == "mean"
 
 
+def test_numbers_of_fedusc():
+    pretext, tables = tables_of("fedusc-pretext"), tables_of("fedusc")
+    assert pretext["local-train"]["temperature"] == 0.1
+    assert pretext["partition"] == {
+        "clients": 10, "scheme": "volume", "even-share": 0.1, "decay": 0.9,
+        "public-fraction": 0.1,
+    }  # fmt: skip
+    assert {
+        "objective": "cluster", "entropy-weight": 5, "nearest": 20, "lr": 1e-4,
+        "weight-decay": 1e-4, "batch-size": 128, "update": "dum", "mu": 0.4, "xi": 0.5,
+        "distance": "mean-conv",
+    }.items() <= tables["local-train"].items()  # fmt: skip
+    assert not {"temperature", "form"} & tables["local-train"].keys()
+    server = {
+        "teacher": "self",
+        "confidence": 0.99,
+        "form": "weak-strong",
+        "cutout": 16,
+    }
+    assert server.items() <= tables["distill"].items()
+
+
+def test_fedusc_s_slides_differ_in_what_they_print():
+    for name, own in {
+        "fedusc-slides-pretext": {"local-train": {"epochs": 200}},
+        "fedusc-slides": {
+            "local-train": {"epochs": 200, "distance": "sum-squares"},
+            "distill": {"form": "same", "class-weights": False, "mean-over": "all"},
+        },
+    }.items():
+        base = tables_of(name.replace("-slides", ""))
+        assert tables_of(name) == {
+            **base, **{stage: {**base[stage], **own[stage]} for stage in own}
+        }  # fmt: skip
+
+
 def test_ds_fl_s_clients_send_probabilities_that_are_sharpened():
     tables = tables_of("dsfl")
     assert tables["local-train"]["objective"] == "supervised"

@@ -125,12 +125,14 @@ def check_planned(command: list[str], files: set[PurePath]) -> None:
     patterns = [p for text in named for p in text.partition("=")[2].split(",")]
     patterns += [b for a, b in pairwise(command) if "/" in b and a[0] != "-"]
     assert patterns
-    kind = "angles.json" if "angles" in command else "linear.json"
+    scores = (
+        ("angles.json",) if "angles" in command else ("linear.json", "cluster.json")
+    )
     for pattern in patterns:
         found = {path for path in files if path.match(pattern)}
         below = {
             path for path in files
-            if path.name == kind and any(p.match(pattern) for p in path.parents)
+            if path.name in scores and any(p.match(pattern) for p in path.parents)
         }  # fmt: skip
         assert found or below, pattern
 

@@ -1,0 +1,309 @@
+"""examples/fedusc: its recipes, its Makefile, its page, and a small run of its phases."""
+
+import csv
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from furlkit.files.checkpoint import read_checkpoint
+from furlkit.files.metrics import write_metrics
+from furlkit.files.partition import read_partition
+from furlkit.files.private import read_private
+from furlkit.training import loop
+from tests.examples.conftest import EXAMPLES, blocks, needs_make, of, values
+from tests.helpers import furlkit, tensor_bytes
+
+FEDUSC = EXAMPLES / "fedusc"
+MAKE = "make -f examples/fedusc/Makefile"
+PRETEXTS = (
+    "pretext", "pretext_crop", "pretext_cutout", "pretext_rotation",
+    "pretext_instance", "pretext_central", "fedsimclr", "fedu",
+)  # fmt: skip
+CLUSTERINGS = {
+    "fedusc": "pretext", "no_labelling": "pretext", "crop": "pretext_crop",
+    "cutout": "pretext_cutout", "rotation": "pretext_rotation",
+    "instance": "pretext_instance", "replace": "pretext", "fedprox": "pretext",
+    "astw": "pretext", "fedema": "pretext", "scan": "pretext_central",
+}  # fmt: skip
+LABELLED = ("fedavg", "fedmatch", "dsfl")
+DATASETS = ("cifar10", "digits", "images")  # svhn and stl10 differ by name alone.
+SPLITS = ("uniform", "unbalanced", "dirichlet100", "dirichlet1")
+TARGETS = ("experiment", "claims", "table", "augmentation", "pretext", "update",
+           "parts", "clients")  # fmt: skip
+
+
+# --- the recipes ----------------------------------------------------------------------
+
+
+def test_the_recipe_has_three_phases(plan):
+    steps = plan(FEDUSC / "recipe.toml")
+    assert len(of(steps, "learn")) == 100 * 4 and len(of(steps, "train")) == 50 * 4
+    assert [s["round"] for s in of(steps, "label")] == [10, 20, 30, 40, 50]
+    assert [s["round"] for s in of(steps, "cluster")] == [10, 20, 30, 40, 50]
+    (heads,) = of(steps, "heads")
+    assert values(heads["command"], "--from") == ["exp/pretext/r100/global.safetensors"]
+    for step in of(steps, "train"):
+        name = "labelled" if step["round"] % 10 == 1 and step["round"] > 1 else "global"
+        assert f"exp/r{step['round'] - 1:03}/{name}.safetensors" in step["command"]
+    for stage, preset in {"learn": "fedusc-pretext", "train": "fedusc"}.items():
+        assert values(of(steps, stage)[0]["command"], "--preset") == [preset]
+
+
+def test_a_client_continues_from_the_private_file_of_its_last_round(plan):
+    last: dict[int, str] = {}
+    for step in of(plan(FEDUSC / "recipe.toml", "rounds=9"), "train"):
+        (client,) = step["clients"]
+        given = values(step["command"], "--private")
+        assert given == ([last[client]] if client in last else [])
+        (last[client],) = values(step["command"], "--private-out")
+    assert len(last) > 5
+
+
+def test_the_slides_literal_numbers_are_a_preset(plan):
+    words = ("preset=fedusc-slides", "pretext_rounds=200", "rounds=200")
+    steps = plan(FEDUSC / "recipe.toml", *words)
+    assert len(of(steps, "learn")) == len(of(steps, "train")) == 800
+    preset = values(of(steps, "learn")[0]["command"], "--preset")
+    assert preset == ["fedusc-slides-pretext"]
+
+
+def test_the_phases_of_the_row_fedusc_are_those_of_the_recipe(plan):
+    recipe = plan(FEDUSC / "recipe.toml", "seed=3")
+    for row, stages in {
+        "pretext": ("learn", "gather"),
+        "fedusc": ("train", "average", "label"),
+    }.items():
+        steps = plan(FEDUSC / "tables.toml", "seed=3", f"row={row}")
+        for stage in stages:
+            found, expected = of(steps, stage), of(recipe, stage)
+            assert len(found) == len(expected)
+            for ours, theirs in zip(found, expected, strict=True):
+                # The row says itself what the preset has.
+                assert set(theirs["command"]) <= set(ours["command"])
+                assert ours["reads"] == theirs["reads"]
+
+
+@pytest.mark.parametrize("row", PRETEXTS)
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_every_pretext_is_planned_and_scored_by_k_means(plan, row, dataset):
+    words = (f"row={row}", f"dataset={dataset}", "pretext_rounds=2", "rounds=2")
+    steps = plan(FEDUSC / "tables.toml", *words)
+    clients = 1 if row == "pretext_central" else 4
+    assert len(of(steps, "learn")) == 2 * clients
+    assert not {"train", "label", "average", "heads"} & {s["stage"] for s in steps}
+    scored = {"untrained": 0, "kmeans": 2} if row == "pretext" else {"kmeans": 2}
+    assert len(of(steps, "untrained")) == (row == "pretext")
+    for stage, number in scored.items():
+        (step,) = of(steps, stage)
+        assert f"exp/pretext/r{number:03}/global.safetensors" in step["reads"]
+        assert values(step["command"], "--kmeans") == ["10"]
+
+
+@pytest.mark.parametrize("row", CLUSTERINGS)
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_every_clustering_starts_from_its_pretext(plan, row, dataset):
+    words = (f"row={row}", f"dataset={dataset}", "rounds=10", "every=5", "runs=all")
+    steps = plan(FEDUSC / "tables.toml", *words, "pretext_rounds=7", "seed=4")
+    (heads,) = of(steps, "heads")
+    learnt = f"all/{CLUSTERINGS[row]}/seed4/pretext/r007/global.safetensors"
+    assert heads["reads"] == [learnt]
+    assert len(of(steps, "train")) == 10 * (1 if row == "scan" else 4)
+    labelled = [] if row == "no_labelling" else [5, 10]
+    assert [s["round"] for s in of(steps, "label")] == labelled
+    (final,) = of(steps, "final")
+    name = "labelled" if labelled else "global"
+    assert final["reads"] == [f"exp/r010/{name}.safetensors"]
+    updates = {"replace": "replace", "fedprox": "replace", "astw": "astw",
+               "fedema": "fedema"}  # fmt: skip
+    for step in of(steps, "train"):
+        own = [updates[row]] if row in updates else []
+        assert values(step["command"], "--update") == own
+
+
+@pytest.mark.parametrize("row", LABELLED)
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_every_baseline_with_labels_is_planned(plan, row, dataset):
+    words = (f"row={row}", f"dataset={dataset}", "rounds=2")
+    steps = plan(FEDUSC / "tables.toml", *words)
+    assert len(of(steps, "work" if row == "dsfl" else "train")) == 8
+    assert [s["round"] for s in of(steps, "label")] == [0, 1, 2] * (row == "fedmatch")
+    (step,) = of(steps, "classifier")
+    name = "labelled" if row == "fedmatch" else "global"
+    assert step["reads"] == [f"exp/r002/{name}.safetensors"]
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_all_rows_of_a_seed_have_the_same_partition(plan, run, tmp_path, split):
+    found = {}
+    for row in ("pretext", "fedusc", "fedmatch"):
+        words = (f"row={row}", "dataset=digits", f"split={split}")
+        steps = plan(FEDUSC / "tables.toml", *words, f"out={tmp_path / row}")
+        (step,) = of(steps, "partition")
+        assert run(*step["command"], "-q").code == 0
+        found[row] = Path(step["outputs"][0]).read_bytes()
+    assert len(set(found.values())) == 1
+    sizes = read_partition(tmp_path / "fedusc/partition.safetensors").histogram.sum(1)
+    # The parts of `unbalanced` decrease by gamma, but for the even share.
+    even = np.ptp(sizes) <= 1
+    assert len(sizes) == 10 and even == (split == "uniform")
+
+
+# --- the Makefile and the page --------------------------------------------------------
+
+
+@needs_make
+def test_every_command_of_the_page_is_accepted(recorded, check_all):
+    commands = [c for block in blocks(FEDUSC / "README.md") for c in recorded(block)]
+    assert sum(command[0] == "plan" for command in commands) >= 10
+    check_all(commands)
+
+
+def test_the_makefile_s_own_examples_are_those_of_the_page():
+    text = (FEDUSC / "Makefile").read_text()
+    assert tuple(re.findall(r"^# +make .* (\w+) {2,}", text, re.M)) == TARGETS
+    page = " ".join(blocks(FEDUSC / "README.md"))
+    assert all(f" {target} " in page for target in TARGETS)
+
+
+@needs_make
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_target_compares_what_it_plans(recorded, check_all, target):
+    commands = recorded(f"{MAKE} {target} SPLITS=dirichlet1")
+    assert [c[0] for c in commands[-2:]] == ["plan", "compare"]
+    check_all(commands)
+    series = values(commands[-1], "--series")
+    assert len(series) >= 3 and all("dirichlet1" in text for text in series)
+
+
+@needs_make
+def test_a_table_has_the_slides_numbers_beside_ours(recorded, run):
+    *_, command = recorded(f"{MAKE} augmentation DATASET=cifar10")
+    for row, accuracy in {"crop": 0.6, "cutout": 0.61, "fedusc": 0.63}.items():
+        folder = Path(f"exp/cifar10/unbalanced/{row}/seed0")
+        folder.mkdir(parents=True)
+        facts = {"round": 50, "role": "global"}
+        document = {"protocol": "cluster", "accuracy": accuracy, "seed": 0}
+        document["checkpoint"] = {"seed": None, "facts": facts}
+        write_metrics(folder / "cluster.json", document)
+    head, *rows = run(*command).out.splitlines()
+    assert "published" in head
+    numbers = ("65.16", "66.74", "68.35")
+    assert all(n in line for n, line in zip(numbers, rows[:3], strict=True))
+
+
+def test_the_slides_numbers_are_all_there_and_the_claims_are_theirs():
+    with open(FEDUSC / "paper.csv", newline="") as file:
+        found = {tuple(row[:-1]): float(row[-1]) for row in [*csv.reader(file)][1:]}
+    assert len(found) == 2 + 6 * 4 + 4 + 3 + 3 + 5 + 8 + 12
+    tables = {
+        "FedSimCLR + k-means": ("table", "unbalanced", "FedSimCLR"),
+        "FedU + k-means": ("table", "unbalanced", "FedU"),
+        "FedMatch": ("table", "unbalanced", "FedMatch"),
+        "DS-FL": ("table", "unbalanced", "DS-FL"),
+        "without self-labelling": ("table", "unbalanced", "without self-labelling"),
+        "without clustering": ("parts", "dirichlet100", "without clustering"),
+        "without RandAugment": ("parts", "dirichlet100", "without RandAugment"),
+        "without DUM": ("update", "unbalanced", "FedAvg"),
+        "SCAN (centralised)": ("table", "uniform", "SCAN (centralised)"),
+    }
+    claims = tomllib.loads((FEDUSC / "claims.toml").read_text())["claims"]
+    assert len(claims) == len(tables)
+    for claim in claims:
+        (other,) = {claim["higher"], claim["lower"]} - {"FedUSC"}
+        table, split, method = tables[other]
+        whole = "DUM" if table == "update" else "FedUSC"
+        ours, theirs = (found[table, "cifar10", split, m] for m in (whole, method))
+        sign = 1 if claim["higher"] == "FedUSC" else -1
+        assert claim["paper"] == pytest.approx(sign * (ours - theirs))
+
+
+# --- a small run ----------------------------------------------------------------------
+
+NET = "--encoder cnn5 --width 0.02 --projector 16,8"
+VIEWS = "--epochs 1 --batch-size 64 --flip 0 --randaugment 1,5"
+SMALL = (
+    "clients=3", "fraction=0.67", "pretext_rounds=1", "rounds=2", "every=1", "clusters=5",
+    f"init={NET}", f"heads={NET} --heads 2", f"learn={VIEWS}",
+    f"train={VIEWS} --cutout 3 --mu 0",
+    f"label={VIEWS} --cutout 3 --confidence 0.25 --lr 1e-3",
+)  # fmt: skip
+
+
+def carry_out(plan, run, folder, data):
+    """All steps of a small run, but for scores where there are no labels."""
+    for step in plan(FEDUSC / "recipe.toml", f"data={data}", f"out={folder}", *SMALL):
+        if step["stage"] != "cluster" or data == "digits":
+            done = run(*step["command"], "-q")
+            assert done.code == 0, done.err
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """The folder of the run, which the first test that needs it makes."""
+    return tmp_path_factory.mktemp("fedusc") / "exp"
+
+
+@pytest.fixture
+def small(kept, plan, run):
+    return kept if kept.exists() else carry_out(plan, run, kept, "digits")
+
+
+def test_three_phases_end_in_clusters_that_are_scored(small):
+    metrics = json.loads((small / "r002" / "cluster.json").read_text())
+    assert metrics["protocol"] == "cluster" and 0 < metrics["accuracy"] < 1
+    final = read_checkpoint(small / "r002" / "labelled.safetensors")
+    average = read_checkpoint(small / "r002" / "global.safetensors")
+    assert final.facts.cluster_head == average.facts.cluster_head in (0, 1)
+    assert not np.array_equal(
+        final.tensors["encoder.fc.bias"], average.tensors["encoder.fc.bias"]
+    )
+
+
+def test_clients_continue_from_what_the_server_labelled_and_what_they_kept(small):
+    labelled = read_checkpoint(small / "r001" / "labelled.safetensors")
+    rounds = [
+        {int(path.stem[-1]) for path in (small / name).glob("client_*.safetensors")}
+        for name in ("r001", "r002")
+    ]
+    both = rounds[0] & rounds[1]
+    assert both and all(len(found) == 2 for found in rounds)
+    for client in rounds[1]:
+        upload = read_checkpoint(small / "r002" / f"client_{client}.safetensors")
+        assert upload.facts.parent == labelled.content
+        private = read_private(small / "r002" / f"private_{client}.safetensors", client)
+        mined = 1 if client in both else 2
+        assert private.memory["neighbours.round"] == mined
+
+
+def test_no_label_is_read_in_any_phase(small, plan, run, tmp_path):
+    data = tmp_path / "packed.safetensors"
+    assert furlkit("pack", "digits", "--no-labels", "-q", "-o", data) == 0
+    folder = carry_out(plan, run, tmp_path / "exp", data)
+    names = {
+        str(path.relative_to(small))
+        for path in small.rglob("*.safetensors") if path.parent != small
+    }  # fmt: skip
+    assert len(names) == (1 + 2 + 1) + 1 + 2 * (2 + 2 + 1 + 1)
+    for name in names:
+        assert tensor_bytes(folder / name) == tensor_bytes(small / name), name
+
+
+def test_a_run_stopped_in_any_phase_ends_with_the_same_bytes(
+    small, plan, run, tmp_path, until_done
+):
+    """Trainings of the first round of each phase, killed before every step."""
+    folder = tmp_path / "exp"
+    for step in plan(FEDUSC / "recipe.toml", "data=digits", f"out={folder}", *SMALL):
+        if step["trains"] and step["round"] == 1:
+            words = (*step["command"], "-q", "--save-every", 0)
+            assert until_done(loop._Trainer, "step", *words) > 1
+        else:
+            assert run(*step["command"], "-q").code == 0
+    for name in ("r001/labelled", "r002/labelled", "pretext/r001/global"):
+        path = f"{name}.safetensors"
+        assert (folder / path).read_bytes() == (small / path).read_bytes()
