@@ -11,6 +11,10 @@ def aggregate() -> None:
     --staleness there may be models of earlier rounds; the result has the parts of the
     newest ones, and each tensor is the mean over those that have it.
 
+    median, trimmed-mean, geometric-median, krum and clip withstand some hostile clients.
+    They count all clients alike, since the number of images is a client's own claim;
+    --weights examples counts it. Of counters they take the median, the mean the largest.
+
     \b
     Examples:
       furlkit aggregate exp/r001/client_*.safetensors -o exp/r001/global.safetensors
@@ -20,4 +24,8 @@ def aggregate() -> None:
           -o exp/r001/ensemble.safetensors
       furlkit aggregate --rule probabilities exp/r001/public_*.safetensors \\
           -o exp/r001/probabilities.safetensors
+      furlkit aggregate --rule krum --assumed-hostile 2 --chosen 8 \\
+          exp/r001/client_*.safetensors -o exp/r001/global.safetensors
+      furlkit aggregate --rule clip --parent exp/r000/global.safetensors \\
+          exp/r001/client_*.safetensors -o exp/r001/global.safetensors
     """

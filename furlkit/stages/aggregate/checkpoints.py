@@ -10,7 +10,7 @@ import numpy as np
 
 from furlkit import catalogue
 from furlkit.aggregators.mean import aged, shares_of
-from furlkit.aggregators.uploads import Combine
+from furlkit.aggregators.uploads import Combine, Stacked
 from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, check_finite, open_checkpoint
 from furlkit.files.container.header import Header, canonical, parse_strict
@@ -18,6 +18,7 @@ from furlkit.files.container.lockstep import Lockstep
 from furlkit.files.container.read import Container, reading
 from furlkit.files.container.write import Blocks, write
 from furlkit.inputs.existing import already, made_before
+from furlkit.inputs.paths import check_output
 from furlkit.inputs.uploads import (
     ROUND,
     Options,
@@ -47,9 +48,9 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     together = partial(_check_together, several_rounds=several)
     options, clients = open_uploads(values, _opened, together)
     # Rules that do not declare these have their defaults.
-    usual = {"weights": "examples", "bn": "average", "staleness": None}
+    usual = {"weights": "examples", "bn": "average", "staleness": None, "parent": None}
     settings = {**usual, **options.settings}
-    how, bn, staleness = (settings.pop(name) for name in usual)
+    how, bn, staleness, parent = (settings.pop(name) for name in usual)
     newest = _newest(clients)
     weights = [
         aged(weight, newest[0].facts.round - client.facts.round, staleness or 1)
@@ -68,6 +69,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     data: dict[str, Any] = {"round": facts.round, "shares": by_client}
     given = {} if how in ("examples", "uniform") else {"weights": "given"}
     provenance = provenance_of(options, clients, shares=shares, **given)
+    model = _open_parent(options, parent, newest[0], facts.statistics)
     content = made_before(options, "checkpoint", provenance, facts)
     if content:
         return already(options.output, content)
@@ -76,7 +78,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         _check_bodies(clients)
     if not options.dry_run:
         header = provenance.header("checkpoint", facts)
-        data["content"] = _write(options, settings, clients, shares, header)
+        data["content"] = _write(options, settings, clients, shares, model, header)
     return line, data
 
 
@@ -90,13 +92,21 @@ def _check_bodies(clients: list[Client]) -> None:
 class _Uploads:
     """What a rule sees of the clients; see `aggregators.uploads.Uploads`."""
 
-    def __init__(self, files: Lockstep, clients: list[Client], shares: list[float]):
+    def __init__(
+        self,
+        files: Lockstep,
+        clients: list[Client],
+        shares: list[float],
+        names: list[str],
+        parent: bool,
+    ):
+        """`files` are those of the clients, that of the parent before them."""
         self.clients = [client.facts.client or 0 for client in clients]
         self._shares, self._files = shares, files
+        self.names, self.parent = names, parent
         entries = [client.opened.entries for client in clients]
         self._held = [{entry.name for entry in each} for each in entries]
         self._entries = {entry.name: entry for each in entries for entry in each}
-        self.names = [entry.name for entry in _newest(clients)[0].opened.entries]
         self._read: set[str] = set()
 
     def shares(self, name: str) -> list[float]:
@@ -105,10 +115,14 @@ class _Uploads:
         having = [share for held, share in pairs if name in held]
         return having if len(having) == len(self._shares) else shares_of(having)
 
-    def combine(self, name: str, function: Combine) -> Iterator[np.ndarray]:
+    def combine(
+        self, name: str, function: Combine, parent: bool = False
+    ) -> Iterator[np.ndarray]:
         """For each piece of a tensor, `function` of that piece of every upload."""
 
         def whole(column: Iterator[np.ndarray]) -> np.ndarray:
+            if self.parent and not parent:
+                next(column)
             result = function(column)
             # A rule may leave uploads out; their checksums need every piece, and the
             # next piece takes the place of the last one.
@@ -119,6 +133,16 @@ class _Uploads:
 
         self._read.add(name)
         return self._files.combine(self._entries[name], whole)
+
+    def stacked(
+        self, name: str, function: Stacked, parent: bool = False
+    ) -> Iterator[np.ndarray]:
+        """For each slice of a tensor, `function` of that slice of all uploads."""
+        first = int(self.parent and not parent)
+        self._read.add(name)
+        return self._files.stacked(
+            self._entries[name], lambda stack: function(stack[first:])
+        )
 
     def check(self) -> None:
         """Compare every file with its seal; tensors that no rule read count as well."""
@@ -132,6 +156,7 @@ def _write(
     settings: dict[str, Any],
     clients: list[Client],
     shares: list[float],
+    parent: Container | None,
     header: Header,
 ) -> str:
     """`settings` are what the rule's function takes besides the uploads."""
@@ -139,8 +164,10 @@ def _write(
     if not header.facts["statistics"]:
         entries = [e for e in entries if not is_batchnorm_statistic(e.name)]
     last = entries[-1].name
-    with Lockstep([client.opened for client in clients]) as files:
-        uploads = _Uploads(files, clients, shares)
+    names = [entry.name for entry in entries]
+    before = [parent] if parent else []
+    with Lockstep([*before, *(client.opened for client in clients)]) as files:
+        uploads = _Uploads(files, clients, shares, names, parent is not None)
         rule = catalogue.load(catalogue.RULES[options.rule].function)
         result = rule(uploads, **settings)
 
@@ -173,6 +200,33 @@ def _opened(path: Path) -> Client:
     if all(is_batchnorm_statistic(entry.name) for entry in opened.entries):
         raise InputError(f"{path}: has no weights at all")
     return Client(path, opened.content, opened, facts)
+
+
+def _open_parent(
+    options: Options, path: Path | None, client: Client, statistics: bool
+) -> Container | None:
+    """The model of --parent, which must be the one that the clients started from."""
+    needed = catalogue.RULES[options.rule].parent
+    if path is None:
+        if needed:
+            raise UsageError(
+                f"--rule {options.rule}: give the global model that the clients started "
+                "from, --parent CHECKPOINT"
+            )
+        return None
+    if not needed:
+        raise UsageError(f"--parent does not apply to --rule {options.rule}")
+    check_output(options.output, [path])
+    opened, _ = open_checkpoint(path)
+    if opened.content != client.facts.parent:
+        raise InputError(
+            f"{path}: is not the model that {client.path} was trained from; give the "
+            "global model of the round before"
+        )
+    for entry in client.opened.entries:
+        if statistics or not is_batchnorm_statistic(entry.name):
+            opened.expect(entry.name, entry.dtype.name, *entry.shape)
+    return opened
 
 
 def _newest(clients: list[Client]) -> list[Client]:
