@@ -9,6 +9,7 @@ Sun et al., "Can You Really Backdoor Federated Learning?", 2019, norm thresholdi
     w = w_g + sum_k p_k u_k min(1, C / ||u_k||),    u_k = w_k - w_g
 
 Every client still counts by its weight, but none can move the result by more than p_k C.
+BatchNorm's statistics are no part of u_k and have their coordinate-wise median.
 
 Memory is a slice of all uploads for each thread, a few MB; the uploads are read twice.
 """
@@ -18,8 +19,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from furlkit.aggregators.distances import inner_products, squared_distances
-from furlkit.aggregators.median import blended
+from furlkit.aggregators.median import blended, median_of
 from furlkit.aggregators.uploads import Pieces, Uploads
+from furlkit.weights import is_batchnorm_statistic
 
 
 def clipped_mean(uploads: Uploads, *, clip: float | None) -> Pieces:
@@ -28,6 +30,8 @@ def clipped_mean(uploads: Uploads, *, clip: float | None) -> Pieces:
     factors = clip_factors(norms, clip)
 
     def pieces(name: str) -> Iterator[np.ndarray]:
+        if is_batchnorm_statistic(name):
+            return median_of(uploads, name)
         kept = (np.asarray(uploads.shares(name)) * factors).tolist()
         rest = 1 - sum(kept)
 

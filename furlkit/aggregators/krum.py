@@ -9,7 +9,8 @@ Descent", NeurIPS 2017.
 
 The score of an upload is the sum of its squared distances to the m - f - 2 uploads that
 are nearest to it. The weights of clients do not count in it: Krum ignores them when it
-chooses, and multi-Krum averages the chosen ones by them.
+chooses, and multi-Krum averages the chosen ones by them. BatchNorm's statistics do not
+count in it either; they are the median of those of the chosen ones.
 
 Memory is a slice of all uploads for each thread, a few MB, and the m x m distances; the
 uploads are read twice.
@@ -21,9 +22,10 @@ import numpy as np
 
 from furlkit.aggregators.distances import inner_products, squared_distances
 from furlkit.aggregators.mean import shares_of
-from furlkit.aggregators.median import blended
+from furlkit.aggregators.median import blended, weighted_median
 from furlkit.aggregators.uploads import Pieces, Uploads
 from furlkit.errors import UsageError
+from furlkit.weights import is_batchnorm_statistic
 
 
 def krum(uploads: Uploads, *, assumed_hostile: int, chosen: int) -> Pieces:
@@ -45,6 +47,11 @@ def krum(uploads: Uploads, *, assumed_hostile: int, chosen: int) -> Pieces:
     def pieces(name: str) -> Iterator[np.ndarray]:
         shares = uploads.shares(name)
         some = shares_of([shares[k] for k in picked])
+
+        if is_batchnorm_statistic(name):
+            return uploads.stacked(
+                name, lambda all_: weighted_median(all_[picked], some)
+            )
 
         def of_picked(column: Iterator[np.ndarray]) -> np.ndarray:
             return blended((a for k, a in enumerate(column) if k in picked), some)

@@ -26,11 +26,13 @@ EPSILON = 1e-9
 def median(uploads: Uploads) -> Pieces:
     """Yin et al., Definition 1: med{x_k} of each number, by weight."""
 
-    def pieces(name: str) -> Iterator[np.ndarray]:
-        shares = uploads.shares(name)
-        return uploads.stacked(name, lambda stack: weighted_median(stack, shares))
+    return lambda name: median_of(uploads, name)
 
-    return pieces
+
+def median_of(uploads: Uploads, name: str) -> Iterator[np.ndarray]:
+    """The median of one tensor; other rules take it for BatchNorm's statistics."""
+    shares = uploads.shares(name)
+    return uploads.stacked(name, lambda stack: weighted_median(stack, shares))
 
 
 def weighted_median(stack: np.ndarray, shares: Sequence[float]) -> np.ndarray:
@@ -56,7 +58,7 @@ def in_order(
     if np.ptp(weights) <= EPSILON / len(weights):
         rows.sort(axis=1)
         return rows, np.full(len(weights), 1 / len(weights))
-    order = rows.argsort(axis=1, kind="stable")
+    order = rows.argsort(axis=1)
     return np.take_along_axis(rows, order, axis=1), weights[order]
 
 

@@ -19,13 +19,22 @@ class Uploads(Protocol):
     """Checkpoints in client order, of the same tensors.
 
     Models of earlier rounds may lack some: clients send parts in some rounds only.
-    `parent` says whether the global model that the clients started from is there too;
-    with it, what a function is given may begin with the parent's.
     """
 
-    names: Sequence[str]
-    clients: Sequence[int]
-    parent: bool
+    @property
+    def names(self) -> Sequence[str]:
+        """The tensors of the result."""
+
+    @property
+    def clients(self) -> Sequence[int]:
+        """The numbers of the clients."""
+
+    @property
+    def parent(self) -> bool:
+        """Whether the global model that the clients started from is there too.
+
+        What a function is given may then begin with the parent's.
+        """
 
     def shares(self, name: str) -> Sequence[float]:
         """What each upload that has a tensor counts there; they sum to 1."""

@@ -52,6 +52,7 @@ from furlkit.catalogue.groups import (
 )
 from furlkit.catalogue.installed import encoders, heads, objectives
 from furlkit.catalogue.methods import (
+    ATTACKS,
     NEAREST,
     PERSONAL,
     RULES,
@@ -86,6 +87,7 @@ OWN_MODEL = Family(
     "A model of the client's own, which stays in its private file.", newer=True,
 )
 RULE = Family("rule", lambda: RULES, "mean", "What is made of the uploads.", mixed=True)
+ATTACK = Family("kind", lambda: ATTACKS, "scale", "What is sent instead.")
 TEACHER = Family("teacher", lambda: TEACHERS, "ensemble",
                  "What the model learns from.", newer=True)
 SCHEME = Family("scheme", lambda: SCHEMES, "iid", "How images are partitioned.")
@@ -321,6 +323,16 @@ COMMANDS = named(
                    recorded=False),
         ),
         GENERAL.without("seed"),
+    ),
+    command("attack", "Make a hostile upload of an honest one, for research.",
+        group(IN_OUT,
+            Option("clients", Clients(),
+                   help="Clients that attack: 0,1. Uploads of others are copied as they "
+                        "are.", recorded=False, usual="all"),
+            OUTPUT,
+        ),
+        ATTACK,
+        GENERAL.without("preset", "force"),
     ),
     command("distill", "Train the server's model on public images, as a teacher says.",
         group(IN_OUT,

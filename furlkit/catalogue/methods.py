@@ -6,6 +6,7 @@ from furlkit.catalogue.entries import (
     File,
     Flag,
     Head,
+    Mode,
     Number,
     Numbers,
     Objective,
@@ -435,10 +436,16 @@ _BN = Option("bn", Choice(("average", "keep")), "average",
              "BatchNorm statistics are averaged, or left out for clients to keep.")
 _PARENT = Option("parent", File(),
                  help="The global model that the clients started from. clip and l-dawa "
-                      "need it.",
+                      "need it; --report measures updates from it.",
                  recorded=False, metavar="CHECKPOINT")
+_REPORT = Option("report", File(written=True),
+                 help="Write for each client the norm of its update, its angle to the "
+                      "others, its share, how far the result moved because of it, and "
+                      "whether it stands out. Rules other than mean are applied once "
+                      "more for each client.",
+                 recorded=False, metavar="FILE.json")
 # A number of images is a client's claim, so rules that trust nobody do not count it.
-_ROBUST = (_WEIGHTS._replace(default="uniform"), _BN, _PARENT)
+_ROBUST = (_WEIGHTS._replace(default="uniform"), _BN, _PARENT, _REPORT)
 
 RULES = named(
     Rule("mean", "the weighted mean of models", "furlkit.aggregators.mean:mean",
@@ -447,6 +454,7 @@ RULES = named(
             _WEIGHTS,
             _BN,
             _PARENT,
+            _REPORT,
             Option("staleness", Number(low=1),
                    help="Take models of earlier rounds too: one that is s rounds older "
                         "than the newest counts divided by this to the power of s. "
@@ -541,6 +549,25 @@ RULES = named(
         paper=DSFL,
         equation="entropy reduction averaging",
     ),
+)
+
+# What a hostile client makes of its upload.
+_FACTOR = Option("factor", Number(above=0), 1.0, "How much longer its update becomes.")
+_START = Option("parent", File(), help="The global model that the client started from.",
+                recorded=False, metavar="CHECKPOINT")
+ATTACKS = named(
+    Mode("scale", "its update, times a factor",
+         (_START, _FACTOR._replace(default=100.0))),
+    Mode("flip", "its update backwards, times a factor", (_START, _FACTOR)),
+    Mode("noise", "Gaussian noise as long as its update, times a factor",
+         (_START, _FACTOR._replace(default=10.0))),
+    Mode("copy", "another model under its own name",
+         (Option("of", File(), help="The model that is copied.", recorded=False,
+                 metavar="CHECKPOINT"),)),
+    Mode("backdoor-rows", "shared rows that are one and the same",
+         (Option("row", Whole(0), 0, "The row that replaces others."),
+          Option("fraction", Number(above=0, high=1), 1.0,
+                 "The share of the rows that it replaces, drawn at random."))),
 )
 
 TEACHERS = named(

@@ -14,6 +14,7 @@ from furlkit.aggregators.l_dawa import l_dawa
 from furlkit.aggregators.median import median
 from furlkit.aggregators.trimmed_mean import trimmed_mean
 from furlkit.errors import UsageError
+from furlkit.weights import is_batchnorm_statistic
 
 RULES = {
     "median": (median, {}),
@@ -40,9 +41,10 @@ def model(k: int) -> dict[str, np.ndarray]:
 
 
 def vector(models: list[dict]) -> np.ndarray:
-    """The floating-point numbers of each model in a row."""
+    """The weights of each model in a row; not BatchNorm's statistics."""
+    names = [name for name in models[0] if not is_batchnorm_statistic(name)]
     return np.stack([
-        np.concatenate([a.ravel().astype(float) for a in each.values() if a.dtype.kind == "f"])
+        np.concatenate([each[name].ravel().astype(float) for name in names])
         for each in models
     ])  # fmt: skip
 
@@ -260,7 +262,7 @@ def test_clip_by_hand(combined):
 def test_clip_of_short_updates_is_the_mean(models, combined):
     found = combined(clipped_mean, models, None, model(99), clip=1e6)
     for key, array in found.items():
-        if array.dtype.kind == "f":
+        if not is_batchnorm_statistic(key):
             mean = np.mean([one[key].astype(float) for one in models], axis=0)
             np.testing.assert_allclose(array, mean, rtol=1e-3)
 

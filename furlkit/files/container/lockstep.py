@@ -88,15 +88,17 @@ class Lockstep:
         # A multiple of every type's width.
         step = max(STACK // len(having) // 64 * 64, 64)
         end = min(start + PIECE, entry.size)
+        crcs = dict.fromkeys(having, 0)
         for begin in range(start, end, step):
             stack = np.empty((len(having), min(step, end - begin)), np.uint8)
             for row, k in zip(stack, having, strict=True):
-                layout = self._layouts[k]
-                body, piece = layout.places[entry.name]
+                body, _ = self._layouts[k].places[entry.name]
                 self._containers[k].fill(row, body + begin, self._handles[k])
-                before = 0 if begin == start else int(layout.crcs[piece + number])
-                layout.crcs[piece + number] = zlib.crc32(row.data, before)
+                crcs[k] = zlib.crc32(row.data, crcs[k])
             yield stack.view(entry.dtype)
+        for k, crc in crcs.items():
+            layout = self._layouts[k]
+            layout.crcs[layout.places[entry.name][1] + number] = crc
 
     def _columns(self, entry: Entry, number: int, start: int) -> Iterator[np.ndarray]:
         buffer = np.empty(PIECE, np.uint8)[: entry.size - start]

@@ -107,12 +107,21 @@ def test_a_parent_that_does_not_fit(folder, refused, forge):
             "--rule", "clip", "--parent", folder / "g")  # fmt: skip
 
 
-def test_statistics_that_clients_keep_need_no_parent(folder, run, forge):
-    """With --bn keep they count neither in the result nor in a distance."""
+@pytest.mark.parametrize("rule", RULES[:-1])
+def test_statistics_of_one_client_change_no_weight(folder, run, forge, rule):
+    """They count in no distance, and have a median of their own."""
+    options = ("--assumed-hostile", 1, "--chosen", 6) if rule == "krum" else ()
+    line = words(folder, rule, *options)
+    assert run(*line).code == 0
+    before = read_checkpoint(folder / "out").tensors
     forge(folder / "c0", {"encoder.bn.running_var": np.full(4, 1e9, "f4")})
-    for rule in ("krum", "clip"):
+    assert run(*line).code == 0
+    after = read_checkpoint(folder / "out").tensors
+    assert after["encoder.w"].tobytes() == before["encoder.w"].tobytes()
+    assert after["encoder.bn.running_var"].max() < 100
+
+
+def test_statistics_that_clients_keep_are_left_out(folder, run):
+    for rule in ("median", "krum", "clip"):
         assert run(*words(folder, rule, "--bn", "keep")).code == 0
         assert read_checkpoint(folder / "out").tensors.keys() == {"encoder.w"}
-        kept = (folder / "out").read_bytes()
-        assert run(*words(folder, rule)).code == 0
-        assert (folder / "out").read_bytes() != kept
