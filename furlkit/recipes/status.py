@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -164,6 +165,25 @@ def scores(found: Status) -> list[dict[str, Any]]:
             entry = {"stage": step.stage, "round": step.round, "file": step.outputs[-1]}
             entries.append(entry | _score(step.outputs[-1]))
     return entries
+
+
+def suspects(found: Status) -> dict[int, list[int]]:
+    """By client, the rounds in which a report of aggregate says that it stands out."""
+    rounds: dict[int, list[int]] = {}
+    for step, state in zip(found.plan.steps, found.states, strict=True):
+        reports = [b for a, b in pairwise(step.command) if a == "--report"]
+        for path in reports if state == DONE and step.round is not None else ():
+            for client in _stand_out(path):
+                rounds.setdefault(client, []).append(step.round or 0)
+    return dict(sorted(rounds.items()))
+
+
+def _stand_out(path: str) -> list[int]:
+    try:
+        known = json.loads(Path(path).read_text())
+        return [client for client in known["stands_out"] if type(client) is int]
+    except (OSError, ValueError, TypeError, KeyError):
+        return []
 
 
 def _score(path: str) -> dict[str, Any]:

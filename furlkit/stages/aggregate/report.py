@@ -31,7 +31,8 @@ def describe(uploads: Uploads, rule: Rule, name: str) -> dict[str, Any]:
     if name == "mean":
         moved = _moved_mean(G[uploads.parent :, uploads.parent :], shares)
     else:
-        moved = [_moved(uploads, rule, k) for k in columns]
+        result = rule(uploads)
+        moved = [_moved(uploads, result, rule, k) for k in columns]
     clients = [
         {
             "client": uploads.clients[k],
@@ -82,10 +83,10 @@ def _moved_mean(G: np.ndarray, shares: Sequence[float]) -> list[float | None]:
     return [p / (1 - p) * gap if p < 1 else None for p, gap in pairs]
 
 
-def _moved(uploads: Uploads, rule: Rule, k: int) -> float | None:
+def _moved(uploads: Uploads, result: Pieces, rule: Rule, k: int) -> float | None:
     """How far the result is from that of all others; None where they are too few."""
     try:
-        others, result = rule(_Without(uploads, k)), rule(uploads)
+        others = rule(_Without(uploads, k))
     except UsageError:
         return None
     total = 0.0
