@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 Combine = Callable[[Iterator[np.ndarray]], np.ndarray]
+Stacked = Callable[[np.ndarray], np.ndarray]
 Pieces = Callable[[str], Iterator[np.ndarray]]
 
 
@@ -20,15 +21,38 @@ class Uploads(Protocol):
     Models of earlier rounds may lack some: clients send parts in some rounds only.
     """
 
-    names: Sequence[str]
-    clients: Sequence[int | str]
+    @property
+    def names(self) -> Sequence[str]:
+        """The tensors of the result."""
+
+    @property
+    def clients(self) -> Sequence[int | str]:
+        """The numbers or names of the clients."""
+
+    @property
+    def parent(self) -> bool:
+        """Whether the global model that the clients started from is there too.
+
+        What a function is given may then begin with the parent's.
+        """
 
     def shares(self, name: str) -> Sequence[float]:
         """What each upload that has a tensor counts there; they sum to 1."""
 
-    def combine(self, name: str, function: Combine) -> Iterator[np.ndarray]:
+    def combine(
+        self, name: str, function: Combine, parent: bool = False
+    ) -> Iterator[np.ndarray]:
         """For each piece of a tensor, `function` of that piece of every upload in turn.
 
         An array is good until the next one is taken, so memory is one piece. Pieces are
         combined by several threads: `function` must not depend on their order.
+        """
+
+    def stacked(
+        self, name: str, function: Stacked, parent: bool = False
+    ) -> Iterator[np.ndarray]:
+        """For each slice of a tensor, `function` of that slice of all uploads, (m, n).
+
+        A slice is so short that memory is a few MB for each thread, however many
+        uploads there are. `function` must not keep the array.
         """

@@ -52,6 +52,7 @@ from furlkit.catalogue.groups import (
 )
 from furlkit.catalogue.installed import encoders, heads, objectives
 from furlkit.catalogue.methods import (
+    ATTACKS,
     NEAREST,
     PERSONAL,
     RULES,
@@ -86,6 +87,7 @@ OWN_MODEL = Family(
     "A model of the client's own, which stays in its private file.", newer=True,
 )
 RULE = Family("rule", lambda: RULES, "mean", "What is made of the uploads.", mixed=True)
+ATTACK = Family("kind", lambda: ATTACKS, "scale", "What is sent instead.")
 TEACHER = Family("teacher", lambda: TEACHERS, "ensemble",
                  "What the model learns from.", newer=True)
 SCHEME = Family("scheme", lambda: SCHEMES, "iid", "How images are partitioned.")
@@ -345,9 +347,20 @@ COMMANDS = named(
                    usual="those of --at-least", needs="wait", recorded=False),
             Option("parent", File(),
                    help="The global model that this round's clients were given; other "
-                        "uploads are refused.", recorded=False, metavar="GLOBAL"),
+                        "uploads are refused. clip and l-dawa need it, and --report "
+                        "measures updates from it.", recorded=False, metavar="GLOBAL"),
         ),
         GENERAL.without("seed"),
+    ),
+    command("attack", "Make a hostile upload of an honest one, for research.",
+        group(IN_OUT,
+            Option("clients", Clients(),
+                   help="Clients that attack: 0,1. Uploads of others are copied as they "
+                        "are.", recorded=False, usual="all"),
+            OUTPUT,
+        ),
+        ATTACK,
+        GENERAL.without("preset", "force"),
     ),
     command("distill", "Train the server's model on public images, as a teacher says.",
         group(IN_OUT,
@@ -562,6 +575,11 @@ COMMANDS = named(
     ),
     command("plot updates",
         "Draw what the clients of a run took, mixed or kept at the start of each round.",
+        group(IN_OUT, *FRAME, OUTPUT),
+        DRAWN,
+    ),
+    command("plot uploads",
+        "Draw what a report of aggregate says of each client's uploads.",
         group(IN_OUT, *FRAME, OUTPUT),
         DRAWN,
     ),

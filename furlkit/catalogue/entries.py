@@ -282,10 +282,12 @@ class Personal(Method):
 class Rule(Method):
     """What the server makes of uploads that it `reads`.
 
-    They are of the kind checkpoint, rows, similarity or probabilities.
+    They are of the kind checkpoint, rows, similarity or probabilities. With `parent` it
+    needs the global model that the clients started from, --parent.
     """
 
     reads: str = "checkpoint"
+    parent: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -6,6 +6,7 @@ from furlkit.catalogue.entries import (
     File,
     Flag,
     Head,
+    Mode,
     Number,
     Numbers,
     Objective,
@@ -38,13 +39,18 @@ from furlkit.catalogue.papers import (
     FEDSTYLE,
     FEDU,
     FLESD,
+    KRUM,
+    LDAWA,
     MOCO,
+    RFA,
     ROTNET,
     SCAN,
     SIMCLR,
     SIMSIAM,
+    SUN,
     SWAV,
     WU,
+    YIN,
 )
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
@@ -423,16 +429,27 @@ PERSONAL = named(
 
 DICTIONARY_SIZE = Option("dictionary-size", Whole(1), 1024, "K, its number of rows.")
 
+# Of every rule for models.
+_WEIGHTS = Option("weights", Text("examples|uniform|FILE.json"), "examples",
+                  'By number of images, equal, or given as {"CLIENT": WEIGHT}.')
+_BN = Option("bn", Choice(("average", "keep")), "average",
+             "BatchNorm statistics are averaged, or left out for clients to keep.")
+_REPORT = Option("report", File(written=True),
+                 help="Write for each client the norm of its update, its angle to the "
+                      "others, its share, how far the result moved because of it, and "
+                      "whether it stands out. Rules other than mean are applied once "
+                      "more for each client.",
+                 recorded=False, metavar="FILE.json")
+# A number of images is a client's claim, so rules that trust nobody do not count it.
+_ROBUST = (_WEIGHTS._replace(default="uniform"), _BN, _REPORT)
+
 RULES = named(
     Rule("mean", "the weighted mean of models", "furlkit.aggregators.mean:mean",
         reads="checkpoint",
         options=(
-            Option("weights", Text("examples|uniform|FILE.json"), "examples",
-                   'By number of images, equal, or given as {"CLIENT": '
-                   "WEIGHT}."),
-            Option("bn", Choice(("average", "keep")), "average",
-                   "BatchNorm statistics are averaged, or left out for "
-                   "clients to keep."),
+            _WEIGHTS,
+            _BN,
+            _REPORT,
             Option("staleness", Number(low=1),
                    help="Take models of earlier rounds too: one that is s rounds older "
                         "than the newest counts divided by this to the power of s. "
@@ -440,6 +457,62 @@ RULES = named(
         ),
         paper=FEDAVG,
         equation="Algorithm 1; FedCA Eq. 2; weights of ASTW",
+    ),
+    Rule("median", "the median of every number, which half of the clients decide",
+        "furlkit.aggregators.median:median",
+        options=_ROBUST,
+        paper=YIN,
+        equation="Definition 1",
+    ),
+    Rule("trimmed-mean", "the mean of every number without the largest and smallest",
+        "furlkit.aggregators.trimmed_mean:trimmed_mean",
+        options=(*_ROBUST,
+            Option("trim", Number(low=0, below=0.5), 0.2,
+                   "beta, the share of the clients that is cut off at either end."),
+        ),
+        paper=YIN,
+        equation="Definition 2",
+    ),
+    Rule("geometric-median", "the point whose distances to the models sum to the least",
+        "furlkit.aggregators.geometric_median:geometric_median",
+        options=(*_ROBUST,
+            Option("smoothing", Number(above=0), 1e-6,
+                   "nu: distances below it count as this."),
+        ),
+        paper=RFA,
+        equation="Algorithm 2",
+    ),
+    Rule("krum", "the model, or the mean of those, with the nearest neighbours",
+        "furlkit.aggregators.krum:krum",
+        options=(*_ROBUST,
+            Option("assumed-hostile", Whole(0), 2,
+                   "f: so many clients may be hostile; needs 2 f + 3 uploads or more."),
+            Option("chosen", Whole(1), 1,
+                   "How many models are averaged; more than 1 is multi-Krum."),
+        ),
+        paper=KRUM,
+        equation="section 4",
+    ),
+    Rule("clip", "the mean of updates that are shortened to a length",
+        "furlkit.aggregators.clip:clipped_mean",
+        options=(*_ROBUST,
+            Option("clip", Number(above=0), help="C, the longest update.",
+                   usual="the median of all"),
+        ),
+        paper=SUN,
+        equation="norm thresholding",
+        parent=True,
+    ),
+    Rule("l-dawa", "the mean by the angle of every layer to the global model's",
+        "furlkit.aggregators.l_dawa:l_dawa",
+        options=(*_ROBUST,
+            Option("scaling", Choice(("shares", "paper")), "shares",
+                   "The cosines of the clients are divided by their sum, or by the "
+                   "number of clients (the paper), which shrinks every layer."),
+        ),
+        paper=LDAWA,
+        equation="section 3",
+        parent=True,
     ),
     Rule("dictionary", "the rows that clients share, one after the other",
         "furlkit.aggregators.dictionary:dictionary",
@@ -471,6 +544,25 @@ RULES = named(
         paper=DSFL,
         equation="entropy reduction averaging",
     ),
+)
+
+# What a hostile client makes of its upload.
+_FACTOR = Option("factor", Number(above=0), 1.0, "How much longer its update becomes.")
+_START = Option("parent", File(), help="The global model that the client started from.",
+                recorded=False, metavar="CHECKPOINT")
+ATTACKS = named(
+    Mode("scale", "its update, times a factor",
+         (_START, _FACTOR._replace(default=100.0))),
+    Mode("flip", "its update backwards, times a factor", (_START, _FACTOR)),
+    Mode("noise", "Gaussian noise as long as its update, times a factor",
+         (_START, _FACTOR._replace(default=10.0))),
+    Mode("copy", "another model under its own name",
+         (Option("of", File(), help="The model that is copied.", recorded=False,
+                 metavar="CHECKPOINT"),)),
+    Mode("backdoor-rows", "shared rows that are one and the same",
+         (Option("row", Whole(0), 0, "The row that replaces others."),
+          Option("fraction", Number(above=0, high=1), 1.0,
+                 "The share of the rows that it replaces, drawn at random."))),
 )
 
 TEACHERS = named(

@@ -16,6 +16,17 @@ def aggregate() -> None:
     goes on with the others if there are --at-least so many. Hidden names are skipped. Once
     the output is there, the round is closed, whatever arrives later.
 
+    median, trimmed-mean, geometric-median, krum and clip withstand some hostile clients.
+    They count all clients alike, since the number of images is a client's own claim;
+    --weights examples counts it. Of counters they take the median, the mean the largest.
+
+    With --report, an upload stands out if the norm of its update is more than twice or
+    less than half of the median and 5 deviations away (of logarithms, by the median
+    absolute deviation); if its update is at more than 90 degrees to those of the others
+    and 3 deviations from the median angle; if its BatchNorm statistics are as far from
+    the median ones as such a norm; or if it is a copy. Give --parent too: without it
+    norms are measured from the geometric median of the uploads, and there are no angles.
+
     \b
     Examples:
       furlkit aggregate exp/r001/client_*.safetensors -o exp/r001/global.safetensors
@@ -27,4 +38,10 @@ def aggregate() -> None:
           -o exp/r001/probabilities.safetensors
       furlkit aggregate inbox --parent global_0.safetensors --at-least 3 --wait 30m \\
           -o global_1.safetensors
+      furlkit aggregate --rule krum --assumed-hostile 2 --chosen 8 \\
+          exp/r001/client_*.safetensors -o exp/r001/global.safetensors
+      furlkit aggregate --report exp/r001/report.json --parent exp/r000/global.safetensors \\
+          exp/r001/client_*.safetensors -o exp/r001/global.safetensors
+      furlkit aggregate --rule clip --parent exp/r000/global.safetensors \\
+          exp/r001/client_*.safetensors -o exp/r001/global.safetensors
     """

@@ -208,3 +208,17 @@ def updates(values: dict[str, Any]) -> None:
       furlkit plot updates exp/dum -o exp/updates.png
     """
     _draw("updates", values)
+
+
+@command("plot uploads", arguments("files", "REPORT..."))
+def uploads(values: dict[str, Any]) -> None:
+    """The files are those of aggregate --report, one for each round. Each upload is a dot
+    in the column of its client: the norm of its update, its angle to those of the
+    others, and how far the result moved because of it. Those that stand out are larger
+    and orange.
+
+    \b
+    Example:
+      furlkit plot uploads exp/r*/report.json -o exp/uploads.png
+    """
+    _draw("uploads", values)

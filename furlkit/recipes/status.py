@@ -4,13 +4,15 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from furlkit.errors import FurlkitError
+from furlkit.files.clients import ClientId, client_order, is_client
 from furlkit.files.journal import Journal
 from furlkit.files.lock import holder
-from furlkit.files.metrics import read_metrics
+from furlkit.files.metrics import read_json, read_metrics
 from furlkit.recipes.expand import Plan, Step
 from furlkit.recipes.removal import removals
 
@@ -165,6 +167,25 @@ def scores(found: Status) -> list[dict[str, Any]]:
             entry = {"stage": step.stage, "round": step.round, "file": step.outputs[-1]}
             entries.append(entry | _score(step.outputs[-1]))
     return entries
+
+
+def suspects(found: Status) -> dict[ClientId, list[int]]:
+    """By client, the rounds in which a report of aggregate says that it stands out."""
+    rounds: dict[ClientId, list[int]] = {}
+    for step, state in zip(found.plan.steps, found.states, strict=True):
+        reports = [b for a, b in pairwise(step.command) if a == "--report"]
+        for path in reports if state == DONE and step.round is not None else ():
+            for client in _stand_out(path):
+                rounds.setdefault(client, []).append(step.round or 0)
+    return {client: rounds[client] for client in sorted(rounds, key=client_order)}
+
+
+def _stand_out(path: str) -> list[ClientId]:
+    try:
+        found = read_json(Path(path))["stands_out"]
+        return [client for client in found if is_client(client)]
+    except (FurlkitError, TypeError, KeyError):
+        return []
 
 
 def _score(path: str) -> dict[str, Any]:

@@ -339,7 +339,9 @@ def _sources(command: Command, parts: list[Part]) -> tuple[str, ...]:
 def _outputs(command: Command, words: list[Word], where: str) -> tuple[Ref, ...]:
     """The files it writes, in that order; that of -o is the last one of most commands."""
     flags = {
-        f"--{o.name}" for o in _flags(command.name).values() if o.name[-4:] == "-out"
+        f"--{o.name}"
+        for o in _flags(command.name).values()
+        if o.name.endswith("-out") or (o.kind == File(written=True) and not o.second)
     }
     found: list[Ref] = []
     main: list[Ref] = []

@@ -126,6 +126,8 @@ def describe_metrics(metrics: Facts) -> str:
         return _ledger(metrics)
     if protocol == "negatives":
         return _negatives(metrics)
+    if protocol == "uploads":
+        return _uploads(metrics)
     model = describe_model(facts) if facts else "an unknown model"
     if metrics.get("untrained") is True:
         model = f"an untrained {word(lookup(facts, 'architecture.encoder'))}"
@@ -152,6 +154,15 @@ def _negatives(metrics: Facts) -> str:
     shown = [f"{v:.4g} {name}" for name, v in known.items() if is_number(v, LARGEST)]
     clients = count(metrics.get("clients"))
     return f"false-negative ratios of {clients} clients: {', '.join(shown) or 'none'}"
+
+
+def _uploads(metrics: Facts) -> str:
+    """Whose uploads stand out, as far as a report of aggregate says so."""
+    odd, clients = metrics.get("stands_out"), metrics.get("clients")
+    names = ", ".join(map(count, odd)) if isinstance(odd, list) else ""
+    said = f"{names} stand out" if names else "none stands out"
+    of = f"{counted(clients, 'upload')} of round {count(metrics.get('round'))}"
+    return f"a report on {of}: {f'those of clients {said}' if names else said}"
 
 
 def _ledger(metrics: Facts) -> str:

@@ -98,6 +98,17 @@ class Choices(NamedTuple):
         return {**self._asdict(), "decisions": self.words}
 
 
+class Upload(NamedTuple):
+    """What a report says of a client's upload in a round; None is what it does not know."""
+
+    client: int
+    round: int
+    norm: float
+    angle: float | None
+    moved: float | None
+    stands_out: bool
+
+
 class Cloud(NamedTuple):
     """The points of a panel, (n, 2) once laid out in the plane, and their classes."""
 

@@ -18,6 +18,7 @@ from furlkit.recipes.status import (
     scores,
     seconds_left,
     status,
+    suspects,
 )
 
 EVERY = 2.0  # Seconds between two looks with --watch.
@@ -66,6 +67,7 @@ def _look(folder: Path) -> tuple[str, dict[str, Any]]:
         "stale": stale,
         "changed": records.changed_presets(one),
         "scores": scores(found),
+        "stands_out": suspects(found),
         "seconds_left": seconds_left(found),
         "files": files,
         "bytes": size,
@@ -114,6 +116,8 @@ def _lines(data: dict[str, Any], found: Status) -> Iterator[str]:
     for score in last.values():
         where = score["file"] if score["round"] is None else f"round {score['round']}"
         yield f"score: {score['stage']} {100 * score['accuracy']:.2f} % ({where})"
+    for client, rounds in data["stands_out"].items():
+        yield f"stands out: client {client} in {_rounds(rounds)}"
     if data["done"] < data["steps"] and data["seconds_left"] is not None:
         yield f"left: about {_duration(data['seconds_left'])} of training"
     yield f"disk: {data['bytes']:,} bytes in {data['files']:,} files"
@@ -132,6 +136,12 @@ def _table(scores: list[dict[str, Any]]) -> Iterator[str]:
         shown = ["" if cell is None else f"{100 * cell:.2f}" for cell in cells]
         name = "end" if number is None else number
         yield f"{name:>5}" + "".join(f"  {cell:>10}" for cell in shown)
+
+
+def _rounds(numbers: list[int]) -> str:
+    if len(numbers) == 1:
+        return f"round {numbers[0]}"
+    return f"{len(numbers):,} rounds, {numbers[0]} to {numbers[-1]}"
 
 
 def _duration(seconds: float) -> str:

@@ -72,7 +72,7 @@ def test_commands_are_listed_in_working_order(run):
     order = "partition sample pack check init pretrain-align pretrain-style local-train embed"
     assert names == [
         *order.split(),
-        *["neighbours", "aggregate", "distill"],
+        *["neighbours", "aggregate", "attack", "distill"],
         *["evaluate", "compare", "plot", "ledger", "inspect", "export", "presets"],
         *["plan", "status"],
     ]
@@ -394,7 +394,7 @@ def test_every_choice_with_entries_is_a_family():
     families = [f for c in COMMANDS.values() for f in c.families]
     assert {f.choice.name for f in families if isinstance(f, Family)} == {
         *("objective", "update", "personal", "rule", "teacher", "scheme", "encoder"),
-        *("mode", "solver"),
+        *("mode", "solver", "kind"),
     }  # fmt: skip
 
 

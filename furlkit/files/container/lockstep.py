@@ -18,6 +18,8 @@ from furlkit.files.opening import open_handle, open_regular
 
 SPARE = 64  # Files that the process has open for other purposes, threads included.
 Combine = Callable[[Iterator[np.ndarray]], np.ndarray]
+Stacked = Callable[[np.ndarray], np.ndarray]
+STACK = 4 * 1024 * 1024  # Bytes of all files that are in memory at once, by thread.
 
 
 class Lockstep:
@@ -60,6 +62,18 @@ class Lockstep:
 
         yield from self._pool.map(one, enumerate(starts_in(entry.size)))
 
+    def stacked(self, entry: Entry, function: Stacked) -> Iterator[np.ndarray]:
+        """For each slice of a tensor, `function` of that slice of all files, (m, n).
+
+        Slices are so short that those of all files together fit into STACK.
+        """
+
+        def one(piece: tuple[int, int]) -> list[np.ndarray]:
+            return [function(stack) for stack in self._stacks(entry, *piece)]
+
+        for found in self._pool.map(one, enumerate(starts_in(entry.size))):
+            yield from found
+
     def skip(self, entry: Entry) -> None:
         """Read a tensor that is not used for the checksum alone."""
         for _ in self.combine(entry, lambda columns: np.empty(sum(1 for _ in columns))):
@@ -69,6 +83,26 @@ class Lockstep:
         """Check every file against its checksum."""
         for opened, layout in zip(self._containers, self._layouts, strict=True):
             opened.check(layout.crcs)
+
+    def _stacks(self, entry: Entry, number: int, start: int) -> Iterator[np.ndarray]:
+        having = [
+            k for k, each in enumerate(self._layouts) if entry.name in each.places
+        ]
+        # A multiple of every type's width.
+        step = max(STACK // len(having) // 64 * 64, 64)
+        end = min(start + PIECE, entry.size)
+        crcs = dict.fromkeys(having, 0)
+        for begin in range(start, end, step):
+            stack = np.empty((len(having), min(step, end - begin)), np.uint8)
+            for row, k in zip(stack, having, strict=True):
+                body, _ = self._layouts[k].places[entry.name]
+                with self._handle(k) as handle:
+                    self._containers[k].fill(row, body + begin, handle)
+                crcs[k] = zlib.crc32(row.data, crcs[k])
+            yield stack.view(entry.dtype)
+        for k, crc in crcs.items():
+            layout = self._layouts[k]
+            layout.crcs[layout.places[entry.name][1] + number] = crc
 
     @contextmanager
     def _handle(self, k: int) -> Iterator[int]:

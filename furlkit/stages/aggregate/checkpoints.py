@@ -1,6 +1,7 @@
 """aggregate: one model from many clients' models, by any rule for checkpoints."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,16 +11,19 @@ import numpy as np
 
 from furlkit import catalogue, console
 from furlkit.aggregators.mean import aged, shares_of
-from furlkit.aggregators.uploads import Combine
+from furlkit.aggregators.uploads import Combine, Pieces, Stacked, Uploads
 from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, check_finite, open_checkpoint
+from furlkit.files.clients import ClientId
 from furlkit.files.container.header import Header, canonical
 from furlkit.files.container.lockstep import Lockstep
 from furlkit.files.container.read import Container
 from furlkit.files.container.write import Blocks, write
-from furlkit.files.metrics import read_json
-from furlkit.inputs.existing import already, made_before
+from furlkit.files.facts import Provenance
+from furlkit.files.metrics import read_json, write_metrics
+from furlkit.inputs.existing import already, made_before, scored_before
 from furlkit.inputs.inbox import open_uploads
+from furlkit.inputs.paths import check_output
 from furlkit.inputs.uploads import (
     ROUND,
     Options,
@@ -29,6 +33,7 @@ from furlkit.inputs.uploads import (
     provenance_of,
     usual,
 )
+from furlkit.stages.aggregate.report import describe, line_of
 from furlkit.weights import is_batchnorm_statistic
 
 MOST_EXAMPLES = 10**12
@@ -47,12 +52,13 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check the uploads against each other, then combine them tensor by tensor."""
     several = values.get("staleness") is not None
     together = partial(_check_together, several_rounds=several)
-    known = (_opened, together, ("checkpoint",), lambda c: _check_bodies([c]))
-    options, clients = open_uploads(values, *known)
+    how_to_open = (_opened, together, ("checkpoint",), lambda c: _check_bodies([c]))
+    options, clients = open_uploads(values, *how_to_open)
     # Rules that do not declare these have their defaults.
-    usual = {"weights": "examples", "bn": "average", "staleness": None}
+    usual = {"weights": "examples", "bn": "average", "staleness": None, "report": None}
     settings = {**usual, **options.settings}
-    how, bn, staleness = (settings.pop(name) for name in usual)
+    how, bn, staleness, report = (settings.pop(name) for name in usual)
+    _check_report(options, report, staleness)
     newest = _newest(clients)
     weights = [
         aged(weight, newest[0].facts.round - client.facts.round, staleness or 1)
@@ -72,15 +78,26 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     data |= {"classes": facts.classes} if facts.classes else {}
     given = {} if how in ("examples", "uniform") else {"weights": "given"}
     provenance = provenance_of(options, clients, shares=shares, **given)
+    names = _names(newest[0], facts.statistics)
+    model = _open_parent(options, report, newest[0], names)
+    function = catalogue.load(catalogue.RULES[options.rule].function)
+    job = _Job(partial(function, **settings), clients, shares, names, model)
     content = made_before(options, "checkpoint", provenance, facts)
-    if content:
+    known = {**_known(provenance, facts, job), "protocol": "uploads"}
+    if report and (options.dry_run or _reported(options, report, known)):
+        report = None
+    if content and not report:
         return already(options.output, content)
     # A mean is finite only if every upload is, so `_write` looks at the mean alone.
-    if options.dry_run or options.rule != "mean":
+    if options.dry_run or report or options.rule != "mean":
         _check_bodies(clients)
+    if report:
+        data["stands_out"] = _report(options, report, job, known)
+    if content:
+        return already(options.output, content)
     if not options.dry_run:
         header = provenance.header("checkpoint", facts)
-        data["content"] = _write(options, settings, clients, shares, header)
+        data["content"] = _write(options, job, header)
     return line, data
 
 
@@ -88,6 +105,64 @@ def _counted(facts: CheckpointFacts) -> str:
     if facts.examples is None:
         return "their numbers of examples not told"
     return f"{facts.examples:,} examples"
+
+
+class _Job(NamedTuple):
+    """What is combined, and by which rule; `names` are the tensors of the result."""
+
+    rule: Callable[[Uploads], Pieces]
+    clients: list[Client]
+    shares: list[float]
+    names: list[str]
+    parent: Container | None
+
+    @contextmanager
+    def uploads(self) -> "Iterator[_Uploads]":
+        """All files opened at once."""
+        before = [self.parent] if self.parent else []
+        opened = [client.opened for client in self.clients]
+        with Lockstep([*before, *opened]) as files:
+            yield _Uploads(files, self)
+
+
+def _names(client: Client, statistics: bool) -> list[str]:
+    names = [entry.name for entry in client.opened.entries]
+    return [n for n in names if statistics or not is_batchnorm_statistic(n)]
+
+
+def _check_report(
+    options: Options, report: Path | None, staleness: float | None
+) -> None:
+    if report and staleness is not None:
+        raise UsageError("--report does not apply beside --staleness")
+    if report:
+        check_output(
+            report, [*options.inputs, options.output, options.parent], "--report"
+        )
+
+
+def _known(provenance: Provenance, facts: CheckpointFacts, job: _Job) -> dict[str, Any]:
+    """What a report says of the uploads before they are read."""
+    inputs = dict(provenance.inputs)
+    if job.parent:
+        inputs["parent"] = job.parent.content
+    return {"options": provenance.options, "inputs": inputs, "round": facts.round}
+
+
+def _reported(options: Options, path: Path, known: dict[str, Any]) -> bool:
+    return not options.force and scored_before(path, known) is not None
+
+
+def _report(
+    options: Options, path: Path, job: _Job, known: dict[str, Any]
+) -> list[ClientId]:
+    """Write the report, which comes before the result; who stands out."""
+    with job.uploads() as uploads:
+        found = describe(uploads, job.rule, options.rule)
+    write_metrics(path, {**known, **found})
+    say = console.warn if found["stands_out"] else console.info
+    say(line_of(path, found))
+    return found["stands_out"]
 
 
 def _check_bodies(clients: list[Client]) -> None:
@@ -100,13 +175,14 @@ def _check_bodies(clients: list[Client]) -> None:
 class _Uploads:
     """What a rule sees of the clients; see `aggregators.uploads.Uploads`."""
 
-    def __init__(self, files: Lockstep, clients: list[Client], shares: list[float]):
-        self.clients = [client.facts.client or 0 for client in clients]
-        self._shares, self._files = shares, files
-        entries = [client.opened.entries for client in clients]
+    def __init__(self, files: Lockstep, job: _Job):
+        """`files` are those of the clients, that of the parent before them."""
+        self.clients = [client.facts.client or 0 for client in job.clients]
+        self._shares, self._files = job.shares, files
+        self.names, self.parent = job.names, job.parent is not None
+        entries = [client.opened.entries for client in job.clients]
         self._held = [{entry.name for entry in each} for each in entries]
         self._entries = {entry.name: entry for each in entries for entry in each}
-        self.names = [entry.name for entry in _newest(clients)[0].opened.entries]
         self._read: set[str] = set()
 
     def shares(self, name: str) -> list[float]:
@@ -115,10 +191,14 @@ class _Uploads:
         having = [share for held, share in pairs if name in held]
         return having if len(having) == len(self._shares) else shares_of(having)
 
-    def combine(self, name: str, function: Combine) -> Iterator[np.ndarray]:
+    def combine(
+        self, name: str, function: Combine, parent: bool = False
+    ) -> Iterator[np.ndarray]:
         """For each piece of a tensor, `function` of that piece of every upload."""
 
         def whole(column: Iterator[np.ndarray]) -> np.ndarray:
+            if self.parent and not parent:
+                next(column)
             result = function(column)
             # A rule may leave uploads out; their checksums need every piece, and the
             # next piece takes the place of the last one.
@@ -130,6 +210,16 @@ class _Uploads:
         self._read.add(name)
         return self._files.combine(self._entries[name], whole)
 
+    def stacked(
+        self, name: str, function: Stacked, parent: bool = False
+    ) -> Iterator[np.ndarray]:
+        """For each slice of a tensor, `function` of that slice of all uploads."""
+        first = int(self.parent and not parent)
+        self._read.add(name)
+        return self._files.stacked(
+            self._entries[name], lambda stack: function(stack[first:])
+        )
+
     def check(self) -> None:
         """Compare every file with its seal; tensors that no rule read count as well."""
         for name in self._entries.keys() - self._read:
@@ -137,33 +227,23 @@ class _Uploads:
         self._files.finish()
 
 
-def _write(
-    options: Options,
-    settings: dict[str, Any],
-    clients: list[Client],
-    shares: list[float],
-    header: Header,
-) -> str:
-    """`settings` are what the rule's function takes besides the uploads."""
-    entries = _newest(clients)[0].opened.entries
-    if not header.facts["statistics"]:
-        entries = [e for e in entries if not is_batchnorm_statistic(e.name)]
-    last = entries[-1].name
-    with Lockstep([client.opened for client in clients]) as files:
-        uploads = _Uploads(files, clients, shares)
-        rule = catalogue.load(catalogue.RULES[options.rule].function)
-        result = rule(uploads, **settings)
+def _write(options: Options, job: _Job, header: Header) -> str:
+    chosen = set(job.names)
+    newest = _newest(job.clients)[0].opened.entries
+    entries = [entry for entry in newest if entry.name in chosen]
+    with job.uploads() as uploads:
+        result = job.rule(uploads)
 
         def pieces(name: str) -> Iterator[np.ndarray]:
             for piece in result(name):
                 if piece.dtype.kind == "f" and not np.isfinite(piece).all():
-                    _check_bodies(clients)
+                    _check_bodies(job.clients)
                     raise FurlkitError(
                         f"{options.output}: --rule {options.rule} gives values of "
                         f"{name} that are not finite"
                     )
                 yield piece
-            if name == last:
+            if name == entries[-1].name:
                 # Before the output takes its place, so that damage leaves no file.
                 uploads.check()
 
@@ -185,6 +265,25 @@ def _opened(path: Path) -> Client:
     if all(is_batchnorm_statistic(entry.name) for entry in opened.entries):
         raise InputError(f"{path}: has no weights at all")
     return Client(path, opened.content, opened, facts)
+
+
+def _open_parent(
+    options: Options, report: Path | None, client: Client, names: list[str]
+) -> Container | None:
+    """The model of --parent, if its weights count; the uploads were trained from it."""
+    needed = catalogue.RULES[options.rule].parent
+    if needed and options.parent is None:
+        raise UsageError(
+            f"--rule {options.rule}: give the global model that the clients started "
+            "from, --parent CHECKPOINT"
+        )
+    if options.parent is None or not (needed or report):
+        return None
+    opened, _ = open_checkpoint(options.parent)
+    for name in names:
+        entry = client.opened.entry(name)
+        opened.expect(name, entry.dtype.name, *entry.shape)
+    return opened
 
 
 def _newest(clients: list[Client]) -> list[Client]:

@@ -13,6 +13,7 @@ COMMANDS = {
     "cost": ("--series", "a=."),
     "loss": ("--series", "a=."),
     "updates": (".",),
+    "uploads": ("m.json",),
     "confusion": ("m.json",),
     "clusters": ("m.json", "--data", "digits"),
     "partition": ("p.safetensors",),

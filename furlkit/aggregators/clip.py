@@ -1,0 +1,57 @@
+"""The mean of updates of bounded length.
+
+Sun et al., "Can You Really Backdoor Federated Learning?", 2019, norm thresholding.
+
+    w_g      the global model that the clients started from: --parent
+    p_k      the share of client k: --weights
+    C        the longest update that counts in full: --clip, or the median of all
+
+    w = w_g + sum_k p_k u_k min(1, C / ||u_k||),    u_k = w_k - w_g
+
+Every client still counts by its weight, but none can move the result by more than p_k C.
+BatchNorm's statistics are no part of u_k and have their coordinate-wise median.
+
+Memory is a slice of all uploads for each thread, a few MB; the uploads are read twice.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from furlkit.aggregators.distances import inner_products, squared_distances
+from furlkit.aggregators.median import blended, median_of
+from furlkit.aggregators.uploads import Pieces, Uploads
+from furlkit.weights import is_batchnorm_statistic
+
+
+def clipped_mean(uploads: Uploads, *, clip: float | None) -> Pieces:
+    """Sun et al.: updates longer than `clip` = C are shortened to it."""
+    norms = np.sqrt(squared_distances(inner_products(uploads, parent=True))[0, 1:])
+    factors = clip_factors(norms, clip)
+
+    def pieces(name: str) -> Iterator[np.ndarray]:
+        if is_batchnorm_statistic(name):
+            return median_of(uploads, name)
+        kept = (np.asarray(uploads.shares(name)) * factors).tolist()
+        rest = 1 - sum(kept)
+
+        def moved(column: Iterator[np.ndarray]) -> np.ndarray:
+            parent = next(column).copy()
+            if parent.dtype.kind != "f":
+                return blended(column, kept)
+            return blended(_after(parent, column), [rest, *kept])
+
+        return uploads.combine(name, moved, parent=True)
+
+    return pieces
+
+
+def clip_factors(norms: np.ndarray, bound: float | None) -> np.ndarray:
+    """min(1, C / ||u_k||) for each client; without a bound, C is the median of all."""
+    C = float(np.median(norms)) if bound is None else bound
+    return np.where(norms > C, C / np.where(norms > 0, norms, 1), 1.0)
+
+
+def _after(first: np.ndarray, column: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
+    yield first
+    yield from column

@@ -1,0 +1,58 @@
+"""The geometric median of the clients' models.
+
+Pillutla et al., "Robust Aggregation for Federated Learning", RFA, IEEE TSP 2022,
+Algorithm 2: the smoothed algorithm of Weiszfeld.
+
+    v        the point whose weighted distances to the uploads sum to the least
+    alpha_k  the weight of client k: --weights
+    nu       distances below it count as nu
+
+    v <- sum_k beta_k w_k / sum_k beta_k,    beta_k = alpha_k / max(nu, ||v - w_k||)
+
+v is a mean of the uploads in every step, so that the inner products of the uploads decide
+all of its weights. BatchNorm's statistics, which would drown these products, have their
+coordinate-wise median. Hence memory is a slice of all uploads for each thread, a few MB, and
+the m x m products; the uploads are read twice, whatever the number of steps.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from furlkit.aggregators.distances import distances_from, inner_products
+from furlkit.aggregators.median import blended, median_of
+from furlkit.aggregators.uploads import Pieces, Uploads
+from furlkit.weights import is_batchnorm_statistic
+
+STEPS = 1000
+TOLERANCE = 1e-9  # Of the distance of the nearer half of the uploads.
+
+
+def geometric_median(uploads: Uploads, *, smoothing: float) -> Pieces:
+    """RFA, Algorithm 2, until v stands still; `smoothing` is nu."""
+    alpha = uploads.shares(uploads.names[0])
+    beta = weiszfeld(inner_products(uploads), alpha, smoothing).tolist()
+
+    def pieces(name: str) -> Iterator[np.ndarray]:
+        if is_batchnorm_statistic(name):
+            return median_of(uploads, name)
+        return uploads.combine(name, lambda column: blended(column, beta))
+
+    return pieces
+
+
+def weiszfeld(G: np.ndarray, alpha: Sequence[float], nu: float) -> np.ndarray:
+    """The weights of the uploads in their geometric median, (m,); they sum to 1.
+
+    `G` has the inner products of the uploads, from any origin.
+    """
+    weights = np.asarray(alpha, np.float64)
+    beta = weights / weights.sum()
+    for _ in range(STEPS):
+        apart = np.maximum(nu, distances_from(G, beta))
+        pull = weights / apart
+        last, beta = beta, pull / pull.sum()
+        step = beta - last
+        if step @ G @ step <= (TOLERANCE * np.median(apart)) ** 2:
+            break
+    return beta

@@ -1,0 +1,68 @@
+"""Krum: the upload that has the nearest neighbours; multi-Krum: the mean of several.
+
+Blanchard et al., "Machine Learning with Adversaries: Byzantine Tolerant Gradient
+Descent", NeurIPS 2017.
+
+    m    uploads; the paper's n
+    f    how many of them may be hostile, 2 f + 2 < m
+    k    how many uploads are chosen; the paper's m
+
+The score of an upload is the sum of its squared distances to the m - f - 2 uploads that
+are nearest to it. The weights of clients do not count in it: Krum ignores them when it
+chooses, and multi-Krum averages the chosen ones by them. BatchNorm's statistics do not
+count in it either; they are the median of those of the chosen ones.
+
+Memory is a slice of all uploads for each thread, a few MB, and the m x m distances; the
+uploads are read twice.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from furlkit.aggregators.distances import inner_products, squared_distances
+from furlkit.aggregators.mean import shares_of
+from furlkit.aggregators.median import blended, weighted_median
+from furlkit.aggregators.uploads import Pieces, Uploads
+from furlkit.errors import UsageError
+from furlkit.weights import is_batchnorm_statistic
+
+
+def krum(uploads: Uploads, *, assumed_hostile: int, chosen: int) -> Pieces:
+    """The mean of the `chosen` = k uploads of lowest score; Krum is k = 1."""
+    m, f = len(uploads.clients), assumed_hostile
+    if not 2 * f + 2 < m:
+        raise UsageError(
+            f"--assumed-hostile {f}: krum needs more than {2 * f + 2} uploads, there "
+            f"are {m}"
+        )
+    if chosen > m - f:
+        raise UsageError(
+            f"--chosen {chosen}: of {m} uploads {f} may be hostile, so expected at "
+            f"most {m - f}"
+        )
+    scores = krum_scores(squared_distances(inner_products(uploads)), f)
+    picked = sorted(np.argsort(scores, kind="stable")[:chosen].tolist())
+
+    def pieces(name: str) -> Iterator[np.ndarray]:
+        shares = uploads.shares(name)
+        some = shares_of([shares[k] for k in picked])
+
+        if is_batchnorm_statistic(name):
+            return uploads.stacked(
+                name, lambda all_: weighted_median(all_[picked], some)
+            )
+
+        def of_picked(column: Iterator[np.ndarray]) -> np.ndarray:
+            return blended((a for k, a in enumerate(column) if k in picked), some)
+
+        return uploads.combine(name, of_picked)
+
+    return pieces
+
+
+def krum_scores(squares: np.ndarray, f: int) -> np.ndarray:
+    """s(i): the sum over the m - f - 2 uploads j != i that are nearest to i, (m,)."""
+    m = len(squares)
+    others = squares[~np.eye(m, dtype=bool)].reshape(m, m - 1)
+    return np.sort(others, axis=1)[:, : m - f - 2].sum(axis=1)

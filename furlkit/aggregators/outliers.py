@@ -1,0 +1,118 @@
+"""Which uploads stand out from the others: by length, by direction, or as copies.
+
+    u_k      the update of client k: w_k - w_g with the parent w_g; without it w_k - v, v
+             the geometric median of the uploads; BatchNorm's statistics do not count
+    norm     ||u_k||
+    stats    how far its BatchNorm statistics are from their coordinate-wise median
+    angle    between u_k and the sum of u_j / ||u_j|| over all others, in degrees; only
+             with the parent, since updates from v have no common direction
+
+An upload stands out if
+
+- the logarithm of its norm is more than 5 deviations from the median, and its norm is
+  more than twice or less than half of the median one;
+- the same holds for its statistics, above the median alone;
+- its angle is above 90 degrees, so that it works against the others, and more than 3
+  deviations above the median;
+- it is as far from another upload as a copy: a millionth of the median norm.
+
+The deviation is 1.4826 times the median absolute deviation, which is the standard
+deviation where values are normally distributed, and which up to half of the clients
+cannot move. Fewer than three uploads have no majority, and none stands out.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from furlkit.aggregators.distances import (
+    distances_from,
+    inner_products,
+    squared_distances,
+)
+from furlkit.aggregators.geometric_median import weiszfeld
+from furlkit.aggregators.uploads import Uploads
+
+DEVIATIONS = 5.0
+FACTOR = 2.0
+TURNED = 3.0
+COPY = 1e-6
+SMOOTHING = 1e-6
+
+
+class Measured(NamedTuple):
+    """Norm and angle of each client's update, its statistics; for a copy, whose it is."""
+
+    norms: np.ndarray
+    angles: np.ndarray | None
+    statistics: np.ndarray
+    copies: list[int | None]
+
+
+def measured(uploads: Uploads, G: np.ndarray) -> Measured:
+    """From the inner products of the uploads, the parent first where it is there."""
+    parent, shares = uploads.parent, uploads.shares(uploads.names[0])
+    squares = squared_distances(G)
+    if parent:
+        norms = np.sqrt(squares[0, 1:])
+        between, angles = squares[1:, 1:], _angles(norms**2, squares[1:, 1:])
+    else:
+        norms = distances_from(G, weiszfeld(G, shares, SMOOTHING))
+        between, angles = squares, None
+    statistics = np.sqrt(np.diag(inner_products(uploads, statistics=True)))
+    return Measured(
+        norms, angles, statistics, _copies(np.sqrt(between), np.median(norms))
+    )
+
+
+def _angles(squares: np.ndarray, between: np.ndarray) -> np.ndarray | None:
+    """The angle of each update to the mean direction of the others; None for one alone.
+
+    An update of length 0 has no direction: its cosines are 0.
+    """
+    if len(squares) < 2:
+        return None
+    products = (squares[:, None] + squares[None] - between) / 2
+    lengths = np.sqrt(squares[:, None] * squares[None])
+    C = np.where(lengths > 0, products / np.where(lengths > 0, lengths, 1), 0)
+    along = C.sum(axis=1) - np.diag(C)  # <u_k, sum of the others>, all of length 1.
+    others = C.sum() - 2 * along - np.diag(C)  # ||sum of the others||^2
+    cosines = along / np.sqrt(np.maximum(others, np.finfo(np.float64).tiny))
+    return np.degrees(np.arccos(np.clip(cosines, -1, 1)))
+
+
+def _copies(distances: np.ndarray, usual: float) -> list[int | None]:
+    """For each upload, the position of the first that is the same; None for most."""
+    same = distances <= COPY * usual
+    np.fill_diagonal(same, False)
+    return [int(row.argmax()) if row.any() else None for row in same]
+
+
+def stand_out(found: Measured) -> list[list[str]]:
+    """For each upload, why it stands out: of norm, angle, copy; empty for most."""
+    count = len(found.norms)
+    reasons: list[list[str]] = [[] for _ in range(count)]
+    if count < 3:
+        return reasons
+    far, odd = np.abs(_excess(found.norms)) > 0, _excess(found.statistics) > 0
+    turned = np.zeros(count, bool)
+    if found.angles is not None:
+        above = found.angles - np.median(found.angles)
+        turned = (above > TURNED * _deviation(found.angles)) & (found.angles > 90)
+    for k, each in enumerate(reasons):
+        each += ["norm"] * bool(far[k]) + ["angle"] * bool(turned[k])
+        each += ["statistics"] * bool(odd[k])
+        each += ["copy"] * (found.copies[k] is not None)
+    return reasons
+
+
+def _excess(lengths: np.ndarray) -> np.ndarray:
+    """By how much the logarithm of each is above or below all that is usual."""
+    logarithms = np.log(np.maximum(lengths, np.finfo(np.float64).tiny))
+    away = logarithms - np.median(logarithms)
+    bound = max(DEVIATIONS * _deviation(logarithms), float(np.log(FACTOR)))
+    return np.sign(away) * np.maximum(np.abs(away) - bound, 0)
+
+
+def _deviation(values: np.ndarray) -> float:
+    return 1.4826 * float(np.median(np.abs(values - np.median(values))))

@@ -1,0 +1,137 @@
+"""aggregate --report: what each upload is like, and what the result is without it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import filterfalse, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from furlkit.aggregators.distances import distances_from, inner_products
+from furlkit.aggregators.mean import shares_of
+from furlkit.aggregators.outliers import measured, stand_out
+from furlkit.aggregators.uploads import Combine, Pieces, Stacked, Uploads
+from furlkit.errors import UsageError
+from furlkit.weights import is_batchnorm_statistic
+
+Rule = Callable[[Uploads], Pieces]
+
+
+def describe(uploads: Uploads, rule: Rule, name: str) -> dict[str, Any]:
+    """The facts of a report; `name` is the rule's.
+
+    `moved` is the distance between the weights of the result with and without a client. For the
+    mean it follows from the products of the uploads; other rules are applied once more
+    for each client.
+    """
+    G = inner_products(uploads, uploads.parent)
+    shares = uploads.shares(uploads.names[0])
+    found = measured(uploads, G)
+    reasons, columns = stand_out(found), range(len(uploads.clients))
+    if name == "mean":
+        moved = _moved_mean(G[uploads.parent :, uploads.parent :], shares)
+    else:
+        result = rule(uploads)
+        moved = [_moved(uploads, result, rule, k) for k in columns]
+    clients = [
+        {
+            "client": uploads.clients[k],
+            "share": shares[k],
+            "norm": float(found.norms[k]),
+            "angle": None if found.angles is None else float(found.angles[k]),
+            "statistics": float(found.statistics[k]),
+            "moved": moved[k],
+            "copy_of": _named(uploads, found.copies[k]),
+            "reasons": reasons[k],
+        }
+        for k in columns
+    ]
+    return {
+        "against": "parent" if uploads.parent else "geometric median",
+        "clients": clients,
+        "stands_out": [c["client"] for c in clients if c["reasons"]],
+    }
+
+
+def line_of(path: Path, document: dict[str, Any]) -> str:
+    """One line for people: who stands out, and by what."""
+    clients = document["clients"]
+    odd = [_shown(each, clients) for each in clients if each["reasons"]]
+    said = f"stands out: {'; '.join(odd)}" if odd else "no upload stands out"
+    return f"{path}: of {len(clients)} uploads, {said}"
+
+
+def _shown(one: dict[str, Any], clients: Sequence[dict[str, Any]]) -> str:
+    words = []
+    for reason, unit in (("norm", ""), ("angle", " degrees"), ("statistics", "")):
+        if reason in one["reasons"]:
+            usual = np.median([each[reason] for each in clients])
+            words.append(f"{reason} {one[reason]:.4g}{unit}, median {usual:.4g}")
+    if one["copy_of"] is not None:
+        words.append(f"the same as client {one['copy_of']}")
+    return f"client {one['client']} ({', '.join(words)})"
+
+
+def _named(uploads: Uploads, place: int | None) -> int | str | None:
+    return None if place is None else uploads.clients[place]
+
+
+def _moved_mean(G: np.ndarray, shares: Sequence[float]) -> list[float | None]:
+    """||w - w_{-k}|| = p_k / (1 - p_k) ||w_k - w|| of the mean w."""
+    apart = distances_from(G, np.asarray(shares))
+    pairs = zip(shares, apart.tolist(), strict=True)
+    return [p / (1 - p) * gap if p < 1 else None for p, gap in pairs]
+
+
+def _moved(uploads: Uploads, result: Pieces, rule: Rule, k: int) -> float | None:
+    """How far the result is from that of all others; None where they are too few."""
+    try:
+        others = rule(_Without(uploads, k))
+    except UsageError:
+        return None
+    total = 0.0
+    for name in filterfalse(is_batchnorm_statistic, uploads.names):
+        for one, other in zip(result(name), others(name), strict=True):
+            if one.dtype.kind == "f":
+                total += float(np.sum((one.astype(np.float64) - other) ** 2))
+    return float(np.sqrt(total))
+
+
+class _Without:
+    """The uploads of all clients but one."""
+
+    def __init__(self, uploads: Uploads, left_out: int):
+        if len(uploads.clients) == 1:
+            raise UsageError("no upload is left")
+        self._uploads, self._k = uploads, left_out
+        self.names, self.parent = uploads.names, uploads.parent
+        self.clients = self._rest(uploads.clients)
+
+    def shares(self, name: str) -> list[float]:
+        """What each of the others counts."""
+        return shares_of(self._rest(self._uploads.shares(name)))
+
+    def combine(
+        self, name: str, function: Combine, parent: bool = False
+    ) -> Iterator[np.ndarray]:
+        """`function` of every piece of the others in turn."""
+        place = self._k + parent
+
+        def others(column: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
+            yield from islice(column, place)
+            next(column)
+            yield from column
+
+        return self._uploads.combine(name, lambda c: function(others(c)), parent)
+
+    def stacked(
+        self, name: str, function: Stacked, parent: bool = False
+    ) -> Iterator[np.ndarray]:
+        """`function` of every slice of all others."""
+        place = self._k + parent
+        return self._uploads.stacked(
+            name, lambda stack: function(np.delete(stack, place, axis=0)), parent
+        )
+
+    def _rest(self, values: Sequence[Any]) -> list[Any]:
+        return [*values[: self._k], *values[self._k + 1 :]]

@@ -1,0 +1,147 @@
+"""attack: a hostile upload made of an honest one, for research on rules and reports.
+
+w_g    the global model that the client started from: --parent
+w      its upload; u = w - w_g, its update
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from furlkit.errors import InputError, UsageError
+from furlkit.files.checkpoint import Checkpoint, check_all_finite, read_checkpoint
+from furlkit.files.container.atomic import write_bytes
+from furlkit.files.container.read import Container, reading
+from furlkit.files.container.write import write
+from furlkit.files.features import read_features
+from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill
+from furlkit.randomness import numpy_generator
+from furlkit.weights import Tensors, is_batchnorm_statistic
+
+ROWS = "backdoor-rows"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Who attacks, and how; an option that a kind does not have is None."""
+
+    upload: Path
+    output: Path
+    kind: str
+    seed: int
+    dry_run: bool
+    clients: tuple[int, ...] | None = None
+    parent: Path | None = None
+    of: Path | None = None
+    factor: float | None = None
+    row: int | None = None
+    fraction: float | None = None
+
+
+def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Read the upload, change its tensors, and write it under a header of its own."""
+    options = fill(Options, values)
+    check_output(options.output, [options.upload, options.parent, options.of])
+    opened = Container(options.upload)
+    client = opened.header.facts.get("client")
+    if type(client) is not int:
+        raise InputError(
+            f"{options.upload}: is no upload of a client; pass what local-train writes"
+        )
+    data = {"client": client, "kind": options.kind}
+    if options.clients is not None and client not in options.clients:
+        return _passed_on(options, opened, {**data, "kind": None})
+    tensors = _hostile(options, (client, opened.header.facts.get("round", 0)))
+    if not options.dry_run:
+        data["content"] = write(options.output, tensors, opened.header.unsealed())
+    return f"{options.output}: {options.kind} attack of client {client}", data
+
+
+def _passed_on(options: Options, opened: Container, data: dict) -> tuple[str, dict]:
+    """The upload of a client that does not attack, to the byte."""
+    if not options.dry_run:
+        with reading(options.upload):
+            write_bytes(options.output, options.upload.read_bytes())
+        data["content"] = opened.content
+    return f"{options.output}: as client {data['client']} sent it", data
+
+
+def _hostile(options: Options, who: tuple[int, int]) -> Tensors:
+    """`who` is the client, and the round."""
+    rng = numpy_generator(options.seed, "attack", options.kind, *who)
+    if options.kind == ROWS:
+        return _planted(options, rng)
+    upload = read_checkpoint(options.upload)
+    if options.kind == "copy":
+        return _copied(options, upload)
+    if options.parent is None:
+        raise UsageError(
+            f"--kind {options.kind}: give the global model that the client started "
+            "from, --parent CHECKPOINT"
+        )
+    parent = read_checkpoint(options.parent)
+    if parent.content != upload.facts.parent:
+        raise InputError(
+            f"{options.parent}: is not the model that {options.upload} was trained from"
+        )
+    changed = {
+        name: _changed(options, array, parent.tensors[name], rng)
+        for name, array in upload.tensors.items()
+        if array.dtype.kind == "f" and name in parent.tensors
+        if not is_batchnorm_statistic(name)
+    }
+    return {**upload.tensors, **changed}
+
+
+def _changed(
+    options: Options, w: np.ndarray, w_g: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """A tensor of the hostile upload, as large as its type can hold at most."""
+    factor = options.factor or 0.0
+    u = w.astype(np.float64) - w_g
+    moves = {
+        "scale": lambda: factor * u,
+        "flip": lambda: -factor * u,
+        "noise": lambda: factor * gaussian_like(u, rng),
+    }
+    largest = np.finfo(w.dtype).max
+    return np.clip(w_g + moves[options.kind](), -largest, largest).astype(w.dtype)
+
+
+def gaussian_like(u: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Gaussian noise that is about as long as u."""
+    deviation = np.linalg.norm(u) / max(u.size, 1) ** 0.5
+    return deviation * rng.normal(size=u.shape)
+
+
+def _copied(options: Options, upload: Checkpoint) -> Tensors:
+    """What --of holds, under the name of the client."""
+    if options.of is None:
+        raise UsageError("--kind copy: give the model that is copied, --of CHECKPOINT")
+    other = read_checkpoint(options.of).tensors
+    for name, array in upload.tensors.items():
+        if name not in other or other[name].shape != array.shape:
+            raise InputError(f"{options.of}: lacks {name} {array.shape} of the upload")
+    return {name: other[name] for name in upload.tensors}
+
+
+def _planted(options: Options, rng: np.random.Generator) -> Tensors:
+    """Rows that a client shares, some of which are replaced by one of them."""
+    rows = read_features(options.upload).rows  # Checks all of the file.
+    if not 0 <= (options.row or 0) < len(rows):
+        raise UsageError(f"--row {options.row}: the file has rows 0 to {len(rows) - 1}")
+    count = ceil((options.fraction or 0) * len(rows))
+    replaced = rng.choice(len(rows), count, replace=False)
+    tensors = Container(options.upload).tensors()
+    planted: Mapping[str, np.ndarray] = {
+        name: array.copy() for name, array in tensors.items() if name != "index"
+    }
+    for array in planted.values():
+        array[replaced] = array[options.row]
+    check_all_finite(options.upload, dict(planted))
+    return {**tensors, **planted}
