@@ -11,6 +11,8 @@ from statistics import fmean
 import pytest
 from safetensors.numpy import load_file
 
+from furlkit.cli.program import furlkit as program
+from furlkit.cli.shared import check_words
 from furlkit.files.metrics import write_metrics
 from furlkit.files.partition import read_partition
 from furlkit.weights import parts_of
@@ -36,17 +38,20 @@ def test_style_models_are_trained_once_and_kept_through_all_rounds(plan):
     steps = plan(FEDSTYLE / "recipe.toml", "rounds=2", "each=2", "clients=6",
                  "fraction=0.5", "seed=1")  # fmt: skip
     assert [step["clients"] for step in of(steps, "style")] == [[c] for c in range(6)]
-    last = dict.fromkeys(range(6), 0)
+    last: dict[int, int] = {}
     for step in of(steps, "train"):
-        (client,) = step["clients"]
-        expected = f"exp/r{last[client]:03}/private_{client}.safetensors"
-        assert values(step["command"], "--private") == [expected]
+        (client,), own = step["clients"], []
+        if client in last:
+            own = [f"exp/r{last[client]:03}/private_{client}.safetensors"]
+        style = f"exp/r000/style_{client}.safetensors"
+        assert values(step["command"], "--private") == [style, *own]
         last[client] = step["round"]
     (personal,) = of(steps, "personal")
-    own = {f"exp/r{n:03}/private_{c}.safetensors" for c, n in last.items()}
-    models = {f"exp/r{n:03}/client_{c}.safetensors" for c, n in last.items() if n}
-    assert own | models | {"exp/r002/global.safetensors"} < set(personal["reads"])
-    assert 0 in last.values()  # One that never took part has its style model still.
+    kinds = ("private", "client")
+    files = {f"exp/r{n:03}/{k}_{c}.safetensors" for c, n in last.items() for k in kinds}
+    before = {"exp/partition.safetensors", "exp/r002/global.safetensors"}
+    assert len(last) < 6  # One that never took part has no score.
+    assert set(personal["reads"]) == files | before
 
 
 @pytest.mark.parametrize("row", [*ROWS, "centralised"])
@@ -125,6 +130,8 @@ def test_every_command_of_the_page_is_accepted(recorded, check_all):
     drawn = [c for c in commands if c[:2] == ["plot", "partition"]]
     assert made == {command[2] for command in drawn} and len(made) == 2
     check_all([command for command in commands if command not in drawn])
+    for command in (c for c in commands if c[0] == "plot" and c[1] != "sweep"):
+        check_words(program, command)
 
 
 def test_the_makefile_s_own_examples_are_those_of_the_page():
@@ -150,7 +157,7 @@ def styles(recorded, run):
         assert run(*command, "-q").code == 0
 
 
-TINY = """rounds=1 epochs=1 style_epochs=1 init="--width 0.02 --projector 8,4"
+TINY = """rounds=1 epochs=1 init="--width 0.02 --projector 8,4"
     train="--batch-size 50" style="--projector 8,4 --batch-size 50" linear="--epochs 1"
     personal="--epochs 1" untrained="--epochs 1" untrained_personal="--epochs 1"
     content="--epochs 1"
@@ -160,8 +167,8 @@ TINY = """rounds=1 epochs=1 style_epochs=1 init="--width 0.02 --projector 8,4"
 @needs_make
 def test_a_goal_compares_all_rows_for_each_style(recorded, carry_out, styles):
     settings = shlex.quote(f"SETTINGS={' '.join(TINY.split())}")
-    words = f"{MAKE} table-images-1 content-images-1 SEEDS=0 LOSSES=simclr {settings}"
-    tables = carry_out(recorded(words))
+    goals = "table-images-1 content-images-1 extraction-images-1 EPOCHS='0 1'"
+    tables = carry_out(recorded(f"{MAKE} {goals} SEEDS=0 LOSSES=simclr {settings}"))
     labels = [[line.split("  ")[0] for line in t.splitlines()[1:]] for t in tables]
     shared = ["untrained", "Centralised", "FedAvg", "FedPer", "FedStyle"]
     own = [
@@ -175,8 +182,10 @@ def test_a_goal_compares_all_rows_for_each_style(recorded, carry_out, styles):
         "FedStyle",
     ]
     assert labels == [
-        *[shared] * 4, *[own] * 4, ["FedAvg", "FedStyle", "FedStyle, h_c alone"]
+        *[shared] * 4, *[own] * 4, ["FedAvg", "FedStyle", "FedStyle, h_c alone"],
+        *[["E_s 0", "E_s 1"]] * 2,
     ]  # fmt: skip
+    assert Path("exp/extraction-images-1-personalisation.png").exists()
     heads = [table.splitlines()[0] for table in tables]
     assert "noisy" in heads[3] and "noisy" in heads[7] and "noisy" not in heads[0]
     for path in Path("exp/images/1/iid").glob(
@@ -197,7 +206,7 @@ def test_the_experiment_is_of_both_datasets_with_one_and_five_clients(recorded, 
         runs |= set(product([facts["dataset"]], [facts["each"]], [facts["loss"]], rows))
         clients = STYLES[facts["dataset"]] * int(facts["each"])
         assert int(facts["clients"]) == clients
-        assert facts["scored"] == f"0-{clients - 1}" and facts["seed"] == "0,1,2"
+        assert facts["seed"] == "0,1,2"
     assert len(runs) == 2 * 2 * (4 + 2)
     # By the mean of the styles, and by each: two scores, two losses, one and five.
     compared = [command for command in commands if command[0] == "compare"]
