@@ -28,7 +28,7 @@ def reports(tmp_path):
 def test_the_result(reports, run, tmp_path):
     output = tmp_path / "u.png"
     done = run("plot", "uploads", *reversed(reports), "-o", output)
-    assert done.out == f"{output}: 4 uploads in 2 reports: clients 5 stand out\n"
+    assert done.out == f"{output}: 4 uploads in 2 reports, standing out: 5\n"
     assert output.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     data = json.loads(run("plot", "uploads", *reports, "-o", output, "--json").out)
     assert data["stands_out"] == [5]
