@@ -160,9 +160,9 @@ def _uploads(metrics: Facts) -> str:
     """Whose uploads stand out, as far as a report of aggregate says so."""
     odd, clients = metrics.get("stands_out"), metrics.get("clients")
     names = ", ".join(map(count, odd)) if isinstance(odd, list) else ""
-    said = f"{names} stand out" if names else "none stands out"
+    said = f"standing out: {names}" if names else "none stands out"
     of = f"{counted(clients, 'upload')} of round {count(metrics.get('round'))}"
-    return f"a report on {of}: {f'those of clients {said}' if names else said}"
+    return f"a report on {of}, {said}"
 
 
 def _ledger(metrics: Facts) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from furlkit.reports.figures import UNFRAMED, Frame, style
 from furlkit.reports.figures.style import COLOURS, NAMED
@@ -55,3 +56,6 @@ def _draw(
         axes.axhline(90, color=style.GREY, linestyle="--", linewidth=1)
     elif all(getattr(each, name) not in (None, 0) for each in uploads):
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:g}")  # Formulas are off in house style.
+        axes.yaxis.set_minor_formatter(NullFormatter())

@@ -18,10 +18,10 @@ def run(files: tuple[Path, ...], frame: Frame) -> Picture:
     read = list(read_once(files))
     found = sorted(each for path, metrics in read for each in _uploads(path, metrics))
     odd = sorted({each.client for each in found if each.stands_out})
-    who = f"clients {', '.join(map(str, odd))} stand out" if odd else "none stands out"
+    who = f"standing out: {', '.join(map(str, odd))}" if odd else "none stands out"
     return (
         lambda: figure("uploads:draw_uploads")(found, frame),
-        f"{counted(len(found), 'upload')} in {counted(len(read), 'report')}: {who}",
+        f"{counted(len(found), 'upload')} in {counted(len(read), 'report')}, {who}",
         {"uploads": [each._asdict() for each in found], "stands_out": odd},
     )
 

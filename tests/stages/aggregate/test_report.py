@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from furlkit.files.checkpoint import read_checkpoint
-from tests.stages.aggregate.test_robust import WITH_PARENT, folder, words
+from tests.stages.aggregate.conftest import WITH_PARENT, words
 
-__all__ = ["folder"]
 RULES = ("mean", "median", "trimmed-mean", "geometric-median", "krum", "clip", "l-dawa")
 
 

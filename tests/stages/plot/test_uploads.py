@@ -28,7 +28,7 @@ def reports(tmp_path):
 def test_the_result(reports, run, tmp_path):
     output = tmp_path / "u.png"
     done = run("plot", "uploads", *reversed(reports), "-o", output)
-    assert done.out == f"{output}: 4 uploads in 2 reports: clients 5 stand out\n"
+    assert done.out == f"{output}: 4 uploads in 2 reports, standing out: 5\n"
     assert output.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     data = json.loads(run("plot", "uploads", *reports, "-o", output, "--json").out)
     assert data["stands_out"] == [5]
@@ -44,6 +44,8 @@ def test_what_is_drawn(reports, run, tmp_path, drawn):
     assert usual == [[0, 1], [0, 1], [1, 1]] and odd == [[1, 100]]
     assert norms.get_yscale() == moved.get_yscale() == "log"
     assert angles.get_yscale() == "linear"
+    drawn[-1].draw_without_rendering()
+    assert "100" in [text.get_text() for text in norms.get_yticklabels(which="both")]
     assert angles.collections[1].get_offsets().tolist() == [[1, 95]]
     assert [text.get_text() for text in moved.get_xticklabels()] == ["2", "5"]
 
