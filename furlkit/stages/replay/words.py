@@ -60,6 +60,10 @@ def reason_against(link: Link) -> str:
         return "it does not say which client it is of"
     if not all(map(str.isprintable, _options(link))):
         return "its options are no text that furlkit writes"
+    roles = {role.split()[0] if role.split() else "" for role in link.parents}
+    known = {*GIVEN[header.stage], *(r for stage, r in FLAGS if stage == header.stage)}
+    if "*" not in known and not roles <= known:
+        return f"{header.stage} takes no {', '.join(sorted(roles - known))}"
     if link.missing:
         lost = (f"{role} {header.inputs[role]!s:.12}" for role in link.missing)
         return f"its {', '.join(lost)} is not among the files"
