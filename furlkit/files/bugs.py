@@ -9,7 +9,6 @@ import tempfile
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 from furlkit.errors import DiskError, FurlkitError
@@ -70,6 +69,8 @@ def _location(error: Exception) -> str:
 
 def _address() -> str:
     """The issue tracker that the package names, as pyproject.toml gives it."""
+    from importlib.metadata import PackageNotFoundError, metadata
+
     with suppress(PackageNotFoundError):
         for entry in metadata("furlkit").get_all("Project-URL") or ():
             label, _, address = entry.partition(",")

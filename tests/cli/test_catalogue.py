@@ -73,8 +73,8 @@ def test_commands_are_listed_in_working_order(run):
     assert names == [
         *order.split(),
         *["neighbours", "aggregate", "attack", "distill"],
-        *["evaluate", "compare", "plot", "ledger", "inspect", "export", "presets"],
-        *["plan", "status"],
+        *["evaluate", "compare", "plot", "ledger", "inspect", "replay", "export"],
+        *["presets", "plan", "status"],
     ]
 
 
@@ -102,8 +102,8 @@ def test_a_command_imports_its_stage_and_little_else(path):
     stage = f"stages.{path.stem}"
     others = {n for n in names if not (n == stage or n.startswith(f"{stage}."))}
     extra = {
-        "program": {"training.signals", "training", "__version__"},
-        "shared": {"files.clients", "files.lock", "training"},
+        "program": {"training.signals", "training", "files", "__version__"},
+        "shared": {"files.clients", "files.lock", "files", "training"},
     }.get(path.stem, set())
     assert {n.split(".")[0] for n in others - extra} <= ALLOWED
 

@@ -93,7 +93,7 @@ def test_examples_in_the_help_parse(run, monkeypatch, line):
 def test_output_and_verbosity_options_are_the_same_everywhere(words):
     known = {name for option in options(COMMANDS[words]) for name in option.opts}
     assert {"--json", "-q", "--quiet", "-v", "--verbose"} <= known
-    if words[0] not in ("inspect", "sample", "compare", "presets", "status"):
+    if words[0] not in ("inspect", "replay", "sample", "compare", "presets", "status"):
         assert {"-o", "--output"} <= known
         assert "--dry-run" in known or words[0] in ("plot", "ledger")
 

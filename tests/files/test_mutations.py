@@ -337,6 +337,7 @@ def test_mutated_files_are_refused_or_read(written, monkeypatch, tmp_path, name)
             counts[command[0], kind, "refused" if code else "accepted"] += 1
             if wrong:
                 failed.append(f"{number} {kind} {command[0]}: {wrong[:400]}")
+                print(name, failed[-1])
     print(name, dict(counts), f"peak {peak() / 1e6:.0f} MB, was {before / 1e6:.0f}")
     assert not failed, "\n".join(
         [f"{len(failed)} of {sum(counts.values())}", *failed[:20]]

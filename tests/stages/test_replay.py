@@ -105,6 +105,23 @@ def test_headers_of_others_are_no_obstacle(world, run, forge, inputs):
     assert "\x1b" not in outcome.out
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"inputs": {"client 0\nrm -rf x": "0" * 64}},
+        {"stage": "x\nrm -rf x"},
+        {"options": {"rule": "mean\nrm -rf x"}, "inputs": {}},
+        {"options": {"output": "rm", "min-clients": "rm"}, "inputs": {}},
+    ],
+)
+def test_a_forged_header_gives_no_command_of_its_own(made, world, run, forge, words):
+    forge(made[0], **words)
+    outcome = run("replay", made[0], "--depth", 1)
+    assert outcome.code == 0
+    (line,) = [x for x in outcome.out.splitlines() if not x.startswith("# ")] or [""]
+    assert "rm" not in shlex.split(line) and not line.startswith("rm")
+
+
 def test_a_file_without_a_known_stage(world, run, forge):
     forge(world.model, stage="conjure")
     assert "conjure does not record" in run("replay", world.model).out

@@ -32,7 +32,7 @@ def finder(names: Iterable[str], where: dict[str, Any], found: dict[str, Link]) 
         return [*given, *own, *_of_name("digits", where)]
 
     def find(fingerprint: dict[str, Any]) -> list[str] | None:
-        if "examples" not in fingerprint:
+        if type(fingerprint.get("examples")) is not int:
             return None
         fits = (w for w, each in known() if not same_dataset(fingerprint, each))
         return next(fits, None)

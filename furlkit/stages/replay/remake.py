@@ -59,7 +59,8 @@ class Remake:
     def line(self) -> str:
         """The command for a shell, or a comment."""
         path = self.link.path
-        said = f"# {path}: {self.open}" if self.open else f"# {path}"
+        # A line break in a forged header would end the comment, and begin a command.
+        said = console.plain(f"# {path}: {self.open}" if self.open else f"# {path}")
         return f"{said}\n{shlex.join(['furlkit', *self.words])}" if self.words else said
 
 

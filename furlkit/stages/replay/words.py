@@ -42,6 +42,7 @@ FLAGS = {
     ("distill", "partition"): "--partition",
 }
 # Stages that draw nothing, or get everything about their images from a file.
+CLIENTS = ("local-train", "pretrain-style")
 WITHOUT_DATA = ("init", "aggregate")
 WITHOUT_SEED = ("embed", "neighbours", "aggregate")
 
@@ -55,6 +56,14 @@ def reason_against(link: Link) -> str:
         return "format version 1 does not record options by their flags"
     if header.options.get("scheme") == "file":
         return "a split of one's own is not recorded"
+    if header.stage in CLIENTS and type(header.facts.get("client")) is not int:
+        return "it does not say which client it is of"
+    if not all(map(str.isprintable, _options(link))):
+        return "its options are no text that furlkit writes"
+    roles = {role.split()[0] if role.split() else "" for role in link.parents}
+    known = {*GIVEN[header.stage], *(r for stage, r in FLAGS if stage == header.stage)}
+    if "*" not in known and not roles <= known:
+        return f"{header.stage} takes no {', '.join(sorted(roles - known))}"
     if link.missing:
         lost = (f"{role} {header.inputs[role]!s:.12}" for role in link.missing)
         return f"its {', '.join(lost)} is not among the files"
@@ -67,9 +76,7 @@ def words_of(link: Link, output: Path, find: Find) -> tuple[Words, str]:
     data, lacking = _data(link, find)
     seed = [] if stage in WITHOUT_SEED else ["--seed", str(header.seed or 0)]
     client = header.facts.get("client")
-    clients = (
-        ["--client", str(client)] if stage in ("local-train", "pretrain-style") else []
-    )
+    clients = ["--client", str(client)] if stage in CLIENTS else []
     words = [*stage.split(), *_files(link), *clients, *data, *_options(link), *seed]
     return [*words, *_outputs(link, output)], lacking
 
@@ -109,7 +116,9 @@ def _data(link: Link, find: Find) -> tuple[Words, str]:
 
 def _options(link: Link) -> Words:
     """The recorded options that are flags; the others are what inputs decided."""
-    known = {o.name: o for o in COMMANDS[link.header.stage].options.values()}
+    options = COMMANDS[link.header.stage].options.values()
+    # No other is recorded, and a forged header must not say where anything is written.
+    known = {o.name: o for o in options if o.recorded or o.name in ("device", "isa")}
     words: Words = []
     for name, value in sorted(_given(link).items()):
         if name in known and value is not None and not isinstance(value, dict):
@@ -124,7 +133,7 @@ def _given(link: Link) -> dict[str, Any]:
     if header.stage == "init" and isinstance(architecture, dict):
         heads = architecture.get("heads")
         width = heads.get("classifier") if isinstance(heads, dict) else None
-        if width:
+        if isinstance(width, list) and width:
             options.setdefault("classes", width[-1])
     return options
 
@@ -135,9 +144,9 @@ def _flag(option: Option, value: Any) -> Words:
         if value:
             return [flag]
         return [f"--no-{option.name}"] if option.kind.negative else []
-    if option.multiple:
-        return [word for one in value for word in (flag, _text(one))]
     values = value if isinstance(value, list) else [value]
+    if option.multiple:
+        return [word for one in values for word in (flag, _text(one))]
     return [flag, ",".join(map(_text, values))] if values else []
 
 
