@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from furlkit import presets
-from furlkit.catalogue import COMMANDS, Command, File, Flag, Option, Text
+from furlkit.catalogue import COMMANDS, Command, File, Flag, Kind, Option, Text
 from furlkit.errors import InputError
 from furlkit.recipes.read import (
     COUNTERS,
@@ -326,9 +326,8 @@ def _flags(command: str) -> dict[str, Option]:
 
 def _sources(command: Command, parts: list[Part]) -> tuple[str, ...]:
     """The files among what a command reads, where plan can see them."""
-    kinds = (File(), Text("NAME|PATH"))
     flags = {
-        f"--{o.name}" for o in _flags(command.name).values() if o.kind in kinds
+        f"--{o.name}" for o in _flags(command.name).values() if _is_read(o.kind)
     }  # Folders are left out: their time says little about what is below them.
     words = [word for _, some in parts for word in some]
     named = (word[0] for flag, word in pairwise(words) if flag[0] in flags)
@@ -336,12 +335,23 @@ def _sources(command: Command, parts: list[Part]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in found if Path(name).is_file()))
 
 
+# Kinds are tuples, and equal those of other classes that hold the same.
+def _is_read(kind: Kind) -> bool:
+    if isinstance(kind, Text):
+        return kind.metavar == "NAME|PATH"
+    return isinstance(kind, File) and not kind.written
+
+
+def _is_written(kind: Kind) -> bool:
+    return isinstance(kind, File) and kind.written
+
+
 def _outputs(command: Command, words: list[Word], where: str) -> tuple[Ref, ...]:
     """The files it writes, in that order; that of -o is the last one of most commands."""
     flags = {
         f"--{o.name}"
         for o in _flags(command.name).values()
-        if o.name.endswith("-out") or (o.kind == File(written=True) and not o.second)
+        if o.name.endswith("-out") or (_is_written(o.kind) and not o.second)
     }
     found: list[Ref] = []
     main: list[Ref] = []
