@@ -93,7 +93,8 @@ def test_examples_in_the_help_parse(run, monkeypatch, line):
 def test_output_and_verbosity_options_are_the_same_everywhere(words):
     known = {name for option in options(COMMANDS[words]) for name in option.opts}
     assert {"--json", "-q", "--quiet", "-v", "--verbose"} <= known
-    if words[0] not in ("inspect", "replay", "sample", "compare", "presets", "status"):
+    reading = ("inspect", "replay", "check", "sample", "compare", "presets", "status")
+    if words[0] not in reading:
         assert {"-o", "--output"} <= known
         assert "--dry-run" in known or words[0] in ("plot", "ledger")
 
@@ -301,7 +302,8 @@ OTHER = {
     "--compile": None, "--private": "x", "--private-out": "x", "--save-every": "1",
     "--device": "cpu", "--threads": "2", "--isa": "native", "--seed": "4",
     "--dry-run": None,
-    "--data": "mnist", "--data-root": "x", "--download": None, "--client": "3",
+    "--data": "mnist", "--data-root": "x", "--cache": "x", "--download": None,
+    "--client": "3",
     "--output": "z", "--dictionary": "d", "--leave-own-out": None,
     "--negatives": "remote",
     "--features-out": "f", "--share-rows": "plain", "--alpha": "0.1", "--dictionary-size": "3",

@@ -64,7 +64,6 @@ def test_a_parent_that_does_not_fit(folder, refused, forge):
     line = ("aggregate", folder / "c0", folder / "c1", "-o", folder / "out")
     for rule in WITH_PARENT:
         refused(folder, 2, ("--parent",), *line, "--rule", rule)
-    refused(folder, 2, ("--parent",), *line, "--rule", "median", "--parent", "g")
     other = folder / "other"
     other.write_bytes((folder / "g").read_bytes())
     forge(other, {"encoder.w": np.ones((300, 7), "f4")})
