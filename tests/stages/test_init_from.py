@@ -174,7 +174,7 @@ def test_a_pickle_is_never_opened_and_the_commands_convert_it(
     assert code == 65 and "never unpickles" in err
     torch.save({"state_dict": net.state_dict(), "epoch": 3}, path, **new)
     _, _, err = taken(path, *words)
-    convert = shlex.split(err[err.index("python -c") : err.index("furlkit init")])
+    convert = shlex.split(err[err.index("python -c") : err.index("&& furlkit init")])
     python, flag, code, source, target = convert
     assert (python, flag, source) == ("python", "-c", str(path))
     monkeypatch.setattr(sys, "argv", ["-c", source, target])
