@@ -341,7 +341,9 @@ def _outputs(command: Command, words: list[Word], where: str) -> tuple[Ref, ...]
     flags = {
         f"--{o.name}"
         for o in _flags(command.name).values()
-        if o.name.endswith("-out") or (o.kind == File(written=True) and not o.second)
+        # Kinds are tuples, and those of different types may be equal.
+        if o.name.endswith("-out")
+        or (isinstance(o.kind, File) and o.kind.written and not o.second)
     }
     found: list[Ref] = []
     main: list[Ref] = []
