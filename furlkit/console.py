@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from furlkit.errors import DiskError
+from furlkit.errors import DiskError, InputError
 
 
 @dataclass
@@ -23,10 +23,11 @@ class _Settings:
 
     verbosity: int = 0
     json: bool = False
+    strict: bool = False
 
     def reset(self) -> None:
-        """Back to what holds without -q, -v and --json."""
-        self.verbosity, self.json = 0, False
+        """Back to what holds without -q, -v, --json and --strict."""
+        self.__init__()  # type: ignore[misc]
 
 
 settings = _Settings()
@@ -128,7 +129,12 @@ def detail(message: str) -> None:
 
 
 def warn(message: str) -> None:
-    """Something the user should look at; shown with -q too."""
+    """Something the user should look at; shown with -q too.
+
+    With --strict it is an error, so whoever warns does so before it writes a result.
+    """
+    if settings.strict:
+        raise InputError(f"{message} (a warning, which --strict makes an error)")
     _say(_coloured("warning: ", "33"), message)
 
 

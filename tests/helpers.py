@@ -31,6 +31,20 @@ def round_0(folder: Path, split: tuple = (), net: tuple = NET) -> Path:
     return folder
 
 
+def photographs(folder: Path, first: int, count: int) -> Path:
+    """JPEG files of different sizes and shapes, cut from scikit-learn's pictures."""
+    from PIL import Image
+    from sklearn.datasets import load_sample_images
+
+    folder.mkdir()
+    pictures = load_sample_images().images
+    for k in range(first, first + count):
+        cut = pictures[k % 2][5 * k : 5 * k + 150 + k, 7 * k : 7 * k + 180]
+        small = Image.fromarray(cut).resize((20 + 3 * k % 17, 24 + 5 * k % 19))
+        (small.convert("L") if k % 5 == 4 else small).save(folder / f"{k}.jpg")
+    return folder
+
+
 def digest(path: Path) -> str:
     return sha256(path.read_bytes()).hexdigest()
 

@@ -7,13 +7,12 @@ import shlex
 from pathlib import Path
 
 import pytest
-from PIL import Image
-from sklearn.datasets import load_sample_images
 
 import furlkit
 from furlkit import catalogue, presets
 from furlkit.cli.program import _outcome
 from furlkit.cli.program import furlkit as program
+from tests.helpers import photographs
 from tests.methods import methods_table
 
 ROOT = Path(__file__).parent.parent
@@ -36,15 +35,6 @@ def expanded(word: str) -> list[str]:
     return sorted(glob.glob(word)) or [word]
 
 
-def photos(folder: Path) -> None:
-    """Pictures of different sizes, cut from scikit-learn's two photographs."""
-    folder.mkdir()
-    pictures = load_sample_images().images
-    for k in range(12):
-        cut = pictures[k % 2][k : k + 120 + k, 2 * k : 2 * k + 150]
-        Image.fromarray(cut).save(folder / f"{k}.jpg")
-
-
 def carry_out(words: list[str], capsys) -> None:
     """Run the steps of a plan in this process, which takes less time than make."""
     capsys.readouterr()
@@ -56,8 +46,8 @@ def carry_out(words: list[str], capsys) -> None:
 
 def test_its_commands_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for site in "ab":
-        photos(tmp_path / f"photos-{site}")
+    photographs(tmp_path / "photos-a", 0, 12)
+    photographs(tmp_path / "photos-b", 12, 12)
     text = "".join(blocks("sh")).replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line]
     (tmp_path / "examples").symlink_to(ROOT / "examples")

@@ -41,6 +41,9 @@ VERBOSITY = (
     Option("quiet", Flag(), False, "Print only the result, warnings and errors.",
            recorded=False, second="-q"),
     Option("verbose", Flag(), False, "Print more.", recorded=False, second="-v"),
+    Option("strict", Flag(), False,
+           "Make every warning an error: exit code 65, nothing is written after it.",
+           recorded=False),
 )
 IN_OUT = "Inputs and outputs"
 FORCE = Option("force", Flag(), False,

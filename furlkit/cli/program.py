@@ -43,7 +43,6 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _outcome(arguments: list[str] | None) -> int:
-    console.settings.reset()
     try:
         stopping.install()
         with bugs.kept(expected=CLICKS):
@@ -66,4 +65,6 @@ def _outcome(arguments: list[str] | None) -> int:
     except OSError as error:
         console.error(f"{error.filename or 'input or output'}: {error.strerror}")
         return DISK
+    finally:
+        console.settings.reset()
     return 0

@@ -196,7 +196,8 @@ def _click_option(option: Option) -> click.Option:
     if option.key in _CALLBACKS:
         more["callback"] = _CALLBACKS[option.key]
         more["expose_value"] = option.key == "isa"
-        more["is_eager"] = option.key == "preset"
+        # Other options may warn.
+        more["is_eager"] = option.key in ("preset", "strict")
     return click.Option(
         [*flags, option.key],
         help=_help(option),
@@ -207,8 +208,8 @@ def _click_option(option: Option) -> click.Option:
 
 
 def _set_verbosity(_: click.Context, parameter: click.Parameter, value: Any) -> None:
-    if value and parameter.name == "json":
-        console.settings.json = True
+    if value and parameter.name in ("json", "strict"):
+        setattr(console.settings, parameter.name, True)
     elif value:
         console.settings.verbosity = -1 if parameter.name == "quiet" else 1
 
@@ -263,6 +264,7 @@ _CALLBACKS: dict[str, Callable[..., Any]] = {
     "json": _set_verbosity,
     "quiet": _set_verbosity,
     "verbose": _set_verbosity,
+    "strict": _set_verbosity,
     "preset": _apply_preset,
 }
 
@@ -480,5 +482,4 @@ def check_words(program: click.Group, words: list[str]) -> None:
     except click.ClickException as error:
         raise UsageError(error.format_message()) from error
     finally:
-        console.settings.verbosity = before.verbosity
-        console.settings.json = before.json
+        vars(console.settings).update(vars(before))

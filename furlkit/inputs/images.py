@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from furlkit import console
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.decoded import Fit
 from furlkit.data.sets.source import Source
@@ -14,7 +15,26 @@ def open_images(source: Source, model: Checkpoint, size: int | None = None) -> I
     """The images, which fit the model; `size` if it sees them in another than its own."""
     images = source.images(fit_of([model], size))
     check_channels(images, model)
+    if size is None:
+        warn_of_change(images, model)
     return images
+
+
+def warn_of_change(images: ImageSet, model: Checkpoint) -> None:
+    """Say that a model sees images in another size, or grey ones as colour."""
+    seen = architecture_of(model.path, model.facts)
+    height, width, channels = images.images.shape[1:]
+    found, expected = (width, height), (seen.image_size, seen.image_size)
+    if (found, channels) != (expected, seen.channels):
+        console.warn(
+            f"{images.name}: its images are {_described(found, channels)}, {model.path} "
+            f"sees {_described(expected, seen.channels)}; they are changed to that"
+        )
+
+
+def _described(size: tuple[int, int], channels: int) -> str:
+    colour = "grey" if channels == 1 else "colour"
+    return f"{size[0]} x {size[1]} pixels in {colour}"
 
 
 def fit_of(models: Iterable[Checkpoint], size: int | None = None) -> Fit:

@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from furlkit import console
 from furlkit.data.sets.datasets import ImageSet, is_name
+from furlkit.data.sets.fingerprint import same_dataset
+from furlkit.data.sets.labels import number_names
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
@@ -60,8 +64,48 @@ def open_labelled(
     if options.model is None:
         raise UsageError("CHECKPOINT: give the model to score, or --untrained")
     model = read_checkpoint(options.model)
-    train, test = (open_one(source, model, size) for source in sources)
-    return model, train, test
+    return model, *open_pair(options.train, options.test, model, size)
+
+
+def open_pair(
+    train: Source, test: Source, model: Checkpoint, size: int | None = None
+) -> tuple[ImageSet, ImageSet]:
+    """Training and test images that have labels, fit the model and fit each other."""
+    both = open_one(train, model, size), open_one(test, model, size)
+    check_pair(*both)
+    return both
+
+
+def check_pair(train: ImageSet, test: ImageSet) -> None:
+    """Test images are others than the training images, and of the same classes."""
+    if same_dataset(train.fingerprint, test.fingerprint) is None:
+        console.warn(
+            f"{test.name}: has the same {len(test.images):,} images as {train.name}, so "
+            "the score is that of images the classifier has learned; test on others"
+        )
+    check_class_names(train, test)
+
+
+def check_class_names(train: ImageSet, test: ImageSet) -> None:
+    """A class is known by its number, so its name must not have another number."""
+    ours, theirs = train.class_names, test.class_names
+    # Classes may have numbers in place of names, which say nothing.
+    named = all(names != number_names(len(names)) for names in (ours, theirs))
+    if not named or ours == theirs:
+        return
+    for number, name in enumerate(theirs):
+        if name in ours and ours.index(name) != number:
+            raise InputError(
+                f"{test.name}: its class {number} is {name!r}, which is class "
+                f"{ours.index(name)} of {train.name}; give test images of the same "
+                "classes, in the same order"
+            )
+    pairs = enumerate(zip_longest(theirs, ours, fillvalue="missing"))
+    number, (found, known) = next((n, pair) for n, pair in pairs if len({*pair}) > 1)
+    console.warn(
+        f"{test.name}: its class {number} is {found!r}, that of {train.name} is "
+        f"{known!r}; classes are matched by number"
+    )
 
 
 def domain_pairs(

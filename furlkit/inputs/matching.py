@@ -1,5 +1,6 @@
 """Whether images, partition and model belong together."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -109,6 +110,17 @@ def check_size(source: str, client: ClientId, index: np.ndarray) -> None:
         raise InputError(
             f"{source}: client {client} has {len(index)} images; training "
             "needs at least 2"
+        )
+
+
+def check_batches(source: str, sizes: Mapping[ClientId, int], batch_size: int) -> None:
+    """Warn of clients with fewer images than a batch, in one line."""
+    small = [client for client, images in sizes.items() if images < batch_size]
+    if small:
+        more = f", and so for {len(small) - 1:,} other clients" * (len(small) > 1)
+        console.warn(
+            f"--batch-size {batch_size}: is more than the {sizes[small[0]]:,} images of "
+            f"client {small[0]} in {source}{more}; a batch has all images of such a client"
         )
 
 

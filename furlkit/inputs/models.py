@@ -9,7 +9,7 @@ from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import client_order
-from furlkit.inputs.images import fit_of
+from furlkit.inputs.images import fit_of, warn_of_change
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing
@@ -54,6 +54,7 @@ def open_models(
     images = options.data.images(fit_of(models))
     for model in models:
         check_channels(images, model)
+    warn_of_change(images, models[0])
     return images, models
 
 

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from furlkit import console
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.errors import UsageError
 from furlkit.files.checkpoint import Checkpoint, CheckpointFacts, open_checkpoint
@@ -13,6 +16,7 @@ from furlkit.inputs.paths import check_output
 from furlkit.models.architecture import Architecture, build
 from furlkit.models.loading import full_architecture, tensors_of
 from furlkit.randomness import torch_generator
+from furlkit.weights import part_of
 
 NO_FILE = Path("--untrained")  # What messages call a network that is in no file.
 
@@ -36,11 +40,26 @@ def open_labelled(options: Options) -> tuple[Checkpoint, ImageSet, ImageSet]:
     seed = options.seed or 0
     if options.model:
         model = _drawn(_facts_like(options.model, options), seed)
-        train = labelled.open_one(options.train, model)
-    else:
-        train = labelled.check_labelled(options.train.images())
-        model = _drawn(_facts(train, options), seed)
-    return model, train, labelled.open_one(options.test, model)
+        return model, *labelled.open_pair(*sources, model)
+    train = labelled.check_labelled(options.train.images())
+    model = _drawn(_facts(train, options), seed)
+    test = labelled.open_one(options.test, model)
+    labelled.check_pair(train, test)
+    return model, train, test
+
+
+def warn_if_untrained(model: Checkpoint, head: str) -> None:
+    """Warn if a head is the one that init draws: a score says nothing of training.
+
+    The result of aggregate has no seed; the usual one is tried.
+    """
+    drawn = _drawn(model.facts, model.header.seed or 0).tensors
+    own = {k: v for k, v in model.tensors.items() if part_of(k) == head}
+    if own and all(np.allclose(v, drawn[k], 1e-6, 0) for k, v in own.items()):
+        console.warn(
+            f"{model.path}: its {head} is as init drew it, and was never trained; the "
+            "score is that of chance"
+        )
 
 
 def _facts_like(path: Path, options: Options) -> CheckpointFacts:

@@ -85,7 +85,7 @@ def agreeing(
     Those that were `named` by hand are an error if they do not fit.
     """
     left = list(uploads)
-    reasons: list[str] = []
+    reasons = _copies(left)
     while left:
         try:
             ordered = in_client_order(left)
@@ -97,6 +97,16 @@ def agreeing(
             reasons.append(str(error))
             left = [upload for upload in left if upload.path not in error.paths]
     return left, reasons
+
+
+def _copies(uploads: Sequence[Upload]) -> list[str]:
+    """Say which uploads were given before, by the same or another name."""
+    first: dict[str, Upload] = {}
+    return [
+        f"{upload.path}: is the same upload as {first[upload.content].path}"
+        for upload in uploads
+        if first.setdefault(upload.content, upload) is not upload
+    ]
 
 
 def check_enough(options: Options, clients: Sequence[Upload]) -> None:

@@ -22,9 +22,20 @@ JSON = "recipe.json"
 SHOWN = 5  # Runs below a folder that are named.
 
 
-def save(plan: Plan, group: int) -> list[str]:
-    """Write the records of a run; gives a line for each stage that changed."""
+def changes(plan: Plan) -> list[str]:
+    """A line for each stage of a run that was planned with other settings before."""
     run, changed = plan.run, []
+    old = _records(Path(noted_in(run, JSON)).parent)
+    for name, text in plan.records.items():
+        if name in old and not Path(record_path(run, name, text)).exists():
+            before = read_bytes(old[name], LONGEST_JSON).decode(errors="replace")
+            changed.append(f"{run.out}: {name} changes: {_difference(before, text)}")
+    return changed
+
+
+def save(plan: Plan, group: int) -> None:
+    """Write the records of a run."""
+    run = plan.run
     old = _records(Path(noted_in(run, JSON)).parent)
     # A stage that this plan leaves out keeps its record, so that a later plan that has it
     # again finds its outputs up to date.
@@ -36,12 +47,9 @@ def save(plan: Plan, group: int) -> list[str]:
             continue
         # The old one goes first: killed in between, everything counts as stale.
         if name in old:
-            before = read_bytes(old[name], LONGEST_JSON).decode(errors="replace")
-            changed.append(f"{run.out}: {name} changes: {_difference(before, text)}")
             old[name].unlink()
         write_bytes(path, text.encode())
     _note(run, group)
-    return changed
 
 
 def _records(folder: Path) -> dict[str, Path]:

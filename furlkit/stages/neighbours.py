@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from furlkit import runtime
+from furlkit import console, runtime
 from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.source import Source
@@ -50,6 +50,11 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             "no neighbours; take a larger part"
         )
     k = min(options.nearest, len(index) - 1)
+    if k < options.nearest:
+        console.warn(
+            f"--nearest {options.nearest}: is more than the {k:,} others that an image of "
+            f"{options.data.name} has in part {options.part}; all of them are kept"
+        )
     contents["model"] = model.content
     line = f"{options.output}: the {k} nearest of each of {len(index):,} images"
     data: dict[str, Any] = {"images": len(index), "nearest": k}

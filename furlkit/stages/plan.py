@@ -50,12 +50,13 @@ def run(values: dict[str, Any], check: Check) -> tuple[str, dict[str, Any]]:
     if options.output is not None:
         _check_output(options.output, options.recipe)
     if not options.dry_run:
+        for line in [line for plan in plans for line in records.changes(plan)]:
+            console.warn(f"{line}; what it made before is stale")
         # First the rules: if the records cannot be written, these do not run.
         if options.output is not None:
             write_bytes(options.output, f"{text}\n".encode())
         for plan in plans:
-            for line in records.save(plan, options.group):
-                console.warn(f"{line}; what it made before is stale")
+            records.save(plan, options.group)
     if options.output is None:
         return text, data
     many = "s" * (len(plans) > 1)

@@ -104,9 +104,12 @@ def _open(options: Options) -> Inputs:
         contents["data"] = images_hash(images)  # The file stays at the site.
     how = Provenance("pretrain-style", options.resolved, options.seed, contents)
     inputs = Inputs(options, partition, model, architecture, images, how)
+    source = str(options.partition or images.name)
     for number in options.clients:
-        source = options.partition or images.name
-        matching.check_size(str(source), number, inputs.index_of(number))
+        matching.check_size(source, number, inputs.index_of(number))
+    sizes = {number: len(inputs.index_of(number)) for number in options.clients}
+    if options.plan.epochs:
+        matching.check_batches(source, sizes, options.plan.batch_size)
     return inputs
 
 

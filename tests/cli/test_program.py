@@ -92,9 +92,9 @@ def test_examples_in_the_help_parse(run, monkeypatch, line):
 @each
 def test_output_and_verbosity_options_are_the_same_everywhere(words):
     known = {name for option in options(COMMANDS[words]) for name in option.opts}
-    assert {"--json", "-q", "--quiet", "-v", "--verbose"} <= known
-    reading = ("inspect", "replay", "check", "sample", "compare", "presets", "status")
-    if words[0] not in reading:
+    assert {"--json", "-q", "--quiet", "-v", "--verbose", "--strict"} <= known
+    printing = ("check", "inspect", "sample", "compare", "presets", "status", "replay")
+    if words[0] not in printing:
         assert {"-o", "--output"} <= known
         assert "--dry-run" in known or words[0] in ("plot", "ledger")
 
@@ -184,6 +184,43 @@ def test_one_call_does_not_set_the_verbosity_of_the_next(world, run):
     assert run("inspect", world.model, "--json", "-q").code == 0
     assert not run("inspect", world.model).out.startswith("{")
     assert (console.settings.verbosity, console.settings.json) == (0, False)
+
+
+COLOUR = ("init", "--image-size", 8, "--channels", 3)
+COLOUR += ("--width", 0.02, "--projector", "8,4")
+
+
+def test_strict_makes_a_warning_an_error_and_the_next_call_is_not_strict(
+    world, run, refused
+):
+    """Grey weights are adapted to colour with a warning."""
+    adapted = (*COLOUR, "--from", world.model, "-o", world.folder / "colour")
+    words = [world.model, "adapted", "--strict"]
+    refused(world.folder, 65, words, *adapted, "--strict")
+    done = run(*adapted)
+    assert done.code == 0 and done.err.count("warning: ") == 1
+    assert run("inspect", world.model, "--strict").code == 0
+
+
+def test_a_preset_may_be_strict(world, refused):
+    preset = world.folder / "strict.toml"
+    preset.write_text("[init]\nstrict = true\n")
+    adapted = (*COLOUR, "--from", world.model, "-o", world.folder / "colour")
+    refused(world.folder, 65, ["adapted"], *adapted, "--preset", preset)
+
+
+def test_a_plan_checks_strict_commands_and_is_not_strict_itself(tmp_path, run):
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(
+        '[settings]\ndata = "digits"\nrounds = 1\n'
+        '[files]\npartition = "p.st"\n[stages]\n'
+        'partition = "partition --data {data} --strict -o {partition}"\n'
+    )
+    for data in ("digits", "mnist"):  # The second is a change, which warns.
+        settings = (f"out={tmp_path / 'exp'}", f"data={data}")
+        done = run("plan", recipe, *settings, "-o", tmp_path / "run.mk")
+        assert done.code == 0, done.err
+    assert "partition changes" in done.err
 
 
 @pytest.mark.parametrize("no_color", ["1", ""])

@@ -565,6 +565,16 @@ def test_a_plan_notes_the_settings_and_says_what_changes(recipe, run):
     assert new != record and new.stat().st_mtime_ns > noted
 
 
+def test_a_strict_plan_does_not_make_a_run_stale(recipe, run, snapshot):
+    assert run("plan", recipe(), "train=--epochs 2", "-o", "run.mk").code == 0
+    before = snapshot(Path())
+    other = ("plan", "recipe.toml", "train=--epochs 5", "-o", "run.mk", "--strict")
+    assert run(*other).code == 65
+    after = snapshot(Path())
+    assert {k: after[k] for k in before} == before
+    assert all(".lock" in name for name in after.keys() - before)
+
+
 def test_a_stage_that_was_left_out_comes_back_up_to_date(recipe, run):
     text = AVERAGING.replace("[settings]", '[settings]\nscored = "yes"')
     text = text.replace("evaluate knn", "evaluate knn {scored?}")

@@ -101,6 +101,11 @@ def test_without_a_confident_image_the_model_stays_as_it_was(
     assert f"{path}: no image reached --confidence 0.99" in said.err
 
 
+def test_a_strict_distillation_that_taught_nothing_is_not_written(label):
+    code, path = label("--strict", start="g")
+    assert code == 65 and not path.exists()
+
+
 def test_labels_that_collapse_into_one_class_are_reported(label, capsys):
     """A model that was never trained and may believe itself at once ends in one class."""
     code, path = label("--confidence", 0.6)

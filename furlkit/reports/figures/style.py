@@ -76,8 +76,8 @@ def save(figure: Figure, output: Path, dpi: int = DPI) -> None:
                 "are escaped, install one that has them"
             )
         figure.savefig(stream, format=kind, metadata=METADATA[kind], dpi=dpi)
-    if any("collapsed to zero" in str(each.message) for each in odd):
-        console.warn(f"{output}: its text leaves no room; give a larger --size")
+        if any("collapsed to zero" in str(each.message) for each in odd):
+            console.warn(f"{output}: its text leaves no room; give a larger --size")
 
 
 def house_style() -> AbstractContextManager[None]:

@@ -59,6 +59,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     settings = {**usual, **options.settings}
     how, bn, staleness, report = (settings.pop(name) for name in usual)
     _check_report(options, report, staleness)
+    _warn_of_partitions(clients)
     newest = _newest(clients)
     weights = [
         aged(weight, newest[0].facts.round - client.facts.round, staleness or 1)
@@ -306,6 +307,19 @@ def _check_together(clients: list[Client], several_rounds: bool) -> None:
     for fact in ("architecture", "mean", "std"):
         values = [canonical(getattr(client.facts, fact)) for client in clients]
         check_same(clients, fact, values, "train all clients from one global model")
+
+
+def _warn_of_partitions(clients: list[Client]) -> None:
+    """Say that clients were trained under different partitions, or some under none."""
+    first: dict[str | None, Client] = {}
+    for client in clients:
+        first.setdefault(client.facts.partition, client)
+    if len(first) > 1:
+        one, other, *_ = first.values()
+        console.warn(
+            f"{one.path} and {other.path}: were trained under different partitions, or "
+            "one under none, so that clients may have the same images"
+        )
 
 
 def _layout(client: Client) -> tuple:

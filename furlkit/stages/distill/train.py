@@ -47,9 +47,9 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     last = _train(options, lesson, net, provenance)
     facts = replace(facts, loss=sum(last.losses.values()))
     tensors = lesson.finish(tensors_of(net))
+    _warn_of_idleness(options, last)
     content = write_checkpoint(options.output, tensors, facts, provenance)
     ProgressFile(options.output, provenance).discard()
-    _warn_of_idleness(options, last)
     measured = _measured(last)
     return f"{line}{measured}", {**data, "content": content, **last.facts()}
 

@@ -22,6 +22,7 @@ from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.labelled import open_one, train_and_test
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
+from furlkit.inputs.untrained import warn_if_untrained
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import architecture_of, load_net, view_of
@@ -46,6 +47,7 @@ def run(values: dict[str, Any]) -> Result:
     check_output(options.output, [options.model, *read])
     model = read_checkpoint(options.model)
     classes = _classes_of(model)
+    warn_if_untrained(model, "classifier")
     test = open_one(options.test, model)
     names = _checked_names(options, model, classes, test)
     net = load_net(model, runtime.start(options.runtime))

@@ -30,6 +30,7 @@ from furlkit.inputs.images import open_images
 from furlkit.inputs.labelled import open_one, train_and_test
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
+from furlkit.inputs.untrained import warn_if_untrained
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import cluster_probabilities, embed
 from furlkit.models.loading import architecture_of, load_net, view_of
@@ -61,6 +62,7 @@ def run(values: dict[str, Any]) -> Result:
     model = read_checkpoint(options.model)
     if options.kmeans is None:
         _check_clusters(model)
+        warn_if_untrained(model, "clusters")
     test = open_one(options.test, model)
     train = _clustered(options, model)
     net = load_net(model, runtime.start(options.runtime))

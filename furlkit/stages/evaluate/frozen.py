@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from furlkit import runtime
+from furlkit import console, runtime
 from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
@@ -57,6 +57,15 @@ class Knn(Frozen):
         """Let the nearest rows of h (n, d) vote on each row of `test`."""
         return [predict_knn(h, labels, test, classes, self.k, self.temperature)], {}
 
+    def check_size(self, train: ImageSet, images: int) -> None:
+        """Warn if so few training images cannot have k that are nearest."""
+        if self.k > images:
+            domain = " of a domain" if self.by_domain else ""
+            console.warn(
+                f"--k {self.k}: is more than the {images:,} images{domain} in "
+                f"{train.name}; all of them vote on every test image"
+            )
+
 
 OPTIONS: dict[str, type[Linear] | type[Knn]] = {"linear": Linear, "knn": Knn}
 
@@ -70,6 +79,11 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
     scored = scoring.model_name(model)
     origins = {"protocol": protocol, **scoring.origins(model, train, test)}
     pairs = domain_pairs(train, test) if options.by_domain else {}
+    if isinstance(options, Knn):
+        least = min(
+            (len(ours) for ours, _ in pairs.values()), default=len(train.images)
+        )
+        options.check_size(train, least)
     if pairs:
         origins["domain_names"] = list(pairs)
     if options.untrained:

@@ -24,7 +24,7 @@ from furlkit.files.container.read import Container
 from furlkit.files.partition import Partition, read_partition
 from furlkit.inputs.clients import ClientFiles, read_clients
 from furlkit.inputs.existing import ALREADY
-from furlkit.inputs.labelled import open_one, train_and_test
+from furlkit.inputs.labelled import open_pair, train_and_test
 from furlkit.inputs.matching import check_dataset
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
@@ -150,7 +150,7 @@ def _open(options: Options) -> Inputs:
     runtime.start(options.runtime)
     partition = read_partition(options.partition) if options.partition else None
     model = read_checkpoint(options.model)
-    train, test = (open_one(source, model) for source in (options.train, options.test))
+    train, test = open_pair(options.train, options.test, model)
     if partition:
         check_dataset(partition, train)
     files = read_clients(options.files, model)

@@ -80,6 +80,9 @@ def check_clients(inputs: Inputs) -> None:
         if options.sharing.features_out or options.sharing.own_rows:
             averaged_features(client.private, client.index, z_width(model))
         _check_mixtures(options.sharing, client)
+    source = str(options.partition or inputs.images.name)
+    sizes = {number: len(inputs.index_of(number)) for number in options.clients}
+    matching.check_batches(source, sizes, options.plan.batch_size)
 
 
 def open_client(inputs: Inputs, number: ClientId) -> Client:

@@ -5,7 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from furlkit.errors import UsageError
+from furlkit import console
+from furlkit.errors import InputError, UsageError
 from furlkit.reports.figures import Frame, fonts, style
 from furlkit.reports.figures.angles import draw_angles
 from furlkit.reports.figures.bars import draw_bars
@@ -116,3 +117,11 @@ def test_the_protocol_is_part_of_an_axis_label():
     assert Value("accuracy", ("knn",)).label == "k-NN accuracy (%)"
     assert Value("accuracy", ("knn", "linear")).label == "k-NN or linear accuracy (%)"
     assert Value("rank").label == "rank"
+
+
+def test_a_strict_picture_without_room_is_not_written(tmp_path, monkeypatch):
+    output, figure = tmp_path / "x.png", PICTURES["lines"](Frame("", (0.5, 0.5)))
+    monkeypatch.setattr(console.settings, "strict", True)
+    with pytest.raises(InputError, match="room"):
+        style.save(figure, output, 100)
+    assert list(tmp_path.iterdir()) == []
