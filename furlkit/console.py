@@ -27,7 +27,7 @@ class _Settings:
 
     def reset(self) -> None:
         """Back to what holds without -q, -v, --json and --strict."""
-        self.__init__()  # type: ignore[misc]
+        self.verbosity, self.json, self.strict = 0, False, False
 
 
 settings = _Settings()
