@@ -9,7 +9,7 @@ from furlkit.runtime import Runtime
 
 T = TypeVar("T")
 # What the command line itself reads.
-READ_BEFORE = frozenset({"preset", "json", "quiet", "verbose"})
+READ_BEFORE = frozenset({"preset", "json", "quiet", "verbose", "strict"})
 
 
 @dataclass(frozen=True, kw_only=True)
