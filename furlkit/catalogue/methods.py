@@ -528,7 +528,12 @@ RULES = named(
     Rule("dictionary", "the rows that clients share, one after the other",
         "furlkit.aggregators.dictionary:dictionary",
         reads="rows",
-        options=(DICTIONARY_SIZE,),
+        options=(
+            DICTIONARY_SIZE,
+            _MAX_SHARE._replace(
+                help="The most that a client may have of --dictionary-size, of 1; its "
+                     "last rows are cut off."),
+        ),
         paper=FEDCA,
         equation="Eq. 9-10, Algorithm 1",
     ),

@@ -4,12 +4,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import numpy as np
+
 from furlkit import console
+from furlkit.aggregators.dictionary import unit_rows
 from furlkit.aggregators.mean import dominant, limited
+from furlkit.files.features import Features
 from furlkit.files.partition import Partition
 from furlkit.inputs.uploads import UnfitUpload, Upload
 
 C = TypeVar("C", bound=Any)
+SHOWN = 10  # Clients that a message names.
+# Rows that differ by less repeat each other; so many of them, of 1, are named.
+DIGITS, REPEATED = 4, 0.1
 
 
 def check_members(clients: Sequence[Upload], partition: Partition) -> None:
@@ -72,6 +79,25 @@ def cut(
         if before > over * (1 + 1e-9)
     ]
     if who:
-        rest = f" and {len(who) - 10} more" if len(who) > 10 else ""
-        console.warn(f"--max-share {most:g}: cut {', '.join(who[:10])}{rest}")
+        rest = f" and {len(who) - SHOWN} more" if len(who) > SHOWN else ""
+        console.warn(f"--max-share {most:g}: cut {', '.join(who[:SHOWN])}{rest}")
     return found
+
+
+def name_repeats(clients: Sequence[Features]) -> None:
+    """Warn of a client whose rows are, in part, the same direction again and again."""
+    for client in clients:
+        repeats = repeated(client.rows)
+        if repeats > REPEATED * len(client.rows):
+            console.warn(
+                f"{client.path}: {repeats:,} of the {len(client.rows):,} rows of client "
+                f"{client.facts.client} repeat others of its rows; it is hostile or its "
+                "model has collapsed"
+            )
+
+
+def repeated(rows: np.ndarray) -> int:
+    """How many rows are, to DIGITS digits of their direction, one that came before."""
+    # Adding 0 makes 0 of -0, whose bytes differ.
+    rounded = np.round(unit_rows(rows), DIGITS) + 0
+    return len(rows) - len({row.tobytes() for row in rounded})
