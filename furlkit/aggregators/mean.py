@@ -6,6 +6,9 @@ from furlkit.aggregators.uploads import Pieces, Uploads
 from furlkit.errors import UsageError
 from furlkit.weights import weighted_sum
 
+# Sums of shares are off by less.
+EPSILON = 1e-9
+
 
 def mean(uploads: Uploads) -> Pieces:
     """FedAvg, FedCA Eq. 2: theta = sum_u |D_u| / sum_i |D_i| * theta_u.
@@ -34,3 +37,28 @@ def shares_of(weights: Sequence[float]) -> list[float]:
             "and their sum above 0"
         )
     return [weight / total for weight in weights]
+
+
+def limited(shares: Sequence[float], most: float) -> list[float]:
+    """Shares that are at most `most`, or equal where even equal ones are larger.
+
+    What is cut off goes to the others in proportion to theirs, which may reach the limit
+    in turn. Others that count nothing get nothing.
+    """
+    found, most = list(shares), max(most, 1 / len(shares))
+    full: set[int] = set()
+    while over := {k for k, p in enumerate(found) if p > most * (1 + EPSILON)} - full:
+        full |= over
+        rest = sum(p for k, p in enumerate(found) if k not in full)
+        if rest <= 0:
+            return shares_of([float(k in full) for k in range(len(found))])
+        left = (1 - most * len(full)) / rest
+        found = [most if k in full else p * left for k, p in enumerate(found)]
+    return found
+
+
+def dominant(shares: Sequence[float]) -> int | None:
+    """Which share is more than halfway between an equal one and all; None for none."""
+    largest = max(range(len(shares)), key=shares.__getitem__)
+    bound = (1 + 1 / len(shares)) / 2
+    return largest if len(shares) > 1 and shares[largest] > bound else None

@@ -349,6 +349,10 @@ COMMANDS = named(
                    help="The global model that this round's clients were given; other "
                         "uploads are refused. clip and l-dawa need it, and --report "
                         "measures updates from it.", recorded=False, metavar="GLOBAL"),
+            Option("trust-headers", Flag(), False,
+                   "Do not compare the sha256 in each upload's header with its bytes, "
+                   "only its checksum, which is faster and finds no forgery.",
+                   recorded=False),
         ),
         GENERAL.without("seed"),
     ),

@@ -440,14 +440,25 @@ _REPORT = Option("report", File(written=True),
                       "whether it stands out. Rules other than mean are applied once "
                       "more for each client.",
                  recorded=False, metavar="FILE.json")
+_MAX_SHARE = Option("max-share", Number(above=0, high=1),
+                    help="The most that a client may count, of 1; what is above goes to "
+                         "the others. Equal shares are always allowed.", usual="1")
+_COUNTS = (
+    _MAX_SHARE,
+    Option("partition", File(),
+           help="The partition that the clients were given: none counts more images than "
+                "it has there, and clients that it does not have are refused.",
+           recorded=False, metavar="PARTITION"),
+)
 # A number of images is a client's claim, so rules that trust nobody do not count it.
-_ROBUST = (_WEIGHTS._replace(default="uniform"), _BN, _REPORT)
+_ROBUST = (_WEIGHTS._replace(default="uniform"), *_COUNTS, _BN, _REPORT)
 
 RULES = named(
     Rule("mean", "the weighted mean of models", "furlkit.aggregators.mean:mean",
         reads="checkpoint",
         options=(
             _WEIGHTS,
+            *_COUNTS,
             _BN,
             _REPORT,
             Option("staleness", Number(low=1),
@@ -517,7 +528,12 @@ RULES = named(
     Rule("dictionary", "the rows that clients share, one after the other",
         "furlkit.aggregators.dictionary:dictionary",
         reads="rows",
-        options=(DICTIONARY_SIZE,),
+        options=(
+            DICTIONARY_SIZE,
+            _MAX_SHARE._replace(
+                help="The most that a client may have of --dictionary-size, of 1; its "
+                     "last rows are cut off."),
+        ),
         paper=FEDCA,
         equation="Eq. 9-10, Algorithm 1",
     ),

@@ -18,6 +18,7 @@ from furlkit.errors import DiskError, InputError
 LONGEST_TOML = 256 * 2**10  # The longest recipe that comes with furlkit has 8 kB.
 LONGEST_JSON = 16 * 2**20  # Scores of 1,000 classes, with confusions, take 6 MB.
 LONGEST_LIST = 256 * 2**20  # Labels, indices or a journal: a line for each of millions.
+_CHUNK = 2**20
 _TYPES = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
@@ -53,6 +54,19 @@ def read_bytes(path: Path | str, most: int) -> bytes:
     if len(content) > most:
         raise InputError(f"{path}: has more than {most:,} bytes, which furlkit accepts")
     return content
+
+
+def same_bytes(one: Path, other: Path) -> bool:
+    """Whether two files have the same bytes, whatever they say of themselves."""
+    with (
+        open_regular(one) as first,
+        open_regular(other) as second,
+        reading(one),
+    ):
+        while chunk := first.read(_CHUNK):
+            if chunk != second.read(_CHUNK):
+                return False
+        return not second.read(1)
 
 
 def read_toml(path: Path | str) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def read_similarity(path: Path) -> Similarity:
         raise InputError(f"{path}: its matrix is {(n, k)}; expected a square")
     rounding = ROUNDING.get(opened.entry("matrix").dtype.name, 0)
     if whole:
-        opened.verify()
+        opened.check_body(lambda _: None)
         _check_whole(opened, n, rounding)
         index = opened.read(opened.entry("index"))
         matrix = opened.memmap("matrix")
@@ -143,6 +143,66 @@ def _check_largest(
     there = columns == np.arange(len(columns))[:, None]
     own = np.where(there, matrix, -np.inf).max(axis=1, initial=-np.inf)
     _check_own(path, own, rounding)
+    _check_sides(path, matrix, columns, rounding)
+
+
+def _check_sides(
+    path: Path, matrix: np.ndarray, columns: np.ndarray, rounding: float
+) -> None:
+    """A cosine that was sent for i and j is that for j and i, or is not one of j's largest.
+
+    Every row has its k largest, so j may lack i only if it has k others as large. In
+    blocks of rows, beside a copy that is in the order of the columns.
+    """
+    by_column, values = _by_column(path, matrix, columns)
+    least = matrix.min(axis=1, initial=np.inf)
+    for rows in _slices(len(matrix)):
+        others = columns[rows]  # (b, k): the pairs (i, j), and now j's side of them.
+        i = np.arange(rows.start, rows.stop)[:, None]
+        place, there = _found(by_column, others, i)
+        theirs = np.where(there, values[others, place], least[others])
+        apart = matrix[rows] - theirs
+        wrong = np.where(there, np.abs(apart), apart) > SUMMING + 2 * rounding
+        if wrong.any():
+            cell = tuple(np.argwhere(wrong)[0])
+            row, other = rows.start + int(cell[0]), int(others[cell])
+            found = f"{theirs[cell]:.6g}" if there[cell] else "only smaller ones, none"
+            raise InputError(
+                f"{path}: row {row} has {matrix[rows][cell]:.6g} for row {other}, but row "
+                f"{other} has {found} for row {row}; {RECREATE}"
+            )
+
+
+def _by_column(
+    path: Path, matrix: np.ndarray, columns: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Columns and values with each row in the order of its columns, none of them twice."""
+    ordered, values = np.empty_like(columns), np.empty_like(matrix)
+    for rows in _slices(len(columns)):
+        order = columns[rows].argsort(axis=1)
+        ordered[rows] = np.take_along_axis(columns[rows], order, axis=1)
+        values[rows] = np.take_along_axis(matrix[rows], order, axis=1)
+        twice = np.argwhere(ordered[rows, 1:] == ordered[rows, :-1])
+        if len(twice):
+            row, place = rows.start + int(twice[0][0]), int(twice[0][1])
+            raise InputError(
+                f"{path}: row {row} has row {ordered[row, place]} twice; {RECREATE}"
+            )
+    return ordered, values
+
+
+def _found(
+    ordered: np.ndarray, rows: np.ndarray, column: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where each of these rows has a column, and whether it has: a search by halves."""
+    k = ordered.shape[1]
+    low, high = np.zeros(rows.shape, np.int32), np.full(rows.shape, k, np.int32)
+    for _ in range(k.bit_length()):
+        middle = (low + high) // 2
+        below = ordered[rows, np.minimum(middle, k - 1)] < column
+        low, high = np.where(below, middle + 1, low), np.where(below, high, middle)
+    place = np.minimum(low, k - 1)
+    return place, ordered[rows, place] == column
 
 
 def _slices(length: int, start: int = 0) -> Iterator[slice]:

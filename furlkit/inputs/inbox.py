@@ -9,6 +9,7 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -17,6 +18,7 @@ from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, open_checkpoint
 from furlkit.files.container.read import Container
 from furlkit.files.facts import Record
+from furlkit.inputs.likeness import name_copies, name_differences
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.uploads import (
     Options,
@@ -39,12 +41,12 @@ def open_uploads(
     read: Callable[[Path], U],
     check_together: Callable[[list[U]], None],
     kinds: Sequence[str] = ("features",),
-    check_body: Callable[[U], None] = lambda upload: None,
+    examined: Callable[[U, str | None], U] | None = None,
 ) -> tuple[Options, list[U]]:
     """Read and check all uploads of a command, each alone and then together.
 
-    `kinds` are those that `read` opens. `check_body` checks what it leaves unread, since
-    what is found later stops the round.
+    `kinds` are those that `read` opens. `examined` checks what it leaves unread, since
+    what is found later stops the round; it is told which hash to compare, if any.
     """
     options = options_of(values)
     parent, folders = _parent(options), _folders(options)
@@ -56,13 +58,18 @@ def open_uploads(
             check_round(upload, parent)
         return upload
 
-    def whole(path: Path) -> U:
-        upload = one(path)
-        check_body(upload)
-        return upload
+    def whole(upload: U, inbox: bool = False) -> U:
+        # The pass that combines files compares their checksums too, but it is too late
+        # then to leave one out.
+        cheap = "check" if inbox or options.dry_run else None
+        by = cheap if options.trust_headers else "content"
+        return (examined or _verified)(upload, by)
 
-    named = [one(path) for path in options.inputs if path not in folders]
-    inbox = Inbox(folders, kinds, whole)
+    files = [one(path) for path in options.inputs if path not in folders]
+    # Hashing takes longer than reading, and lets other threads run.
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        named = list(pool.map(whole, files))
+    inbox = Inbox(folders, kinds, lambda path: whole(one(path), inbox=True))
 
     def look() -> tuple[list[U], list[str]]:
         found, broken = inbox.look()
@@ -72,7 +79,16 @@ def open_uploads(
     enough = options.expect or options.at_least
     clients = wait_for(look, enough, seconds_of(options.wait))
     check_enough(options, clients)
+    name_copies(clients)
+    name_differences(clients)
     return options, clients
+
+
+def _verified(upload: U, by: str | None) -> U:
+    """Its `content` is the hash of its bytes; reading it has compared its checksum."""
+    if by == "content":
+        Container(upload.path).verify()
+    return upload
 
 
 def _parent(options: Options) -> Record[CheckpointFacts] | None:

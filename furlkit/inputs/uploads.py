@@ -7,14 +7,14 @@ does not fit is left out: see `inbox`.
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from furlkit.catalogue import RULES, divided, recorded
 from furlkit.errors import InputError, TooEarlyError
-from furlkit.files.clients import client_order
+from furlkit.files.clients import ClientId, client_order
 from furlkit.files.facts import Provenance
+from furlkit.files.opening import same_bytes
 from furlkit.inputs.settings import fill
 
 _TRAIN_AGAIN = "train that client again from the current global model"
@@ -38,6 +38,7 @@ class Options:
     at_least: int
     expect: int | None
     wait: str | None
+    trust_headers: bool
     dry_run: bool
     force: bool
     recorded: dict[str, Any]
@@ -85,28 +86,18 @@ def agreeing(
     Those that were `named` by hand are an error if they do not fit.
     """
     left = list(uploads)
-    reasons = _copies(left)
+    reasons: list[str] = []
     while left:
         try:
-            ordered = in_client_order(left)
+            ordered, again = in_client_order(left)
             check_together(ordered)
-            return ordered, reasons
+            return ordered, [*reasons, *again]
         except UnfitUpload as error:
             if any(upload.path in error.paths for upload in named):
                 raise
             reasons.append(str(error))
             left = [upload for upload in left if upload.path not in error.paths]
     return left, reasons
-
-
-def _copies(uploads: Sequence[Upload]) -> list[str]:
-    """Say which uploads were given before, by the same or another name."""
-    first: dict[str, Upload] = {}
-    return [
-        f"{upload.path}: is the same upload as {first[upload.content].path}"
-        for upload in uploads
-        if first.setdefault(upload.content, upload) is not upload
-    ]
 
 
 def check_enough(options: Options, clients: Sequence[Upload]) -> None:
@@ -141,21 +132,27 @@ def provenance_of(
     return Provenance("aggregate", {**options.recorded, **resolved}, None, contents)
 
 
-def in_client_order(uploads: Iterable[U]) -> list[U]:
-    """The same file twice is one; two different files of a client are refused."""
-    once: dict[str, U] = {}
+def in_client_order(uploads: Iterable[U]) -> tuple[list[U], list[str]]:
+    """Each client once, and which files are the same as another one, to the byte.
+
+    What a header says of the file is not compared: it may be a lie. Of a client that has
+    sent two different files none is taken.
+    """
+    sent: dict[ClientId, list[U]] = {}
     for upload in uploads:
-        once.setdefault(upload.content, upload)
-    ordered = sorted(once.values(), key=lambda u: client_order(u.facts.client))
-    for one, other in pairwise(ordered):
-        if one.facts.client == other.facts.client:
-            raise UnfitUpload(
-                f"{one.path} and {other.path}: are both of client {one.facts.client} "
-                "and differ; leave one of them out",
-                one.path,
-                other.path,
-            )
-    return ordered
+        sent.setdefault(upload.facts.client, []).append(upload)
+    again: list[str] = []
+    for first, *others in sent.values():
+        for other in others:
+            if not same_bytes(first.path, other.path):
+                raise UnfitUpload(
+                    f"{first.path} and {other.path}: are both of client "
+                    f"{first.facts.client} and differ; leave one of them out",
+                    *(upload.path for upload in (first, *others)),
+                )
+        paths = {other.path for other in others} - {first.path}
+        again += [f"{path}: is the same file as {first.path}" for path in sorted(paths)]
+    return [sent[client][0] for client in sorted(sent, key=client_order)], again
 
 
 def usual(uploads: Sequence[U], values: Sequence[Hashable]) -> U:

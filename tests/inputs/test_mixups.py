@@ -82,14 +82,14 @@ def different_partitions(files: Files, forge) -> Case:
     other = Path(shutil.copy(files("north"), files("elsewhere")))
     forge(other, facts={"partition": "0" * 64})
     command = ("aggregate", files("mary"), "-o", files("o"))
-    words = [files("mary"), other, "partitions"]
+    words = [files("mary"), other, "partition"]
     return (*command, other), (*command, files("north")), words
 
 
 def one_upload_twice(files: Files, forge) -> Case:
     copy = Path(shutil.copy(files("north"), files("copy")))
     command = ("aggregate", files("mary"), files("north"), "-o", files("o"))
-    return (*command, copy), command, [files("north"), copy, "same upload"]
+    return (*command, copy), command, [files("north"), copy, "same file"]
 
 
 def scored_on_training_images(protocol: str) -> Callable[[Files, Any], Case]:

@@ -129,24 +129,53 @@ class Container:
         """
         if self.header.version == 1:
             return self.verify()
-        crcs, buffer = [], np.empty(seal.PIECE, np.uint8)
-        with open_regular(self.path) as stream, reading(self.path):
+        crcs, done = [], 0
+        for _, piece in self.pieces():
+            crcs += seal.crcs_of(piece)
+            done += len(piece)
+            reach(done)
+        self.check(crcs)
+
+    def pieces(self) -> Iterator[tuple[Entry, np.ndarray]]:
+        """The bytes of every tensor in the file's order, unchecked, a piece at a time.
+
+        An array is good until the next one is taken.
+        """
+        buffer = np.empty(seal.PIECE, np.uint8)
+        with open_regular(self.path) as stream:
             for entry in self.entries:
                 for start in seal.starts_in(entry.size):
                     piece = buffer[: entry.size - start]
                     self.fill(piece, entry.start + start, stream.fileno())
-                    crcs += seal.crcs_of(piece)
-                    reach(entry.start + start + len(piece))
-        self.check(crcs)
+                    yield entry, piece
+
+    def verified_pieces(self, by: str | None) -> Iterator[tuple[Entry, np.ndarray]]:
+        """The same; after the last one `content` or `check` is compared, or nothing."""
+        digest, crcs = self._digest(), []
+        for entry, piece in self.pieces():
+            if by == "content":
+                digest.update(piece)
+            elif by == "check":
+                crcs += seal.crcs_of(piece)
+            yield entry, piece
+        if by == "content":
+            self._compare(digest.hexdigest(), "content")
+        elif by == "check":
+            self.check(crcs)
 
     def verify(self) -> None:
         """Compare the sha256 of the whole file without keeping anything."""
-        head = self._zeroed(self._zeroed(self._head, "check"), "content")
-        digest = hashlib.sha256(head)
+        digest = self._digest()
         with open_regular(self.path) as stream, reading(self.path):
             stream.seek(self.body_start)
             hashlib.file_digest(stream, lambda: digest)
         self._compare(digest.hexdigest(), "content")
+
+    def _digest(self) -> Any:
+        """The sha256 of the head, both hashes read as zeros."""
+        return hashlib.sha256(
+            self._zeroed(self._zeroed(self._head, "check"), "content")
+        )
 
     def check(self, crcs: Sequence[int] | np.ndarray) -> None:
         """Compare the checksum with that of all pieces, which have now been read."""

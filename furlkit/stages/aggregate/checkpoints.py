@@ -13,7 +13,7 @@ from furlkit import catalogue, console
 from furlkit.aggregators.mean import aged, shares_of
 from furlkit.aggregators.uploads import Combine, Pieces, Stacked, Uploads
 from furlkit.errors import FurlkitError, InputError, UsageError
-from furlkit.files.checkpoint import CheckpointFacts, check_finite, open_checkpoint
+from furlkit.files.checkpoint import CheckpointFacts, open_checkpoint
 from furlkit.files.clients import ClientId
 from furlkit.files.container.header import Header, canonical
 from furlkit.files.container.lockstep import Lockstep
@@ -21,6 +21,8 @@ from furlkit.files.container.read import Container
 from furlkit.files.container.write import Blocks, write
 from furlkit.files.facts import Provenance
 from furlkit.files.metrics import read_json, write_metrics
+from furlkit.files.partition import Partition, read_partition
+from furlkit.inputs.bodies import Squares, check_sizes, squares_of
 from furlkit.inputs.existing import already, made_before, scored_before
 from furlkit.inputs.inbox import open_uploads
 from furlkit.inputs.paths import check_output
@@ -33,10 +35,20 @@ from furlkit.inputs.uploads import (
     provenance_of,
     usual,
 )
+from furlkit.stages.aggregate.claims import capped, check_members, cut, name_dominant
 from furlkit.stages.aggregate.report import describe, line_of
 from furlkit.weights import is_batchnorm_statistic
 
 MOST_EXAMPLES = 10**12
+# Options that are not the rule's own business.
+DEFAULTS: dict[str, Any] = {
+    "weights": "examples",
+    "bn": "average",
+    "staleness": None,
+    "report": None,
+    "partition": None,
+    "max_share": None,
+}
 
 
 class Client(NamedTuple):
@@ -46,26 +58,39 @@ class Client(NamedTuple):
     content: str
     opened: Container
     facts: CheckpointFacts
+    squares: Squares
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check the uploads against each other, then combine them tensor by tensor."""
-    several = values.get("staleness") is not None
-    together = partial(_check_together, several_rounds=several)
-    how_to_open = (_opened, together, ("checkpoint",), lambda c: _check_bodies([c]))
-    options, clients = open_uploads(values, *how_to_open)
     # Rules that do not declare these have their defaults.
-    usual = {"weights": "examples", "bn": "average", "staleness": None, "report": None}
-    settings = {**usual, **options.settings}
-    how, bn, staleness, report = (settings.pop(name) for name in usual)
+    used = {**DEFAULTS, **values}
+    partition = used["partition"] and read_partition(used["partition"])
+    averaged = values["rule"] == "mean" and used["bn"] == "average"
+    together = partial(
+        _check_together,
+        several_rounds=used["staleness"] is not None,
+        partition=partition,
+        statistics=averaged,
+    )
+    options, clients = open_uploads(
+        values, _opened, together, ("checkpoint",), _examined
+    )
+    settings = {**DEFAULTS, **options.settings}
+    how, bn, staleness, report, _, most = (settings.pop(name) for name in DEFAULTS)
     _check_report(options, report, staleness)
-    _warn_of_partitions(clients)
+    clients = capped(clients, partition)
     newest = _newest(clients)
-    weights = [
-        aged(weight, newest[0].facts.round - client.facts.round, staleness or 1)
-        for weight, client in zip(_weights(clients, how), clients, strict=True)
-    ]
-    shares = shares_of(weights)
+    weights = _weights(clients, how)
+    if how == "examples" and not (partition or most):
+        name_dominant(clients, shares_of(weights))
+    shares = shares_of(
+        [
+            aged(weight, newest[0].facts.round - client.facts.round, staleness or 1)
+            for weight, client in zip(weights, clients, strict=True)
+        ]
+    )
+    shares = cut(clients, shares, most)
     facts = _facts(clients, newest[0].facts, bn)
     facts = replace(facts, **_cluster_head(clients, shares))
     line = (
@@ -79,6 +104,9 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     data |= {"classes": facts.classes} if facts.classes else {}
     given = {} if how in ("examples", "uniform") else {"weights": "given"}
     provenance = provenance_of(options, clients, shares=shares, **given)
+    if partition:
+        inputs = {**provenance.inputs, "partition": partition.content}
+        provenance = replace(provenance, inputs=inputs)
     names = _names(newest[0], facts.statistics)
     model = _open_parent(options, report, newest[0], names)
     function = catalogue.load(catalogue.RULES[options.rule].function)
@@ -89,9 +117,6 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         report = None
     if content and not report:
         return already(options.output, content)
-    # A mean is finite only if every upload is, so `_write` looks at the mean alone.
-    if options.dry_run or report or options.rule != "mean":
-        _check_bodies(clients)
     if report:
         data["stands_out"] = _report(options, report, job, known)
     if content:
@@ -166,13 +191,6 @@ def _report(
     return found["stands_out"]
 
 
-def _check_bodies(clients: list[Client]) -> None:
-    """Every value is finite and every file as its seal says."""
-    for client in clients:
-        for entry, array in client.opened.stream():
-            check_finite(client.path, entry.name, array)
-
-
 class _Uploads:
     """What a rule sees of the clients; see `aggregators.uploads.Uploads`."""
 
@@ -238,7 +256,6 @@ def _write(options: Options, job: _Job, header: Header) -> str:
         def pieces(name: str) -> Iterator[np.ndarray]:
             for piece in result(name):
                 if piece.dtype.kind == "f" and not np.isfinite(piece).all():
-                    _check_bodies(job.clients)
                     raise FurlkitError(
                         f"{options.output}: --rule {options.rule} gives values of "
                         f"{name} that are not finite"
@@ -265,7 +282,11 @@ def _opened(path: Path) -> Client:
         raise InputError(f"{path}: its classes have no numbers of images; re-create it")
     if all(is_batchnorm_statistic(entry.name) for entry in opened.entries):
         raise InputError(f"{path}: has no weights at all")
-    return Client(path, opened.content, opened, facts)
+    return Client(path, opened.content, opened, facts, {})
+
+
+def _examined(client: Client, by: str | None) -> Client:
+    return client._replace(squares=squares_of(client.opened, by))
 
 
 def _open_parent(
@@ -293,7 +314,12 @@ def _newest(clients: list[Client]) -> list[Client]:
     return [client for client in clients if client.facts.round == last]
 
 
-def _check_together(clients: list[Client], several_rounds: bool) -> None:
+def _check_together(
+    clients: list[Client],
+    several_rounds: bool,
+    partition: Partition | None,
+    statistics: bool,
+) -> None:
     """With `several_rounds` older models may be there, which may have other parts."""
     newest = _newest(clients) if several_rounds else clients
     check_same_facts(newest, ROUND)
@@ -307,19 +333,9 @@ def _check_together(clients: list[Client], several_rounds: bool) -> None:
     for fact in ("architecture", "mean", "std"):
         values = [canonical(getattr(client.facts, fact)) for client in clients]
         check_same(clients, fact, values, "train all clients from one global model")
-
-
-def _warn_of_partitions(clients: list[Client]) -> None:
-    """Say that clients were trained under different partitions, or some under none."""
-    first: dict[str | None, Client] = {}
-    for client in clients:
-        first.setdefault(client.facts.partition, client)
-    if len(first) > 1:
-        one, other, *_ = first.values()
-        console.warn(
-            f"{one.path} and {other.path}: were trained under different partitions, or "
-            "one under none, so that clients may have the same images"
-        )
+    if partition:
+        check_members(clients, partition)
+    check_sizes(clients, statistics)
 
 
 def _layout(client: Client) -> tuple:

@@ -7,6 +7,7 @@ import numpy as np
 
 from furlkit import console
 from furlkit.aggregators.dictionary import dictionary
+from furlkit.aggregators.mean import dominant, shares_of
 from furlkit.errors import InputError
 from furlkit.files.features import FeatureFacts, Features, read_features, write_features
 from furlkit.inputs.existing import already, made_before
@@ -17,6 +18,7 @@ from furlkit.inputs.uploads import (
     check_same_facts,
     provenance_of,
 )
+from furlkit.stages.aggregate.claims import SHOWN, name_repeats
 
 ROUNDING = 1e-3
 
@@ -24,9 +26,15 @@ ROUNDING = 1e-3
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check the uploads against each other, then write one after the other."""
     options, clients = open_uploads(values, _read, _check_together)
-    size = options.settings["dictionary_size"]
-    kept = dictionary([client.rows for client in clients], size)
+    size, most = (options.settings[name] for name in ("dictionary_size", "max_share"))
+    given = [client.rows for client in clients]
+    if most is not None:
+        given = _cut(clients, max(1, int(most * size)), f"--max-share {most:g}")
+    kept = dictionary(given, size)
     rows = np.concatenate(kept)
+    name_repeats(clients)
+    if most is None:
+        _name_dominant(clients, [len(each) for each in kept])
     owners = [[c.facts.client or 0, len(k)] for c, k in zip(clients, kept, strict=True)]
     first = clients[0].facts
     line = (
@@ -61,10 +69,42 @@ def _read(path: Path) -> Features:
     if len(lengths) and np.abs(lengths - 1).max() > ROUNDING:
         odd = lengths[np.abs(lengths - 1).argmax()]
         raise InputError(
-            f"{path}: a row has length {odd:.3g}, expected rows of length 1, as "
-            "local-train --features-out writes them"
+            f"{path}: a row of client {facts.client} has length {odd:.3g}, expected rows "
+            "of length 1, as local-train --features-out writes them"
         )
     return client
+
+
+def _cut(clients: list[Features], limit: int, option: str) -> list[np.ndarray]:
+    """The first rows of each client, at most so many; one line says who was cut."""
+    over = [
+        f"client {client.facts.client} ({len(client.rows):,} rows)"
+        for client in clients
+        if len(client.rows) > limit
+    ]
+    if over:
+        rest = f" and {len(over) - SHOWN} more" if len(over) > SHOWN else ""
+        who = ", ".join(over[:SHOWN])
+        console.warn(f"{option}: cut {who}{rest} to {limit:,} rows each")
+    return [client.rows[:limit] for client in clients]
+
+
+def _name_dominant(clients: list[Features], counts: list[int]) -> None:
+    """Warn of a client that takes up most of the dictionary."""
+    if not sum(counts):
+        return
+    place = dominant(shares_of(counts))
+    if place is not None:
+        client, total = clients[place], sum(counts)
+        empty = sum(
+            not count and len(client.rows) > 0
+            for count, client in zip(counts, clients, strict=True)
+        )
+        lost = f", and {empty} other clients have none in it" if empty else ""
+        console.warn(
+            f"{client.path}: {counts[place]:,} of the {total:,} rows of the dictionary "
+            f"are of client {client.facts.client}{lost}; limit it by --max-share"
+        )
 
 
 def _made(clients: list[Features]) -> str | None:

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from furlkit import console
 from furlkit.aggregators.dictionary import unit_rows
+from furlkit.aggregators.mean import dominant, shares_of
 from furlkit.aggregators.similarity import ensemble, sharpened
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.errors import InputError
@@ -31,8 +33,10 @@ from furlkit.inputs.uploads import (
     provenance_of,
     usual,
 )
+from furlkit.stages.aggregate.claims import name_repeats
 
 BLOCK = 1024
+SAMPLE, TINY = 256, 1e-300
 Upload = Features | Similarity
 # What must be the same, and what to do if it is not.
 ALIKE = {
@@ -63,6 +67,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     )
     data: dict[str, Any] = {"round": facts.round, "form": form}
     data["clients"] = facts.clients
+    name_repeats([client for client in clients if isinstance(client, Features)])
+    _name_dominant(clients, facts.temperature)
     if not options.dry_run:
         provenance = provenance_of(options, clients, form=form)
         content = made_before(options, "ensemble", provenance, facts)
@@ -71,6 +77,38 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         writer = _write_matrix if form == "matrix" else _write_parts
         data["content"] = writer(options.output, clients, facts, provenance)
     return line, data
+
+
+def _name_dominant(clients: Sequence[Upload], tau_T: float) -> None:
+    """Warn of a client that finds so much alike that the others hardly count.
+
+    Eq. 6 adds exp(M_k / tau_T), so most of a sum may be one client's. It is measured on
+    SAMPLE images, off the diagonal.
+    """
+    n = len(clients[0].index)
+    places = np.unique(np.linspace(0, max(n - 1, 0), min(n, SAMPLE)).astype(int))
+    if len(places) < 2:
+        return
+    others = ~np.eye(len(places), dtype=bool)
+    cosines = [_sampled(client, places)[others] for client in clients]
+    parts = shares_of([float(sharpened(c, tau_T).mean()) + TINY for c in cosines])
+    place = dominant(parts)
+    if place is not None:
+        client = clients[place]
+        console.warn(
+            f"{client.path}: {parts[place]:.1%} of the ensemble is of client "
+            f"{client.facts.client}, whose model finds more images alike than the "
+            "others'; it is hostile or has collapsed"
+        )
+
+
+def _sampled(client: Upload, places: np.ndarray) -> np.ndarray:
+    """M_k between some images; a cosine that was not sent is -inf."""
+    if isinstance(client, Features):
+        unit = unit_rows(client.rows[places])
+        return unit @ unit.T
+    block = _cosines(client)
+    return np.concatenate([block(slice(i, i + 1))[:, places] for i in places])
 
 
 def _form(clients: Sequence[Upload], matrix: bool) -> str:

@@ -36,6 +36,7 @@ FLAGS = {
     ("local-train", "dictionary"): "--dictionary",
     ("local-train", "targets"): "--align",
     ("local-train", "helper"): "--helper",
+    ("aggregate", "partition"): "--partition",
     ("embed", "partition"): "--partition",
     ("embed", "private"): "--personal",
     ("neighbours", "partition"): "--partition",
@@ -85,7 +86,12 @@ def _files(link: Link) -> Words:
     stage = link.header.stage
     paths = {role: str(found.path) for role, found in link.parents.items() if found}
     if GIVEN[stage] == ("*",):
-        return list(paths.values())
+        flagged = {role: p for role, p in paths.items() if (stage, role) in FLAGS}
+        words = [path for role, path in paths.items() if role not in flagged]
+        return [
+            *words,
+            *(w for role, p in flagged.items() for w in (FLAGS[stage, role], p)),
+        ]
     words = [paths.pop(role) for role in GIVEN[stage] if role in paths]
     for role, path in paths.items():
         words += [FLAGS[stage, role.split()[0]], path]

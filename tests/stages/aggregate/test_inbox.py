@@ -106,7 +106,7 @@ BAD: dict[Callable, str] = {
     of_another_round: "round 2",
     of_another_model: "another model",
     noise: "not a safetensors",
-    noise_behind_a_header: "checksum",
+    noise_behind_a_header: "bytes",
     half: "truncated",
     fifo: "no regular file",
     link: "symbolic link",

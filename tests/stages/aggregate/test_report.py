@@ -95,4 +95,4 @@ def test_what_a_report_refuses(folder, refused):
     raw = bytearray((folder / "c0").read_bytes())
     raw[-40] ^= 1
     (folder / "c0").write_bytes(raw)
-    refused(folder, 65, (folder / "c0", "checksum"), *line, folder / "r.json")
+    refused(folder, 65, (folder / "c0", "bytes"), *line, folder / "r.json")

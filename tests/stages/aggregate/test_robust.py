@@ -49,7 +49,7 @@ def test_a_damaged_upload_leaves_no_file(folder, rule, refused):
     raw = bytearray((folder / "c3").read_bytes())
     raw[-40] ^= 1
     (folder / "c3").write_bytes(raw)
-    refused(folder, 65, (folder / "c3", "checksum"), *words(folder, rule))
+    refused(folder, 65, (folder / "c3", "bytes"), *words(folder, rule))
 
 
 def test_a_damaged_parent_leaves_no_file(folder, refused):

@@ -1,0 +1,133 @@
+"""What is in a model that a client sent: looked at once, in pieces, before it counts.
+
+A value that is not finite, a BatchNorm statistic that no training gives, and weights out
+of all proportion are refused with the name of their tensor.
+"""
+
+from collections.abc import Sequence
+from math import prod, sqrt
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from furlkit.errors import InputError
+from furlkit.files.checkpoint import check_finite
+from furlkit.files.container.layout import Entry
+from furlkit.files.container.read import Container
+from furlkit.inputs.uploads import UnfitUpload, Upload
+from furlkit.weights import is_batchnorm_statistic
+
+FACTOR = 1e4
+# Sums of squares in float32 are a little off.
+SLACK = 0.9
+Squares = dict[str, float]
+
+
+class Model(Upload, Protocol):
+    """A checkpoint of a client, with the sum of squares of each tensor of floats."""
+
+    @property
+    def opened(self) -> Container:
+        """The file."""
+
+    @property
+    def squares(self) -> Squares:
+        """What `squares_of` gives."""
+
+
+def squares_of(opened: Container, by: str | None) -> Squares:
+    """The sum of squares of each tensor of floats, all of which are checked.
+
+    `by` is the hash to compare, `content` or `check`; None leaves it to a later pass.
+    """
+    found: Squares = {}
+    for entry, data in opened.verified_pieces(by):
+        piece = data.view(entry.dtype)
+        if is_batchnorm_statistic(entry.name):
+            _check_statistic(opened.path, entry.name, piece)
+        if piece.dtype.kind == "f":
+            squared = _squared(opened, entry, piece)
+            found[entry.name] = found.get(entry.name, 0.0) + squared
+    return found
+
+
+def _squared(opened: Container, entry: Entry, piece: np.ndarray) -> float:
+    if piece.dtype == np.float32:
+        squared = float(np.vdot(piece, piece))
+        if np.isfinite(squared):
+            return squared
+    wide = piece.astype(np.float64)
+    squared = float(np.vdot(wide, wide))
+    if not np.isfinite(squared):
+        check_finite(opened.path, entry.name, opened.read(entry))
+    return squared
+
+
+def _check_statistic(path: Path, name: str, values: np.ndarray) -> None:
+    """A variance is not below 0; a counter is not below 0 nor near its type's limit."""
+    counts = values.dtype.kind in "iu"
+    if name.endswith("running_var") or counts:
+        lowest, highest = values.min(), values.max()
+        # NaN is not below 0, and is found by its square.
+        if lowest < 0 or (counts and highest > np.iinfo(values.dtype).max // 2):
+            odd = lowest if lowest < 0 else highest
+            kind = "counter of batches" if counts else "variance"
+            raise InputError(
+                f"{path}: {name} has {odd:.6g}, which is no {kind}; the file was made by "
+                "hand or its training failed, train that client again"
+            )
+
+
+def check_sizes(models: Sequence[Model], statistics: bool) -> None:
+    """Refuse a tensor with a number beyond FACTOR times the largest one of the others.
+
+    It must also be larger than the others' weights are anywhere, and so much larger where
+    the others have zeros: a bias may only just have begun to move. What counts as the
+    others' is the median, the lower one. With `statistics` BatchNorm's are compared as well, among themselves.
+    """
+    sizes: dict[str, int] = {}
+    for model in models:
+        sizes |= {e.name: max(prod(e.shape), 1) for e in model.opened.entries}
+    for chosen in (False, True) if statistics else (False,):
+        names = [n for n in sizes if is_batchnorm_statistic(n) is chosen]
+        usual = {name: _usual_mean(models, name, sizes[name]) for name in names}
+        most = max(usual.values(), default=0.0)
+        for model in models:
+            for name in names:
+                length = sqrt(model.squares.get(name, 0.0))
+                # No number is larger than the length, nor the mean one than the largest.
+                if length > SLACK * _bound(usual[name], most):
+                    _check_size(models, model, name, most)
+
+
+def _bound(usual: float, most: float) -> float:
+    return max(FACTOR * usual, most) if usual else FACTOR * most
+
+
+def _usual_mean(models: Sequence[Model], name: str, size: int) -> float:
+    """The root of the mean square of a tensor, as it is in most models that have it."""
+    having = [m.squares[name] for m in models if name in m.squares]
+    return sqrt(_lower_median(having) / size) if having else 0.0
+
+
+def _lower_median(values: Sequence[float]) -> float:
+    return sorted(values)[(len(values) - 1) // 2]
+
+
+def _check_size(models: Sequence[Model], model: Model, name: str, most: float) -> None:
+    having = [each for each in models if name in each.squares]
+    largest = {each.path: _largest(each.opened, name) for each in having}
+    usual, found = _lower_median([*largest.values()]), largest[model.path]
+    if found > _bound(usual, most):
+        raise UnfitUpload(
+            f"{model.path}: {name} has numbers up to {found:.4g}, those of the other "
+            f"clients are up to {usual:.4g}; leave client {model.facts.client} out, or "
+            "train it again with a lower --lr",
+            model.path,
+        )
+
+
+def _largest(opened: Container, name: str) -> float:
+    array = opened.read(opened.entry(name))
+    return max(-float(array.min(initial=0)), float(array.max(initial=0)))

@@ -1,0 +1,126 @@
+"""Uploads that are too much alike, and uploads that are too different: both are named.
+
+Both are legal, so they are warnings: clients may have trained on the same images, and a
+server may combine what was trained with different options.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from furlkit import console
+from furlkit.files.container.header import canonical, short
+from furlkit.files.container.layout import Entry
+from furlkit.files.container.read import Container
+from furlkit.files.opening import open_regular
+from furlkit.inputs.uploads import Upload, usual
+from furlkit.weights import is_batchnorm_statistic
+
+SAMPLE = 4096
+SHOWN = 3
+# What a client may choose for its own machine and line.
+OWN = ("channels-last", "compile", "device", "encoding", "precision", "threads")
+
+
+class _Opened(NamedTuple):
+    upload: Upload
+    file: Container
+
+
+def name_copies(uploads: Sequence[Upload]) -> None:
+    """Warn of each client that sent, to the byte, the numbers of another client."""
+    for copy, first in copies(uploads):
+        console.warn(
+            f"{copy.path}: client {copy.facts.client} sent the same numbers as client "
+            f"{first.facts.client} ({first.path}), to the byte; both count"
+        )
+
+
+def copies(uploads: Sequence[Upload]) -> Iterator[tuple[Upload, Upload]]:
+    """Each upload with the numbers of an earlier one, and that one.
+
+    BatchNorm's statistics and the numbering of rows do not count. All bytes are compared
+    only where a sample of them is the same.
+    """
+    seen: dict[tuple, list[_Opened]] = {}
+    for upload in uploads:
+        file = Container(upload.path)
+        alike = seen.setdefault(_key(file), [])
+        first = next((one for one in alike if _same(one.file, file)), None)
+        if first:
+            yield upload, first.upload
+        else:
+            alike.append(_Opened(upload, file))
+
+
+def _compared(entry: Entry) -> bool:
+    return entry.name != "index" and not is_batchnorm_statistic(entry.name)
+
+
+def _key(file: Container) -> tuple:
+    """The layout, and the first bytes of the largest tensor."""
+    layout = tuple((e.name, e.dtype.str, e.shape) for e in file.entries)
+    largest = max(filter(_compared, file.entries), key=lambda e: e.size, default=None)
+    if largest is None:
+        return layout, b""
+    sample = np.empty(min(SAMPLE, largest.size), np.uint8)
+    with open_regular(file.path) as stream:
+        file.fill(sample, largest.start, stream.fileno())
+    return layout, sample.tobytes()
+
+
+def _same(one: Container, other: Container) -> bool:
+    pairs = zip(one.pieces(), other.pieces(), strict=True)
+    return all(
+        np.array_equal(piece, their) or not _compared(entry)
+        for (entry, piece), (_, their) in pairs
+    )
+
+
+def name_differences(uploads: Sequence[Upload]) -> None:
+    """Warn if uploads of one round were made with other options or partitions."""
+    rounds: dict[Any, list[_Opened]] = {}
+    for upload in uploads:
+        opened = _Opened(upload, Container(upload.path))
+        rounds.setdefault(upload.facts.round, []).append(opened)
+    for together in rounds.values():
+        _name_odd(together, [_options(each.file) for each in together])
+        _name_odd(together, [{"partition": _partition(each)} for each in together])
+
+
+def _options(file: Container) -> dict[str, Any]:
+    return {k: v for k, v in file.header.options.items() if k not in OWN}
+
+
+def _partition(opened: _Opened) -> str | None:
+    told = getattr(opened.upload.facts, "partition", None)
+    return told or opened.file.header.inputs.get("partition")
+
+
+def _name_odd(opened: list[_Opened], made: list[dict[str, Any]]) -> None:
+    """One line: the first that differs from most, in what, and how many others do."""
+    texts = [canonical(each) for each in made]
+    if len(Counter(texts)) == 1:
+        return
+    uploads = [each.upload for each in opened]
+    common = usual(uploads, texts)
+    theirs = made[uploads.index(common)]
+    odd = [k for k, text in enumerate(texts) if text != canonical(theirs)]
+    path, client = uploads[odd[0]].path, uploads[odd[0]].facts.client
+    more = f"; {len(odd) - 1} more clients differ" if len(odd) > 1 else ""
+    console.warn(
+        f"{path}: client {client} has other {_differing(made[odd[0]], theirs)} than "
+        f"{common.path}{more}"
+    )
+
+
+def _differing(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
+    names = [n for n in sorted({*ours, *theirs}) if ours.get(n) != theirs.get(n)]
+    shown = [
+        f"{name} ({short(ours.get(name))}, not {short(theirs.get(name))})"
+        for name in names[:SHOWN]
+    ]
+    rest = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(shown) + rest
