@@ -15,6 +15,7 @@ from furlkit.training import signals as stopping
 def handlers():
     numbers, hook = (*stopping.SIGNALS, signal.SIGALRM), sys.unraisablehook
     before = [signal.getsignal(number) for number in numbers]
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # The tests may run under nohup.
     stopping.install()
     yield
     for number, handler in zip(numbers, before, strict=True):
