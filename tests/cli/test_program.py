@@ -393,7 +393,7 @@ WITH = {
     "--mine-every": CLUSTER, "--neighbours-from": CLUSTER,
     "--redundancy": ("--objective", "barlow"), "--freeze-generator": ("--infusion", "1"),
 }  # fmt: skip
-ELSEWHERE = {"--json", "--quiet", "--verbose", "--preset", "--update"}
+ELSEWHERE = {"--json", "--quiet", "--verbose", "--strict", "--preset", "--update"}
 
 
 def built(run, monkeypatch, *more):
