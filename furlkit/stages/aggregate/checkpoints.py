@@ -66,16 +66,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     # Rules that do not declare these have their defaults.
     used = {**DEFAULTS, **values}
     partition = used["partition"] and read_partition(used["partition"])
-    averaged = values["rule"] == "mean" and used["bn"] == "average"
-    together = partial(
-        _check_together,
-        several_rounds=used["staleness"] is not None,
-        partition=partition,
-        statistics=averaged,
-    )
-    options, clients = open_uploads(
-        values, _opened, together, ("checkpoint",), _examined
-    )
+    options, clients = _open(values, used, partition)
     settings = {**DEFAULTS, **options.settings}
     how, bn, staleness, report, _, most = (settings.pop(name) for name in DEFAULTS)
     _check_report(options, report, staleness)
@@ -84,24 +75,9 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     weights = _weights(clients, how)
     if how == "examples" and not (partition or most):
         name_dominant(clients, shares_of(weights))
-    shares = shares_of(
-        [
-            aged(weight, newest[0].facts.round - client.facts.round, staleness or 1)
-            for weight, client in zip(weights, clients, strict=True)
-        ]
-    )
-    shares = cut(clients, shares, most)
+    shares = cut(clients, _shares(clients, weights, staleness or 1), most)
     facts = _facts(clients, newest[0].facts, bn)
     facts = replace(facts, **_cluster_head(clients, shares))
-    line = (
-        f"{options.output}: round {facts.round}, {options.rule} of {len(clients)} "
-        f"clients, {_counted(facts)}"
-    )
-    if old := len(clients) - len(newest):
-        line += f", {old} of them of earlier rounds"
-    by_client = {str(c.facts.client): n for c, n in zip(clients, shares, strict=True)}
-    data: dict[str, Any] = {"round": facts.round, "shares": by_client}
-    data |= {"classes": facts.classes} if facts.classes else {}
     given = {} if how in ("examples", "uniform") else {"weights": "given"}
     provenance = provenance_of(options, clients, shares=shares, **given)
     if partition:
@@ -111,13 +87,42 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     model = _open_parent(options, report, newest[0], names)
     function = catalogue.load(catalogue.RULES[options.rule].function)
     job = _Job(partial(function, **settings), clients, shares, names, model)
+    return _made(options, job, facts, provenance, report)
+
+
+def _open(
+    values: dict[str, Any], used: dict[str, Any], partition: Partition | None
+) -> tuple[Options, list[Client]]:
+    together = partial(
+        _check_together,
+        several_rounds=used["staleness"] is not None,
+        partition=partition,
+        statistics=values["rule"] == "mean" and used["bn"] == "average",
+    )
+    return open_uploads(values, _opened, together, ("checkpoint",), _examined)
+
+
+def _shares(
+    clients: list[Client], weights: list[float], staleness: float
+) -> list[float]:
+    """What each client counts; older models count less."""
+    last = _newest(clients)[0].facts.round
+    pairs = zip(weights, clients, strict=True)
+    return shares_of([aged(w, last - c.facts.round, staleness) for w, c in pairs])
+
+
+def _made(
+    options: Options,
+    job: "_Job",
+    facts: CheckpointFacts,
+    provenance: Provenance,
+    report: Path | None,
+) -> tuple[str, dict[str, Any]]:
+    """Write the report and the model, those that are not there yet."""
+    line, data = _line(options, job, facts), _data(job, facts)
     content = made_before(options, "checkpoint", provenance, facts)
     known = {**_known(provenance, facts, job), "protocol": "uploads"}
-    if report and (options.dry_run or _reported(options, report, known)):
-        report = None
-    if content and not report:
-        return already(options.output, content)
-    if report:
+    if report and not options.dry_run and not _reported(options, report, known):
         data["stands_out"] = _report(options, report, job, known)
     if content:
         return already(options.output, content)
@@ -125,6 +130,22 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         header = provenance.header("checkpoint", facts)
         data["content"] = _write(options, job, header)
     return line, data
+
+
+def _line(options: Options, job: "_Job", facts: CheckpointFacts) -> str:
+    line = (
+        f"{options.output}: round {facts.round}, {options.rule} of {len(job.clients)} "
+        f"clients, {_counted(facts)}"
+    )
+    old = len(job.clients) - len(_newest(job.clients))
+    return f"{line}, {old} of them of earlier rounds" if old else line
+
+
+def _data(job: "_Job", facts: CheckpointFacts) -> dict[str, Any]:
+    pairs = zip(job.clients, job.shares, strict=True)
+    shares = {str(client.facts.client): share for client, share in pairs}
+    classes = {"classes": facts.classes} if facts.classes else {}
+    return {"round": facts.round, "shares": shares, **classes}
 
 
 def _counted(facts: CheckpointFacts) -> str:
