@@ -23,6 +23,19 @@ def furlkit(*arguments: Any) -> int:
     return _outcome([str(argument) for argument in arguments])
 
 
+def save_digits(folder: Path, train: int, test: int) -> None:
+    """Write the first digits (d.npz) and those after them (t.npz)."""
+    import numpy as np
+
+    from furlkit.data.sets.source import Source
+
+    digits = Source("digits").images()
+    parts = {"d.npz": slice(0, train), "t.npz": slice(train, train + test)}
+    for name, part in parts.items():
+        images, labels = digits.images[part], digits.labels[part]
+        np.savez(folder / name, images=images, labels=labels)
+
+
 def round_0(folder: Path, split: tuple = (), net: tuple = NET) -> Path:
     """Write a partition of digits (p.st) and a global model of round 0 (g.st)."""
     digits = ("--data", "digits")

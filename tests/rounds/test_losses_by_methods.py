@@ -3,15 +3,13 @@
 import json
 import math
 
-import numpy as np
 import pytest
 
 from furlkit import catalogue
-from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.training import loop
 from furlkit.weights import PRIVATE, part_of, within
-from tests.helpers import Killed, contents, epoch_losses, furlkit, killed
+from tests.helpers import Killed, contents, epoch_losses, furlkit, killed, save_digits
 
 NET = ("--width", 0.02, "--projector", "8,4", "--predictor", "8,4")
 FAST = ("--batch-size", 12, "-q")
@@ -34,10 +32,7 @@ HEAD = ("--epochs", 2, "--probes", 1, "-q")
 def world(tmp_path_factory):
     """48 digits of two clients with style models, 20 to test on, and one model."""
     folder = tmp_path_factory.mktemp("grid")
-    digits = Source("digits").images()
-    for name, part in (("d.npz", slice(0, 48)), ("t.npz", slice(48, 68))):
-        images, labels = digits.images[part], digits.labels[part]
-        np.savez(folder / name, images=images, labels=labels)
+    save_digits(folder, 48, 20)
     data = ("--data", folder / "d.npz")
     assert furlkit("partition", *data, "--clients", 2, "-o", folder / "p") == 0
     init = ("init", *data, *NET, "--objective", "simsiam", "-o", folder / "g")

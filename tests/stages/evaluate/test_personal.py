@@ -10,7 +10,7 @@ from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.container.read import Container
 from furlkit.stages.evaluate import personal
-from tests.helpers import furlkit
+from tests.helpers import furlkit, save_digits
 
 FAST = ("--epochs", 1, "--batch-size", 20, "-q")
 HEAD = ("--epochs", 20, "--lr", 0.1, "--probes", 2)
@@ -28,10 +28,7 @@ METHODS = {
 def world(tmp_path_factory):
     """Digits: 180 to train on, of three clients, and 60 to test on."""
     folder = tmp_path_factory.mktemp("personal")
-    digits = Source("digits").images()
-    for name, part in (("d.npz", slice(0, 180)), ("t.npz", slice(180, 240))):
-        images, labels = digits.images[part], digits.labels[part]
-        np.savez(folder / name, images=images, labels=labels)
+    save_digits(folder, 180, 60)
     data = ("--data", folder / "d.npz")
     assert furlkit("partition", *data, "--clients", 3, "-o", folder / "p") == 0
     assert furlkit("partition", *data, "--clients", 1, "-o", folder / "one") == 0

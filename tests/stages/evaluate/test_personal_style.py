@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from furlkit.data.sets.source import Source
 from furlkit.evaluation.linear import LinearSettings, fit_linear, predict_linear
 from furlkit.evaluation.stylised import Pair, fit_stylised
 from furlkit.files.features import read_features
@@ -13,7 +12,7 @@ from furlkit.files.private import read_private
 from furlkit.models.style import filled_generator
 from furlkit.randomness import torch_generator
 from furlkit.weights import below
-from tests.helpers import furlkit
+from tests.helpers import furlkit, save_digits
 
 NET = ("--width", 0.05, "--projector", "16,8")
 FAST = ("--epochs", 1, "--batch-size", 90, "-q")
@@ -25,10 +24,7 @@ HOW = LinearSettings(lr=0.03, epochs=40)
 def world(tmp_path_factory):
     """Two clients after a round with infusion; digits to train and test on."""
     folder = tmp_path_factory.mktemp("personal")
-    digits = Source("digits").images()
-    for name, part in (("d.npz", slice(0, 180)), ("t.npz", slice(180, 240))):
-        images, labels = digits.images[part], digits.labels[part]
-        np.savez(folder / name, images=images, labels=labels)
+    save_digits(folder, 180, 60)
     data = ("--data", folder / "d.npz")
     assert furlkit("partition", *data, "--clients", 2, "-o", folder / "p") == 0
     assert furlkit("init", *data, *NET, "-o", folder / "g0") == 0
