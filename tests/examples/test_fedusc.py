@@ -201,9 +201,6 @@ def test_the_slides_numbers_are_all_there_and_the_claims_are_theirs():
     assert len(found) == 2 + 6 * 4 + 4 + 3 + 3 + 5 + 8 + 12
     tables = {
         "FedSimCLR + k-means": ("table", "unbalanced", "FedSimCLR"),
-        "FedU + k-means": ("table", "unbalanced", "FedU"),
-        "FedMatch": ("table", "unbalanced", "FedMatch"),
-        "DS-FL": ("table", "unbalanced", "DS-FL"),
         "without self-labelling": ("table", "unbalanced", "without self-labelling"),
         "without clustering": ("parts", "dirichlet100", "without clustering"),
         "without RandAugment": ("parts", "dirichlet100", "without RandAugment"),
