@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from furlkit.catalogue import COMMANDS
-from furlkit.errors import UsageError
+from furlkit.errors import FurlkitError, UsageError
 from furlkit.files.opening import read_toml, read_toml_text
 
 FOLDER = Path(__file__).parent
@@ -50,9 +50,17 @@ def _chain(name: str) -> tuple[list[str], dict[str, Any]]:
             base = str(Path(chain[-1]).parent / base)
         if not isinstance(base, str) or base in chain:
             raise UsageError(f"--preset {name}: cannot extend {base!r}")
+        found = _merged(_read_for(chain[-1], base), found)
         chain.append(base)
-        found = _merged(_read(base), found)
     return chain, found
+
+
+def _read_for(name: str, base: str) -> dict[str, Any]:
+    """The preset that another one extends."""
+    try:
+        return _read(base)
+    except FurlkitError as error:
+        raise type(error)(f"{error}; {name} extends it") from error
 
 
 def _merged(

@@ -98,6 +98,8 @@ def load(folder: Path) -> tuple[Run, int]:
         )
     raw = read_bytes(path, LONGEST_JSON)
     try:
+        if rb"\u0000" in raw:
+            raise ValueError("a NUL is in no name of a file")
         noted = json.loads(raw)
         stages = {
             name: Stage(name, str(stage["run"]), str(stage["rounds"]))

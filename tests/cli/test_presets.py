@@ -499,8 +499,12 @@ def test_a_file_extends_another_file(tmp_path):
 @pytest.mark.parametrize(
     "base, code, words",
     [
-        ('"fedfoo"', 2, ("fedfoo", "digits, ditto, dsfl, ")),
-        ('"nowhere.toml"', 65, ("nowhere.toml", "no such file")),
+        ('"fedfoo"', 2, ("fedfoo", "digits, ditto, dsfl, ", "mine.toml extends it")),
+        (
+            '"nowhere.toml"',
+            65,
+            ("nowhere.toml", "no such file", "mine.toml extends it"),
+        ),
         ('"{own}"', 2, ("extend", "mine.toml")),
         ('"{other}"', 2, ("extend", "mine.toml")),
         ("7", 2, ("extend", "7")),

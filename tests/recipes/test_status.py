@@ -156,6 +156,16 @@ def test_what_is_no_run_is_refused(runner, run, tmp_path):
         assert done.code == 65 and "plan the run again" in done.err
 
 
+def test_a_record_with_a_nul_in_a_name_is_refused(runner, run):
+    runner.plan("out=one")
+    path = Path("one/plan/recipe.json")
+    noted = json.loads(path.read_text())
+    noted["files"] = {name: f"\0{file}" for name, file in noted["files"].items()}
+    path.write_text(json.dumps(noted))
+    done = run("status", "one")
+    assert done.code == 65 and "recipe.json" in done.err and "NUL" in done.err
+
+
 @pytest.mark.parametrize("stop", [False, True])
 def test_watch_ends_with_the_run_or_by_ctrl_c(runner, environment, stop):
     runner.plan("rounds=1")
