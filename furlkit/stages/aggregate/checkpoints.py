@@ -197,13 +197,18 @@ def _known(provenance: Provenance, facts: CheckpointFacts, job: _Job) -> dict[st
 
 
 def _reported(options: Options, path: Path, known: dict[str, Any]) -> bool:
-    return not options.force and scored_before(path, known) is not None
+    """Whether the report is there; one that names somebody is made, and told, again."""
+    found = None if options.force else scored_before(path, known)
+    return found is not None and found.get("stands_out") == []
 
 
 def _report(
     options: Options, path: Path, job: _Job, known: dict[str, Any]
 ) -> list[ClientId]:
-    """Write the report, which comes before the result; who stands out."""
+    """Write the report, which comes before the result; who stands out.
+
+    With --strict that is an error, after which the report is there and no result.
+    """
     with job.uploads() as uploads:
         found = describe(uploads, job.rule, options.rule)
     write_metrics(path, {**known, **found})
