@@ -40,6 +40,8 @@ from furlkit.stages.aggregate.report import describe, line_of
 from furlkit.weights import is_batchnorm_statistic
 
 MOST_EXAMPLES = 10**12
+# Their result has a mean of BatchNorm's statistics, which one client can move.
+AVERAGE_STATISTICS = ("mean", "l-dawa")
 # Options that are not the rule's own business.
 DEFAULTS: dict[str, Any] = {
     "weights": "examples",
@@ -97,7 +99,7 @@ def _open(
         _check_together,
         several_rounds=used["staleness"] is not None,
         partition=partition,
-        statistics=values["rule"] == "mean" and used["bn"] == "average",
+        statistics=values["rule"] in AVERAGE_STATISTICS and used["bn"] == "average",
     )
     return open_uploads(values, _opened, together, ("checkpoint",), _examined)
 
