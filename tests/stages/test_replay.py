@@ -84,6 +84,8 @@ def test_inputs_are_found_among_other_folders(made, world, run, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     moved = made[0].rename(tmp_path / "elsewhere" / "mean.safetensors")
     assert "not among the files" in run("replay", moved, "--depth", 1).out
+    lost = run("replay", moved, "--among", tmp_path / "nowhere")
+    assert lost.code == 65 and "nowhere: no such folder" in lost.err
     text = run("replay", moved, "--depth", 1, "--among", world.folder).out
     assert commands(text)[0][1:4] == list(map(str, world.clients))
 
