@@ -82,12 +82,16 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     facts = replace(facts, **_cluster_head(clients, shares))
     given = {} if how in ("examples", "uniform") else {"weights": "given"}
     provenance = provenance_of(options, clients, shares=shares, **given)
-    if partition:
-        inputs = {**provenance.inputs, "partition": partition.content}
-        provenance = replace(provenance, inputs=inputs)
     names = _names(newest[0], facts.statistics)
     model = _open_parent(options, report, newest[0], names)
-    function = catalogue.load(catalogue.RULES[options.rule].function)
+    rule = catalogue.RULES[options.rule]
+    inputs = dict(provenance.inputs)
+    if partition:
+        inputs["partition"] = partition.content
+    if model and rule.parent:  # A report alone does not change the result.
+        inputs["parent"] = model.content
+    provenance = replace(provenance, inputs=inputs)
+    function = catalogue.load(rule.function)
     job = _Job(partial(function, **settings), clients, shares, names, model)
     return _made(options, job, facts, provenance, report)
 
