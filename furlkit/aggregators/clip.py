@@ -1,6 +1,6 @@
 """The mean of updates of bounded length.
 
-Sun et al., "Can You Really Backdoor Federated Learning?", 2019, norm thresholding.
+Sun et al., "Can You Really Backdoor Federated Learning?", 2019: norm clipping.
 
     w_g      the global model that the clients started from: --parent
     p_k      the share of client k: --weights

@@ -1,7 +1,7 @@
 """The geometric median of the clients' models.
 
-Pillutla et al., "Robust Aggregation for Federated Learning", RFA, IEEE TSP 2022,
-Algorithm 2: the smoothed algorithm of Weiszfeld.
+Pillutla et al., "Robust Aggregation for Federated Learning", RFA, IEEE TSP 2022: the
+smoothed algorithm of Weiszfeld.
 
     v        the point whose weighted distances to the uploads sum to the least
     alpha_k  the weight of client k: --weights
@@ -29,7 +29,7 @@ TOLERANCE = 1e-9  # Of the distance of the nearer half of the uploads.
 
 
 def geometric_median(uploads: Uploads, *, smoothing: float) -> Pieces:
-    """RFA, Algorithm 2, until v stands still; `smoothing` is nu."""
+    """RFA, until v stands still; `smoothing` is nu."""
     alpha = uploads.shares(uploads.names[0])
     beta = weiszfeld(inner_products(uploads), alpha, smoothing).tolist()
 

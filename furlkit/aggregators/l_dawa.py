@@ -12,8 +12,9 @@ Self-Supervised Visual Representation Learning", ICCV 2023.
 
 A layer is the tensors whose names are the same up to the last dot: a weight and its bias
 have one angle, since a bias of zeros alone has none. BatchNorm's statistics count as
-their layer does, but do not decide it. The paper divides by the number of clients and
-not by the sum, which shrinks every layer by its mean cosine: `--scaling paper`.
+their layer does, but do not decide it. The authors' code divides by the number of clients
+and not by the sum, which shrinks every layer by its mean cosine: `--scaling paper`. It has
+an angle for each tensor, and turns a tensor round whose cosine is below 0.
 
 Angles see directions, not lengths: an upload that is scaled up is not outvoted by them.
 

@@ -358,9 +358,9 @@ COMMANDS = named(
     ),
     command("attack", "Make a hostile upload of an honest one, for research.",
         group(IN_OUT,
-            Option("clients", Clients(),
-                   help="Clients that attack: 0,1. Uploads of others are copied as they "
-                        "are.", recorded=False, usual="all"),
+            Option("clients", Clients(names=True),
+                   help="Clients that attack: 0,1, or a site's name. Uploads of others "
+                        "are copied as they are.", recorded=False, usual="all"),
             OUTPUT,
         ),
         ATTACK,

@@ -438,7 +438,8 @@ _REPORT = Option("report", File(written=True),
                  help="Write for each client the norm of its update, its angle to the "
                       "others, its share, how far the result moved because of it, and "
                       "whether it stands out. Rules other than mean are applied once "
-                      "more for each client.",
+                      "more for each client. With --strict, an upload that stands out "
+                      "is an error: the report is written, the output is not.",
                  recorded=False, metavar="FILE.json")
 _MAX_SHARE = Option("max-share", Number(above=0, high=1),
                     help="The most that a client may count, of 1; what is above goes to "
@@ -491,7 +492,7 @@ RULES = named(
                    "nu: distances below it count as this."),
         ),
         paper=RFA,
-        equation="Algorithm 2",
+        equation="smoothed Weiszfeld algorithm",
     ),
     Rule("krum", "the model, or the mean of those, with the nearest neighbours",
         "furlkit.aggregators.krum:krum",
@@ -502,7 +503,7 @@ RULES = named(
                    "How many models are averaged; more than 1 is multi-Krum."),
         ),
         paper=KRUM,
-        equation="section 4",
+        equation="Krum and multi-Krum",
     ),
     Rule("clip", "the mean of updates that are shortened to a length",
         "furlkit.aggregators.clip:clipped_mean",
@@ -511,7 +512,7 @@ RULES = named(
                    usual="the median of all"),
         ),
         paper=SUN,
-        equation="norm thresholding",
+        equation="norm clipping",
         parent=True,
     ),
     Rule("l-dawa", "the mean by the angle of every layer to the global model's",
@@ -522,7 +523,6 @@ RULES = named(
                    "number of clients (the paper), which shrinks every layer."),
         ),
         paper=LDAWA,
-        equation="section 3",
         parent=True,
     ),
     Rule("dictionary", "the rows that clients share, one after the other",

@@ -18,8 +18,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from furlkit.errors import DiskError
+from furlkit.errors import DiskError, FurlkitError
 from furlkit.files.container.atomic import write_bytes
+from furlkit.files.opening import LONGEST_LIST, read_bytes
 
 MOST_BYTES = 20 * 10**9
 
@@ -68,8 +69,8 @@ def read_note(cache: Path | None, name: str) -> dict[str, Any]:
     """What was noted under a name; nothing if the note is missing or damaged."""
     if cache is None:
         return {}
-    with suppress(OSError, ValueError):
-        found = json.loads((cache / "notes" / f"{name}.json").read_bytes())
+    with suppress(FurlkitError, ValueError, RecursionError):
+        found = json.loads(read_bytes(cache / "notes" / f"{name}.json", LONGEST_LIST))
         return found if isinstance(found, dict) else {}
     return {}
 

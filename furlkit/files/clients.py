@@ -6,7 +6,7 @@ begins with a letter, and it has nothing that means something in a path.
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from furlkit.errors import InputError
 
@@ -20,7 +20,7 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def is_client(value: Any) -> bool:
+def is_client(value: Any) -> TypeGuard[ClientId]:
     """Whether a value from a header is a client's number or name."""
     if isinstance(value, str):
         return is_name(value)

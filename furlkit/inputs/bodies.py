@@ -25,7 +25,7 @@ Squares = dict[str, float]
 
 
 class Model(Upload, Protocol):
-    """A checkpoint of a client, with the sum of squares of each tensor of floats."""
+    """A checkpoint of a client, with the sum of squares of each of its tensors."""
 
     @property
     def opened(self) -> Container:
@@ -37,16 +37,17 @@ class Model(Upload, Protocol):
 
 
 def squares_of(opened: Container, by: str | None) -> Squares:
-    """The sum of squares of each tensor of floats, all of which are checked.
+    """The sum of squares of each tensor of floats and each counter; all are checked.
 
     `by` is the hash to compare, `content` or `check`; None leaves it to a later pass.
     """
     found: Squares = {}
     for entry, data in opened.verified_pieces(by):
         piece = data.view(entry.dtype)
-        if is_batchnorm_statistic(entry.name):
+        statistic = is_batchnorm_statistic(entry.name)
+        if statistic:
             _check_statistic(opened.path, entry.name, piece)
-        if piece.dtype.kind == "f":
+        if piece.dtype.kind == "f" or statistic:
             squared = _squared(opened, entry, piece)
             found[entry.name] = found.get(entry.name, 0.0) + squared
     return found
@@ -84,21 +85,36 @@ def check_sizes(models: Sequence[Model], statistics: bool) -> None:
 
     It must also be larger than the others' weights are anywhere, and so much larger where
     the others have zeros: a bias may only just have begun to move. What counts as the
-    others' is the median, the lower one. With `statistics` BatchNorm's are compared as well, among themselves.
+    others' is the median, the lower one. With `statistics` BatchNorm's are compared as
+    well, among themselves, and its counters: the mean takes the largest, and one near its
+    limit would have the honest clients of the next round refused.
     """
     sizes: dict[str, int] = {}
+    groups: dict[str, set[str]] = {
+        "weights": set(),
+        "statistics": set(),
+        "counters": set(),
+    }
     for model in models:
-        sizes |= {e.name: max(prod(e.shape), 1) for e in model.opened.entries}
-    for chosen in (False, True) if statistics else (False,):
-        names = [n for n in sizes if is_batchnorm_statistic(n) is chosen]
+        for entry in model.opened.entries:
+            sizes[entry.name] = max(prod(entry.shape), 1)
+            groups[_group(entry)].add(entry.name)
+    for group in groups if statistics else ("weights",):
+        names = sorted(groups[group])
         usual = {name: _usual_mean(models, name, sizes[name]) for name in names}
-        most = max(usual.values(), default=0.0)
+        most = max([*usual.values(), float(group == "counters")])
         for model in models:
             for name in names:
                 length = sqrt(model.squares.get(name, 0.0))
                 # No number is larger than the length, nor the mean one than the largest.
                 if length > SLACK * _bound(usual[name], most):
                     _check_size(models, model, name, most)
+
+
+def _group(entry: Entry) -> str:
+    if not is_batchnorm_statistic(entry.name):
+        return "weights"
+    return "statistics" if entry.dtype.kind == "f" else "counters"
 
 
 def _bound(usual: float, most: float) -> float:

@@ -10,6 +10,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from os.path import dirname, realpath
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -125,7 +126,7 @@ def _folders(options: Options) -> list[Path]:
                 f"--staleness: counts models of earlier rounds, and of {folder} only this "
                 "round's are taken; give files"
             )
-        if folder.resolve() == options.output.resolve().parent:
+        if realpath(folder) == dirname(realpath(options.output)):
             raise UsageError(
                 f"-o {options.output}: lies in {folder}, which clients write to; choose "
                 "another place"

@@ -1,6 +1,7 @@
 """File names in which {client} stands for a client's number or name."""
 
 from collections.abc import Iterable, Sequence
+from os.path import realpath
 from pathlib import Path
 
 from furlkit.errors import UsageError
@@ -17,7 +18,8 @@ def fill(pattern: str, client: ClientId) -> Path:
 
 def check_output(output: Path, inputs: Files, flag: str = "-o") -> None:
     """The file that is written may be none of those that are read."""
-    if output.resolve() in {Path(path).resolve() for path in inputs if path}:
+    # Path.resolve raises an error of its own where links make a circle.
+    if realpath(output) in {realpath(path) for path in inputs if path}:
         raise UsageError(f"{flag} {output}: this command uses that file already")
 
 

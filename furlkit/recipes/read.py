@@ -16,6 +16,7 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os.path import realpath
 from pathlib import Path
 from typing import Any
 
@@ -141,8 +142,8 @@ def read(path: Path) -> Recipe:
     return recipe
 
 
-def _tables(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
-    if path.resolve() in above:
+def _tables(path: Path, above: tuple[str, ...]) -> dict[str, Any]:
+    if realpath(path) in above:
         raise InputError(f"{path}: extends itself")
     own = read_toml(path)
     base = own.pop("extends", None)
@@ -152,7 +153,7 @@ def _tables(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
         raise InputError(f"{path}: extends is {base!r}, expected the path of a recipe")
     if not (path.parent / base).exists():
         raise InputError(f"{path}: extends {base}, and there is no such file")
-    return _merged(_tables(path.parent / base, (*above, path.resolve())), own)
+    return _merged(_tables(path.parent / base, (*above, realpath(path))), own)
 
 
 def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:

@@ -87,11 +87,13 @@ def _checkpoint(header: Header) -> str:
             public = f"{count(header.facts.get('examples'))} {public}"
             return f"{describe_model(header.facts)}, {how} {public}"
         return f"{describe_model(header.facts)}, then {how} {public}"
-    return describe_model(header.facts, len(header.inputs))
+    # A partition and the parent may be inputs too.
+    clients = sum(str(role).startswith("client ") for role in header.inputs)
+    return describe_model(header.facts, clients)
 
 
-def describe_model(facts: Facts, parents: int = 0) -> str:
-    """Which model a checkpoint holds; `parents` is the number of files it came from."""
+def describe_model(facts: Facts, uploads: int = 0) -> str:
+    """Which model a checkpoint holds; `uploads` is the number of clients it came from."""
     examples = facts.get("examples")
     if facts.get("role") == "client":
         text = "the model of client {client} after round {round}"
@@ -103,8 +105,8 @@ def describe_model(facts: Facts, parents: int = 0) -> str:
         text = "the global model that everyone starts from (round 0)"
     else:
         text = "the {role} model after round {round}"
-        if examples and parents:
-            clients = counted(parents, "client")
+        if examples and uploads:
+            clients = counted(uploads, "client")
             text += f", made of {clients} with {{examples}} images"
     # Format version 1 says left_out where version 2 has statistics.
     if facts.get("left_out") or facts.get("statistics") is False:

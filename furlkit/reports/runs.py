@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from os.path import realpath
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def read_files(runs: Sequence[Path]) -> list[File]:
             except FurlkitError as error:
                 if path == run:
                     raise
-                broken[path.resolve()] = f"{plain(str(error))}; left out"
+                broken[Path(realpath(path))] = f"{plain(str(error))}; left out"
     for path in sorted(broken):
         console.warn(broken[path])
     return [found[path] for path in sorted(found) if found[path].kind != "progress"]

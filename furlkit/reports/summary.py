@@ -6,6 +6,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from furlkit.files.clients import ClientId
+
 T = TypeVar("T")
 
 
@@ -101,7 +103,7 @@ class Choices(NamedTuple):
 class Upload(NamedTuple):
     """What a report says of a client's upload in a round; None is what it does not know."""
 
-    client: int
+    client: ClientId
     round: int
     norm: float
     angle: float | None

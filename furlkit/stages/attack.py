@@ -14,6 +14,7 @@ import numpy as np
 
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, check_all_finite, read_checkpoint
+from furlkit.files.clients import ClientId, is_client
 from furlkit.files.container.atomic import write_bytes
 from furlkit.files.container.read import Container, reading
 from furlkit.files.container.write import write
@@ -35,7 +36,7 @@ class Options:
     kind: str
     seed: int
     dry_run: bool
-    clients: tuple[int, ...] | None = None
+    clients: tuple[ClientId, ...] | None = None
     parent: Path | None = None
     of: Path | None = None
     factor: float | None = None
@@ -49,7 +50,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     check_output(options.output, [options.upload, options.parent, options.of])
     opened = Container(options.upload)
     client = opened.header.facts.get("client")
-    if type(client) is not int:
+    if not is_client(client):
         raise InputError(
             f"{options.upload}: is no upload of a client; pass what local-train writes"
         )
@@ -71,7 +72,7 @@ def _passed_on(options: Options, opened: Container, data: dict) -> tuple[str, di
     return f"{options.output}: as client {data['client']} sent it", data
 
 
-def _hostile(options: Options, who: tuple[int, int]) -> Tensors:
+def _hostile(options: Options, who: tuple[ClientId, int]) -> Tensors:
     """`who` is the client, and the round."""
     rng = numpy_generator(options.seed, "attack", options.kind, *who)
     if options.kind == ROWS:

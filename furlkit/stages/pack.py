@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from os.path import realpath
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ def _together(options: Options, sets: list[LabelSet]) -> LabelSet:
 
 def _own_name(source: str) -> str:
     """The name of a dataset, or of a folder or file without the path to it."""
-    path = Path(source).resolve()
+    path = Path(realpath(source))
     if is_name(source):
         return source
     return path.name if path.is_dir() else path.stem

@@ -23,6 +23,13 @@ DIGITS = ("--data", "digits")
 READERS = {
     "inspect": "inspect {x}",
     "aggregate": "aggregate {x} -o {o}",
+    "parent": "aggregate {c} --parent {x} -o {o}",
+    "aggregate's partition": "aggregate {c} --partition {x} -o {o}",
+    "attack": "attack {x} --parent {g} -o {o}",
+    "attack's parent": "attack {c} --parent {x} -o {o}",
+    "copied": "attack {c} --kind copy --of {x} -o {o}",
+    "replay": "replay {x}",
+    "evaluate": "evaluate knn {x} --data digits -o {o}",
     "weights": "aggregate {c} --weights {x} -o {o}",
     "rows": "aggregate --rule dictionary {x} -o {o}",
     "similarities": "aggregate --rule ensemble {x} -o {o}",
@@ -91,13 +98,26 @@ def test_only_regular_files_are_opened(tmp_path, make, word):
 
 @pytest.mark.parametrize("reader", READERS)
 def test_no_reader_waits_for_a_pipe(world, refused, impatient, reader):
+    x, words = words_of(world, reader)
+    pipe(x)
+    refused(world.folder, 65, [x, "pipe"], *words)
+
+
+def words_of(world, reader: str) -> tuple[Path, list[str]]:
+    """The file that a command is given, and the command."""
     x = world.folder / f"x{SUFFIXES.get(reader, '')}"
     (scores := world.folder / "scores.json").write_text(SCORES)
-    pipe(x)
     places = {"x": x, "o": world.folder / "new", "g": world.model, "k": scores}
     places |= {"p": world.partition, "c": world.clients[0]}
-    words = [word.format(**places) for word in READERS[reader].split()]
-    refused(world.folder, 65, [x, "pipe"], *words)
+    return x, [word.format(**places) for word in READERS[reader].split()]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_link_to_itself_is_no_bug(world, run, reader):
+    x, words = words_of(world, reader)
+    x.symlink_to(x)
+    done = run(*words)
+    assert done.code in (2, 65, 74) and str(x) in done.err and "bug" not in done.err
 
 
 SCORES = json.dumps(

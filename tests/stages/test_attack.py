@@ -1,9 +1,13 @@
 """attack: hostile uploads that every reader accepts, and copies of honest ones."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from furlkit.files.checkpoint import read_checkpoint
+from furlkit.files.container.read import Container
+from furlkit.files.container.write import write
 from furlkit.files.features import read_features
 from furlkit.weights import is_batchnorm_statistic
 
@@ -79,6 +83,17 @@ def test_clients_that_do_not_attack_are_copied_to_the_byte(world, run):
     assert world.output.read_bytes() == world.clients[1].read_bytes()
     assert run(*line, "--clients", "1").code == 0
     assert world.output.read_bytes() != world.clients[1].read_bytes()
+
+
+def test_a_site_with_a_name_may_attack(world, run):
+    opened = Container(world.clients[1])
+    facts = {**opened.header.facts, "client": "north", "partition": None}
+    upload = world.folder / "north"
+    write(upload, opened.tensors(), replace(opened.header.unsealed(), facts=facts))
+    line = ("attack", upload, "--parent", world.model, "-o", world.output, "--clients")
+    assert "as client north sent it" in run(*line, "south").out
+    assert "attack of client north" in run(*line, "north").out
+    assert read_checkpoint(world.output).facts.client == "north"
 
 
 @pytest.mark.parametrize("rule", ["mean", "krum", "clip"])

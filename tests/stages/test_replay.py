@@ -42,6 +42,38 @@ def test_the_commands_make_the_same_bytes_from_the_first_file_on(made, world, ru
         assert digest(into / path.name) == digest(path), path
 
 
+@pytest.mark.parametrize("rule", ["mean", "clip", "l-dawa"])
+def test_a_rule_that_reads_the_parent_is_given_it(world, run, rule):
+    path, parent = world.folder / "robust", ("--parent", world.model)
+    assert (
+        furlkit("aggregate", "--rule", rule, *world.clients, *parent, "-o", path) == 0
+    )
+    (words,) = commands(run("replay", path, "--depth", 1, "--into", "again").out)
+    assert ("--parent" in words) == (rule != "mean")
+    assert "made of 3 clients" in run("inspect", path).out
+    assert furlkit(*words[:-1], world.output) == 0
+    assert digest(world.output) == digest(path)
+
+
+def test_weights_of_ones_own_are_not_recorded(world, run):
+    (weights := world.folder / "weights.json").write_text('{"0": 1, "1": 2, "2": 3}')
+    line = ("aggregate", *world.clients, "--weights", weights, "-o", world.output)
+    assert furlkit(*line) == 0
+    outcome = run("replay", world.output, "--depth", 1)
+    assert outcome.code == 0 and "weights of one's own" in outcome.out
+    assert commands(outcome.out) == []
+
+
+def test_a_site_with_a_name_is_named(world, run):
+    path = world.folder / "north"
+    line = ("--data", "digits", "--epochs", 1, "--batch-size", 240)
+    assert furlkit("local-train", world.model, "--client", "north", *line,
+                   "-o", path) == 0  # fmt: skip
+    (words,) = commands(run("replay", path, "--depth", 1).out)
+    assert words[words.index("--client") + 1] == "north"
+    assert str(world.partition) not in words
+
+
 def test_every_command_reads_files_that_were_found_and_replaces_none(
     made, world, run, snapshot
 ):
@@ -84,6 +116,8 @@ def test_inputs_are_found_among_other_folders(made, world, run, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     moved = made[0].rename(tmp_path / "elsewhere" / "mean.safetensors")
     assert "not among the files" in run("replay", moved, "--depth", 1).out
+    lost = run("replay", moved, "--among", tmp_path / "nowhere")
+    assert lost.code == 65 and "nowhere: no such folder" in lost.err
     text = run("replay", moved, "--depth", 1, "--among", world.folder).out
     assert commands(text)[0][1:4] == list(map(str, world.clients))
 

@@ -107,9 +107,17 @@ def _remove_litter(path: Path) -> None:
         names = os.listdir(path.parent)
     for name in names:
         if name.startswith(begin) and form.fullmatch(name[len(begin) :]):
-            with suppress(OSError), open(path.with_name(name), "rb") as part:
-                fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.unlink(part.name)
+            with suppress(OSError):
+                _remove_unheld(path.with_name(name))
+
+
+def _remove_unheld(part: Path) -> None:
+    handle = os.open(part, os.O_RDONLY | os.O_NONBLOCK)  # A pipe is not waited for.
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.unlink(part)
+    finally:
+        os.close(handle)
 
 
 def _name(stream: BinaryIO, part: Path, mode: int, held: ExitStack) -> None:

@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from furlkit.files.clients import ClientId, client_order
 from furlkit.reports.figures import UNFRAMED, Frame, style
 from furlkit.reports.figures.style import COLOURS, NAMED
 from furlkit.reports.summary import Upload
@@ -24,7 +25,7 @@ def draw_uploads(uploads: Sequence[Upload], frame: Frame = UNFRAMED) -> Figure:
     Those that stand out are larger, and have a colour of their own.
     """
     names = [n for n in LABELS if any(getattr(u, n) is not None for u in uploads)]
-    clients = sorted({each.client for each in uploads})
+    clients = sorted({each.client for each in uploads}, key=client_order)
     with style.canvas(6.5, 0.6 + 1.7 * len(names), frame) as figure:
         every = figure.subplots(len(names), sharex=True, squeeze=False).flatten()
         for axes, name in zip(every, names, strict=True):
@@ -38,7 +39,7 @@ def draw_uploads(uploads: Sequence[Upload], frame: Frame = UNFRAMED) -> Figure:
 
 
 def _draw(
-    axes: Axes, uploads: Sequence[Upload], clients: Sequence[int], name: str
+    axes: Axes, uploads: Sequence[Upload], clients: Sequence[ClientId], name: str
 ) -> None:
     for odd, colour, size, label in (
         (False, USUAL, 14, "usual"),

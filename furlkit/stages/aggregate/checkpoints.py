@@ -40,6 +40,8 @@ from furlkit.stages.aggregate.report import describe, line_of
 from furlkit.weights import is_batchnorm_statistic
 
 MOST_EXAMPLES = 10**12
+# Their result has a mean of BatchNorm's statistics, which one client can move.
+AVERAGE_STATISTICS = ("mean", "l-dawa")
 # Options that are not the rule's own business.
 DEFAULTS: dict[str, Any] = {
     "weights": "examples",
@@ -80,12 +82,16 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     facts = replace(facts, **_cluster_head(clients, shares))
     given = {} if how in ("examples", "uniform") else {"weights": "given"}
     provenance = provenance_of(options, clients, shares=shares, **given)
-    if partition:
-        inputs = {**provenance.inputs, "partition": partition.content}
-        provenance = replace(provenance, inputs=inputs)
     names = _names(newest[0], facts.statistics)
     model = _open_parent(options, report, newest[0], names)
-    function = catalogue.load(catalogue.RULES[options.rule].function)
+    rule = catalogue.RULES[options.rule]
+    inputs = dict(provenance.inputs)
+    if partition:
+        inputs["partition"] = partition.content
+    if model and rule.parent:  # A report alone does not change the result.
+        inputs["parent"] = model.content
+    provenance = replace(provenance, inputs=inputs)
+    function = catalogue.load(rule.function)
     job = _Job(partial(function, **settings), clients, shares, names, model)
     return _made(options, job, facts, provenance, report)
 
@@ -97,7 +103,7 @@ def _open(
         _check_together,
         several_rounds=used["staleness"] is not None,
         partition=partition,
-        statistics=values["rule"] == "mean" and used["bn"] == "average",
+        statistics=values["rule"] in AVERAGE_STATISTICS and used["bn"] == "average",
     )
     return open_uploads(values, _opened, together, ("checkpoint",), _examined)
 
@@ -197,13 +203,18 @@ def _known(provenance: Provenance, facts: CheckpointFacts, job: _Job) -> dict[st
 
 
 def _reported(options: Options, path: Path, known: dict[str, Any]) -> bool:
-    return not options.force and scored_before(path, known) is not None
+    """Whether the report is there; one that names somebody is made, and told, again."""
+    found = None if options.force else scored_before(path, known)
+    return found is not None and found.get("stands_out") == []
 
 
 def _report(
     options: Options, path: Path, job: _Job, known: dict[str, Any]
 ) -> list[ClientId]:
-    """Write the report, which comes before the result; who stands out."""
+    """Write the report, which comes before the result; who stands out.
+
+    With --strict that is an error, after which the report is there and no result.
+    """
     with job.uploads() as uploads:
         found = describe(uploads, job.rule, options.rule)
     write_metrics(path, {**known, **found})

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from furlkit.errors import InputError
+from furlkit.files.clients import client_order, is_client
 from furlkit.files.container.header import short
 from furlkit.reports.figures import Frame
 from furlkit.reports.metrics import is_number, read_once
@@ -16,8 +17,9 @@ from furlkit.stages.plot.picture import Picture, figure, picture
 def run(files: tuple[Path, ...], frame: Frame) -> Picture:
     """Draw norm, angle and influence of each upload, by client; who stands out is red."""
     read = list(read_once(files))
-    found = sorted(each for path, metrics in read for each in _uploads(path, metrics))
-    odd = sorted({each.client for each in found if each.stands_out})
+    every = (each for path, metrics in read for each in _uploads(path, metrics))
+    found = sorted(every, key=lambda each: (client_order(each.client), *each[1:3]))
+    odd = list(dict.fromkeys(each.client for each in found if each.stands_out))
     who = f"standing out: {', '.join(map(str, odd))}" if odd else "none stands out"
     return (
         lambda: figure("uploads:draw_uploads")(found, frame),
@@ -40,7 +42,7 @@ def _uploads(path: Path, metrics: dict[str, Any]) -> list[Upload]:
 def _upload(path: Path, number: Any, each: Any) -> Upload:
     known = each if isinstance(each, dict) else {}
     norm, angle, moved = (known.get(name) for name in ("norm", "angle", "moved"))
-    counts = type(number) is int and type(known.get("client")) is int
+    counts = type(number) is int and is_client(known.get("client"))
     optional = all(value is None or is_number(value) for value in (angle, moved))
     if not counts or not optional or not is_number(norm):
         raise InputError(

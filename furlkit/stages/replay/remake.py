@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from furlkit import console
-from furlkit.errors import FurlkitError
+from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container.read import Container
 from furlkit.files.journal import DECISIVE, Journal
 from furlkit.inputs.settings import fill
@@ -81,6 +81,9 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
 
 
 def _remakes(options: Options, into: Path) -> list[Remake]:
+    for folder in options.among:
+        if not folder.is_dir():
+            raise InputError(f"--among {folder}: no such folder")
     top = folder_of_run(options.path)
     found = found_in((top, *options.among))
     find = finder(options.data, {"data_root": options.data_root}, found)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from furlkit.catalogue import COMMANDS, Flag, Option
+from furlkit.files.clients import is_client
 from furlkit.stages.replay.chain import Link
 
 Find = Callable[[dict[str, Any]], list[str] | None]
@@ -37,6 +38,7 @@ FLAGS = {
     ("local-train", "targets"): "--align",
     ("local-train", "helper"): "--helper",
     ("aggregate", "partition"): "--partition",
+    ("aggregate", "parent"): "--parent",
     ("embed", "partition"): "--partition",
     ("embed", "private"): "--personal",
     ("neighbours", "partition"): "--partition",
@@ -57,7 +59,9 @@ def reason_against(link: Link) -> str:
         return "format version 1 does not record options by their flags"
     if header.options.get("scheme") == "file":
         return "a split of one's own is not recorded"
-    if header.stage in CLIENTS and type(header.facts.get("client")) is not int:
+    if header.options.get("weights") == "given":
+        return "weights of one's own are not recorded, only the shares that they gave"
+    if header.stage in CLIENTS and not is_client(header.facts.get("client")):
         return "it does not say which client it is of"
     if not all(map(str.isprintable, _options(link))):
         return "its options are no text that furlkit writes"

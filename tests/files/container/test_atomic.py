@@ -179,6 +179,12 @@ def test_litter_of_a_killed_process_is_removed_by_the_next(tmp_path, environment
     assert sorted(names(path)) == ["file", "other"]
 
 
+def test_a_pipe_with_the_name_of_litter_is_not_waited_for(path):
+    os.mkfifo(path.with_name(".file.0123456789ab.part"))
+    write_bytes(path, b"new")
+    assert names(path) == ["file"]
+
+
 def test_what_a_live_process_writes_is_no_litter(path):
     with replacing(path) as slow:
         write_bytes(path, b"fast")

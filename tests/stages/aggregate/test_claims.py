@@ -239,6 +239,8 @@ BAD = {
     VARIANCE: lambda array: -array - 1,
     "encoder.bn1.num_batches_tracked": counter(-1),
     "encoder.bn2.num_batches_tracked": counter(2**63 - 1),
+    # The largest that could be one: the next batch would be beyond the limit.
+    "encoder.bn3.num_batches_tracked": counter(2**62 - 1),
     WEIGHT: far,
     "encoder.bn1.running_mean": lambda array: array + 1e9,
 }
@@ -274,6 +276,22 @@ def test_statistics_that_do_not_count_may_be_far(world, forge, mean):
     forge(world.clients[1], {VARIANCE: array + 1e9})
     assert mean("--bn", "keep")[0].err == ""
     assert mean("--rule", "median")[0].err == ""
+
+
+def test_statistics_that_l_dawa_averages_count(world, forge, refused):
+    array = read_checkpoint(world.clients[1]).tensors[VARIANCE]
+    forge(world.clients[1], {VARIANCE: array + 1e9})
+    line = ("aggregate", "--rule", "l-dawa", *world.clients, "--parent", world.model)
+    words = [world.clients[1], VARIANCE]
+    refused(world.folder, 65, words, *line, "-o", world.output)
+
+
+def test_counters_that_the_others_have_at_zero_may_move(world, forge, mean):
+    for k, upload in enumerate(world.clients):
+        tensors = read_checkpoint(upload).tensors
+        names = [name for name in tensors if name.endswith("num_batches_tracked")]
+        forge(upload, {n: counter((0, 0, 9000)[k])(tensors[n]) for n in names})
+    assert mean()[0].err == ""
 
 
 def test_a_weight_that_the_others_have_at_zero_may_move(world, forge, mean):

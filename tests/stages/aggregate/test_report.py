@@ -56,15 +56,29 @@ def test_the_report_changes_no_byte_of_the_result(folder, run):
 
 
 def test_a_report_is_made_beside_a_result_that_is_there(folder, run):
-    """And not again where nothing has changed."""
+    """And the same again where nothing has changed, with the same warning."""
     assert run(*words(folder, "mean")).code == 0
     done = run(*reported(folder, "mean"))
     assert "already there" in done.out and "client 6" in done.err
     first = (folder / "report.json").read_bytes()
-    assert run(*reported(folder, "mean")).err == ""
+    assert run(*reported(folder, "mean")).err == done.err
+    assert (folder / "report.json").read_bytes() == first
     (folder / "c3").unlink()
     assert run(*reported(folder, "mean")).code == 0
     assert (folder / "report.json").read_bytes() != first
+
+
+def test_a_strict_aggregate_writes_the_report_and_no_result(folder, run):
+    """However often it is run; without the one that stands out there is a result."""
+    for _ in range(2):
+        done = run(*reported(folder, "median"), "--strict")
+        assert done.code == 65 and "stands out: client 6" in done.err
+        assert not (folder / "out").exists()
+        assert json.loads((folder / "report.json").read_text())["stands_out"] == [6]
+    (folder / "c6").unlink()
+    assert run(*reported(folder, "median"), "--strict").code == 0
+    assert (folder / "out").exists()
+    assert run(*reported(folder, "median"), "--strict").err == ""
 
 
 def test_without_a_parent_and_with_too_few_uploads(folder, run):

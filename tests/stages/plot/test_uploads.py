@@ -50,6 +50,17 @@ def test_what_is_drawn(reports, run, tmp_path, drawn):
     assert [text.get_text() for text in moved.get_xticklabels()] == ["2", "5"]
 
 
+def test_sites_have_names(run, tmp_path, drawn):
+    clients = [client("st-mary"), client(7), client("north", 100.0, reasons=["norm"])]
+    document = {"protocol": "uploads", "round": 1, "clients": clients}
+    write_metrics(tmp_path / "r.json", document)
+    done = run("plot", "uploads", tmp_path / "r.json", "-o", tmp_path / "u.png")
+    assert done.code == 0 and "standing out: north" in done.out
+    last = drawn[-1].axes[-1]
+    shown = [text.get_text() for text in last.get_xticklabels()]
+    assert shown == ["7", "north", "st-mary"]
+
+
 def test_a_report_without_angles_has_two_panels(run, tmp_path, drawn):
     clients = [client(0, 0.0, None, None), client(1, 2.0, None)]
     document = {"protocol": "uploads", "round": 1, "clients": clients}
