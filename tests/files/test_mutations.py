@@ -6,6 +6,7 @@ import random
 import shutil
 import signal
 import time
+import unicodedata
 from collections import Counter
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
@@ -275,6 +276,12 @@ def judged(kind: str, name: str, command: tuple) -> tuple[int, int, str]:
     return code, taken, _wrong(outcome, kind, name, command[0])
 
 
+def _moves_a_cursor(character: str) -> bool:
+    """Or reorders what is read, or cannot be written; what Unicode has not yet named may stand."""
+    odd = not character.isprintable() and character != "\t"
+    return odd and unicodedata.category(character) != "Cn"
+
+
 def _wrong(outcome: tuple, kind: str, name: str, command: str) -> str:
     code, told, said, seconds, taken = outcome
     sealed = name in CONSUMERS and name not in ("knn.json", "dataset.safetensors")
@@ -291,7 +298,7 @@ def _wrong(outcome: tuple, kind: str, name: str, command: str) -> str:
     if "Traceback" in said or "is a bug" in said:
         return said
     lines = f"{told}\n{said}".split("\n")  # splitlines would hide some controls.
-    if odd := [line for line in lines if not line.replace("\t", "").isprintable()]:
+    if odd := [line for line in lines if any(map(_moves_a_cursor, line))]:
         return f"control characters: {odd[0][:200]!r}"
     if max(map(len, said.splitlines()), default=0) > console.LONGEST + 100:
         return f"a line of {max(map(len, said.splitlines()))} characters"
