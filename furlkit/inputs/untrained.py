@@ -51,9 +51,11 @@ def open_labelled(options: Options) -> tuple[Checkpoint, ImageSet, ImageSet]:
 def warn_if_untrained(model: Checkpoint, head: str) -> None:
     """Warn if a head is the one that init draws: a score says nothing of training.
 
-    The result of aggregate has no seed; the usual one is tried.
+    Older files do not say from which seed that was; their own, or the usual one, is tried.
     """
-    drawn = _drawn(model.facts, model.header.seed or 0).tensors
+    known = (model.facts.init_seed, model.header.seed, 0)
+    seed = next(each for each in known if each is not None)
+    drawn = _drawn(model.facts, seed).tensors
     own = {k: v for k, v in model.tensors.items() if part_of(k) == head}
     if own and all(np.allclose(v, drawn[k], 1e-6, 0) for k, v in own.items()):
         console.warn(

@@ -20,6 +20,7 @@ from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.pretrained import read_pretrained
 from furlkit.inputs.existing import already, made_before
+from furlkit.inputs.models import CLASSIFYING
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Architecture, build
@@ -81,7 +82,10 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         taken = fitted(source, net, tensors, architecture)
         tensors.update(taken.tensors)
         _tell_source(source.path, tensors, taken)
-    facts = CheckpointFacts("global", 0, architecture.to_dict(), list(mean), list(std))
+    facts = CheckpointFacts(
+        "global", 0, architecture.to_dict(), list(mean), list(std),
+        init_seed=options.seed if {*CLASSIFYING} & options.heads.keys() else None,
+    )  # fmt: skip
     total = sum(p.numel() for p in net.parameters())
     encoder = sum(p.numel() for p in net.encoder.parameters())
     line = (

@@ -56,7 +56,7 @@ def _made(tmp_path_factory) -> Path:
     files = Files(tmp_path_factory.mktemp("mixups"))
     files.images("train", 0)
     files.images("test", 1)
-    init = ("init", *NET, *HEADS, "--channels", 1, "--clusters", 3)
+    init = ("init", *NET, *HEADS, "--channels", 1, "--clusters", 3, "--seed", 7)
     assert furlkit(*init, "--head", "clusters", "-o", files("g")) == 0
     for client in ("mary", "north"):
         train(files, "g", client, client)
