@@ -260,6 +260,15 @@ def test_an_upload_that_is_given_twice_counts_once(files, run):
     assert files("once").read_bytes() == files("twice").read_bytes()
 
 
+def test_images_that_are_given_twice_are_warned_of_once(files, run):
+    data = files.images("large", 2, size=10)
+    both = ("--data", data, "--test-data", data)
+    command = ("evaluate", "knn", files("g1"), *both, "--k", 2, "-o", files("o"))
+    for _ in range(2):  # Another command warns again.
+        done = run(*command, "--force")
+        assert done.code == 0 and done.err.count("10 x 10 pixels") == 1, done.err
+
+
 @pytest.mark.parametrize("protocol", ["knn", "linear", "transfer", "personal"])
 @pytest.mark.parametrize("names", [("dog", "cat", "eel"), ("dog", "eel")])
 def test_a_class_of_another_number_is_refused(files, refused, protocol, names):
