@@ -162,7 +162,7 @@ def other_size(
     """The error for an image that cannot be put beside the others."""
     return InputError(
         f"{path}: found {found[0]} x {found[1]} pixels, expected {expected[0]} x "
-        f"{expected[1]} as in the folder's first image; pass --image-size to pack"
+        f"{expected[1]} as in the folder's first image; give --image-size"
     )
 
 
