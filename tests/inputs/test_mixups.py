@@ -186,6 +186,19 @@ def a_large_batch(stage: str, *more: Any) -> Callable[[Files, Any], Case]:
     return case
 
 
+def a_large_batch_without_clients(
+    stage: str, *more: Any
+) -> Callable[[Files, Any], Case]:
+    def case(files: Files, forge) -> Case:
+        data = ("--data", files("train.npz"), "-o", files("o"), "--epochs", 1)
+        given = [files(word) if word in ("t", "test.npz") else word for word in more]
+        command = (*stage.split(), files("g1"), *data, *given, "--batch-size")
+        words = ["--batch-size 13", "12 images", files("train.npz")]
+        return (*command, 13), (*command, 12), words
+
+    return case
+
+
 def an_untrained_classifier(model: str) -> Callable[[Files, Any], Case]:
     def case(files: Files, forge) -> Case:
         data = ("--data", files("train.npz"), "--test-data", files("test.npz"))
@@ -231,6 +244,15 @@ CASES = {
     "many neighbours": many_neighbours,
     "a batch of local-train": a_large_batch("local-train"),
     "a batch of pretrain-style": a_large_batch("pretrain-style", "--projector", "8,4"),
+    "a batch of pretrain-align": a_large_batch_without_clients(
+        "pretrain-align", "--targets-out", "t"
+    ),
+    "a batch of distill": a_large_batch_without_clients(
+        "distill", "--teacher", "labels"
+    ),
+    "a batch of transfer": a_large_batch_without_clients(
+        "evaluate transfer", "--test-data", "test.npz", "--hidden", 4
+    ),
     "a classifier of init": an_untrained_classifier("g"),
     "a classifier of a client": an_untrained_classifier("mary"),
     "a classifier of aggregate": an_untrained_classifier("g1"),
