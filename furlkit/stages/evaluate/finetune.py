@@ -13,6 +13,7 @@ from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint
+from furlkit.files.clients import ClientId
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.progress import ProgressFile
@@ -243,7 +244,7 @@ def _check_labelled(inputs: Inputs) -> None:
             f"train on, {LEAST} labelled ones are the least"
         )
     batch_size = inputs.options.plan.batch_size
-    sizes = {client: len(index) for client, index in inputs.parts.items()}
+    sizes: dict[ClientId, int] = {k: len(index) for k, index in inputs.parts.items()}
     if partition and inputs.options.mode == "federated":
         check_batches(f"{partition.path} that are labelled", sizes, batch_size)
     else:
