@@ -20,7 +20,7 @@ def pictures(tmp_path_factory):
             height, width = rng.integers(6, 14, 2)
             image = Image.fromarray(rng.integers(0, 256, (height, width, 3), np.uint8))
             image.convert(MODES[number % 5]).save(folder / name / f"{number}.png")
-        (folder / name / "notes.txt").write_text("no image")
+    (folder / "cat" / "notes.txt").write_text("no image")
     (folder / "empty").mkdir()
     return folder
 
@@ -99,7 +99,7 @@ def test_packing_needs_a_size(run, pictures, tmp_path):
     assert found.code == 65 and "--image-size" in found.err
     found = run("pack", pictures, "--image-size", 8, "-o", tmp_path / "d")
     assert found.code == 0, found.err
-    assert "skipped 2 files that are no images and 1 folder without" in found.err
+    assert "skipped 1 file that is no image and 1 folder without" in found.err
     assert read_dataset(tmp_path / "d").images.shape == (20, 8, 8, 3)
 
 
