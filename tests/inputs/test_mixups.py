@@ -92,6 +92,11 @@ def one_upload_twice(files: Files, forge) -> Case:
     return (*command, copy), command, [files("north"), copy, "same file"]
 
 
+def one_path_twice(files: Files, forge) -> Case:
+    command = ("aggregate", files("mary"), files("north"), "-o", files("o"))
+    return (*command, files("north")), command, [files("north"), "same file"]
+
+
 def scored_on_training_images(protocol: str) -> Callable[[Files, Any], Case]:
     def case(files: Files, forge) -> Case:
         # The fingerprint knows a copy, whatever its name and format.
@@ -230,6 +235,7 @@ def untrained_clusters(files: Files, forge) -> Case:
 CASES = {
     "partitions": different_partitions,
     "one upload twice": one_upload_twice,
+    "one path twice": one_path_twice,
     "knn": scored_on_training_images("knn"),
     "knn of an untrained net": scored_on_training_images("knn --untrained"),
     "linear": scored_on_training_images("linear"),
