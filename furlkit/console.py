@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from furlkit.errors import DiskError, InputError
@@ -19,15 +19,17 @@ from furlkit.errors import DiskError, InputError
 
 @dataclass
 class _Settings:
-    """Set once by the command line."""
+    """Set once by the command line; `warned` are the warnings that it has given."""
 
     verbosity: int = 0
     json: bool = False
     strict: bool = False
+    warned: set[str] = field(default_factory=set)
 
     def reset(self) -> None:
         """Back to what holds without -q, -v, --json and --strict."""
         self.verbosity, self.json, self.strict = 0, False, False
+        self.warned.clear()
 
 
 settings = _Settings()
@@ -129,13 +131,15 @@ def detail(message: str) -> None:
 
 
 def warn(message: str) -> None:
-    """Something the user should look at; shown with -q too.
+    """Something the user should look at; shown with -q too, and only once.
 
     With --strict it is an error, so whoever warns does so before it writes a result.
     """
     if settings.strict:
         raise InputError(f"{message} (a warning, which --strict makes an error)")
-    _say(_coloured("warning: ", "33"), message)
+    if message not in settings.warned:
+        settings.warned.add(message)
+        _say(_coloured("warning: ", "33"), message)
 
 
 def error(message: str) -> None:

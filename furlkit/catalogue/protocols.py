@@ -82,6 +82,8 @@ _UNTRAINED = group("Reference: the untrained network",
            needs="untrained", recorded=False, usual="cnn5", metavar="NAME"),
     WIDTH._replace(default=None, needs="untrained", recorded=False, usual="1"),
     STEM._replace(default=None, needs="untrained", recorded=False, usual="auto"),
+    Option("image-size", Whole(8, 2**16), help="Side of the input.",
+           needs="untrained", recorded=False, usual="the data's"),
 )
 _FRACTION = (
     Option("fraction", Number(above=0, high=1),

@@ -25,7 +25,8 @@ class CheckpointFacts:
     those of its heads of clusters in the last epoch, and `cluster_head` is the head of
     lowest loss, which is the one to use; None where no clustering has compared them.
     `examples`, `classes` (images of each class by its name) and losses are None where a
-    client does not tell them (local-train --tell).
+    client does not tell them (local-train --tell). `init_seed` is what init drew heads
+    that name classes or clusters from, by which one that nobody has trained is known.
     """
 
     role: str
@@ -43,6 +44,7 @@ class CheckpointFacts:
     cluster_head: int | None = None
     cluster_losses: list[float] | None = None
     classes: dict[str, Any] | None = None
+    init_seed: int | None = None
 
 
 @dataclass(frozen=True)

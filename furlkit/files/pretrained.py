@@ -1,7 +1,8 @@
 """Weights to start from: furlkit's checkpoints and exports, and other programs' files."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,21 +10,27 @@ from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_all_finite, read_checkpoint
 from furlkit.files.container.header import with_article
 from furlkit.files.container.read import Container, is_plain, read_plain
+from furlkit.files.metrics import read_json
 
-WEIGHTS = "model.safetensors"  # What a folder of an export, or of Hugging Face's, has.
+# What a folder of an export, or of Hugging Face's, has.
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+Numbers = tuple[float, ...]
 
 
 class Pretrained(NamedTuple):
     """Tensors under furlkit's names, encoder.* first of all.
 
     `whole` says that the encoder is all there, with the classifier that it may have been
-    trained with; a checkpoint may lack parts that clients keep.
+    trained with; a checkpoint may lack parts that clients keep. `normalisation` is the
+    mean and std of the images it was trained with, if the file or its folder says so.
     """
 
     path: Path
     tensors: dict[str, np.ndarray]
     content: str
     whole: bool
+    normalisation: tuple[Numbers, Numbers] | None = None
 
 
 def read_pretrained(path: Path) -> Pretrained:
@@ -37,22 +44,47 @@ def read_pretrained(path: Path) -> Pretrained:
         path = path / WEIGHTS
     if is_plain(path):
         tensors, content = read_plain(path)
-        return _bare(path, tensors, content)
+        return _bare(path, tensors, content, _config_beside(path))
     opened = Container(path)
     kind = opened.header.kind
     if kind == "encoder":
-        return _bare(path, opened.tensors(), opened.content)
+        facts = opened.header.facts
+        return _bare(path, opened.tensors(), opened.content, facts)
     if kind != "checkpoint":
         raise InputError(
             f"{path}: is {with_article(kind)} file; expected a checkpoint, an exported "
             "encoder, or a safetensors file of torchvision's or timm's"
         )
     source = read_checkpoint(path)
-    return Pretrained(path, source.tensors, source.content, whole=False)
+    normalisation = _normalisation(vars(source.facts))
+    return Pretrained(path, source.tensors, source.content, False, normalisation)
 
 
-def _bare(path: Path, tensors: dict[str, np.ndarray], content: str) -> Pretrained:
+def _bare(
+    path: Path, tensors: dict[str, np.ndarray], content: str, about: Mapping[str, Any]
+) -> Pretrained:
     """An encoder alone, whose tensors have no part before their names."""
     check_all_finite(path, tensors)
     named = {f"encoder.{name}": array for name, array in tensors.items()}
-    return Pretrained(path, named, content, whole=True)
+    return Pretrained(path, named, content, True, _normalisation(about))
+
+
+def _config_beside(path: Path) -> dict[str, Any]:
+    """What timm's config.json says of the images, if the folder has one."""
+    config = path.parent / CONFIG
+    if path.name != WEIGHTS or not config.is_file():
+        return {}
+    found = read_json(config)
+    about = found.get("pretrained_cfg") if isinstance(found, dict) else None
+    return about if isinstance(about, dict) else {}
+
+
+def _normalisation(about: Mapping[str, Any]) -> tuple[Numbers, Numbers] | None:
+    """The mean and std, one number for each channel; None if they are not both that."""
+    mean, std = about.get("mean"), about.get("std")
+    if not isinstance(mean, list) or not isinstance(std, list):
+        return None
+    numbers = all(type(x) in (int, float) and -1e6 < x < 1e6 for x in [*mean, *std])
+    if not numbers or len(mean) != len(std) or min(std, default=0) <= 0:
+        return None
+    return tuple(map(float, mean)), tuple(map(float, std))

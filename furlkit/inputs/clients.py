@@ -54,6 +54,11 @@ def read_clients(
             kind = "private"
             record = replace(read_private(path), tensors={}, memory={})
         client = record.facts.client
+        if model.facts.client not in (None, client):
+            raise InputError(
+                f"{path}: is of client {client}, {model.path} is the model of client "
+                f"{model.facts.client}; give the global model before the clients' files"
+            )
         own = found.setdefault(client, {})
         if kind in own:
             raise UsageError(

@@ -20,8 +20,8 @@ from furlkit.weights import is_batchnorm_statistic
 
 SAMPLE = 4096
 SHOWN = 3
-# What a client may choose for its own machine and line.
-OWN = ("channels-last", "compile", "device", "encoding", "precision", "threads")
+# What a client may choose for its own machine and line, and what it tells.
+OWN = ("channels-last", "compile", "device", "encoding", "precision", "tell", "threads")
 
 
 class _Opened(NamedTuple):

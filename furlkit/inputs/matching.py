@@ -118,9 +118,16 @@ def check_batches(source: str, sizes: Mapping[ClientId, int], batch_size: int) -
     small = [client for client, images in sizes.items() if images < batch_size]
     if small:
         more = f", and so for {len(small) - 1:,} other clients" * (len(small) > 1)
+        whose = f"client {small[0]} in {source}{more}"
+        check_batch(whose, sizes[small[0]], batch_size)
+
+
+def check_batch(whose: str, images: int, batch_size: int) -> None:
+    """Warn of fewer images to train on than a batch has."""
+    if images < batch_size:
         console.warn(
-            f"--batch-size {batch_size}: is more than the {sizes[small[0]]:,} images of "
-            f"client {small[0]} in {source}{more}; a batch has all images of such a client"
+            f"--batch-size {batch_size}: is more than the {images:,} images of {whose}; "
+            "a batch has all of them"
         )
 
 

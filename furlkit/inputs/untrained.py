@@ -8,10 +8,12 @@ import numpy as np
 
 from furlkit import console
 from furlkit.data.sets.datasets import ImageSet
+from furlkit.data.sets.decoded import Fit
 from furlkit.errors import UsageError
 from furlkit.files.checkpoint import Checkpoint, CheckpointFacts, open_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.inputs import labelled
+from furlkit.inputs.images import warn_of_change
 from furlkit.inputs.paths import check_output
 from furlkit.models.architecture import Architecture, build
 from furlkit.models.loading import full_architecture, tensors_of
@@ -29,6 +31,7 @@ class Options(labelled.Options):
     encoder: str | None
     width: float | None
     stem: str | None
+    image_size: int | None
 
 
 def open_labelled(options: Options) -> tuple[Checkpoint, ImageSet, ImageSet]:
@@ -41,8 +44,9 @@ def open_labelled(options: Options) -> tuple[Checkpoint, ImageSet, ImageSet]:
     if options.model:
         model = _drawn(_facts_like(options.model, options), seed)
         return model, *labelled.open_pair(*sources, model)
-    train = labelled.check_labelled(options.train.images())
+    train = labelled.check_labelled(options.train.images(Fit(options.image_size)))
     model = _drawn(_facts(train, options), seed)
+    warn_of_change(train, model)
     test = labelled.open_one(options.test, model)
     labelled.check_pair(train, test)
     return model, train, test
@@ -51,9 +55,11 @@ def open_labelled(options: Options) -> tuple[Checkpoint, ImageSet, ImageSet]:
 def warn_if_untrained(model: Checkpoint, head: str) -> None:
     """Warn if a head is the one that init draws: a score says nothing of training.
 
-    The result of aggregate has no seed; the usual one is tried.
+    Older files do not say from which seed that was; their own, or the usual one, is tried.
     """
-    drawn = _drawn(model.facts, model.header.seed or 0).tensors
+    known = (model.facts.init_seed, model.header.seed, 0)
+    seed = next(each for each in known if each is not None)
+    drawn = _drawn(model.facts, seed).tensors
     own = {k: v for k, v in model.tensors.items() if part_of(k) == head}
     if own and all(np.allclose(v, drawn[k], 1e-6, 0) for k, v in own.items()):
         console.warn(
@@ -63,10 +69,10 @@ def warn_if_untrained(model: Checkpoint, head: str) -> None:
 
 
 def _facts_like(path: Path, options: Options) -> CheckpointFacts:
-    for name in ("encoder", "width", "stem"):
+    for name in ("encoder", "width", "stem", "image_size"):
         if getattr(options, name) is not None:
             raise UsageError(
-                f"--{name} does not apply beside {path}, whose architecture is taken; "
+                f"--{name.replace('_', '-')} does not apply beside {path}, whose architecture is taken; "
                 "leave one of them out"
             )
     facts = open_checkpoint(path)[1]
@@ -78,7 +84,7 @@ def _facts(images: ImageSet, options: Options) -> CheckpointFacts:
     height, width, channels = images.images.shape[1:]
     given: dict[str, Any] = {"width": options.width, "stem": options.stem}
     architecture = Architecture(
-        options.encoder or "cnn5", min(height, width), channels,
+        options.encoder or "cnn5", options.image_size or min(height, width), channels,
         **{name: value for name, value in given.items() if value is not None},
     )  # fmt: skip
     mean, std = list(images.mean), list(images.std)

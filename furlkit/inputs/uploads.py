@@ -103,9 +103,10 @@ def agreeing(
 def check_enough(options: Options, clients: Sequence[Upload]) -> None:
     """Too few are no failure: more clients may report later."""
     if len(clients) < options.at_least:
+        found = "1 client has" if len(clients) == 1 else f"{len(clients)} clients have"
         raise TooEarlyError(
-            f"{len(clients)} clients have reported, --at-least asks for "
-            f"{options.at_least}; run the same command again when more are there"
+            f"{found} reported, --at-least asks for {options.at_least}; run the same "
+            "command again when more are there"
         )
 
 
@@ -150,7 +151,7 @@ def in_client_order(uploads: Iterable[U]) -> tuple[list[U], list[str]]:
                     f"{first.facts.client} and differ; leave one of them out",
                     *(upload.path for upload in (first, *others)),
                 )
-        paths = {other.path for other in others} - {first.path}
+        paths = {other.path for other in others}
         again += [f"{path}: is the same file as {first.path}" for path in sorted(paths)]
     return [sent[client][0] for client in sorted(sent, key=client_order)], again
 

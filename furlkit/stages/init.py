@@ -18,8 +18,9 @@ from furlkit.data.sets.source import Source
 from furlkit.errors import UsageError
 from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
 from furlkit.files.facts import Provenance
-from furlkit.files.pretrained import read_pretrained
+from furlkit.files.pretrained import Numbers, Pretrained, read_pretrained
 from furlkit.inputs.existing import already, made_before
+from furlkit.inputs.models import CLASSIFYING
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Architecture, build
@@ -36,7 +37,8 @@ class Options:
 
     `heads` are the heads of the objective and further ones, with the widths of those
     that are MLPs. `source` has weights: its encoder, and heads of the same name, are
-    copied.
+    copied. The mean and std that it was trained with, if known, are taken before the
+    data's.
     """
 
     output: Path
@@ -72,16 +74,19 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Draw the weights of a net and write them as the global model of round 0."""
     options = _options(values)
     check_output(options.output, [options.source])
-    architecture, mean, std = _resolve(options)
+    source = read_pretrained(options.source) if options.source else None
+    architecture, mean, std = _resolve(options, source)
     net = build(architecture, torch_generator(options.seed, "init"))
     tensors, contents = tensors_of(net), {}
-    if options.source is not None:
-        source = read_pretrained(options.source)
+    if source:
         contents["source"] = source.content
         taken = fitted(source, net, tensors, architecture)
         tensors.update(taken.tensors)
-        _tell_source(source.path, tensors, taken)
-    facts = CheckpointFacts("global", 0, architecture.to_dict(), list(mean), list(std))
+        _tell_source(source, tensors, taken, (mean, std))
+    facts = CheckpointFacts(
+        "global", 0, architecture.to_dict(), list(mean), list(std),
+        init_seed=options.seed if {*CLASSIFYING} & options.heads.keys() else None,
+    )  # fmt: skip
     total = sum(p.numel() for p in net.parameters())
     encoder = sum(p.numel() for p in net.encoder.parameters())
     line = (
@@ -135,8 +140,8 @@ def _options(values: dict[str, Any]) -> Options:
 
 
 def _resolve(
-    options: Options,
-) -> tuple[Architecture, tuple[float, ...], tuple[float, ...]]:
+    options: Options, source: Pretrained | None
+) -> tuple[Architecture, Numbers, Numbers]:
     known = _defaults_of(options.data) if options.data else DataDefaults()
     size = options.image_size or known.image_size
     channels = options.channels or known.channels
@@ -150,6 +155,8 @@ def _resolve(
     mean, std = known.mean, known.std
     if len(mean) != channels:
         mean, std = default_mean_std(channels)
+    if source and source.normalisation and len(source.normalisation[0]) == channels:
+        mean, std = source.normalisation
     mean, std = options.mean or mean, options.std or std
     if not len(mean) == len(std) == channels or min(std) <= 0:
         raise UsageError(
@@ -176,12 +183,16 @@ def _defaults_of(source: Source) -> DataDefaults:
     return DataDefaults(side, channels, images.classes, images.mean, images.std)
 
 
-def _tell_source(source: Path, tensors: Tensors, taken: Fitted) -> None:
+def _tell_source(
+    source: Pretrained, tensors: Tensors, taken: Fitted, used: tuple[Numbers, Numbers]
+) -> None:
     """Say what is the source's, what of the new model is not, and what was changed."""
     copied = parts_of(taken.tensors)
     new = [part for part in parts_of(tensors) if part not in copied]
     drawn = f"; drawn from --seed: {', '.join(new)}" if new else ""
     left = f"; left out: {', '.join(taken.left_out)}" if taken.left_out else ""
-    console.info(f"{source}: copied {', '.join(copied)}{drawn}{left}")
+    normal = "" if source.normalisation != used else ", mean and std of images"
+    console.info(f"{source.path}: copied {', '.join(copied)}{normal}{drawn}{left}")
     if taken.changes:
-        console.warn(f"{source}: adapted to the new model: {'; '.join(taken.changes)}")
+        changes = "; ".join(taken.changes)
+        console.warn(f"{source.path}: adapted to the new model: {changes}")

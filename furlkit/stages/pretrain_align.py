@@ -24,7 +24,7 @@ from furlkit.files.progress import ProgressFile
 from furlkit.files.targets import TargetFacts, write_targets
 from furlkit.inputs.existing import ALREADY, content_of, made_before
 from furlkit.inputs.images import open_images
-from furlkit.inputs.matching import check_heads
+from furlkit.inputs.matching import check_batch, check_heads
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
@@ -121,10 +121,12 @@ def _open(options: Options) -> Inputs:
     z_width(model)
     images = open_images(options.data, model)
     index, contents = chosen_images(images, options.partition, options.part)
+    index = _drawn(options, index)
+    check_batch(images.name, len(index), options.plan.batch_size)
     resolved = {**options.resolved, "dataset": images.fingerprint}
     contents["model"] = model.content
     return Inputs(
-        options, model, images, _drawn(options, index), load_net(model, device),
+        options, model, images, index, load_net(model, device),
         Provenance("pretrain-align", resolved, options.seed, contents),
     )  # fmt: skip
 
@@ -180,6 +182,7 @@ def _write(inputs: Inputs, last: Epoch) -> dict[str, str]:
     facts = CheckpointFacts(
         "align", 0, start.architecture, start.mean, start.std, examples=count,
         parent=inputs.model.content, loss=sum(last.losses.values()),
+        init_seed=start.init_seed,
     )  # fmt: skip
     tensors = tensors_of(inputs.net)
     model = write_checkpoint(options.output, tensors, facts, inputs.provenance)

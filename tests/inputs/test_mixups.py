@@ -56,7 +56,7 @@ def _made(tmp_path_factory) -> Path:
     files = Files(tmp_path_factory.mktemp("mixups"))
     files.images("train", 0)
     files.images("test", 1)
-    init = ("init", *NET, *HEADS, "--channels", 1, "--clusters", 3)
+    init = ("init", *NET, *HEADS, "--channels", 1, "--clusters", 3, "--seed", 7)
     assert furlkit(*init, "--head", "clusters", "-o", files("g")) == 0
     for client in ("mary", "north"):
         train(files, "g", client, client)
@@ -90,6 +90,11 @@ def one_upload_twice(files: Files, forge) -> Case:
     copy = Path(shutil.copy(files("north"), files("copy")))
     command = ("aggregate", files("mary"), files("north"), "-o", files("o"))
     return (*command, copy), command, [files("north"), copy, "same file"]
+
+
+def one_path_twice(files: Files, forge) -> Case:
+    command = ("aggregate", files("mary"), files("north"), "-o", files("o"))
+    return (*command, files("north")), command, [files("north"), "same file"]
 
 
 def scored_on_training_images(protocol: str) -> Callable[[Files, Any], Case]:
@@ -186,6 +191,19 @@ def a_large_batch(stage: str, *more: Any) -> Callable[[Files, Any], Case]:
     return case
 
 
+def a_large_batch_without_clients(
+    stage: str, *more: Any
+) -> Callable[[Files, Any], Case]:
+    def case(files: Files, forge) -> Case:
+        data = ("--data", files("train.npz"), "-o", files("o"), "--epochs", 1)
+        given = [files(word) if word in ("t", "test.npz") else word for word in more]
+        command = (*stage.split(), files("g1"), *data, *given, "--batch-size")
+        words = ["--batch-size 13", "12 images", files("train.npz")]
+        return (*command, 13), (*command, 12), words
+
+    return case
+
+
 def an_untrained_classifier(model: str) -> Callable[[Files, Any], Case]:
     def case(files: Files, forge) -> Case:
         data = ("--data", files("train.npz"), "--test-data", files("test.npz"))
@@ -217,6 +235,7 @@ def untrained_clusters(files: Files, forge) -> Case:
 CASES = {
     "partitions": different_partitions,
     "one upload twice": one_upload_twice,
+    "one path twice": one_path_twice,
     "knn": scored_on_training_images("knn"),
     "knn of an untrained net": scored_on_training_images("knn --untrained"),
     "linear": scored_on_training_images("linear"),
@@ -231,6 +250,15 @@ CASES = {
     "many neighbours": many_neighbours,
     "a batch of local-train": a_large_batch("local-train"),
     "a batch of pretrain-style": a_large_batch("pretrain-style", "--projector", "8,4"),
+    "a batch of pretrain-align": a_large_batch_without_clients(
+        "pretrain-align", "--targets-out", "t"
+    ),
+    "a batch of distill": a_large_batch_without_clients(
+        "distill", "--teacher", "labels"
+    ),
+    "a batch of transfer": a_large_batch_without_clients(
+        "evaluate transfer", "--test-data", "test.npz", "--hidden", 4
+    ),
     "a classifier of init": an_untrained_classifier("g"),
     "a classifier of a client": an_untrained_classifier("mary"),
     "a classifier of aggregate": an_untrained_classifier("g1"),
@@ -258,6 +286,15 @@ def test_an_upload_that_is_given_twice_counts_once(files, run):
     assert run(*command, files("once")).code == 0
     assert run(*command, files("twice"), files("north")).code == 0
     assert files("once").read_bytes() == files("twice").read_bytes()
+
+
+def test_images_that_are_given_twice_are_warned_of_once(files, run):
+    data = files.images("large", 2, size=10)
+    both = ("--data", data, "--test-data", data)
+    command = ("evaluate", "knn", files("g1"), *both, "--k", 2, "-o", files("o"))
+    for _ in range(2):  # Another command warns again.
+        done = run(*command, "--force")
+        assert done.code == 0 and done.err.count("10 x 10 pixels") == 1, done.err
 
 
 @pytest.mark.parametrize("protocol", ["knn", "linear", "transfer", "personal"])

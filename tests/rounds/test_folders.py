@@ -20,7 +20,7 @@ def pictures(tmp_path_factory):
             height, width = rng.integers(6, 14, 2)
             image = Image.fromarray(rng.integers(0, 256, (height, width, 3), np.uint8))
             image.convert(MODES[number % 5]).save(folder / name / f"{number}.png")
-        (folder / name / "notes.txt").write_text("no image")
+    (folder / "cat" / "notes.txt").write_text("no image")
     (folder / "empty").mkdir()
     return folder
 
@@ -51,6 +51,9 @@ STAGES = {
     "distill": ("{g}", "--teacher", "labels", *TRAIN),
     "evaluate knn": ("{c0}", "--test-data", "{data}", "--k", 2),
     "evaluate knn --untrained": ("{c0}", "--test-data", "{data}", "--k", 2),
+    "evaluate linear --untrained": (
+        "--image-size", 8, "--width", 0.02, "--test-data", "{data}", "--epochs", 1,
+    ),
     "evaluate linear": ("{c0}", "--test-data", "{data}", "--epochs", 1),
     "evaluate classifier": ("{c0}", "--test-data", "{data}"),
     "evaluate cluster": ("{c0}", "--test-data", "{data}", "--kmeans", 2),
@@ -59,6 +62,7 @@ STAGES = {
     ),
     "evaluate drift": ("{c0}", "{c1}", "--partition", "{p}"),
     "evaluate angles": ("{c0}", "{c1}"),
+    "plot sobel": ("--images", 2),
 }  # fmt: skip
 
 
@@ -70,13 +74,24 @@ def test_a_stage_brings_images_to_the_models_size(
     words = [
         str(w).format(**places, data=pictures, out=tmp_path) for w in STAGES[stage]
     ]
-    found = run(*stage.split(), *words, "--data", pictures, "-o", tmp_path / "o")
+    output = "o.png" if stage.startswith("plot") else "o"
+    found = run(*stage.split(), *words, "--data", pictures, "-o", tmp_path / output)
     assert found.code == 0, found.err
     warned = [line for line in found.err.splitlines() if "brought to" in line]
-    opened = 2 if "--test-data" in words and stage != "evaluate classifier" else 1
-    side = 12 if "transfer" in stage else 8
-    assert len(warned) == opened and f"{side} x {side} pixels" in warned[0]
-    assert (tmp_path / "o").exists()
+    side = {"evaluate transfer": 12, "plot sobel": 128}.get(stage, 8)
+    assert len(warned) == 1 and f"{side} x {side} pixels" in warned[0]
+    assert (tmp_path / output).exists()
+
+
+def test_an_untrained_network_needs_a_size_or_a_model(pictures, refused, tmp_path):
+    command = ("evaluate", "knn", "--untrained", "--data", pictures)
+    command = (*command, "--test-data", pictures, "-o", tmp_path / "o")
+    refused(tmp_path, 65, [pictures, "give --image-size"], *command)
+
+
+def test_a_file_made_from_a_folder_is_replayed(run, started, pictures):
+    found = run("replay", started / "c0", "--data", pictures)
+    assert found.code == 0 and f"--data {pictures}" in found.out, found.err
 
 
 def test_packing_needs_a_size(run, pictures, tmp_path):
@@ -84,7 +99,7 @@ def test_packing_needs_a_size(run, pictures, tmp_path):
     assert found.code == 65 and "--image-size" in found.err
     found = run("pack", pictures, "--image-size", 8, "-o", tmp_path / "d")
     assert found.code == 0, found.err
-    assert "skipped 2 files that are no images and 1 folder without" in found.err
+    assert "skipped 1 file that is no image and 1 folder without" in found.err
     assert read_dataset(tmp_path / "d").images.shape == (20, 8, 8, 3)
 
 

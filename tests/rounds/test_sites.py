@@ -223,6 +223,35 @@ def test_rows_of_single_images_are_dropped_when_the_images_change(sites, run):
     assert len(read_private(sites("p2")).memory["averaged_features.rows"]) == 20
 
 
+def test_rows_of_all_images_tell_their_number(sites, run):
+    """Eight rows of twelve images do not."""
+    shared = ("--tell", "nothing", "--participants", 1, "--alpha", 0)
+    shared = (*shared, "--features-out", sites("f"), *BRIEF, "--client", "x")
+    given = (sites.start, "--data", sites.root / "north", *shared)
+    command = ("local-train", *given, "-o", sites("u"))
+    done = run(*command, "--dictionary-size", 12)
+    assert done.code == 0 and "12 images of client x, and so tells" in done.err
+    done = run(*command, "--dictionary-size", 8, "--force")
+    assert done.code == 0 and "tells" not in done.err, done.err
+
+
+def test_a_site_may_tell_less_than_others_without_a_warning(sites, run):
+    uploads = [
+        sites.train("north", "north", "n", "--tell", "nothing"),
+        sites.train("st-mary", "st-mary", "m"),
+    ]
+    done = run("aggregate", *uploads, "-o", sites("g"), "--strict")
+    assert done.code == 0 and "counts the same" in done.err, done.err
+
+
+def test_the_models_of_one_client_and_the_files_of_another(sites, refused):
+    mary, north = sites.both("u")
+    data = ("--data", sites.root / "north", "--test-data", sites.root / "st-mary")
+    words = [north, mary, "client st-mary", "the global model"]
+    command = ("evaluate", "personal", mary, north, *data)
+    refused(sites.folder, 65, words, *command, "-o", sites.folder / "o.json")
+
+
 def test_shared_rows_need_the_number_of_participants(sites, refused):
     given = ("--data", sites.root / "north", "--client", "x", "--alpha", 0)
     command = ("local-train", sites.start, *given, "--features-out", sites("f"))

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from furlkit.files.checkpoint import read_checkpoint
 from tests.helpers import digest, furlkit
@@ -69,6 +69,58 @@ def test_weights_that_fit_are_copied_without_a_warning(vit, taken):
         np.array_equal(v, net.state_dict()[k.removeprefix("encoder.")])
         for k, v in own.items()
     )
+
+
+MEAN, STD = (0.1, 0.2, 0.3), (0.4, 0.5, 0.6)
+
+
+def test_mean_and_std_are_those_of_the_weights_unless_given(tmp_path, taken):
+    """A checkpoint's, an export's by its file, and timm's config.json beside the weights."""
+    net = ("--width", 0.05, *shape(16, 3))
+    first, folder, plain = (tmp_path / name for name in ("first", "export", "plain"))
+    known = ("--mean", "0.1,0.2,0.3", "--std", "0.4,0.5,0.6")
+    assert furlkit("init", *net, *known, "-o", first) == 0
+    assert furlkit("export", first, "-o", folder) == 0
+    plain.mkdir()
+    weights = load_file(folder / "model.safetensors")
+    save_file(weights, plain / "model.safetensors")
+    (plain / "config.json").write_text((folder / "config.json").read_text())
+    for source in (first, folder / "model.safetensors", plain):
+        code, _, err = taken(source, *net, "--force")
+        facts = read_checkpoint(tmp_path / "new.st").facts
+        assert code == 0 and "copied encoder" in err and "mean and std" in err
+        assert (tuple(facts.mean), tuple(facts.std)) == (MEAN, STD)
+    _, _, err = taken(plain, *net, "--std", "1,1,1", "--force")
+    facts = read_checkpoint(tmp_path / "new.st").facts
+    assert (tuple(facts.mean), facts.std) == (MEAN, [1, 1, 1])
+    assert "mean and std" not in err
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "[]",
+        "{}",
+        '{"pretrained_cfg": 3}',
+        '{"pretrained_cfg": {"mean": [0.5], "std": [0.5]}}',
+        '{"pretrained_cfg": {"mean": [0, 0, "x"], "std": [1, 1, 1]}}',
+        '{"pretrained_cfg": {"mean": [0, 0, 0], "std": [1, 1, 0]}}',
+        '{"pretrained_cfg": {"mean": [0, 0], "std": [1, 1, 1]}}',
+    ],
+)
+def test_a_config_without_a_mean_and_std_for_the_model_says_nothing(
+    tmp_path, taken, config
+):
+    net, weights = ("--width", 0.05, *shape(16, 3)), tmp_path / "model.safetensors"
+    assert furlkit("init", *net, "-o", tmp_path / "first") == 0
+    tensors = read_checkpoint(tmp_path / "first").tensors.items()
+    named = {k[8:]: torch.tensor(v) for k, v in tensors if k.startswith("encoder.")}
+    save_file(named, weights)
+    weights.with_name("config.json").write_text(config)
+    code, _, err = taken(weights, *net)
+    assert code == 0 and "mean and std" not in err, err
+    facts = read_checkpoint(tmp_path / "new.st").facts
+    assert facts.mean == [0.485, 0.456, 0.406]
 
 
 def test_half_precision_is_widened_with_one_warning(vit, taken):

@@ -44,13 +44,11 @@ class Listing:
     @property
     def skipped(self) -> str:
         """What was skipped, in words; empty if nothing was."""
-        counts = {"file|s that are no images": self.others}
-        counts["folder|s without images"] = self.empty
-        return " and ".join(
-            f"{n:,} {words.replace('|s', '' if n == 1 else 's')}"
-            for words, n in counts.items()
-            if n
-        )
+        counts = {
+            ("file that is no image", "files that are no images"): self.others,
+            ("folder without images", "folders without images"): self.empty,
+        }
+        return " and ".join(f"{n:,} {words[n > 1]}" for words, n in counts.items() if n)
 
 
 @dataclass(frozen=True)
@@ -162,7 +160,7 @@ def other_size(
     """The error for an image that cannot be put beside the others."""
     return InputError(
         f"{path}: found {found[0]} x {found[1]} pixels, expected {expected[0]} x "
-        f"{expected[1]} as in the folder's first image; pass --image-size to pack"
+        f"{expected[1]} as in the folder's first image; give --image-size"
     )
 
 

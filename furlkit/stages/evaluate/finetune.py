@@ -13,11 +13,12 @@ from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint
+from furlkit.files.clients import ClientId
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.progress import ProgressFile
 from furlkit.inputs import labelled
-from furlkit.inputs.matching import check_dataset
+from furlkit.inputs.matching import check_batch, check_batches, check_dataset
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Architecture, Net, build
@@ -242,6 +243,12 @@ def _check_labelled(inputs: Inputs) -> None:
             f"{partition.path if partition else train.name}: has too few images to "
             f"train on, {LEAST} labelled ones are the least"
         )
+    batch_size = inputs.options.plan.batch_size
+    sizes: dict[ClientId, int] = {k: len(index) for k, index in inputs.parts.items()}
+    if partition and inputs.options.mode == "federated":
+        check_batches(f"{partition.path} that are labelled", sizes, batch_size)
+    else:
+        check_batch(f"{train.name} that are labelled", sizes[0], batch_size)
 
 
 def choose(

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from furlkit import catalogue
+from furlkit import catalogue, console
 from furlkit.data.augment.instahide import K as MIXED
 from furlkit.errors import InputError
 from furlkit.files.clients import ClientId
@@ -83,6 +83,20 @@ def check_clients(inputs: Inputs) -> None:
     source = str(options.partition or inputs.images.name)
     sizes = {number: len(inputs.index_of(number)) for number in options.clients}
     matching.check_batches(source, sizes, options.plan.batch_size)
+    if options.sharing.features_out and "examples" not in options.tell:
+        _check_rows_tell_nothing(inputs, sizes)
+
+
+def _check_rows_tell_nothing(inputs: Inputs, sizes: dict[ClientId, int]) -> None:
+    """Warn of a client with a row for every image: their number is then no secret."""
+    path, most = inputs.options.sharing.features_out, inputs.rows_shared
+    for number, images in sizes.items():
+        if images <= most:
+            console.warn(
+                f"--features-out {path}: has a row for each of the {images:,} images of "
+                f"client {number}, and so tells their number, which --tell leaves out; "
+                "share fewer with a smaller --dictionary-size"
+            )
 
 
 def open_client(inputs: Inputs, number: ClientId) -> Client:

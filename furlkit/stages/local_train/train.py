@@ -332,6 +332,7 @@ def _write(inputs: Inputs, client: Client, trained: Trained) -> Result:
         parent=inputs.model.content,
         partition=inputs.partition.content if inputs.partition else None,
         parts=parts_of(upload),
+        init_seed=inputs.model.facts.init_seed,
         **_told(inputs, client, trained.last),
     )
     output = fill(options.output, number)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from furlkit.data.sets.datasets import ImageSet
+from furlkit.data.sets.decoded import Fit
 from furlkit.data.sets.source import Source
 from furlkit.inputs.settings import fill
 from furlkit.randomness import numpy_generator
@@ -13,11 +14,13 @@ from furlkit.reports.summary import ImageRow
 from furlkit.reports.text import counted, plain
 from furlkit.stages.plot.picture import Picture, figure, picture
 
+SIDE = 128  # What the images of a folder are brought to if their sizes differ.
+
 
 @picture
 def run(images: int, seed: int, frame: Frame, **data: Any) -> Picture:
     """Draw two rows for each domain, or for all images: as they are, and their edges."""
-    known = fill(Source, data).images()
+    known = fill(Source, data).images(Fit(SIDE))
     chosen = {name: _drawn(of, images, seed) for name, of in _domains(known).items()}
     shown = sum(map(len, chosen.values()))
     text = f"{counted(shown, 'image')} and their Sobel images"

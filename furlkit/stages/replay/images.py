@@ -48,4 +48,6 @@ def _of_packed(path: Path) -> Iterator[Known]:
 def _of_name(name: str, where: dict[str, Any]) -> Iterator[Known]:
     for split in SPLITS if is_name(name) else ("train",):
         source = Source(name, where["data_root"], False, split)
-        yield [name, split] if is_name(name) else [name], source.images().fingerprint
+        # A folder is known by its files, which need not be decoded.
+        known = source.labels() if source.is_folder else source.images()
+        yield [name, split] if is_name(name) else [name], known.fingerprint

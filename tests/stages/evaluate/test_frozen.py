@@ -126,6 +126,7 @@ def test_lbfgs_scores_what_it_chose_and_has_no_randomness(world, score, tmp_path
         (("--width", 0.5), "--width does not apply without --untrained"),
         (("--encoder", "resnet18"), "--encoder does not apply"),
         (("--untrained", "--width", 0.5), "--width does not apply beside"),
+        (("--untrained", "--image-size", 9), "--image-size does not apply beside"),
         (("--probes", 0), "--probes"),
     ],
 )
