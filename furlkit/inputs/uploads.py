@@ -133,6 +133,11 @@ def provenance_of(
     return Provenance("aggregate", {**options.recorded, **resolved}, None, contents)
 
 
+def _again(path: Path, first: Path) -> str:
+    said = "is given twice" if path == first else f"is the same file as {first}"
+    return f"{path}: {said}"
+
+
 def in_client_order(uploads: Iterable[U]) -> tuple[list[U], list[str]]:
     """Each client once, and which files are the same as another one, to the byte.
 
@@ -151,8 +156,7 @@ def in_client_order(uploads: Iterable[U]) -> tuple[list[U], list[str]]:
                     f"{first.facts.client} and differ; leave one of them out",
                     *(upload.path for upload in (first, *others)),
                 )
-        paths = {other.path for other in others}
-        again += [f"{path}: is the same file as {first.path}" for path in sorted(paths)]
+        again += [_again(path, first.path) for path in sorted({u.path for u in others})]
     return [sent[client][0] for client in sorted(sent, key=client_order)], again
 
 

@@ -94,7 +94,7 @@ def one_upload_twice(files: Files, forge) -> Case:
 
 def one_path_twice(files: Files, forge) -> Case:
     command = ("aggregate", files("mary"), files("north"), "-o", files("o"))
-    return (*command, files("north")), command, [files("north"), "same file"]
+    return (*command, files("north")), command, [files("north"), "given twice"]
 
 
 def scored_on_training_images(protocol: str) -> Callable[[Files, Any], Case]:

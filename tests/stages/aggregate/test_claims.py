@@ -159,7 +159,8 @@ def test_the_same_file_under_two_names_is_named_and_counts_once(world, mean):
     honest = mean()[1]
     again = Path(shutil.copy(world.clients[1], world.folder / "again"))
     done, found = mean(files=(*world.clients, again, world.clients[0]))
-    assert done.err.count("\n") == 1 and f"{again}: is the same file" in done.err
+    assert done.err.count("\n") == 2 and f"{again}: is the same file" in done.err
+    assert f"{world.clients[0]}: is given twice" in done.err
     assert found.content == honest.content
 
 
