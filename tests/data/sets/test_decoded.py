@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from furlkit import console
 from furlkit.data.sets import decode, decoded
 from furlkit.data.sets.decoded import Fit
 from furlkit.data.sets.fingerprint import same_dataset
@@ -92,6 +93,7 @@ def test_images_of_one_size_that_take_too_much_are_made_smaller(
     save(tmp_path / "p", [(8, 6)] * 3)
     monkeypatch.setattr(decoded, "MOST_BYTES", 3 * 8 * 6 * 3 - 1)
     for _ in range(2):
+        console.settings.reset()  # As a command does.
         found = Source(tmp_path / "p").images(Fit(4)).images
         assert np.array_equal(found, expected(tmp_path / "p", 4))
         assert "3 images of 6 x 8 pixels" in capsys.readouterr().err
@@ -100,6 +102,7 @@ def test_images_of_one_size_that_take_too_much_are_made_smaller(
 def test_one_warning_says_what_was_changed_and_says_it_again(source, pictures, capsys):
     save(pictures / "more", [(8, 8)] * 2, mode="L")
     for _ in range(2):
+        console.settings.reset()  # As a command does.
         source.images(Fit(7))
         said = [
             line
