@@ -134,6 +134,7 @@ def provenance_of(
 
 
 def _again(path: Path, first: Path) -> str:
+    """What is said of a file that is there twice."""
     said = "is given twice" if path == first else f"is the same file as {first}"
     return f"{path}: {said}"
 
