@@ -45,6 +45,7 @@ def recorded(tmp_path, monkeypatch, environment) -> Callable[[str], list[list[st
         command = ["sh", "-euc", script]
         done = subprocess.run(command, env=ours, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+        assert "jobserver" not in done.stderr, "-j of make does not reach a run's steps"
         lines = Path("commands").read_text().splitlines()
         return [line.split("\037")[:-1] for line in lines]
 
