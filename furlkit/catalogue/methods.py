@@ -383,8 +383,8 @@ UPDATES = named(
         options=(
             Option("cycle", Whole(1), 15, "Rounds of a cycle."),
             Option("exchanges", Whole(1), 5,
-                   "Of these, the last ones in which all parts travel; in the others "
-                   "the encoder does."),
+                   "The last rounds of a cycle, in which all parts travel; in the "
+                   "others only the encoder does."),
         ),
         sends="furlkit.updates.astw:sent_parts",
         paper=ASTW,
