@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,16 @@ HEAVY = (
     "matplotlib",
     "rich",
 )
+
+
+def test_a_wheel_has_all_files_of_the_package():
+    project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())
+    patterns = project["tool"]["setuptools"]["package-data"]["furlkit"]
+    others = {p for p in PACKAGE.rglob("*.*") if p.suffix not in (".py", ".pyc")}
+    assert others == {path for pattern in patterns for path in PACKAGE.glob(pattern)}
+    assert {m.parent for m in MODULES} == {
+        m.parent for m in PACKAGE.rglob("__init__.py")
+    }
 
 
 def module_name(path: Path) -> str:
