@@ -14,7 +14,7 @@ def presets(values: dict[str, Any]) -> None:
     choice. `extends` names the preset whose values hold where it sets none.
 
     \b
-    Example:
+    Examples:
       furlkit presets
       furlkit presets fedca
     """
