@@ -176,7 +176,7 @@ def test_nobody_but_the_command_line_imports_stages_or_the_command_line():
 
 
 def test_a_command_imports_its_own_stage_alone():
-    shared = {"furlkit.cli.program", "furlkit.cli.shared"}
+    shared = {"furlkit.cli.program", "furlkit.cli.shared", "furlkit.cli.values"}
     for path in below("cli"):
         name = module_name(path)
         if path.stem == "__init__":
