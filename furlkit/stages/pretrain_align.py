@@ -40,7 +40,8 @@ from furlkit.models.loading import (
 from furlkit.randomness import numpy_generator
 from furlkit.training import run as training
 from furlkit.training.learners import learner_of
-from furlkit.training.loop import Epoch, Plan
+from furlkit.training.loop import Epoch
+from furlkit.training.plan import Plan
 from furlkit.training.run import Execution
 
 
