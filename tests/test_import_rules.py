@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,16 @@ HEAVY = (
     "matplotlib",
     "rich",
 )
+
+
+def test_a_wheel_has_all_files_of_the_package():
+    project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())
+    patterns = project["tool"]["setuptools"]["package-data"]["furlkit"]
+    others = {p for p in PACKAGE.rglob("*.*") if p.suffix not in (".py", ".pyc")}
+    assert others == {path for pattern in patterns for path in PACKAGE.glob(pattern)}
+    assert {m.parent for m in MODULES} == {
+        m.parent for m in PACKAGE.rglob("__init__.py")
+    }
 
 
 def module_name(path: Path) -> str:
@@ -165,7 +176,7 @@ def test_nobody_but_the_command_line_imports_stages_or_the_command_line():
 
 
 def test_a_command_imports_its_own_stage_alone():
-    shared = {"furlkit.cli.program", "furlkit.cli.shared"}
+    shared = {"furlkit.cli.program", "furlkit.cli.shared", "furlkit.cli.values"}
     for path in below("cli"):
         name = module_name(path)
         if path.stem == "__init__":

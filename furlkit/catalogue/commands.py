@@ -13,6 +13,7 @@ from furlkit.catalogue.entries import (
     Labelled,
     Number,
     Numbers,
+    Objective,
     Option,
     Text,
     Whole,
@@ -71,11 +72,18 @@ def _head_widths() -> Group:
     """Widths of MLPs, numbers of prototypes and clusters, other packages' heads too."""
     kind = Numbers(whole=True)
     options = (
-        Option(head.name, kind, head.widths, head.help or f"Widths of {head.name}.")
+        Option(head.name, kind, head.widths, head.help or f"Widths of {head.name}.",
+               metavar="" if head.form == "mlp" else "N")
         for head in heads().values()
         if head.form in ("mlp", "prototypes", "clusters")
     )
     return group("Heads", *options)
+
+
+def _unaided() -> dict[str, Objective]:
+    """Objectives that need images alone: no labels, neighbours or other clients."""
+    found = objectives().items()
+    return {k: o for k, o in found if not (o.labels or o.mines or o.helped)}
 
 
 OBJECTIVE = Family("objective", objectives, "simclr", "What a batch minimises.")
@@ -236,7 +244,7 @@ COMMANDS = named(
                    required=True, recorded=False),
             OUTPUT,
         ),
-        OBJECTIVE,
+        OBJECTIVE._replace(entries=_unaided),
         group("Optimisation", epochs_option(100, "Epochs."), *OPTIMISATION.options),
         AUGMENTATION,
         EXECUTION,

@@ -453,14 +453,23 @@ def _merged(found: Mapping[str, Option]) -> Option:
                 f"--{first.name}: {first_name} and {name} declare it with different "
                 "types; an installed package must rename its option"
             )
-    texts = {option.help for option in found.values()}
     text = f"{first.help} Read by {', '.join(found)}."
+    texts = _told({name: option.help for name, option in found.items()})
     if len(texts) > 1:
-        text = " ".join(f"{name}: {option.help}" for name, option in found.items())
+        text = " ".join(f"{names}: {help_}" for help_, names in texts.items())
     if len({option.default for option in found.values()}) == 1:
         return first._replace(help=text)
-    usual = ", ".join(f"{shown(option)} for {name}" for name, option in found.items())
+    defaults = _told({name: shown(option) for name, option in found.items()})
+    usual = "; ".join(f"{default} for {names}" for default, names in defaults.items())
     return first._replace(default=None, help=text, usual=usual)
+
+
+def _told(by_name: Mapping[str, str]) -> dict[str, str]:
+    """What entries say of an option, each text once, and the names of who says it."""
+    found: dict[str, list[str]] = {}
+    for name, text in by_name.items():
+        found.setdefault(text, []).append(name)
+    return {text: ", ".join(names) for text, names in found.items()}
 
 
 def shown(option: Option) -> str:

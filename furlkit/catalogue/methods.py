@@ -383,8 +383,8 @@ UPDATES = named(
         options=(
             Option("cycle", Whole(1), 15, "Rounds of a cycle."),
             Option("exchanges", Whole(1), 5,
-                   "Of these, the last ones in which all parts travel; in the others "
-                   "the encoder does."),
+                   "The last rounds of a cycle, in which all parts travel; in the "
+                   "others only the encoder does."),
         ),
         sends="furlkit.updates.astw:sent_parts",
         paper=ASTW,
@@ -438,8 +438,9 @@ _REPORT = Option("report", File(written=True),
                  help="Write for each client the norm of its update, its angle to the "
                       "others, its share, how far the result moved because of it, and "
                       "whether it stands out. Rules other than mean are applied once "
-                      "more for each client. With --strict, an upload that stands out "
-                      "is an error: the report is written, the output is not.",
+                      "more for each client, which with 40 clients takes 20 to 30 times "
+                      "as long as the result alone. With --strict, an upload that stands "
+                      "out is an error: the report is written, the output is not.",
                  recorded=False, metavar="FILE.json")
 _MAX_SHARE = Option("max-share", Number(above=0, high=1),
                     help="The most that a client may count, of 1; what is above goes to "

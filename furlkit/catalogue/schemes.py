@@ -67,7 +67,7 @@ SCHEMES = named(
     ),
     Scheme("shards", "sorted by label, s shards for each client",
         "furlkit.data.partitions.classes:shards",
-        (Option("shards-per-client", Whole(1), 2, "s."), *_PUBLIC),
+        (Option("shards-per-client", Whole(1), 2, "s, shards of each client."), *_PUBLIC),
         paper=FEDAVG,
     ),
     Scheme("domains",

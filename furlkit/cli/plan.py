@@ -10,7 +10,7 @@ from furlkit.cli.shared import argument, arguments, check_words, command
 def plan(values: dict[str, Any]) -> None:
     """RECIPE is a TOML file: the settings, files and stages of a system. KEY=VALUE changes
     a setting; STAGE='OPTIONS' gives a stage more options. A list, seed=0,1,2, makes a run
-    for each value, in a folder of its own (write \\\\, for a comma of a value);
+    for each value, in a folder of its own (write \\, for a comma within a value);
     out='exp/{preset}/seed{seed}' names these folders. Every command is checked before
     anything is printed.
 

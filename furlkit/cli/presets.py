@@ -4,7 +4,7 @@ from typing import Any
 
 from furlkit import console
 from furlkit.cli.shared import argument, command
-from furlkit.presets import names, text_of
+from furlkit.presets import names, summary, text_of
 
 
 @command("presets", argument("name", "[NAME]", required=False, kind=str))
@@ -14,7 +14,7 @@ def presets(values: dict[str, Any]) -> None:
     choice. `extends` names the preset whose values hold where it sets none.
 
     \b
-    Example:
+    Examples:
       furlkit presets
       furlkit presets fedca
     """
@@ -22,7 +22,7 @@ def presets(values: dict[str, Any]) -> None:
         text = text_of(values["name"])
         console.result(text.rstrip(), {"name": values["name"], "text": text})
         return
-    first = {name: text_of(name).splitlines()[0].lstrip("# ") for name in names()}
-    width = max(map(len, first))
-    lines = [f"{name:{width}}  {text}" for name, text in first.items()]
-    console.result("\n".join(lines), first)
+    found = {name: summary(name) for name in names()}
+    width = max(map(len, found))
+    lines = [f"{name:{width}}  {text}" for name, text in found.items()]
+    console.result("\n".join(lines), found)

@@ -1,6 +1,5 @@
-"""Entries of the catalogue as click's options, their types, and the layout of --help."""
+"""Entries of the catalogue as click's options and commands, and the layout of --help."""
 
-import glob
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -14,158 +13,21 @@ from click.core import ParameterSource
 
 from furlkit import catalogue, console, presets, runtime
 from furlkit.catalogue import Option
+from furlkit.cli.values import type_of
 from furlkit.errors import UsageError
 from furlkit.files import bugs
-from furlkit.files.clients import EXPECTED, is_name
 from furlkit.files.lock import holding
 from furlkit.training import signals
 
-MOST_CLIENTS = 10**6
-LARGEST = 1e30
 CLICKS = (click.ClickException, click.Abort, click.exceptions.Exit)
 # Recipes name their preset on every stage, and these have little to set.
 OPTIONAL = (["evaluate", "classifier"], ["evaluate", "cluster"])
-LONG = 40  # Choices that take more characters are listed in the help instead.
 FilePath = click.Path(path_type=Path)
 Body = Callable[[dict[str, Any]], None]
 
 
-class Name(click.Choice):
-    """One of several words; LIBRARY:NAME among them stands for any name of a library."""
-
-    def convert(self, value, param, ctx):
-        """Text to a word."""
-        library, _, name = str(value).partition(":")
-        if name and library + catalogue.ANY in self.choices:
-            return value
-        return super().convert(value, param, ctx)
-
-
-class Real(click.FloatRange):
-    """A number within a range, which NaN never is, and that float32 can hold."""
-
-    def convert(self, value, param, ctx):
-        """Text to a number."""
-        number = super().convert(value, param, ctx)
-        if not abs(number) <= LARGEST:
-            self.fail(f"{value!r}: expected a number up to {LARGEST:g}", param, ctx)
-        return number
-
-
-class Numbers(click.ParamType):
-    """Numbers with commas between: 0.2,1."""
-
-    name = "NUMBERS"
-
-    def __init__(self, kind: type, length: int | None, low: int | None):
-        self._kind, self._length, self._low = kind, length, low
-
-    def convert(self, value, param, ctx):
-        """Text to a tuple of numbers."""
-        if isinstance(value, tuple):
-            return value
-        try:
-            numbers = tuple(self._kind(part) for part in str(value).split(","))
-        except ValueError:
-            self.fail(f"{value!r}: expected numbers with commas between", param, ctx)
-        if self._length is not None and len(numbers) != self._length:
-            self.fail(f"{value!r}: expected {self._length} numbers", param, ctx)
-        if self._low is not None and min(numbers) < self._low:
-            self.fail(f"{value!r}: expected numbers from {self._low}", param, ctx)
-        if not all(abs(number) <= LARGEST for number in numbers):
-            self.fail(f"{value!r}: expected numbers up to {LARGEST:g}", param, ctx)
-        return numbers
-
-
-class Clients(click.ParamType):
-    """Clients by number: 3, 0-4, 0,2,5-7; the order and repeats do not matter.
-
-    With `names` one client may be given by name.
-    """
-
-    name = "CLIENTS"
-
-    def __init__(self, names: bool):
-        self._names = names
-
-    def convert(self, value, param, ctx):
-        """Text to a sorted tuple of numbers, or to one name."""
-        if isinstance(value, tuple):
-            return value
-        if self._names and is_name(str(value)):
-            return (str(value),)
-        chosen: set[int] = set()
-        for part in str(value).split(","):
-            first, dash, last = part.partition("-")
-            if not first.isdecimal() or (dash and not last.isdecimal()):
-                more = f", or a name: {EXPECTED}" if self._names else ""
-                expected = f"numbers like 3, 0-4 or 0,2,5-7{more}"
-                self.fail(f"{value!r}: expected {expected}", param, ctx)
-            if int(last or first) - int(first) >= MOST_CLIENTS:
-                self.fail(f"{value!r}: is more than {MOST_CLIENTS:,}", param, ctx)
-            chosen.update(range(int(first), int(last or first) + 1))
-        if not chosen:
-            self.fail(
-                f"{value!r}: is empty; the smaller number comes first", param, ctx
-            )
-        return tuple(sorted(chosen))
-
-
-class Labelled(click.ParamType):
-    """LABEL=FILE,FILE,... as a label and its files; * and ? stand for what is there."""
-
-    def __init__(self, several: bool):
-        self.name = "LABEL=FILE,FILE,..." if several else "LABEL=FILE"
-        self._several = several
-
-    def convert(self, value, param, ctx):
-        """Text to a label and paths, or one path."""
-        if isinstance(value, tuple):
-            return value
-        label, _, text = str(value).partition("=")
-        names = text.split(",") if self._several else [text]
-        if not all(names):
-            self.fail(f"{value!r}: expected {self.name}", param, ctx)
-        paths = tuple(Path(path) for name in names for path in self._found(name))
-        if not paths:
-            self.fail(f"{text!r}: no such file or folder", param, ctx)
-        return label, (paths if self._several else paths[0])
-
-    def _found(self, name: str) -> list[str]:
-        pattern = self._several and glob.has_magic(name) and not Path(name).exists()
-        return sorted(glob.glob(name)) if pattern else [name]
-
-
-def _type(kind: catalogue.Kind) -> tuple[Any, str]:
-    """click's type for a kind of value, and what stands for the value in --help."""
-    match kind:
-        case catalogue.Number(low, high, above, below):
-            least = low if above is None else above
-            most = high if below is None else below
-            strict = {"min_open": above is not None, "max_open": below is not None}
-            return Real(least, most, **strict), "X"
-        case catalogue.Whole(low, high):
-            return click.IntRange(low, high), "N"
-        case catalogue.Choice():
-            words = f"[{'|'.join(kind.words)}]"
-            return Name(kind.words), words if len(words) <= LONG else "NAME"
-        case catalogue.Numbers(whole, length, low):
-            letter = "N" if whole else "X"
-            form = ",".join([letter] * length if length else [letter, "..."])
-            return Numbers(int if whole else float, length, low), form
-        case catalogue.Labelled(several):
-            return Labelled(several), "LABEL=FILE,..." if several else "LABEL=FILE"
-        case catalogue.Clients(names):
-            return Clients(names), "NUMBERS|NAME" if names else "NUMBERS"
-        case catalogue.File(written):
-            return click.Path(dir_okay=not written, path_type=Path), "FILE"
-        case catalogue.Text(form):
-            return str, form
-    return bool, ""
-
-
 def _metavar(option: Option) -> str:
-    return option.metavar or _type(option.kind)[1]
+    return option.metavar or type_of(option.kind)[1]
 
 
 def _help(option: Option) -> str:
@@ -188,7 +50,7 @@ def _click_option(option: Option) -> click.Option:
             flags[-1] += f"/--no-{option.name}"
         more = {"is_flag": True}
     else:
-        kind, form = _type(option.kind)
+        kind, form = type_of(option.kind)
         more = {"type": kind, "metavar": option.metavar or form}
     # For click None is a default too, with which a required option would have a value.
     if option.default is not None and not option.multiple:

@@ -5,6 +5,8 @@ values wherever it sets none of its own, so it shows what it changes and nothing
 Where it chooses another objective or scheme, the options of the old one are left out.
 """
 
+import re
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from furlkit.errors import FurlkitError, UsageError
 from furlkit.files.opening import read_toml, read_toml_text
 
 FOLDER = Path(__file__).parent
+# Papers in a comment, by their year, and the end of a sentence.
+CITED, ENDED = re.compile(r" \([^()]*\d{4}[^()]*\)"), re.compile(r"(?<! al)\. ")
 # Commands that take the table of another, where a preset says nothing else in their own.
 LIKE = {"evaluate personal": "evaluate linear"}
 
@@ -95,6 +99,13 @@ def _read(name: str) -> dict[str, Any]:
 def text_of(name: str) -> str:
     """A preset as it is written, comments included."""
     return read_toml_text(_path(name))
+
+
+def summary(name: str) -> str:
+    """The first sentence of a preset's comment, without the papers that it cites."""
+    lines = takewhile(lambda line: line.strip("# "), text_of(name).splitlines())
+    text = " ".join(line.lstrip("# ") for line in lines if line.startswith("#"))
+    return ENDED.split(CITED.sub("", text))[0].rstrip(".")
 
 
 def _path(name: str) -> Path:

@@ -160,8 +160,8 @@ def _resolve(
     mean, std = options.mean or mean, options.std or std
     if not len(mean) == len(std) == channels or min(std) <= 0:
         raise UsageError(
-            f"--mean {mean} --std {std}: expected {channels} numbers each, one for each "
-            "channel, and a std above 0"
+            f"--mean {mean} --std {std}: expected a number for each channel (channels: "
+            f"{channels}), and a std above 0"
         )
     widths, classes = dict(options.heads), options.classes or known.classes
     if "classifier" in widths:

@@ -40,7 +40,8 @@ from furlkit.models.loading import (
 from furlkit.randomness import numpy_generator
 from furlkit.training import run as training
 from furlkit.training.learners import learner_of
-from furlkit.training.loop import Epoch, Plan
+from furlkit.training.loop import Epoch
+from furlkit.training.plan import Plan
 from furlkit.training.run import Execution
 
 
@@ -101,17 +102,6 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 def _open(options: Options) -> Inputs:
     objective = objectives()[options.objective]
-    if objective.labels:
-        raise UsageError(
-            f"--objective {options.objective}: an alignment model is trained without "
-            "labels"
-        )
-    if objective.mines or objective.helped:
-        lacks = "neighbours" if objective.mines else "other clients"
-        raise UsageError(
-            f"--objective {options.objective}: an alignment model is trained without "
-            f"{lacks}, which only local-train has"
-        )
     given = (options.model, options.partition, options.data.name)
     check_output(options.output, given)
     check_output(options.targets_out, (*given, options.output), "--targets-out")

@@ -35,7 +35,8 @@ from furlkit.objectives import style
 from furlkit.objectives.learner import Stateless
 from furlkit.randomness import torch_generator
 from furlkit.training import run as training
-from furlkit.training.loop import Plan, Purpose
+from furlkit.training.loop import Purpose
+from furlkit.training.plan import Plan
 from furlkit.training.run import Execution
 from furlkit.weights import parts_of
 

@@ -1,6 +1,6 @@
 """The alignment term: a client represents public images as one common net does.
 
-Zhang et al., "Federated Unsupervised Representation Learning", FedCA, Eq. 11-13.
+Zhang et al., "Federated Unsupervised Representation Learning", FedCA, Eq. 11-14.
 
     h_u, z_u            h and z of public images by the client's net
     h_align, z_align    h and z of the same images by the alignment model

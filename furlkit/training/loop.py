@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -24,76 +23,8 @@ from furlkit.randomness import derive, torch_generator
 from furlkit.runtime import check_precision
 from furlkit.training import signals
 from furlkit.training.optimisers import SGD, Adam, LossScale, Optimiser
+from furlkit.training.plan import Plan
 from furlkit.weights import below, part_of, within
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How long and how fast to train.
-
-    A cosine schedule spans `schedule_rounds` rounds of `epochs` epochs and starts this training
-    at round `first_round` (from 0) of them; warm-up is in epochs at its start.
-
-    `phases` divide the epochs: each trains some parts of the model and leaves all others
-    as they are, with an optimiser of its own. Without phases every part is trained.
-    With `steps` the training ends after so many, whatever `epochs` says.
-
-    At each of `milestones`, in epochs through all rounds, the rate is multiplied by
-    `milestone_factor`. `head_lr` is the classifier's own rate, on the same schedule.
-    """
-
-    epochs: int
-    batch_size: int
-    optimiser: str = "adam"
-    lr: float = 1e-3
-    weight_decay: float = 1e-6
-    momentum: float = 0.9
-    schedule: str = "constant"
-    warmup: float = 0.0
-    schedule_rounds: int = 1
-    first_round: int = 0
-    precision: str = "float32"
-    phases: tuple["Phase", ...] = ()
-    steps: int | None = None
-    milestones: tuple[int, ...] = ()
-    milestone_factor: float = 0.1
-    head_lr: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.phases and sum(phase.epochs for phase in self.phases) != self.epochs:
-            raise ValueError(f"{self.phases} do not add up to {self.epochs} epochs")
-
-    def phase_at(self, epoch: int) -> int:
-        """The number of the phase that an epoch, counted from 0, belongs to."""
-        ends = accumulate(phase.epochs for phase in self.phases)
-        return sum(epoch >= end for end in ends)
-
-    def lr_at(self, step: int, steps: int) -> float:
-        """The learning rate of a step, counted from 0, with `steps` in an epoch."""
-        each_round = self.steps or self.epochs * steps
-        now = self.first_round * each_round + step
-        warm = self.warmup * steps
-        if now < warm:
-            return self.lr * (now + 1) / (warm + 1)
-        if self.schedule == "constant":
-            past = sum(now >= epoch * steps for epoch in self.milestones)
-            return self.lr * self.milestone_factor**past
-        span = max(self.schedule_rounds * each_round - warm, 1)
-        return self.lr / 2 * (1 + math.cos(math.pi * min((now - warm) / span, 1)))
-
-    def factor_of(self, part: str) -> float:
-        """What the learning rate is multiplied by for a part of the model."""
-        if self.head_lr is None or part != "classifier":
-            return 1.0
-        return self.head_lr / self.lr
-
-
-class Phase(NamedTuple):
-    """The parts of a model that are trained for some epochs."""
-
-    parts: tuple[str, ...]
-    epochs: int
-
 
 # What holds nets, or is one: of two models, a phase trains the same parts.
 _HOLDERS = ("learner", "own", "net")

@@ -17,6 +17,7 @@ from furlkit.models.loading import load_tensors, tensors_of
 from furlkit.objectives import supervised
 from furlkit.objectives.learner import Stateless
 from furlkit.training import loop
+from furlkit.training.plan import Plan
 from furlkit.weights import Tensors, add_weighted, below, narrowed
 
 
@@ -35,7 +36,7 @@ class Finetuning:
     labels: np.ndarray
     view: View
     parts: dict[int, np.ndarray]
-    plan: loop.Plan
+    plan: Plan
     rounds: int
     purpose: loop.Purpose
     weights: Tensors = field(default_factory=dict)

@@ -16,7 +16,8 @@ import torch
 from furlkit.models.architecture import build
 from furlkit.objectives.cluster import learner
 from furlkit.runtime import Runtime, start
-from furlkit.training.loop import Job, Plan, train
+from furlkit.training.loop import Job, train
+from furlkit.training.plan import Plan
 from tests.bench.fedca import TURNS, _seconds
 from tests.bench.step import _NoKeeper, whole_steps
 from tests.bench.world import BATCH, NETS, client_images, parameters

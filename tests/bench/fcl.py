@@ -11,7 +11,8 @@ import torch
 from furlkit.objectives.moco import learner
 from furlkit.runtime import Runtime, start
 from furlkit.terms.neighbours import neighbours
-from furlkit.training.loop import Job, Plan, train
+from furlkit.training.loop import Job, train
+from furlkit.training.plan import Plan
 from tests.bench.fedca import TURNS, _seconds
 from tests.bench.step import _NoKeeper
 from tests.bench.world import BATCH, NETS, client_images, fresh_net, parameters

@@ -18,7 +18,8 @@ from furlkit.objectives.simclr import step
 from furlkit.runtime import Runtime, start
 from furlkit.terms.alignment import alignment
 from furlkit.training.learners import Given
-from furlkit.training.loop import Job, Plan, positions, train
+from furlkit.training.loop import Job, positions, train
+from furlkit.training.plan import Plan
 from tests.bench.step import _NoKeeper
 from tests.bench.world import BATCH, NETS, client_images, fresh_net, parameters
 

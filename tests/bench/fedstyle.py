@@ -20,7 +20,8 @@ from furlkit.objectives.simclr import step
 from furlkit.runtime import Runtime, start
 from furlkit.terms.infusion import infusion
 from furlkit.training.learners import Given, add_generator
-from furlkit.training.loop import Job, Plan, steps_per_epoch, train
+from furlkit.training.loop import Job, steps_per_epoch, train
+from furlkit.training.plan import Plan
 from tests.bench.fedca import TURNS, _seconds
 from tests.bench.step import _NoKeeper
 from tests.bench.world import (

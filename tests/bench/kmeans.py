@@ -14,7 +14,8 @@ import torch
 from furlkit.models.architecture import build
 from furlkit.objectives.deepcluster import DeepCluster, spherical_kmeans
 from furlkit.runtime import Runtime, start
-from furlkit.training.loop import Job, Plan, steps_per_epoch, train
+from furlkit.training.loop import Job, steps_per_epoch, train
+from furlkit.training.plan import Plan
 from tests.bench.step import _NoKeeper
 from tests.bench.world import BATCH, NETS, client_images, parameters
 

@@ -14,8 +14,9 @@ import torch
 from furlkit.objectives.learner import Stateless
 from furlkit.objectives.simclr import nt_xent, step
 from furlkit.runtime import Runtime, start
-from furlkit.training.loop import Job, Plan, train
+from furlkit.training.loop import Job, train
 from furlkit.training.optimisers import Adam
+from furlkit.training.plan import Plan
 from tests.bench.world import BATCH, NETS, client_images, fresh_net, parameters
 
 TURNS = 15

@@ -64,7 +64,16 @@ def test_defaults_are_shown_as_they_are_typed(run):
     )
     assert "--epochs N Local epochs E. [default: 5]" in text
     text = " ".join(run("evaluate", "semi", "--help").out.split())
-    assert "[default: 5 for federated, 100 for central]" in text
+    assert "[default: 5 for federated; 100 for central]" in text
+
+
+def test_what_several_entries_say_of_an_option_stands_in_help_once(run):
+    text = " ".join(run("aggregate", "--help").out.split())
+    assert text.count("The most that a client may count, of 1") == 1
+    assert "uniform for median, trimmed-mean, geometric-median, krum" in text
+    text = " ".join(run("local-train", "--help").out.split())
+    assert "simclr, moco: tau of the contrast. swav: tau of the predictions." in text
+    assert "0.5 for simclr; 0.1 for moco, swav, deepcluster; 0.07 for instance" in text
 
 
 def test_commands_are_listed_in_working_order(run):
@@ -89,7 +98,8 @@ print(sorted(m for m in sys.modules if m.startswith("furlkit.cli.") or m in heav
 
 def test_help_of_the_program_imports_no_command_and_no_plugin(python):
     loaded = python(LOADED).splitlines()[-1]
-    assert loaded == "['furlkit.cli.program', 'furlkit.cli.shared']"
+    names = ("program", "shared", "values")
+    assert loaded == str([f"furlkit.cli.{name}" for name in names])
 
 
 ALLOWED = {"cli", "catalogue", "errors", "console", "presets", "runtime"}
@@ -103,7 +113,8 @@ def test_a_command_imports_its_stage_and_little_else(path):
     others = {n for n in names if not (n == stage or n.startswith(f"{stage}."))}
     extra = {
         "program": {"training.signals", "training", "files", "__version__"},
-        "shared": {"files.clients", "files.lock", "files", "training"},
+        "shared": {"files.lock", "files", "training"},
+        "values": {"files.clients"},
     }.get(path.stem, set())
     assert {n.split(".")[0] for n in others - extra} <= ALLOWED
 
@@ -346,8 +357,8 @@ def test_an_objective_of_another_package_brings_its_options(points):
     assert catalogue.add_plugins()
     assert list(catalogue.objectives())[-1] == "toy"
     (shared,) = [o for o in catalogue.OBJECTIVE.options if o.name == "temperature"]
-    assert shared.usual.startswith("0.5 for simclr, ") and shared.default is None
-    assert shared.usual.endswith(", 0.3 for toy")
+    assert shared.usual.startswith("0.5 for simclr; ") and shared.default is None
+    assert shared.usual.endswith("; 0.3 for toy")
     values = given("local-train", objective="toy")
     assert resolved("local-train", values, ("objective",), ())["temperature"] == 0.3
 

@@ -108,6 +108,20 @@ def test_every_value_states_its_origin(name):
     assert [line for line in lines if not re.search(r"# \([PCO]\)", line)] == []
 
 
+@pytest.mark.parametrize("name", presets.names())
+def test_a_summary_is_a_whole_sentence_without_its_papers(name):
+    text = presets.summary(name)
+    assert text.count("(") == text.count(")") and text.count('"') % 2 == 0
+    assert text[-1] not in ".,:;" and not re.search(r"\(.*\d{4}", text)
+
+
+def test_a_summary_known_by_hand():
+    assert presets.summary("fedavg") == (
+        "FedAvg: supervised training on every client, averaged by data size: what "
+        "labels would give"
+    )
+
+
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_system_trains_the_head_it_makes(name):
     tables = tables_of(name)

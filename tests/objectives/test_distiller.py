@@ -18,7 +18,8 @@ from furlkit.objectives import similarity
 from furlkit.objectives.similarity import Distiller
 from furlkit.randomness import torch_generator
 from furlkit.training import loop
-from furlkit.training.loop import Plan, positions
+from furlkit.training.loop import positions
+from furlkit.training.plan import Plan
 
 CPU, WIDTH, PURPOSE = torch.device("cpu"), 5, (0, "distill", 1)
 STILL = Augmentation((1, 1), (1, 1), flip=0, jitter_probability=0, grey=0)

@@ -14,6 +14,7 @@ import pytest
 
 from furlkit.files.container.read import Container
 from furlkit.files.container.write import write
+from furlkit.stages.local_train import results
 from furlkit.stages.local_train import train as local_train
 from furlkit.training import loop
 from tests.helpers import (
@@ -287,7 +288,7 @@ def test_killed_between_the_private_file_and_the_output(world, tmp_path, monkeyp
         files = folder / "c.safetensors", folder / "kept.safetensors"
         words = command(world, files[0], "--private-out", files[1], **SHORT)
         if die:
-            monkeypatch.setattr(local_train, "write_checkpoint", killed)
+            monkeypatch.setattr(results, "write_checkpoint", killed)
             with pytest.raises(Killed):
                 furlkit(*words)
             monkeypatch.undo()

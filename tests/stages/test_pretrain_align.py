@@ -185,7 +185,10 @@ def test_a_dry_run_checks_and_writes_nothing(world, tmp_path, run):
 @pytest.mark.parametrize(
     "more, code, message",
     [
-        (("--objective", "supervised"), 2, "--objective supervised"),
+        (("--objective", "supervised"), 2, "'supervised'"),
+        (("--objective", "cluster"), 2, "'cluster'"),
+        (("--objective", "fedmatch"), 2, "'fedmatch'"),
+        (("--helpers", "3"), 2, "--helpers"),
         (("--images", 1439), 2, "--images 1439"),
         (("--images", 1), 65, "digits: 1 image"),
         (("--part", "public"), 2, "--part public"),

@@ -11,7 +11,8 @@ from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images, View
 from furlkit.objectives.learner import Forward
 from furlkit.training import loop
-from furlkit.training.loop import DivergedError, Job, Phase, Plan
+from furlkit.training.loop import DivergedError, Job
+from furlkit.training.plan import Phase, Plan
 from tests.helpers import Killed
 
 VIEW = View(Augmentation(), 8, 1, (0.5,), (0.5,))

@@ -21,7 +21,7 @@ from furlkit.objectives import supervised
 from furlkit.objectives.learner import Stateless
 from furlkit.randomness import torch_generator
 from furlkit.training import loop, rounds, signals
-from furlkit.training.loop import Plan
+from furlkit.training.plan import Plan
 from furlkit.training.rounds import Finetuning
 from furlkit.training.run import run
 from furlkit.weights import weighted_sum

@@ -15,31 +15,31 @@ from furlkit.aggregators.uploads import Combine, Pieces, Stacked, Uploads
 from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, open_checkpoint
 from furlkit.files.clients import ClientId
-from furlkit.files.container.header import Header, canonical
+from furlkit.files.container.header import Header
 from furlkit.files.container.lockstep import Lockstep
 from furlkit.files.container.read import Container
 from furlkit.files.container.write import Blocks, write
 from furlkit.files.facts import Provenance
 from furlkit.files.metrics import read_json, write_metrics
 from furlkit.files.partition import Partition, read_partition
-from furlkit.inputs.bodies import Squares, check_sizes, squares_of
 from furlkit.inputs.existing import already, made_before, scored_before
 from furlkit.inputs.inbox import open_uploads
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.uploads import (
-    ROUND,
     Options,
-    UnfitUpload,
-    check_same,
-    check_same_facts,
     provenance_of,
-    usual,
 )
-from furlkit.stages.aggregate.claims import capped, check_members, cut, name_dominant
+from furlkit.stages.aggregate.claims import capped, cut, name_dominant
+from furlkit.stages.aggregate.clients import (
+    Client,
+    check_together,
+    examined,
+    of_last_round,
+    open_client,
+)
 from furlkit.stages.aggregate.report import describe, line_of
 from furlkit.weights import is_batchnorm_statistic
 
-MOST_EXAMPLES = 10**12
 # Their result has a mean of BatchNorm's statistics, which one client can move.
 AVERAGE_STATISTICS = ("mean", "l-dawa")
 # Options that are not the rule's own business.
@@ -53,16 +53,6 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-class Client(NamedTuple):
-    """One upload, opened."""
-
-    path: Path
-    content: str
-    opened: Container
-    facts: CheckpointFacts
-    squares: Squares
-
-
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check the uploads against each other, then combine them tensor by tensor."""
     # Rules that do not declare these have their defaults.
@@ -73,7 +63,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     how, bn, staleness, report, _, most = (settings.pop(name) for name in DEFAULTS)
     _check_report(options, report, staleness)
     clients = capped(clients, partition)
-    newest = _newest(clients)
+    newest = of_last_round(clients)
     weights = _weights(clients, how)
     if how == "examples" and not (partition or most):
         name_dominant(clients, shares_of(weights))
@@ -100,19 +90,19 @@ def _open(
     values: dict[str, Any], used: dict[str, Any], partition: Partition | None
 ) -> tuple[Options, list[Client]]:
     together = partial(
-        _check_together,
+        check_together,
         several_rounds=used["staleness"] is not None,
         partition=partition,
         statistics=values["rule"] in AVERAGE_STATISTICS and used["bn"] == "average",
     )
-    return open_uploads(values, _opened, together, ("checkpoint",), _examined)
+    return open_uploads(values, open_client, together, ("checkpoint",), examined)
 
 
 def _shares(
     clients: list[Client], weights: list[float], staleness: float
 ) -> list[float]:
     """What each client counts; older models count less."""
-    last = _newest(clients)[0].facts.round
+    last = of_last_round(clients)[0].facts.round
     pairs = zip(weights, clients, strict=True)
     return shares_of([aged(w, last - c.facts.round, staleness) for w, c in pairs])
 
@@ -143,7 +133,7 @@ def _line(options: Options, job: "_Job", facts: CheckpointFacts) -> str:
         f"{options.output}: round {facts.round}, {options.rule} of {len(job.clients)} "
         f"clients, {_counted(facts)}"
     )
-    old = len(job.clients) - len(_newest(job.clients))
+    old = len(job.clients) - len(of_last_round(job.clients))
     return f"{line}, {old} of them of earlier rounds" if old else line
 
 
@@ -280,7 +270,7 @@ class _Uploads:
 
 def _write(options: Options, job: _Job, header: Header) -> str:
     chosen = set(job.names)
-    newest = _newest(job.clients)[0].opened.entries
+    newest = of_last_round(job.clients)[0].opened.entries
     entries = [entry for entry in newest if entry.name in chosen]
     with job.uploads() as uploads:
         result = job.rule(uploads)
@@ -301,26 +291,6 @@ def _write(options: Options, job: _Job, header: Header) -> str:
         return write(options.output, tensors, header)
 
 
-def _opened(path: Path) -> Client:
-    opened, facts = open_checkpoint(path)
-    if facts.role != "client" or facts.client is None:
-        raise InputError(
-            f"{path}: is a checkpoint of role {facts.role}, expected the ones that "
-            "local-train writes (role client)"
-        )
-    if facts.examples is not None and not 0 < facts.examples <= MOST_EXAMPLES:
-        raise InputError(f"{path}: says it was trained on {facts.examples} examples")
-    if not all(type(n) is int and n >= 0 for n in (facts.classes or {}).values()):
-        raise InputError(f"{path}: its classes have no numbers of images; re-create it")
-    if all(is_batchnorm_statistic(entry.name) for entry in opened.entries):
-        raise InputError(f"{path}: has no weights at all")
-    return Client(path, opened.content, opened, facts, {})
-
-
-def _examined(client: Client, by: str | None) -> Client:
-    return client._replace(squares=squares_of(client.opened, by))
-
-
 def _open_parent(
     options: Options, report: Path | None, client: Client, names: list[str]
 ) -> Container | None:
@@ -338,63 +308,6 @@ def _open_parent(
         entry = client.opened.entry(name)
         opened.expect(name, entry.dtype.name, *entry.shape)
     return opened
-
-
-def _newest(clients: list[Client]) -> list[Client]:
-    """The uploads of the last round among them."""
-    last = max(client.facts.round for client in clients)
-    return [client for client in clients if client.facts.round == last]
-
-
-def _check_together(
-    clients: list[Client],
-    several_rounds: bool,
-    partition: Partition | None,
-    statistics: bool,
-) -> None:
-    """With `several_rounds` older models may be there, which may have other parts."""
-    newest = _newest(clients) if several_rounds else clients
-    check_same_facts(newest, ROUND)
-    common = usual(newest, [_layout(client) for client in newest])
-    for client in newest:
-        _check_names(client, common)
-    for client in clients:
-        _check_tensors(client, common)
-    counts = [len(client.facts.cluster_losses or ()) for client in clients]
-    check_same(clients, "number of cluster losses", counts, "train it as the others")
-    for fact in ("architecture", "mean", "std"):
-        values = [canonical(getattr(client.facts, fact)) for client in clients]
-        check_same(clients, fact, values, "train all clients from one global model")
-    if partition:
-        check_members(clients, partition)
-    check_sizes(clients, statistics)
-
-
-def _layout(client: Client) -> tuple:
-    """The tensors, which all uploads must share, in a form that can be counted."""
-    return tuple((e.name, e.shape, e.dtype.str) for e in client.opened.entries)
-
-
-def _check_names(client: Client, common: Client) -> None:
-    theirs = {e.name for e in common.opened.entries}
-    ours = {e.name for e in client.opened.entries}
-    if odd := sorted(theirs ^ ours):
-        one, rest = ("has", "lack") if odd[0] in ours else ("lacks", "have")
-        message = f"{client.path}: {one} {odd[0]}, the others {rest} it"
-        raise UnfitUpload(message, client.path)
-
-
-def _check_tensors(client: Client, common: Client) -> None:
-    theirs = {e.name: e for e in common.opened.entries}
-    for entry in client.opened.entries:
-        name, other = entry.name, theirs.get(entry.name, entry)
-        if (entry.shape, entry.dtype) != (other.shape, other.dtype):
-            raise UnfitUpload(
-                f"{client.path}: {name} is {entry.dtype} {entry.shape}, the others have "
-                f"{other.dtype} {other.shape}; was it trained with another --stem or "
-                "--width?",
-                client.path,
-            )
 
 
 def _weights(clients: list[Client], how: str) -> list[float]:

@@ -15,7 +15,8 @@ from furlkit.files.checkpoint import Checkpoint, CheckpointFacts
 from furlkit.inputs.settings import Computing
 from furlkit.models.architecture import Net
 from furlkit.models.loading import architecture_of
-from furlkit.training.loop import Plan, Purpose
+from furlkit.training.loop import Purpose
+from furlkit.training.plan import Plan
 from furlkit.training.run import Execution
 from furlkit.weights import Tensors
 

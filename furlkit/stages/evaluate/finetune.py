@@ -30,7 +30,7 @@ from furlkit.reports import document as scoring
 from furlkit.stages.evaluate import Result, found_before, scores_before, write_scores
 from furlkit.training import rounds
 from furlkit.training import run as training
-from furlkit.training.loop import Plan
+from furlkit.training.plan import Plan
 from furlkit.training.run import Execution
 
 LEAST = 2  # BatchNorm needs two images.

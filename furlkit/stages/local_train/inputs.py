@@ -27,7 +27,7 @@ from furlkit.stages.local_train.helpers import Candidates, open_candidates
 from furlkit.stages.local_train.options import Mining, Options
 from furlkit.stages.local_train.usage import check_usage
 from furlkit.training.learners import add_generator, learner_of
-from furlkit.training.loop import Plan
+from furlkit.training.plan import Plan
 from furlkit.weights import PRIVATE, is_batchnorm_statistic, part_of, parts_of, within
 
 

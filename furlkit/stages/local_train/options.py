@@ -14,7 +14,7 @@ from furlkit.files.clients import ClientId
 from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
 from furlkit.stages.local_train.helpers import Helpers
-from furlkit.training.loop import Phase, Plan
+from furlkit.training.plan import Phase, Plan
 from furlkit.training.run import Execution
 
 

@@ -1,10 +1,10 @@
-"""Training clients one after the other, and writing what each sends and keeps."""
+"""Training clients one after the other."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,22 +13,16 @@ from furlkit import catalogue, console, runtime
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Batch, Images
 from furlkit.files.checkpoint import (
-    CheckpointFacts,
     open_checkpoint,
     read_checkpoint,
-    write_checkpoint,
 )
 from furlkit.files.clients import ClientId
 from furlkit.files.journal import Journal
 from furlkit.files.lock import holding
-from furlkit.files.private import PrivateFacts, write_private
 from furlkit.files.progress import ProgressFile
-from furlkit.inputs.dictionary import INDEX, ROWS
 from furlkit.inputs.existing import ALREADY, content_of
-from furlkit.inputs.kept import remembered_rows
 from furlkit.inputs.neighbours import positions as positions_of
 from furlkit.inputs.paths import fill
-from furlkit.inputs.sites import class_counts
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import load_net, load_tensors, view_of
@@ -38,20 +32,18 @@ from furlkit.stages.local_train.helpers import helper_net
 from furlkit.stages.local_train.inputs import Inputs, make_learner, open_inputs
 from furlkit.stages.local_train.mining import with_neighbours
 from furlkit.stages.local_train.options import options_of
+from furlkit.stages.local_train.results import Result, Trained, result_of, write
 from furlkit.stages.local_train.sharing import (
     Rows,
     own_rows,
-    rows_after_training,
     rows_before_training,
-    share,
 )
 from furlkit.training import run as training
-from furlkit.training.learners import Given, parts_by_name, terms_of
+from furlkit.training.learners import Given, terms_of
 from furlkit.training.loop import Epoch, Job, Purpose, positions
 from furlkit.training.personal import Afterwards, together
-from furlkit.weights import OWN, Tensors, divide, is_batchnorm_statistic, parts_of
+from furlkit.weights import Tensors, divide
 
-Result = tuple[str, dict[str, Any]]
 IMAGES = "images"  # The journal's line about them.
 
 
@@ -90,7 +82,7 @@ def _made_before(inputs: Inputs, client: Client) -> Result | None:
             )
     if None in data.values():
         return None
-    line, data = _result(inputs, client, open_checkpoint(output)[1], data)
+    line, data = result_of(inputs, client, open_checkpoint(output)[1], data)
     return f"{line} ({ALREADY})", data
 
 
@@ -109,21 +101,6 @@ def _same_images(inputs: Inputs, output: Path) -> bool:
             f"{inputs.images.name}; making it again"
         )
     return same
-
-
-class Trained(NamedTuple):
-    """What a client's round gave.
-
-    `own` is the learner of the model that the client trained for itself, and `memory`
-    what its method remembers. `last` is the last epoch of the model that is sent. `early`
-    has the rows that are shared, where the global model computed them.
-    """
-
-    learner: Any
-    own: Any | None
-    memory: Tensors
-    last: Epoch
-    early: Rows | None
 
 
 def _train(inputs: Inputs, client: Client, nets: dict[str, Net]) -> Result:
@@ -156,7 +133,7 @@ def _train(inputs: Inputs, client: Client, nets: dict[str, Net]) -> Result:
         own = replace(job, learner=learner, terms=terms, begin=None)
     last, memory = _run(inputs, client, job, own)
     trained = Trained(job.learner, own.learner if own else None, memory, last, early)
-    return _write(inputs, client, trained)
+    return write(inputs, client, trained)
 
 
 def _settings(inputs: Inputs, client: Client, early: Rows | None) -> dict[str, Any]:
@@ -292,136 +269,6 @@ def _styles(
     )
     plain, edges = (embed(*known, "h", edges=e).to(device) for e in (False, True))
     return plain, edges
-
-
-def _write(inputs: Inputs, client: Client, trained: Trained) -> Result:
-    """What the client keeps, what it shares, and last, for make, its model."""
-    options, number = inputs.options, client.number
-    data: dict[str, Any] = {}
-    memory = {**_carried(client.memory), **trained.memory}
-    if options.sharing.features_out:
-        memory = {k: v for k, v in memory.items() if k not in (ROWS, INDEX)}
-        rows = trained.early or rows_after_training(inputs, client, trained.learner)
-        memory |= share(inputs, client, rows, data)
-    for what in client.kept:
-        by_image = getattr(trained.learner, what).cpu().numpy()
-        memory |= remembered_rows(what, by_image, client.index)
-    upload, kept = divide(_tensors(inputs, trained.learner), inputs.sent)
-    names = sorted({name.split(".")[0] for name in memory})
-    if options.private_out:
-        own = _kept(inputs, upload, kept) | client.carried
-        if trained.own is not None:
-            tensors = _tensors(inputs, trained.own)
-            own |= {OWN + name: array for name, array in tensors.items()}
-        dataset = None if inputs.partition else inputs.images.fingerprint
-        about = PrivateFacts(number, inputs.round, parts_of(own), names, dataset)
-        path = fill(options.private_out, number)
-        private = write_private(path, own, memory, about, client.provenance)
-        data["private"] = private
-    elif lost := ", ".join([*parts_of(kept), *names]):
-        console.detail(f"client {number}: {lost} not kept; --private-out would keep it")
-    if "examples" not in options.tell:
-        upload = _without_counts(upload, client.received)
-    facts = CheckpointFacts(
-        role="client",
-        round=inputs.round,
-        architecture=inputs.model.facts.architecture,
-        mean=inputs.model.facts.mean,
-        std=inputs.model.facts.std,
-        client=number,
-        parent=inputs.model.content,
-        partition=inputs.partition.content if inputs.partition else None,
-        parts=parts_of(upload),
-        init_seed=inputs.model.facts.init_seed,
-        **_told(inputs, client, trained.last),
-    )
-    output = fill(options.output, number)
-    content = write_checkpoint(output, upload, facts, client.provenance)
-    data |= {"content": content, **trained.last.facts()}
-    if client.decision:
-        data["update"] = client.decision.to_json()
-    return _result(inputs, client, facts, data)
-
-
-def _told(inputs: Inputs, client: Client, last: Epoch) -> dict[str, Any]:
-    """What the upload tells of the client's images: no more than --tell says."""
-    tell = inputs.options.tell
-    told: dict[str, Any] = {}
-    if "examples" in tell:
-        told["examples"] = len(client.index)
-    if "classes" in tell:
-        told["classes"] = class_counts(inputs.images, client.index)
-    if "loss" in tell:
-        named = last.losses.items()
-        told["loss"] = sum(loss for name, loss in named if not name.startswith(OWN))
-        told |= _cluster_facts(last)
-    return told
-
-
-def _without_counts(upload: Tensors, received: Tensors) -> Tensors:
-    """The upload without BatchNorm's counts of batches, which tell how many images.
-
-    Nothing computes with them. They are those of the received model.
-    """
-    return {
-        k: received.get(k, np.zeros_like(v))
-        if k.endswith(".num_batches_tracked")
-        else v
-        for k, v in upload.items()
-    }
-
-
-def _cluster_facts(last: Epoch) -> dict[str, Any]:
-    """The loss of each head of clusters in the last epoch, and which is the lowest."""
-    if "head" not in last.measures:
-        return {}
-    named = last.losses.items()
-    losses = [loss for name, loss in named if name.partition(".")[0] == "cluster"]
-    return {"cluster_head": last.measures["head"], "cluster_losses": losses}
-
-
-def _result(
-    inputs: Inputs, client: Client, facts: CheckpointFacts, data: dict[str, Any]
-) -> Result:
-    """What is printed of a client whose files are written."""
-    number, examples = client.number, len(client.index)
-    line = (
-        f"{fill(inputs.options.output, number)}: client {number}, "
-        f"round {facts.round}, {examples:,} images"
-    )
-    line += "" if facts.loss is None else f", loss {facts.loss:.4f}"
-    about = {"client": number, "round": facts.round, "examples": examples}
-    return line, {**data, **about}
-
-
-def _carried(memory: Tensors) -> Tensors:
-    """What methods remember, but for that of an own model, which is written with it."""
-    return {
-        k: v for k, v in memory.items() if k.split(".")[0] not in catalogue.PERSONAL
-    }
-
-
-def _tensors(inputs: Inputs, learner: Any) -> Tensors:
-    """A learner's tensors, by part.
-
-    Buffers that begin_epoch made belong to the epoch; they are not carried further.
-    """
-    known = inputs.expected.all
-    return {k: v for k, v in parts_by_name(learner).items() if k in known}
-
-
-def _kept(inputs: Inputs, upload: Tensors, kept: Tensors) -> Tensors:
-    """What of the model goes into the client's private file.
-
-    Besides the parts that are not sent it has a copy of the BatchNorm statistics, which
-    the server may leave out of the mean (aggregate --bn keep), and where the update
-    needs them the weights that the client ends its round with.
-    """
-    own = {k: v for k, v in upload.items() if is_batchnorm_statistic(k)} | kept
-    if inputs.options.update.own:
-        last = {**upload, **kept}
-        own |= {f"last.{name}": last[name] for name in inputs.expected.net}
-    return own
 
 
 def _plan(inputs: Inputs, number: ClientId) -> Result:

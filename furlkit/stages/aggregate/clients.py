@@ -1,0 +1,114 @@
+"""The clients' models: each upload opened, and checked against the others."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from furlkit.errors import InputError
+from furlkit.files.checkpoint import CheckpointFacts, open_checkpoint
+from furlkit.files.container.header import canonical
+from furlkit.files.container.read import Container
+from furlkit.files.partition import Partition
+from furlkit.inputs.bodies import Squares, check_sizes, squares_of
+from furlkit.inputs.uploads import (
+    ROUND,
+    UnfitUpload,
+    check_same,
+    check_same_facts,
+    usual,
+)
+from furlkit.stages.aggregate.claims import check_members
+from furlkit.weights import is_batchnorm_statistic
+
+MOST_EXAMPLES = 10**12
+
+
+class Client(NamedTuple):
+    """One upload, opened."""
+
+    path: Path
+    content: str
+    opened: Container
+    facts: CheckpointFacts
+    squares: Squares
+
+
+def open_client(path: Path) -> Client:
+    """A client's model, by its header alone."""
+    opened, facts = open_checkpoint(path)
+    if facts.role != "client" or facts.client is None:
+        raise InputError(
+            f"{path}: is a checkpoint of role {facts.role}, expected the ones that "
+            "local-train writes (role client)"
+        )
+    if facts.examples is not None and not 0 < facts.examples <= MOST_EXAMPLES:
+        raise InputError(f"{path}: says it was trained on {facts.examples} examples")
+    if not all(type(n) is int and n >= 0 for n in (facts.classes or {}).values()):
+        raise InputError(f"{path}: its classes have no numbers of images; re-create it")
+    if all(is_batchnorm_statistic(entry.name) for entry in opened.entries):
+        raise InputError(f"{path}: has no weights at all")
+    return Client(path, opened.content, opened, facts, {})
+
+
+def examined(client: Client, by: str | None) -> Client:
+    """The same, with its numbers read and checked; `by` is the hash to compare."""
+    return client._replace(squares=squares_of(client.opened, by))
+
+
+def of_last_round(clients: list[Client]) -> list[Client]:
+    """The uploads of the last round among them."""
+    last = max(client.facts.round for client in clients)
+    return [client for client in clients if client.facts.round == last]
+
+
+def check_together(
+    clients: list[Client],
+    several_rounds: bool,
+    partition: Partition | None,
+    statistics: bool,
+) -> None:
+    """Refuse uploads that do not fit each other.
+
+    With `several_rounds` older models may be there, which may have other parts.
+    """
+    newest = of_last_round(clients) if several_rounds else clients
+    check_same_facts(newest, ROUND)
+    common = usual(newest, [_layout(client) for client in newest])
+    for client in newest:
+        _check_names(client, common)
+    for client in clients:
+        _check_tensors(client, common)
+    counts = [len(client.facts.cluster_losses or ()) for client in clients]
+    check_same(clients, "number of cluster losses", counts, "train it as the others")
+    for fact in ("architecture", "mean", "std"):
+        values = [canonical(getattr(client.facts, fact)) for client in clients]
+        check_same(clients, fact, values, "train all clients from one global model")
+    if partition:
+        check_members(clients, partition)
+    check_sizes(clients, statistics)
+
+
+def _layout(client: Client) -> tuple:
+    """The tensors, which all uploads must share, in a form that can be counted."""
+    return tuple((e.name, e.shape, e.dtype.str) for e in client.opened.entries)
+
+
+def _check_names(client: Client, common: Client) -> None:
+    theirs = {e.name for e in common.opened.entries}
+    ours = {e.name for e in client.opened.entries}
+    if odd := sorted(theirs ^ ours):
+        one, rest = ("has", "lack") if odd[0] in ours else ("lacks", "have")
+        message = f"{client.path}: {one} {odd[0]}, the others {rest} it"
+        raise UnfitUpload(message, client.path)
+
+
+def _check_tensors(client: Client, common: Client) -> None:
+    theirs = {e.name: e for e in common.opened.entries}
+    for entry in client.opened.entries:
+        name, other = entry.name, theirs.get(entry.name, entry)
+        if (entry.shape, entry.dtype) != (other.shape, other.dtype):
+            raise UnfitUpload(
+                f"{client.path}: {name} is {entry.dtype} {entry.shape}, the others have "
+                f"{other.dtype} {other.shape}; was it trained with another --stem or "
+                "--width?",
+                client.path,
+            )
