@@ -25,10 +25,7 @@ from furlkit.files.partition import Partition, read_partition
 from furlkit.inputs.existing import already, made_before, scored_before
 from furlkit.inputs.inbox import open_uploads
 from furlkit.inputs.paths import check_output
-from furlkit.inputs.uploads import (
-    Options,
-    provenance_of,
-)
+from furlkit.inputs.uploads import Options, provenance_of
 from furlkit.stages.aggregate.claims import capped, cut, name_dominant
 from furlkit.stages.aggregate.clients import (
     Client,
