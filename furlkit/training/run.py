@@ -309,9 +309,16 @@ def warn_of_collapse(title: str, epoch: loop.Epoch) -> None:
             )
     if epoch.measures.get("largest_cluster", 0) > COLLAPSED_SHARE:
         found = epoch.measures
+        # A model that labels itself has neither --entropy-weight nor neighbours.
+        cure = (
+            "start from clusters that were trained longer, or train fewer --epochs at a "
+            "lower --lr, with --class-weights"
+            if "skipped" in found
+            else "raise --entropy-weight or --batch-size, or start from a better pretext "
+            "model"
+        )
         console.warn(
             f"{title}: the clustering has collapsed: {found['largest_cluster']:.0%} of "
             f"the images are in one cluster (entropy {found['cluster_entropy']:.2f}, "
-            f"confident {found['confident']:.0%}); raise --entropy-weight or "
-            "--batch-size, or start from a better pretext model"
+            f"confident {found['confident']:.0%}); {cure}"
         )
