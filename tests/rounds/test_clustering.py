@@ -174,6 +174,46 @@ def test_neighbours_of_other_images_or_too_few_or_broken_are_refused(
     refused(tmp_path, 2, ("--mine-every",), *words[:5], *words[7:], "--mine-every", 3)
 
 
+@pytest.mark.parametrize("more", [("--mine-layer", "h"), ("--mine-every", 1)])
+def test_nothing_is_mined_beside_a_file_of_neighbours(world, tmp_path, refused, more):
+    words = (*command(world, tmp_path, client=0), "--neighbours-from", "n")
+    refused(tmp_path, 2, (more[0], "--neighbours-from"), *words, *more)
+
+
+def test_neighbours_are_kept_for_some_rounds_in_a_private_file(
+    world, tmp_path, refused
+):
+    given = ("local-train", world / "p.st", world / "start", *DIGITS, *CLUSTER)
+    words = (*given, "--client", 0, "--mine-every", 2, "-o", tmp_path / "c")
+    refused(tmp_path, 2, ("--mine-every 2", "--private-out"), *words)
+
+
+def test_a_client_with_fewer_images_than_neighbours_is_warned_of(world, run, tmp_path):
+    words = command(world, tmp_path, "--dry-run", client=0)
+    assert "--nearest" not in run(*words).err
+    done = run(*words, "--nearest", 5000)
+    assert done.code == 0 and "--nearest 5000" in done.err and "client 0" in done.err
+
+
+@pytest.mark.parametrize("stage", ["evaluate", "distill"])
+def test_a_model_that_does_not_tell_its_best_head_is_warned_of(
+    first, run, forge, refused, tmp_path, stage
+):
+    """Its clients trained with --tell nothing."""
+    words = {
+        "evaluate": ("evaluate", "cluster", first / "g", *DIGITS),
+        "distill": ("distill", first / "g", *DIGITS, "--teacher", "self", "--dry-run"),
+    }[stage]
+    words = (*words, "-o", tmp_path / "out")
+    assert "lowest loss" not in run(*words).err
+    forge(first / "g", {}, {"cluster_head": None})
+    done = run(*words)
+    assert done.code == 0 and f"{first / 'g'}: does not say which of its 3" in done.err
+    (tmp_path / "out").unlink(missing_ok=True)
+    forge(first / "g", {}, {"cluster_head": 3})
+    refused(tmp_path, 65, (first / "g", "head 3"), *words)
+
+
 def test_kept_neighbours_that_are_broken_are_refused(world, first, refused, forge):
     words = command(world, first.parent / "2", model=first / "g", client=0)
     given = (*words, "--private", first / "k0")
