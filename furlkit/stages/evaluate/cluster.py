@@ -85,7 +85,8 @@ def run(values: dict[str, Any]) -> Result:
         line, document = scores_before(options, before, scored)
         return f"{line}{_more(document)}", document
     found = _scores(options, *_assignments(options, net, model, train, test), test)
-    _warn_of_collapse(options, found)
+    if model.facts.round and options.kmeans is None:
+        _warn_of_collapse(options.model, found)
     document = write_document(options, {**known, **found})
     line = scoring.result_line(options.output, document, scored)
     return f"{line}{_more(document)}", document
@@ -181,12 +182,12 @@ def _scores(
     return found
 
 
-def _warn_of_collapse(options: Options, found: dict[str, Any]) -> None:
-    """Warn if nearly all images are in one of a model's own clusters."""
+def _warn_of_collapse(path: Path, found: dict[str, Any]) -> None:
+    """Warn if nearly all images are in one cluster of a model that was trained."""
     share = max(found["occupancy"]) / found["test_examples"]
-    if options.kmeans is None and share > COLLAPSED_SHARE:
+    if share > COLLAPSED_SHARE:
         console.warn(
-            f"{options.model}: the clustering has collapsed: {share:.0%} of the images "
+            f"{path}: the clustering has collapsed: {share:.0%} of the images "
             "are in one cluster; train longer, or with a higher --entropy-weight or "
             "--batch-size, or from a better pretext model"
         )
