@@ -4,7 +4,9 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
+from furlkit.data.augment.filters import cutout_
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.neighbours import read_neighbours
 from furlkit.files.private import read_private
@@ -193,6 +195,31 @@ def test_a_client_with_fewer_images_than_neighbours_is_warned_of(world, run, tmp
     assert "--nearest" not in run(*words).err
     done = run(*words, "--nearest", 5000)
     assert done.code == 0 and "--nearest 5000" in done.err and "client 0" in done.err
+
+
+@pytest.mark.parametrize(
+    "side, word", [(7, None), (8, "some"), (14, "some"), (15, "all"), (16, "all")]
+)
+def test_a_cutout_that_hides_whole_images_is_warned_of(
+    world, run, tmp_path, side, word
+):
+    """Digits have 8 x 8 pixels, and the preset's square, for 32 x 32, has 16."""
+    hidden = cutout_(torch.ones(64, 1, 8, 8), grid_of(8), side).sum((1, 2, 3)) == 0
+    assert [word == "all", word is not None] == [bool(hidden.all()), bool(hidden.any())]
+    train = command(world, tmp_path, "--dry-run", client=0)
+    label = ("distill", world / "start", *DIGITS, "--teacher", "self", "--dry-run")
+    for words in (train, (*label, "-o", tmp_path / "out")):
+        done = run(*words, "--cutout", side)
+        assert done.code == 0
+        assert (f"--cutout {side}: hides {word} images" in done.err) == (
+            word is not None
+        )
+
+
+def grid_of(size):
+    """The middles of all pixels, (size^2, 2)."""
+    middles = (torch.arange(size) + 0.5) / size
+    return torch.cartesian_prod(middles, middles)
 
 
 @pytest.mark.parametrize("stage", ["evaluate", "distill"])
