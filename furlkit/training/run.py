@@ -305,7 +305,8 @@ def warn_of_collapse(title: str, epoch: loop.Epoch) -> None:
             console.warn(
                 f"{title}: the representation{whose} has collapsed (spread {spread:.3f}, "
                 f"effective rank {rank:.2f}): it is nearly the same for all images; lower "
-                f"{lower}, raise --temperature or --batch-size, or check the data"
+                f"{lower}, raise --batch-size (or --temperature, where the objective has "
+                "one), or check the data"
             )
     if epoch.measures.get("largest_cluster", 0) > COLLAPSED_SHARE:
         found = epoch.measures

@@ -229,6 +229,7 @@ def test_phases_of_a_run_are_not_taken_for_two_runs(folder, run):
     write(path, "checkpoint", "local-train", options=other, **facts)
     done = run("ledger", folder)
     assert done.code == 0 and "several runs" not in done.err
+    assert "rounds of one number are added up" in done.err
 
 
 def test_an_upload_that_two_server_files_are_made_of_was_sent_once(folder, run):
