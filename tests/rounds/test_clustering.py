@@ -176,6 +176,15 @@ def test_neighbours_of_other_images_or_too_few_or_broken_are_refused(
     refused(tmp_path, 2, ("--mine-every",), *words[:5], *words[7:], "--mine-every", 3)
 
 
+def test_a_site_is_not_told_of_a_partition_that_it_does_not_have(world, run, tmp_path):
+    near = ("neighbours", world / "start", *DIGITS, "--partition", world / "p.st")
+    assert furlkit(*near, "--part", 0, "-o", tmp_path / "n") == 0
+    words = ("local-train", world / "start", *DIGITS, *CLUSTER, "--client", "st-mary")
+    done = run(*words, "--neighbours-from", tmp_path / "n", "-o", tmp_path / "c")
+    assert done.code == 65 and f"{tmp_path / 'n'}: is not of" in done.err
+    assert "--data" in done.err and "--partition" not in done.err
+
+
 @pytest.mark.parametrize("more", [("--mine-layer", "h"), ("--mine-every", 1)])
 def test_nothing_is_mined_beside_a_file_of_neighbours(world, tmp_path, refused, more):
     words = (*command(world, tmp_path, client=0), "--neighbours-from", "n")

@@ -224,7 +224,8 @@ def _neighbours(inputs: Inputs, number: ClientId) -> Neighbours | None:
     if mining is None or not mining.neighbours_from:
         return None
     path = fill(mining.neighbours_from, number)
-    return open_neighbours(path, number, index, inputs.images, mining.nearest)
+    known = index, inputs.images, mining.nearest
+    return open_neighbours(path, number, *known, site=inputs.partition is None)
 
 
 def _known_neighbours(
