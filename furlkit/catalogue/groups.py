@@ -66,6 +66,9 @@ FRAME = (
     Option("dpi", Whole(10, 2400), 150, "Dots per inch of a PNG file.",
            recorded=False),
 )
+PHASE = Option("objective", Text("NAME"),
+               help="Of a run of several phases, draw the one with this objective.",
+               recorded=False, usual="the only one")
 TITLED = varied(FRAME, {"title": None})
 FORMAT = Option("format", Choice(("text", "csv", "markdown", "latex")), "text",
                  "How tables are printed: as text; as csv, for programs, with all "

@@ -83,7 +83,7 @@ MINING = (
            "its private file."),
     Option("neighbours-from", Text("FILE"),
            help="Take the neighbours from this file, which the command neighbours wrote; "
-                "may hold {client}.", recorded=False),
+                "may hold {client}.", recorded=False, replaces="mine-layer mine-every"),
 )
 
 # For objectives that look at what other clients' models say.

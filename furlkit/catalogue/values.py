@@ -48,9 +48,9 @@ def resolved(
             elif values.get(option.key) is None:
                 values[option.key] = own[option.key].default
     for option in entry.options.values():
-        if values.get(option.key) and key_of(option.replaces) in by_hand:
-            other = option.replaces
-            raise UsageError(f"--{other} does not apply beside --{option.name}")
+        for other in option.replaces.split() if values.get(option.key) else ():
+            if key_of(other) in by_hand:
+                raise UsageError(f"--{other} does not apply beside --{option.name}")
         if option.key in values and (unmet := _unmet(option, entry.options, values)):
             refuse(option, *unmet)
             values[option.key] = option.default

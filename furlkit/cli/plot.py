@@ -160,6 +160,7 @@ def loss(values: dict[str, Any]) -> None:
     journal has the mean of an epoch's steps, some training is in a jump too. Clients
     that skip a round, or train for fewer epochs, are left out of the mean there.
     Several runs give the mean of their means, and a band over the clients of all.
+    Phases of a run, which count their rounds anew, are drawn one at a time.
 
     \b
     Example:
@@ -201,7 +202,7 @@ def updates(values: dict[str, Any]) -> None:
     much of its own weights it started a round with: 0 if it took the global model, 1 if
     it kept its own. Below is the distance that decided, a line for each client, and the
     threshold --mu, where the update has one. Both are in the journals that local-train
-    writes beside its checkpoints.
+    writes beside its checkpoints. Phases in which nothing is decided are left out.
 
     \b
     Example:

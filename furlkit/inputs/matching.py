@@ -131,6 +131,17 @@ def check_batch(whose: str, images: int, batch_size: int) -> None:
         )
 
 
+def check_cutout(side: int, model: Checkpoint) -> None:
+    """Warn of a square that hides whole images, so that nothing of them is seen."""
+    size = architecture_of(model.path, model.facts).image_size
+    if side >= size:
+        console.warn(
+            f"--cutout {side}: hides {'all' if side >= 2 * size - 1 else 'some'} images "
+            f"of {size} x {size} pixels, the size of {model.path}, whole; lower it, to "
+            f"{size // 2} at most"
+        )
+
+
 def check_private(private: Private, model: Checkpoint, used: bool) -> None:
     """What a client kept must be from before this round.
 

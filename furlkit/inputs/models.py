@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from furlkit import console
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
@@ -75,10 +76,28 @@ def class_head(model: Checkpoint, what: str) -> ClassHead:
     if not found:
         raise InputError(
             f"{model.path}: has no {' and no '.join(CLASSIFYING)}, one of which {what} "
-            "needs; create it with init --objective supervised"
+            "needs; create it with init --objective cluster or supervised (with --update "
+            "astw, give a model of a round in which all parts travel)"
         )
-    number = model.facts.cluster_head or 0
+    number = chosen_head(model) if found[0] == "clusters" else 0
     return ClassHead(found[0], number, heads[found[0]][0])
+
+
+def chosen_head(model: Checkpoint) -> int:
+    """Of several heads of clusters, the one that training found best."""
+    heads = len(architecture_of(model.path, model.facts).heads["clusters"])
+    number = model.facts.cluster_head
+    if number is not None and not 0 <= number < heads:
+        raise InputError(
+            f"{model.path}: says that head {number} of its clusters is the best, and has "
+            f"{heads} of them, counted from 0; re-create it"
+        )
+    if heads > 1 and number is None and model.facts.round:
+        console.warn(
+            f"{model.path}: does not say which of its {heads} heads of clusters has the "
+            "lowest loss, so head 0 is used; train clients with --tell examples,loss"
+        )
+    return number or 0
 
 
 def common_round(models: Sequence[Checkpoint]) -> int | None:

@@ -20,18 +20,26 @@ MEMORY = NEAREST, INDEX, ROUND = (
 
 
 def open_neighbours(
-    path: Path, client: ClientId, index: np.ndarray, images: ImageSet, nearest: int
+    path: Path,
+    client: ClientId,
+    index: np.ndarray,
+    images: ImageSet,
+    nearest: int,
+    site: bool,
 ) -> Neighbours:
-    """Read a file of exactly the client's images, with so many neighbours at least."""
+    """Read a file of exactly the client's images, with so many neighbours at least.
+
+    A `site` has all images of its data, and no partition.
+    """
     found = read_neighbours(path)
     difference = same_dataset(found.facts.dataset, images.fingerprint)
     if not difference and not np.array_equal(found.index, index):
         difference = f"it has {len(found.index):,} images of part {found.facts.part}"
     if difference:
+        how = "and this " if site else f"--part {client}, with this --partition and "
         raise InputError(
             f"{path}: is not of the {len(index):,} images of client {client}: "
-            f"{difference}; create it with furlkit neighbours --part {client}, with "
-            "this --partition and --data"
+            f"{difference}; create it with furlkit neighbours {how}--data"
         )
     k = min(nearest, len(index) - 1)
     if found.nearest.shape[1] < k:

@@ -16,7 +16,7 @@ from furlkit import console
 from furlkit.errors import InputError
 from furlkit.files.clients import ClientId, client_order, is_client, is_name
 from furlkit.files.similarity import kept_of
-from furlkit.reports.runs import File, read_files, two_runs
+from furlkit.reports.runs import File, objective_of, read_files, two_runs
 from furlkit.reports.summary import grouped
 from furlkit.reports.text import short_hash
 
@@ -76,7 +76,18 @@ def read_ledger(runs: Sequence[Path]) -> Ledger:
     mixed = filter(None, [two_runs(unique)])
     for warning in (*mixed, *_missing(transfers), *_lost_ensembles(unique, files)):
         console.warn(warning)
+    _tell_phases(unique)
     return Ledger(tuple(transfers), unique)
+
+
+def _tell_phases(files: Iterable[File]) -> None:
+    trained = [f for f in files if (f.stage, f.kind) == ("local-train", "checkpoint")]
+    phases = sorted({objective_of(file) for file in trained})
+    if len(phases) > 1:
+        console.info(
+            f"clients have trained for --objective {' and '.join(phases)}; rounds of one "
+            "number are added up"
+        )
 
 
 def _transfers(files: dict[str, File]) -> list[Transfer]:

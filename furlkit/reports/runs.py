@@ -55,13 +55,21 @@ def read_files(runs: Sequence[Path]) -> list[File]:
     return [found[path] for path in sorted(found) if found[path].kind != "progress"]
 
 
+def objective_of(file: File) -> str:
+    """What a model of local-train was trained for."""
+    return str(file.options.get("objective", ""))
+
+
 def two_runs(files: Iterable[File]) -> str:
-    """Name two models of one client in one round, which no run has; else empty."""
-    models: dict[tuple[ClientId, int], File] = {}
+    """Name two models of one client in one round, which no run has; else empty.
+
+    Phases of a run, as FedUSC's, count their rounds anew, and have other objectives.
+    """
+    models: dict[tuple[str, ClientId, int], File] = {}
     for file in files:
         if (file.stage, file.kind) == ("local-train", "checkpoint"):
             client, round_ = file.facts["client"], file.facts["round"]
-            first = models.setdefault((client, round_), file)
+            first = models.setdefault((objective_of(file), client, round_), file)
             if first.content != file.content:
                 return (
                     f"{first.path} and {file.path}: are both of client {client} in round "

@@ -305,13 +305,21 @@ def warn_of_collapse(title: str, epoch: loop.Epoch) -> None:
             console.warn(
                 f"{title}: the representation{whose} has collapsed (spread {spread:.3f}, "
                 f"effective rank {rank:.2f}): it is nearly the same for all images; lower "
-                f"{lower}, raise --temperature or --batch-size, or check the data"
+                f"{lower}, raise --batch-size (or --temperature, where the objective has "
+                "one), or check the data"
             )
     if epoch.measures.get("largest_cluster", 0) > COLLAPSED_SHARE:
         found = epoch.measures
+        # A model that labels itself has neither --entropy-weight nor neighbours.
+        cure = (
+            "start from clusters that were trained longer, or train fewer --epochs at a "
+            "lower --lr, with --class-weights"
+            if "skipped" in found
+            else "raise --entropy-weight or --batch-size, or start from a better pretext "
+            "model"
+        )
         console.warn(
             f"{title}: the clustering has collapsed: {found['largest_cluster']:.0%} of "
             f"the images are in one cluster (entropy {found['cluster_entropy']:.2f}, "
-            f"confident {found['confident']:.0%}); raise --entropy-weight or "
-            "--batch-size, or start from a better pretext model"
+            f"confident {found['confident']:.0%}); {cure}"
         )

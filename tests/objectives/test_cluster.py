@@ -199,6 +199,18 @@ def test_an_epoch_tells_how_images_are_spread_over_the_head_of_lowest_loss():
     assert told["cluster_entropy"] == pytest.approx(math.log(3), abs=1e-6)
 
 
+@pytest.mark.parametrize("q, confident", [(0.985, 0), (0.991, 1)])
+def test_an_image_is_confident_from_99_percent(q, confident):
+    images = images_of(5)
+    method = learner(net := Tiny(1), entropy_weight=5.0, neighbours=NEIGHBOURS)
+    with torch.no_grad():
+        net.clusters.weight.zero_()
+        net.clusters.bias.copy_(torch.tensor([q, (1 - q) / 2, (1 - q) / 2]).log())
+    method.begin_epoch(images, 0, seeded())
+    method.step(images.batch(torch.tensor([0, 1]), seeded()))
+    assert method.end_epoch({"cluster": 0.0})["confident"] == confident
+
+
 def test_one_head_has_one_loss_and_counts_are_no_part_of_the_model():
     method = learner(Tiny(heads=1), entropy_weight=5.0, neighbours=NEIGHBOURS)
     names = set(method.state_dict())

@@ -4,7 +4,9 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
+from furlkit.data.augment.filters import cutout_
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.neighbours import read_neighbours
 from furlkit.files.private import read_private
@@ -172,6 +174,80 @@ def test_neighbours_of_other_images_or_too_few_or_broken_are_refused(
     path = forge(tmp_path / "few", {"nearest": wrong})
     refused(tmp_path, 65, (path, "another image"), *words, "--neighbours-from", path)
     refused(tmp_path, 2, ("--mine-every",), *words[:5], *words[7:], "--mine-every", 3)
+
+
+def test_a_site_is_not_told_of_a_partition_that_it_does_not_have(world, run, tmp_path):
+    near = ("neighbours", world / "start", *DIGITS, "--partition", world / "p.st")
+    assert furlkit(*near, "--part", 0, "-o", tmp_path / "n") == 0
+    words = ("local-train", world / "start", *DIGITS, *CLUSTER, "--client", "st-mary")
+    done = run(*words, "--neighbours-from", tmp_path / "n", "-o", tmp_path / "c")
+    assert done.code == 65 and f"{tmp_path / 'n'}: is not of" in done.err
+    assert "--data" in done.err and "--partition" not in done.err
+
+
+@pytest.mark.parametrize("more", [("--mine-layer", "h"), ("--mine-every", 1)])
+def test_nothing_is_mined_beside_a_file_of_neighbours(world, tmp_path, refused, more):
+    words = (*command(world, tmp_path, client=0), "--neighbours-from", "n")
+    refused(tmp_path, 2, (more[0], "--neighbours-from"), *words, *more)
+
+
+def test_neighbours_are_kept_for_some_rounds_in_a_private_file(
+    world, tmp_path, refused
+):
+    given = ("local-train", world / "p.st", world / "start", *DIGITS, *CLUSTER)
+    words = (*given, "--client", 0, "--mine-every", 2, "-o", tmp_path / "c")
+    refused(tmp_path, 2, ("--mine-every 2", "--private-out"), *words)
+
+
+def test_a_client_with_fewer_images_than_neighbours_is_warned_of(world, run, tmp_path):
+    words = command(world, tmp_path, "--dry-run", client=0)
+    assert "--nearest" not in run(*words).err
+    done = run(*words, "--nearest", 5000)
+    assert done.code == 0 and "--nearest 5000" in done.err and "client 0" in done.err
+
+
+@pytest.mark.parametrize(
+    "side, word", [(7, None), (8, "some"), (14, "some"), (15, "all"), (16, "all")]
+)
+def test_a_cutout_that_hides_whole_images_is_warned_of(
+    world, run, tmp_path, side, word
+):
+    """Digits have 8 x 8 pixels, and the preset's square, for 32 x 32, has 16."""
+    hidden = cutout_(torch.ones(64, 1, 8, 8), grid_of(8), side).sum((1, 2, 3)) == 0
+    assert [word == "all", word is not None] == [bool(hidden.all()), bool(hidden.any())]
+    train = command(world, tmp_path, "--dry-run", client=0)
+    label = ("distill", world / "start", *DIGITS, "--teacher", "self", "--dry-run")
+    for words in (train, (*label, "-o", tmp_path / "out")):
+        done = run(*words, "--cutout", side)
+        assert done.code == 0
+        assert (f"--cutout {side}: hides {word} images" in done.err) == (
+            word is not None
+        )
+
+
+def grid_of(size):
+    """The middles of all pixels, (size^2, 2)."""
+    middles = (torch.arange(size) + 0.5) / size
+    return torch.cartesian_prod(middles, middles)
+
+
+@pytest.mark.parametrize("stage", ["evaluate", "distill"])
+def test_a_model_that_does_not_tell_its_best_head_is_warned_of(
+    first, run, forge, refused, tmp_path, stage
+):
+    """Its clients trained with --tell nothing."""
+    words = {
+        "evaluate": ("evaluate", "cluster", first / "g", *DIGITS),
+        "distill": ("distill", first / "g", *DIGITS, "--teacher", "self", "--dry-run"),
+    }[stage]
+    words = (*words, "-o", tmp_path / "out")
+    assert "lowest loss" not in run(*words).err
+    forge(first / "g", {}, {"cluster_head": None})
+    done = run(*words)
+    assert done.code == 0 and f"{first / 'g'}: does not say which of its 3" in done.err
+    (tmp_path / "out").unlink(missing_ok=True)
+    forge(first / "g", {}, {"cluster_head": 3})
+    refused(tmp_path, 65, (first / "g", "head 3"), *words)
 
 
 def test_kept_neighbours_that_are_broken_are_refused(world, first, refused, forge):

@@ -179,6 +179,10 @@ def test_a_training_that_is_killed_and_resumed_notes_its_decision_once(
         (("--update", "fedu", "--private-out", "k"), ("fedu", "predictor", "simclr")),
         (("--update", "dum"), ("dum", "--private-out")),
         (("--update", "astw"), ("astw", "heads", "--private-out")),
+        (
+            ("--update", "astw", "--cycle", 3, "--private-out", "k"),
+            ("--exchanges 5", "3 rounds"),
+        ),
     ],
 )
 def test_updates_that_lack_something(world, tmp_path, refused, more, words):

@@ -110,7 +110,9 @@ def test_labels_that_collapse_into_one_class_are_reported(label, capsys):
     """A model that was never trained and may believe itself at once ends in one class."""
     code, path = label("--confidence", 0.6)
     assert code == 0 and epochs(path)[-1]["largest_cluster"] > 0.9
-    assert "the clustering has collapsed" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "the clustering has collapsed" in said and "--class-weights" in said
+    assert "--entropy-weight" not in said  # distill has no such option
 
 
 def test_a_confidence_above_1_is_impossible(world, refused, tmp_path):

@@ -223,6 +223,15 @@ def test_two_runs_in_one_are_warned_of(folder, run):
     assert done.out.splitlines()[0].endswith("total  unknown")
 
 
+def test_phases_of_a_run_are_not_taken_for_two_runs(folder, run):
+    facts = {"client": 1, "round": 1, "role": "client"}
+    path, other = folder / "phase.safetensors", {"objective": "another"}
+    write(path, "checkpoint", "local-train", options=other, **facts)
+    done = run("ledger", folder)
+    assert done.code == 0 and "several runs" not in done.err
+    assert "rounds of one number are added up" in done.err
+
+
 def test_an_upload_that_two_server_files_are_made_of_was_sent_once(folder, run):
     before = run("ledger", folder).out
     inputs = Container(folder / "r1.safetensors").header.inputs

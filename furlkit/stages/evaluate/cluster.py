@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from furlkit import runtime
+from furlkit import console, runtime
 from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
@@ -28,6 +28,7 @@ from furlkit.evaluation.clusters import (
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.images import open_images
 from furlkit.inputs.labelled import open_one, train_and_test
+from furlkit.inputs.models import chosen_head
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
 from furlkit.inputs.untrained import warn_if_untrained
@@ -37,6 +38,7 @@ from furlkit.models.loading import architecture_of, load_net, view_of
 from furlkit.randomness import derive
 from furlkit.reports import document as scoring
 from furlkit.stages.evaluate import Result, found_before, scores_before, write_document
+from furlkit.training.run import COLLAPSED_SHARE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +85,8 @@ def run(values: dict[str, Any]) -> Result:
         line, document = scores_before(options, before, scored)
         return f"{line}{_more(document)}", document
     found = _scores(options, *_assignments(options, net, model, train, test), test)
+    if model.facts.round and options.kmeans is None:
+        _warn_of_collapse(options.model, found)
     document = write_document(options, {**known, **found})
     line = scoring.result_line(options.output, document, scored)
     return f"{line}{_more(document)}", document
@@ -132,9 +136,7 @@ def _assignments(
 
     h = features_of(test)
     if train is None or options.kmeans is None:
-        # Of several heads, the one that training found best.
-        head = model.facts.cluster_head or 0
-        q = cluster_probabilities(net, h, head)
+        q = cluster_probabilities(net, h, chosen_head(model))
         return [most_probable(q)], q.shape[1]
     learned, found = features_of(train), []
     for repeat in range(options.repeats):
@@ -178,6 +180,17 @@ def _scores(
     if len(assigned) > 1:
         found |= {"repeats": accuracies, "accuracy_std": stdev(accuracies)}
     return found
+
+
+def _warn_of_collapse(path: Path, found: dict[str, Any]) -> None:
+    """Warn if nearly all images are in one cluster of a model that was trained."""
+    share = max(found["occupancy"]) / found["test_examples"]
+    if share > COLLAPSED_SHARE:
+        console.warn(
+            f"{path}: the clustering has collapsed: {share:.0%} of the images "
+            "are in one cluster; train longer, or with a higher --entropy-weight or "
+            "--batch-size, or from a better pretext model"
+        )
 
 
 def _share(true: Tensor) -> float:

@@ -80,6 +80,8 @@ def check_clients(inputs: Inputs) -> None:
         if options.sharing.features_out or options.sharing.own_rows:
             averaged_features(client.private, client.index, z_width(model))
         _check_mixtures(options.sharing, client)
+        if options.mining:
+            _check_nearest(options.mining, client)
     source = str(options.partition or inputs.images.name)
     sizes = {number: len(inputs.index_of(number)) for number in options.clients}
     matching.check_batches(source, sizes, options.plan.batch_size)
@@ -222,7 +224,8 @@ def _neighbours(inputs: Inputs, number: ClientId) -> Neighbours | None:
     if mining is None or not mining.neighbours_from:
         return None
     path = fill(mining.neighbours_from, number)
-    return open_neighbours(path, number, index, inputs.images, mining.nearest)
+    known = index, inputs.images, mining.nearest
+    return open_neighbours(path, number, *known, site=inputs.partition is None)
 
 
 def _known_neighbours(
@@ -246,6 +249,16 @@ def _check_mixtures(sharing: Sharing, client: Client) -> None:
         raise InputError(
             f"client {client.number} has {len(client.index)} images; --share-rows "
             f"{sharing.share_rows} mixes {MIXED}; use --share-rows plain"
+        )
+
+
+def _check_nearest(mining: Mining, client: Client) -> None:
+    others = len(client.index) - 1
+    if mining.nearest > others:
+        console.warn(
+            f"--nearest {mining.nearest}: is more than the {others:,} others that an "
+            f"image of client {client.number} has; each is a neighbour of all of them, "
+            "so that all are drawn into one cluster; lower it"
         )
 
 

@@ -4,7 +4,7 @@ from furlkit import catalogue
 from furlkit.errors import UsageError
 from furlkit.inputs.paths import check_patterns
 from furlkit.inputs.sites import check_one_site
-from furlkit.stages.local_train.options import Options, Sharing
+from furlkit.stages.local_train.options import Mining, Options, Sharing
 
 # Why a flag needs an objective of this kind.
 WHY = {
@@ -55,6 +55,7 @@ def check_usage(options: Options) -> None:
     }
     reads = {"--private": options.private}
     if options.mining:
+        _check_mining(options.mining, options.private_out)
         reads["--neighbours-from"] = options.mining.neighbours_from
     check_patterns(options.clients, reads, writes, inputs)
 
@@ -87,6 +88,12 @@ def _check_update(options: Options) -> None:
                 f"--update {update.name}: decides about the {head}, which --objective "
                 f"{objective.name} does not train; use --update replace"
             )
+    cycle, exchanges = (options.update_settings.get(k) for k in ("cycle", "exchanges"))
+    if cycle and exchanges and exchanges > cycle:
+        raise UsageError(
+            f"--exchanges {exchanges}: are the last of the {cycle} rounds of --cycle, so "
+            "there cannot be more of them; lower it"
+        )
     if options.private_out:
         return
     kept = "weights of its last round" if update.own else "heads between exchanges"
@@ -94,6 +101,14 @@ def _check_update(options: Options) -> None:
         raise UsageError(
             f"--update {update.name}: needs the client's {kept}, which it keeps in a "
             "private file; give --private-out"
+        )
+
+
+def _check_mining(mining: Mining, private_out: str | None) -> None:
+    if mining.mine_every > 1 and not private_out:
+        raise UsageError(
+            f"--mine-every {mining.mine_every}: neighbours are kept in a private file "
+            "until then; give --private-out"
         )
 
 

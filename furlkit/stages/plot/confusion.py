@@ -24,7 +24,9 @@ def run(file: Path, frame: Frame) -> Picture:
     names = class_names(metrics, len(matrix))
     columns, label = names, "predicted class"
     if isinstance(metrics.get("matching"), list):
-        columns, label = _clusters(names, metrics["matching"], matrix.shape[1])
+        # Of repeats, the matching is the first one's; others may match other classes.
+        matched = [0] * len(names) if metrics.get("repeats") else metrics["matching"]
+        columns, label = _clusters(names, matched, matrix.shape[1])
     text = describe_metrics(metrics)
     titled = frame._replace(title=_title(metrics)) if frame.title is None else frame
     return (

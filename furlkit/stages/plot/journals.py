@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from furlkit.errors import InputError
+from furlkit.files.clients import ClientId
 from furlkit.files.journal import Journal
-from furlkit.reports.runs import File, read_files, two_runs
+from furlkit.reports.runs import File, objective_of, read_files, two_runs
 
 
 def client_models(folder: Path) -> list[File]:
-    """Checkpoints of local-train, one of each client and round.
+    """Checkpoints of local-train, one of each client and round of each phase.
 
     Of several copies of a file, one with a journal beside it is taken.
     """
@@ -23,7 +24,28 @@ def client_models(folder: Path) -> list[File]:
             "its clients' models and their journals"
         )
     models.sort(key=lambda file: Journal(file.path).path.exists())
-    return list({(f.facts["round"], f.facts["client"]): f for f in models}.values())
+    return list({_place(file): file for file in models}.values())
+
+
+def _place(model: File) -> tuple[str, int, ClientId]:
+    return objective_of(model), model.facts["round"], model.facts["client"]
+
+
+def one_phase(folder: Path, models: list[File], objective: str | None) -> list[File]:
+    """The models of an objective, which must be named where the run has several."""
+    phases = sorted({objective_of(model) for model in models})
+    if objective is None and len(phases) > 1:
+        raise InputError(
+            f"{folder}: has phases of --objective {' and '.join(phases)}; choose one "
+            "with --objective"
+        )
+    chosen = [m for m in models if objective in (None, objective_of(m))]
+    if not chosen:
+        raise InputError(
+            f"{folder}: has no clients of --objective {objective}; they have "
+            f"{', '.join(phases)}"
+        )
+    return chosen
 
 
 def events(model: File, event: str) -> tuple[Path, list[dict[str, Any]]]:

@@ -14,8 +14,8 @@ from furlkit.reports.metrics import Value, check_labels, is_number
 from furlkit.reports.runs import File, planned_epochs
 from furlkit.reports.summary import Line, summarise
 from furlkit.reports.text import plain
-from furlkit.stages.plot.journals import client_models, events
-from furlkit.stages.plot.picture import Paths, Picture, Series, figure, picture
+from furlkit.stages.plot.journals import client_models, events, one_phase
+from furlkit.stages.plot.picture import Picture, Series, figure, picture
 from furlkit.weights import OWN
 
 # The losses of a run's clients, by round and by epoch of that round.
@@ -23,12 +23,15 @@ Losses = dict[tuple[int, int], list[float]]
 
 
 @picture
-def run(series: Series, term: str | None, frame: Frame) -> Picture:
+def run(
+    series: Series, term: str | None, objective: str | None, frame: Frame
+) -> Picture:
     """Draw losses over the local epochs of all rounds."""
     check_labels([label for label, _ in series])
     lines, data = [], []
     for label, folders in series:
-        line, clients = _line(label, folders, term)
+        runs = {folder: _read_run(folder, term, objective) for folder in folders}
+        line, clients = _line(label, runs)
         lines.append(line)
         more = {"epochs": line.x, "clients": clients, "aggregation": line.jumps}
         data.append(line.to_json(**more))
@@ -41,12 +44,11 @@ def run(series: Series, term: str | None, frame: Frame) -> Picture:
     )
 
 
-def _line(label: str, folders: Paths, term: str | None) -> tuple[Line, list[int]]:
+def _line(label: str, runs: dict[Path, Losses]) -> tuple[Line, list[int]]:
     """Means over clients, then over runs, and the number of clients of each point.
 
     Epochs are counted through all rounds; the deviation is over all clients.
     """
-    runs = {folder: _read_run(folder, term) for folder in folders}
     (first, mine), *others = runs.items()
     for folder in [folder for folder, run in others if run.keys() != mine.keys()][:1]:
         console.warn(
@@ -63,9 +65,9 @@ def _line(label: str, folders: Paths, term: str | None) -> tuple[Line, list[int]
     return replace(line, std=deviations), [each.n for each in clients]
 
 
-def _read_run(folder: Path, term: str | None) -> Losses:
+def _read_run(folder: Path, term: str | None, objective: str | None) -> Losses:
     """The losses of all clients below a folder, which must have every round."""
-    models = client_models(folder)
+    models = one_phase(folder, client_models(folder), objective)
     rounds = {model.facts["round"] for model in models}
     missing = set(range(1, max(rounds))) - rounds
     if missing:

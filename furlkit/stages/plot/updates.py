@@ -10,20 +10,20 @@ from furlkit.files.clients import client_order
 from furlkit.files.container.header import short
 from furlkit.reports.figures import Frame
 from furlkit.reports.metrics import is_number
-from furlkit.reports.runs import File
+from furlkit.reports.runs import File, objective_of
 from furlkit.reports.summary import Choices
 from furlkit.reports.text import counted
-from furlkit.stages.plot.journals import client_models, events
+from furlkit.stages.plot.journals import client_models, events, one_phase
 from furlkit.stages.plot.picture import Picture, figure, picture
 
 # Updates with nothing to decide leave no line in a journal.
-PLAIN = ("replace", "keep")
+PLAIN = ("replace", "keep", "own")
 
 
 @picture
-def run(folder: Path, frame: Frame) -> Picture:
+def run(folder: Path, objective: str | None, frame: Frame) -> Picture:
     """Draw the share of its own that each client kept, and the distance that decided."""
-    models = client_models(folder)
+    models = one_phase(folder, _deciding(client_models(folder)), objective)
     update = _update(folder, models)
     found = sorted((_decision(model) for model in models), key=lambda each: each[:2])
     clients = [
@@ -46,9 +46,19 @@ def run(folder: Path, frame: Frame) -> Picture:
     )
 
 
+def _deciding(models: list[File]) -> list[File]:
+    """The models without phases in which no client decides anything, if others are left."""
+    phases = {objective_of(m) for m in models if _name(m) not in PLAIN}
+    return [m for m in models if objective_of(m) in phases] or models
+
+
+def _name(model: File) -> str:
+    return str(model.options.get("update", "replace"))
+
+
 def _update(folder: Path, models: list[File]) -> str:
     """The update of a run, which must have decided something."""
-    names = sorted({str(model.options.get("update", "replace")) for model in models})
+    names = sorted({_name(model) for model in models})
     if len(names) > 1:
         raise InputError(
             f"{folder}: has clients of --update {' and '.join(names)}; give the folder "

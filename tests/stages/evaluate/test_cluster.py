@@ -93,6 +93,20 @@ def test_a_head_by_hand(score, evaluate, headed):
     )
 
 
+@pytest.mark.parametrize("black, warned", [(18, False), (19, True)])
+def test_a_collapsed_clustering_is_warned_of(
+    run, headed, forge, tmp_path, black, warned
+):
+    forge(headed, {}, {"round": 1})
+    values = (0,) * black + (255,) * (20 - black)
+    data = greys(tmp_path / "t.npz", [0, 1] * 10, values)
+    words = ("--test-data", data, "-o", tmp_path / "c.json")
+    done = run("evaluate", "cluster", headed, *words)
+    assert done.code == 0
+    assert (f"{headed}: the clustering has collapsed: 95%" in done.err) == warned
+    assert ("--entropy-weight" in done.err) == warned
+
+
 def test_sureness_is_the_largest_probability(score, headed):
     """softmax of SCALE (2 t g - t^2), in loops."""
     largest = []

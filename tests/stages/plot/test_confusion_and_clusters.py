@@ -57,6 +57,14 @@ def test_shares_of_each_class_with_clusters_below_the_classes_they_match(
     assert drawn[-1].get_suptitle() == "cluster accuracy 50.00 %, global model, round 1"
 
 
+def test_a_class_without_a_cluster_in_one_repeat_may_have_one_in_others(
+    scored, run, tmp_path
+):
+    path = scored(repeats=[0.4, 0.6])
+    done = run("plot", "confusion", path, "-o", tmp_path / "x.png", "--json")
+    assert json.loads(done.out)["columns"] == [*NAMES, "+1"]
+
+
 def test_the_confusion_of_classifiers_is_drawn_too(metrics, tmp_path, run, drawn):
     path = metrics(tmp_path, "knn", protocol="knn", confusion=[[3, 1], [0, 0]])
     assert run("plot", "confusion", path, "-o", tmp_path / "x.png").code == 0

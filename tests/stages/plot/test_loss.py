@@ -11,13 +11,23 @@ from furlkit.files.container.header import Header
 from furlkit.files.journal import Journal
 
 
-def client(folder, round_, number, losses, epochs=None, kind="checkpoint", **facts):
+def client(
+    folder,
+    round_,
+    number,
+    losses,
+    epochs=None,
+    kind="checkpoint",
+    objective=None,
+    **facts,
+):
     """A client's checkpoint of a round, with the journal of its epochs beside it."""
     path = folder / f"r{round_:03}" / f"client_{number}.safetensors"
     path.parent.mkdir(parents=True, exist_ok=True)
     facts = {"client": number, "round": round_, "role": "client", **facts}
     plan = {"epochs": len(losses) if epochs is None else epochs}
-    header = Header(kind, "local-train", {"plan": plan}, None, {}, facts)
+    options = {"plan": plan} | ({"objective": objective} if objective else {})
+    header = Header(kind, "local-train", options, None, {}, facts)
     container.write(path, {"w": np.full(2, number, "f4")}, header)
     for epoch, terms in enumerate(losses, start=1):
         terms = terms if isinstance(terms, dict) else {"simclr": terms}
@@ -249,3 +259,20 @@ def test_folders_that_are_not_a_run(folder, make, refused, tmp_path):
 def test_a_label_given_twice(folder, refused, tmp_path):
     words = ("--series", f"A={folder}", "--series", f"A={folder}", "-o", "x.png")
     refused(tmp_path, 2, ("--series A: given twice",), "plot", "loss", *words)
+
+
+def test_one_phase_of_a_run_is_drawn(tmp_path, draw, run):
+    """Both phases of the run have a round 1 of client 0."""
+    folder = tmp_path / "run"
+    client(folder / "pretext", 1, 0, [9, 8], objective="simclr")
+    client(folder, 1, 0, [{"cluster": -1}, {"cluster": -2}], objective="cluster")
+    for objective, means in (("simclr", [9, 8]), ("cluster", [-1, -2])):
+        (line,) = draw(f"a={folder}", more=("--objective", objective))
+        assert line["mean"] == means
+    words = ("plot", "loss", "--series", f"a={folder}", "-o", tmp_path / "l.png")
+    for more, word in (
+        ((), "cluster and simclr"),
+        (("--objective", "x"), "no clients"),
+    ):
+        done = run(*words, *more)
+        assert done.code == 65 and f"{folder}: has" in done.err and word in done.err

@@ -91,9 +91,24 @@ def test_an_update_without_distances_has_the_map_alone(tmp_path, run, drawn):
     assert len(drawn[-1].axes) == 2  # the map and its scale
 
 
+def test_phases_in_which_nothing_is_decided_are_left_out(folder, run, tmp_path):
+    """A run of FedUSC has its pretext phase in the same folder; rounds begin at 1 again."""
+    line = ("plot", "updates", folder, "-o", tmp_path / "u.png", "--dry-run")
+    before = run(*line).out
+    client(folder / "pretext", 1, 4, 0.0, update="replace", objective="simclr")
+    done = run(*line)
+    assert done.code == 0 and done.out == before
+    client(folder / "pretext", 2, 4, 0.0, objective="simclr", mu=0.4)
+    done = run(*line)
+    assert done.code == 65 and f"{folder}: has phases" in done.err
+    done = run(*line, "--objective", "simclr")
+    assert done.code == 65 and "dum and replace" in done.err
+
+
 def test_runs_that_have_nothing_to_draw(folder, tmp_path, refused):
     plain, empty = tmp_path / "plain", tmp_path / "empty"
     client(plain, 1, 0, 0.0, update="replace")
+    client(tmp_path / "own", 1, 0, 0.0, update="own")
     empty.mkdir()
     both = tmp_path / "both"
     client(both, 1, 0, 0.0)
@@ -102,6 +117,7 @@ def test_runs_that_have_nothing_to_draw(folder, tmp_path, refused):
     lost = journal.read_text()
     for place, text, *words in (
         (plain, lost, plain, "replace", "fedema, fedu, dum, astw"),
+        (tmp_path / "own", lost, "--update own", "decides nothing"),
         (empty, lost, empty, "no checkpoint of local-train"),
         (both, lost, both, "dum and fedema"),
         (tmp_path / "no", lost, "no such file"),
