@@ -160,7 +160,7 @@ def loss(values: dict[str, Any]) -> None:
     journal has the mean of an epoch's steps, some training is in a jump too. Clients
     that skip a round, or train for fewer epochs, are left out of the mean there.
     Several runs give the mean of their means, and a band over the clients of all.
-    Phases of a run, which count their rounds anew, are drawn one at a time.
+    Phases of a run, each of which counts its rounds from 1, are drawn one at a time.
 
     \b
     Example:

@@ -63,7 +63,7 @@ def objective_of(file: File) -> str:
 def two_runs(files: Iterable[File]) -> str:
     """Name two models of one client in one round, which no run has; else empty.
 
-    Phases of a run, as FedUSC's, count their rounds anew, and have other objectives.
+    Phases of a run, as FedUSC's, count their rounds from 1, and have other objectives.
     """
     models: dict[tuple[str, ClientId, int], File] = {}
     for file in files:

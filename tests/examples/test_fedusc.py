@@ -124,6 +124,17 @@ def test_every_clustering_starts_from_its_pretext(plan, row, dataset):
         assert values(step["command"], "--update") == own
 
 
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_with_astw_the_server_labels_where_all_parts_travel(plan, dataset):
+    words = ("row=astw", f"dataset={dataset}", "pretext_rounds=1")
+    steps = plan(FEDUSC / "tables.toml", *words)
+    command = of(steps, "train")[0]["command"]
+    cycle, last = (int(values(command, f)[0]) for f in ("--cycle", "--exchanges"))
+    rounds = [step["round"] for step in of(steps, "label")]
+    assert rounds and last < cycle
+    assert all((number - 1) % cycle >= cycle - last for number in rounds)
+
+
 @pytest.mark.parametrize("row", LABELLED)
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_every_baseline_with_labels_is_planned(plan, row, dataset):
