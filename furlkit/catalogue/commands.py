@@ -70,14 +70,19 @@ from furlkit.catalogue.schemes import SCHEMES
 # fmt: off
 
 def _head_widths() -> Group:
-    """Widths of MLPs, numbers of prototypes and clusters, other packages' heads too."""
-    kind = Numbers(whole=True)
-    options = (
-        Option(head.name, kind, head.widths, head.help or f"Widths of {head.name}.",
-               metavar="" if head.form == "mlp" else "N")
-        for head in heads().values()
-        if head.form in ("mlp", "prototypes", "clusters")
-    )
+    """Widths of MLPs, numbers of prototypes and clusters, other packages' heads too.
+
+    A recipe may give the widths of a projector to all its rows, and those without one
+    ignore them. Who gives a number of clusters means to have them.
+    """
+    options = []
+    for head in heads().values():
+        text = head.help or f"Widths of {head.name}."
+        option = Option(head.name, Numbers(whole=True), head.widths, text)
+        if head.form in ("prototypes", "clusters"):
+            option = option._replace(metavar="N", needs=f"head={head.name}")
+        if head.form in ("mlp", "prototypes", "clusters"):
+            options.append(option)
     return group("Heads", *options)
 
 

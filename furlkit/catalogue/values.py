@@ -5,6 +5,7 @@ from typing import Any
 
 from furlkit.catalogue.commands import COMMANDS
 from furlkit.catalogue.entries import Option, Teacher, entry_of
+from furlkit.catalogue.installed import objectives
 from furlkit.errors import UsageError
 
 
@@ -80,6 +81,8 @@ def _unmet(
     while option.needs:
         needed, _, value = option.needs.partition("=")
         key = key_of(needed)
+        if needed == "head":
+            return _without_head(value, values)
         found = values.get(key)
         if value and found != value:
             return key, f"to --{needed} {found}"
@@ -87,6 +90,15 @@ def _unmet(
             return key, f"without --{needed}"
         option = options[key]
     return None
+
+
+def _without_head(head: str, values: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The same for a head that the model of init may not have."""
+    name = values["objective"]
+    if head in (*objectives()[name].head_names, *values["more_heads"]):
+        return None
+    why = f"to --objective {name}, which trains no {head}; give --head {head}"
+    return "objective", why
 
 
 def recorded(command: str, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -328,7 +328,7 @@ def _checked_heads(heads: Any) -> dict[str, tuple[int, ...]]:
             raise UsageError(f"--{name}: reads z; give the net a --projector too")
         if head_entry(name).form == "mlp" and widths[-1] != checked["projector"][-1]:
             raise UsageError(
-                f"--{name} {widths}: its last width must be z's, "
+                f"--{name} {','.join(map(str, widths))}: its last width must be z's, "
                 f"{checked['projector'][-1]}"
             )
     return checked
@@ -339,16 +339,17 @@ def _checked_widths(name: str, widths: Any) -> tuple[int, ...]:
     counts = isinstance(widths, list | tuple) and all(map(_is_count, widths))
     several = range(1, 65)
     lengths = {"decoder": (0,), "mlp": several, "clusters": several}.get(form, (1,))
+    listed = ",".join(map(str, widths)) if counts else str(widths)
+    found = f"--{name} {listed[:60]}"
     if not counts or len(widths) not in lengths:
         raise UsageError(
-            f"--{name} {str(widths)[:60]}: expected the widths of its layers, as 512,128"
+            f"{found}: expected the widths of its layers, as 512,128"
             if form == "mlp"
-            else f"{name} {str(widths)[:60]}: expected the number of its outputs"
+            else f"{found}: expected the number of its outputs"
         )
     if form == "clusters" and (len({*widths}) > 1 or widths[0] < 2):
         raise UsageError(
-            f"--{name} {str(widths)[:60]}: expected the number of clusters, 2 or more, "
-            "the same for all heads"
+            f"{found}: expected the number of clusters, 2 or more, the same for all heads"
         )
     return tuple(widths)
 

@@ -129,7 +129,7 @@ def _options(values: dict[str, Any]) -> Options:
         raise UsageError(
             f"--heads {several}: the model has no clusters; give --objective cluster"
         )
-    unread = {"more_heads", *(widths.keys() - chosen)}
+    unread = widths.keys() - chosen
     known = {
         "encoder_options": own,
         "heads": {name: width for name, width in widths.items() if name in chosen},

@@ -130,6 +130,13 @@ def test_from_another_width_is_refused(init, tmp_path, capsys):
             ("--data", "digits", "--objective", "rotation", "--projector-norm", "all"),
             "--projector-norm",
         ),
+        (("--data", "digits", "--clusters", 10), "give --head clusters"),
+        (("--data", "digits", "--prototypes", 9), "give --head prototypes"),
+        (("--data", "digits", "--head", "clusters", "--clusters", 1), "--clusters 1:"),
+        (
+            ("--data", "digits", "--objective", "byol", "--predictor", "9,5"),
+            "--predictor 9,5:",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_wrong_usage(init, tmp_path, capsys, wrong, message):
