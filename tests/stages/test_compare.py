@@ -134,6 +134,18 @@ def test_noise_is_unknown_where_a_side_has_one_probe_and_both_are_named(run, sco
     assert run("compare", *a, *b).err == ""
 
 
+def test_a_model_s_own_clusters_have_no_noise_of_probes(run, scores):
+    means, repeats = [0.5, 0.6], [[0.49, 0.51], [0.59, 0.61]]
+    each = [{"repeats": found} for found in repeats]
+    a = scores("a", means, (0, 1), protocol="cluster", each=each)
+    own = {"protocol": "cluster", "seed": None}
+    b = scores("b", [0.7, 0.9], (0, 1), **own)
+    done = run("compare", *a, *b, "--reference", "a", "--json")
+    rows = json.loads(done.out)["rows"]
+    assert done.err == "" and rows[1]["probe_std"] == 0
+    assert rows[1]["difference"]["probes_alone"] == pytest.approx(2 * 0.01 / 2**0.5)
+
+
 def test_of_the_lowest_client_its_own_probes_count(run, scores):
     one = scores("c0_", [0.5], (0,), each=spread([0.5], 0.01))
     other = scores("c1_", [0.4], (0,), each=spread([0.4], 0.03))
