@@ -39,7 +39,7 @@ from furlkit.catalogue.groups import (
 )
 from furlkit.catalogue.installed import encoders
 from furlkit.catalogue.methods import DICTIONARY_SIZE, NEGATIVES
-from furlkit.catalogue.papers import FCL, FEDCA, FEDSTYLE, FLESD, WANG, WU
+from furlkit.catalogue.papers import FCL, FEDCA, FEDSTYLE, FLESD, SCAN, WANG, WU
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
@@ -316,6 +316,19 @@ PROTOCOLS = named(
         ),
         paper=WANG,
         equation="and CKA",
+    ),
+    Protocol("neighbours",
+        "Measure how many neighbours are of the image's own class.",
+        "furlkit.evaluation.neighbours:own_class",
+        groups=(
+            group(IN_OUT,
+                *data_options("The images of the files; only their labels are read."),
+                split_option("train"),
+                OUTPUT,
+            ),
+            GENERAL.without("preset", "seed"),
+        ),
+        paper=SCAN,
     ),
     Protocol("negatives",
         "Measure how many negatives are of the image's own class, from a partition.",

@@ -207,6 +207,23 @@ def drift() -> None:
     """
 
 
+@stage("evaluate neighbours", arguments("files", "NEIGHBOURS..."))
+def neighbours() -> None:
+    """local-train --objective cluster draws an image and its neighbours into one cluster,
+    so its clusters are classes as far as neighbours are of one class: look here first when
+    it fails. NEIGHBOURS are files of the command neighbours. own_class is the mean over
+    all images; parts has it for each file, and by rank, nearest first.
+
+    \b
+    Example:
+      for k in 0 1 2; do
+          furlkit neighbours exp/r100/global.safetensors --data digits \\
+              --partition exp/partition.safetensors --part $k -o exp/near_$k.safetensors
+      done
+      furlkit evaluate neighbours exp/near_*.safetensors --data digits -o exp/near.json
+    """
+
+
 @stage("evaluate negatives", argument("partition"))
 def negatives() -> None:
     """A negative of an image's own class is a false one: the loss pushes it away. Their

@@ -128,6 +128,8 @@ def describe_metrics(metrics: Facts) -> str:
         return _ledger(metrics)
     if protocol == "negatives":
         return _negatives(metrics)
+    if protocol == "neighbours":
+        return _neighbours(metrics)
     if protocol == "uploads":
         return _uploads(metrics)
     model = describe_model(facts) if facts else "an unknown model"
@@ -156,6 +158,13 @@ def _negatives(metrics: Facts) -> str:
     shown = [f"{v:.4g} {name}" for name, v in known.items() if is_number(v, LARGEST)]
     clients = count(metrics.get("clients"))
     return f"false-negative ratios of {clients} clients: {', '.join(shown) or 'none'}"
+
+
+def _neighbours(metrics: Facts) -> str:
+    """How many neighbours are of the image's own class, as far as a file says so."""
+    share, images = metrics.get("own_class"), count(metrics.get("images"))
+    shown = f"{share:.1%}" if is_number(share, 1) else "an unknown share"
+    return f"{shown} of the neighbours of {images} images are of the same class"
 
 
 def _uploads(metrics: Facts) -> str:

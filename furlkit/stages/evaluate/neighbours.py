@@ -1,0 +1,86 @@
+"""evaluate neighbours: how many neighbours are of the image's own class."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from furlkit.catalogue import recorded
+from furlkit.data.sets.fingerprint import same_dataset
+from furlkit.data.sets.source import Source
+from furlkit.errors import InputError
+from furlkit.evaluation.neighbours import own_class
+from furlkit.files.neighbours import Neighbours, read_neighbours
+from furlkit.inputs.paths import check_output
+from furlkit.inputs.settings import fill
+from furlkit.reports.text import counted
+from furlkit.stages.evaluate import Result, found_before, write_document
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Files that the command neighbours wrote, and the labels of their images."""
+
+    files: tuple[Path, ...]
+    data: Source
+    output: Path
+    dry_run: bool
+    force: bool
+    resolved: dict[str, Any]
+
+
+def run(values: dict[str, Any]) -> Result:
+    """Compare the labels of images with those of their neighbours; opens no image."""
+    known = recorded("evaluate neighbours", values)
+    options = fill(Options, {**values, "resolved": known})
+    check_output(options.output, [*options.files, options.data.name])
+    found = [read_neighbours(path) for path in options.files]
+    labels = _labels(options.data, found)
+    images = sum(len(each.index) for each in found)
+    seen = f"the neighbours of {images:,} images in {counted(found, 'file')}"
+    origins = {
+        "protocol": "neighbours",
+        "images": images,
+        "data": {"images": found[0].facts.dataset},
+        "neighbours": [each.content for each in found],
+    }
+    if options.dry_run:
+        return f"would score {seen}", origins
+    document = found_before(options, origins)
+    if document is None:
+        document = write_document(options, {**origins, **_scores(found, labels)})
+    line = (
+        f"{options.output}: {document['own_class']:.1%} of {seen} are of the same class"
+    )
+    return line, document
+
+
+def _scores(found: Sequence[Neighbours], labels: np.ndarray) -> dict[str, Any]:
+    """The share in all files together, each image counting alike, and in each of them."""
+    parts = []
+    for each in found:
+        ranks = own_class(labels, each.index, each.nearest)
+        about = {"part": each.facts.part, "images": len(each.index)}
+        parts.append(
+            {**about, "own_class": float(ranks.mean()), "ranks": ranks.tolist()}
+        )
+    total = sum(part["images"] for part in parts)
+    shares = (part["own_class"] * part["images"] / total for part in parts)
+    return {"own_class": sum(shares), "parts": parts}
+
+
+def _labels(data: Source, found: Sequence[Neighbours]) -> np.ndarray:
+    known = data.labels()
+    if known.labels is None:
+        raise InputError(
+            f"{data.name}: has no labels, which evaluate neighbours compares"
+        )
+    for each in found:
+        if difference := same_dataset(each.facts.dataset, known.fingerprint):
+            raise InputError(
+                f"{each.path}: is not of {data.name}: {difference}; give the --data that "
+                "it was made with"
+            )
+    return known.labels
