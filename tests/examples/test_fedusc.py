@@ -11,6 +11,7 @@ import pytest
 
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.metrics import write_metrics
+from furlkit.files.neighbours import read_neighbours
 from furlkit.files.partition import read_partition
 from furlkit.files.private import read_private
 from furlkit.training import loop
@@ -227,6 +228,28 @@ def test_the_slides_numbers_are_all_there_and_the_claims_are_theirs():
         ours, theirs = (found[table, "cifar10", split, m] for m in (whole, method))
         sign = 1 if claim["higher"] == "FedUSC" else -1
         assert claim["paper"] == pytest.approx(sign * (ours - theirs))
+
+
+# --- neighbours that labels choose ----------------------------------------------------
+
+
+SCRIPT = """import runpy, sys
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_neighbours_that_labels_choose_are_of_the_same_class(run, python, tmp_path):
+    model, near, same = (tmp_path / f"{name}.safetensors" for name in "gns")
+    words = ("--encoder", "cnn5", "--width", 0.02, "--data", "digits")
+    assert furlkit("init", *words, "-q", "-o", model) == 0
+    words = ("neighbours", model, "--data", "digits", "--nearest", 7)
+    assert furlkit(*words, "-q", "-o", near) == 0
+    python(SCRIPT, FEDUSC / "same_class.py", near, "digits", same)
+    found, before = read_neighbours(same), read_neighbours(near)
+    assert found.nearest.shape == before.nearest.shape and found.facts == before.facts
+    words = ("evaluate", "neighbours", same, "--data", "digits", "-o", tmp_path / "x")
+    assert "100.0%" in run(*words).out
 
 
 # --- a small run ----------------------------------------------------------------------

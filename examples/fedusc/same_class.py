@@ -1,0 +1,52 @@
+"""Neighbours that labels choose: what clustering would do if neighbours were right.
+
+    python examples/fedusc/same_class.py NEAR.safetensors DATA OUTPUT.safetensors --seed 0
+
+NEAR is a file of `furlkit neighbours`. Each image gets as many others of its own class,
+drawn among the images of the file; `local-train --neighbours-from` takes the output. It
+reads labels, so it is for controlled runs only.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from furlkit.data.sets.source import Source
+from furlkit.files.facts import Provenance
+from furlkit.files.neighbours import read_neighbours, write_neighbours
+
+
+def same_class(labels: np.ndarray, index: np.ndarray, k: int, seed: int) -> np.ndarray:
+    """For each image of index (n), k others of its class among them: (n, k).
+
+    They are drawn with repeats where there are fewer than k.
+    """
+    rng = np.random.default_rng(seed)
+    nearest = np.empty((len(index), k), np.int64)
+    for row, image in enumerate(index):
+        others = index[(labels[index] == labels[image]) & (index != image)]
+        if not len(others):
+            raise SystemExit(f"image {image} is the only one of class {labels[image]}")
+        nearest[row] = rng.choice(others, k, replace=len(others) < k)
+    return nearest
+
+
+def main() -> None:
+    """Read, draw, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("near", type=Path)
+    parser.add_argument("data")
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    found, labels = read_neighbours(given.near), Source(given.data).labels().labels
+    if labels is None:
+        raise SystemExit(f"{given.data}: has no labels")
+    nearest = same_class(labels, found.index, found.nearest.shape[1], given.seed)
+    provenance = Provenance("neighbours", {}, given.seed, {"near": found.content})
+    write_neighbours(given.output, nearest, found.index, found.facts, provenance)
+
+
+if __name__ == "__main__":
+    main()
