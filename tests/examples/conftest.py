@@ -30,13 +30,17 @@ done
 
 @pytest.fixture
 def recorded(tmp_path, monkeypatch, environment) -> Callable[[str], list[list[str]]]:
-    """The commands of furlkit that a shell script calls, itself or through make."""
+    """The commands of furlkit that a shell script calls, itself or through make.
+
+    Scripts in Python are not run: what they would read is not there.
+    """
     monkeypatch.chdir(tmp_path)
     Path("examples").symlink_to(EXAMPLES)
     Path("bin").mkdir()
     furlkit = tmp_path / "bin" / "furlkit"
     furlkit.write_text(RECORDER)
     furlkit.chmod(0o755)
+    (tmp_path / "bin" / "python").symlink_to(shutil.which("true") or "true")
     path = f"{furlkit.parent}:{environment['PATH']}"
     ours = {**environment, "PATH": path, "FURLKIT": str(furlkit)}
 
