@@ -376,13 +376,8 @@ def test_killed_and_resumed_ends_with_the_same_bytes_and_the_same_head(
     assert told[0] == told[1] and len(told[0]) == 3
 
 
-def test_one_head_is_named_as_well_and_public_training_has_no_neighbours(
-    world, tmp_path, refused
-):
+def test_one_head_is_named_as_well(world, tmp_path):
     assert add_heads(world, "single") == 0
     assert furlkit(*command(world, tmp_path, model=world / "single", client=0)) == 0
     facts = read_checkpoint(tmp_path / "c0").facts
     assert facts.cluster_head == 0 and facts.cluster_losses == [facts.loss]
-    words = ("pretrain-align", world / "single", *DIGITS, *CLUSTER, "--targets-out",
-             tmp_path / "t", "-o", tmp_path / "a")  # fmt: skip
-    refused(tmp_path, 2, ("--objective cluster", "neighbours"), *words)

@@ -277,15 +277,6 @@ def test_other_objectives_have_no_helpers(whole, refused, tmp_path):
     words = ("local-train", *given, "--objective", "supervised", "--client", 0)
     more = ("--helper", uploads(whole, 1)[1], "-o", tmp_path / "c")
     refused(tmp_path, 2, ("--helper",), *words, *more)
-    align = (
-        "pretrain-align",
-        named(whole, 0, "start"),
-        *DIGITS,
-        "--objective",
-        "fedmatch",
-    )
-    align += ("--targets-out", tmp_path / "t", "-o", tmp_path / "a")
-    refused(tmp_path, 2, ("other clients",), *align)
 
 
 def test_a_helper_is_not_written_over(whole, refused, tmp_path):
