@@ -484,13 +484,20 @@ class _Expansion:
         command: list[str],
         reads: list[str],
     ) -> None:
-        """Add to a command what a word of a template becomes, and the files it reads."""
-        if len(word) == 1:  # As below, and faster.
+        """Add to a command what a word of a template becomes, and the files it reads.
+
+        The name of a file keeps {client} in a command for several clients, which fills
+        it in for each.
+        """
+        if len(word) == 1:
             command += self._part(word[0], number, clients, written, reads)
             return
         texts = [""]
         for part in word:
-            found = self._part(part, number, clients, written, reads)
+            if part == Ref("client") and len(clients) > 1:
+                found: Sequence[str] = ["{client}"]
+            else:
+                found = self._part(part, number, clients, written, reads)
             texts = [text + more for text in texts for more in found]
         command += texts
 

@@ -230,6 +230,15 @@ def test_the_slides_numbers_are_all_there_and_the_claims_are_theirs():
         assert claim["paper"] == pytest.approx(sign * (ours - theirs))
 
 
+@pytest.mark.parametrize("group, named", [(1, "near_2.st"), (4, "near_{client}.st")])
+def test_a_file_of_each_client_may_be_given_by_hand(plan, group, named):
+    words = ("dataset=digits", "row=no_labelling", "rounds=1", "--group", group)
+    given = "train=--neighbours-from near_{client}.st"
+    first, *_ = of(plan(FEDUSC / "tables.toml", *words, given), "train")
+    assert first["clients"][0] == 2
+    assert values(first["command"], "--neighbours-from") == [named]
+
+
 # --- neighbours that labels choose ----------------------------------------------------
 
 
