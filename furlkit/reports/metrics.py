@@ -22,6 +22,7 @@ NAMES = {"knn": "k-NN"}  # Protocols as papers write them.
 BY_DOMAIN = " by domain"
 # What a metrics file calls the accuracies whose mean its accuracy is.
 PROBES = ("probes", "repeats")
+OWN_HEAD = ("classifier", "cluster")  # Protocols that train nothing, but for k-means.
 
 
 class Value(NamedTuple):
@@ -170,8 +171,8 @@ def number(path: Path, metrics: dict[str, Any], name: str) -> float:
 def probes_of(path: Path, metrics: dict[str, Any], name: str) -> tuple[float, ...]:
     """The accuracies of single probes or repeats; none for another number or old files.
 
-    Those of `domains.svhn.accuracy` are `domains.svhn.probes`. A model's own clusters
-    are scored without a draw, so that two repeats would agree.
+    Those of `domains.svhn.accuracy` are `domains.svhn.probes`. A model's own clusters or
+    classes are scored without a draw, so that two repeats would agree.
     """
     place, _, last = name.rpartition(".")
     scores = lookup(metrics, place) if place else metrics
@@ -179,8 +180,8 @@ def probes_of(path: Path, metrics: dict[str, Any], name: str) -> tuple[float, ..
         return ()
     found = {key: scores[key] for key in PROBES if scores.get(key) is not None}
     if not found:
-        drawn = metrics.get("protocol") != "cluster" or metrics.get("seed") is not None
-        return () if drawn else (number(path, metrics, name),) * 2
+        exact = metrics.get("protocol") in OWN_HEAD and metrics.get("seed") is None
+        return (number(path, metrics, name),) * 2 if exact else ()
     ((key, values), *_) = found.items()
     if not isinstance(values, list) or not all(is_number(v, 1) for v in values):
         raise InputError(

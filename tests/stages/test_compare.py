@@ -134,11 +134,12 @@ def test_noise_is_unknown_where_a_side_has_one_probe_and_both_are_named(run, sco
     assert run("compare", *a, *b).err == ""
 
 
-def test_a_model_s_own_clusters_have_no_noise_of_probes(run, scores):
+@pytest.mark.parametrize("protocol", ["cluster", "classifier"])
+def test_a_model_s_own_classes_have_no_noise_of_probes(run, scores, protocol):
     means, repeats = [0.5, 0.6], [[0.49, 0.51], [0.59, 0.61]]
     each = [{"repeats": found} for found in repeats]
     a = scores("a", means, (0, 1), protocol="cluster", each=each)
-    own = {"protocol": "cluster", "seed": None}
+    own = {"protocol": protocol, "seed": None}
     b = scores("b", [0.7, 0.9], (0, 1), **own)
     done = run("compare", *a, *b, "--reference", "a", "--json")
     rows = json.loads(done.out)["rows"]
