@@ -83,19 +83,13 @@ class Clustering(nn.Module):
         names = loss_names(len(losses))
         return Forward(dict(zip(names, losses, strict=True)), x, h)
 
-    def end_epoch(self, losses: dict[str, float]) -> dict[str, float]:
+    def end_epoch(self, losses: dict[str, float]) -> dict[str, Any]:
         """The head of lowest loss, and how the images of the epoch are spread over it."""
         own = [losses[name] for name in loss_names(len(self.members))]
         head = own.index(min(own))
-        mass, members = self.mass[head].cpu().double(), self.members[head].cpu()
-        images = int(members.sum())
-        return {
-            "head": head,
-            "largest_cluster": float(members.max()) / images,
-            "used_clusters": int((members > 0).sum()),
-            "cluster_entropy": float(torch.special.entr(mass / mass.sum()).sum()),
-            "confident": float(self.confident[head]) / images,
-        }
+        spread = occupancy(self.mass[head], self.members[head])
+        confident = float(self.confident[head]) / sum(spread["occupancy"])
+        return {"head": head, **spread, "confident": confident}
 
     def _draw(self, index: Tensor, rng: torch.Generator) -> Tensor:
         """One neighbour of each image, each as likely as any other."""
@@ -110,6 +104,17 @@ class Clustering(nn.Module):
         self.mass += q.sum(dim=0)
         self.members.scatter_add_(1, cluster.T, torch.ones_like(largest).T)
         self.confident += (largest >= CONFIDENT).sum(dim=0)
+
+
+def occupancy(mass: Tensor, members: Tensor) -> dict[str, Any]:
+    """How images are spread over H clusters: the sum of their q and their numbers, (H)."""
+    mass, counts = mass.cpu().double(), members.long().tolist()
+    return {
+        "occupancy": counts,
+        "largest_cluster": max(counts) / sum(counts),
+        "used_clusters": sum(n > 0 for n in counts),
+        "cluster_entropy": float(torch.special.entr(mass / mass.sum()).sum()),
+    }
 
 
 def loss_names(heads: int) -> list[str]:

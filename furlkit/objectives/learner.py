@@ -84,7 +84,7 @@ class Learner(Protocol):
     def after_step(self) -> None:
         """After the optimiser has moved the weights: moving averages, queues."""
 
-    def end_epoch(self, losses: dict[str, float]) -> dict[str, float]:
+    def end_epoch(self, losses: dict[str, float]) -> dict[str, Any]:
         """After an epoch with these mean losses: what the journal says of it besides."""
 
     def keep_infused(self) -> None:

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from furlkit.objectives.cluster import occupancy
 from furlkit.objectives.learner import Forward
 
 NAME = "self-labelling"
@@ -100,17 +101,11 @@ class SelfLabelling(nn.Module):
         loss = self_labelling_loss(logits, y, counts, **self._loss)
         return Forward({NAME: loss}, x, h)
 
-    def end_epoch(self, losses: dict[str, float]) -> dict[str, float]:
+    def end_epoch(self, losses: dict[str, float]) -> dict[str, Any]:
         """How sure the model was, and how it spread the images over the classes."""
-        mass, members = self.mass.cpu().double(), self.members.cpu()
-        images = int(members.sum())
-        return {
-            "confident": float(self.confident) / images,
-            "largest_cluster": float(members.max()) / images,
-            "used_clusters": int((members > 0).sum()),
-            "cluster_entropy": float(torch.special.entr(mass / mass.sum()).sum()),
-            "skipped": int(self.skipped),
-        }
+        spread = occupancy(self.mass, self.members)
+        confident = float(self.confident) / sum(spread["occupancy"])
+        return {**spread, "confident": confident, "skipped": int(self.skipped)}
 
     def _outputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """h (B, d), and the head's outputs (B, H) in float32."""

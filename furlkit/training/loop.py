@@ -116,7 +116,7 @@ class Epoch(NamedTuple):
     spread: float
     effective_rank: float
     samples_per_second: float
-    measures: dict[str, float] = {}  # noqa: RUF012 - nothing changes it
+    measures: dict[str, Any] = {}  # noqa: RUF012 - nothing changes it
     terms: dict[str, dict[str, float]] | None = None
 
     def facts(self) -> dict[str, Any]:
@@ -220,7 +220,7 @@ class _Trainer:
             rng = torch_generator(*purpose, "epoch", epoch)
             self.learner.begin_epoch(images, epoch, rng)
 
-    def end_epoch(self, losses: dict[str, float]) -> dict[str, float]:
+    def end_epoch(self, losses: dict[str, float]) -> dict[str, Any]:
         """What the learner has to say of an epoch with these losses."""
         told = getattr(self.learner, "end_epoch", None)
         return told(losses) if told else {}

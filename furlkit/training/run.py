@@ -288,9 +288,9 @@ def _print_epoch(job: Job, epoch: loop.Epoch) -> None:
 
 
 def _measures(epoch: loop.Epoch) -> str:
-    """What the learner has to say, as words: "used clusters 10 "."""
-    found = epoch.measures.items()
-    return "".join(f"{name.replace('_', ' ')} {value:.3g} " for name, value in found)
+    """What the learner has to say, as words: "used clusters 10 ". Lists are too long."""
+    found = {k: v for k, v in epoch.measures.items() if not isinstance(v, list)}
+    return "".join(f"{name.replace('_', ' ')} {v:.3g} " for name, v in found.items())
 
 
 def _total(epoch: loop.Epoch) -> str:

@@ -179,6 +179,7 @@ def test_an_epoch_tells_how_images_are_spread_over_the_head_of_lowest_loss():
         told, own = method.end_epoch(named), q[:, head]
         members = [own.argmax(dim=1).tolist().count(c) for c in range(3)]
         assert told["head"] == head
+        assert told["occupancy"] == members
         assert told["largest_cluster"] == max(members) / 4
         assert told["used_clusters"] == sum(m > 0 for m in members)
         p = own.mean(dim=0).tolist()
@@ -193,6 +194,7 @@ def test_an_epoch_tells_how_images_are_spread_over_the_head_of_lowest_loss():
     method.step(images.batch(torch.tensor([0, 1, 4]), seeded()))
     told = method.end_epoch({"cluster.0": 0.0, "cluster.1": 1.0})
     assert (told["largest_cluster"], told["used_clusters"]) == (1, 1)
+    assert told["occupancy"] == [0, 3, 0]
     assert told["confident"] == 1 and told["cluster_entropy"] < 0.01
     told = method.end_epoch({"cluster.0": 1.0, "cluster.1": 0.0})
     assert told["confident"] == 0

@@ -145,6 +145,7 @@ def test_labels_are_from_the_weak_view_and_losses_from_the_strong_one():
     p = [sum(row[k].item() for row in q) / 12 for k in range(3)]
     assert told == {
         "confident": pytest.approx(int((q.amax(dim=1) >= 0.7).sum()) / 12),
+        "occupancy": held,
         "largest_cluster": max(held) / 12,
         "used_clusters": sum(n > 0 for n in held),
         "cluster_entropy": pytest.approx(-sum(x * math.log(x) for x in p), rel=1e-5),

@@ -307,7 +307,7 @@ def test_every_epoch_tells_of_occupancy_entropy_and_certainty(world, tmp_path, r
     assert len(lines) == 2
     for line in lines:
         assert 1 / 5 <= line["largest_cluster"] <= 1 and 0 <= line["confident"] <= 1
-        assert 1 <= line["used_clusters"] <= 5
+        assert 1 <= line["used_clusters"] <= 5 and len(line["occupancy"]) == 5
         assert 0 <= line["cluster_entropy"] <= np.log(5) + 1e-6
         assert line["head"] in (0, 1, 2)
     assert "used clusters" in told.err
