@@ -21,8 +21,8 @@ def aggregate() -> None:
     Refused with the tensor's name are BatchNorm variances and counters below 0, counters
     near their type's limit, and numbers beyond 10,000 times those of the others. Named by
     a warning are a share more than halfway from an equal one to 1, the numbers of another
-    client to the byte, other options or partitions than most, rows that repeat each other
-    (more than 1 in 10), and such a share of a dictionary or of an ensemble's sums.
+    client (BatchNorm's statistics do not count), other options or partitions than most,
+    rows that repeat each other (more than 1 in 10), and such a share of a dictionary or of an ensemble's sums.
 
     median, trimmed-mean, geometric-median, krum and clip withstand some hostile clients.
     They count all clients alike, since the number of images is a client's own claim;

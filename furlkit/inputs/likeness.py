@@ -30,11 +30,11 @@ class _Opened(NamedTuple):
 
 
 def name_copies(uploads: Sequence[Upload]) -> None:
-    """Warn of each client that sent, to the byte, the numbers of another client."""
+    """Warn of each client that sent the numbers of another client."""
     for copy, first in copies(uploads):
         console.warn(
             f"{copy.path}: client {copy.facts.client} sent the same numbers as client "
-            f"{first.facts.client} ({first.path}), to the byte; both count"
+            f"{first.facts.client} ({first.path}); both count"
         )
 
 
