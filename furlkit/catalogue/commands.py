@@ -47,6 +47,7 @@ from furlkit.catalogue.groups import (
     TITLED,
     VALUE,
     VERBOSITY,
+    WINDOW,
     data_options,
     epochs_option,
     series_option,
@@ -171,6 +172,7 @@ COMMANDS = named(
                    help="Resize the shorter side to this, then cut out the centre."),
             CHANNELS._replace(help="Pack as grey (1) or colour (3).",
                                usual="as the images are"),
+            WINDOW,
             Option("no-labels", Flag(), False, "Leave the labels out."),
             Option("skip-broken", Flag(), False,
                    "Leave out the files of folders that cannot be read; the others are "
@@ -228,6 +230,7 @@ COMMANDS = named(
             Option("image-size", Whole(), help="Side of the input.",
                    usual="the data's"),
             CHANNELS,
+            WINDOW._replace(usual="the data's"),
             Option("classes", Whole(), help="Classes of the classifier.",
                    usual="the data's"),
             Option("mean", Numbers(), help="Normalisation.",

@@ -79,7 +79,7 @@ def check_together(
         _check_tensors(client, common)
     counts = [len(client.facts.cluster_losses or ()) for client in clients]
     check_same(clients, "number of cluster losses", counts, "train it as the others")
-    for fact in ("architecture", "mean", "std"):
+    for fact in ("architecture", "mean", "std", "reading"):
         values = [canonical(getattr(client.facts, fact)) for client in clients]
         check_same(clients, fact, values, "train all clients from one global model")
     if partition:
