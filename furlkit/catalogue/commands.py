@@ -38,6 +38,7 @@ from furlkit.catalogue.groups import (
     LOWEST,
     OPTIMISATION,
     OUTPUT,
+    PAGES,
     PART,
     PHASE,
     PROTOCOL,
@@ -170,9 +171,12 @@ COMMANDS = named(
         group("Images",
             Option("image-size", Whole(),
                    help="Resize the shorter side to this, then cut out the centre."),
-            CHANNELS._replace(help="Pack as grey (1) or colour (3).",
-                               usual="as the images are"),
+            CHANNELS._replace(usual="as the images are"),
             WINDOW,
+            PAGES._replace(
+                kind=Choice(("first", "each", "channels")),
+                help="Of files with several pages, read the first, make each an image, "
+                     "or make all of them channels."),
             Option("no-labels", Flag(), False, "Leave the labels out."),
             Option("skip-broken", Flag(), False,
                    "Leave out the files of folders that cannot be read; the others are "
@@ -231,6 +235,7 @@ COMMANDS = named(
                    usual="the data's"),
             CHANNELS,
             WINDOW._replace(usual="the data's"),
+            PAGES._replace(usual="the data's"),
             Option("classes", Whole(), help="Classes of the classifier.",
                    usual="the data's"),
             Option("mean", Numbers(), help="Normalisation.",

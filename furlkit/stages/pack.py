@@ -12,6 +12,7 @@ from furlkit import console
 from furlkit.catalogue import recorded
 from furlkit.data.sets.checked import checked_folder
 from furlkit.data.sets.datasets import ImageSet, default_mean_std, is_name
+from furlkit.data.sets.decode import page_count, read_file
 from furlkit.data.sets.fingerprint import (
     fingerprint_of,
     fingerprint_of_reading,
@@ -26,11 +27,11 @@ from furlkit.data.sets.folder import (
 )
 from furlkit.data.sets.join import joined, joined_by_number, missing_classes
 from furlkit.data.sets.labels import LabelSet
-from furlkit.data.sets.ranges import with_window
+from furlkit.data.sets.ranges import survey
 from furlkit.data.sets.resize import resize_images
 from furlkit.data.sets.source import Source
 from furlkit.data.sets.split import train_positions
-from furlkit.data.sets.window import AS_STORED, Reading
+from furlkit.data.sets.window import AS_STORED, MOST_PAGES, Reading
 from furlkit.errors import InputError, UsageError
 from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.facts import Provenance
@@ -88,11 +89,10 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     places = ("data_root", "download", "cache", "split")
     where = {key: given.pop(key) for key in places}
     where["size"] = given.pop("image_size")
-    where["reading"] = Reading(given.pop("window"))
+    where["reading"] = Reading(given.pop("window"), given.pop("pages"))
     known = {
         "sources": tuple(Source(name, **where) for name in sources),
-        "channels": int(given["channels"]) if given["channels"] else None,
-        "recorded": {**recorded("pack", values), "sources": len(sources)},
+        "recorded": {**_recorded(values), "sources": len(sources)},
     }
     options = fill(Options, {**given, **known})
     check_output(options.output, [source.name for source in options.sources])
@@ -112,6 +112,12 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         more = (columns, facts, Provenance("pack", resolved, options.drawn_from))
         data["content"] = write_dataset(options.output, shape, blocks, *more)
     return line, data
+
+
+def _recorded(values: dict[str, Any]) -> dict[str, Any]:
+    """The options for the header; files of older versions have channels as text."""
+    options = recorded("pack", values)
+    return options | {k: str(options[k]) for k in ("channels",) if k in options}
 
 
 def _check_splits(options: Options) -> None:
@@ -274,24 +280,39 @@ def _folder_part(source: Source, options: Options) -> Part:
             "domain each"
         )
     index = _index(Path(source.name), options)
-    size, channels = source.size, options.channels or 3
+    size = source.size
     chosen = _chosen(index.labels, source, options)
     if chosen is not None:
-        paths = tuple(index.paths[i] for i in chosen)
-        index = replace(index, paths=paths, labels=_subset(index.labels, chosen))
-    reading = with_window(index.root, index.paths, source.reading, channels)
-    how: dict[str, Any] = {"channels": channels, "reading": reading}
+        index = replace(index.at(chosen), labels=_subset(index.labels, chosen))
+    found = survey(index.root, index.paths, source.reading, options.channels)
+    how: dict[str, Any] = {"channels": found.channels, "reading": found.reading}
+    only_grey = options.channels is None and found.channels == 1
+    if source.reading.pages == "each":
+        index = _each_page(index)
 
     def take(positions: np.ndarray) -> np.ndarray:
-        some = replace(index, paths=tuple(index.paths[i] for i in positions))
-        return np.concatenate(list(read_images(some, size, **how)))
+        some = read_images(index.at(positions), size, only_grey=only_grey, **how)
+        return np.concatenate(list(some))
 
     shape = folder_shape(index, size, **how)
-    found = _by(shape[1:]) if size is None else "any size"
+    before = _by(shape[1:]) if size is None else "any size"
     return Part(
-        index.labels, shape, found, reading, take,
-        lambda: read_images(index, size, **how),
+        index.labels, shape, before, found.reading, take,
+        lambda: read_images(index, size, only_grey=only_grey, **how),
     )  # fmt: skip
+
+
+def _each_page(index: FolderIndex) -> FolderIndex:
+    """Every page of every file as an image of its own, with the label of the file."""
+    counts = [page_count(read_file(index.root / name)) for name in index.paths]
+    if max(counts) > MOST_PAGES:
+        name = index.paths[counts.index(max(counts))]
+        raise InputError(
+            f"{index.root / name}: has more than {MOST_PAGES:,} pages; divide it"
+        )
+    files = np.repeat(np.arange(len(index)), counts)
+    pages = tuple(page for count in counts for page in range(count))
+    return replace(index.at(files), pages=pages, labels=_subset(index.labels, files))
 
 
 def _index(root: Path, options: Options) -> FolderIndex:
@@ -336,8 +357,10 @@ def _common_shape(options: Options, parts: list[Part]) -> Shape:
         )
     found = max(part.shape[3] for part in parts)
     channels = options.channels or found
-    if channels < found:
-        raise UsageError("--channels 1: found colour images; convert them or pass 3")
+    if any(p.shape[3] != channels and (p.shape[3], channels) != (1, 3) for p in parts):
+        raise UsageError(
+            f"--channels {channels}: found images of {found} channels; pass {found}"
+        )
     shape = (*sizes.pop(), channels)
     changed = [f"{p.labels.name} ({p.found})" for p in parts if p.found != _by(shape)]
     if changed:

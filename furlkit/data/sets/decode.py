@@ -18,6 +18,8 @@ from furlkit.data.sets import tiff
 from furlkit.data.sets.resize import resized_shape
 from furlkit.data.sets.window import (
     AS_STORED,
+    MOST_CHANNELS,
+    MOST_PAGES,
     NeedsWindow,
     Raw,
     Reading,
@@ -59,10 +61,15 @@ def read_file(path: Path) -> bytes:
     return content
 
 
-def decode_file(path: Path, channels: int, reading: Reading = AS_STORED) -> Decoded:
-    """Decode one image of any size, rotated by its EXIF orientation."""
+def decode_file(
+    path: Path, channels: int, reading: Reading = AS_STORED, page: int = 0
+) -> Decoded:
+    """Decode one image of any size, rotated by its EXIF orientation.
+
+    `page` chooses a page if the reading makes an image of each.
+    """
     try:
-        return _decoded(read_file(path), channels, reading)
+        return _decoded(read_file(path), channels, reading, page)
     except NeedsWindow as error:
         raise NeedsWindow(f"{path}: {error}") from None
     except Exception as error:  # Damaged files make PIL raise many kinds.
@@ -82,13 +89,20 @@ def decoded_or_reason(
         return _reason(error)
 
 
-def read_raw(content: bytes, channels: int, reading: Reading = AS_STORED) -> Raw:
+def page_count(content: bytes) -> int:
+    """How many images --pages each makes of a file."""
+    return tiff.read_tags(content).pages if content.startswith(tiff.STARTS) else 1
+
+
+def read_raw(
+    content: bytes, channels: int, reading: Reading = AS_STORED, page: int = 0
+) -> Raw:
     """The values of an image; of 8 bits and 1 or 3 channels, they are converted to that.
 
     Others come with all channels that the file has.
     """
     if content.startswith(tiff.STARTS):
-        raw = _raw_tiff(content, channels, reading)
+        raw = _raw_tiff(content, channels, reading, page)
     elif content.startswith(PNG) and content[24:25] == b"\x10":
         raw = _raw_png(content)
     else:
@@ -96,6 +110,8 @@ def read_raw(content: bytes, channels: int, reading: Reading = AS_STORED) -> Raw
     if raw is not None:
         return raw
     with Image.open(io.BytesIO(content), formats=FORMATS) as file:
+        if page:
+            file.seek(page)
         _check_pixels(file.width * file.height)
         if file.mode == "F" or file.mode.startswith("I"):
             return _grey_values(file)
@@ -107,28 +123,40 @@ def read_raw(content: bytes, channels: int, reading: Reading = AS_STORED) -> Raw
     return Raw(values, grey=grey, colour=not grey)
 
 
-def _decoded(content: bytes, channels: int, reading: Reading) -> Decoded:
-    raw = read_raw(content, channels, reading)
+def _decoded(content: bytes, channels: int, reading: Reading, page: int = 0) -> Decoded:
+    raw = read_raw(content, channels, reading, page)
     pixels = _with_channels(develop(raw, reading), channels, raw.colour)
     return Decoded(pixels, raw.grey, hashlib.sha256(content).digest())
 
 
-def _raw_tiff(content: bytes, channels: int, reading: Reading) -> Raw | None:
+def _raw_tiff(content: bytes, channels: int, reading: Reading, page: int) -> Raw | None:
     """The values of a TIFF file; None if Pillow reads them unchanged."""
     tags = tiff.read_tags(content)
-    _check_pixels(tags.values)
-    if tags.pages > 1 and reading.pages is None:
-        raise ValueError(f"it has {_number_of(tags.pages)} pages")
-    if tags.ordinary and channels in MODES:
+    pages = _chosen_pages(tags.pages, tags.samples, reading, page)
+    _check_pixels(tags.values * len(pages))
+    if tags.ordinary and channels in MODES and len(pages) == 1:
         return None
     try:
-        return tiff.read_tiff(content, tags)
+        return tiff.read_tiff(content, tags, pages)
     except tiff.NoCodec:
         # Without imagecodecs, Pillow can still read deep grey images.
         with Image.open(io.BytesIO(content), formats=("TIFF",)) as file:
-            if file.mode == "F" or file.mode.startswith("I;16"):
+            if len(pages) == 1 and file.mode.startswith(("F", "I;16")):
+                file.seek(pages[0])
                 return _grey_values(file)._replace(inverted=tags.photometric == 0)
         raise
+
+
+def _chosen_pages(count: int, samples: int, reading: Reading, page: int) -> range:
+    """The pages of a file that are read, by --pages."""
+    if count > 1 and reading.pages is None:
+        number = f"more than {MOST_PAGES:,}" if count > MOST_PAGES else f"{count:,}"
+        raise ValueError(f"it has {number} pages; give --pages first, each or channels")
+    if reading.pages != "channels":
+        return range(page, page + 1)
+    if count * samples > MOST_CHANNELS:
+        raise ValueError(f"its pages have more than {MOST_CHANNELS} channels")
+    return range(count)
 
 
 def _raw_png(content: bytes) -> Raw:
@@ -201,12 +229,6 @@ def _with_channels(pixels: np.ndarray, channels: int, colour: bool) -> np.ndarra
 def _other_channels(found: int, expected: int) -> ValueError:
     return ValueError(
         f"it has {found} channels, expected {expected}; give --channels {found}"
-    )
-
-
-def _number_of(pages: int) -> str:
-    return (
-        f"{pages:,}" if pages <= tiff.MOST_PAGES else f"more than {tiff.MOST_PAGES:,}"
     )
 
 

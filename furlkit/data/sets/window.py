@@ -10,6 +10,8 @@ import numpy as np
 from furlkit.errors import InputError, UsageError
 
 FORMS = "LO,HI, percentile P,Q, full or dicom"
+MOST_PAGES = 4096  # of a file
+MOST_CHANNELS = 32
 PAGES = ("first", "each", "channels")
 Range = tuple[float, float]
 # Values that are converted at a time, so that the float64 copy stays small.
