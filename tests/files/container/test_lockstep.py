@@ -150,10 +150,8 @@ def test_bytes_other_than_those_remembered_are_never_combined(opened, way, chang
         path.unlink()
         if change == "a link to another":
             path.symlink_to(opened[2].path)
-    taken = []
     with pytest.raises(ChangedFile) as error, Lockstep(opened) as files:
-        for piece in getattr(files, way)(entry, concatenated):
-            taken.append(piece)
+        list(getattr(files, way)(entry, concatenated))
     assert error.value.path == path
     assert [file.is_unchanged() for file in opened] == [True] * 3 + [False, True]
 
