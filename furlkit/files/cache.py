@@ -20,7 +20,7 @@ from typing import Any
 
 from furlkit.errors import DiskError, FurlkitError
 from furlkit.files.container.atomic import write_bytes
-from furlkit.files.opening import LONGEST_LIST, read_bytes
+from furlkit.files.opening import LONGEST_LIST, open_in_place, read_bytes
 
 MOST_BYTES = 20 * 10**9
 
@@ -101,8 +101,9 @@ def waiting_for(
     """
     handle = None
     if cache is not None:
-        with suppress(OSError):
-            handle = os.open(cache / "locks" / name, os.O_RDWR | os.O_CREAT, 0o600)
+        with suppress(OSError, DiskError):
+            lock = cache / "locks" / name
+            handle = open_in_place(lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if handle is not None:
             _lock(handle, tell)
