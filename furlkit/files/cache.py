@@ -20,9 +20,12 @@ from typing import Any
 
 from furlkit.errors import DiskError, FurlkitError
 from furlkit.files.container.atomic import write_bytes
-from furlkit.files.opening import LONGEST_LIST, open_in_place, read_bytes
+from furlkit.files.container.read import Container
+from furlkit.files.opening import LONGEST_LIST, open_in_place, read_bytes, reading
 
 MOST_BYTES = 20 * 10**9
+# States of the files that this process has compared with their checksums.
+_checked: set[tuple[int, ...]] = set()
 
 
 def default_cache() -> Path:
@@ -140,15 +143,33 @@ def make_room(cache: Path, newest: Path) -> None:
         if total <= MOST_BYTES:
             return
         if path != newest:
-            with suppress(OSError):
-                path.unlink()
+            drop(path)
             total -= size
 
 
-def mark_used(path: Path) -> None:
-    """Let images be removed later than those that were not used since."""
+def drop(path: Path) -> None:
+    """Remove images from the cache."""
+    with suppress(OSError):
+        path.unlink()
+
+
+def use_images(path: Path) -> None:
+    """Compare the checksum of kept images, once in a process, and mark them as used.
+
+    Images that were used later are removed later.
+    """
+    if _state(path) not in _checked:
+        Container(path).check_body(lambda _: None)
     with suppress(OSError):
         os.utime(path)
+        _checked.add(_state(path))
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    with reading(path):
+        about = path.stat()
+    times = about.st_mtime_ns, about.st_ctime_ns
+    return about.st_dev, about.st_ino, about.st_size, *times
 
 
 def _kept(cache: Path) -> list[tuple[int, int, Path]]:
