@@ -28,14 +28,19 @@ MOST_BYTES = 20 * 10**9
 _checked: set[tuple[int, ...]] = set()
 
 
-def default_cache() -> Path:
-    """The user's cache folder of furlkit, by the convention of the platform."""
+def default_cache() -> Path | None:
+    """The user's cache folder of furlkit, by the convention of the platform.
+
+    None if the user has no home folder, as in some containers.
+    """
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if given.is_absolute():
         return given / "furlkit"
-    home = Path.home()
-    usual = home / "Library/Caches" if sys.platform == "darwin" else home / ".cache"
-    return usual / "furlkit"
+    home = Path("~/Library/Caches" if sys.platform == "darwin" else "~/.cache")
+    with suppress(RuntimeError):
+        folder = home.expanduser()
+        return folder / "furlkit" if folder.is_absolute() else None
+    return None
 
 
 def open_cache(given: Path | None) -> Path | None:
@@ -44,6 +49,8 @@ def open_cache(given: Path | None) -> Path | None:
     Images may be confidential: only the user can look into it.
     """
     folder = given or default_cache()
+    if folder is None:
+        return None
     try:
         for each in (folder, *(folder / name for name in ("images", "notes", "locks"))):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
