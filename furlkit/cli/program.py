@@ -34,6 +34,7 @@ click.version_option(__version__, prog_name="furlkit")(furlkit)
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the program and exit with the code the outcome has."""
     console.open_missing_streams()
+    console.escape_unprintable()
     try:
         code = _outcome(arguments)
     except Stopped as stopped:
