@@ -5,13 +5,16 @@ imported only when a bar is drawn. A message that cannot be written to stderr is
 a training does not stop for it. A result that cannot be written to stdout is an error.
 """
 
+import codecs
 import json
+import math
 import os
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from io import TextIOWrapper
 from typing import Any, TextIO
 
 from furlkit.errors import DiskError, InputError
@@ -67,7 +70,7 @@ def result(line: str, data: dict[str, Any]) -> None:
     """
     if settings.json:
         # JSON escapes every other control character already.
-        text = json.dumps(data, sort_keys=True).replace("\x7f", "\\u007f")
+        text = _valid_json(data).replace("\x7f", "\\u007f")
     else:
         text = _CONTROL.sub(lambda found: _escaped(found[0]), line)
     try:
@@ -81,6 +84,35 @@ def result(line: str, data: dict[str, Any]) -> None:
                 f"stdout: cannot write the result: {error.strerror}; make room or "
                 "redirect it, then run the same command again"
             ) from error
+
+
+def _valid_json(data: dict[str, Any]) -> str:
+    """JSON with null for NaN and infinity, which JSON cannot express."""
+    try:
+        return json.dumps(data, sort_keys=True, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(data), sort_keys=True, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def escape_unprintable() -> None:
+    """Let stdout accept every character, such as Chinese names in the C locale.
+
+    A terminal shows escapes; a program that reads a pipe gets UTF-8.
+    """
+    if isinstance(sys.stdout, TextIOWrapper):
+        in_ascii = codecs.lookup(sys.stdout.encoding).name == "ascii"
+        piped = in_ascii and not sys.stdout.isatty()
+        sys.stdout.reconfigure(
+            encoding="utf-8" if piped else None, errors="backslashreplace"
+        )
 
 
 def open_missing_streams() -> None:

@@ -134,6 +134,9 @@ COMMANDS = named(
         group(IN_OUT,
             *data_options("Dataset name, image folder, packed file, .npz, or a file of "
                    "labels."),
+            Option("verify", Flag(), False,
+                   "Read a packed file whole and compare its checksum; by default only "
+                   "its header and labels are read.", recorded=False),
             OUTPUT,
         ),
         SCHEME,

@@ -8,7 +8,7 @@ room for everything that furlkit writes, and keep a hostile file cheap to refuse
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ LONGEST_JSON = 16 * 2**20  # Scores of 1,000 classes, with confusions, take 6 MB
 LONGEST_LIST = 256 * 2**20  # Labels, indices or a journal: a line for each of millions.
 _CHUNK = 2**20
 _TYPES = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device",
@@ -42,6 +44,23 @@ def open_handle(path: Path | str) -> int:
     try:
         _check_regular(path, os.fstat(handle))
     except InputError:
+        os.close(handle)
+        raise
+    return handle
+
+
+def open_in_place(path: Path, flags: int, mode: int = 0o666) -> int:
+    """Open a file of furlkit's beside an output, to lock it or to append to it.
+
+    A link is refused, because furlkit would change the file of the user behind it; a
+    pipe or a device is refused, because furlkit would wait for it.
+    """
+    with suppress(FileNotFoundError):
+        _check_in_place(path, os.lstat(path))
+    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    try:
+        _check_in_place(path, os.fstat(handle))
+    except DiskError:
         os.close(handle)
         raise
     return handle
@@ -116,4 +135,13 @@ def _check_regular(path: Path | str, found: os.stat_result) -> None:
         raise InputError(
             f"{path}: is {_TYPES.get(kind, 'no file')}; expected a regular file, so "
             "write what it gives to a file first"
+        )
+
+
+def _check_in_place(path: Path, found: os.stat_result) -> None:
+    kind = stat.S_IFMT(found.st_mode)
+    if kind != stat.S_IFREG:
+        raise DiskError(
+            f"{path}: cannot write: it is {_TYPES.get(kind, 'no file')}, expected a "
+            "regular file of furlkit's; remove it, then run the same command again"
         )

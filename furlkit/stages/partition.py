@@ -21,6 +21,7 @@ class Options:
     """The dataset, and how it is divided."""
 
     data: Source
+    verify: bool
     scheme: SchemeOptions
     seed: int
     output: Path
@@ -34,6 +35,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     own, rest = divided(values, SCHEMES[values["scheme"]].options)
     known = {"own": own, "recorded": recorded("partition", values)}
     options = fill(Options, {**rest, **known})
+    if options.verify:
+        options.data.verify()
     data = options.data.labels()
     rng = numpy_generator(options.seed, "partition", options.scheme.scheme)
     drawn = split(data, options.scheme, rng)

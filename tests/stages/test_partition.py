@@ -225,3 +225,24 @@ def test_a_split_file_decides_the_number_of_clients(tmp_path):
     assert furlkit(*draw, tmp_path / "s.json", "-o", tmp_path / "p") == 0
     options = Container(tmp_path / "p").header.options
     assert read_partition(tmp_path / "p").facts.clients == options["clients"] == 2
+
+
+def test_verify_finds_a_flipped_bit_in_the_images_of_a_packed_file(tmp_path, run):
+    packed, output = tmp_path / "d.safetensors", tmp_path / "p.safetensors"
+    assert run("pack", "digits", "-o", packed).code == 0
+    partition = ("partition", "--data", packed, "-o", output)
+    assert run(*partition, "--verify").code == 0
+    content = bytearray(packed.read_bytes())
+    content[-1] ^= 1
+    packed.write_bytes(content)
+    output.unlink()
+    outcome = run(*partition, "--verify")
+    assert (outcome.code, output.exists()) == (65, False)
+    assert str(packed) in outcome.err and "checksum" in outcome.err
+    assert run(*partition).code == 0
+
+
+def test_verify_is_for_packed_files(tmp_path, refused):
+    words = "--verify", "digits", "pack"
+    refused(tmp_path, 2, words, "partition", "--data", "digits", "--verify",
+            "-o", tmp_path / "p")  # fmt: skip

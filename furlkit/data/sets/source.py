@@ -82,6 +82,15 @@ class Source:
                 opened = with_images(*read_npz(path))
         return replace(opened, images=resize_images(opened.images, self.size))
 
+    def verify(self) -> None:
+        """Read a packed file whole and compare the checksum; other data has none."""
+        kind = None
+        if not is_name(self.name) and not self.is_folder:
+            path, kind = _path_and_kind(self.name, *LABEL_FILES)
+        if kind != "packed":
+            raise UsageError(f"--verify: {self.name} is no packed file; pack it first")
+        self._verify(path, again=True)
+
     def labels(self) -> LabelSet:
         """Open the labels without decoding images, which a partition needs.
 
