@@ -8,7 +8,8 @@ def replay() -> None:
     """A header has the options, the seed and the content of the inputs; the inputs, and
     what they were made from, are looked for in the folder of the run and --among others,
     the images by their fingerprint. Every command reads the files that were found and
-    writes below --into, so that nothing is replaced.
+    writes below --into; a folder that has one of these files is refused, so that nothing
+    is replaced.
 
     With --run each file that was made again is compared with the one that was found:
     "same bytes", or "same tensors" where only the header differs, or what differs, with

@@ -169,3 +169,65 @@ def test_what_differs_between_two_machines_is_told(made, world, run, forge):
     outcome = run("replay", client, "--depth", 1, "--run")
     assert outcome.code == 1
     assert "torch 1.0, now " in outcome.out and "cpu NONE, now " in outcome.out
+
+
+@pytest.mark.parametrize("into", ["world", "world/", "link", "link/deeper"])
+def test_a_folder_with_a_compared_file_is_not_written_to(
+    made, world, refused, tmp_path, into
+):
+    (world.folder / "deeper").mkdir()
+    (tmp_path / "link").symlink_to(world.folder)
+    if into == "link/deeper":  # The folder of an input.
+        world.clients[1].rename(world.folder / "deeper" / world.clients[1].name)
+    line = ("replay", made[0], "--depth", 1, "--into", tmp_path / into)
+    for run in ((), ("--run",)):
+        refused(world.folder, 2, ["--into", "compared or read"], *line, *run)
+
+
+def test_a_folder_that_leads_to_a_compared_file_is_not_written_to(
+    made, world, refused, tmp_path
+):
+    (world.folder / "plan").mkdir()
+    (world.folder / "plan" / "recipe.json").write_text("{}")
+    (world.folder / "r001").mkdir()
+    mean = made[0].rename(world.folder / "r001" / made[0].name)
+    (tmp_path / "again").mkdir()
+    (tmp_path / "again" / "r001").symlink_to(mean.parent)
+    line = ("replay", mean, "--depth", 1, "--run", "--into", tmp_path / "again")
+    refused(world.folder, 2, [mean, "compared or read"], *line)
+
+
+def test_names_that_look_like_options_are_paths(made, world, run, monkeypatch):
+    monkeypatch.chdir(world.folder)
+    folder = world.folder / f"--report={world.folder}"
+    folder.mkdir(parents=True)
+    for path in world.clients:
+        path.rename(folder / path.name)
+    (folder / world.clients[0].name).rename("--help")
+    outcome = run("replay", made[0].name, "--depth", 1, "--run", "--into", "--again")
+    assert outcome.code == 0, outcome.err
+    assert "mean.safetensors: same bytes" in outcome.out
+    (words,) = commands(run("replay", made[0].name, "--depth", 1).out)
+    assert words[1] == "./--help" and words[2].startswith("./--report=/")
+    assert "mean.safetensors" in {path.name for path in Path("--again").iterdir()}
+
+
+def test_a_packed_file_with_the_name_of_a_dataset_is_a_path(world, run, monkeypatch):
+    monkeypatch.chdir(world.folder)
+    assert furlkit("pack", "digits", "--split", "test", "-o", "packed") == 0
+    Path("packed").rename("digits")
+    line = ("partition", "--data", "./digits", "--clients", 2, "-o", "p.safetensors")
+    assert furlkit(*line) == 0
+    (words,) = commands(run("replay", "p.safetensors").out)
+    assert words[words.index("--data") + 1] == "./digits"
+    assert run("replay", "p.safetensors", "--run").out == "p.safetensors: same bytes\n"
+
+
+@pytest.mark.parametrize("role", ["partition --private", "global 2", "", " ", "--help"])
+def test_a_role_that_no_stage_has_is_named(world, run, forge, role):
+    path = world.clients[0]
+    inputs = Container(path).header.inputs
+    forge(path, inputs={**inputs, role: inputs["partition"]})
+    outcome = run("replay", path, "--depth", 1)
+    assert outcome.code == 0 and f"local-train takes no {role}".strip() in outcome.out
+    assert commands(outcome.out) == []

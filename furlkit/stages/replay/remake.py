@@ -15,13 +15,15 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import pairwise
+from os.path import realpath
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from furlkit import console
-from furlkit.errors import FurlkitError, InputError
+from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.container.read import Container
 from furlkit.files.journal import DECISIVE, Journal
 from furlkit.inputs.settings import fill
@@ -54,6 +56,14 @@ class Remake:
     output: Path
     words: list[str]
     open: str
+
+    @property
+    def reads(self) -> list[Path]:
+        """The compared file, the inputs of its command, and images that have a path."""
+        inputs = (link.path for link in self.link.parents.values() if link)
+        pairs = pairwise(self.words)
+        data = (Path(value) for flag, value in pairs if flag.endswith("data"))
+        return [self.link.path, *inputs, *(path for path in data if path.exists())]
 
     @property
     def line(self) -> str:
@@ -96,7 +106,20 @@ def _remakes(options: Options, into: Path) -> list[Remake]:
         if not lacking:
             words, lacking = words_of(link, into / inside, find)
         remakes.append(Remake(link, into / inside, words, lacking))
+    _check_into(into, remakes)
     return remakes
+
+
+def _check_into(into: Path, remakes: list[Remake]) -> None:
+    """No command may write into a folder that has a file of the chain."""
+    written = {realpath(into), *(realpath(each.output.parent) for each in remakes)}
+    for path in (path for remake in remakes for path in remake.reads):
+        whole = Path(realpath(path))
+        if not written.isdisjoint(map(str, (whole, *whole.parents))):
+            raise UsageError(
+                f"--into {into}: has {path}, which is compared or read; name a folder "
+                "that does not exist yet"
+            )
 
 
 def _run_all(remakes: list[Remake]) -> Iterator[Result]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from furlkit.catalogue import COMMANDS, Flag, Option
+from furlkit.data.sets.datasets import is_name
 from furlkit.files.clients import is_client
 from furlkit.stages.replay.chain import Link
 
@@ -65,14 +66,18 @@ def reason_against(link: Link) -> str:
         return "it does not say which client it is of"
     if not all(map(str.isprintable, _options(link))):
         return "its options are no text that furlkit writes"
-    roles = {role.split()[0] if role.split() else "" for role in link.parents}
-    known = {*GIVEN[header.stage], *(r for stage, r in FLAGS if stage == header.stage)}
-    if "*" not in known and not roles <= known:
-        return f"{header.stage} takes no {', '.join(sorted(roles - known))}"
+    if odd := sorted(r for r in link.parents if not _is_taken(header.stage, r)):
+        return f"{header.stage} takes no {', '.join(odd)}"
     if link.missing:
         lost = (f"{role} {header.inputs[role]!s:.12}" for role in link.missing)
         return f"its {', '.join(lost)} is not among the files"
     return ""
+
+
+def path_word(path: Path | str) -> str:
+    """A path as a word of a command: no option, and no name of a dataset."""
+    text = str(path)
+    return f"./{text}" if text.startswith("-") or is_name(text) else text
 
 
 def words_of(link: Link, output: Path, find: Find) -> tuple[Words, str]:
@@ -86,9 +91,19 @@ def words_of(link: Link, output: Path, find: Find) -> tuple[Words, str]:
     return [*words, *_outputs(link, output)], lacking
 
 
+def _is_taken(stage: str, role: str) -> bool:
+    given = GIVEN[stage]
+    return "*" in given or role in given or (stage, _flagged(role)) in FLAGS
+
+
+def _flagged(role: str) -> str:
+    """The role as FLAGS has it: `helper 3` is one of several helpers."""
+    return "helper" if role.startswith("helper ") else role
+
+
 def _files(link: Link) -> Words:
     stage = link.header.stage
-    paths = {role: str(found.path) for role, found in link.parents.items() if found}
+    paths = {role: path_word(p.path) for role, p in link.parents.items() if p}
     if GIVEN[stage] == ("*",):
         flagged = {role: p for role, p in paths.items() if (stage, role) in FLAGS}
         words = [path for role, path in paths.items() if role not in flagged]
@@ -98,7 +113,7 @@ def _files(link: Link) -> Words:
         ]
     words = [paths.pop(role) for role in GIVEN[stage] if role in paths]
     for role, path in paths.items():
-        words += [FLAGS[stage, role.split()[0]], path]
+        words += [FLAGS[stage, _flagged(role)], path]
     return words
 
 
@@ -167,7 +182,7 @@ def _text(value: Any) -> str:
 
 def _outputs(link: Link, output: Path) -> Words:
     """-o and the other files that the same command writes, each beside it."""
-    header, name = link.header, str(output)
+    header, name = link.header, path_word(output)
     beside = {"-o": f"{name}.model"}
     own = "-o"
     if header.stage == "local-train":
