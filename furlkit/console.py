@@ -67,7 +67,7 @@ def result(line: str, data: dict[str, Any]) -> None:
     """
     if settings.json:
         # JSON escapes every other control character already.
-        text = json.dumps(data, sort_keys=True).replace("\x7f", "\\u007f")
+        text = _json(data).replace("\x7f", "\\u007f")
     else:
         text = _CONTROL.sub(lambda found: _escaped(found[0]), line)
     try:
@@ -81,6 +81,15 @@ def result(line: str, data: dict[str, Any]) -> None:
                 f"stdout: cannot write the result: {error.strerror}; make room or "
                 "redirect it, then run the same command again"
             ) from error
+
+
+def _json(data: dict[str, Any]) -> str:
+    """JSON with sorted keys; a number that is not finite is null."""
+    try:
+        return json.dumps(data, sort_keys=True, allow_nan=False)
+    except ValueError:
+        finite = json.loads(json.dumps(data), parse_constant=lambda _: None)
+        return json.dumps(finite, sort_keys=True)
 
 
 def open_missing_streams() -> None:

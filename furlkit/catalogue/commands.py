@@ -643,7 +643,8 @@ COMMANDS = named(
     command("inspect", "Explain any file of furlkit's.",
         group(IN_OUT,
             Option("verify", Flag(), False,
-                   "Check every byte against the content hash."),
+                   "Check every byte against the content hash; of a folder, those of "
+                   "all files below it."),
             Option("tensors", Flag(), False, "List every tensor of a large file."),
             Option("outgoing", Flag(), False,
                    "Say what leaves a site with the file, and what is known to be "

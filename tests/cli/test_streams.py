@@ -122,3 +122,11 @@ def test_a_reader_that_has_gone_is_no_error(world, environment):
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_json_has_no_nan(capsys, monkeypatch):
+    monkeypatch.setattr(console.settings, "json", True)
+    console.result("", {"b": float("nan"), "a": [float("inf"), 1.5], "c": {"d": -0.0}})
+    assert (
+        capsys.readouterr().out == '{"a": [null, 1.5], "b": null, "c": {"d": -0.0}}\n'
+    )

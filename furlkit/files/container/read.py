@@ -31,6 +31,10 @@ FLOATS = "float16 float32 float64"
 _COPY_AGAIN = "copy it again or re-create it"
 
 
+class ForeignError(InputError):
+    """A safetensors file that another program wrote."""
+
+
 class Container:
     """A furlkit file opened for reading: its header is checked, its body is not yet."""
 
@@ -273,7 +277,7 @@ def _parsing(path: Path) -> Iterator[None]:
 
 def _furlkit_header(path: Path, metadata: dict[str, str]) -> Header:
     if "furlkit" not in metadata:
-        raise InputError(
+        raise ForeignError(
             f"{path}: is a safetensors file, but not one of furlkit's: "
             "its metadata has no key 'furlkit'"
         )
