@@ -663,7 +663,7 @@ COMMANDS = named(
             DATA_FILES[0],
             Option("depth", Whole(1),
                    help="Generations to make again: 1 is the file alone, 2 its inputs "
-                        "too.", recorded=False, usual="all"),
+                        "too.", recorded=False, usual="all; 1 for scores"),
             Option("into", File(),
                    help="Where the commands write.", recorded=False, metavar="FOLDER",
                    usual="replay; with --run a folder that is removed"),

@@ -15,7 +15,7 @@ from furlkit.files.container.read import Container
 from furlkit.files.dataset import Packed, read_dataset
 from furlkit.files.journal import DECISIVE, Journal, described, parse_line
 from furlkit.files.metrics import is_sealed
-from furlkit.files.opening import open_regular, reading
+from furlkit.files.opening import first_line, open_regular, reading
 from furlkit.files.partition import Partition, read_partition
 from furlkit.reports.explain import (
     class_names,
@@ -81,10 +81,8 @@ def _explain(path: Path, verify: bool, tensors: bool) -> Explained:
 
 def _form(path: Path) -> str:
     """Whether a file is a container, a journal or metrics, by its first line."""
-    with open_regular(path) as stream, reading(path):
-        line = stream.readline(2**20)
-    # Bytes 5 to 8 of a container are zeros: no header takes 4 GB. Text has no zeros.
-    if b"\0" in line[:8] or not line.lstrip().startswith(b"{"):
+    line = first_line(path)
+    if not line.lstrip().startswith(b"{"):
         return "container"
     first = parse_line(line) or {}
     journal = "kind" not in first and ("event" in first or "step" in first)

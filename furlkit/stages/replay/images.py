@@ -31,7 +31,9 @@ def finder(names: Iterable[str], where: dict[str, Any], found: dict[str, Link]) 
         own = (pair for path in packed for pair in _of_packed(path))
         return [*given, *own, *_of_name("digits", where)]
 
-    def find(fingerprint: dict[str, Any]) -> list[str] | None:
+    def find(fingerprint: Any) -> list[str] | None:
+        if not isinstance(fingerprint, dict):
+            return None
         if type(fingerprint.get("examples")) is not int:
             return None
         fits = (w for w, each in known() if not same_dataset(fingerprint, each))
