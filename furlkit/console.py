@@ -7,7 +7,6 @@ a training does not stop for it. A result that cannot be written to stdout is an
 
 import codecs
 import json
-import math
 import os
 import re
 import sys
@@ -70,7 +69,7 @@ def result(line: str, data: dict[str, Any]) -> None:
     """
     if settings.json:
         # JSON escapes every other control character already.
-        text = _valid_json(data).replace("\x7f", "\\u007f")
+        text = _json(data).replace("\x7f", "\\u007f")
     else:
         text = _CONTROL.sub(lambda found: _escaped(found[0]), line)
     try:
@@ -86,20 +85,13 @@ def result(line: str, data: dict[str, Any]) -> None:
             ) from error
 
 
-def _valid_json(data: dict[str, Any]) -> str:
-    """JSON with null for NaN and infinity, which JSON cannot express."""
+def _json(data: dict[str, Any]) -> str:
+    """JSON with sorted keys; a number that is not finite is null."""
     try:
         return json.dumps(data, sort_keys=True, allow_nan=False)
     except ValueError:
-        return json.dumps(_finite(data), sort_keys=True, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        finite = json.loads(json.dumps(data), parse_constant=lambda _: None)
+        return json.dumps(finite, sort_keys=True)
 
 
 def escape_unprintable() -> None:

@@ -646,7 +646,8 @@ COMMANDS = named(
     command("inspect", "Explain any file of furlkit's.",
         group(IN_OUT,
             Option("verify", Flag(), False,
-                   "Check every byte against the content hash."),
+                   "Check every byte against the content hash; of a folder, those of "
+                   "all files below it."),
             Option("tensors", Flag(), False, "List every tensor of a large file."),
             Option("outgoing", Flag(), False,
                    "Say what leaves a site with the file, and what is known to be "
@@ -665,7 +666,7 @@ COMMANDS = named(
             DATA_FILES[0],
             Option("depth", Whole(1),
                    help="Generations to make again: 1 is the file alone, 2 its inputs "
-                        "too.", recorded=False, usual="all"),
+                        "too.", recorded=False, usual="all; 1 for scores"),
             Option("into", File(),
                    help="Where the commands write.", recorded=False, metavar="FOLDER",
                    usual="replay; with --run a folder that is removed"),

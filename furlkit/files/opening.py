@@ -66,6 +66,14 @@ def open_in_place(path: Path, flags: int, mode: int = 0o666) -> int:
     return handle
 
 
+def first_line(path: Path | str) -> bytes:
+    """The first line of a text file; empty for a container and other binary files."""
+    with open_regular(path) as stream, reading(path):
+        line = stream.readline(_CHUNK)
+    # Bytes 5 to 8 of a container are zeros: no header takes 4 GB. Text has no zeros.
+    return b"" if b"\0" in line[:8] else line
+
+
 def read_bytes(path: Path | str, most: int) -> bytes:
     """All bytes of a regular file that has at most so many."""
     with open_regular(path) as stream, reading(path):

@@ -39,6 +39,10 @@ class ChangedFile(InputError):
         self.path = path
 
 
+class ForeignError(InputError):
+    """A safetensors file that another program wrote."""
+
+
 class Container:
     """A furlkit file opened for reading: its header is checked, its body is not yet.
 
@@ -314,7 +318,7 @@ def _parsing(path: Path) -> Iterator[None]:
 
 def _furlkit_header(path: Path, metadata: dict[str, str]) -> Header:
     if "furlkit" not in metadata:
-        raise InputError(
+        raise ForeignError(
             f"{path}: is a safetensors file, but not one of furlkit's: "
             "its metadata has no key 'furlkit'"
         )

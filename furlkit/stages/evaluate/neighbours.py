@@ -45,6 +45,7 @@ def run(values: dict[str, Any]) -> Result:
         "images": images,
         "data": {"images": found[0].facts.dataset},
         "neighbours": [each.content for each in found],
+        "inputs": {f"neighbours {n}": each.content for n, each in enumerate(found)},
     }
     if options.dry_run:
         return f"would score {seen}", origins
