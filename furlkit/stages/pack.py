@@ -106,8 +106,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _check_splits(options: Options) -> None:
-    """A dataset known by name has splits; a path is one whole set, or is divided."""
-    paths = [one for one in options.sources if not is_name(one.name)]
+    """Most paths are one whole set, or are divided by --train-fraction."""
+    paths = [one for one in options.sources if not one.has_splits]
     if options.train_fraction is not None and not paths:
         raise UsageError(
             f"--train-fraction: {options.sources[0].name} has splits of its own, of "
@@ -284,7 +284,7 @@ def _index(root: Path, options: Options) -> FolderIndex:
 
 def _chosen(data: LabelSet, source: Source, options: Options) -> np.ndarray | None:
     """Positions of one part of a path that is divided; None for all of it."""
-    if options.train_fraction is None or is_name(source.name):
+    if options.train_fraction is None or source.has_splits:
         return None
     rng = numpy_generator(options.drawn_from or 0, "pack", "split")
     train = train_positions(data, options.train_fraction, rng)
