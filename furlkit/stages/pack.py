@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from os.path import realpath
 from pathlib import Path
 from typing import Any
@@ -271,15 +272,18 @@ def _folder_part(source: Source, options: Options) -> Part:
 
 def _index(root: Path, options: Options) -> FolderIndex:
     """The images of a folder; with --skip-broken those that can be read."""
+    index = partial(
+        index_folder, domains=options.domain_folders, labelled=not options.no_labels
+    )
     if not options.skip_broken:
-        return index_folder(root, domains=options.domain_folders)
+        return index(root)
     broken = checked_folder(root).broken
     if broken:
         console.warn(
             f"{root}: left out {len(broken):,} files that cannot be read, such as "
             f"{min(broken)}; furlkit check lists them"
         )
-    return index_folder(root, domains=options.domain_folders, without=broken)
+    return index(root, without=broken)
 
 
 def _chosen(data: LabelSet, source: Source, options: Options) -> np.ndarray | None:
