@@ -31,6 +31,7 @@ from furlkit.catalogue.groups import (
     FORMAT,
     FRAME,
     GENERAL,
+    IMAGES,
     IN_OUT,
     INTERVAL,
     ISA,
@@ -132,8 +133,9 @@ def command(
 COMMANDS = named(
     command("partition", "Partition a dataset's images among clients.",
         group(IN_OUT,
-            *data_options("Dataset name, image folder, packed file, .npz, or a file of "
-                   "labels."),
+            *data_options("Dataset name, image folder, packed file, .npz, idx files, or a "
+                   "file of labels."),
+            IMAGES,
             Option("verify", Flag(), False,
                    "Read a packed file whole and compare its checksum; by default only "
                    "its header and labels are read.", recorded=False),
@@ -174,7 +176,11 @@ COMMANDS = named(
                    help="Resize the shorter side to this, then cut out the centre."),
             CHANNELS._replace(help="Pack as grey (1) or colour (3).",
                                usual="as the images are"),
-            Option("no-labels", Flag(), False, "Leave the labels out."),
+            IMAGES._replace(help="Draw this many images of each source by --seed, "
+                                 "whatever their classes, for a first try; a smaller "
+                                 "draw is a part of a larger one."),
+            Option("no-labels", Flag(), False,
+                   "Leave the labels out; a folder may then be nested in any way."),
             Option("skip-broken", Flag(), False,
                    "Leave out the files of folders that cannot be read; the others are "
                    "decoded twice.", newer=True),
@@ -190,7 +196,8 @@ COMMANDS = named(
             Option("train-fraction", Number(above=0, below=1),
                    help="Draw this share of each class of each domain as the train "
                         "split; the rest is the test split."),
-            SEED._replace(default=None, needs="train-fraction", usual="0"),
+            SEED._replace(default=None, usual="0",
+                          help="The number that --train-fraction and --images draw by."),
         ),
         group("Execution", ISA),
         GENERAL.without("preset", "seed", "force"),

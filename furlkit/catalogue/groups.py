@@ -29,6 +29,9 @@ DATA_FILES = (
                 "it may be removed at any time.",
            recorded=False, usual="furlkit in the user's cache folder", metavar="FOLDER"),
 )
+IMAGES = Option("images", Whole(1),
+                help="Draw this many images by --seed, whatever their classes, for a first "
+                     "try; a smaller draw is a part of a larger one.", usual="all")
 SEED = Option("seed", Whole(0), 0, "The number that all random draws are derived from.",
               recorded=False)
 PRESET = Option("preset", Text("NAME|FILE.toml"),

@@ -53,8 +53,9 @@ def _outcome(arguments: list[str] | None) -> int:
         console.error(str(error))
         return error.exit_code
     except click.ClickException as error:
-        # It may quote a preset.
-        error.message = console.one_line(error.message)  # type: ignore[misc]
+        if not isinstance(error, click.exceptions.NoArgsIsHelpError):
+            # It may quote a preset; a help text quotes nothing and has many lines.
+            error.message = console.one_line(error.message)  # type: ignore[misc]
         with console.unwritable_ignored:
             error.show()
         return error.exit_code

@@ -99,10 +99,15 @@ def test_output_and_verbosity_options_are_the_same_everywhere(words):
         assert "--dry-run" in known or words[0] in ("plot", "ledger")
 
 
-def test_version_and_bare_program(run):
+def test_version(run):
     assert run("--version") == (0, f"furlkit, version {__version__}\n", "")
-    outcome = run()
-    assert outcome.code in (0, 2) and "Usage: furlkit" in outcome.out + outcome.err
+
+
+@pytest.mark.parametrize("group", [(), ("plot",), ("evaluate",)], ids=str)
+def test_a_group_without_a_command_prints_its_help(run, group):
+    shown = run(*group, "--help").out
+    assert run(*group) == (2, "", shown)
+    assert len(shown.splitlines()) > 10 and "\\n" not in shown
 
 
 @pytest.mark.parametrize(

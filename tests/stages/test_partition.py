@@ -246,3 +246,31 @@ def test_verify_is_for_packed_files(tmp_path, refused):
     words = "--verify", "digits", "pack"
     refused(tmp_path, 2, words, "partition", "--data", "digits", "--verify",
             "-o", tmp_path / "p")  # fmt: skip
+
+
+def drawn(path, count, seed=0, *more):
+    words = ("--images", count, "--seed", seed, "--clients", 3, *more)
+    assert furlkit("partition", "--data", "digits", *words, "-o", path) == 0
+    return read_partition(path)
+
+
+def test_some_images_are_drawn_by_seed_and_whatever_their_class(tmp_path):
+    found = drawn(tmp_path / "p.st", 60, 1, "--public-count", 6)
+    assert found.sizes.tolist() == [18, 18, 18] and len(found.public) == 6
+    assert found.facts.dataset["examples"] == 1438
+    every = np.concatenate([found.indices, found.public])
+    assert len(set(every)) == 60 and every.max() > 1300
+    assert Container(tmp_path / "p.st").header.options["images"] == 60
+    smaller, other = drawn(tmp_path / "q.st", 20, 1), drawn(tmp_path / "r.st", 20, 2)
+    assert set(smaller.indices) < set(every)
+    assert set(smaller.indices) != set(other.indices)
+
+
+def test_a_partition_of_all_images_has_no_option_images(tmp_path):
+    assert furlkit("partition", "--data", "digits", "-o", tmp_path / "p.st") == 0
+    assert "images" not in Container(tmp_path / "p.st").header.options
+
+
+def test_more_images_than_there_are_is_wrong_usage(tmp_path, refused):
+    words = ("partition", "--data", "digits", "--images", 1439, "-o", tmp_path / "p")
+    refused(tmp_path, 2, ["--images 1439", "1,438"], *words)

@@ -75,9 +75,7 @@ def _scores(found: Sequence[Neighbours], labels: np.ndarray) -> dict[str, Any]:
 def _labels(data: Source, found: Sequence[Neighbours]) -> np.ndarray:
     known = data.labels()
     if known.labels is None:
-        raise InputError(
-            f"{data.name}: has no labels, which evaluate neighbours compares"
-        )
+        raise InputError(f"{known.without_labels}, which evaluate neighbours compares")
     for each in found:
         if difference := same_dataset(each.facts.dataset, known.fingerprint):
             raise InputError(

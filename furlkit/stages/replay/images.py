@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from furlkit.data.sets.datasets import SPLITS, is_name
+from furlkit.data.sets.datasets import SPLITS
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.data.sets.source import Source
 from furlkit.errors import FurlkitError
@@ -48,9 +48,10 @@ def _of_packed(path: Path) -> Iterator[Known]:
 
 
 def _of_name(name: str, where: dict[str, Any]) -> Iterator[Known]:
-    for split in SPLITS if is_name(name) else ("train",):
+    divided = Source(name).has_splits
+    for split in SPLITS if divided else ("train",):
         source = Source(name, where["data_root"], False, split)
         # A folder is known by its files, which need not be decoded.
         known = source.labels() if source.is_folder else source.images()
-        words = [name, split] if is_name(name) else [path_word(name)]
-        yield words, known.fingerprint
+        word = name if is_name(name) else path_word(name)
+        yield [word, split] if divided else [word], known.fingerprint
