@@ -21,6 +21,7 @@ from furlkit.recipes.expand import Plan, noted_in, record_path
 from furlkit.recipes.read import DEFAULTS, NAME, Recipe, Run, Stage
 
 JSON = "recipe.json"
+HALF_SIGN = re.compile(rb"\\u[dD][89a-fA-F]")
 RECORD = re.compile(rf"{NAME.pattern}-[0-9a-f]{{8}}\.txt")
 SHOWN = 5  # Runs below a folder that are named.
 
@@ -108,9 +109,7 @@ def load(folder: Path) -> tuple[Run, int]:
         )
     raw = read_bytes(path, LONGEST_JSON)
     try:
-        if rb"\u0000" in raw:
-            raise ValueError("a NUL is in no name of a file")
-        noted = json.loads(raw)
+        noted = _loaded(raw)
         stages = {
             name: Stage(name, str(stage["run"]), str(stage["rounds"]))
             for name, stage in noted["stages"].items()
@@ -137,6 +136,16 @@ def load(folder: Path) -> tuple[Run, int]:
         ) from error
 
 
+def _loaded(raw: bytes) -> dict[str, Any]:
+    """The values of a record, in which every text may be a part of a file's name."""
+    if rb"\u0000" in raw:
+        raise ValueError("a NUL is in no name of a file")
+    noted = json.loads(raw)
+    if HALF_SIGN.search(raw):
+        json.dumps(noted, ensure_ascii=False).encode()  # Fails if the other half lacks.
+    return noted
+
+
 def _of(table: Any, kind: Any) -> dict[str, Any]:
     """A table whose values must be of one kind."""
     for name, value in table.items():
@@ -158,10 +167,10 @@ def _shown(options: dict[str, str], key: str) -> str:
 
 def _options(text: str) -> dict[str, str]:
     """A record as options with their values; what precedes the first is `inputs`."""
-    first, *rest = text.splitlines() or [""]
+    words, rest = _command(text)
     found: dict[str, list[str]] = {}
     key = "inputs"
-    for word in shlex.split(first):
+    for word in words:
         if word.startswith("-") and not _is_number(word):
             key = word
             found[key] = []
@@ -172,6 +181,18 @@ def _options(text: str) -> dict[str, str]:
         key, equals, value = line.partition(" = ")
         options |= {f"preset's {key}": value} if equals else {"participants": line}
     return options
+
+
+def _command(text: str) -> tuple[list[str], list[str]]:
+    """The words of a record's command, in which a line may break, and further lines."""
+    first, *rest = text.removesuffix("\n").split("\n")
+    while True:
+        try:
+            return shlex.split(first), rest
+        except ValueError:  # The line breaks within a quoted word.
+            if not rest:
+                return first.split(), []
+            first = f"{first}\n{rest.pop(0)}"
 
 
 def _is_number(word: str) -> bool:

@@ -1,6 +1,7 @@
 """plan/ in a run's folder: which files are the plan's, and which are the user's."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 from tests.recipes.conftest import AVERAGING
@@ -33,3 +34,14 @@ def test_a_list_of_records_cannot_name_other_files(recipe, run):
     noted.write_text(json.dumps(listed))
     assert run("plan", "recipe.toml", "train=--epochs 3", "-o", "run.mk").code == 0
     assert Path("exp/gone-01234567.txt").exists() and Path("exp/plan/mine.txt").exists()
+
+
+def test_a_change_of_any_word_is_named(recipe, run):
+    words = ["a\u2028b", "a\nb", "a'b", '"', "x\n--k 3", "plain"]
+    path = recipe()
+    for before, after in pairwise(words):
+        assert (
+            run("plan", path, f"data={before}", "-o", "run.mk", "--as", "sh").code == 0
+        )
+        done = run("plan", path, f"data={after}", "-o", "run.mk", "--as", "sh")
+        assert done.code == 0 and "knn changes: --data " in done.err
