@@ -62,6 +62,11 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
+def printable(text: str) -> str:
+    """Escape what could move a terminal's cursor, apart from tabs and line breaks."""
+    return _CONTROL.sub(lambda found: _escaped(found[0]), text)
+
+
 def result(line: str, data: dict[str, Any]) -> None:
     """The result of a stage: a line for people, or JSON with --json.
 
@@ -71,7 +76,7 @@ def result(line: str, data: dict[str, Any]) -> None:
         # JSON escapes every other control character already.
         text = _json(data).replace("\x7f", "\\u007f")
     else:
-        text = _CONTROL.sub(lambda found: _escaped(found[0]), line)
+        text = printable(line)
     try:
         print(text, flush=True)
     except OSError as error:

@@ -486,6 +486,16 @@ def shown(option: Option) -> str:
     return ",".join(f"{p:g}" if isinstance(p, float) else str(p) for p in parts)
 
 
+def writes_file(option: Option) -> bool:
+    """Return whether a command writes the file that an option names."""
+    kind = option.kind  # Kinds are tuples, and equal others that hold the same.
+    if isinstance(kind, File):
+        return kind.written
+    return isinstance(kind, Text) and (
+        option.name == "output" or option.name.endswith("-out")
+    )
+
+
 class Command(NamedTuple):
     """A command: its words, one line of help, and the groups of its options."""
 

@@ -18,6 +18,7 @@ from furlkit.errors import DiskError, InputError
 LONGEST_TOML = 256 * 2**10  # The longest recipe that comes with furlkit has 8 kB.
 LONGEST_JSON = 16 * 2**20  # Scores of 1,000 classes, with confusions, take 6 MB.
 LONGEST_LIST = 256 * 2**20  # Labels, indices or a journal: a line for each of millions.
+LONGEST_NUMBER = 64  # Bits of a whole number in TOML.
 _CHUNK = 2**20
 _TYPES = {
     stat.S_IFLNK: "a symbolic link",
@@ -101,9 +102,20 @@ def read_toml(path: Path | str) -> dict[str, Any]:
     import tomllib  # Here, because most commands read none.
 
     try:
-        return tomllib.loads(read_toml_text(path))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        tables = tomllib.loads(read_toml_text(path))
+        _check_numbers(tables)
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: is not TOML: {error}") from error
+    return tables
+
+
+def _check_numbers(value: Any) -> None:
+    """TOML promises whole numbers of 64 bits; Python cannot print much longer ones."""
+    if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:
+        raise ValueError(f"a number has more than {LONGEST_NUMBER} bits")
+    inner = value.values() if isinstance(value, dict) else value
+    for one in inner if isinstance(value, dict | list) else ():
+        _check_numbers(one)
 
 
 def read_toml_text(path: Path | str) -> str:
