@@ -659,6 +659,11 @@ SHARING = group("Sharing rows: FedCA's dictionary, FCL's remote features",
            "without signs; z of single images. InstaHide has been broken (Carlini et "
            "al. 2021), and features are not anonymous.",
            needs="features-out", newer=True),
+    Option("rows-statistics", Choice(("running", "batch")), "running",
+           "How BatchNorm normalises the images that rows are computed from: by its "
+           "running statistics, as in evaluation; or by their own batch, as MoCo's slow "
+           "network does in training, without a change of the running statistics (FCL).",
+           needs=f"share-rows={'|'.join(SHARE_ROWS[1:])}", newer=True),
     Option("alpha", Number(low=0, below=1), 0.5,
            "Z <- alpha Z + (1 - alpha) z; 0 shares z alone (FedCA Eq. 9).",
            needs="share-rows=averaged"),

@@ -350,7 +350,7 @@ def test_fcl_is_fedmoco_with_the_rows_of_others_and_then_neighbours():
     )
     training = [tables["local-train"] for tables in (moco, fused, remote, whole)]
     shared = {"negatives": "fused", "leave-own-out": True, "share-rows": "instahide",
-              "dictionary-size": 5 * training[0]["queue"]}  # fmt: skip
+              "rows-statistics": "batch", "dictionary-size": 5 * training[0]["queue"]}  # fmt: skip
     assert training[1] == {**training[0], **shared}
     assert training[2] == {**training[1], "negatives": "remote"}
     matching = {"neighbours": 5, "neighbour-candidates": 4096,

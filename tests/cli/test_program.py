@@ -343,7 +343,8 @@ OTHER = {
     "--client": "3",
     "--output": "z", "--dictionary": "d", "--leave-own-out": None,
     "--negatives": "remote",
-    "--features-out": "f", "--share-rows": "plain", "--alpha": "0.1", "--dictionary-size": "3",
+    "--features-out": "f", "--share-rows": "plain",
+    "--rows-statistics": "batch", "--alpha": "0.1", "--dictionary-size": "3",
     "--participants": "2", "--dictionary-from": "global",
     "--dictionary-positive": "own", "--align": "t", "--align-data": "mnist", "--beta": "0.5",
     "--align-split": "test",
@@ -372,6 +373,7 @@ DITTO, APFL = ("--personal", "ditto"), ("--personal", "apfl")
 FEDMATCH = ("--objective", "fedmatch")
 WITH = {
     "--dictionary-from": SHARING, "--share-rows": SHARING,
+    "--rows-statistics": (*SHARING, "--share-rows", "plain"),
     "--alpha": SHARING, "--dictionary-size": SHARING, "--participants": SHARING,
     "--align": ALIGNING, "--align-data": ALIGNING, "--beta": ALIGNING,
     "--align-reduction": ALIGNING, "--align-batch-size": ALIGNING,
