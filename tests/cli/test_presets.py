@@ -231,10 +231,12 @@ def test_fedusc_s_slides_differ_in_what_they_print():
     for name, own in {
         "fedusc-slides-pretext": {"local-train": {"epochs": 200}},
         "fedusc-slides": {
-            "local-train": {"epochs": 200, "distance": "sum-squares"},
+            "local-train": {
+                "epochs": 200, "distance": "sum-squares", "nearest-used": "all",
+            },
             "distill": {"form": "same", "class-weights": False, "mean-over": "all"},
         },
-    }.items():
+    }.items():  # fmt: skip
         base = tables_of(name.replace("-slides", ""))
         assert tables_of(name) == {
             **base, **{stage: {**base[stage], **own[stage]} for stage in own}

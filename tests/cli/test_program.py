@@ -361,6 +361,7 @@ OTHER = {
     "--personal": "apfl", "--pull": "0.5", "--pull-to": "trained", "--own-share": "0.1",
     "--own-share-rate": "0.1", "--mix": "views",
     "--bank-momentum": "0.1", "--entropy-weight": "1", "--nearest": "7",
+    "--nearest-used": "all",
     "--mine-layer": "h", "--mine-every": "7", "--neighbours-from": "n",
     "--redundancy": "0.5", "--infusion": "0.5", "--freeze-generator": None,
 }  # fmt: skip
@@ -391,7 +392,8 @@ WITH = {
     "--consistency-weight": FEDMATCH, "--l1": FEDMATCH, "--l2": FEDMATCH,
     "--psi-share": FEDMATCH, "--helper": FEDMATCH, "--helpers": FEDMATCH,
     "--bank-momentum": ("--objective", "instance"),
-    "--entropy-weight": CLUSTER, "--nearest": CLUSTER, "--mine-layer": CLUSTER,
+    "--entropy-weight": CLUSTER, "--nearest": CLUSTER, "--nearest-used": CLUSTER,
+    "--mine-layer": CLUSTER,
     "--mine-every": CLUSTER, "--neighbours-from": CLUSTER,
     "--redundancy": ("--objective", "barlow"), "--freeze-generator": ("--infusion", "1"),
 }  # fmt: skip
