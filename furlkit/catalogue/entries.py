@@ -86,8 +86,8 @@ class Option(NamedTuple):
 
     `recorded` options decide the bytes of an output and go into its header. `needs` names
     the option without which this one does not apply: "features-out", or with the value
-    it must have, "optimiser=sgd"; or a head of init's model, "head=clusters". `replaces`
-    names those that do not apply beside this one. `usual` describes a default that the
+    it must have, "optimiser=sgd", several divided by "|"; or a head of init's model,
+    "head=clusters". `replaces` names those that do not apply beside this one. `usual` describes a default that the
     inputs decide.
     `second` is a second flag (-o, --share), `variable` the name in Python where the
     flag's own is taken. One that is `newer` than files it decides is recorded only where
