@@ -48,6 +48,7 @@ from furlkit.catalogue.groups import (
     TITLED,
     VALUE,
     VERBOSITY,
+    WINDOW,
     data_options,
     epochs_option,
     series_option,
@@ -176,6 +177,7 @@ COMMANDS = named(
                    help="Resize the shorter side to this, then cut out the centre."),
             CHANNELS._replace(help="Pack as grey (1) or colour (3).",
                                usual="as the images are"),
+            WINDOW,
             IMAGES._replace(help="Draw this many images of each source by --seed, "
                                  "whatever their classes, for a first try; a smaller "
                                  "draw is a part of a larger one."),
@@ -238,6 +240,7 @@ COMMANDS = named(
             Option("image-size", Whole(), help="Side of the input.",
                    usual="the data's"),
             CHANNELS,
+            WINDOW._replace(usual="the data's"),
             Option("classes", Whole(), help="Classes of the classifier.",
                    usual="the data's"),
             Option("mean", Numbers(), help="Normalisation.",

@@ -62,6 +62,11 @@ PART = (
 )
 CHANNELS = Option("channels", Choice(("1", "3")), help="1 is grey, 3 is colour.",
                    usual="the data's")
+WINDOW = Option("window", Text("LO,HI|..."),
+                help="Which values are black and white, in images of more than 8 bits: "
+                     "LO,HI; `percentile P,Q` of each image; full, the range of the "
+                     "type; or dicom, the window in the file.",
+                newer=True)
 FRAME = (
     Option("title", Text(), "", "Title above the picture.", recorded=False),
     Option("size", Numbers(length=2), help="Width and height in inches.",

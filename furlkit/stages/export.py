@@ -60,6 +60,7 @@ def _facts(model: Checkpoint) -> dict[str, Any]:
         "mean": model.facts.mean,
         "std": model.facts.std,
         "round": model.facts.round,
+        **({"reading": model.facts.reading} if model.facts.reading else {}),
     }
 
 

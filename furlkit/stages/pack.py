@@ -13,7 +13,12 @@ from furlkit import console
 from furlkit.catalogue import recorded
 from furlkit.data.sets.checked import checked_folder
 from furlkit.data.sets.datasets import ImageSet, default_mean_std, is_name
-from furlkit.data.sets.fingerprint import fingerprint_of, hash_sample, sample_positions
+from furlkit.data.sets.fingerprint import (
+    fingerprint_of,
+    fingerprint_of_reading,
+    hash_sample,
+    sample_positions,
+)
 from furlkit.data.sets.folder import (
     FolderIndex,
     folder_shape,
@@ -22,10 +27,12 @@ from furlkit.data.sets.folder import (
 )
 from furlkit.data.sets.join import joined, joined_by_number, missing_classes
 from furlkit.data.sets.labels import LabelSet
+from furlkit.data.sets.ranges import with_window
 from furlkit.data.sets.resize import resize_images
 from furlkit.data.sets.source import Source
 from furlkit.data.sets.split import drawn_positions, train_positions
-from furlkit.errors import UsageError
+from furlkit.data.sets.window import AS_STORED, Reading
+from furlkit.errors import InputError, UsageError
 from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.facts import Provenance
 from furlkit.inputs.paths import check_output
@@ -74,6 +81,7 @@ class Part:
     labels: LabelSet
     shape: Shape
     found: str
+    reading: Reading
     take: Callable[[np.ndarray], np.ndarray]  # the images at the given positions
     blocks: Callable[[], Iterator[np.ndarray]]  # all images, in order
 
@@ -84,6 +92,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     places = ("data_root", "download", "cache", "split")
     where = {key: given.pop(key) for key in places}
     where["size"] = given.pop("image_size")
+    where["reading"] = Reading(given.pop("window"))
     known = {
         "sources": tuple(Source(name, **where) for name in sources),
         "channels": int(given["channels"]) if given["channels"] else None,
@@ -134,6 +143,7 @@ def _columns_and_facts(
     columns = {"labels": data.labels, "domains": data.domains}
     fingerprint = fingerprint_of(shape[0], **columns)
     fingerprint["images"] = hash_sample(shape, _sample(parts, shape))
+    fingerprint |= fingerprint_of_reading(_common_reading(parts))
     mean, std = default_mean_std(shape[3])
     if len(parts) == 1:
         # A partition of the folder must still fit the packed file.
@@ -145,6 +155,18 @@ def _columns_and_facts(
         list(data.class_names), list(data.domain_names), fingerprint, [*mean], [*std]
     )
     return {k: v for k, v in columns.items() if v is not None}, facts
+
+
+def _common_reading(parts: list[Part]) -> Reading:
+    """The reading of all sources; images of 8 bits fit any window."""
+    found = {part.reading: part for part in parts if part.reading.facts()}
+    if len(found) > 1:
+        names = [f"{p.labels.name} (--window {r.window})" for r, p in found.items()]
+        raise InputError(
+            f"{' and '.join(names)}: have different windows; pack them from the original "
+            "files with one --window"
+        )
+    return next(iter(found), AS_STORED)
 
 
 def _together(options: Options, sets: list[LabelSet]) -> LabelSet:
@@ -246,7 +268,8 @@ def _open_part(source: Source, options: Options) -> Part:
 
     labels = opened if chosen is None else _subset(opened, chosen)
     shape = (labels.examples, *images.shape[1:])
-    return Part(labels, shape, _by(opened.images.shape[1:]), take, blocks)
+    found = _by(opened.images.shape[1:])
+    return Part(labels, shape, found, opened.reading, take, blocks)
 
 
 def _folder_part(source: Source, options: Options) -> Part:
@@ -262,16 +285,18 @@ def _folder_part(source: Source, options: Options) -> Part:
     if chosen is not None:
         paths = tuple(index.paths[i] for i in chosen)
         index = replace(index, paths=paths, labels=_subset(index.labels, chosen))
+    reading = with_window(index.root, index.paths, source.reading, channels)
+    how: dict[str, Any] = {"channels": channels, "reading": reading}
 
     def take(positions: np.ndarray) -> np.ndarray:
         some = replace(index, paths=tuple(index.paths[i] for i in positions))
-        return np.concatenate(list(read_images(some, size, channels=channels)))
+        return np.concatenate(list(read_images(some, size, **how)))
 
-    shape = folder_shape(index, size, channels)
+    shape = folder_shape(index, size, **how)
     found = _by(shape[1:]) if size is None else "any size"
     return Part(
-        index.labels, shape, found, take,
-        lambda: read_images(index, size, channels=channels),
+        index.labels, shape, found, reading, take,
+        lambda: read_images(index, size, **how),
     )  # fmt: skip
 
 

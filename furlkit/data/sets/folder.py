@@ -20,6 +20,7 @@ import numpy as np
 from furlkit import console
 from furlkit.data.sets.fingerprint import fingerprint_of
 from furlkit.data.sets.labels import LabelSet, number_by_name
+from furlkit.data.sets.window import AS_STORED, Reading
 from furlkit.errors import InputError
 
 JPEG = (".jpg", ".jpeg", ".jfif")
@@ -131,19 +132,24 @@ def in_blocks(
 
 
 def read_images(
-    index: FolderIndex, size: int | None, *, channels: int = 3, block: int = BLOCK
+    index: FolderIndex,
+    size: int | None,
+    *,
+    channels: int = 3,
+    reading: Reading = AS_STORED,
+    block: int = BLOCK,
 ) -> Iterator[np.ndarray]:
-    """Decode a folder as blocks of (n, size, size, channels) uint8, in order.
+    """Decode a folder as blocks of (n, size, size, channels), in order.
 
     Without a size, all images must have the size of the first: (n, H, W, channels).
     Only one block is in memory at a time.
     """
     from furlkit.data.sets.decode import decode_file, fitted
 
-    _, height, width, _ = folder_shape(index, size, channels)
+    _, height, width, _ = folder_shape(index, size, channels, reading)
 
     def decode(name: str) -> np.ndarray:
-        image = decode_file(index.root / name, channels)
+        image = decode_file(index.root / name, channels, reading)
         if size is None and image.size != (width, height):
             raise other_size(index.root / name, image.size, (width, height))
         return fitted(image.pixels, size)
@@ -172,15 +178,18 @@ def other_size(
 
 
 def folder_shape(
-    index: FolderIndex, size: int | None, channels: int = 3
+    index: FolderIndex,
+    size: int | None,
+    channels: int = 3,
+    reading: Reading = AS_STORED,
 ) -> tuple[int, int, int, int]:
     """Shape (N, H, W, C) of the decoded folder; opens at most one image."""
     if size is not None:
         return len(index), size, size, channels
     from furlkit.data.sets.decode import decode_file
 
-    height, width, _ = decode_file(index.root / index.paths[0], channels).pixels.shape
-    return len(index), height, width, channels
+    first = decode_file(index.root / index.paths[0], channels, reading)
+    return len(index), first.size[1], first.size[0], channels
 
 
 def _walk(

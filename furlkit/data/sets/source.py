@@ -18,7 +18,7 @@ import numpy as np
 from furlkit import console
 from furlkit.data.sets.datasets import ImageSet, is_name, names, open_named, with_images
 from furlkit.data.sets.decoded import Fit, folder_images
-from furlkit.data.sets.fingerprint import label_fingerprint
+from furlkit.data.sets.fingerprint import READING, label_fingerprint
 from furlkit.data.sets.folder import index_folder, state_of
 from furlkit.data.sets.idx import (
     ENDINGS,
@@ -36,6 +36,7 @@ from furlkit.data.sets.labels import (
 )
 from furlkit.data.sets.npz import read_npz, read_npz_labels
 from furlkit.data.sets.resize import resize_images
+from furlkit.data.sets.window import AS_STORED, Reading
 from furlkit.errors import InputError, UsageError
 from furlkit.files.cache import open_cache, read_note, write_note
 from furlkit.files.opening import open_regular, reading
@@ -50,6 +51,7 @@ class Source:
     `data_root` is the folder of torchvision's files (default: `data` in the working
     folder). `size` resizes the shorter side of the images and crops the centre. `cache`
     is where the decoded images of a folder are kept (default: the user's cache folder).
+    `reading` makes pixels of the values in image files and .npz files.
     """
 
     data: str | Path
@@ -58,6 +60,7 @@ class Source:
     split: str = "train"
     size: int | None = None
     cache: Path | None = None
+    reading: Reading = AS_STORED
 
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:
@@ -96,7 +99,7 @@ class Source:
             elif kind == "idx":
                 opened = self._idx(path)
             else:
-                opened = with_images(*read_npz(path))
+                opened = with_images(*read_npz(path, self.reading))
         return replace(opened, images=resize_images(opened.images, self.size))
 
     def verify(self) -> None:
@@ -127,9 +130,9 @@ class Source:
     def _folder(self, fit: Fit) -> ImageSet:
         if self.size is not None:
             fit = fit._replace(size=self.size, exact=True)
-        index = index_folder(Path(self.name))
-        images = folder_images(index, fit, open_cache(self.cache))
-        return with_images(index.labels, images)
+        index, fit = index_folder(Path(self.name)), fit._replace(reading=self.reading)
+        images, reading = folder_images(index, fit, open_cache(self.cache))
+        return with_images(index.labels, images, reading)
 
     def _idx(self, path: Path) -> ImageSet:
         return with_images(*read_idx(idx_file(path, self.split), self.name))
@@ -169,7 +172,13 @@ def _open_packed(path: Path) -> ImageSet:
         images=packed.images,
         mean=tuple(facts.mean),
         std=tuple(facts.std),
+        reading=_reading(path, facts.fingerprint),
     )
+
+
+def _reading(path: Path, fingerprint: dict[str, Any]) -> Reading:
+    known = {key: fingerprint[key] for key in READING if key in fingerprint}
+    return Reading.from_facts(known, path)
 
 
 def _check_hash(

@@ -78,7 +78,7 @@ def check_together(
     check_fit(_odd_tensors(clients, common))
     counts = [len(client.facts.cluster_losses or ()) for client in clients]
     check_same(clients, "number of cluster losses", counts, "train it as the others")
-    for fact in ("architecture", "mean", "std"):
+    for fact in ("architecture", "mean", "std", "reading"):
         values = [canonical(getattr(client.facts, fact)) for client in clients]
         check_same(clients, fact, values, "train all clients from one global model")
     if partition:

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from furlkit.data.sets.datasets import SPLITS
+from furlkit.data.sets.datasets import SPLITS, is_name
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.data.sets.source import Source
 from furlkit.errors import FurlkitError
