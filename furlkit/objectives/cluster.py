@@ -72,8 +72,9 @@ class Clustering(nn.Module):
 
     def step(self, batch) -> Forward:
         """A view of each image, and of one neighbour of it, in one forward pass."""
-        near = self._draw(batch.index, batch.generator)
-        x = batch.at(torch.cat([batch.index, near])).one_view()  # (2N, C, S, S)
+        index = batch.index_cpu
+        near = self._draw(index, batch.generator)
+        x = batch.at(torch.cat([index, near])).one_view()  # (2N, C, S, S)
         h = self.net.encoder(x)
         logits = self.net.clusters(h)  # (2N, heads, H)
         with torch.autocast(h.device.type, enabled=False):
