@@ -3,6 +3,8 @@
 The device is written in Python (tests/device.py). A real GPU is tested in tests/gpu.
 """
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ import torch
 from furlkit import catalogue
 from furlkit.data.transfer import constant, send
 from furlkit.files.checkpoint import read_checkpoint
+from furlkit.files.neighbours import read_neighbours
 from tests.device import NAME, Device, device, on_device
 from tests.helpers import epochs, furlkit
 
@@ -80,6 +83,46 @@ def test_options_of_a_step_never_wait_for_the_device(trained, tmp_path, more):
     counter = trained("simclr", *more, *kept)
     assert not counter.reads
     assert sum(counter.copies.values()) <= MOST_COPIES * STEPS, counter.copies
+
+
+PROTOCOLS = {
+    "knn": (), "linear": ("--epochs", 3), "logistic": ("--solver", "lbfgs"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_frozen_model_is_scored_on_the_device(here, tmp_path, monkeypatch, name):
+    """All predictions agree: the features differ by rounding only."""
+    from furlkit.evaluation import knn, linear, logistic
+
+    used = []
+    for module in (knn, linear, logistic):
+        check = module.check_features
+        monkeypatch.setattr(
+            module, "check_features", lambda x, c=check: (used.append(x.device), c(x))
+        )
+    model, scores = tmp_path / "g", {}
+    assert furlkit("init", *DIGITS, *WIDTHS, "-o", model) == 0
+    protocol = "linear" if name == "logistic" else name
+    for place in ("cpu", f"{NAME}:0"):
+        output = tmp_path / f"{place}.json"
+        words = ("evaluate", protocol, model, *DIGITS, *PROTOCOLS[name])
+        assert furlkit(*words, "--device", place, "-o", output) == 0
+        scores[place] = json.loads(output.read_text())["confusion"]
+        assert {device.type for device in used} == {place.partition(":")[0]}
+        used.clear()
+    assert scores["cpu"] == scores[f"{NAME}:0"]
+
+
+def test_neighbours_are_found_on_the_device(here, tmp_path):
+    model, found = tmp_path / "g", []
+    assert furlkit("init", *DIGITS, *WIDTHS, "-o", model) == 0
+    for place in ("cpu", f"{NAME}:0"):
+        output = tmp_path / f"{place}.st"
+        words = ("neighbours", model, *DIGITS, "--nearest", 3, "--device", place)
+        assert furlkit(*words, "-o", output) == 0
+        found.append(read_neighbours(output).nearest)
+    assert np.array_equal(*found)
 
 
 def test_tensors_of_any_type_are_sent_in_one_copy(here):
