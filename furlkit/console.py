@@ -72,11 +72,7 @@ def result(line: str, data: dict[str, Any]) -> None:
 
     It may have several lines, and tabs, as rules of make do.
     """
-    if settings.json:
-        # JSON escapes every other control character already.
-        text = _json(data).replace("\x7f", "\\u007f")
-    else:
-        text = printable(line)
+    text = _json(data) if settings.json else printable(line)
     try:
         print(text, flush=True)
     except OSError as error:
@@ -93,10 +89,11 @@ def result(line: str, data: dict[str, Any]) -> None:
 def _json(data: dict[str, Any]) -> str:
     """JSON with sorted keys; a number that is not finite is null."""
     try:
-        return json.dumps(data, sort_keys=True, allow_nan=False)
+        text = json.dumps(data, sort_keys=True, allow_nan=False)
     except ValueError:
         finite = json.loads(json.dumps(data), parse_constant=lambda _: None)
-        return json.dumps(finite, sort_keys=True)
+        text = json.dumps(finite, sort_keys=True)
+    return text.replace("\x7f", "\\u007f")  # The one control character JSON leaves.
 
 
 def escape_unprintable() -> None:

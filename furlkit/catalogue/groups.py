@@ -165,7 +165,7 @@ ISA = Option("isa", Choice(("auto", "native", "avx2", "avx512")), "auto",
              "CPU instructions; avx2 and avx512 give the same bytes on every CPU that "
              "has them.", recorded=False)
 RUNTIME = (
-    Option("device", Text("auto|cpu|cuda|cuda:N|mps"), "auto", "Where to compute.",
+    Option("device", Text("auto|cpu|cuda|cuda:N|mps"), "auto", "Where to compute; also any other device that PyTorch has.",
            recorded=False),
     Option("threads", Whole(1), 1,
            "Threads of the CPU; several clients at once are faster than several "
