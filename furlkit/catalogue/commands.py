@@ -31,6 +31,7 @@ from furlkit.catalogue.groups import (
     FORMAT,
     FRAME,
     GENERAL,
+    IMAGES,
     IN_OUT,
     INTERVAL,
     ISA,
@@ -134,8 +135,12 @@ def command(
 COMMANDS = named(
     command("partition", "Partition a dataset's images among clients.",
         group(IN_OUT,
-            *data_options("Dataset name, image folder, packed file, .npz, or a file of "
-                   "labels."),
+            *data_options("Dataset name, image folder, packed file, .npz, idx files, or a "
+                   "file of labels."),
+            IMAGES,
+            Option("verify", Flag(), False,
+                   "Read a packed file whole and compare its checksum; by default only "
+                   "its header and labels are read.", recorded=False),
             OUTPUT,
         ),
         SCHEME,
@@ -177,7 +182,11 @@ COMMANDS = named(
                 kind=Choice(("first", "each", "channels")),
                 help="Of files with several pages, read the first, make each an image, "
                      "or make all of them channels."),
-            Option("no-labels", Flag(), False, "Leave the labels out."),
+            IMAGES._replace(help="Draw this many images of each source by --seed, "
+                                 "whatever their classes, for a first try; a smaller "
+                                 "draw is a part of a larger one."),
+            Option("no-labels", Flag(), False,
+                   "Leave the labels out; a folder may then be nested in any way."),
             Option("skip-broken", Flag(), False,
                    "Leave out the files of folders that cannot be read; the others are "
                    "decoded twice.", newer=True),
@@ -193,7 +202,8 @@ COMMANDS = named(
             Option("train-fraction", Number(above=0, below=1),
                    help="Draw this share of each class of each domain as the train "
                         "split; the rest is the test split."),
-            SEED._replace(default=None, needs="train-fraction", usual="0"),
+            SEED._replace(default=None, usual="0",
+                          help="The number that --train-fraction and --images draw by."),
         ),
         group("Execution", ISA),
         GENERAL.without("preset", "seed", "force"),
@@ -651,7 +661,8 @@ COMMANDS = named(
     command("inspect", "Explain any file of furlkit's.",
         group(IN_OUT,
             Option("verify", Flag(), False,
-                   "Check every byte against the content hash."),
+                   "Check every byte against the content hash; of a folder, those of "
+                   "all files below it."),
             Option("tensors", Flag(), False, "List every tensor of a large file."),
             Option("outgoing", Flag(), False,
                    "Say what leaves a site with the file, and what is known to be "
@@ -670,7 +681,7 @@ COMMANDS = named(
             DATA_FILES[0],
             Option("depth", Whole(1),
                    help="Generations to make again: 1 is the file alone, 2 its inputs "
-                        "too.", recorded=False, usual="all"),
+                        "too.", recorded=False, usual="all; 1 for scores"),
             Option("into", File(),
                    help="Where the commands write.", recorded=False, metavar="FOLDER",
                    usual="replay; with --run a folder that is removed"),
@@ -698,6 +709,9 @@ COMMANDS = named(
                    recorded=False, variable="form"),
             Option("group", Whole(1), 1,
                    "Clients that one command trains one after the other.",
+                   recorded=False),
+            Option("allow-outside", Flag(), False,
+                   "Let the recipe and its preset write outside the run's folder.",
                    recorded=False),
             OUTPUT._replace(help="Write it to a file instead of stdout.", required=False),
         ),

@@ -29,6 +29,9 @@ DATA_FILES = (
                 "it may be removed at any time.",
            recorded=False, usual="furlkit in the user's cache folder", metavar="FOLDER"),
 )
+IMAGES = Option("images", Whole(1),
+                help="Draw this many images by --seed, whatever their classes, for a first "
+                     "try; a smaller draw is a part of a larger one.", usual="all")
 SEED = Option("seed", Whole(0), 0, "The number that all random draws are derived from.",
               recorded=False)
 PRESET = Option("preset", Text("NAME|FILE.toml"),
@@ -166,7 +169,7 @@ ISA = Option("isa", Choice(("auto", "native", "avx2", "avx512")), "auto",
              "CPU instructions; avx2 and avx512 give the same bytes on every CPU that "
              "has them.", recorded=False)
 RUNTIME = (
-    Option("device", Text("auto|cpu|cuda|cuda:N|mps"), "auto", "Where to compute.",
+    Option("device", Text("auto|cpu|cuda|cuda:N|mps"), "auto", "Where to compute; also any other device that PyTorch has.",
            recorded=False),
     Option("threads", Whole(1), 1,
            "Threads of the CPU; several clients at once are faster than several "

@@ -216,7 +216,7 @@ def _tell_source(
 ) -> None:
     """Say what is the source's, what of the new model is not, and what was changed."""
     copied = parts_of(taken.tensors)
-    new = [part for part in parts_of(tensors) if part not in copied]
+    new = sorted({*parts_of(tensors)} - {*copied})
     drawn = f"; drawn from --seed: {', '.join(new)}" if new else ""
     left = f"; left out: {', '.join(taken.left_out)}" if taken.left_out else ""
     normal = "" if source.normalisation != used else ", mean and std of images"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from os.path import realpath
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from furlkit.data.sets.labels import LabelSet
 from furlkit.data.sets.ranges import survey
 from furlkit.data.sets.resize import resize_images
 from furlkit.data.sets.source import Source
-from furlkit.data.sets.split import train_positions
+from furlkit.data.sets.split import drawn_positions, train_positions
 from furlkit.data.sets.window import AS_STORED, MOST_PAGES, Reading
 from furlkit.errors import InputError, UsageError
 from furlkit.files.dataset import DatasetFacts, write_dataset
@@ -48,8 +49,9 @@ Shape = tuple[int, int, int, int]
 class Options:
     """Several sources become one domain each.
 
-    `domain_folders` reads a folder as domain/class/image. `train_fraction` and `seed`
-    divide a path, which has no splits of its own.
+    `domain_folders` reads a folder as domain/class/image. `train_fraction` divides a
+    path, which has no splits of its own, and `images` are drawn of each source, both by
+    `seed`.
     """
 
     sources: tuple[Source, ...]
@@ -60,6 +62,7 @@ class Options:
     domain_folders: bool
     domain_names: str | None
     train_fraction: float | None
+    images: int | None
     seed: int | None
     isa: str
     dry_run: bool
@@ -67,8 +70,9 @@ class Options:
 
     @property
     def drawn_from(self) -> int | None:
-        """The seed of the splits, where some are drawn."""
-        return None if self.train_fraction is None else self.seed or 0
+        """The seed of the splits and images, if some are drawn."""
+        draws = self.train_fraction is not None or self.images is not None
+        return self.seed or 0 if draws else None
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     options = fill(Options, {**given, **known})
     check_output(options.output, [source.name for source in options.sources])
     _check_splits(options)
+    if options.seed is not None and options.drawn_from is None:
+        raise UsageError("--seed does not apply without --train-fraction or --images")
     parts = [_open_part(source, options) for source in options.sources]
     shape = _common_shape(options, parts)
     columns, facts = _columns_and_facts(options, parts, shape)
@@ -121,8 +127,8 @@ def _recorded(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_splits(options: Options) -> None:
-    """A dataset known by name has splits; a path is one whole set, or is divided."""
-    paths = [one for one in options.sources if not is_name(one.name)]
+    """Most paths are one whole set, or are divided by --train-fraction."""
+    paths = [one for one in options.sources if not one.has_splits]
     if options.train_fraction is not None and not paths:
         raise UsageError(
             f"--train-fraction: {options.sources[0].name} has splits of its own, of "
@@ -317,20 +323,35 @@ def _each_page(index: FolderIndex) -> FolderIndex:
 
 def _index(root: Path, options: Options) -> FolderIndex:
     """The images of a folder; with --skip-broken those that can be read."""
+    index = partial(
+        index_folder, domains=options.domain_folders, labelled=not options.no_labels
+    )
     if not options.skip_broken:
-        return index_folder(root, domains=options.domain_folders)
+        return index(root)
     broken = checked_folder(root).broken
     if broken:
         console.warn(
             f"{root}: left out {len(broken):,} files that cannot be read, such as "
             f"{min(broken)}; furlkit check lists them"
         )
-    return index_folder(root, domains=options.domain_folders, without=broken)
+    return index(root, without=broken)
 
 
 def _chosen(data: LabelSet, source: Source, options: Options) -> np.ndarray | None:
+    """Positions of the images that are packed; None for all of them."""
+    split = _positions_of_split(data, source, options)
+    if options.images is None:
+        return split
+    positions = np.arange(data.examples) if split is None else split
+    rng = numpy_generator(options.drawn_from or 0, "pack", "images")
+    return drawn_positions(source.name, positions, options.images, rng)
+
+
+def _positions_of_split(
+    data: LabelSet, source: Source, options: Options
+) -> np.ndarray | None:
     """Positions of one part of a path that is divided; None for all of it."""
-    if options.train_fraction is None or is_name(source.name):
+    if options.train_fraction is None or source.has_splits:
         return None
     rng = numpy_generator(options.drawn_from or 0, "pack", "split")
     train = train_positions(data, options.train_fraction, rng)

@@ -97,17 +97,20 @@ def _folder_images(index: FolderIndex, fit: Fit, cache: Path | None) -> np.ndarr
 def _kept(
     index: FolderIndex, fit: Fit, cache: Path | None, about: About | None
 ) -> tuple[np.ndarray, About] | None:
-    """The images of the cache; None if it lacks them."""
+    """The images of the cache; None if it lacks them or has damaged ones."""
     if cache is None or about is None:
         return None
     path = caching.images_path(cache, _key(about, fit, len(index)))
     try:
         images = read_dataset(path).images
-    except FurlkitError:  # Missing, or damaged.
+        caching.use_images(path)
+    except FurlkitError:
+        if path.exists():
+            console.info(f"{path}: the cache has a damaged copy of {index.root}")
+            caching.drop(path)
         return None
     if len(images) != len(index) or images.shape[3] != fit.channels:
         return None
-    caching.mark_used(path)
     return images, about
 
 
@@ -190,7 +193,8 @@ def _decoded(
         )
         return images, about
     caching.make_room(cache, path)
-    return read_dataset(path).images, about
+    # Another process may remove the file at any time; the decoded array is as good.
+    return _kept(index, fit, cache, about) or (images, about)
 
 
 def _check_room(images: np.ndarray) -> None:

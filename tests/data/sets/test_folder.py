@@ -71,8 +71,32 @@ def test_flat_folder_has_no_labels(tmp_path):
 def test_stray_image_beside_class_folders_is_named(tmp_path):
     by_class(tmp_path)
     save(tmp_path / "stray.png")
-    with pytest.raises(InputError, match="stray.png .*class folder.* 4 "):
-        index_folder(tmp_path)
+    with pytest.raises(InputError, match="stray.png .*class folder.* 4 .*--no-labels"):
+        index_folder(tmp_path, labelled=True)
+
+
+def test_images_at_any_depth_are_read_without_labels(tmp_path, capsys):
+    by_class(tmp_path)
+    save(tmp_path / "stray.png")
+    save(tmp_path / "2024" / "may" / "deep.png")
+    opened = Source(tmp_path).images()
+    assert opened.labels is None and opened.class_names == ()
+    assert len(opened.images) == 6 and opened.fingerprint["labels"] is None
+    assert "stray.png is not inside a class folder" in capsys.readouterr().err
+    silent = index_folder(tmp_path, labelled=False).labels
+    assert silent.fingerprint == opened.fingerprint and capsys.readouterr().err == ""
+
+
+def test_domains_without_labels_need_domain_folders_alone(tmp_path):
+    for name in ("art/cat/1.png", "art/2.png", "photo/1.png"):
+        save(tmp_path / name)
+    opened = index_folder(tmp_path, domains=True, labelled=False).labels
+    assert opened.labels is None and list(opened.domains) == [0, 0, 1]
+    save(tmp_path / "stray.png")
+    with pytest.raises(
+        InputError, match="stray.png is not inside a domain folder, but"
+    ):
+        index_folder(tmp_path, domains=True, labelled=False)
 
 
 def test_domains_above_classes(tmp_path):
