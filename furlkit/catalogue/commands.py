@@ -182,6 +182,9 @@ COMMANDS = named(
                 kind=Choice(("first", "each", "channels")),
                 help="Of files with several pages, read the first, make each an image, "
                      "or make all of them channels."),
+            Option("slices", Text("AXIS[,STEP]"),
+                   help="Make images of the slices of NIfTI volumes, along axial, coronal "
+                        "or sagittal, every STEP-th one: axial,5.", newer=True),
             IMAGES._replace(help="Draw this many images of each source by --seed, "
                                  "whatever their classes, for a first try; a smaller "
                                  "draw is a part of a larger one."),

@@ -15,6 +15,7 @@ from furlkit.data.sets.checked import checked_folder
 from furlkit.data.sets.datasets import ImageSet, default_mean_std, is_name
 from furlkit.data.sets.decode import page_count, read_file
 from furlkit.data.sets.fingerprint import (
+    READING,
     fingerprint_of,
     fingerprint_of_reading,
     hash_sample,
@@ -93,7 +94,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     places = ("data_root", "download", "cache", "split")
     where = {key: given.pop(key) for key in places}
     where["size"] = given.pop("image_size")
-    where["reading"] = Reading(given.pop("window"), given.pop("pages"))
+    where["reading"] = Reading(*(given.pop(key) for key in READING))
     known = {
         "sources": tuple(Source(name, **where) for name in sources),
         "recorded": {**_recorded(values), "sources": len(sources)},
@@ -293,8 +294,8 @@ def _folder_part(source: Source, options: Options) -> Part:
     found = survey(index.root, index.paths, source.reading, options.channels)
     how: dict[str, Any] = {"channels": found.channels, "reading": found.reading}
     only_grey = options.channels is None and found.channels == 1
-    if source.reading.pages == "each":
-        index = _each_page(index)
+    if source.reading.several:
+        index = _each_page(index, source.reading)
 
     def take(positions: np.ndarray) -> np.ndarray:
         some = read_images(index.at(positions), size, only_grey=only_grey, **how)
@@ -308,9 +309,9 @@ def _folder_part(source: Source, options: Options) -> Part:
     )  # fmt: skip
 
 
-def _each_page(index: FolderIndex) -> FolderIndex:
+def _each_page(index: FolderIndex, reading: Reading) -> FolderIndex:
     """Every page of every file as an image of its own, with the label of the file."""
-    counts = [page_count(read_file(index.root / name)) for name in index.paths]
+    counts = [page_count(read_file(index.root / name), reading) for name in index.paths]
     if max(counts) > MOST_PAGES:
         name = index.paths[counts.index(max(counts))]
         raise InputError(

@@ -14,15 +14,17 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from furlkit.data.sets import tiff
+from furlkit.data.sets import dicom, nifti, tiff
 from furlkit.data.sets.resize import resized_shape
 from furlkit.data.sets.window import (
     AS_STORED,
     MOST_CHANNELS,
     MOST_PAGES,
+    MOST_PIXELS,
     NeedsWindow,
     Raw,
     Reading,
+    TooManyPixels,
     develop,
     type_range,
 )
@@ -33,10 +35,11 @@ GREY = ("1", "L", "LA", "La")
 PNG = b"\x89PNG\r\n\x1a\n"
 MODES = {1: "L", 3: "RGB"}  # Pillow's modes by channels
 LUMA = np.array([19595, 38470, 7471])  # Pillow's weights of red, green, blue / 65536
-MOST_PIXELS = 89_478_485  # Pillow's own limit, above which it warns
 MOST_BYTES = 2**30
 # Such an image is refused here; Pillow need not warn of it as well.
 warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
+# A later torchvision may lack its decoder of PNG, which is handled here.
+warnings.filterwarnings("ignore", category=DeprecationWarning, module="torchvision")
 
 
 class Decoded(NamedTuple):
@@ -89,9 +92,15 @@ def decoded_or_reason(
         return _reason(error)
 
 
-def page_count(content: bytes) -> int:
-    """How many images --pages each makes of a file."""
-    return tiff.read_tags(content).pages if content.startswith(tiff.STARTS) else 1
+def page_count(content: bytes, reading: Reading) -> int:
+    """How many images --pages each and --slices make of a file."""
+    if reading.slices is not None and nifti.is_nifti(content):
+        return nifti.slice_count(content, nifti.parse_slices(reading.slices))
+    if reading.pages == "each" and content.startswith(tiff.STARTS):
+        return tiff.read_tags(content).pages
+    if reading.pages == "each" and dicom.is_dicom(content):
+        return dicom.frame_count(content)
+    return 1
 
 
 def read_raw(
@@ -105,6 +114,10 @@ def read_raw(
         raw = _raw_tiff(content, channels, reading, page)
     elif content.startswith(PNG) and content[24:25] == b"\x10":
         raw = _raw_png(content)
+    elif dicom.is_dicom(content):
+        raw = _raw_dicom(content, reading, page)
+    elif nifti.is_nifti(content):
+        raw = nifti.read_nifti(content, reading.slices, page)
     else:
         raw = None
     if raw is not None:
@@ -147,6 +160,16 @@ def _raw_tiff(content: bytes, channels: int, reading: Reading, page: int) -> Raw
         raise
 
 
+def _raw_dicom(content: bytes, reading: Reading, page: int) -> Raw:
+    count = dicom.frame_count(content)
+    pages = _chosen_pages(count, 1, reading, page)
+    frames = [dicom.read_dicom(content, number) for number in pages]
+    if len(frames) == 1:
+        return frames[0]
+    values = np.concatenate([frame.values for frame in frames], axis=2)
+    return frames[0]._replace(values=values, grey=False, colour=False)
+
+
 def _chosen_pages(count: int, samples: int, reading: Reading, page: int) -> range:
     """The pages of a file that are read, by --pages."""
     if count > 1 and reading.pages is None:
@@ -177,13 +200,12 @@ def _png_values(content: bytes) -> np.ndarray:
     """The values (H, W, C) of a PNG, by the only decoder here that keeps 16 bits."""
     import torch
 
-    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-        try:
-            from torchvision.io import ImageReadMode, decode_png
-        except ImportError:
-            raise ValueError("it has 16 bits in colour; save it as TIFF") from None
-        stored = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-        planes = decode_png(stored, ImageReadMode.UNCHANGED).numpy()  # (C, H, W)
+    try:
+        from torchvision.io import ImageReadMode, decode_png
+    except ImportError:
+        raise ValueError("it has 16 bits in colour; save it as TIFF") from None
+    stored = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    planes = decode_png(stored, ImageReadMode.UNCHANGED).numpy()  # (C, H, W)
     return planes.transpose(1, 2, 0)
 
 
@@ -262,7 +284,7 @@ def _fitted(image: Image.Image, size: int) -> Image.Image:
 
 def _check_pixels(count: int) -> None:
     if count > MOST_PIXELS:
-        raise Image.DecompressionBombError
+        raise TooManyPixels
 
 
 def _reason(error: Exception) -> str:
@@ -270,7 +292,7 @@ def _reason(error: Exception) -> str:
         case UnidentifiedImageError():
             return f"it is none of {', '.join(FORMATS)}"
         case Image.DecompressionBombError() | Image.DecompressionBombWarning():
-            return f"it has more than {MOST_PIXELS:,} pixels"
+            return str(TooManyPixels())
         case OSError(strerror=str(words)):
             return words
     return str(error) or type(error).__name__

@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -24,7 +25,9 @@ from furlkit.data.sets.window import AS_STORED, Reading
 from furlkit.errors import InputError
 
 JPEG = (".jpg", ".jpeg", ".jfif")
-ENDINGS = (*JPEG, ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
+MEDICAL = (".dcm", ".dicom", ".nii", ".nii.gz")
+COMMON = (*JPEG, ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
+ENDINGS = (*COMMON, *MEDICAL)
 SPLITS = {"train", "test", "val", "valid", "validation"}
 BLOCK = 256
 S = TypeVar("S")
@@ -243,9 +246,24 @@ def _walk(
 
 
 def _is_image(entry: os.DirEntry) -> bool:
-    """Whether a file is called like an image; a pipe or device is none."""
-    named = entry.name.lower().endswith(ENDINGS)
-    return named and stat.S_ISREG(entry.stat().st_mode)
+    """Whether a file is called like an image; a pipe or device is none.
+
+    Archives of DICOM files give them names without a suffix, so their start is read.
+    """
+    name = entry.name.lower()
+    ending = name.rpartition(".")[2] if "." in name else ""
+    unnamed = (not ending or ending.isdecimal()) and name != "dicomdir"
+    if not (name.endswith(ENDINGS) or unnamed):
+        return False
+    if not stat.S_ISREG(entry.stat().st_mode):
+        return False
+    return name.endswith(ENDINGS) or _is_dicom(entry.path)
+
+
+def _is_dicom(path: str) -> bool:
+    with suppress(OSError), open(path, "rb") as stream:
+        return stream.read(132)[128:] == b"DICM"
+    return False
 
 
 def _labels(

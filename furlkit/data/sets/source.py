@@ -131,8 +131,8 @@ class Source:
         if self.size is not None:
             fit = fit._replace(size=self.size, exact=True)
         index, fit = index_folder(Path(self.name)), fit._replace(reading=self.reading)
-        if self.reading.pages == "each":  # pack alone makes several images of a file.
-            fit = fit._replace(reading=replace(self.reading, pages=None))
+        if self.reading.several:  # pack alone makes several images of a file.
+            fit = fit._replace(reading=replace(self.reading, pages=None, slices=None))
         images, reading = folder_images(index, fit, open_cache(self.cache))
         return with_images(index.labels, images, reading)
 
