@@ -30,9 +30,13 @@ from furlkit.data.sets.window import (
 )
 from furlkit.errors import InputError
 
-FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
-GREY = ("1", "L", "LA", "La")
 PNG = b"\x89PNG\r\n\x1a\n"
+FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
+STARTS = {
+    PNG: "PNG", b"\xff\xd8": "JPEG", b"GIF8": "GIF", b"BM": "BMP", b"RIFF": "WEBP",
+    b"II": "TIFF", b"MM": "TIFF",
+}  # fmt: skip
+GREY = ("1", "L", "LA", "La")
 MODES = {1: "L", 3: "RGB"}  # Pillow's modes by channels
 LUMA = np.array([19595, 38470, 7471])  # Pillow's weights of red, green, blue / 65536
 MOST_BYTES = 2**30
@@ -77,7 +81,7 @@ def decode_file(
         raise NeedsWindow(f"{path}: {error}") from None
     except Exception as error:  # Damaged files make PIL raise many kinds.
         raise InputError(
-            f"{path}: cannot be read as an image ({_reason(error)}); furlkit check lists "
+            f"{path}: cannot be read as an image ({reason_of(error)}); furlkit check lists "
             "all such files of a folder, pack --skip-broken leaves them out"
         ) from error
 
@@ -89,7 +93,19 @@ def decoded_or_reason(
     try:
         return _decoded(read_file(path), channels, reading)
     except Exception as error:  # Damaged files make PIL raise many kinds.
-        return _reason(error)
+        return reason_of(error)
+
+
+def format_of(content: bytes) -> str:
+    """The format of a file that can be read, by its first bytes."""
+    if dicom.is_dicom(content):
+        return "DICOM"
+    if nifti.is_nifti(content):
+        return "NIfTI"
+    starts = {
+        name: start for start, name in STARTS.items() if content.startswith(start)
+    }
+    return next(iter(starts), "PPM")
 
 
 def page_count(content: bytes, reading: Reading) -> int:
@@ -287,7 +303,8 @@ def _check_pixels(count: int) -> None:
         raise TooManyPixels
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Words for an error of a decoder."""
     match error:
         case UnidentifiedImageError():
             return f"it is none of {', '.join(FORMATS)}"

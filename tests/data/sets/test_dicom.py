@@ -176,6 +176,7 @@ def test_no_tag_enters_a_file_a_log_or_a_message(tmp_path, run):
     fit = ("--client", "x", "--epochs", 1, "--batch-size", 4)
     test = ("--test-data", out / "p", "--k", 3)
     for command in (
+        ("check", tmp_path / "d", *where),
         ("pack", tmp_path / "d", *where, "-o", out / "none"),
         ("pack", tmp_path / "d", "--window", "full", *where, "-o", out / "p"),
         ("partition", *data, *where, "--clients", 2, "-o", out / "partition"),
