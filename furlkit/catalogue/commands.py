@@ -31,6 +31,7 @@ from furlkit.catalogue.groups import (
     FORMAT,
     FRAME,
     GENERAL,
+    GROUPS,
     IMAGES,
     IN_OUT,
     INTERVAL,
@@ -152,6 +153,7 @@ COMMANDS = named(
                    "How often to draw again before giving up."),
             Option("public-client", Whole(0),
                    help="Make this client's part public; it does not train."),
+            GROUPS,
         ),
         GENERAL,
     ),
@@ -202,6 +204,7 @@ COMMANDS = named(
                    usual="those of the sources or folders"),
         ),
         group("Splits of folders and files, which have none of their own",
+            GROUPS,
             Option("train-fraction", Number(above=0, below=1),
                    help="Draw this share of each class of each domain as the train "
                         "split; the rest is the test split."),
@@ -216,6 +219,10 @@ COMMANDS = named(
             Option("test-data", Text("NAME|PATH"),
                    help="Warn if these images are among the images, too.",
                    recorded=False),
+            GROUPS._replace(needs="test-data",
+                            help="Warn if both have images of a group, such as a patient: "
+                                 "`folder` if folders of one name hold a group, or a CSV "
+                                 "file with the columns file and group."),
         ),
         group("Contact sheet",
             Option("sheet", File(written=True),

@@ -71,6 +71,11 @@ WINDOW = Option("window", Text("LO,HI|..."),
                      "LO,HI; `percentile P,Q` of each image; full, the range of the "
                      "type; or dicom, the window in the file.",
                 newer=True)
+GROUPS = Option("groups", Text("FILE.csv|folder"),
+                help="Keep images of a group, such as those of a patient, together: "
+                     "`folder` if folders of one name hold a group; a CSV file has the "
+                     "columns file and group, or a group for each image in order.",
+                recorded=False)
 FRAME = (
     Option("title", Text(), "", "Title above the picture.", recorded=False),
     Option("size", Numbers(length=2), help="Width and height in inches.",

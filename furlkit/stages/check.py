@@ -12,8 +12,9 @@ from furlkit.data.sets.checked import Checked, checked_folder, image_hash
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.decoded import Fit
 from furlkit.data.sets.folder import index_folder, size_range
+from furlkit.data.sets.groups import group_names
 from furlkit.data.sets.source import Source
-from furlkit.errors import InputError
+from furlkit.errors import InputError, UsageError
 from furlkit.files.cache import MOST_BYTES, bytes_in, default_cache
 from furlkit.files.container.atomic import write_bytes
 from furlkit.inputs.settings import fill
@@ -33,6 +34,7 @@ class Options:
     sheet: Path | None
     model: Path | None
     channels: int | None
+    groups: str | None
 
 
 def run(values: dict[str, Any]) -> Iterator[Result]:
@@ -144,12 +146,34 @@ def _compare(options: Options, found: Checked | None) -> None:
     theirs = _digests(
         other, checked_folder(Path(other.name)) if other.is_folder else None
     )
+    if options.groups:
+        _compare_groups(source, other, options.groups)
     if shared := sorted(ours.keys() & theirs.keys()):
         one, two = ours[shared[0]], theirs[shared[0]]
         console.warn(
             f"{other.name} has {counted(len(shared), 'image')} of {source.name}, such as "
             f"{two}, which is {one} there; a score on them says nothing of new images"
         )
+
+
+def _compare_groups(one: Source, other: Source, groups: str) -> None:
+    """Warn if images of one group, such as a patient, are in both datasets."""
+    ours, theirs = (_one_of_each(source, groups) for source in (one, other))
+    if shared := sorted(ours.keys() & theirs.keys()):
+        console.warn(
+            f"{one.name} and {other.name} share {counted(len(shared), 'group')}, such as "
+            f"that of {ours[shared[0]]} and {theirs[shared[0]]}; divide the images with "
+            "pack --groups and --train-fraction"
+        )
+
+
+def _one_of_each(source: Source, groups: str) -> dict[str, str]:
+    """A file of each group."""
+    if not source.is_folder:
+        raise UsageError(f"--groups {groups}: {source.name} is not a folder of images")
+    paths = index_folder(Path(source.name)).paths
+    names = group_names(groups, source.name, len(paths), paths)
+    return dict(zip(reversed(names), reversed(paths), strict=True))
 
 
 def _digests(source: Source, found: Checked | None) -> dict[str, str]:

@@ -27,6 +27,7 @@ from furlkit.data.sets.folder import (
     index_folder,
     read_images,
 )
+from furlkit.data.sets.groups import FOLDER, with_groups
 from furlkit.data.sets.join import joined, joined_by_number, missing_classes
 from furlkit.data.sets.labels import LabelSet
 from furlkit.data.sets.ranges import survey
@@ -62,6 +63,7 @@ class Options:
     skip_broken: bool
     domain_folders: bool
     domain_names: str | None
+    groups: str | None
     train_fraction: float | None
     images: int | None
     seed: int | None
@@ -129,6 +131,8 @@ def _recorded(values: dict[str, Any]) -> dict[str, Any]:
 
 def _check_splits(options: Options) -> None:
     """Most paths are one whole set, or are divided by --train-fraction."""
+    if options.groups not in (None, FOLDER) and len(options.sources) > 1:
+        raise UsageError(f"--groups {options.groups}: expected one source, or `folder`")
     paths = [one for one in options.sources if not one.has_splits]
     if options.train_fraction is not None and not paths:
         raise UsageError(
@@ -149,6 +153,7 @@ def _columns_and_facts(
     data, first = _together(options, [part.labels for part in parts]), parts[0].labels
     columns = {"labels": data.labels, "domains": data.domains}
     fingerprint = fingerprint_of(shape[0], **columns)
+    columns["groups"] = data.groups
     fingerprint["images"] = hash_sample(shape, _sample(parts, shape))
     fingerprint |= fingerprint_of_reading(_common_reading(parts))
     mean, std = default_mean_std(shape[3])
@@ -261,6 +266,7 @@ def _open_part(source: Source, options: Options) -> Part:
     if options.domain_folders:
         raise UsageError(f"--domain-folders: {source.name} is not a folder of images")
     opened = replace(source, size=None).images()
+    opened = with_groups(opened, options.groups, None)
     images = resize_images(opened.images, source.size)
     chosen = _chosen(opened, source, options)
 
@@ -287,7 +293,8 @@ def _folder_part(source: Source, options: Options) -> Part:
             "domain each"
         )
     index = _index(Path(source.name), options)
-    size = source.size
+    labels = with_groups(index.labels, options.groups, index.paths)
+    index, size = replace(index, labels=labels), source.size
     chosen = _chosen(index.labels, source, options)
     if chosen is not None:
         index = replace(index.at(chosen), labels=_subset(index.labels, chosen))

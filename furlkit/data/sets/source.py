@@ -168,6 +168,7 @@ def _open_packed(path: Path) -> ImageSet:
         examples=len(packed.images),
         labels=packed.labels,
         domains=packed.domains,
+        groups=packed.groups,
         class_names=tuple(facts.class_names) or default_names(packed.labels),
         fingerprint=facts.fingerprint,
         domain_names=tuple(facts.domain_names) or default_names(packed.domains),
