@@ -106,7 +106,7 @@ class Images:
         self._mapped, self._index = images, index
         self._resident = None
         self._order: tuple[int, Positions] | None = None
-        if len(index) * int(np.prod(images.shape[1:])) <= RESIDENT_LIMIT:
+        if len(index) * images[:1].nbytes <= RESIDENT_LIMIT:
             self._resident = torch.from_numpy(images[index]).to(device)
         self._labels = None
         if labels is not None:

@@ -175,13 +175,13 @@ def _open_packed(path: Path) -> ImageSet:
         images=packed.images,
         mean=tuple(facts.mean),
         std=tuple(facts.std),
-        reading=_reading(path, facts.fingerprint),
+        reading=_reading(path, facts.fingerprint, packed.images.dtype),
     )
 
 
-def _reading(path: Path, fingerprint: dict[str, Any]) -> Reading:
+def _reading(path: Path, fingerprint: dict[str, Any], dtype: np.dtype) -> Reading:
     known = {key: fingerprint[key] for key in READING if key in fingerprint}
-    return Reading.from_facts(known, path)
+    return Reading.from_facts({**known, "depth": 8 * dtype.itemsize}, path)
 
 
 def _check_hash(
