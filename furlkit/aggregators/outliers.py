@@ -27,8 +27,8 @@ import numpy as np
 
 from furlkit.aggregators.distances import (
     distances_from,
-    inner_products,
-    squared_distances,
+    distances_from_median,
+    squared_distance_rows,
 )
 from furlkit.aggregators.geometric_median import weiszfeld
 from furlkit.aggregators.uploads import Uploads
@@ -51,41 +51,46 @@ class Measured(NamedTuple):
 
 def measured(uploads: Uploads, G: np.ndarray) -> Measured:
     """From the inner products of the uploads, the parent first where it is there."""
-    parent, shares = uploads.parent, uploads.shares(uploads.names[0])
-    squares = squared_distances(G)
+    parent, shares = int(uploads.parent), uploads.shares(uploads.names[0])
     if parent:
+        _, squares = next(squared_distance_rows(G))
         norms = np.sqrt(squares[0, 1:])
-        between, angles = squares[1:, 1:], _angles(norms**2, squares[1:, 1:])
     else:
         norms = distances_from(G, weiszfeld(G, shares, SMOOTHING))
-        between, angles = squares, None
-    statistics = np.sqrt(np.diag(inner_products(uploads, statistics=True)))
-    return Measured(
-        norms, angles, statistics, _copies(np.sqrt(between), np.median(norms))
-    )
+    G = G[parent:, parent:]
+    statistics = distances_from_median(uploads, statistics=True)
+    angles = _angles(norms**2, G) if parent else None
+    return Measured(norms, angles, statistics, _copies(G, float(np.median(norms))))
 
 
-def _angles(squares: np.ndarray, between: np.ndarray) -> np.ndarray | None:
+def _angles(squares: np.ndarray, G: np.ndarray) -> np.ndarray | None:
     """The angle of each update to the mean direction of the others; None for one alone.
 
-    An update of length 0 has no direction: its cosines are 0.
+    `squares` are the squared lengths of the updates. An update of length 0 has no
+    direction: its cosines are 0.
     """
     if len(squares) < 2:
         return None
-    products = (squares[:, None] + squares[None] - between) / 2
-    lengths = np.sqrt(squares[:, None] * squares[None])
-    C = np.where(lengths > 0, products / np.where(lengths > 0, lengths, 1), 0)
-    along = C.sum(axis=1) - np.diag(C)  # <u_k, sum of the others>, all of length 1.
-    others = C.sum() - 2 * along - np.diag(C)  # ||sum of the others||^2
+    sums, own = np.empty(len(squares)), np.empty(len(squares))
+    for rows, between in squared_distance_rows(G):
+        products = (squares[rows, None] + squares[None] - between) / 2
+        lengths = np.sqrt(squares[rows, None] * squares[None])
+        C = np.where(lengths > 0, products / np.where(lengths > 0, lengths, 1), 0)
+        sums[rows], own[rows] = C.sum(axis=1), np.diagonal(C, rows.start)
+    along = sums - own  # <u_k, sum of the others>, all of length 1.
+    others = sums.sum() - 2 * along - own  # ||sum of the others||^2
     cosines = along / np.sqrt(np.maximum(others, np.finfo(np.float64).tiny))
     return np.degrees(np.arccos(np.clip(cosines, -1, 1)))
 
 
-def _copies(distances: np.ndarray, usual: float) -> list[int | None]:
+def _copies(G: np.ndarray, usual: float) -> list[int | None]:
     """For each upload, the position of the first that is the same; None for most."""
-    same = distances <= COPY * usual
-    np.fill_diagonal(same, False)
-    return [int(row.argmax()) if row.any() else None for row in same]
+    found: list[int | None] = []
+    for rows, squares in squared_distance_rows(G):
+        same = np.sqrt(squares) <= COPY * usual
+        same[np.arange(len(same)), np.arange(rows.start, rows.stop)] = False
+        found += [int(row.argmax()) if row.any() else None for row in same]
+    return found
 
 
 def stand_out(found: Measured) -> list[list[str]]:

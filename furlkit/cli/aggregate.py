@@ -13,8 +13,9 @@ def aggregate() -> None:
 
     An UPLOAD may be a folder, the inbox of a server. What is no upload of this round is
     left out there with a warning (a private file, a broken one, a link), and the round
-    goes on with the others if there are --at-least so many. Hidden names are skipped. Once
-    the output is there, the round is closed, whatever arrives later.
+    goes on with the others if there are --at-least so many. So is an upload that changes
+    after it was checked. Hidden names are skipped. Once the output is there, the round is
+    closed, whatever arrives later.
 
     What an upload says of itself is a claim. Its hash is compared with its bytes, unless
     --trust-headers; --partition or --max-share limits what its number of images counts.
@@ -34,6 +35,8 @@ def aggregate() -> None:
     and 3 deviations from the median angle; if its BatchNorm statistics are as far from
     the median ones as such a norm; or if it is a copy. Give --parent too: without it
     norms are measured from the geometric median of the uploads, and there are no angles.
+    How far an upload moves the result is reported for the mean, and for other rules with
+    up to 64 uploads.
 
     \b
     Examples:
