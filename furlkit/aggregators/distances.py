@@ -31,10 +31,12 @@ def inner_products(uploads: Uploads, parent: bool = False) -> np.ndarray:
         if not is_batchnorm_statistic(name):
             for moved in uploads.stacked(name, _from_median, parent):
                 _add_products(total, moved)
-    for rows in _blocks(count):  # Above the diagonal it is the same as below.
+    for rows in _blocks(count):
+        # Above the diagonal it is the same as below.
         total[rows, rows.stop :] = total[rows.stop :, rows].T
-    np.nan_to_num(total, copy=False, nan=0)
-    return np.clip(total, -LARGEST, LARGEST, out=total)
+        finite = np.nan_to_num(total[rows], nan=0)
+        np.clip(finite, -LARGEST, LARGEST, out=total[rows])
+    return total
 
 
 def distances_from_median(uploads: Uploads, statistics: bool) -> np.ndarray:

@@ -33,6 +33,9 @@ from furlkit.aggregators.distances import (
 from furlkit.aggregators.geometric_median import weiszfeld
 from furlkit.aggregators.uploads import Uploads
 
+# Of a sketch: what is said unasked must be plain.
+FAR, AGAINST = 4.0, 100.0
+RESOLUTION = 1e-5  # Sketches are of float32: shorter updates are rounding, or copies.
 DEVIATIONS = 5.0
 FACTOR = 2.0
 TURNED = 3.0
@@ -121,3 +124,52 @@ def _excess(lengths: np.ndarray) -> np.ndarray:
 
 def _deviation(values: np.ndarray) -> float:
     return 1.4826 * float(np.median(np.abs(values - np.median(values))))
+
+
+class Sketched(NamedTuple):
+    """Estimates from sketches: each norm over the usual one, and each angle.
+
+    Without the parent all angles are 0.
+    """
+
+    ratios: np.ndarray
+    angles: np.ndarray
+    far: np.ndarray
+    against: np.ndarray
+
+
+def sketched(
+    sketches: np.ndarray, parent: np.ndarray | None, examples: np.ndarray
+) -> Sketched | None:
+    """Which of the uploads (m, WIDTH) plainly stand out; None if that cannot be known.
+
+    Without the sketch of the parent norms are from the coordinate-wise median. A client
+    with more examples than the usual client takes more steps, and so its update may be
+    longer by that factor. An upload is far if it is more than FAR times as long as the
+    usual one and more than DEVIATIONS away; it is against the others if its angle to
+    them is above AGAINST degrees and more than DEVIATIONS above the median.
+    """
+    if len(sketches) < 3:
+        return None
+    origin = np.median(sketches, axis=0) if parent is None else parent
+    updates = sketches - origin
+    norms = np.linalg.norm(updates, axis=1)
+    norms /= np.maximum(examples / np.median(examples), 1)
+    lengths = np.linalg.norm(sketches, axis=1)
+    if not np.median(norms) > RESOLUTION * np.median(lengths):
+        return None
+    far = (_excess(norms) > 0) & (norms > FAR * np.median(norms))
+    angles = np.zeros(len(norms)) if parent is None else _sketched_angles(updates)
+    above = angles - np.median(angles)
+    against = (angles > AGAINST) & (above > DEVIATIONS * _deviation(angles))
+    return Sketched(norms / np.median(norms), angles, far, against)
+
+
+def _sketched_angles(updates: np.ndarray) -> np.ndarray:
+    """The angle of each update to the sum of the others, all of length 1."""
+    lengths = np.linalg.norm(updates, axis=1, keepdims=True)
+    units = updates / np.where(lengths > 0, lengths, 1)
+    others = units.sum(axis=0) - units
+    norms = np.linalg.norm(others, axis=1)
+    cosines = np.einsum("kn,kn->k", units, others) / np.where(norms > 0, norms, 1)
+    return np.degrees(np.arccos(np.clip(cosines, -1, 1)))

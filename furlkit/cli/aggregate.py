@@ -29,6 +29,12 @@ def aggregate() -> None:
     They count all clients alike, since the number of images is a client's own claim;
     --weights examples counts it. Of counters they take the median, the mean the largest.
 
+    The mean warns of an update more than 4 times as long as most (times its share of
+    images if it has more) and 5 deviations away, and with --parent of one at more than
+    100 degrees to the others and 5 deviations from the median angle. Both are estimates
+    from a sketch of each upload, so a hostile client that knows the sketch can hide; two
+    uploads are never compared. With --partition it tells which clients are missing.
+
     With --report, an upload stands out if the norm of its update is more than twice or
     less than half of the median and 5 deviations away (of logarithms, by the median
     absolute deviation); if its update is at more than 90 degrees to those of the others

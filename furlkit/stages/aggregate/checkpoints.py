@@ -35,6 +35,7 @@ from furlkit.stages.aggregate.clients import (
     open_client,
 )
 from furlkit.stages.aggregate.report import describe, line_of
+from furlkit.stages.aggregate.suspects import name_missing, name_suspects
 from furlkit.weights import is_batchnorm_statistic
 
 # Their result has a mean of BatchNorm's statistics, which one client can move.
@@ -56,6 +57,11 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     used = {**DEFAULTS, **values}
     partition = used["partition"] and read_partition(used["partition"])
     options, clients = _open(values, used, partition)
+    if partition:
+        name_missing(clients, partition)
+    if options.rule == "mean" and not (used["report"] or used["staleness"]):
+        parent = None if options.parent is None else Container(options.parent)
+        name_suspects(clients, parent)
     while True:
         try:
             return _combined(options, clients, partition)
