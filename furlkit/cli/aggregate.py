@@ -35,6 +35,9 @@ def aggregate() -> None:
     from a sketch of each upload, so a hostile client that knows the sketch can hide; two
     uploads are never compared. With --partition it tells which clients are missing.
 
+    The model of round 0 has no target network: --parent then has its network in place of
+    the target's, as objectives start the target.
+
     With --report, an upload stands out if the norm of its update is more than twice or
     less than half of the median and 5 deviations away (of logarithms, by the median
     absolute deviation); if its update is at more than 90 degrees to those of the others
