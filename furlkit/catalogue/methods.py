@@ -538,6 +538,10 @@ RULES = named(
             _MAX_SHARE._replace(
                 help="The most that a client may have of --dictionary-size, of 1; its "
                      "last rows are cut off."),
+            Option("for", Text("CLIENT"),
+                   help="Leave out the rows of this client, which the dictionary is for: "
+                        "it need not receive them (FCL).",
+                   newer=True, variable="made_for"),
         ),
         paper=FEDCA,
         equation="Eq. 9-10, Algorithm 1",

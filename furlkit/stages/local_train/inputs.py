@@ -17,7 +17,7 @@ from furlkit.files.features import Features
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.targets import Targets, read_targets
 from furlkit.inputs import matching
-from furlkit.inputs.dictionary import open_dictionary
+from furlkit.inputs.dictionary import check_made_for, open_dictionary
 from furlkit.inputs.images import open_images
 from furlkit.inputs.sites import images_of
 from furlkit.models.architecture import Architecture, build
@@ -208,7 +208,11 @@ def _align(options: Options, model: Checkpoint) -> tuple[Targets, ImageSet] | No
 
 def _dictionary(options: Options, model: Checkpoint) -> Features | None:
     path = options.sharing.dictionary
-    return open_dictionary(path, z_width(model), model) if path else None
+    if path is None:
+        return None
+    found = open_dictionary(path, z_width(model), model)
+    check_made_for(found, options.clients)
+    return found
 
 
 def _check_round(inputs: Inputs) -> None:
