@@ -50,7 +50,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:
         return True
     text = str(error).lower()
-    return isinstance(error, RuntimeError | ImportError) and any(
+    return isinstance(error, RuntimeError | ImportError | OSError) and any(
         words in text for words in _NO_MEMORY
     )
 

@@ -689,7 +689,8 @@ COMMANDS = named(
     command("export", "Write the bare encoder under torchvision's or timm's names.",
         group(IN_OUT,
             OUTPUT._replace(
-                help="The folder for model.safetensors and config.json.",
+                help="The folder for model.safetensors and config.json; files of other "
+                     "programs are not replaced.",
                 kind=File(), metavar="FOLDER"),
         ),
         GENERAL.without("preset", "seed", "force"),

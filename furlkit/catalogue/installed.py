@@ -38,8 +38,12 @@ def plugins(group: str) -> dict[str, Any]:
             entry = point.load()
             if not issubclass(type(entry), KINDS[group]):
                 raise TypeError(f"expected a {KINDS[group].__name__}, found {entry!r}")
-        except Exception as error:
-            console.warn(f"{point.value}: cannot load this {group} entry: {error}")
+        except (Exception, SystemExit) as error:
+            reason = repr(error) if isinstance(error, SystemExit) else error
+            package = f"{point.dist.name}, " if point.dist else ""
+            console.warn(
+                f"{package}{point.value}: cannot load this {group} entry: {reason}"
+            )
             continue
         if entry.name in found:
             raise UsageError(

@@ -1,18 +1,19 @@
 """The program `furlkit`: its commands, its exit codes."""
 
 import resource
+import signal
 import sys
 from typing import NoReturn
 
 import click
 
 from furlkit import __version__, console
+from furlkit.cli import INTERRUPTED
 from furlkit.cli.shared import CLICKS, Commands
 from furlkit.errors import FurlkitError, Stopped
 from furlkit.files import bugs
 from furlkit.training import signals as stopping
 
-INTERRUPTED = 130
 DISK = 74
 HELP = """Federated unsupervised representation learning, one command for each stage.
 
@@ -37,9 +38,13 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     console.escape_unprintable()
     try:
         code = _outcome(arguments)
+        # From here on Ctrl-C ends the process without a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     except Stopped as stopped:
         # A second signal, while the first one or an error was being reported.
         code = stopped.exit_code
+    except KeyboardInterrupt:
+        code = INTERRUPTED
     console.release_streams()
     sys.exit(code)
 
