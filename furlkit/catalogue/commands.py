@@ -21,6 +21,7 @@ from furlkit.catalogue.entries import (
     named,
 )
 from furlkit.catalogue.groups import (
+    ALLOW_DIFFERENT,
     AUGMENTATION,
     CHANNELS,
     COUNT,
@@ -422,6 +423,7 @@ COMMANDS = named(
                    "What a paper prints for a line (percent for an accuracy); may be "
                    "repeated.", multiple=True, recorded=False),
             LOWEST,
+            ALLOW_DIFFERENT,
             Option("claims", File(),
                    help="Print instead what the lines say about the claims of this "
                         "TOML file: confirmed, refuted or undecided.",
@@ -433,7 +435,7 @@ COMMANDS = named(
     command("plot", "Draw pictures of results and partitions."),
     command("plot curve", "Draw accuracy through the rounds from metrics files.",
         group(IN_OUT, series_option("A labelled line of its own"), VALUE, PROTOCOL,
-              *FRAME, OUTPUT),
+              ALLOW_DIFFERENT, *FRAME, OUTPUT),
         DRAWN,
     ),
     command("plot partition",
@@ -496,6 +498,7 @@ COMMANDS = named(
                    "Where the axis starts, in the unit that is drawn (percent for an "
                    "accuracy); if not at 0, the axis says so.", recorded=False,
                    variable="start"),
+            ALLOW_DIFFERENT,
             *FRAME,
             OUTPUT,
         ),
@@ -511,6 +514,7 @@ COMMANDS = named(
                    required=True, recorded=False),
             VALUE,
             PROTOCOL,
+            ALLOW_DIFFERENT,
             *FRAME,
             OUTPUT,
         ),
@@ -541,6 +545,7 @@ COMMANDS = named(
                    recorded=False),
             INTERVAL,
             LOWEST,
+            ALLOW_DIFFERENT,
             Option("numbers", Flag(negative=True), True,
                    "Write differences and intervals at the right.", recorded=False),
             *FRAME,
@@ -558,6 +563,7 @@ COMMANDS = named(
                    recorded=False),
             VALUE,
             PROTOCOL,
+            ALLOW_DIFFERENT,
             *FRAME,
             OUTPUT,
         ),
