@@ -14,7 +14,7 @@ from furlkit.reports.conditions import check_alike, measured, stale_files
 from furlkit.reports.differences import Difference, difference_error, paired
 from furlkit.reports.results import Results
 from furlkit.reports.summary import grouped
-from furlkit.reports.text import lookup, plain, shorten, word
+from furlkit.reports.text import counted, lookup, plain, shorten, word
 
 MOST_ROUNDS = 10**9  # A larger round was not written by a training.
 LABEL_WIDTH = 36
@@ -248,7 +248,7 @@ def domains_text(metrics: dict[str, Any]) -> str:
         for name, value in found.items()
         if is_number(value, 1)
     ]
-    mean = f"mean of {len(each)} domains"
+    mean = f"mean of {counted(each, 'domain')}"
     if metrics.get("protocol") == "personal":
         mean = "clients by domain"
     return f"{mean}: {', '.join(each)}" if each else ""

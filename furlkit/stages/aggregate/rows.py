@@ -18,6 +18,7 @@ from furlkit.inputs.uploads import (
     check_same_facts,
     provenance_of,
 )
+from furlkit.reports.text import counted
 from furlkit.stages.aggregate.claims import SHOWN, name_repeats
 
 ROUNDING = 1e-3
@@ -39,7 +40,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     first = clients[0].facts
     line = (
         f"{options.output}: round {first.round}, dictionary of {len(rows):,} rows of "
-        f"{len(clients)} clients"
+        f"{counted(len(clients), 'client')}"
     )
     data: dict[str, Any] = {"round": first.round, "rows": len(rows), "owners": owners}
     if not options.dry_run:
