@@ -59,6 +59,7 @@ from furlkit.catalogue.installed import (
     heads,
     load,
     objectives,
+    plugin_options,
     plugins,
 )
 from furlkit.catalogue.methods import (

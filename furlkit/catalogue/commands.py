@@ -21,6 +21,7 @@ from furlkit.catalogue.entries import (
     named,
 )
 from furlkit.catalogue.groups import (
+    ALLOW_DIFFERENT,
     AUGMENTATION,
     CHANNELS,
     COUNT,
@@ -435,6 +436,7 @@ COMMANDS = named(
                    "What a paper prints for a line (percent for an accuracy); may be "
                    "repeated.", multiple=True, recorded=False),
             LOWEST,
+            ALLOW_DIFFERENT,
             Option("claims", File(),
                    help="Print instead what the lines say about the claims of this "
                         "TOML file: confirmed, refuted or undecided.",
@@ -446,7 +448,7 @@ COMMANDS = named(
     command("plot", "Draw pictures of results and partitions."),
     command("plot curve", "Draw accuracy through the rounds from metrics files.",
         group(IN_OUT, series_option("A labelled line of its own"), VALUE, PROTOCOL,
-              *FRAME, OUTPUT),
+              ALLOW_DIFFERENT, *FRAME, OUTPUT),
         DRAWN,
     ),
     command("plot partition",
@@ -509,6 +511,7 @@ COMMANDS = named(
                    "Where the axis starts, in the unit that is drawn (percent for an "
                    "accuracy); if not at 0, the axis says so.", recorded=False,
                    variable="start"),
+            ALLOW_DIFFERENT,
             *FRAME,
             OUTPUT,
         ),
@@ -524,6 +527,7 @@ COMMANDS = named(
                    required=True, recorded=False),
             VALUE,
             PROTOCOL,
+            ALLOW_DIFFERENT,
             *FRAME,
             OUTPUT,
         ),
@@ -554,6 +558,7 @@ COMMANDS = named(
                    recorded=False),
             INTERVAL,
             LOWEST,
+            ALLOW_DIFFERENT,
             Option("numbers", Flag(negative=True), True,
                    "Write differences and intervals at the right.", recorded=False),
             *FRAME,
@@ -571,6 +576,7 @@ COMMANDS = named(
                    recorded=False),
             VALUE,
             PROTOCOL,
+            ALLOW_DIFFERENT,
             *FRAME,
             OUTPUT,
         ),

@@ -92,7 +92,7 @@ def _changes(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> lis
     """What differs, by name; facts of `old` that are not known in advance do not count."""
     keys = [*new, *(old.keys() - new.keys() if prefix else ())]
     return [
-        f"{prefix}{key} ({short(old.get(key))}, now {short(new.get(key))})"
+        f"{'' if key.startswith('plugin ') else prefix}{key} ({short(old.get(key))}, now {short(new.get(key))})"
         for key in sorted(keys)
         if canonical(old.get(key)) != canonical(new.get(key))
     ]

@@ -24,6 +24,7 @@ from furlkit.files.progress import ProgressFile
 from furlkit.inputs import matching
 from furlkit.inputs.existing import ALREADY, content_of
 from furlkit.inputs.images import open_images
+from furlkit.inputs.models import encoder_plugin
 from furlkit.inputs.paths import check_patterns, fill
 from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
@@ -103,7 +104,8 @@ def _open(options: Options) -> Inputs:
         contents["partition"] = partition.content
     else:
         contents["data"] = images_hash(images)  # The file stays at the site.
-    how = Provenance("pretrain-style", options.resolved, options.seed, contents)
+    resolved = {**options.resolved, **encoder_plugin(model)}
+    how = Provenance("pretrain-style", resolved, options.seed, contents)
     inputs = Inputs(options, partition, model, architecture, images, how)
     source = str(options.partition or images.name)
     for number in options.clients:

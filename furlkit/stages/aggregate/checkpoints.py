@@ -26,6 +26,7 @@ from furlkit.inputs.existing import already, made_before, scored_before
 from furlkit.inputs.inbox import Kind, name_left_out, open_uploads
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.uploads import Options, check_enough, provenance_of
+from furlkit.reports.text import counted
 from furlkit.stages.aggregate.claims import capped, cut, name_dominant
 from furlkit.stages.aggregate.clients import (
     Client,
@@ -160,8 +161,8 @@ def _made(
 
 def _line(options: Options, job: "_Job", facts: CheckpointFacts) -> str:
     line = (
-        f"{options.output}: round {facts.round}, {options.rule} of {len(job.clients)} "
-        f"clients, {_counted(facts)}"
+        f"{options.output}: round {facts.round}, {options.rule} of "
+        f"{counted(len(job.clients), 'client')}, {_counted(facts)}"
     )
     old = len(job.clients) - len(of_last_round(job.clients))
     return f"{line}, {old} of them of earlier rounds" if old else line

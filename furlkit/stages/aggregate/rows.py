@@ -20,6 +20,7 @@ from furlkit.inputs.uploads import (
     check_same_facts,
     provenance_of,
 )
+from furlkit.reports.text import counted
 from furlkit.stages.aggregate.claims import SHOWN, name_repeats
 from furlkit.stages.aggregate.tables import examined_rows, open_rows
 
@@ -44,7 +45,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     first = clients[0].facts
     line = (
         f"{options.output}: round {first.round}, dictionary of {len(rows):,} rows of "
-        f"{len(clients)} clients"
+        f"{counted(len(clients), 'client')}"
     )
     line += "" if made_for is None else f", without those of client {made_for}"
     data: dict[str, Any] = {"round": first.round, "rows": len(rows), "owners": owners}
