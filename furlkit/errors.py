@@ -3,6 +3,19 @@
 A message says which file or flag, what was found, what was expected, and what to do.
 """
 
+from collections.abc import Iterable
+
+
+def did_you_mean(word: str, known: Iterable[str], before: str = "") -> str:
+    """The end of a message about an unknown word: the most similar one, or nothing.
+
+    `before` is written before the similar word.
+    """
+    from difflib import get_close_matches  # Here, because few commands fail.
+
+    near = get_close_matches(word.lower(), list(known), 1)
+    return f"; did you mean {before}{near[0]}?" if near else ""
+
 
 class FurlkitError(Exception):
     """Something failed for a reason the user can act on."""
