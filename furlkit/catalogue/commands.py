@@ -115,7 +115,7 @@ ENCODER = Family(
 
 # For commands that train several clients, one after the other.
 CLIENT = Option("client", Clients(names=True),
-                help="One client or several: 3, 0-4, 0,2,5-7; or a site's name.",
+                help="One client or several: 3, 0-4, 0,2,5-7, all; or a site's name.",
                 required=True, recorded=False, variable="clients")
 OWN_IMAGES = ("The dataset that the partition was made for; without a partition, the "
               "client's own images.")
@@ -589,6 +589,9 @@ COMMANDS = named(
                    help="One term of the loss, as simclr: methods that add terms of "
                         "their own can be compared by it.", recorded=False,
                    usual="the sum of all"),
+            Option("log", Flag(), False,
+                   "Make the axis of the loss logarithmic; losses must be above 0.",
+                   recorded=False),
             PHASE,
             *FRAME,
             OUTPUT,

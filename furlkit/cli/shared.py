@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from furlkit import catalogue, console, presets, runtime
 from furlkit.catalogue import Option
 from furlkit.cli.values import type_of
-from furlkit.errors import UsageError
+from furlkit.errors import UsageError, did_you_mean
 from furlkit.files import bugs
 from furlkit.files.lock import holding
 from furlkit.training import signals
@@ -23,6 +23,7 @@ from furlkit.training import signals
 CLICKS = (click.ClickException, click.Abort, click.exceptions.Exit)
 # Recipes name their preset on every stage, and these have little to set.
 OPTIONAL = (["evaluate", "classifier"], ["evaluate", "cluster"])
+WORDS = "furlkit --help-words explains h, z, probe, spread, rank and other words."
 FilePath = click.Path(path_type=Path)
 Body = Callable[[dict[str, Any]], None]
 
@@ -158,6 +159,7 @@ class Command(click.Command):
                 body, _resolved(entry.name, values)
             ),
             help=f"{entry.help}\n\n{cleandoc(text or '')}",
+            epilog=WORDS,
         )
         self.entry, self._given = entry, given
         self._declare()
@@ -173,11 +175,28 @@ class Command(click.Command):
         read = super().make_context
         try:
             return read(info_name, list(args), *more, **settings)
-        except (click.UsageError, UsageError):
+        except (click.UsageError, UsageError) as error:
             if not catalogue.add_plugins():
-                raise
+                raise self._explained(error) from error
         self._declare()
-        return read(info_name, args, *more, **settings)
+        try:
+            return read(info_name, args, *more, **settings)
+        except click.NoSuchOption as error:
+            raise self._explained(error) from error
+
+    def _explained(self, error: Exception) -> Exception:
+        """An error about an unknown option with furlkit's name for the option."""
+        if not isinstance(error, click.NoSuchOption):
+            return error
+        word = error.option_name.lstrip("-")
+        known = [option.name for option in self.entry.options.values()]
+        called = [name for name in catalogue.OTHER_NAMES.get(word, ()) if name in known]
+        hint = did_you_mean(word, known, "--")
+        if called:
+            hint = f"; did you mean --{called[0]}?"
+        if self.entry.name == "plan":
+            hint = f"; a setting of the recipe is given without dashes: {word}=VALUE"
+        return click.UsageError(f"No such option {error.option_name}{hint}", error.ctx)
 
     def get_help(self, context: click.Context) -> str:
         """The text of --help."""
@@ -307,6 +326,23 @@ class Commands(click.Group):
         module = self._path.strip() or attribute
         return resolve_name(f"furlkit.cli.{module}:{attribute}")
 
+    def resolve_command(
+        self, context: click.Context, words: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first word names, and the words after it."""
+        name = words[0]
+        if not name.startswith("-") and self.get_command(context, name) is None:
+            hint = self.hint(name)
+            raise click.UsageError(f"No such command {name!r}{hint}", context)
+        return super().resolve_command(context, words)
+
+    def hint(self, name: str) -> str:
+        """A command of this group, or of another group, that an unknown name may mean."""
+        below = [each for each in catalogue.COMMANDS if each.endswith(f" {name}")]
+        if below:
+            return f"; did you mean {below[0]}?"
+        return did_you_mean(name, self.list_commands())
+
     def format_commands(
         self, context: click.Context, formatter: click.HelpFormatter
     ) -> None:
@@ -348,7 +384,9 @@ def check_words(program: click.Group, words: list[str]) -> dict[str, Any]:
             if isinstance(node, click.Group):
                 context = click.Context(node, parent=context, info_name=name)
         if not isinstance(node, Command):
-            raise UsageError(f"{name} is not a command of furlkit")
+            group = context.command
+            hint = group.hint(name) if isinstance(group, Commands) else ""
+            raise UsageError(f"{name} is not a command of furlkit{hint}")
         with node.make_context(name, left, parent=context) as context:
             return _resolved(node.entry.name, dict(context.params))
     except click.ClickException as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from furlkit.catalogue import COMMANDS
-from furlkit.errors import FurlkitError, UsageError
+from furlkit.errors import FurlkitError, UsageError, did_you_mean
 from furlkit.files.opening import read_toml, read_toml_text
 
 FOLDER = Path(__file__).parent
@@ -114,5 +114,6 @@ def _path(name: str) -> Path:
     if name not in names():
         raise UsageError(
             f"--preset {name}: known are {', '.join(names())}, or FILE.toml"
+            f"{did_you_mean(name, names())}"
         )
     return FOLDER / f"{name}.toml"

@@ -13,6 +13,7 @@ from furlkit.errors import UsageError
 from furlkit.files.clients import ClientId
 from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
+from furlkit.inputs.sites import chosen_clients
 from furlkit.stages.local_train.helpers import Helpers
 from furlkit.training.plan import Phase, Plan
 from furlkit.training.run import Execution
@@ -166,6 +167,7 @@ def options_of(values: dict[str, Any]) -> Options:
         "send": tuple(rest["send"].split(",")) if rest["send"] else None,
         "tell": parse_tell(rest["tell"]),
         "phases": parse_phases(rest["phases"]) if rest["phases"] else (),
+        "clients": chosen_clients(rest["clients"], rest["partition"]),
         "recorded": recorded,
     }
     if known["phases"]:
