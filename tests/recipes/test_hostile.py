@@ -337,8 +337,11 @@ def _check_one(run, folder, form, environment):
             Path(path).touch()
     if form == "make":
         shown, calls = carried_out(folder, form, environment, "-n")
-        assert calls == [] and shown.returncode == 0, shown.stderr
-    ended, calls = carried_out(folder, form, environment)
+        assert shown.returncode == 0, shown.stderr
+        assert [call[:2] for call in calls] == [["status", "--settle"]]
+    ended, (settled, *calls) = carried_out(folder, form, environment)
+    assert settled[:3] == ["status", "--settle", "--by"] and len(settled) == 5
+    assert Path(settled[4]) == Path(json.loads(listed.out)[0]["out"])
     assert all(call in planned for call in calls)
     if ended.returncode:  # One file is the folder of another one.
         assert "irectory" in ended.stderr, ended.stderr
