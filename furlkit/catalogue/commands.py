@@ -728,6 +728,11 @@ COMMANDS = named(
                    "Show the scores of all rounds as a table instead.", recorded=False),
             Option("watch", Flag(), False, "Show it again until the run is done.",
                    recorded=False),
+            Option("settle", Flag(), False,
+                   "Set the times of files so that make and sh find the same steps to do; "
+                   "printed plans call it.", recorded=False),
+            Option("by", Whole(1), help="The process that carries out the runs; a second "
+                   "one is refused.", recorded=False, metavar="PID", needs="settle"),
         ),
         group("General", *VERBOSITY),
     ),

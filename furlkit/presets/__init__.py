@@ -5,6 +5,7 @@ values wherever it sets none of its own, so it shows what it changes and nothing
 Where it chooses another objective or scheme, the options of the old one are left out.
 """
 
+import json
 import re
 from itertools import takewhile
 from pathlib import Path
@@ -39,6 +40,19 @@ def table(found: dict[str, Any], command: str) -> dict[str, Any] | None:
     own = inner if isinstance(inner, dict) else None
     like = table(found, LIKE[command]) if command in LIKE else None
     return own if like is None else {**like, **(own or {})}
+
+
+def table_text(name: str, command: str) -> str | None:
+    """The table of a command as canonical JSON; None for a preset that is not there."""
+    try:
+        return as_text(table(tables(name), command))
+    except FurlkitError:
+        return None
+
+
+def as_text(found: dict[str, Any] | None) -> str:
+    """A table as canonical JSON."""
+    return json.dumps(found, sort_keys=True, default=str)
 
 
 def own_files(name: str) -> list[str]:
