@@ -115,7 +115,8 @@ ENCODER = Family(
 
 # For commands that train several clients, one after the other.
 CLIENT = Option("client", Clients(names=True),
-                help="One client or several: 3, 0-4, 0,2,5-7, all; or a site's name.",
+                help="One client or several: 3, 0-4, 0,2,5-7, all; or a site's name; or "
+                     "public, the server, which trains on its part of the partition.",
                 required=True, recorded=False, variable="clients")
 OWN_IMAGES = ("The dataset that the partition was made for; without a partition, the "
               "client's own images.")

@@ -48,7 +48,13 @@ class Inputs(NamedTuple):
     @property
     def round(self) -> int:
         """The round that is being trained."""
-        return self.model.facts.round + 1
+        return self.model.facts.round + (not self.options.continues_round)
+
+    @property
+    def parent(self) -> str | None:
+        """The content hash of the model that the client was given for this round."""
+        model = self.model
+        return model.facts.parent if self.options.continues_round else model.content
 
     def index_of(self, client: ClientId) -> np.ndarray:
         """The places of a client's images in the dataset."""
@@ -82,8 +88,10 @@ def open_inputs(options: Options) -> Inputs:
     runtime.start(options.runtime)
     partition = read_partition(options.partition) if options.partition else None
     model = read_checkpoint(options.model)
-    keeps = options.update.name == "keep"
-    matching.check_start(model, partition, options.clients[0] if keeps else None)
+    own = options.clients[0] if options.starts_from_own else None
+    matching.check_start(model, partition, own)
+    if options.continues_round:
+        _check_continued(model)
     architecture = full_architecture(model.path, model.facts)
     matching.check_heads(model, architecture, options.objective)
     matching.check_cutout(options.augmentation.cutout, model)
@@ -106,6 +114,14 @@ def open_inputs(options: Options) -> Inputs:
     inputs = Inputs(*known, expected, sent, *shared)
     _check_round(inputs)
     return inputs
+
+
+def _check_continued(model: Checkpoint) -> None:
+    if model.facts.role != "client":
+        raise InputError(
+            f"{model.path}: is a {model.facts.role} model; --update continue trains the "
+            "client's own model of this round once more"
+        )
 
 
 def _check_mining(

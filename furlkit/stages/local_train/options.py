@@ -128,6 +128,16 @@ class Options(Computing):
     seed: int
 
     @property
+    def continues_round(self) -> bool:
+        """Whether the client trains its model of this round once more."""
+        return self.update.name == "continue"
+
+    @property
+    def starts_from_own(self) -> bool:
+        """Whether the client's own model is given in place of the global one."""
+        return self.update.name == "keep" or self.continues_round
+
+    @property
     def has_own_model(self) -> bool:
         """Whether a client trains a model besides the one that it sends."""
         return self.personal.name != "none"
