@@ -134,11 +134,12 @@ def _fitted_stem(
 ) -> tuple[np.ndarray, list[str]]:
     """Filters (O, C, k, k) for other channels and another k.
 
-    Grey images answer as colour images of three equal channels do. Of filters of
-    another size the sum stays, so that flat surfaces answer as before.
+    Every channel gets the mean filter, scaled so that the sum stays: images of equal
+    channels answer as before. Of filters of another size the sum stays too, so that
+    flat surfaces answer as before.
     """
     changes = []
-    if {weight.shape[1], shape[1]} == {1, 3}:
+    if weight.shape[1] != shape[1]:
         changes.append(f"from {weight.shape[1]} to {shape[1]} channels")
         summed = weight.sum(axis=1, keepdims=True)
         weight = np.repeat(summed / shape[1], shape[1], axis=1).astype(weight.dtype)

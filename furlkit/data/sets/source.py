@@ -130,6 +130,8 @@ class Source:
         if self.size is not None:
             fit = fit._replace(size=self.size, exact=True)
         index, fit = index_folder(Path(self.name)), fit._replace(reading=self.reading)
+        if self.reading.several:  # pack alone makes several images of a file.
+            fit = fit._replace(reading=replace(self.reading, pages=None, slices=None))
         images, reading = folder_images(index, fit, open_cache(self.cache))
         return with_images(index.labels, images, reading)
 
@@ -165,6 +167,7 @@ def _open_packed(path: Path) -> ImageSet:
         examples=len(packed.images),
         labels=packed.labels,
         domains=packed.domains,
+        groups=packed.groups,
         class_names=tuple(facts.class_names) or default_names(packed.labels),
         fingerprint=facts.fingerprint,
         domain_names=tuple(facts.domain_names) or default_names(packed.domains),

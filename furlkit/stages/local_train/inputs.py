@@ -94,7 +94,7 @@ def open_inputs(options: Options) -> Inputs:
         _check_continued(model)
     architecture = full_architecture(model.path, model.facts)
     matching.check_heads(model, architecture, options.objective)
-    matching.check_cutout(options.augmentation.cutout, model)
+    matching.check_augmentation(options.augmentation, model)
     _check_mining(options.mining, model, architecture)
     images = open_images(options.data, model)
     if partition:
