@@ -21,6 +21,7 @@ from furlkit.catalogue.entries import (
     named,
 )
 from furlkit.catalogue.groups import (
+    ALLOW_DIFFERENT,
     AUGMENTATION,
     CHANNELS,
     COUNT,
@@ -117,7 +118,8 @@ ENCODER = Family(
 
 # For commands that train several clients, one after the other.
 CLIENT = Option("client", Clients(names=True),
-                help="One client or several: 3, 0-4, 0,2,5-7; or a site's name.",
+                help="One client or several: 3, 0-4, 0,2,5-7, all; or a site's name; or "
+                     "public, the server, which trains on its part of the partition.",
                 required=True, recorded=False, variable="clients")
 OWN_IMAGES = ("The dataset that the partition was made for; without a partition, the "
               "client's own images.")
@@ -470,6 +472,7 @@ COMMANDS = named(
                    "What a paper prints for a line (percent for an accuracy); may be "
                    "repeated.", multiple=True, recorded=False),
             LOWEST,
+            ALLOW_DIFFERENT,
             Option("claims", File(),
                    help="Print instead what the lines say about the claims of this "
                         "TOML file: confirmed, refuted or undecided.",
@@ -481,7 +484,7 @@ COMMANDS = named(
     command("plot", "Draw pictures of results and partitions."),
     command("plot curve", "Draw accuracy through the rounds from metrics files.",
         group(IN_OUT, series_option("A labelled line of its own"), VALUE, PROTOCOL,
-              *FRAME, OUTPUT),
+              ALLOW_DIFFERENT, *FRAME, OUTPUT),
         DRAWN,
     ),
     command("plot partition",
@@ -544,6 +547,7 @@ COMMANDS = named(
                    "Where the axis starts, in the unit that is drawn (percent for an "
                    "accuracy); if not at 0, the axis says so.", recorded=False,
                    variable="start"),
+            ALLOW_DIFFERENT,
             *FRAME,
             OUTPUT,
         ),
@@ -559,6 +563,7 @@ COMMANDS = named(
                    required=True, recorded=False),
             VALUE,
             PROTOCOL,
+            ALLOW_DIFFERENT,
             *FRAME,
             OUTPUT,
         ),
@@ -589,6 +594,7 @@ COMMANDS = named(
                    recorded=False),
             INTERVAL,
             LOWEST,
+            ALLOW_DIFFERENT,
             Option("numbers", Flag(negative=True), True,
                    "Write differences and intervals at the right.", recorded=False),
             *FRAME,
@@ -606,6 +612,7 @@ COMMANDS = named(
                    recorded=False),
             VALUE,
             PROTOCOL,
+            ALLOW_DIFFERENT,
             *FRAME,
             OUTPUT,
         ),
@@ -618,6 +625,9 @@ COMMANDS = named(
                    help="One term of the loss, as simclr: methods that add terms of "
                         "their own can be compared by it.", recorded=False,
                    usual="the sum of all"),
+            Option("log", Flag(), False,
+                   "Make the axis of the loss logarithmic; losses must be above 0.",
+                   recorded=False),
             PHASE,
             *FRAME,
             OUTPUT,
@@ -724,7 +734,8 @@ COMMANDS = named(
     command("export", "Write the bare encoder under torchvision's or timm's names.",
         group(IN_OUT,
             OUTPUT._replace(
-                help="The folder for model.safetensors and config.json.",
+                help="The folder for model.safetensors and config.json; files of other "
+                     "programs are not replaced.",
                 kind=File(), metavar="FOLDER"),
         ),
         GENERAL.without("preset", "seed", "force"),
@@ -753,6 +764,11 @@ COMMANDS = named(
                    "Show the scores of all rounds as a table instead.", recorded=False),
             Option("watch", Flag(), False, "Show it again until the run is done.",
                    recorded=False),
+            Option("settle", Flag(), False,
+                   "Set the times of files so that make and sh find the same steps to do; "
+                   "printed plans call it.", recorded=False),
+            Option("by", Whole(1), help="The process that carries out the runs; a second "
+                   "one is refused.", recorded=False, metavar="PID", needs="settle"),
         ),
         group("General", *VERBOSITY),
     ),

@@ -100,6 +100,10 @@ COUNT = Whole(1, 10**12)
 PROTOCOL = Option("protocol", Text("NAME"), "linear",
                    "Which metrics to take from the folder of a run: linear, knn, ...",
                    recorded=False)
+ALLOW_DIFFERENT = Option("allow-different", Text("NAME,..."), (),
+                         "What may differ between the evaluations: protocol, data, "
+                         "test-data, or options of evaluate, like epochs,lr.",
+                         multiple=True, recorded=False)
 LOWEST = Option("lowest", Text("LABEL"), (),
                  "This line has several files for each seed, of which only the lowest "
                  "counts, as of all clients the worst; may be repeated.",

@@ -308,8 +308,10 @@ def warn_of_collapse(title: str, epoch: loop.Epoch) -> None:
                 f"{lower}, raise --batch-size (or --temperature, where the objective has "
                 "one), or check the data"
             )
-    if epoch.measures.get("largest_cluster", 0) > COLLAPSED_SHARE:
-        found = epoch.measures
+    found = epoch.measures
+    if found.get("largest_cluster", 0) <= COLLAPSED_SHARE:
+        _warn_of_lost_clusters(title, found)
+    else:
         # A model that labels itself has neither --entropy-weight nor neighbours.
         cure = (
             "start from clusters that were trained longer, or train fewer --epochs at a "
@@ -322,4 +324,15 @@ def warn_of_collapse(title: str, epoch: loop.Epoch) -> None:
             f"{title}: the clustering has collapsed: {found['largest_cluster']:.0%} of "
             f"the images are in one cluster (entropy {found['cluster_entropy']:.2f}, "
             f"confident {found['confident']:.0%}); {cure}"
+        )
+
+
+def _warn_of_lost_clusters(title: str, found: dict[str, Any]) -> None:
+    """Warn if a model that labels itself has given up half of its clusters or more."""
+    first, last = found.get("first_used", 0), found.get("used_clusters", 0)
+    if first and last <= first / 2:
+        console.warn(
+            f"{title}: {first} clusters have become {last}: the images that the model is "
+            "sure of are of few clusters, which take the others; train fewer --epochs at "
+            "a lower --lr, or give another --confidence"
         )

@@ -103,7 +103,8 @@ def _kept(
     path = caching.images_path(cache, _key(about, fit, len(index)))
     try:
         images = read_dataset(path).images
-        caching.use_images(path)
+        with console.bar(f"verifying {index.root.name}", images.nbytes) as bar:
+            caching.use_images(path, bar.reach)
     except FurlkitError:
         if path.exists():
             console.info(f"{path}: the cache has a damaged copy of {index.root}")

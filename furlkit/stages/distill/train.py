@@ -11,6 +11,7 @@ from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
 from furlkit.inputs.existing import already, made_before
 from furlkit.inputs.matching import check_augmentation, check_batch
+from furlkit.inputs.models import encoder_plugin
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Net
@@ -89,7 +90,8 @@ def _warn_of_idleness(options: Options, last: Epoch) -> None:
 
 
 def _provenance(options: Options, lesson: Lesson) -> Provenance:
-    resolved = {**options.resolved, **lesson.resolved}
+    plugin = encoder_plugin(lesson.model)
+    resolved = {**options.resolved, **plugin, **lesson.resolved}
     contents = {**lesson.contents, "start": lesson.model.content}
     return Provenance("distill", resolved, options.seed, contents)
 
