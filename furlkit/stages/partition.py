@@ -33,6 +33,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Divide a dataset's indices among clients, and optionally a public part."""
     own, rest = divided(values, SCHEMES[values["scheme"]].options)
     known = {"own": own, "recorded": recorded("partition", values)}
+    if own.get("concentration") is not None:
+        known["recorded"].pop("balance", None)  # Only IID clients are balanced.
     options = fill(Options, {**rest, **known})
     data = options.data.labels()
     rng = numpy_generator(options.seed, "partition", options.scheme.scheme)
