@@ -154,6 +154,9 @@ COMMANDS = named(
                    required=True),
             Option("fraction", Number(), 1.0,
                    "Share of the clients that takes part, at least one client."),
+            Option("rounding", Choice(("nearest", "down")), "nearest",
+                   "If that is no whole number of clients: the nearest, or (FedStyle) "
+                   "the next below."),
             Option("rounds", Clients(), (1,), "Rounds to draw for: 3, or 1-20."),
         ),
         GENERAL.without("preset", "dry_run", "force"),

@@ -279,7 +279,9 @@ def _text(
     names = {ref.name for _, part in parts for word in part for ref in _refs(word)}
     every = any(ref.every for _, part in parts for word in part for ref in _refs(word))
     if every or "participants" in names:
-        drawn = ("clients", "without", "fraction", "seed")
+        drawn = ["clients", "without", "fraction", "seed"]
+        if run.settings["rounding"] != DEFAULTS["rounding"]:
+            drawn.append("rounding")
         lines.append(" ".join(f"{key}={run.settings[key]}" for key in drawn))
     for key, value in sorted((presets.table(run.preset, command.name) or {}).items()):
         lines.append(f"{key} = {json.dumps(value, default=str)}")
