@@ -270,6 +270,9 @@ COMMANDS = named(
             Option("reduction", Choice(("mean", "paper")), "mean",
                    "Mean over rows and their positives, or the sums as the paper prints "
                    "them, which grow with the batch."),
+            Option("normalise", Flag(negative=True), True,
+                   "Divide every z by its length before the contrast; the paper prints "
+                   "z without.", newer=True),
         ),
         group("Optimisation",
             epochs_option(10, "Epochs E_s; 0 keeps an untrained model.")
