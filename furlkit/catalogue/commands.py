@@ -315,6 +315,9 @@ COMMANDS = named(
             Option("phases", Text("PART:EPOCHS,..."),
                    help="Train only some parts at a time: projector:5,encoder:5.",
                    replaces="epochs"),
+            Option("restart-optimiser", Flag(negative=True), False,
+                   "Start every epoch with a new optimiser, without the momentum of the "
+                   "epoch before (FedStyle's FedRep and Ditto).", newer=True),
         ),
         AUGMENTATION,
         EXECUTION,
