@@ -392,6 +392,12 @@ UPDATES = named(
     ),
 )
 
+# For every method with a model of the client's own; local-train reads it.
+SENT_MODEL = Option("sent-model", Choice(("copy", "own")), "copy",
+    "The model that leaves the client: the trained copy of the global model, or the "
+    "client's own model (FedStyle Algorithm 1, line 10; of --mix weights its own weights "
+    "v).", newer=True)
+
 PERSONAL = named(
     Personal("none", "no model but the one that is sent", ""),
     Personal("ditto", "a model that is trained after the other and pulled towards it",
@@ -403,6 +409,7 @@ PERSONAL = named(
             Option("pull-to", Choice(("received", "trained")), "received",
                    "w is the global model as it was received, or (FedStyle) the copy "
                    "that the client has just trained."),
+            SENT_MODEL,
         ),
         paper=DITTO,
         equation="Eq. 1, Algorithm 1; FedStyle's appendix",
@@ -421,6 +428,7 @@ PERSONAL = named(
                    "Learning rate of alpha, which then starts at --own-share and is kept "
                    "from round to round; 0 leaves it as it is.",
                    needs="mix=weights"),
+            SENT_MODEL,
         ),
         paper=APFL,
         equation="Algorithm 1; FedStyle's appendix",
