@@ -65,7 +65,7 @@ def test_every_row_is_planned_on_every_dataset(plan, row, dataset):
                      "figure4=yes", "alone=yes")  # fmt: skip
         trained = [step["command"] for step in of(steps, "train")]
         count = 1 if alone else STYLES[dataset] * each
-        assert len(trained) == 2 * (count if each == 1 else round(count / 2))
+        assert len(trained) == 2 * (count if each == 1 else count // 2)
         styled = row == "fedstyle"
         assert len(of(steps, "style")) == len(of(steps, "features")) == count * styled
         weight = f"{LAMBDAS.get(each, LAMBDA[dataset]):g}"
