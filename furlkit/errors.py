@@ -3,6 +3,15 @@
 A message says which file or flag, what was found, what was expected, and what to do.
 """
 
+import errno
+
+_NO_MEMORY = (
+    "out of memory",
+    "allocate memory",
+    "failed to map segment",
+    "std::bad_alloc",
+)
+
 
 class FurlkitError(Exception):
     """Something failed for a reason the user can act on."""
@@ -32,6 +41,18 @@ class TooEarlyError(FurlkitError):
     """Something is still missing; the same command may succeed later."""
 
     exit_code = 75
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """True if the system refused memory; torch and the linker only say so in words."""
+    if isinstance(error, MemoryError):
+        return True
+    if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError | ImportError) and any(
+        words in text for words in _NO_MEMORY
+    )
 
 
 class Stopped(BaseException):

@@ -214,16 +214,26 @@ def device_of(runtime: Runtime) -> "torch.device":
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     kind, _, number = name.partition(":")
-    if kind not in ("cpu", "cuda", "mps") or (number and not number.isdecimal()):
+    if number and not number.isdecimal():
         raise UsageError(f"--device {name}: expected auto, cpu, cuda, cuda:N or mps")
     if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
         raise UsageError(
             f"--device {name}: this PyTorch sees {torch.cuda.device_count()} CUDA "
             "devices; use --device cpu, or install a CUDA build of PyTorch"
         )
-    if kind == "mps" and not torch.backends.mps.is_available():
-        raise UsageError("--device mps: not available here; use --device cpu")
+    if kind != "cpu" and not _is_available(kind):
+        raise UsageError(f"--device {name}: not available here; use --device cpu")
     return torch.device(name)
+
+
+def _is_available(kind: str) -> bool:
+    """Whether PyTorch has a device of this kind: mps, xpu, or one of another package."""
+    import torch
+
+    try:
+        return bool(torch.get_device_module(kind).is_available())
+    except (RuntimeError, AttributeError):
+        return False
 
 
 def check_precision(precision: str, device: "torch.device") -> None:

@@ -12,6 +12,7 @@ import furlkit
 from furlkit import catalogue, presets
 from furlkit.cli.program import _outcome
 from furlkit.cli.program import furlkit as program
+from furlkit.data.sets.torchvision import TORCHVISION_SETS
 from tests.helpers import photographs
 from tests.methods import methods_table
 
@@ -96,6 +97,12 @@ def test_the_table_of_methods_is_the_catalogue_s():
     marks = r"<!-- methods:.*?-->\n(.*?)\n<!-- end of methods -->"
     (table,) = re.findall(marks, METHODS, re.S)
     assert table == methods_table()
+
+
+def test_every_dataset_is_in_its_table_with_its_place():
+    table = README.split("| `--data` |")[1].split("\n\n")[0]
+    for entry in TORCHVISION_SETS.values():
+        assert f"`{entry.name}`" in table and f"`{entry.place}`" in table
 
 
 def test_every_kind_of_file_is_in_its_table():

@@ -50,6 +50,7 @@ from furlkit.catalogue.entries import (
     Whole,
     entry_of,
     shown,
+    writes_file,
 )
 from furlkit.catalogue.installed import (
     add_plugins,

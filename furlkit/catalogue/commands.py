@@ -31,6 +31,7 @@ from furlkit.catalogue.groups import (
     FORMAT,
     FRAME,
     GENERAL,
+    IMAGES,
     IN_OUT,
     INTERVAL,
     ISA,
@@ -47,6 +48,7 @@ from furlkit.catalogue.groups import (
     TITLED,
     VALUE,
     VERBOSITY,
+    WINDOW,
     data_options,
     epochs_option,
     series_option,
@@ -132,8 +134,12 @@ def command(
 COMMANDS = named(
     command("partition", "Partition a dataset's images among clients.",
         group(IN_OUT,
-            *data_options("Dataset name, image folder, packed file, .npz, or a file of "
-                   "labels."),
+            *data_options("Dataset name, image folder, packed file, .npz, idx files, or a "
+                   "file of labels."),
+            IMAGES,
+            Option("verify", Flag(), False,
+                   "Read a packed file whole and compare its checksum; by default only "
+                   "its header and labels are read.", recorded=False),
             OUTPUT,
         ),
         SCHEME,
@@ -174,7 +180,12 @@ COMMANDS = named(
                    help="Resize the shorter side to this, then cut out the centre."),
             CHANNELS._replace(help="Pack as grey (1) or colour (3).",
                                usual="as the images are"),
-            Option("no-labels", Flag(), False, "Leave the labels out."),
+            WINDOW,
+            IMAGES._replace(help="Draw this many images of each source by --seed, "
+                                 "whatever their classes, for a first try; a smaller "
+                                 "draw is a part of a larger one."),
+            Option("no-labels", Flag(), False,
+                   "Leave the labels out; a folder may then be nested in any way."),
             Option("skip-broken", Flag(), False,
                    "Leave out the files of folders that cannot be read; the others are "
                    "decoded twice.", newer=True),
@@ -190,7 +201,8 @@ COMMANDS = named(
             Option("train-fraction", Number(above=0, below=1),
                    help="Draw this share of each class of each domain as the train "
                         "split; the rest is the test split."),
-            SEED._replace(default=None, needs="train-fraction", usual="0"),
+            SEED._replace(default=None, usual="0",
+                          help="The number that --train-fraction and --images draw by."),
         ),
         group("Execution", ISA),
         GENERAL.without("preset", "seed", "force"),
@@ -231,6 +243,7 @@ COMMANDS = named(
             Option("image-size", Whole(), help="Side of the input.",
                    usual="the data's"),
             CHANNELS,
+            WINDOW._replace(usual="the data's"),
             Option("classes", Whole(), help="Classes of the classifier.",
                    usual="the data's"),
             Option("mean", Numbers(), help="Normalisation.",
@@ -652,7 +665,8 @@ COMMANDS = named(
     command("inspect", "Explain any file of furlkit's.",
         group(IN_OUT,
             Option("verify", Flag(), False,
-                   "Check every byte against the content hash."),
+                   "Check every byte against the content hash; of a folder, those of "
+                   "all files below it."),
             Option("tensors", Flag(), False, "List every tensor of a large file."),
             Option("outgoing", Flag(), False,
                    "Say what leaves a site with the file, and what is known to be "
@@ -671,7 +685,7 @@ COMMANDS = named(
             DATA_FILES[0],
             Option("depth", Whole(1),
                    help="Generations to make again: 1 is the file alone, 2 its inputs "
-                        "too.", recorded=False, usual="all"),
+                        "too.", recorded=False, usual="all; 1 for scores"),
             Option("into", File(),
                    help="Where the commands write.", recorded=False, metavar="FOLDER",
                    usual="replay; with --run a folder that is removed"),
@@ -699,6 +713,9 @@ COMMANDS = named(
                    recorded=False, variable="form"),
             Option("group", Whole(1), 1,
                    "Clients that one command trains one after the other.",
+                   recorded=False),
+            Option("allow-outside", Flag(), False,
+                   "Let the recipe and its preset write outside the run's folder.",
                    recorded=False),
             OUTPUT._replace(help="Write it to a file instead of stdout.", required=False),
         ),

@@ -86,8 +86,8 @@ class Option(NamedTuple):
 
     `recorded` options decide the bytes of an output and go into its header. `needs` names
     the option without which this one does not apply: "features-out", or with the value
-    it must have, "optimiser=sgd"; or a head of init's model, "head=clusters". `replaces`
-    names those that do not apply beside this one. `usual` describes a default that the
+    it must have, "optimiser=sgd", several divided by "|"; or a head of init's model,
+    "head=clusters". `replaces` names those that do not apply beside this one. `usual` describes a default that the
     inputs decide.
     `second` is a second flag (-o, --share), `variable` the name in Python where the
     flag's own is taken. One that is `newer` than files it decides is recorded only where
@@ -484,6 +484,16 @@ def shown(option: Option) -> str:
         return "on"
     parts = value if isinstance(value, tuple) else (value,)
     return ",".join(f"{p:g}" if isinstance(p, float) else str(p) for p in parts)
+
+
+def writes_file(option: Option) -> bool:
+    """Return whether a command writes the file that an option names."""
+    kind = option.kind  # Kinds are tuples, and equal others that hold the same.
+    if isinstance(kind, File):
+        return kind.written
+    return isinstance(kind, Text) and (
+        option.name == "output" or option.name.endswith("-out")
+    )
 
 
 class Command(NamedTuple):

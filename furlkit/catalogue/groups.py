@@ -29,6 +29,9 @@ DATA_FILES = (
                 "it may be removed at any time.",
            recorded=False, usual="furlkit in the user's cache folder", metavar="FOLDER"),
 )
+IMAGES = Option("images", Whole(1),
+                help="Draw this many images by --seed, whatever their classes, for a first "
+                     "try; a smaller draw is a part of a larger one.", usual="all")
 SEED = Option("seed", Whole(0), 0, "The number that all random draws are derived from.",
               recorded=False)
 PRESET = Option("preset", Text("NAME|FILE.toml"),
@@ -59,6 +62,11 @@ PART = (
 )
 CHANNELS = Option("channels", Choice(("1", "3")), help="1 is grey, 3 is colour.",
                    usual="the data's")
+WINDOW = Option("window", Text("LO,HI|..."),
+                help="Which values are black and white, in images of more than 8 bits: "
+                     "LO,HI; `percentile P,Q` of each image; full, the range of the "
+                     "type; or dicom, the window in the file.",
+                newer=True)
 FRAME = (
     Option("title", Text(), "", "Title above the picture.", recorded=False),
     Option("size", Numbers(length=2), help="Width and height in inches.",
@@ -157,7 +165,7 @@ ISA = Option("isa", Choice(("auto", "native", "avx2", "avx512")), "auto",
              "CPU instructions; avx2 and avx512 give the same bytes on every CPU that "
              "has them.", recorded=False)
 RUNTIME = (
-    Option("device", Text("auto|cpu|cuda|cuda:N|mps"), "auto", "Where to compute.",
+    Option("device", Text("auto|cpu|cuda|cuda:N|mps"), "auto", "Where to compute; also any other device that PyTorch has.",
            recorded=False),
     Option("threads", Whole(1), 1,
            "Threads of the CPU; several clients at once are faster than several "

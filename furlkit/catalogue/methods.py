@@ -73,8 +73,8 @@ NEAREST = Option("nearest", Whole(1), 20, "Neighbours of each image, by cosine."
 
 # For objectives that compare an image with its nearest neighbours.
 MINING = (
-    NEAREST._replace(help="Neighbours of each of the client's images, of which a step "
-                          "draws one; they stay in the private file."),
+    NEAREST._replace(help="Neighbours of each of the client's images; they stay in the "
+                          "private file."),
     Option("mine-layer", Choice(("h", "z")), "z",
            "Neighbours are the nearest by cosine of h, the encoder's output, or z, the "
            "projector's."),
@@ -211,6 +211,10 @@ OBJECTIVES = named(
             Option("entropy-weight", Number(low=0), 5.0,
                    "lambda, the weight of the entropy of the mean assignment, which keeps "
                    "images from all falling into one cluster."),
+            Option("nearest-used", Choice(("one", "all")), "one",
+                   "A step compares an image with one of its --nearest neighbours, drawn "
+                   "at random (SCAN); or sums over all of them (FedUSC Eq. 3), where a "
+                   "step takes several times as long.", newer=True),
             *MINING,
         ),
         mines=True,
@@ -667,6 +671,11 @@ SHARING = group("Sharing rows: FedCA's dictionary, FCL's remote features",
            "without signs; z of single images. InstaHide has been broken (Carlini et "
            "al. 2021), and features are not anonymous.",
            needs="features-out", newer=True),
+    Option("rows-statistics", Choice(("running", "batch")), "running",
+           "How BatchNorm normalises the images that rows are computed from: by its "
+           "running statistics, as in evaluation; or by their own batch, as MoCo's slow "
+           "network does in training, without a change of the running statistics (FCL).",
+           needs=f"share-rows={'|'.join(SHARE_ROWS[1:])}", newer=True),
     Option("alpha", Number(low=0, below=1), 0.5,
            "Z <- alpha Z + (1 - alpha) z; 0 shares z alone (FedCA Eq. 9).",
            needs="share-rows=averaged"),

@@ -84,7 +84,7 @@ def _unmet(
         if needed == "head":
             return _without_head(value, values)
         found = values.get(key)
-        if value and found != value:
+        if value and found not in value.split("|"):
             return key, f"to --{needed} {found}"
         if not found:
             return key, f"without --{needed}"

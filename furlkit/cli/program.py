@@ -1,5 +1,6 @@
 """The program `furlkit`: its commands, its exit codes."""
 
+import resource
 import sys
 from typing import NoReturn
 
@@ -33,6 +34,7 @@ click.version_option(__version__, prog_name="furlkit")(furlkit)
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the program and exit with the code the outcome has."""
     console.open_missing_streams()
+    console.escape_unprintable()
     try:
         code = _outcome(arguments)
     except Stopped as stopped:
@@ -51,8 +53,9 @@ def _outcome(arguments: list[str] | None) -> int:
         console.error(str(error))
         return error.exit_code
     except click.ClickException as error:
-        # It may quote a preset.
-        error.message = console.one_line(error.message)  # type: ignore[misc]
+        if not isinstance(error, click.exceptions.NoArgsIsHelpError):
+            # It may quote a preset; a help text quotes nothing and has many lines.
+            error.message = console.one_line(error.message)  # type: ignore[misc]
         with console.unwritable_ignored:
             error.show()
         return error.exit_code
@@ -60,11 +63,28 @@ def _outcome(arguments: list[str] | None) -> int:
         console.error("interrupted; run the same command again to resume")
         return INTERRUPTED
     except MemoryError:
-        console.error("out of memory; smaller batches, images or parts would need less")
+        console.error(f"out of memory; {_memory_remedy()}")
         return FurlkitError.exit_code
     except OSError as error:
-        console.error(f"{error.filename or 'input or output'}: {error.strerror}")
+        cause = error.strerror or error
+        console.error(f"{error.filename or 'input or output'}: {cause}{_remedy(error)}")
         return DISK
     finally:
         console.settings.reset()
     return 0
+
+
+def _memory_remedy() -> str:
+    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if allowed == resource.RLIM_INFINITY:
+        return "smaller batches, images or parts would need less"
+    return (
+        f"this process may use {allowed // 2**20:,} MB (ulimit -v), and PyTorch alone "
+        "maps about 3,000 MB; raise the limit"
+    )
+
+
+def _remedy(error: OSError) -> str:
+    # The message of Python's tempfile, which has no class for this error.
+    missing = "No usable temporary directory" in str(error)
+    return "; set TMPDIR to a folder that you can write" if missing else ""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from inspect import cleandoc
+from math import isfinite
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -84,10 +85,15 @@ def _apply_preset(context: click.Context, _: click.Parameter, name: str | None) 
     table = _table(name, stage)
     by_name = {o.name: o for o in catalogue.COMMANDS[" ".join(stage)].options.values()}
     for key in table:
-        if key not in by_name or key in ("preset", "output"):
+        if key not in by_name or key == "preset":
             raise UsageError(
                 f"--preset {name}: [{'.'.join(stage)}] sets {key!r}, "
                 f"which {context.command_path} does not have"
+            )
+        if catalogue.writes_file(by_name[key]):
+            raise UsageError(
+                f"--preset {name}: [{'.'.join(stage)}] sets {key!r}; a preset cannot "
+                f"name a file that is written, so type --{key}"
             )
     context.default_map = {
         by_name[key].key: _typed(name, by_name[key], value)
@@ -96,7 +102,8 @@ def _apply_preset(context: click.Context, _: click.Parameter, name: str | None) 
 
 
 def _typed(name: str, option: catalogue.Option, value: Any) -> Any:
-    if not isinstance(value, str | int | float | list):
+    endless = isinstance(value, float) and not isfinite(value)
+    if endless or not isinstance(value, str | int | float | list):
         raise UsageError(
             f"--preset {name}: {option.name!r} is {value!r}, expected text, a number, "
             "true, false or a list"
@@ -326,8 +333,11 @@ def tell(results: Iterable[tuple[str, dict]] | tuple[str, dict]) -> None:
         console.result(f"would write {line}" if planned else line, values)
 
 
-def check_words(program: click.Group, words: list[str]) -> None:
-    """Refuse a command line that the program would refuse before it opens a file."""
+def check_words(program: click.Group, words: list[str]) -> dict[str, Any]:
+    """Values of a command line by key; refuse one that the program would refuse.
+
+    No file is opened.
+    """
     node: click.Command | None = program
     context = click.Context(program, info_name="furlkit")
     left, before = list(words), replace(console.settings)
@@ -340,7 +350,7 @@ def check_words(program: click.Group, words: list[str]) -> None:
         if not isinstance(node, Command):
             raise UsageError(f"{name} is not a command of furlkit")
         with node.make_context(name, left, parent=context) as context:
-            _resolved(node.entry.name, dict(context.params))
+            return _resolved(node.entry.name, dict(context.params))
     except click.ClickException as error:
         raise UsageError(error.format_message()) from error
     finally:

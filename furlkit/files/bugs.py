@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from furlkit.errors import DiskError, FurlkitError
+from furlkit.errors import DiskError, FurlkitError, is_out_of_memory
 from furlkit.files.journal import Journal
 
-EXPECTED = (FurlkitError, OSError, MemoryError)
+EXPECTED = (FurlkitError, OSError)
 PACKAGE = Path(__file__).parent.parent
 
 
@@ -29,6 +29,8 @@ def kept(
     try:
         yield
     except Exception as error:
+        if is_out_of_memory(error):
+            raise MemoryError from error
         if isinstance(error, (*EXPECTED, *expected)):
             raise
         raise FurlkitError(_sentence(error, _keep(error, output))) from error

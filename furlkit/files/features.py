@@ -93,7 +93,13 @@ def check_probabilities(found: Features) -> None:
 def read_features(path: Path) -> Features:
     """Read a feature file whole, rows as float32: checked, finite, lengths equal."""
     opened, facts = open_table(path, "features", "rows")
-    tensors = opened.tensors()
+    return features_of(opened, facts, opened.tensors())
+
+
+def features_of(
+    opened: Container, facts: FeatureFacts, tensors: dict[str, np.ndarray]
+) -> Features:
+    """The rows of a file that was opened by `open_table`, from its tensors."""
     rows = decoded(opened.path, tensors, "rows")
     return Features(opened.path, facts, opened.content, rows, tensors["index"])
 

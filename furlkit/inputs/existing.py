@@ -11,7 +11,7 @@ from furlkit.errors import FurlkitError
 from furlkit.files.container.header import canonical, short
 from furlkit.files.container.read import open_kind
 from furlkit.files.facts import Provenance
-from furlkit.files.metrics import read_metrics
+from furlkit.files.metrics import is_sealed, read_metrics
 
 ALREADY = "already there, made from the same inputs with the same options"
 
@@ -67,6 +67,9 @@ def scored_before(path: Path, known: Mapping[str, Any]) -> dict[str, Any] | None
         document = read_metrics(path)
     except FurlkitError as error:
         console.info(f"{error}; making it again")
+        return None
+    if not is_sealed(document):
+        console.info(f"{path}: has no content hash; making it again")
         return None
     options = document.get("options")
     rest = {key: value for key, value in known.items() if key != "options"}

@@ -81,9 +81,7 @@ def check_start(
 def check_labels(images: ImageSet, classes: int, model: Checkpoint) -> None:
     """Supervised training needs labels, and a classifier that has their classes."""
     if images.labels is None:
-        raise InputError(
-            f"{images.name}: has no labels, which supervised training needs"
-        )
+        raise InputError(f"{images.without_labels}, which supervised training needs")
     if images.classes > classes:
         raise InputError(
             f"{images.name}: has {images.classes} classes, {model.path} has a classifier "

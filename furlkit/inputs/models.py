@@ -10,7 +10,7 @@ from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import client_order
-from furlkit.inputs.images import fit_of, warn_of_change
+from furlkit.inputs.images import check_reading, fit_of, reading_of, warn_of_change
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing
@@ -52,9 +52,11 @@ def open_models(
             )
         found[model.content] = replace(model, tensors={})
     models = sorted(found.values(), key=_place)
-    images = options.data.images(fit_of(models))
+    data = replace(options.data, reading=reading_of(models[0]))
+    images = data.images(fit_of(models))
     for model in models:
         check_channels(images, model)
+        check_reading(images, model)
     warn_of_change(images, models[0])
     return images, models
 

@@ -1,8 +1,12 @@
 """What a frozen model computes from images: h, z or probabilities, once."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from furlkit import console
 from furlkit.data.augment import instahide, normalise, plain, sobel
@@ -18,6 +22,23 @@ def represent(net: Net, x: Tensor, layer: str) -> Tensor:
     h = net.encoder(x)
     projector = net.head("projector")
     return projector(h) if layer == "z" and projector is not None else h
+
+
+@contextmanager
+def batch_statistics(net: nn.Module) -> Iterator[None]:
+    """Let BatchNorm normalise by each batch; its running statistics stay as they are.
+
+    Without running statistics BatchNorm takes those of the batch, in eval mode too.
+    """
+    norms = [module for module in net.modules() if isinstance(module, _BatchNorm)]
+    running = [(norm.running_mean, norm.running_var) for norm in norms]
+    for norm in norms:
+        norm.running_mean = norm.running_var = None
+    try:
+        yield
+    finally:
+        for norm, (mean, variance) in zip(norms, running, strict=True):
+            norm.running_mean, norm.running_var = mean, variance
 
 
 @torch.inference_mode()

@@ -41,6 +41,17 @@ def has_fixed_size(a: Architecture) -> bool:
     return found is not None and found.fixed_input_size
 
 
+def timm_layers(a: Architecture) -> dict[str, Any]:
+    """The classifier and the first convolution of a network that timm can load."""
+    if a.encoder == "cnn5":
+        return {"classifier": "classifier", "first_conv": "conv1"}
+    if not a.encoder.startswith("timm:"):  # A ResNet.
+        return {"classifier": "fc", "first_conv": "conv1"}
+    found = _timm(a).get_pretrained_cfg(name_of(a))
+    names = ("classifier", "first_conv")
+    return {name: getattr(found, name) for name in names if getattr(found, name, None)}
+
+
 def torchvision_encoder(a: Architecture) -> nn.Module:
     """torchvision's network of this name, changed as `torchvision_changes` says."""
     from torchvision import models

@@ -4,7 +4,8 @@ Van Gansbeke et al., "SCAN: Learning to Classify Images without Labels", ECCV 20
 FedUSC Eq. 3.
 
     q(x)        probabilities of H clusters, the softmax of the head's logits
-    x^          one of the nearest neighbours of x, drawn for each step
+    x^          one of the nearest neighbours of x, drawn for each step (SCAN); or each of
+                its k neighbours, over which Eq. 3 sums
     p           the mean of q over the images of a batch
     lambda      weight of the entropy of p
 
@@ -27,11 +28,14 @@ CONFIDENT = 0.99  # SCAN's threshold for self-labelling, FedUSC's sigma.
 
 
 def scan_loss(log_q: Tensor, log_near: Tensor, weight: float) -> Tensor:
-    """FedUSC Eq. 3 for log q of images and of a neighbour of each, (N, ..., H) -> (...):
+    """FedUSC Eq. 3 for log q of images (N, ..., H) and of k neighbours (N, k, ..., H):
 
-    -1/N sum_x log <q(x), q(x^)> + lambda sum_h p_h log p_h
+        -1/N sum_x sum_x^ log <q(x), q(x^)> + lambda sum_h p_h log p_h
+
+    The first term is a sum of k: with k = 1, as in SCAN, lambda weighs k times as much.
     """
-    return consistency(log_q, log_near) - weight * entropy(log_q)
+    each = consistency(log_q[:, None], log_near)  # (k, ...)
+    return each.sum(dim=0) - weight * entropy(log_q)
 
 
 def consistency(log_q: Tensor, log_near: Tensor) -> Tensor:
@@ -58,9 +62,12 @@ class Clustering(nn.Module):
     members: Tensor
     confident: Tensor
 
-    def __init__(self, net: Any, neighbours: Tensor | None, weight: float):
+    def __init__(
+        self, net: Any, neighbours: Tensor | None, weight: float, all_near: bool
+    ) -> None:
         super().__init__()
-        self.net, self._weight, self._neighbours = net, weight, neighbours
+        self.net, self._weight = net, weight
+        self._neighbours, self._all_near = neighbours, all_near
 
     def begin_epoch(self, images: Any, epoch: int, rng: torch.Generator) -> None:
         """Count from 0."""
@@ -71,14 +78,18 @@ class Clustering(nn.Module):
         self.register_buffer("confident", zeros(heads))
 
     def step(self, batch) -> Forward:
-        """A view of each image, and of one neighbour of it, in one forward pass."""
-        near = self._draw(batch.index, batch.generator)
-        x = batch.at(torch.cat([batch.index, near])).one_view()  # (2N, C, S, S)
+        """A view of each image, and of its neighbours, in one forward pass."""
+        images, place = self._choose(batch.index_cpu, batch.generator)
+        x = batch.at(images).one_view()  # (V, C, S, S)
         h = self.net.encoder(x)
-        logits = self.net.clusters(h)  # (2N, heads, H)
+        logits = self.net.clusters(h)  # (V, heads, H)
+        N = len(batch.index)
         with torch.autocast(h.device.type, enabled=False):
-            log_q, log_near = logits.float().log_softmax(dim=-1).chunk(2)
-            losses = scan_loss(log_q, log_near, self._weight)  # (heads)
+            log_all = logits.float().log_softmax(dim=-1)
+            if place is not None:
+                log_all = log_all[place.to(h.device)]
+            log_q, near = log_all[:N], log_all[N:].unflatten(0, (N, -1))
+            losses = scan_loss(log_q, near, self._weight)  # (heads)
         self._count(log_q.detach().exp())
         names = loss_names(len(losses))
         return Forward(dict(zip(names, losses, strict=True)), x, h)
@@ -91,12 +102,22 @@ class Clustering(nn.Module):
         confident = float(self.confident[head]) / sum(spread["occupancy"])
         return {"head": head, **spread, "confident": confident}
 
-    def _draw(self, index: Tensor, rng: torch.Generator) -> Tensor:
-        """One neighbour of each image, each as likely as any other."""
+    def _choose(
+        self, index: Tensor, rng: torch.Generator
+    ) -> tuple[Tensor, Tensor | None]:
+        """The images to encode, those of `index` and then their neighbours, image by image.
+
+        All neighbours of a batch have many images twice, which are encoded once: then
+        with the place of each among the images.
+        """
         if self._neighbours is None:
             raise ValueError("the neighbours of the images are not known")
-        k = self._neighbours.shape[1]
-        return self._neighbours[index, torch.randint(k, index.shape, generator=rng)]
+        near = self._neighbours[index]  # (N, k)
+        if self._all_near:
+            wanted = torch.cat([index, near.flatten()])
+            return wanted.unique(return_inverse=True)
+        chosen = torch.randint(near.shape[1], index.shape, generator=rng)
+        return torch.cat([index, near[torch.arange(len(index)), chosen]]), None
 
     def _count(self, q: Tensor) -> None:
         """Add the assignments of a batch, q (N, heads, H)."""
@@ -123,7 +144,11 @@ def loss_names(heads: int) -> list[str]:
 
 
 def learner(
-    net: Any, *, entropy_weight: float, neighbours: Tensor | None = None
+    net: Any,
+    *,
+    entropy_weight: float,
+    nearest_used: str = "one",
+    neighbours: Tensor | None = None,
 ) -> Clustering:
     """`neighbours` (n, k) are positions among the n images, on the CPU."""
-    return Clustering(net, neighbours, entropy_weight)
+    return Clustering(net, neighbours, entropy_weight, nearest_used == "all")

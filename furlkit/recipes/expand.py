@@ -15,6 +15,8 @@ from furlkit.recipes.template import Ref, Template, Word, path_of, templates
 
 MOST_STEPS = 10**7
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# A path that begins like an option or a home folder must not be taken for one.
+OPTION_LIKE = ("-", "~")
 
 
 class Step(NamedTuple):
@@ -71,8 +73,7 @@ def _folder(run: Run) -> str:
     out = str(Path(run.out))
     if out == ".":
         return ""
-    # A path that begins like an option or a home folder must not be taken for one.
-    return f"{'./' * out.startswith(('-', '~'))}{out.rstrip('/')}/"
+    return f"{'./' * out.startswith(OPTION_LIKE)}{out.rstrip('/')}/"
 
 
 class _MissingError(Exception):
@@ -303,6 +304,8 @@ class _Expansion:
             given = name in self.run.recipe.inputs
             folder = "" if given else _folder(self.run)
             path = path_of(self.run, name)
+            if given and path.startswith(OPTION_LIKE):
+                folder = "./"
             if len({match[0] for match in ROUND.finditer(path)}) > 1:
                 raise InputError(f"{self.run.recipe.path}: {path}: is of two phases")
             self._files[name] = _File(folder, path, given)

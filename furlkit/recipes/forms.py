@@ -23,10 +23,16 @@ _quote = cache(shlex.quote)
 # cannot be quoted, so it stands in a variable. A % is quoted in targets only.
 _QUOTED = {" ": "\\ ", ":": "\\:", "#": "\\#", "$": "$$", "=": "$(equals)"}
 _SPECIAL = re.compile(r"[ :#$=]")
+_UNUSUAL = re.compile(r"[^\n -~]")
 # What nobody needs to quote, with single spaces between words.
 _PLAIN = re.compile(r"[\w@+,./-]+( [\w@+,./-]+)*", re.ASCII)
 # A name that ends like x(y) would be a member of an archive.
-_IMPOSSIBLE = re.compile(r"[\x00-\x1f\x7f;|*?\[\]\\]|^(\./)?~|[ )]$")
+_IMPOSSIBLE = re.compile(r"[\x00-\x1f\x7f;|*?\[\]\\]|^(\./)?~|[ )]$|\$[({]")
+# A name of a file that make reads as a rule of its own, or as a word of its language.
+_MEANT_OTHERWISE = re.compile(
+    r"(\./)*\.[A-Z][^/]*|-.*|all|s?include|define|endef|undefine|ifn?def|ifn?eq|else"
+    r"|endif|(un)?export|override|private|vpath|load", re.DOTALL
+)  # fmt: skip
 _MAKE_HEAD = """\
 # Made by `furlkit plan`: one rule for each file, with its exact command.
 #   make -f FILE -j2        LAUNCH='srun --gpus 1' starts every command, LAUNCH_TRAIN the
@@ -35,6 +41,8 @@ FURLKIT ?= furlkit
 LAUNCH ?=
 LAUNCH_TRAIN ?= $(LAUNCH)
 SHELL := /bin/sh
+MAKEFLAGS += --no-builtin-rules --no-builtin-variables
+.SUFFIXES:
 show := $(if $(V),,@)
 equals := =
 .DEFAULT_GOAL := all
@@ -101,10 +109,14 @@ def title(step: Step) -> str:
     return ", ".join(parts)
 
 
+def _impossible(name: str) -> re.Match | None:
+    return _IMPOSSIBLE.search(name) or _MEANT_OTHERWISE.fullmatch(name)
+
+
 @cache
 def _make_name(name: str) -> str:
     """A file's name as make reads it after the colon of a rule."""
-    if found := _IMPOSSIBLE.search(name):
+    if found := _impossible(name):
         raise UsageError(
             f"{name!r}: make cannot have {found[0]!r} there in the name of a file; choose "
             "another name, or print the plan with --as sh"
@@ -115,7 +127,7 @@ def _make_name(name: str) -> str:
 @cache
 def _prerequisite(name: str) -> str:
     """The same; empty for one that make cannot have, which no rule makes."""
-    return "" if _IMPOSSIBLE.search(name) else _make_name(name)
+    return "" if _impossible(name) else _make_name(name)
 
 
 def _make_target(name: str) -> str:
@@ -170,7 +182,7 @@ def _make_records(plan: Plan) -> Lines:
         path = record_path(plan.run, name, text)
         yield f"{_make_target(path)}: | {_make_name(noted)}"
         yield _refusal(f"{path}: missing; run furlkit plan again")
-    presets = [name for name in _presets(plan) if not _IMPOSSIBLE.search(name)]
+    presets = [name for name in _presets(plan) if not _impossible(name)]
     yield f"{_make_target(noted)}: {' '.join(map(_make_name, presets))}"
     changed = " or ".join([noted, *presets])
     yield _refusal(f"{changed}: has changed since the plan; run furlkit plan again")
@@ -285,7 +297,16 @@ def as_json(plans: Sequence[Plan]) -> Lines:
         }
         for plan in plans
     ]
-    yield json.dumps(found, indent=1, ensure_ascii=False)
+    text = json.dumps(found, indent=1, ensure_ascii=False)
+    yield _UNUSUAL.sub(_escaped_in_json, text)
+
+
+def _escaped_in_json(found: re.Match) -> str:
+    """A sign that is not printable, escaped as JSON does."""
+    sign = found[0]
+    if sign.isprintable():
+        return sign
+    return "\\u007f" if sign == "\x7f" else json.dumps(sign).strip('"')
 
 
 def _numbered(plans: Sequence[Plan]) -> Iterator[tuple[int, Step]]:

@@ -16,6 +16,7 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from os.path import realpath
 from pathlib import Path
 from typing import Any
@@ -254,7 +255,8 @@ def _check_values(table: Mapping[str, Any], where: str) -> None:
     """Values must be text, numbers, true or false, or lists of them."""
     for name, value in table.items():
         for one in value if isinstance(value, list) else [value]:
-            if not isinstance(one, str | int | float):
+            endless = isinstance(one, float) and not isfinite(one)
+            if endless or not isinstance(one, str | int | float):
                 raise InputError(
                     f"{where} {name} is {value!r}, expected text, a number, true, "
                     "false or a list of them"

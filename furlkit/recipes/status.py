@@ -8,11 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from furlkit.errors import FurlkitError
 from furlkit.files.clients import ClientId, client_order, is_client
 from furlkit.files.journal import Journal
 from furlkit.files.lock import holder
-from furlkit.files.metrics import read_json, read_metrics
+from furlkit.files.metrics import read_metrics
 from furlkit.recipes.expand import Plan, Step
 from furlkit.recipes.removal import removals
 
@@ -182,17 +181,14 @@ def suspects(found: Status) -> dict[ClientId, list[int]]:
 
 def _stand_out(path: str) -> list[ClientId]:
     try:
-        found = read_json(Path(path))["stands_out"]
+        found = read_metrics(Path(path))["stands_out"]
         return [client for client in found if is_client(client)]
-    except (FurlkitError, TypeError, KeyError):
+    except (TypeError, KeyError):
         return []
 
 
 def _score(path: str) -> dict[str, Any]:
-    try:
-        known = read_metrics(Path(path))
-    except FurlkitError:
-        return {}
+    known = read_metrics(Path(path))
     wanted = {"protocol": str, "round": int, "accuracy": int | float}
     return {
         key: known[key] for key in wanted if isinstance(known.get(key), wanted[key])

@@ -19,7 +19,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from furlkit import presets
-from furlkit.catalogue import COMMANDS, Command, File, Flag, Kind, Option, Text
+from furlkit.catalogue import (
+    COMMANDS,
+    Command,
+    File,
+    Flag,
+    Kind,
+    Option,
+    Text,
+    writes_file,
+)
 from furlkit.errors import InputError
 from furlkit.recipes.read import (
     COUNTERS,
@@ -344,16 +353,12 @@ def _is_read(kind: Kind) -> bool:
     return isinstance(kind, File) and not kind.written
 
 
-def _is_written(kind: Kind) -> bool:
-    return isinstance(kind, File) and kind.written
-
-
 def _outputs(command: Command, words: list[Word], where: str) -> tuple[Ref, ...]:
     """The files it writes, in that order; that of -o is the last one of most commands."""
     flags = {
         f"--{o.name}"
         for o in _flags(command.name).values()
-        if o.name.endswith("-out") or (_is_written(o.kind) and not o.second)
+        if writes_file(o) and not o.second
     }
     found: list[Ref] = []
     main: list[Ref] = []

@@ -51,17 +51,19 @@ def _summary(root: Path, found: Checked) -> str:
     return f"{line}; skipped {found.skipped}" if found.skipped else line
 
 
-def _place(cache: Path) -> str:
+def _place(cache: Path | None) -> str:
+    if cache is None:
+        return "decoded images are not kept: the user has no home folder; give --cache"
     return (
         f"decoded images are kept in {cache} ({byte_size(bytes_in(cache))} of at most "
         f"{byte_size(MOST_BYTES)}), which may be removed at any time"
     )
 
 
-def _to_json(found: Checked, cache: Path) -> dict[str, Any]:
+def _to_json(found: Checked, cache: Path | None) -> dict[str, Any]:
     sizes = [[*size, count] for size, count in sorted(found.sizes.items())]
     return {
         "images": found.images, "broken": found.broken, "skipped": found.skipped,
-        "sizes": sizes, "grey": found.grey, "cache": str(cache),
-        "cache_bytes": bytes_in(cache),
+        "sizes": sizes, "grey": found.grey, "cache": str(cache) if cache else None,
+        "cache_bytes": bytes_in(cache) if cache else 0,
     }  # fmt: skip

@@ -13,6 +13,7 @@ from furlkit.models.architecture import Architecture
 from furlkit.models.libraries import (
     has_fixed_size,
     name_of,
+    timm_layers,
     torchvision_changes,
     torchvision_options,
 )
@@ -59,23 +60,32 @@ def _facts(model: Checkpoint) -> dict[str, Any]:
         "mean": model.facts.mean,
         "std": model.facts.std,
         "round": model.facts.round,
+        **({"reading": model.facts.reading} if model.facts.reading else {}),
     }
 
 
 def _timm_config(a: Architecture, facts: dict[str, Any]) -> dict[str, Any]:
-    """What timm reads of config.json: a network of its registry, and its images."""
+    """The part of config.json that timm reads: a network of its registry, its images.
+
+    Without the name of the classifier timm could not leave it out for num_classes=.
+    """
     shared = ("num_classes", "input_size", "mean", "std")
-    images = {
+    fixed = a.encoder.startswith("timm:") and has_fixed_size(a)
+    pretrained = {
+        **timm_layers(a),
         **{name: facts[name] for name in shared},
-        "fixed_input_size": a.encoder.startswith("timm:") and has_fixed_size(a),
+        "fixed_input_size": fixed,
         "interpolation": "bilinear",
         "crop_pct": 1.0,
     }
-    arguments = {"width": a.width} if a.encoder == "cnn5" else {}
+    # timm takes channels and size from pretrained_cfg too, transformers from here alone.
+    arguments: dict[str, Any] = {"width": a.width} if a.encoder == "cnn5" else {}
+    arguments |= {"in_chans": a.channels} if a.channels != 3 else {}
+    arguments |= {"img_size": a.image_size} if fixed else {}
     return {
         "architecture": _timm_name(a),
         "model_args": arguments,
-        "pretrained_cfg": images,
+        "pretrained_cfg": pretrained,
     }
 
 

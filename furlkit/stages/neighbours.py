@@ -67,9 +67,10 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     provenance = Provenance("neighbours", options.resolved, None, contents)
     if content := made_before(options, "neighbours", provenance, facts):
         return already(options.output, content)
-    net = load_net(model, runtime.start(options.runtime))
+    device = runtime.start(options.runtime)
+    net = load_net(model, device)
     view = view_of(model, Augmentation())
     rows = embed(net, images.images, index, view, options.layer)
-    nearest = index[nearest_others(rows, k).numpy()]
+    nearest = index[nearest_others(rows.to(device), k).cpu().numpy()]
     content = write_neighbours(options.output, nearest, index, facts, provenance)
     return line, {**data, "content": content}

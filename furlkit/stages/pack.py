@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from os.path import realpath
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,12 @@ from furlkit import console
 from furlkit.catalogue import recorded
 from furlkit.data.sets.checked import checked_folder
 from furlkit.data.sets.datasets import ImageSet, default_mean_std, is_name
-from furlkit.data.sets.fingerprint import fingerprint_of, hash_sample, sample_positions
+from furlkit.data.sets.fingerprint import (
+    fingerprint_of,
+    fingerprint_of_reading,
+    hash_sample,
+    sample_positions,
+)
 from furlkit.data.sets.folder import (
     FolderIndex,
     folder_shape,
@@ -21,10 +27,12 @@ from furlkit.data.sets.folder import (
 )
 from furlkit.data.sets.join import joined, joined_by_number, missing_classes
 from furlkit.data.sets.labels import LabelSet
+from furlkit.data.sets.ranges import with_window
 from furlkit.data.sets.resize import resize_images
 from furlkit.data.sets.source import Source
-from furlkit.data.sets.split import train_positions
-from furlkit.errors import UsageError
+from furlkit.data.sets.split import drawn_positions, train_positions
+from furlkit.data.sets.window import AS_STORED, Reading
+from furlkit.errors import InputError, UsageError
 from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.facts import Provenance
 from furlkit.inputs.paths import check_output
@@ -40,8 +48,9 @@ Shape = tuple[int, int, int, int]
 class Options:
     """Several sources become one domain each.
 
-    `domain_folders` reads a folder as domain/class/image. `train_fraction` and `seed`
-    divide a path, which has no splits of its own.
+    `domain_folders` reads a folder as domain/class/image. `train_fraction` divides a
+    path, which has no splits of its own, and `images` are drawn of each source, both by
+    `seed`.
     """
 
     sources: tuple[Source, ...]
@@ -52,6 +61,7 @@ class Options:
     domain_folders: bool
     domain_names: str | None
     train_fraction: float | None
+    images: int | None
     seed: int | None
     isa: str
     dry_run: bool
@@ -59,8 +69,9 @@ class Options:
 
     @property
     def drawn_from(self) -> int | None:
-        """The seed of the splits, where some are drawn."""
-        return None if self.train_fraction is None else self.seed or 0
+        """The seed of the splits and images, if some are drawn."""
+        draws = self.train_fraction is not None or self.images is not None
+        return self.seed or 0 if draws else None
 
 
 @dataclass(frozen=True)
@@ -70,6 +81,7 @@ class Part:
     labels: LabelSet
     shape: Shape
     found: str
+    reading: Reading
     take: Callable[[np.ndarray], np.ndarray]  # the images at the given positions
     blocks: Callable[[], Iterator[np.ndarray]]  # all images, in order
 
@@ -80,6 +92,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     places = ("data_root", "download", "cache", "split")
     where = {key: given.pop(key) for key in places}
     where["size"] = given.pop("image_size")
+    where["reading"] = Reading(given.pop("window"))
     known = {
         "sources": tuple(Source(name, **where) for name in sources),
         "channels": int(given["channels"]) if given["channels"] else None,
@@ -88,6 +101,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     options = fill(Options, {**given, **known})
     check_output(options.output, [source.name for source in options.sources])
     _check_splits(options)
+    if options.seed is not None and options.drawn_from is None:
+        raise UsageError("--seed does not apply without --train-fraction or --images")
     parts = [_open_part(source, options) for source in options.sources]
     shape = _common_shape(options, parts)
     columns, facts = _columns_and_facts(options, parts, shape)
@@ -106,8 +121,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _check_splits(options: Options) -> None:
-    """A dataset known by name has splits; a path is one whole set, or is divided."""
-    paths = [one for one in options.sources if not is_name(one.name)]
+    """Most paths are one whole set, or are divided by --train-fraction."""
+    paths = [one for one in options.sources if not one.has_splits]
     if options.train_fraction is not None and not paths:
         raise UsageError(
             f"--train-fraction: {options.sources[0].name} has splits of its own, of "
@@ -128,6 +143,7 @@ def _columns_and_facts(
     columns = {"labels": data.labels, "domains": data.domains}
     fingerprint = fingerprint_of(shape[0], **columns)
     fingerprint["images"] = hash_sample(shape, _sample(parts, shape))
+    fingerprint |= fingerprint_of_reading(_common_reading(parts))
     mean, std = default_mean_std(shape[3])
     if len(parts) == 1:
         # A partition of the folder must still fit the packed file.
@@ -139,6 +155,18 @@ def _columns_and_facts(
         list(data.class_names), list(data.domain_names), fingerprint, [*mean], [*std]
     )
     return {k: v for k, v in columns.items() if v is not None}, facts
+
+
+def _common_reading(parts: list[Part]) -> Reading:
+    """The reading of all sources; images of 8 bits fit any window."""
+    found = {part.reading: part for part in parts if part.reading.facts()}
+    if len(found) > 1:
+        names = [f"{p.labels.name} (--window {r.window})" for r, p in found.items()]
+        raise InputError(
+            f"{' and '.join(names)}: have different windows; pack them from the original "
+            "files with one --window"
+        )
+    return next(iter(found), AS_STORED)
 
 
 def _together(options: Options, sets: list[LabelSet]) -> LabelSet:
@@ -240,7 +268,8 @@ def _open_part(source: Source, options: Options) -> Part:
 
     labels = opened if chosen is None else _subset(opened, chosen)
     shape = (labels.examples, *images.shape[1:])
-    return Part(labels, shape, _by(opened.images.shape[1:]), take, blocks)
+    found = _by(opened.images.shape[1:])
+    return Part(labels, shape, found, opened.reading, take, blocks)
 
 
 def _folder_part(source: Source, options: Options) -> Part:
@@ -256,35 +285,52 @@ def _folder_part(source: Source, options: Options) -> Part:
     if chosen is not None:
         paths = tuple(index.paths[i] for i in chosen)
         index = replace(index, paths=paths, labels=_subset(index.labels, chosen))
+    reading = with_window(index.root, index.paths, source.reading, channels)
+    how: dict[str, Any] = {"channels": channels, "reading": reading}
 
     def take(positions: np.ndarray) -> np.ndarray:
         some = replace(index, paths=tuple(index.paths[i] for i in positions))
-        return np.concatenate(list(read_images(some, size, channels=channels)))
+        return np.concatenate(list(read_images(some, size, **how)))
 
-    shape = folder_shape(index, size, channels)
+    shape = folder_shape(index, size, **how)
     found = _by(shape[1:]) if size is None else "any size"
     return Part(
-        index.labels, shape, found, take,
-        lambda: read_images(index, size, channels=channels),
+        index.labels, shape, found, reading, take,
+        lambda: read_images(index, size, **how),
     )  # fmt: skip
 
 
 def _index(root: Path, options: Options) -> FolderIndex:
     """The images of a folder; with --skip-broken those that can be read."""
+    index = partial(
+        index_folder, domains=options.domain_folders, labelled=not options.no_labels
+    )
     if not options.skip_broken:
-        return index_folder(root, domains=options.domain_folders)
+        return index(root)
     broken = checked_folder(root).broken
     if broken:
         console.warn(
             f"{root}: left out {len(broken):,} files that cannot be read, such as "
             f"{min(broken)}; furlkit check lists them"
         )
-    return index_folder(root, domains=options.domain_folders, without=broken)
+    return index(root, without=broken)
 
 
 def _chosen(data: LabelSet, source: Source, options: Options) -> np.ndarray | None:
+    """Positions of the images that are packed; None for all of them."""
+    split = _positions_of_split(data, source, options)
+    if options.images is None:
+        return split
+    positions = np.arange(data.examples) if split is None else split
+    rng = numpy_generator(options.drawn_from or 0, "pack", "images")
+    return drawn_positions(source.name, positions, options.images, rng)
+
+
+def _positions_of_split(
+    data: LabelSet, source: Source, options: Options
+) -> np.ndarray | None:
     """Positions of one part of a path that is divided; None for all of it."""
-    if options.train_fraction is None or is_name(source.name):
+    if options.train_fraction is None or source.has_splits:
         return None
     rng = numpy_generator(options.drawn_from or 0, "pack", "split")
     train = train_positions(data, options.train_fraction, rng)

@@ -5,10 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from furlkit.catalogue import SCHEMES, divided, recorded
 from furlkit.data.partitions.domains import domains_of_clients
 from furlkit.data.partitions.schemes import SchemeOptions, label_histogram, split
+from furlkit.data.partitions.sizes import Parts
+from furlkit.data.sets.labels import LabelSet
 from furlkit.data.sets.source import Source
+from furlkit.data.sets.split import drawn_positions
+from furlkit.errors import UsageError
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import PartitionFacts, write_partition
 from furlkit.inputs.existing import already, made_before
@@ -21,6 +27,8 @@ class Options:
     """The dataset, and how it is divided."""
 
     data: Source
+    verify: bool
+    images: int | None
     scheme: SchemeOptions
     seed: int
     output: Path
@@ -36,10 +44,10 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if own.get("concentration") is not None:
         known["recorded"].pop("balance", None)  # Only IID clients are balanced.
     options = fill(Options, {**rest, **known})
+    if options.verify:
+        options.data.verify()
     data = options.data.labels()
-    rng = numpy_generator(options.seed, "partition", options.scheme.scheme)
-    drawn = split(data, options.scheme, rng)
-    parts, public = drawn.indices, drawn.public
+    parts, public = _drawn(data, options)
     histogram = label_histogram(parts, data.labels, data.classes)
     domains = domains_of_clients(parts, data)
     facts = PartitionFacts(
@@ -72,3 +80,18 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             options.output, parts, public, histogram, facts, provenance, domains
         )
     return line, result
+
+
+def _drawn(data: LabelSet, options: Options) -> tuple[Parts, np.ndarray]:
+    """Indices of every client and of the public part, among all images or --images."""
+    rng = numpy_generator(options.seed, "partition", options.scheme.scheme)
+    if options.images is None:
+        drawn = split(data, options.scheme, rng)
+        return drawn.indices, drawn.public
+    if options.scheme.scheme == "file":
+        raise UsageError("--images does not apply to --scheme file")
+    draw = numpy_generator(options.seed, "partition", "images")
+    every = np.arange(data.examples)
+    chosen = drawn_positions(data.name, every, options.images, draw)
+    drawn = split(data.subset(chosen), options.scheme, rng)
+    return [chosen[part] for part in drawn.indices], chosen[drawn.public]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from furlkit.data.batches import Batch, Images
+from furlkit.data.batches import Batch, Images, Positions
 from furlkit.errors import FurlkitError
 from furlkit.evaluation.collapse import effective_rank, spread
 from furlkit.objectives.learner import Forward
@@ -323,11 +323,13 @@ def _optimiser(weights: dict[str, Tensor], plan: Plan) -> Optimiser:
     return SGD([*weights.values()], plan.weight_decay, plan.momentum, factors)
 
 
-def positions(images: Images, batch_size: int, purpose: Purpose, step: int) -> Tensor:
+def positions(
+    images: Images, batch_size: int, purpose: Purpose, step: int
+) -> Positions:
     """Which images a step, counted from 0, takes: each epoch has an order of its own."""
     epoch, place = divmod(step, steps_per_epoch(len(images), batch_size))
     order = images.order(derive(*purpose, "order", epoch))
-    return order[place * batch_size : (place + 1) * batch_size]
+    return order.part(place * batch_size, (place + 1) * batch_size)
 
 
 def _resume(trainer: _Trainer, keeper: Keeper, job: Job) -> _State:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from furlkit import console, runtime
-from furlkit.errors import FurlkitError
+from furlkit.errors import FurlkitError, is_out_of_memory
 from furlkit.files import bugs
 from furlkit.files.facts import Provenance
 from furlkit.files.journal import Journal
@@ -144,7 +144,7 @@ def naming(title: str) -> Iterator[None]:
         raise FurlkitError(f"{title}: {error}") from error
     except RuntimeError as error:
         # torch has no class of its own for a CPU's memory that is used up.
-        if "out of memory" in str(error) or "allocate memory" in str(error):
+        if is_out_of_memory(error):
             cure = "lower --batch-size, or try --precision bfloat16"
             raise FurlkitError(f"{title}: out of memory; {cure}") from error
         if cause := no_primitive(error):

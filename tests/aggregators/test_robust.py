@@ -11,7 +11,8 @@ from furlkit.aggregators.distances import squared_distances
 from furlkit.aggregators.geometric_median import geometric_median, weiszfeld
 from furlkit.aggregators.krum import krum, krum_scores
 from furlkit.aggregators.l_dawa import l_dawa
-from furlkit.aggregators.median import median
+from furlkit.aggregators.mean import mean
+from furlkit.aggregators.median import median, weighted_median
 from furlkit.aggregators.trimmed_mean import trimmed_mean
 from furlkit.errors import UsageError
 from furlkit.weights import is_batchnorm_statistic
@@ -307,3 +308,52 @@ def test_l_dawa_of_layers_without_a_direction(combined):
     found = combined(l_dawa, models, None, parent, scaling="shares")
     assert found["a.bias"].tolist() == [2, 2]
     assert found["b.weight"].tolist() == [-2, -2]
+
+
+ODD_SIZES = {
+    "one number": (1,),
+    "a scalar": (),
+    "no number": (0, 3),
+    "one column": (4, 1),
+}
+
+
+@pytest.mark.parametrize("shape", ODD_SIZES.values(), ids=ODD_SIZES)
+@pytest.mark.parametrize("shares", [None, [0.1, 0.2, 0.1, 0.15, 0.25, 0.05, 0.15]])
+@pytest.mark.parametrize("name", [*RULES, "mean"])
+def test_no_rule_changes_its_uploads(name, shares, shape, combined):
+    """The stacks are read-only, so a rule that sorts in place fails."""
+    rule, options = {**RULES, "mean": (mean, {})}[name]
+    rng = np.random.default_rng(0)
+    given = [
+        {"a.weight": rng.normal(size=5), "b.bias": np.asarray(rng.normal(size=shape))}
+        for _ in range(7)
+    ]
+    parent = given[3] if name in WITH_PARENT else None
+    found = combined(rule, given, shares, parent, **options)["b.bias"]
+    every = np.stack([each["b.bias"] for each in given])
+    assert found.shape == shape
+    if found.size:
+        assert (found >= every.min(axis=0)).all() and (found <= every.max(axis=0)).all()
+
+
+@pytest.mark.parametrize("shares", [[1 / 3] * 3, [0.4, 0.3, 0.3]])
+def test_median_of_one_number_leaves_the_stack_as_it_is(shares):
+    stack = np.array([[9], [1], [2]], "f4")
+    assert weighted_median(stack, shares).tolist() == [2]
+    assert stack.tolist() == [[9], [1], [2]]
+
+
+def test_one_number_decides_by_hand(combined):
+    """Client 0 is hostile and its only tensor has one number."""
+    given = [{"b": np.array([x], "f4")} for x in (90, 1, 2, 3, 2)]
+    for name, expected in (("krum", 2), ("geometric-median", 2), ("median", 2)):
+        rule, options = RULES[name]
+        options = {**options, "assumed_hostile": 1} if name == "krum" else options
+        assert combined(rule, given, **options)["b"] == pytest.approx(
+            expected, abs=1e-3
+        )
+    parent = {"b": np.array([0], "f4")}
+    # Update lengths are 90, 1, 2, 3, 2: client 0 counts as 2, so does client 3.
+    found = combined(clipped_mean, given, None, parent, clip=None)
+    assert found["b"] == pytest.approx((2 + 1 + 2 + 2 + 2) / 5)

@@ -231,10 +231,12 @@ def test_fedusc_s_slides_differ_in_what_they_print():
     for name, own in {
         "fedusc-slides-pretext": {"local-train": {"epochs": 200}},
         "fedusc-slides": {
-            "local-train": {"epochs": 200, "distance": "sum-squares"},
+            "local-train": {
+                "epochs": 200, "distance": "sum-squares", "nearest-used": "all",
+            },
             "distill": {"form": "same", "class-weights": False, "mean-over": "all"},
         },
-    }.items():
+    }.items():  # fmt: skip
         base = tables_of(name.replace("-slides", ""))
         assert tables_of(name) == {
             **base, **{stage: {**base[stage], **own[stage]} for stage in own}
@@ -350,7 +352,7 @@ def test_fcl_is_fedmoco_with_the_rows_of_others_and_then_neighbours():
     )
     training = [tables["local-train"] for tables in (moco, fused, remote, whole)]
     shared = {"negatives": "fused", "leave-own-out": True, "share-rows": "instahide",
-              "dictionary-size": 5 * training[0]["queue"]}  # fmt: skip
+              "rows-statistics": "batch", "dictionary-size": 5 * training[0]["queue"]}  # fmt: skip
     assert training[1] == {**training[0], **shared}
     assert training[2] == {**training[1], "negatives": "remote"}
     matching = {"neighbours": 5, "neighbour-candidates": 4096,

@@ -99,10 +99,15 @@ def test_output_and_verbosity_options_are_the_same_everywhere(words):
         assert "--dry-run" in known or words[0] in ("plot", "ledger")
 
 
-def test_version_and_bare_program(run):
+def test_version(run):
     assert run("--version") == (0, f"furlkit, version {__version__}\n", "")
-    outcome = run()
-    assert outcome.code in (0, 2) and "Usage: furlkit" in outcome.out + outcome.err
+
+
+@pytest.mark.parametrize("group", [(), ("plot",), ("evaluate",)], ids=str)
+def test_a_group_without_a_command_prints_its_help(run, group):
+    shown = run(*group, "--help").out
+    assert run(*group) == (2, "", shown)
+    assert len(shown.splitlines()) > 10 and "\\n" not in shown
 
 
 @pytest.mark.parametrize(
@@ -343,7 +348,8 @@ OTHER = {
     "--client": "3",
     "--output": "z", "--dictionary": "d", "--leave-own-out": None,
     "--negatives": "remote",
-    "--features-out": "f", "--share-rows": "plain", "--alpha": "0.1", "--dictionary-size": "3",
+    "--features-out": "f", "--share-rows": "plain",
+    "--rows-statistics": "batch", "--alpha": "0.1", "--dictionary-size": "3",
     "--participants": "2", "--dictionary-from": "global",
     "--dictionary-positive": "own", "--align": "t", "--align-data": "mnist", "--beta": "0.5",
     "--align-split": "test",
@@ -360,6 +366,7 @@ OTHER = {
     "--personal": "apfl", "--pull": "0.5", "--pull-to": "trained", "--own-share": "0.1",
     "--own-share-rate": "0.1", "--mix": "views",
     "--bank-momentum": "0.1", "--entropy-weight": "1", "--nearest": "7",
+    "--nearest-used": "all",
     "--mine-layer": "h", "--mine-every": "7", "--neighbours-from": "n",
     "--redundancy": "0.5", "--infusion": "0.5", "--freeze-generator": None,
 }  # fmt: skip
@@ -372,6 +379,7 @@ DITTO, APFL = ("--personal", "ditto"), ("--personal", "apfl")
 FEDMATCH = ("--objective", "fedmatch")
 WITH = {
     "--dictionary-from": SHARING, "--share-rows": SHARING,
+    "--rows-statistics": (*SHARING, "--share-rows", "plain"),
     "--alpha": SHARING, "--dictionary-size": SHARING, "--participants": SHARING,
     "--align": ALIGNING, "--align-data": ALIGNING, "--beta": ALIGNING,
     "--align-reduction": ALIGNING, "--align-batch-size": ALIGNING,
@@ -389,7 +397,8 @@ WITH = {
     "--consistency-weight": FEDMATCH, "--l1": FEDMATCH, "--l2": FEDMATCH,
     "--psi-share": FEDMATCH, "--helper": FEDMATCH, "--helpers": FEDMATCH,
     "--bank-momentum": ("--objective", "instance"),
-    "--entropy-weight": CLUSTER, "--nearest": CLUSTER, "--mine-layer": CLUSTER,
+    "--entropy-weight": CLUSTER, "--nearest": CLUSTER, "--nearest-used": CLUSTER,
+    "--mine-layer": CLUSTER,
     "--mine-every": CLUSTER, "--neighbours-from": CLUSTER,
     "--redundancy": ("--objective", "barlow"), "--freeze-generator": ("--infusion", "1"),
 }  # fmt: skip

@@ -30,6 +30,11 @@ def one_hot(clusters, H):
     return (1e4 * torch.eye(H, dtype=torch.float64)[clusters]).log_softmax(dim=-1)
 
 
+def one_near(log_q, log_near, weight):
+    """SCAN's loss: each image has one neighbour."""
+    return scan_loss(log_q, log_near[:, None], weight)
+
+
 # --- the loss -------------------------------------------------------------------------
 
 
@@ -48,8 +53,51 @@ def test_loss_matches_loops():
     for h in range(H):
         p = sum(q[n][h] for n in range(N)) / N
         expected += weight * p * math.log(p)
-    found = scan_loss(a.log_softmax(dim=-1), b.log_softmax(dim=-1), weight)
+    found = one_near(a.log_softmax(dim=-1), b.log_softmax(dim=-1), weight)
     assert float(found) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_sum_over_neighbours_matches_loops():
+    """FedUSC Eq. 3 as printed, of two heads."""
+    N, k, heads, H, weight = 5, 3, 2, 4, 5.0
+    q = logits_of(N, heads, H, scale=2).softmax(dim=-1)
+    near = logits_of(N, k, heads, H, seed=1, scale=2).softmax(dim=-1)
+    found = scan_loss(q.log(), near.log(), weight)
+    for head in range(heads):
+        expected = 0.0
+        for x in range(N):
+            for j in range(k):
+                product = 0.0
+                for h in range(H):
+                    product += float(q[x, head, h] * near[x, j, head, h])
+                expected -= math.log(product) / N
+        for h in range(H):
+            p = sum(float(q[x, head, h]) for x in range(N)) / N
+            expected += weight * p * math.log(p)
+        assert float(found[head]) == pytest.approx(expected, abs=1e-12)
+
+
+def test_neighbours_add_up_and_leave_the_entropy_alone():
+    """Of k neighbours the first term is k times the mean; k equal ones weigh k times."""
+    q, near = log_q_of(6, 4), log_q_of(6, 3, 4, seed=1)
+    terms = [one_near(q, near[:, j], 0.0) for j in range(3)]
+    torch.testing.assert_close(scan_loss(q, near, 0.0), sum(terms))
+    torch.testing.assert_close(scan_loss(q, near, 5.0), sum(terms) - 5.0 * entropy(q))
+    alike = near[:, :1].expand(-1, 20, -1)
+    torch.testing.assert_close(
+        scan_loss(q, alike, 5.0), 20 * one_near(q, near[:, 0], 5.0 / 20)
+    )
+
+
+def test_undecided_neighbours_cost_ln_h_each():
+    """Certain and even: -lambda ln H still. Undecided: (k - lambda) ln H."""
+    H, k, weight = 10, 20, 5.0
+    even = one_hot(torch.arange(3 * H) % H, H)
+    alike = even[:, None].expand(-1, k, -1)
+    assert float(scan_loss(even, alike, weight)) == pytest.approx(-weight * math.log(H))
+    undecided = torch.full((3 * H, H), -math.log(H), dtype=torch.float64)
+    found = scan_loss(undecided, undecided[:, None].expand(-1, k, -1), weight)
+    assert float(found) == pytest.approx((k - weight) * math.log(H))
 
 
 @pytest.mark.parametrize("H", [2, 10])
@@ -57,13 +105,13 @@ def test_loss_matches_loops():
 def test_limits_by_hand(H, weight):
     """Even and certain: -lambda ln H. Collapsed: 0. Undecided: (1 - lambda) ln H."""
     even = one_hot(torch.arange(3 * H) % H, H)
-    assert float(scan_loss(even, even, weight)) == pytest.approx(-weight * math.log(H))
+    assert float(one_near(even, even, weight)) == pytest.approx(-weight * math.log(H))
     collapsed = one_hot(torch.zeros(3 * H, dtype=torch.long), H)
-    assert float(scan_loss(collapsed, collapsed, weight)) == 0
+    assert float(one_near(collapsed, collapsed, weight)) == 0
     assert float(entropy(collapsed)) == 0
     undecided = torch.full((3 * H, H), -math.log(H), dtype=torch.float64)
     expected = (1 - weight) * math.log(H)
-    assert float(scan_loss(undecided, undecided, weight)) == pytest.approx(expected)
+    assert float(one_near(undecided, undecided, weight)) == pytest.approx(expected)
     # Neighbours that are certain of two different clusters: in each of them one has
     # q = exp(-1e4).
     apart = consistency(even, even.roll(1, dims=0))
@@ -74,14 +122,14 @@ def test_the_loss_is_bounded_and_does_not_depend_on_orders():
     H, weight = 5, 5.0
     for seed in range(5):
         q, near = log_q_of(8, H, seed=seed, scale=3), log_q_of(8, H, seed=seed + 9)
-        loss = scan_loss(q, near, weight)
+        loss = one_near(q, near, weight)
         assert -weight * math.log(H) <= float(loss)
         assert 0 <= float(entropy(q)) <= math.log(H) + 1e-12
         images, clusters = (
             torch.randperm(8, generator=seeded()),
             torch.arange(H).flip(0),
         )
-        again = scan_loss(q[images][:, clusters], near[images][:, clusters], weight)
+        again = one_near(q[images][:, clusters], near[images][:, clusters], weight)
         torch.testing.assert_close(again, loss)
         torch.testing.assert_close(consistency(q, near), consistency(near, q))
 
@@ -91,7 +139,7 @@ def test_a_step_down_the_gradient_evens_clusters_and_brings_neighbours_together(
     fixed = log_q_of(16, 4, seed=1)
     for weight, better in ((5.0, entropy), (0.0, lambda q: -consistency(q, fixed))):
         logits = (logits_of(16, 4) + torch.tensor([2.0, 0, 0, 0])).requires_grad_()
-        scan_loss(logits.log_softmax(dim=-1), fixed, weight).backward()
+        one_near(logits.log_softmax(dim=-1), fixed, weight).backward()
         before = logits.detach().log_softmax(dim=-1)
         after = (logits - 0.5 * logits.grad).detach().log_softmax(dim=-1)
         assert better(after) > better(before)
@@ -99,8 +147,8 @@ def test_a_step_down_the_gradient_evens_clusters_and_brings_neighbours_together(
 
 def test_heads_have_losses_of_their_own():
     q, near = log_q_of(7, 3, 4), log_q_of(7, 3, 4, seed=1)
-    alone = [scan_loss(q[:, k], near[:, k], 5.0) for k in range(3)]
-    torch.testing.assert_close(scan_loss(q, near, 5.0), torch.stack(alone))
+    alone = [one_near(q[:, k], near[:, k], 5.0) for k in range(3)]
+    torch.testing.assert_close(one_near(q, near, 5.0), torch.stack(alone))
 
 
 def test_extreme_logits_have_a_finite_loss_and_gradient():
@@ -109,7 +157,7 @@ def test_extreme_logits_have_a_finite_loss_and_gradient():
     logits.requires_grad_()
     log_q = logits.log_softmax(dim=-1)
     assert log_q.exp()[:, 1].eq(0).all()
-    loss = scan_loss(log_q, log_q.flip(1), 5.0)
+    loss = one_near(log_q, log_q.flip(1), 5.0)
     loss.backward()
     assert loss.isfinite() and logits.grad.isfinite().all()
 
@@ -154,7 +202,7 @@ def test_a_step_compares_images_with_one_of_their_own_neighbours():
             seen[image].add(near)
     assert [seen[i] for i in (4, 0, 3)] == [{3, 1}, {1, 2}, {4, 0}]
     log_q = net.clusters(net.encoder(forward.views)).log_softmax(dim=-1)
-    expected = scan_loss(*log_q.chunk(2), 5.0)
+    expected = one_near(*log_q.chunk(2), 5.0)
     assert list(forward.losses) == ["cluster.0", "cluster.1"]
     torch.testing.assert_close(torch.stack([*forward.losses.values()]), expected)
     sum(forward.losses.values()).backward()
@@ -162,6 +210,23 @@ def test_a_step_compares_images_with_one_of_their_own_neighbours():
     # The same step draws the same neighbours.
     again = method.step(images.batch(index, seeded(11)))
     assert torch.equal(again.views, forward.views)
+
+
+def test_a_step_may_compare_images_with_all_of_their_neighbours():
+    """Images 4, 0 and 3 have the neighbours 3 and 1, 1 and 2, 4 and 0: five images."""
+    images, index = images_of(5), torch.tensor([4, 0, 3])
+    how = {"entropy_weight": 5.0, "nearest_used": "all", "neighbours": NEIGHBOURS}
+    method = learner(net := Tiny(), **how)
+    method.begin_epoch(images, 0, seeded())
+    plain = images.batch(torch.arange(5), seeded()).plain()
+    forward = method.step(images.batch(index, seeded()))
+    torch.testing.assert_close(forward.views, plain)
+    log_q = net.clusters(net.encoder(plain)).log_softmax(dim=-1)  # (5, heads, H)
+    expected = scan_loss(log_q[index], log_q[NEIGHBOURS[index]], 5.0)
+    torch.testing.assert_close(torch.stack([*forward.losses.values()]), expected)
+    assert sum(method.end_epoch({"cluster.0": 0, "cluster.1": 1})["occupancy"]) == 3
+    sum(forward.losses.values()).backward()
+    assert net.encoder[1].weight.grad.abs().sum() > 0
 
 
 def test_an_epoch_tells_how_images_are_spread_over_the_head_of_lowest_loss():

@@ -135,6 +135,7 @@ def test_its_option_reaches_the_method_and_the_header(furlkit, start, tmp_path):
     a, b = load_file(tmp_path / "a.st"), load_file(tmp_path / "b.st")
     assert any(not np.array_equal(a[name], b[name]) for name in a)
     assert '"shrink": 3' in furlkit("inspect", "--json", "b.st").stdout
+    assert "--shrink 3.0 " in furlkit("replay", "b.st", "--depth", 1).stdout
     simclr = ("--objective", "simclr", "--shrink", 1)
     done = train(furlkit, "g.st", "c", *simclr, code=2)
     assert "--shrink" in done.stderr

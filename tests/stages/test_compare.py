@@ -275,6 +275,49 @@ def test_a_file_that_is_no_metrics_file(run, tmp_path):
     assert done.code == 65 and "x.json" in done.err
 
 
+def changed(path):
+    """Another number in a file that furlkit wrote."""
+    path.write_text(path.read_text().replace('"accuracy": 0.5', '"accuracy": 0.979'))
+    return path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", "--series", "a={file}"),
+        ("compare", "--series", "a={folder}"),
+        ("inspect", "{file}"),
+        ("plot", "curve", "{file}", "-o", "{folder}/x.png"),
+        ("plot", "bars", "--series", "a={folder}", "-o", "{folder}/x.png"),
+        ("plot", "confusion", "{file}", "-o", "{folder}/x.png"),
+    ],
+)
+def test_a_number_that_was_changed_is_refused(run, scores, tmp_path, words):
+    scores("a", [0.5], (0,))
+    names = {"file": changed(tmp_path / "a0.json"), "folder": tmp_path}
+    done = run(*(word.format(**names) for word in words))
+    assert done.code == 65 and "a0.json: was changed" in done.err and done.out == ""
+
+
+def test_scores_of_older_versions_are_read_with_a_warning(run, scores, tmp_path):
+    words = scores("a", [0.5, 0.6, 0.7])
+    for path in tmp_path.glob("a*.json"):
+        document = json.loads(path.read_text())
+        del document["content"]
+        path.write_text(json.dumps({**document, "version": 2}))
+    done = run("compare", *words)
+    assert done.code == 0 and done.out.splitlines()[1].split()[:3] == [
+        "a",
+        "3",
+        "60.00",
+    ]
+    assert done.err.count("warning") == 1
+    assert "a0.json and 2 more: has no content hash" in done.err
+    strict = run("compare", *words, "--strict")
+    assert strict.code == 65 and "content hash" in strict.err
+    assert run("inspect", tmp_path / "a0.json", "--strict").code == 65
+
+
 # --- claims ---------------------------------------------------------------------------
 
 CLAIMS = """

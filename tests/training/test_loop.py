@@ -229,7 +229,7 @@ def test_the_loop_is_this_loop():
     step = 0
     for epoch in range(2):
         order = images.order(loop.derive(0, "test", "order", epoch))
-        for index in (order[:4], order[4:8]):
+        for index in (order.part(0, 4), order.part(4, 8)):
             generator = loop.torch_generator(0, "test", "augment", step)
             forward = loss_of(other)(images.batch(index, generator))
             reference.zero_grad()

@@ -1,7 +1,8 @@
-"""Decode image files of any mode to uint8 pixels.
+"""Decode image files to pixels.
 
 Pillow may open the formats that are named here and no others: one of its readers, that
-of PostScript, would start an interpreter for whatever a file contains.
+of PostScript, would start an interpreter for whatever a file contains. Images of 8 bits
+are Pillow's; a window makes pixels of the values of all others.
 """
 
 import hashlib
@@ -13,11 +14,23 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from furlkit.data.sets import tiff
 from furlkit.data.sets.resize import resized_shape
+from furlkit.data.sets.window import (
+    AS_STORED,
+    NeedsWindow,
+    Raw,
+    Reading,
+    develop,
+    type_range,
+)
 from furlkit.errors import InputError
 
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
-GREY = ("1", "L", "LA", "La", "I", "F")  # and the 16-bit modes, which begin with I
+GREY = ("1", "L", "LA", "La")
+PNG = b"\x89PNG\r\n\x1a\n"
+MODES = {1: "L", 3: "RGB"}  # Pillow's modes by channels
+LUMA = np.array([19595, 38470, 7471])  # Pillow's weights of red, green, blue / 65536
 MOST_PIXELS = 89_478_485  # Pillow's own limit, above which it warns
 MOST_BYTES = 2**30
 # Such an image is refused here; Pillow need not warn of it as well.
@@ -46,30 +59,155 @@ def read_file(path: Path) -> bytes:
     return content
 
 
-def decode_file(path: Path, channels: int) -> Decoded:
+def decode_file(path: Path, channels: int, reading: Reading = AS_STORED) -> Decoded:
     """Decode one image of any size, rotated by its EXIF orientation."""
-    found = decoded_or_reason(path, channels)
-    if isinstance(found, str):
+    try:
+        return _decoded(read_file(path), channels, reading)
+    except NeedsWindow as error:
+        raise NeedsWindow(f"{path}: {error}") from None
+    except Exception as error:  # Damaged files make PIL raise many kinds.
         raise InputError(
-            f"{path}: cannot be read as an image ({found}); furlkit check lists all "
-            "such files of a folder, pack --skip-broken leaves them out"
-        )
-    return found
+            f"{path}: cannot be read as an image ({_reason(error)}); furlkit check lists "
+            "all such files of a folder, pack --skip-broken leaves them out"
+        ) from error
 
 
-def decoded_or_reason(path: Path, channels: int) -> Decoded | str:
+def decoded_or_reason(
+    path: Path, channels: int, reading: Reading = AS_STORED
+) -> Decoded | str:
     """The image, or why it cannot be read."""
     try:
-        content = read_file(path)
-        with Image.open(io.BytesIO(content), formats=FORMATS) as file:
-            _check_pixels(file.width * file.height)
-            grey = file.mode in GREY or file.mode.startswith("I;")
-            mode = "RGB" if channels == 3 else "L"
-            image = _convert(ImageOps.exif_transpose(file), mode)
+        return _decoded(read_file(path), channels, reading)
     except Exception as error:  # Damaged files make PIL raise many kinds.
         return _reason(error)
-    pixels = np.asarray(image).reshape(image.height, image.width, channels)
-    return Decoded(pixels, grey, hashlib.sha256(content).digest())
+
+
+def read_raw(content: bytes, channels: int, reading: Reading = AS_STORED) -> Raw:
+    """The values of an image; of 8 bits and 1 or 3 channels, they are converted to that.
+
+    Others come with all channels that the file has.
+    """
+    if content.startswith(tiff.STARTS):
+        raw = _raw_tiff(content, channels, reading)
+    elif content.startswith(PNG) and content[24:25] == b"\x10":
+        raw = _raw_png(content)
+    else:
+        raw = None
+    if raw is not None:
+        return raw
+    with Image.open(io.BytesIO(content), formats=FORMATS) as file:
+        _check_pixels(file.width * file.height)
+        if file.mode == "F" or file.mode.startswith("I"):
+            return _grey_values(file)
+        if _white(file) > 255:
+            raise ValueError("it is a PPM file of 16 bits in colour; save it as TIFF")
+        grey = file.mode in GREY
+        image = _convert(ImageOps.exif_transpose(file), MODES.get(channels, file.mode))
+    values = np.asarray(image).reshape(image.height, image.width, -1)
+    return Raw(values, grey=grey, colour=not grey)
+
+
+def _decoded(content: bytes, channels: int, reading: Reading) -> Decoded:
+    raw = read_raw(content, channels, reading)
+    pixels = _with_channels(develop(raw, reading), channels, raw.colour)
+    return Decoded(pixels, raw.grey, hashlib.sha256(content).digest())
+
+
+def _raw_tiff(content: bytes, channels: int, reading: Reading) -> Raw | None:
+    """The values of a TIFF file; None if Pillow reads them unchanged."""
+    tags = tiff.read_tags(content)
+    _check_pixels(tags.values)
+    if tags.pages > 1 and reading.pages is None:
+        raise ValueError(f"it has {_number_of(tags.pages)} pages")
+    if tags.ordinary and channels in MODES:
+        return None
+    try:
+        return tiff.read_tiff(content, tags)
+    except tiff.NoCodec:
+        # Without imagecodecs, Pillow can still read deep grey images.
+        with Image.open(io.BytesIO(content), formats=("TIFF",)) as file:
+            if file.mode == "F" or file.mode.startswith("I;16"):
+                return _grey_values(file)._replace(inverted=tags.photometric == 0)
+        raise
+
+
+def _raw_png(content: bytes) -> Raw:
+    """A PNG of 16 bits; Pillow would reduce its colours to 8 bits."""
+    with Image.open(io.BytesIO(content), formats=("PNG",)) as file:
+        _check_pixels(file.width * file.height)
+        if file.mode.startswith("I"):
+            return _grey_values(file)
+        orientation = file.getexif().get(0x0112, 1)
+    values = tiff.upright(_png_values(content), orientation)
+    # Alpha, the second or fourth channel, is left out as in images of 8 bits.
+    colours = 1 if values.shape[2] < 3 else 3
+    values, span = values[..., :colours], type_range(values.dtype)
+    return Raw(values, span, grey=colours == 1, colour=colours == 3)
+
+
+def _png_values(content: bytes) -> np.ndarray:
+    """The values (H, W, C) of a PNG, by the only decoder here that keeps 16 bits."""
+    import torch
+
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        try:
+            from torchvision.io import ImageReadMode, decode_png
+        except ImportError:
+            raise ValueError("it has 16 bits in colour; save it as TIFF") from None
+        stored = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        planes = decode_png(stored, ImageReadMode.UNCHANGED).numpy()  # (C, H, W)
+    return planes.transpose(1, 2, 0)
+
+
+def _grey_values(file: Image.Image) -> Raw:
+    """Grey values of Pillow; it scales those of PGM files, which is undone here."""
+    white = _white(file)
+    values = np.asarray(ImageOps.exif_transpose(file))[..., None]
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    if white:
+        values = np.rint(values * (white / 65535)).astype(np.uint16)
+        return Raw(values, (0.0, float(white)), grey=True)
+    return Raw(values, type_range(values.dtype), grey=True)
+
+
+def _white(file: Image.Image) -> int:
+    """The value that the header of a PPM or PGM file calls white; 0 for other files.
+
+    Asked before the file is decoded: Pillow then forgets how it is stored.
+    """
+    if file.format != "PPM" or file.mode == "F":
+        return 0
+    arguments = getattr(file, "tile")[0][3]  # noqa: B009  Unknown to mypy.
+    if isinstance(arguments, tuple) and isinstance(arguments[1], int):
+        return arguments[1] or 65535
+    return 65535 if file.mode.startswith("I") else 255
+
+
+def _with_channels(pixels: np.ndarray, channels: int, colour: bool) -> np.ndarray:
+    """Pixels with these channels: grey becomes three equal ones, colours become grey."""
+    found = pixels.shape[2]
+    if found == channels:
+        return pixels
+    if found == 1 and channels == 3:
+        return np.repeat(pixels, 3, axis=2)
+    if not colour or channels not in MODES:
+        raise _other_channels(found, channels)
+    if channels == 3:
+        return pixels[..., :3]  # without alpha
+    luma = (pixels[..., :3].astype(np.int64) @ LUMA + 2**15) >> 16
+    return luma.astype(pixels.dtype)[..., None]
+
+
+def _other_channels(found: int, expected: int) -> ValueError:
+    return ValueError(
+        f"it has {found} channels, expected {expected}; give --channels {found}"
+    )
+
+
+def _number_of(pages: int) -> str:
+    return (
+        f"{pages:,}" if pages <= tiff.MOST_PAGES else f"more than {tiff.MOST_PAGES:,}"
+    )
 
 
 def fitted(pixels: np.ndarray, size: int | None) -> np.ndarray:
@@ -79,12 +217,25 @@ def fitted(pixels: np.ndarray, size: int | None) -> np.ndarray:
     """
     if size is None:
         return pixels
+    if pixels.dtype != np.uint8 or pixels.shape[2] not in MODES:
+        planes = [_fitted_plane(plane, size) for plane in np.moveaxis(pixels, 2, 0)]
+        return np.stack(planes, axis=2).astype(pixels.dtype)
     image = Image.fromarray(pixels if pixels.shape[2] == 3 else pixels[..., 0])
+    return np.asarray(_fitted(image, size)).reshape(size, size, pixels.shape[2])
+
+
+def _fitted_plane(plane: np.ndarray, size: int) -> np.ndarray:
+    """One channel of any type; Pillow resizes 8 bits and floats."""
+    if plane.dtype != np.uint8:
+        plane = plane.astype(np.float32)
+    return np.rint(np.asarray(_fitted(Image.fromarray(plane), size)))
+
+
+def _fitted(image: Image.Image, size: int) -> Image.Image:
     height, width, top, left = resized_shape(image.height, image.width, size)
     if (width, height) != image.size:
         image = image.resize((width, height), Image.Resampling.BILINEAR)
-    image = image.crop((left, top, left + size, top + size))
-    return np.asarray(image).reshape(size, size, pixels.shape[2])
+    return image.crop((left, top, left + size, top + size))
 
 
 def _check_pixels(count: int) -> None:
@@ -104,10 +255,6 @@ def _reason(error: Exception) -> str:
 
 
 def _convert(image: Image.Image, mode: str) -> Image.Image:
-    if image.mode.startswith("I"):
-        # 16-bit grey to 8 bits; PIL's own conversion clips values above 255 to white.
-        values = np.asarray(image).astype(np.int64)
-        image = Image.fromarray(np.clip(values // 257, 0, 255).astype(np.uint8))
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")  # avoids a warning; same pixels
     return image.convert(mode)

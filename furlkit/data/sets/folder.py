@@ -1,7 +1,8 @@
 """Folders of images: indexed without opening them, decoded in blocks by threads.
 
 pictures/cat/001.jpg            one folder per class, with files at any depth
-pictures/001.jpg                no class folders: images without labels
+pictures/001.jpg                some images in no class folder: images without labels,
+pictures/2024/may/002.jpg       nested in any way
 pictures/art/cat/001.jpg        with `domains`: one folder per domain, classes below
 """
 
@@ -19,6 +20,7 @@ import numpy as np
 from furlkit import console
 from furlkit.data.sets.fingerprint import fingerprint_of
 from furlkit.data.sets.labels import LabelSet, number_by_name
+from furlkit.data.sets.window import AS_STORED, Reading
 from furlkit.errors import InputError
 
 JPEG = (".jpg", ".jpeg", ".jfif")
@@ -78,12 +80,18 @@ def list_folder(root: Path) -> Listing:
 
 
 def index_folder(
-    root: Path, *, domains: bool = False, without: Collection[str] | None = None
+    root: Path,
+    *,
+    domains: bool = False,
+    labelled: bool | None = None,
+    without: Collection[str] | None = None,
 ) -> FolderIndex:
     """List the images of a folder and their labels without opening them.
 
-    Files that are not images are skipped. A folder without images is not a class.
-    `without` are paths to leave out; unless it is given, none may be broken.
+    Files that are not images are skipped. A folder without images is not a class. If
+    only some images are in a class folder, none has a label; `labelled` refuses such a
+    folder, or reads no labels if it is False. `without` are paths to leave out; unless
+    it is given, none may be broken.
     """
     listing = list_folder(root)
     if listing.broken and without is None:
@@ -95,7 +103,7 @@ def index_folder(
     if listing.skipped:
         console.info(f"{root}: skipped {listing.skipped}")
     chosen = {path: listing.images[path] for path in paths}
-    labels = _labels(root, paths, domains)
+    labels = _labels(root, paths, domains, labelled)
     files = ((path, about.st_size) for path, about in chosen.items())
     fingerprint = fingerprint_of(
         len(paths), labels=labels.labels, domains=labels.domains, files=files
@@ -124,19 +132,24 @@ def in_blocks(
 
 
 def read_images(
-    index: FolderIndex, size: int | None, *, channels: int = 3, block: int = BLOCK
+    index: FolderIndex,
+    size: int | None,
+    *,
+    channels: int = 3,
+    reading: Reading = AS_STORED,
+    block: int = BLOCK,
 ) -> Iterator[np.ndarray]:
-    """Decode a folder as blocks of (n, size, size, channels) uint8, in order.
+    """Decode a folder as blocks of (n, size, size, channels), in order.
 
     Without a size, all images must have the size of the first: (n, H, W, channels).
     Only one block is in memory at a time.
     """
     from furlkit.data.sets.decode import decode_file, fitted
 
-    _, height, width, _ = folder_shape(index, size, channels)
+    _, height, width, _ = folder_shape(index, size, channels, reading)
 
     def decode(name: str) -> np.ndarray:
-        image = decode_file(index.root / name, channels)
+        image = decode_file(index.root / name, channels, reading)
         if size is None and image.size != (width, height):
             raise other_size(index.root / name, image.size, (width, height))
         return fitted(image.pixels, size)
@@ -165,15 +178,18 @@ def other_size(
 
 
 def folder_shape(
-    index: FolderIndex, size: int | None, channels: int = 3
+    index: FolderIndex,
+    size: int | None,
+    channels: int = 3,
+    reading: Reading = AS_STORED,
 ) -> tuple[int, int, int, int]:
     """Shape (N, H, W, C) of the decoded folder; opens at most one image."""
     if size is not None:
         return len(index), size, size, channels
     from furlkit.data.sets.decode import decode_file
 
-    height, width, _ = decode_file(index.root / index.paths[0], channels).pixels.shape
-    return len(index), height, width, channels
+    first = decode_file(index.root / index.paths[0], channels, reading)
+    return len(index), first.size[1], first.size[0], channels
 
 
 def _walk(
@@ -211,29 +227,45 @@ def _is_image(entry: os.DirEntry) -> bool:
     return named and stat.S_ISREG(entry.stat().st_mode)
 
 
-def _labels(root: Path, paths: tuple[str, ...], domains: bool) -> LabelSet:
+def _labels(
+    root: Path, paths: tuple[str, ...], domains: bool, labelled: bool | None
+) -> LabelSet:
     """The labels that the folders' names give, without a fingerprint yet."""
-    levels = _levels(root, paths, 2 if domains else 1)
-    class_names, labels = number_by_name(levels[-1]) if levels else ((), None)
-    domain_names, codes = number_by_name(levels[0]) if domains else ((), None)
-    outer, kind = (domain_names, "domains") if domains else (class_names, "classes")
-    if outer and SPLITS.issuperset(outer):
-        raise InputError(
-            f"{root}: found folders {', '.join(outer)}, which are splits and not "
-            f"{kind}; pass one of them, such as {root / outer[0]}"
-        )
-    return LabelSet(str(root), len(paths), labels, codes, class_names, {}, domain_names)
-
-
-def _levels(root: Path, paths: tuple[str, ...], depth: int) -> list[tuple[str, ...]]:
-    """The names of the first `depth` folders of every path; [] for a flat folder."""
+    none = LabelSet(str(root), len(paths), None, None, (), {})
+    depth = domains + (labelled is not False)
     shallow = [path for path in paths if path.count("/") < depth]
-    if not shallow:
-        return list(zip(*(path.split("/")[:depth] for path in paths), strict=True))
-    if depth == 1 and len(shallow) == len(paths):
-        return []
-    kind = "a class folder" if depth == 1 else "a domain folder and a class folder"
-    raise InputError(
-        f"{root}: {shallow[0]} is not inside {kind}, but "
-        f"{len(paths) - len(shallow):,} other images are; move or remove it"
-    )
+    if depth == 0 or (len(shallow) == len(paths) and not domains):
+        return none
+    if shallow:
+        expected = ["a domain folder"] * domains + ["a class folder"]
+        reason = _strays(shallow, len(paths), " and ".join(expected[:depth]))
+        if domains or labelled:
+            raise InputError(
+                f"{root}: {reason}; move or remove it"
+                + (", or give --no-labels" if labelled and not domains else "")
+            )
+        console.info(f"{root}: its images have no labels, since {reason}")
+        return replace(none, no_labels_because=reason)
+    levels = list(zip(*(path.split("/")[:depth] for path in paths), strict=True))
+    _check_splits(root, {*levels[0]}, "domains" if domains else "classes")
+    class_names, labels = number_by_name(levels[-1]) if depth > domains else ((), None)
+    domain_names, codes = number_by_name(levels[0]) if domains else ((), None)
+    return replace(
+        none, labels=labels, domains=codes, class_names=class_names,
+        domain_names=domain_names,
+    )  # fmt: skip
+
+
+def _strays(shallow: list[str], images: int, expected: str) -> str:
+    """Words for images that are not as deep in a folder as the others."""
+    others = images - len(shallow)
+    return f"{shallow[0]} is not inside {expected}, but {others:,} other images are"
+
+
+def _check_splits(root: Path, names: set[str], kind: str) -> None:
+    if SPLITS.issuperset(names):
+        first, *_ = listed = sorted(names)
+        raise InputError(
+            f"{root}: found folders {', '.join(listed)}, which are splits and not "
+            f"{kind}; pass one of them, such as {root / first}"
+        )

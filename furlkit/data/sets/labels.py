@@ -19,7 +19,8 @@ LABEL_FILES = (".npy", ".json", ".txt")
 class LabelSet:
     """Labels and domains of every example; either may be unknown.
 
-    `name` is what the user passed, for messages only.
+    `name` is what the user passed, and `no_labels_because` why a folder has no labels:
+    both are for messages only.
     """
 
     name: str
@@ -29,6 +30,13 @@ class LabelSet:
     class_names: tuple[str, ...]
     fingerprint: dict[str, Any]
     domain_names: tuple[str, ...] = ()
+    no_labels_because: str = ""
+
+    @property
+    def without_labels(self) -> str:
+        """The start of a refusal: the dataset has no labels, and the reason if known."""
+        reason = f" ({self.no_labels_because})" if self.no_labels_because else ""
+        return f"{self.name}: has no labels{reason}"
 
     @property
     def classes(self) -> int:

@@ -1,8 +1,21 @@
-"""Divide a dataset that has no splits of its own into a part to train and one to test."""
+"""Divide a dataset that has no splits of its own, or draw some of its images."""
 
 import numpy as np
 
 from furlkit.data.sets.labels import LabelSet
+from furlkit.errors import UsageError
+
+
+def drawn_positions(
+    name: str, positions: np.ndarray, count: int, rng: np.random.Generator
+) -> np.ndarray:
+    """`count` of the positions, in their order, drawn without regard to classes.
+
+    With the same seed a smaller draw is a part of a larger one.
+    """
+    if count > len(positions):
+        raise UsageError(f"--images {count}: {name} has {len(positions):,}")
+    return np.sort(rng.permutation(positions)[:count])
 
 
 def train_positions(

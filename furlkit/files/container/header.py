@@ -109,14 +109,14 @@ def parse_header(path: Path, text: str) -> Header:
     return header
 
 
-def check_version(path: Path, version: Any) -> None:
+def check_version(path: Path, version: Any, newest: int = VERSION) -> None:
     """Older versions are read; a newer one is refused, and what is no version too."""
     if type(version) is not int or version < 1:
         raise InputError(f"{path}: its format version is {short(version)}")
-    if version > VERSION:
+    if version > newest:
         raise InputError(
             f"{path}: written in format version {short(version)}, this furlkit reads "
-            f"up to {VERSION}; install a newer furlkit"
+            f"up to {newest}; install a newer furlkit"
         )
 
 

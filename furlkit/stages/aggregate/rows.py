@@ -9,23 +9,25 @@ from furlkit import console
 from furlkit.aggregators.dictionary import dictionary
 from furlkit.aggregators.mean import dominant, shares_of
 from furlkit.errors import InputError
-from furlkit.files.features import FeatureFacts, Features, read_features, write_features
+from furlkit.files.features import FeatureFacts, Features, write_features
 from furlkit.inputs.existing import already, made_before
-from furlkit.inputs.inbox import open_uploads
+from furlkit.inputs.inbox import Kind, open_uploads
 from furlkit.inputs.uploads import (
     ROUND,
+    Sent,
     check_same,
     check_same_facts,
     provenance_of,
 )
 from furlkit.stages.aggregate.claims import SHOWN, name_repeats
+from furlkit.stages.aggregate.tables import examined_rows, open_rows
 
 ROUNDING = 1e-3
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check the uploads against each other, then write one after the other."""
-    options, clients = open_uploads(values, _read, _check_together)
+    options, clients = open_uploads(values, KIND)
     size, most = (options.settings[name] for name in ("dictionary_size", "max_share"))
     given = [client.rows for client in clients]
     if most is not None:
@@ -57,19 +59,24 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return line, data
 
 
-def _read(path: Path) -> Features:
-    client = read_features(path)
-    facts = client.facts
+def _open(path: Path) -> Sent:
+    sent = open_rows(path)
+    facts = sent.facts
     if facts.layer != "z" or facts.client is None or facts.owners is not None:
         raise InputError(
             f"{path}: is not what a client shares; pass the files that local-train "
             "--features-out writes"
         )
+    return sent
+
+
+def _examined(sent: Sent, by: str | None, remember: bool) -> Features:
+    client = examined_rows(sent, by, remember)
     lengths = np.linalg.norm(client.rows.astype(np.float64), axis=1)
     if len(lengths) and np.abs(lengths - 1).max() > ROUNDING:
         odd = lengths[np.abs(lengths - 1).argmax()]
         raise InputError(
-            f"{path}: a row of client {facts.client} has length {odd:.3g}, expected rows "
+            f"{client.path}: a row of client {client.facts.client} has length {odd:.3g}, expected rows "
             "of length 1, as local-train --features-out writes them"
         )
     return client
@@ -123,3 +130,6 @@ def _check_together(clients: list[Features]) -> None:
     check_same_facts(clients, ROUND)
     widths = [client.rows.shape[1] for client in clients]
     check_same(clients, "length of a row", widths, ROUND["round"])
+
+
+KIND = Kind(("features",), _open, _examined, _check_together)

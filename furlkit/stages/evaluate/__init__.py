@@ -2,9 +2,12 @@
 
 from typing import Any
 
+from furlkit.files.journal import Journal
 from furlkit.files.metrics import write_metrics
 from furlkit.inputs.existing import ALREADY, scored_before
+from furlkit.inputs.settings import Computing
 from furlkit.reports.document import result_line
+from furlkit.runtime import machine
 
 Result = tuple[str, dict[str, Any]]
 
@@ -27,14 +30,25 @@ def _origin(options: Any) -> dict[str, Any]:
     return {"options": options.resolved, "seed": seed}
 
 
-def write_document(options: Any, found: dict[str, Any]) -> dict[str, Any]:
-    """Write what was found, with the options that it depends on."""
-    document = {**_origin(options), **found}
-    write_metrics(options.output, document)
-    return document
+def write_document(
+    options: Any, found: dict[str, Any], trained: bool = False
+) -> dict[str, Any]:
+    """Write what was found, with the options that it depends on.
+
+    The journal beside it has the versions and the machine; a protocol that has `trained`
+    the model has written them already.
+    """
+    output = options.output
+    if isinstance(options, Computing) and not trained:
+        journal = Journal(output)
+        journal.rewind(0)
+        journal.write({"event": "start", **machine()})
+    return write_metrics(output, {**_origin(options), **found})
 
 
-def write_scores(options: Any, found: dict[str, Any], scored: str) -> Result:
+def write_scores(
+    options: Any, found: dict[str, Any], scored: str, trained: bool = False
+) -> Result:
     """Write scores; `scored` says which model they are of."""
-    document = write_document(options, found)
+    document = write_document(options, found, trained)
     return result_line(options.output, document, scored), document

@@ -148,7 +148,7 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
         **scoring.scores(trained, labels, inputs.classes, "repeats"),
         "train_loss": sum(losses) / len(losses),
     }
-    result = write_scores(options, found, scored)
+    result = write_scores(options, found, scored, trained=True)
     ProgressFile(options.output, provenance).discard()
     return result
 

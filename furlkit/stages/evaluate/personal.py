@@ -193,6 +193,11 @@ def _origins(inputs: Inputs) -> dict[str, Any]:
     private = {k: each.private and each.private.content for k, each in own.items()}
     uploads = {k: each.upload and each.upload.content for k, each in own.items()}
     found = {**origins, "protocol": "personal", "data": data, "private": private}
+    found["inputs"] = {
+        **scoring.contents(model=inputs.model, partition=inputs.partition),
+        **{f"private {k}": content for k, content in private.items() if content},
+        **{f"upload {k}": content for k, content in uploads.items() if content},
+    }
     if any(uploads.values()):
         found["uploads"] = uploads
     names = [inputs.domain_of(client) for client in inputs.clients]

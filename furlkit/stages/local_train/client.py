@@ -7,7 +7,7 @@ import numpy as np
 
 from furlkit import catalogue, console
 from furlkit.data.augment.instahide import K as MIXED
-from furlkit.errors import InputError
+from furlkit.errors import InputError, UsageError
 from furlkit.files.clients import ClientId
 from furlkit.files.facts import Provenance
 from furlkit.files.neighbours import Neighbours
@@ -85,6 +85,7 @@ def check_clients(inputs: Inputs) -> None:
     source = str(options.partition or inputs.images.name)
     sizes = {number: len(inputs.index_of(number)) for number in options.clients}
     matching.check_batches(source, sizes, options.plan.batch_size)
+    _check_statistics(inputs)
     if options.sharing.features_out and "examples" not in options.tell:
         _check_rows_tell_nothing(inputs, sizes)
 
@@ -99,6 +100,16 @@ def _check_rows_tell_nothing(inputs: Inputs, sizes: dict[ClientId, int]) -> None
                 f"client {number}, and so tells their number, which --tell leaves out; "
                 "share fewer with a smaller --dictionary-size"
             )
+
+
+def _check_statistics(inputs: Inputs) -> None:
+    sharing = inputs.options.sharing
+    alone = bool(sharing.features_out) and inputs.rows_shared < 2
+    if alone and sharing.rows_statistics == "batch":
+        raise UsageError(
+            f"--rows-statistics batch: a client shares {inputs.rows_shared} row, and one "
+            "row has no statistics; raise --dictionary-size"
+        )
 
 
 def open_client(inputs: Inputs, number: ClientId) -> Client:

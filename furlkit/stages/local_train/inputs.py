@@ -92,7 +92,7 @@ def open_inputs(options: Options) -> Inputs:
     if partition:
         matching.check_dataset(partition, images)
     if "classes" in options.tell and images.labels is None:
-        raise InputError(f"{images.name}: has no labels, which --tell classes counts")
+        raise InputError(f"{images.without_labels}, which --tell classes counts")
     if options.objective.labels:
         matching.check_labels(images, architecture.heads["classifier"][0], model)
     expected = _expected(options, architecture)

@@ -23,7 +23,8 @@ class Sharing:
     """The dictionary that is given, and the client's part of the next: FedCA's, FCL's.
 
     `negatives` says whether the given one is used, and whether anything else is.
-    `share_rows` says how the rows of the next part are made. `participants` m, the
+    `share_rows` says how the rows of the next part are made, and `rows_statistics` by
+    which statistics BatchNorm normalises for them. `participants` m, the
     clients that share rows, are all of the partition's if None. `dictionary_from` says
     which model computes z of the client's images, and `dictionary_positive` what is the
     positive against a dictionary.
@@ -34,6 +35,7 @@ class Sharing:
     negatives: str
     features_out: str | None
     share_rows: str
+    rows_statistics: str
     alpha: float
     dictionary_size: int
     participants: int | None

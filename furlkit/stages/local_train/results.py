@@ -69,6 +69,7 @@ def write(inputs: Inputs, client: Client, trained: Trained) -> Result:
         partition=inputs.partition.content if inputs.partition else None,
         parts=parts_of(upload),
         init_seed=inputs.model.facts.init_seed,
+        reading=inputs.model.facts.reading,
         **_told(inputs, client, trained.last),
     )
     output = fill(options.output, number)

@@ -1,9 +1,12 @@
 """The rows that a client shares, and those it keeps for its next round.
 
 FCL encrypts images again in every epoch and shares the last rows. Rows of earlier epochs
-are lost, so it is one pass over fresh mixtures after the last epoch that decides what is
-shared; its draws are derived from (seed, round, client). Its model is then in eval mode,
-so that a row depends on its own mixture alone.
+are lost, so one pass over fresh mixtures after the last epoch computes the shared rows;
+its draws are derived from (seed, round, client).
+
+During training MoCo's slow network normalises by batches (--rows-statistics batch): so
+its keys, and FCL's rows, are of one population. With running statistics, which are those
+of clean images, a row depends on its own mixture alone, and lies far from every key.
 """
 
 from collections.abc import Iterator
@@ -19,7 +22,7 @@ from furlkit.files.features import FeatureFacts, write_features
 from furlkit.inputs.dictionary import INDEX, ROWS, averaged_features
 from furlkit.inputs.paths import fill
 from furlkit.models.architecture import Net
-from furlkit.models.embedding import embed, embed_mixed
+from furlkit.models.embedding import BATCH, batch_statistics, embed, embed_mixed
 from furlkit.models.loading import load_tensors, tensors_of, view_of, z_width
 from furlkit.randomness import numpy_generator, torch_generator
 from furlkit.stages.local_train.client import Client
@@ -85,10 +88,23 @@ def _fresh(inputs: Inputs, client: Client, net: Net) -> np.ndarray:
     purpose = (inputs.options.seed, "share", inputs.round, client.number)
     count = min(inputs.rows_shared, len(index))
     places = numpy_generator(*purpose).choice(len(index), count, replace=False)
-    if not sharing.mixes:
-        return embed(net, images, index[places], view, "z").numpy()
     rng, masks = torch_generator(*purpose, "mix"), sharing.share_rows == "instahide"
-    return embed_mixed(net, images, index, places, view, rng, masks).numpy()
+
+    def rows_at(places: np.ndarray) -> np.ndarray:
+        if not sharing.mixes:
+            return embed(net, images, index[places], view, "z").numpy()
+        return embed_mixed(net, images, index, places, view, rng, masks).numpy()
+
+    if sharing.rows_statistics == "running":
+        return rows_at(places)
+    with batch_statistics(net):
+        batches = _even_batches(places, inputs.options.plan.batch_size)
+        return np.concatenate([rows_at(batch) for batch in batches])
+
+
+def _even_batches(places: np.ndarray, size: int) -> list[np.ndarray]:
+    """As few batches as training's size allows, none of them much smaller."""
+    return np.array_split(places, -(-len(places) // min(size, BATCH)))
 
 
 def own_rows(inputs: Inputs, client: Client) -> np.ndarray:

@@ -179,10 +179,12 @@ def test_litter_of_a_killed_process_is_removed_by_the_next(tmp_path, environment
     assert sorted(names(path)) == ["file", "other"]
 
 
-def test_a_pipe_with_the_name_of_litter_is_not_waited_for(path):
-    os.mkfifo(path.with_name(".file.0123456789ab.part"))
+@pytest.mark.parametrize("make", [os.mkfifo, lambda p: os.symlink("/dev/full", p)])
+def test_a_pipe_or_link_with_the_name_of_litter_is_left_alone(path, make):
+    other = path.with_name(".file.0123456789ab.part")
+    make(other)
     write_bytes(path, b"new")
-    assert names(path) == ["file"]
+    assert sorted(names(path)) == [other.name, "file"]
 
 
 def test_what_a_live_process_writes_is_no_litter(path):
