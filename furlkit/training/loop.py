@@ -213,9 +213,10 @@ class _Trainer:
         self.optimiser = _optimiser(weights, self.plan)
 
     def begin_epoch(self, images: Images, epoch: int, purpose: Purpose) -> None:
-        """Change the phase where one begins; let the learner prepare its epoch."""
-        if self.plan.phase_at(epoch) != self.phase:
-            self.enter(self.plan.phase_at(epoch))
+        """Change the phase or the optimiser; let the learner prepare its epoch."""
+        phase = self.plan.phase_at(epoch)
+        if phase != self.phase or self.plan.restart_optimiser:
+            self.enter(phase)
         if hasattr(self.learner, "begin_epoch"):
             rng = torch_generator(*purpose, "epoch", epoch)
             self.learner.begin_epoch(images, epoch, rng)

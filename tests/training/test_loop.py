@@ -419,10 +419,32 @@ def test_each_phase_has_an_optimiser_of_its_own():
     assert moved.median().item() == pytest.approx(0.01, rel=0.01)
 
 
+def test_an_optimiser_that_restarts_has_no_momentum_of_the_epoch_before():
+    """With one step in an epoch there is then no momentum at all, to the bit."""
+
+    def trained(batch_size, momentum, restarts):
+        net = Parts()
+        plan = Plan(3, batch_size, "sgd", momentum=momentum, restart_optimiser=restarts)
+        list(train(net, None, tiny(), plan, (0, "test"), Memory()))
+        return net.state_dict()
+
+    assert same(trained(10, 0.9, True), trained(10, 0, False))
+    assert not same(trained(10, 0.9, False), trained(10, 0, False))
+    assert not same(trained(4, 0.9, True), trained(4, 0, False))
+
+
+@pytest.mark.parametrize("kill", range(6))
+def test_killed_with_an_optimiser_that_restarts_it_ends_with_the_same_bits(kill):
+    killed_and_restarted(Plan(3, 4, restart_optimiser=True), kill)
+
+
 @pytest.mark.parametrize("kill", range(6))
 def test_killed_in_any_phase_it_ends_with_the_same_bits(kill):
-    plan, images = Plan(3, 4, phases=PHASES), tiny()
-    whole = Parts()
+    killed_and_restarted(Plan(3, 4, phases=PHASES), kill)
+
+
+def killed_and_restarted(plan, kill):
+    images, whole = tiny(), Parts()
     list(train(whole, None, images, plan, (0, "test"), Memory()))
     keeper, net = Memory(every=1), Parts()
     for step in train(net, None, images, plan, (0, "test"), keeper):
