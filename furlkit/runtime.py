@@ -63,7 +63,18 @@ class Runtime:
     def resolved_options(self) -> dict[str, Any]:
         """What of it decides the bytes of a result, for provenance."""
         where = {"device": device_of(self).type, "threads": self.threads}
-        return {**where, **pinned_option(self.isa)}
+        several = {"processes": processes()} if processes() > 1 else {}
+        return {**where, **pinned_option(self.isa), **several}
+
+
+def processes() -> int:
+    """The number of processes that torchrun has started for this command; else 1."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_helper() -> bool:
+    """Whether this is one of several processes that compute for the first one."""
+    return processes() > 1 and os.environ.get("RANK", "0") != "0"
 
 
 def pinned_option(isa: str) -> dict[str, str]:

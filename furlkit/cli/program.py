@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import click
 
-from furlkit import __version__, console
+from furlkit import __version__, console, runtime
 from furlkit.cli.shared import CLICKS, Commands
 from furlkit.errors import FurlkitError, Stopped
 from furlkit.files import bugs
@@ -33,6 +33,8 @@ click.version_option(__version__, prog_name="furlkit")(furlkit)
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the program and exit with the code the outcome has."""
+    if runtime.is_helper():
+        _help_first_process()
     console.open_missing_streams()
     console.escape_unprintable()
     try:
@@ -40,8 +42,20 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except Stopped as stopped:
         # A second signal, while the first one or an error was being reported.
         code = stopped.exit_code
+    if runtime.processes() > 1:
+        from furlkit.training import processes
+
+        processes.stop()
     console.release_streams()
     sys.exit(code)
+
+
+def _help_first_process() -> NoReturn:
+    runtime.set_isa("auto")
+    from furlkit.training import processes
+
+    processes.help_first_process()
+    sys.exit(0)
 
 
 def _outcome(arguments: list[str] | None) -> int:
