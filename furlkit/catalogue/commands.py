@@ -721,4 +721,7 @@ COMMANDS = named(
         ),
         group("General", *VERBOSITY),
     ),
+    command("doctor", "Show the devices, precisions and versions of this machine.",
+        group("General", *VERBOSITY),
+    ),
 )
