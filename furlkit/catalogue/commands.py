@@ -778,4 +778,7 @@ COMMANDS = named(
         ),
         group("General", *VERBOSITY),
     ),
+    command("doctor", "Show the devices, precisions and versions of this machine.",
+        group("General", *VERBOSITY),
+    ),
 )
