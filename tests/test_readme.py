@@ -93,6 +93,19 @@ def test_every_objective_and_preset_of_a_method_is_in_its_table():
         assert f"`--objective {objective.name}`" in METHODS
 
 
+FOLLOWS = ("as printed", "differs: ", "nothing printed")
+
+
+def test_every_method_says_whether_it_follows_its_equation():
+    rows = methods_table().replace("\\|", "/").splitlines()[2:]
+    cells = [row.removesuffix(" |").rpartition(" | ")[2] for row in rows]
+    assert [cell for cell in cells if not cell.startswith(FOLLOWS)] == []
+    flags = {flag for cell in cells for flag in re.findall(r"--([a-z0-9-]+)", cell)}
+    commands = catalogue.COMMANDS.values()
+    known = {option.name for c in commands for option in c.options.values()}
+    assert {flag.removeprefix("no-") for flag in flags} <= known
+
+
 def test_the_table_of_methods_is_the_catalogue_s():
     marks = r"<!-- methods:.*?-->\n(.*?)\n<!-- end of methods -->"
     (table,) = re.findall(marks, METHODS, re.S)

@@ -70,6 +70,7 @@ from furlkit.catalogue.methods import (
     OBJECTIVES,
     PERSONAL,
     RULES,
+    SENT_MODEL,
     SHARING,
     TEACHERS,
     TERMS,

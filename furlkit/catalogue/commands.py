@@ -166,6 +166,9 @@ COMMANDS = named(
                    required=True),
             Option("fraction", Number(), 1.0,
                    "Share of the clients that takes part, at least one client."),
+            Option("rounding", Choice(("nearest", "down")), "nearest",
+                   "If that is no whole number of clients: the nearest, or (FedStyle) "
+                   "the next below."),
             Option("rounds", Clients(), (1,), "Rounds to draw for: 3, or 1-20."),
         ),
         GENERAL.without("preset", "dry_run", "force"),
@@ -317,6 +320,9 @@ COMMANDS = named(
             Option("reduction", Choice(("mean", "paper")), "mean",
                    "Mean over rows and their positives, or the sums as the paper prints "
                    "them, which grow with the batch."),
+            Option("normalise", Flag(negative=True), True,
+                   "Divide every z by its length before the contrast; the paper prints "
+                   "z without.", newer=True),
         ),
         group("Optimisation",
             epochs_option(10, "Epochs E_s; 0 keeps an untrained model.")
@@ -359,6 +365,9 @@ COMMANDS = named(
             Option("phases", Text("PART:EPOCHS,..."),
                    help="Train only some parts at a time: projector:5,encoder:5.",
                    replaces="epochs"),
+            Option("restart-optimiser", Flag(negative=True), False,
+                   "Start every epoch with a new optimiser, without the momentum of the "
+                   "epoch before (FedStyle's FedRep and Ditto).", newer=True),
         ),
         AUGMENTATION,
         EXECUTION,
@@ -770,6 +779,9 @@ COMMANDS = named(
             Option("by", Whole(1), help="The process that carries out the runs; a second "
                    "one is refused.", recorded=False, metavar="PID", needs="settle"),
         ),
+        group("General", *VERBOSITY),
+    ),
+    command("doctor", "Show the devices, precisions and versions of this machine.",
         group("General", *VERBOSITY),
     ),
 )

@@ -176,6 +176,8 @@ class Method:
     """Something chosen by name: `function` is where it lies, module:name.
 
     Its options are passed to the function by their keys. `equation` counts in `paper`.
+    `printed` says whether the function follows it: "as printed", "differs: ..." or
+    "nothing printed", with the options for other readings.
     """
 
     name: str
@@ -184,6 +186,7 @@ class Method:
     options: tuple[Option, ...] = ()
     paper: Paper | None = None
     equation: str = ""
+    printed: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

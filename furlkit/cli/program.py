@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import click
 
-from furlkit import __version__, catalogue, console
+from furlkit import __version__, catalogue, console, runtime
 from furlkit.cli import INTERRUPTED
 from furlkit.cli.shared import CLICKS, Commands
 from furlkit.errors import FurlkitError, Stopped
@@ -49,6 +49,8 @@ click.option(
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the program and exit with the code the outcome has."""
+    if runtime.is_helper():
+        _help_first_process()
     console.open_missing_streams()
     console.escape_unprintable()
     try:
@@ -60,8 +62,20 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         code = stopped.exit_code
     except KeyboardInterrupt:
         code = INTERRUPTED
+    if runtime.processes() > 1:
+        from furlkit.training import processes
+
+        processes.stop()
     console.release_streams()
     sys.exit(code)
+
+
+def _help_first_process() -> NoReturn:
+    runtime.set_isa("auto")
+    from furlkit.training import processes
+
+    processes.help_first_process()
+    sys.exit(0)
 
 
 def _outcome(arguments: list[str] | None) -> int:

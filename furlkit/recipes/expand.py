@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from furlkit.errors import InputError, UsageError
-from furlkit.recipes.participants import draw
+from furlkit.recipes.participants import ROUNDINGS, draw
 from furlkit.recipes.read import COUNTERS, ROUND, Run
 from furlkit.recipes.template import Ref, Template, Word, path_of, templates
 
@@ -179,6 +179,14 @@ class _Expansion:
             raise UsageError(f"clients={count}: no client takes part")
         return found
 
+    @property
+    def rounding(self) -> str:
+        """How a share of the clients becomes a whole number."""
+        word = str(self.run.settings["rounding"])
+        if word not in ROUNDINGS:
+            raise UsageError(f"rounding={word}: expected {' or '.join(ROUNDINGS)}")
+        return word
+
     @cached_property
     def participants(self) -> dict[str, list[tuple[int, ...]]]:
         """By phase, the clients of each round; in round 0 they are all."""
@@ -191,11 +199,11 @@ class _Expansion:
             raise UsageError(f"fraction={text}: expected a value in (0, 1]")
         if fraction == 1:
             return {phase: [self.clients] * (n + 1) for phase, n in self.last.items()}
-        seed = self.run.number("seed")
+        seed, rounding = self.run.number("seed"), self.rounding
         return {
             phase: [
                 self.clients,
-                *(tuple(draw(self.clients, fraction, seed, r, phase))
+                *(tuple(draw(self.clients, fraction, seed, r, phase, rounding))
                   for r in range(1, last + 1)),
             ]
             for phase, last in self.last.items()

@@ -34,6 +34,7 @@ DEFAULTS: Settings = {
     "clients": 5,
     "rounds": 5,
     "fraction": 1.0,
+    "rounding": "nearest",
     "without": "",
     "seed": 0,
     "threads": 1,

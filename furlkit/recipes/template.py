@@ -288,7 +288,9 @@ def _text(
     names = {ref.name for _, part in parts for word in part for ref in _refs(word)}
     every = any(ref.every for _, part in parts for word in part for ref in _refs(word))
     if every or "participants" in names:
-        drawn = ("clients", "without", "fraction", "seed")
+        drawn = ["clients", "without", "fraction", "seed"]
+        if run.settings["rounding"] != DEFAULTS["rounding"]:
+            drawn.append("rounding")
         lines.append(" ".join(f"{key}={run.settings[key]}" for key in drawn))
     tables = _preset_tables(run, parts)
     for key, value in sorted((presets.table(tables, command.name) or {}).items()):

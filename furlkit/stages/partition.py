@@ -47,6 +47,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Divide a dataset's indices among clients, and optionally a public part."""
     own, rest = divided(values, SCHEMES[values["scheme"]].options)
     known = {"own": own, "recorded": recorded("partition", values)}
+    if own.get("concentration") is not None:
+        known["recorded"].pop("balance", None)  # Only IID clients are balanced.
     options = fill(Options, {**rest, **known})
     if options.verify:
         options.data.verify()

@@ -61,6 +61,7 @@ class Options(Computing):
     projector: tuple[int, ...]
     temperature: float
     reduction: str
+    normalise: bool
     plan: Plan
     execution: Execution
     seed: int
@@ -158,8 +159,13 @@ def _job(inputs: Inputs, number: ClientId, net: Net, purpose: Purpose) -> traini
     options, index = inputs.options, inputs.index_of(number)
     training.prepare(net, options.execution)
     view = view_of(inputs.model, Augmentation(), options.execution.channels_last)
-    tau, device = options.temperature, runtime.device_of(options.runtime)
-    step = partial(style.step, temperature=tau, reduction=options.reduction)
+    device = runtime.device_of(options.runtime)
+    step = partial(
+        style.step,
+        temperature=options.temperature,
+        reduction=options.reduction,
+        normalised=options.normalise,
+    )
     return training.Job(
         title=f"style of client {number}",
         learner=Stateless(net, step),

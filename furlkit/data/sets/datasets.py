@@ -10,12 +10,14 @@ from furlkit import catalogue
 from furlkit.data.sets import digits
 from furlkit.data.sets.fingerprint import fingerprint_of, fingerprint_of_reading
 from furlkit.data.sets.labels import LabelSet
+from furlkit.data.sets.published import PUBLISHED_SETS
 from furlkit.data.sets.torchvision import TORCHVISION_SETS
 from furlkit.data.sets.window import AS_STORED, Reading
 from furlkit.errors import UsageError
 
 DEFAULT_ROOT = Path("data")
-OWN_SETS = ("digits", *TORCHVISION_SETS)
+FILED_SETS: dict[str, Any] = {**TORCHVISION_SETS, **PUBLISHED_SETS}
+OWN_SETS = ("digits", *FILED_SETS)
 SPLITS = ("train", "test")
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -72,8 +74,8 @@ def open_named(name: str, split: str, root: Path | None, download: bool) -> Imag
         images, labels = digits.read_digits(split)
         class_names, mean, std = digits.CLASSES, digits.MEAN, digits.STD
     else:
-        entry: Any = TORCHVISION_SETS.get(name) or catalogue.datasets()[name]
-        own = name in TORCHVISION_SETS
+        entry: Any = FILED_SETS.get(name) or catalogue.datasets()[name]
+        own = name in FILED_SETS
         read = entry.read if own else catalogue.load(entry.function)
         images, labels, class_names = read(split, root, download=download)
         mean, std = entry.mean, entry.std
