@@ -66,6 +66,9 @@ class _Backend(backend_registration._DummyBackendModule):
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         return [torch.float16, torch.bfloat16]
 
+    def synchronize(self) -> None:
+        """Nothing is left to do: every operation is finished when it returns."""
+
 
 @cache
 def device() -> torch.device:

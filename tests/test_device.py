@@ -191,3 +191,21 @@ def test_a_constant_that_every_step_sends_is_counted(trained, monkeypatch):
 
     monkeypatch.setattr(simclr, "normalise", normalise)
     assert sum(trained("simclr").copies.values()) >= 2 * STEPS
+
+
+def test_the_clock_waits_for_the_device(trained, monkeypatch):
+    """A device that computes behind the program's back is waited for, once an epoch."""
+    waits = []
+    module = torch.get_device_module(NAME)
+    monkeypatch.setattr(module, "synchronize", lambda: waits.append(1))
+    trained("simclr")
+    assert len(waits) == 1
+
+
+def test_mapped_images_are_sent_in_one_copy(trained, monkeypatch):
+    from furlkit.data import batches
+
+    monkeypatch.setattr(batches, "RESIDENT_LIMIT", 0)
+    counter = trained("supervised")
+    assert not counter.reads
+    assert sum(counter.copies.values()) <= MOST_COPIES * STEPS, counter.copies

@@ -21,6 +21,7 @@ from furlkit.catalogue.entries import (
     named,
 )
 from furlkit.catalogue.groups import (
+    ALLOW_DIFFERENT,
     AUGMENTATION,
     CHANNELS,
     COUNT,
@@ -31,6 +32,7 @@ from furlkit.catalogue.groups import (
     FORMAT,
     FRAME,
     GENERAL,
+    GROUPS,
     IMAGES,
     IN_OUT,
     INTERVAL,
@@ -39,6 +41,7 @@ from furlkit.catalogue.groups import (
     LOWEST,
     OPTIMISATION,
     OUTPUT,
+    PAGES,
     PART,
     PHASE,
     PROTOCOL,
@@ -114,7 +117,8 @@ ENCODER = Family(
 
 # For commands that train several clients, one after the other.
 CLIENT = Option("client", Clients(names=True),
-                help="One client or several: 3, 0-4, 0,2,5-7; or a site's name.",
+                help="One client or several: 3, 0-4, 0,2,5-7, all; or a site's name; or "
+                     "public, the server, which trains on its part of the partition.",
                 required=True, recorded=False, variable="clients")
 OWN_IMAGES = ("The dataset that the partition was made for; without a partition, the "
               "client's own images.")
@@ -151,6 +155,7 @@ COMMANDS = named(
                    "How often to draw again before giving up."),
             Option("public-client", Whole(0),
                    help="Make this client's part public; it does not train."),
+            GROUPS,
         ),
         GENERAL,
     ),
@@ -178,9 +183,15 @@ COMMANDS = named(
         group("Images",
             Option("image-size", Whole(),
                    help="Resize the shorter side to this, then cut out the centre."),
-            CHANNELS._replace(help="Pack as grey (1) or colour (3).",
-                               usual="as the images are"),
+            CHANNELS._replace(usual="as the images are"),
             WINDOW,
+            PAGES._replace(
+                kind=Choice(("first", "each", "channels")),
+                help="Of files with several pages, read the first, make each an image, "
+                     "or make all of them channels."),
+            Option("slices", Text("AXIS[,STEP]"),
+                   help="Make images of the slices of NIfTI volumes, along axial, coronal "
+                        "or sagittal, every STEP-th one: axial,5.", newer=True),
             IMAGES._replace(help="Draw this many images of each source by --seed, "
                                  "whatever their classes, for a first try; a smaller "
                                  "draw is a part of a larger one."),
@@ -198,6 +209,7 @@ COMMANDS = named(
                    usual="those of the sources or folders"),
         ),
         group("Splits of folders and files, which have none of their own",
+            GROUPS,
             Option("train-fraction", Number(above=0, below=1),
                    help="Draw this share of each class of each domain as the train "
                         "split; the rest is the test split."),
@@ -208,7 +220,28 @@ COMMANDS = named(
         GENERAL.without("preset", "seed", "force"),
     ),
     command("check", "List all files of a dataset that cannot be read, with the reasons.",
-        group(IN_OUT, split_option("train"), *DATA_FILES),
+        group(IN_OUT, split_option("train"), *DATA_FILES,
+            Option("test-data", Text("NAME|PATH"),
+                   help="Warn if these images are among the images, too.",
+                   recorded=False),
+            GROUPS._replace(needs="test-data",
+                            help="Warn if both have images of a group, such as a patient: "
+                                 "`folder` if folders of one name hold a group, or a CSV "
+                                 "file with the columns file and group."),
+        ),
+        group("Contact sheet",
+            Option("sheet", File(written=True),
+                   help="Draw up to 64 images as a network sees them into a PNG file.",
+                   recorded=False, metavar="FILE.png"),
+            Option("model", File(), needs="sheet",
+                   help="Draw them as this model sees them, with its size and window.",
+                   recorded=False, metavar="CHECKPOINT"),
+            Option("image-size", Whole(1), needs="sheet",
+                   help="Resize the shorter side to this, then cut out the centre."),
+            CHANNELS._replace(needs="sheet", usual="3"),
+            WINDOW._replace(needs="sheet"),
+            PAGES._replace(needs="sheet"),
+        ),
         group("General", *VERBOSITY),
     ),
     command("init", "Make the global model of round 0.",
@@ -244,6 +277,7 @@ COMMANDS = named(
                    usual="the data's"),
             CHANNELS,
             WINDOW._replace(usual="the data's"),
+            PAGES._replace(usual="the data's"),
             Option("classes", Whole(), help="Classes of the classifier.",
                    usual="the data's"),
             Option("mean", Numbers(), help="Normalisation.",
@@ -444,6 +478,7 @@ COMMANDS = named(
                    "What a paper prints for a line (percent for an accuracy); may be "
                    "repeated.", multiple=True, recorded=False),
             LOWEST,
+            ALLOW_DIFFERENT,
             Option("claims", File(),
                    help="Print instead what the lines say about the claims of this "
                         "TOML file: confirmed, refuted or undecided.",
@@ -455,7 +490,7 @@ COMMANDS = named(
     command("plot", "Draw pictures of results and partitions."),
     command("plot curve", "Draw accuracy through the rounds from metrics files.",
         group(IN_OUT, series_option("A labelled line of its own"), VALUE, PROTOCOL,
-              *FRAME, OUTPUT),
+              ALLOW_DIFFERENT, *FRAME, OUTPUT),
         DRAWN,
     ),
     command("plot partition",
@@ -518,6 +553,7 @@ COMMANDS = named(
                    "Where the axis starts, in the unit that is drawn (percent for an "
                    "accuracy); if not at 0, the axis says so.", recorded=False,
                    variable="start"),
+            ALLOW_DIFFERENT,
             *FRAME,
             OUTPUT,
         ),
@@ -533,6 +569,7 @@ COMMANDS = named(
                    required=True, recorded=False),
             VALUE,
             PROTOCOL,
+            ALLOW_DIFFERENT,
             *FRAME,
             OUTPUT,
         ),
@@ -563,6 +600,7 @@ COMMANDS = named(
                    recorded=False),
             INTERVAL,
             LOWEST,
+            ALLOW_DIFFERENT,
             Option("numbers", Flag(negative=True), True,
                    "Write differences and intervals at the right.", recorded=False),
             *FRAME,
@@ -580,6 +618,7 @@ COMMANDS = named(
                    recorded=False),
             VALUE,
             PROTOCOL,
+            ALLOW_DIFFERENT,
             *FRAME,
             OUTPUT,
         ),
@@ -592,6 +631,9 @@ COMMANDS = named(
                    help="One term of the loss, as simclr: methods that add terms of "
                         "their own can be compared by it.", recorded=False,
                    usual="the sum of all"),
+            Option("log", Flag(), False,
+                   "Make the axis of the loss logarithmic; losses must be above 0.",
+                   recorded=False),
             PHASE,
             *FRAME,
             OUTPUT,
@@ -698,7 +740,8 @@ COMMANDS = named(
     command("export", "Write the bare encoder under torchvision's or timm's names.",
         group(IN_OUT,
             OUTPUT._replace(
-                help="The folder for model.safetensors and config.json.",
+                help="The folder for model.safetensors and config.json; files of other "
+                     "programs are not replaced.",
                 kind=File(), metavar="FOLDER"),
         ),
         GENERAL.without("preset", "seed", "force"),
@@ -727,7 +770,15 @@ COMMANDS = named(
                    "Show the scores of all rounds as a table instead.", recorded=False),
             Option("watch", Flag(), False, "Show it again until the run is done.",
                    recorded=False),
+            Option("settle", Flag(), False,
+                   "Set the times of files so that make and sh find the same steps to do; "
+                   "printed plans call it.", recorded=False),
+            Option("by", Whole(1), help="The process that carries out the runs; a second "
+                   "one is refused.", recorded=False, metavar="PID", needs="settle"),
         ),
+        group("General", *VERBOSITY),
+    ),
+    command("doctor", "Show the devices, precisions and versions of this machine.",
         group("General", *VERBOSITY),
     ),
 )

@@ -358,6 +358,12 @@ UPDATES = named(
         paper=FLESD,
         printed="nothing printed",
     ),
+    Update("continue", "the client's own model of this round, given in place of GLOBAL",
+        "furlkit.updates.replace:replace",
+        own=True,
+        equation="a second training in a round: FedUSC Eq. 6",
+        printed="as printed: both trainings of a round, one after the other",
+    ),
     Update("own", "the client's own model of its last round; the global one at first",
         "furlkit.updates.own:own",
         own=True,
@@ -589,6 +595,10 @@ RULES = named(
             _MAX_SHARE._replace(
                 help="The most that a client may have of --dictionary-size, of 1; its "
                      "last rows are cut off."),
+            Option("for", Text("CLIENT"),
+                   help="Leave out the rows of this client, which the dictionary is for: "
+                        "it need not receive them (FCL).",
+                   newer=True, variable="made_for"),
         ),
         paper=FEDCA,
         equation="Eq. 9-10, Algorithm 1",

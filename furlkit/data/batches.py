@@ -1,5 +1,6 @@
 """The images of one client on the training device, and batches of them."""
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -106,6 +107,8 @@ class Images:
         self._mapped, self._index = images, index
         self._resident = None
         self._order: tuple[int, Positions] | None = None
+        self._gatherer = ThreadPoolExecutor(1)
+        self._ahead: tuple[Tensor, Future[Tensor]] | None = None
         if len(index) * int(np.prod(images.shape[1:])) <= RESIDENT_LIMIT:
             self._resident = torch.from_numpy(images[index]).to(device)
         self._labels = None
@@ -123,6 +126,28 @@ class Images:
             self._order = seed, Positions(order, order.to(self._device))
         return self._order[1]
 
+    def prefetch(self, index: Positions) -> None:
+        """Begin to gather a mapped batch in the background, for `batch` to take."""
+        if self._resident is None:
+            self._ahead = index.cpu, self._gatherer.submit(self._gather, index.cpu)
+
+    def _gather(self, index: Tensor) -> Tensor:
+        """Images from the map, in memory that a GPU copies from while it computes."""
+        places, shape = self._index[index.numpy()], self._mapped.shape[1:]
+        kind = torch.from_numpy(self._mapped[:0]).dtype
+        pinned = self._device.type == "cuda"
+        taken = torch.empty((len(places), *shape), dtype=kind, pin_memory=pinned)
+        # numpy.take lets other threads run, which an index in brackets does not.
+        np.take(self._mapped, places, axis=0, out=taken.numpy(), mode="clip")
+        return taken
+
+    def _gathered(self, index: Tensor) -> Tensor:
+        """The same, from the background if the batch was prefetched."""
+        if self._ahead is not None and torch.equal(self._ahead[0], index):
+            (_, gathered), self._ahead = self._ahead, None
+            return gathered.result()
+        return self._gather(index)
+
     def batch(
         self, index: Tensor | Positions, generator: torch.Generator, step: int = 0
     ) -> Batch:
@@ -132,8 +157,8 @@ class Images:
         if self._resident is not None:
             images = self._resident.index_select(0, index.device)
         else:
-            taken = self._mapped[self._index[index.cpu.numpy()]]
-            images = torch.from_numpy(taken).to(self._device)
+            taken = self._gathered(index.cpu)
+            images = taken.to(self._device, non_blocking=True)
         # A network for colour images gets grey ones as three equal channels.
         images = images.expand(-1, -1, -1, self._view.channels)
         labels = None if self._labels is None else self._labels[index.device]

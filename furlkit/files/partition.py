@@ -11,6 +11,8 @@ from furlkit.files.clients import ClientId
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, check_fingerprint, open_facts
 
+PUBLIC = "public"  # The server's part, and its name where it trains as clients do.
+
 
 @dataclass(frozen=True)
 class PartitionFacts:
@@ -42,7 +44,9 @@ class Partition(Record[PartitionFacts]):
     domains: np.ndarray | None = None
 
     def of(self, client: ClientId) -> np.ndarray:
-        """The indices of one client."""
+        """The indices of one client; of the server, which trains as "public"."""
+        if client == PUBLIC and len(self.public):
+            return self.public
         if isinstance(client, str) or not 0 <= client < self.facts.clients:
             raise UsageError(
                 f"--client {client}: {self.path} has the clients 0 to "

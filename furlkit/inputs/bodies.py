@@ -4,19 +4,22 @@ A value that is not finite, a BatchNorm statistic that no training gives, and we
 of all proportion are refused with the name of their tensor.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod, sqrt
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from furlkit.aggregators.sketch import WIDTH, sketch_of
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
 from furlkit.files.container.layout import Entry
 from furlkit.files.container.read import Container
+from furlkit.files.container.seal import PIECE
 from furlkit.inputs.uploads import OpenedUpload, check_fit
-from furlkit.weights import is_batchnorm_statistic
+from furlkit.weights import is_batchnorm_statistic, online_name
 
 FACTOR = 1e4
 # Sums of squares in float32 are a little off.
@@ -33,31 +36,59 @@ class Size(NamedTuple):
 Sizes = dict[str, Size]
 
 
+class Body(NamedTuple):
+    """The sizes of the tensors of a model, and the sketch of its weights."""
+
+    sizes: Sizes
+    sketch: np.ndarray
+
+
 class Model(OpenedUpload, Protocol):
     """A checkpoint of a client, with the sizes of its tensors."""
 
     @property
     def sizes(self) -> Sizes:
-        """What `sizes_of` gives."""
+        """What `examined_body` gives."""
 
 
-def sizes_of(opened: Container, by: str | None, remember: bool) -> Sizes:
+def examined_body(opened: Container, by: str | None, remember: bool = False) -> Body:
     """The size of each tensor of floats and of each counter; all are checked.
 
     `by` is the hash to compare, `content` or `check`; None leaves it to a later pass.
     With `remember` a later pass compares its bytes with the bytes that were read here.
     """
     found: Sizes = {}
+    sketch, number = np.zeros(WIDTH), Counter[str]()
     for entry, data in opened.verified_pieces(by, remember):
-        piece = data.view(entry.dtype)
-        statistic = is_batchnorm_statistic(entry.name)
+        piece, name = data.view(entry.dtype), entry.name
+        statistic = is_batchnorm_statistic(name)
         if statistic:
-            _check_statistic(opened.path, entry.name, piece)
+            _check_statistic(opened.path, name, piece)
         if piece.dtype.kind == "f" or statistic:
-            square, largest = found.get(entry.name, Size(0.0, 0.0))
+            square, largest = found.get(name, Size(0.0, 0.0))
             squared = _squared(opened, entry, piece)
-            found[entry.name] = Size(square + squared, max(largest, _largest(piece)))
-    return found
+            found[name] = Size(square + squared, max(largest, _largest(piece)))
+        if piece.dtype.kind == "f" and not statistic:
+            sketch += sketch_of(piece, name, number[name])
+        number[name] += 1
+    return Body(found, sketch)
+
+
+def sketch_of_parent(opened: Container, names: Iterable[str]) -> np.ndarray | None:
+    """The sketch of the tensors of these names in a global model; None if one lacks.
+
+    A target network starts as the network that is trained.
+    """
+    sketch = np.zeros(WIDTH)
+    for name in names:
+        stored = name if name in opened else online_name(name)
+        if stored not in opened:
+            return None
+        values = opened.read(opened.entry(stored)).reshape(-1)
+        step = PIECE // values.itemsize
+        for number, start in enumerate(range(0, len(values), step)):
+            sketch += sketch_of(values[start : start + step], name, number)
+    return sketch
 
 
 def _largest(piece: np.ndarray) -> float:

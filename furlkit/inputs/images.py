@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from furlkit import console
 from furlkit.data.sets.datasets import ImageSet
-from furlkit.data.sets.decoded import Fit
+from furlkit.data.sets.decoded import Fit, colours_of
 from furlkit.data.sets.source import Source
 from furlkit.data.sets.window import Reading
 from furlkit.errors import InputError
@@ -61,8 +61,7 @@ def warn_of_change(images: ImageSet, model: Checkpoint) -> None:
 
 
 def _described(size: tuple[int, int], channels: int) -> str:
-    colour = "grey" if channels == 1 else "colour"
-    return f"{size[0]} x {size[1]} pixels in {colour}"
+    return f"{size[0]} x {size[1]} pixels in {colours_of(channels)}"
 
 
 def fit_of(models: Iterable[Checkpoint], size: int | None = None) -> Fit:

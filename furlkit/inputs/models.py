@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from furlkit import console
+from furlkit.catalogue import plugin_options
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
@@ -66,6 +67,12 @@ def width_of(model: Checkpoint, layer: str) -> int:
     if layer == "z":
         return z_width(model)
     return architecture_of(model.path, model.facts).feature_dim
+
+
+def encoder_plugin(model: Checkpoint) -> dict[str, str]:
+    """Version and hash of the package that adds a model's encoder, as recorded."""
+    encoder = model.facts.architecture.get("encoder")
+    return plugin_options("furlkit.encoders", encoder)
 
 
 def class_head(model: Checkpoint, what: str) -> ClassHead:

@@ -5,14 +5,13 @@ and stochastic depth are off: all that is random here comes from a seed, so that
 training gives the same bytes, and theirs would not.
 """
 
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from furlkit.errors import UsageError
+from furlkit.errors import UsageError, did_you_mean
 from furlkit.models.architecture import Architecture
 
 CLASSES = 1000  # What a network of torchvision tells apart where nobody says.
@@ -136,6 +135,5 @@ def _timm(a: Architecture) -> Any:
 
 def _unknown(a: Architecture, names: Iterable[str]) -> UsageError:
     library = a.encoder.partition(":")[0]
-    near = difflib.get_close_matches(name_of(a), names, 1)
-    hint = f"; did you mean {library}:{near[0]}?" if near else ""
+    hint = did_you_mean(name_of(a), names, f"{library}:")
     return UsageError(f"--encoder {a.encoder}: {library} has no such network{hint}")

@@ -57,11 +57,13 @@ class SelfLabelling(nn.Module):
     """The net, the steps without an image that counts, and the labels of the epoch.
 
     `mass` has the sum of q and `members` the number of images by class; `confident`
-    counts images that count, `skipped` the steps that had none.
+    counts images that count, `skipped` the steps that had none. `first_used` is the
+    number of classes that the labels of the first epoch had.
     """
 
     net: Any
     skipped: Tensor
+    first_used: Tensor
     mass: Tensor
     members: Tensor
     confident: Tensor
@@ -71,8 +73,9 @@ class SelfLabelling(nn.Module):
         self.net, self._head, self._weak = net, head, weak
         self._sigma, self._loss = sigma, loss
         device = next(net.parameters()).device
-        count = torch.zeros((), dtype=torch.long, device=device)
-        self.register_buffer("skipped", count)
+        for name in ("skipped", "first_used"):
+            count = torch.zeros((), dtype=torch.long, device=device)
+            self.register_buffer(name, count)
 
     def begin_epoch(self, images: Any, epoch: int, rng: torch.Generator) -> None:
         """Count the epoch's images from 0."""
@@ -104,8 +107,11 @@ class SelfLabelling(nn.Module):
     def end_epoch(self, losses: dict[str, float]) -> dict[str, Any]:
         """How sure the model was, and how it spread the images over the classes."""
         spread = occupancy(self.mass, self.members)
+        if not self.first_used:
+            self.first_used.fill_(spread["used_clusters"])
         confident = float(self.confident) / sum(spread["occupancy"])
-        return {**spread, "confident": confident, "skipped": int(self.skipped)}
+        counts = {"skipped": int(self.skipped), "first_used": int(self.first_used)}
+        return {**spread, "confident": confident, **counts}
 
     def _outputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """h (B, d), and the head's outputs (B, H) in float32."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 from furlkit.errors import UsageError
-from furlkit.presets import own_files
 from furlkit.recipes.expand import Plan, Step, noted_in, record_path
 from furlkit.recipes.records import JSON
 from furlkit.recipes.removal import Removal, removals
@@ -41,6 +40,12 @@ FURLKIT ?= furlkit
 LAUNCH ?=
 LAUNCH_TRAIN ?= $(LAUNCH)
 SHELL := /bin/sh
+# Files are finished by their contents; this sets times by which make decides the same.
+by := $(if $(findstring n,$(firstword -$(MAKEFLAGS))),,--by $$PPID)
+settled := $(shell $(FURLKIT) status --settle $(by) $(runs) >&2 && echo yes)
+ifneq ($(settled),yes)
+$(error the run cannot be carried out)
+endif
 MAKEFLAGS += --no-builtin-rules --no-builtin-variables
 .SUFFIXES:
 show := $(if $(V),,@)
@@ -51,7 +56,7 @@ equals := =
 _SHELL_HEAD = """\
 #!/bin/sh
 # Made by `furlkit plan`: every command of the run, in order. A command is left out if its
-# output is there and newer than what it reads; if the script is killed, run it again.
+# output is finished; if the script is killed, run it again.
 set -eu
 run=${FURLKIT:-furlkit} launch=${LAUNCH:-}
 train=${LAUNCH_TRAIN:-$launch}
@@ -73,12 +78,7 @@ planned() {
         return 2
     done
 }
-# unchanged PLAN PRESET: whether a preset is as it was when the run was planned
-unchanged() {
-    made "$1" "$2" && return
-    printf '%s\\n' "$2: has changed since the plan; run furlkit plan again" >&2
-    return 2
-}
+# Files are finished by their contents; this sets times by which `made` decides the same.
 """
 # With keep = "last": what was removed is needed again if a step that reads it has to run.
 _SHELL_REMOVED = """\
@@ -160,7 +160,10 @@ def _for_make(words: Sequence[str]) -> str:
 
 def as_make(plans: Sequence[Plan]) -> Lines:
     """One rule for each step."""
-    yield _MAKE_HEAD
+    runs = _for_make([_folder(plan) for plan in plans]).replace("#", "\\#")
+    yield _MAKE_HEAD.replace(
+        "SHELL := /bin/sh\n", f"SHELL := /bin/sh\nruns := {runs}\n"
+    )
     count, total = 0, sum(len(plan.steps) for plan in plans)
     for plan in plans:
         yield from _make_records(plan)
@@ -182,10 +185,8 @@ def _make_records(plan: Plan) -> Lines:
         path = record_path(plan.run, name, text)
         yield f"{_make_target(path)}: | {_make_name(noted)}"
         yield _refusal(f"{path}: missing; run furlkit plan again")
-    presets = [name for name in _presets(plan) if not _impossible(name)]
-    yield f"{_make_target(noted)}: {' '.join(map(_make_name, presets))}"
-    changed = " or ".join([noted, *presets])
-    yield _refusal(f"{changed}: has changed since the plan; run furlkit plan again")
+    yield f"{_make_target(noted)}:"
+    yield _refusal(f"{noted}: missing; run furlkit plan again")
 
 
 def _refusal(message: str) -> str:
@@ -193,9 +194,9 @@ def _refusal(message: str) -> str:
     return f"\t@{said} >&2; exit 2"
 
 
-def _presets(plan: Plan) -> list[str]:
-    name = str(plan.run.settings["preset"])
-    return own_files(name) if name else []
+def _folder(plan: Plan) -> str:
+    """The folder of a run, as a word of a command."""
+    return noted_in(plan.run, "").removesuffix("plan/").rstrip("/") or "."
 
 
 def _rule(step: Step, number: str) -> Lines:
@@ -229,12 +230,13 @@ def _make_removals(found: Sequence[Removal]) -> Lines:
 def as_shell(plans: Sequence[Plan]) -> Lines:
     """One command after the other."""
     yield _SHELL_HEAD
+    runs = _joined(_folder(plan) for plan in plans)
+    yield f"$run status --settle --by $$ {runs}"
     count, total = 0, sum(len(plan.steps) for plan in plans)
     for plan in plans:
         noted = noted_in(plan.run, JSON)
         records = (record_path(plan.run, *record) for record in plan.records.items())
         yield f"planned {_joined([noted, *records])}"
-        yield from (f"unchanged {_joined([noted, name])}" for name in _presets(plan))
         gone = removals(plan)
         stamps = {path: removal.stamp for removal in gone for path in removal.files}
         late: dict[str, list[Removal]] = {}

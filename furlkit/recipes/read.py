@@ -11,7 +11,6 @@ A run may have phases before its rounds, each with rounds of its own: a file wit
 {PHASE_round} in its name is of one, whose number of rounds is the setting PHASE_rounds.
 """
 
-import difflib
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from furlkit import presets
-from furlkit.errors import FurlkitError, InputError, UsageError
+from furlkit.errors import FurlkitError, InputError, UsageError, did_you_mean
 from furlkit.files.opening import read_toml
 
 Value = str | int | float | bool | list[Any]
@@ -266,9 +265,7 @@ def _check_values(table: Mapping[str, Any], where: str) -> None:
 def suggestion(name: str, known: Iterable[str]) -> str:
     """A similar name, or all of them."""
     known = sorted(known)
-    if close := difflib.get_close_matches(name, known, 1):
-        return f"; did you mean {close[0]}?"
-    return f"; it has {', '.join(known)}"
+    return did_you_mean(name, known) or f"; it has {', '.join(known)}"
 
 
 def runs(recipe: Recipe, given: Sequence[str]) -> list[Run]:

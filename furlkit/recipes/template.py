@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from furlkit import presets
 from furlkit.catalogue import (
@@ -29,7 +29,7 @@ from furlkit.catalogue import (
     Text,
     writes_file,
 )
-from furlkit.errors import InputError
+from furlkit.errors import FurlkitError, InputError
 from furlkit.recipes.read import (
     COUNTERS,
     DEFAULTS,
@@ -292,9 +292,22 @@ def _text(
         if run.settings["rounding"] != DEFAULTS["rounding"]:
             drawn.append("rounding")
         lines.append(" ".join(f"{key}={run.settings[key]}" for key in drawn))
-    for key, value in sorted((presets.table(run.preset, command.name) or {}).items()):
+    tables = _preset_tables(run, parts)
+    for key, value in sorted((presets.table(tables, command.name) or {}).items()):
         lines.append(f"{key} = {json.dumps(value, default=str)}")
     return "\n".join(lines) + "\n"
+
+
+def _preset_tables(run: Run, parts: list[Part]) -> dict[str, Any]:
+    """The tables of the preset that a stage names itself, or else of the run's."""
+    words = [word for _, part in parts for word in part]
+    for flag, word in pairwise(words):
+        if flag == ("--preset",) and isinstance(word[0], str):
+            try:
+                return presets.tables(word[0])
+            except FurlkitError:  # The check of its command says so.
+                return {}
+    return run.preset
 
 
 def _shown(run: Run, part: str | Ref) -> str:

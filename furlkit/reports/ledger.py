@@ -165,12 +165,13 @@ def _unseen(sent: Iterable[Transfer], trained: Iterable[File]) -> list[Transfer]
 
 
 def _is_own(model: File, role: str, given: File | None) -> bool:
-    """Whether a client continued from its own model, as with `--update keep`."""
+    """Whether a client started from its own model: --update keep or continue."""
     if role != "global":
         return False
     if given is not None:
         return given.facts.get("role") == "client"
-    return model.options.get("update") == "keep" and model.facts["round"] > 1
+    update = model.options.get("update")
+    return update == "continue" or (update == "keep" and model.facts["round"] > 1)
 
 
 def _missing(transfers: Iterable[Transfer]) -> Iterator[str]:

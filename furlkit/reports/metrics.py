@@ -10,10 +10,11 @@ from furlkit import console
 from furlkit.errors import InputError, UsageError
 from furlkit.files.container.header import canonical, short, with_article
 from furlkit.files.metrics import as_metrics, is_sealed, read_json, read_metrics
+from furlkit.reports.conditions import check_alike, measured, stale_files
 from furlkit.reports.differences import Difference, difference_error, paired
 from furlkit.reports.results import Results
 from furlkit.reports.summary import grouped
-from furlkit.reports.text import lookup, plain, shorten, word
+from furlkit.reports.text import counted, lookup, plain, shorten, word
 
 MOST_ROUNDS = 10**9  # A larger round was not written by a training.
 LABEL_WIDTH = 36
@@ -247,7 +248,7 @@ def domains_text(metrics: dict[str, Any]) -> str:
         for name, value in found.items()
         if is_number(value, 1)
     ]
-    mean = f"mean of {len(each)} domains"
+    mean = f"mean of {counted(each, 'domain')}"
     if metrics.get("protocol") == "personal":
         mean = "clients by domain"
     return f"{mean}: {', '.join(each)}" if each else ""
@@ -285,13 +286,14 @@ def read_series(
     reference: str | None,
     lowest: Sequence[str],
     interval: str,
+    allow_different: Sequence[str],
 ) -> list[Results]:
     """Read labelled files, or folders of runs, whose last rounds count; see `read_all`."""
     given = [
         Results("", label, (), (), files_of(paths, protocol, last=True))
         for label, paths in series
     ]
-    return read_all(given, value, reference, lowest, interval)
+    return read_all(given, value, reference, lowest, interval, allow_different)
 
 
 def read_all(
@@ -300,11 +302,13 @@ def read_all(
     reference: str | None,
     lowest: Sequence[str] = (),
     interval: str = "t",
+    allow_different: Sequence[str] = (),
 ) -> list[Results]:
     """Read the files of each method and compare it with the reference of its group.
 
     Methods whose label is in `lowest` have several files per seed, such as clients, of
-    which the lowest value counts. `interval` is a name of `differences.INTERVALS`.
+    which the lowest value counts. `interval` is a name of `differences.INTERVALS`. The
+    files of a group must be measured alike, but for `allow_different`.
     """
     check_labels([each.name for each in results])
     for group, methods in grouped(results, lambda each: each.group).items():
@@ -316,6 +320,9 @@ def read_all(
                 f"{', '.join(labels)}"
             )
     read = [_read_results(each, value) for each in results]
+    for methods in grouped(read, lambda each: each.group).values():
+        check_alike([m for each in methods for m in each.measured], allow_different)
+    _warn_of_stale([path for each in read for path in each.stale])
     if reference is not None:
         _check_probes(read)
     found = [_lowest(each) if each.label in lowest else each for each in read]
@@ -332,7 +339,8 @@ def _read_results(given: Results, value: str) -> Results:
     """Read the files of one method; they must be of one protocol, role and round."""
     values, probes, seeds, kinds, protocol = [], [], [], [], ""
     same: dict[str, Path] = {}
-    for path, metrics in read_each(given.paths):
+    files = read_each(given.paths)
+    for path, metrics in files:
         first = same.setdefault(canonical(metrics), path)
         if first is not path:
             raise UsageError(
@@ -349,7 +357,18 @@ def _read_results(given: Results, value: str) -> Results:
         kinds.append((f"{protocol} of {role} model of round {round_}", path))
     check_same(kinds)
     found = given._replace(values=tuple(values), seeds=tuple(seeds), protocol=protocol)
+    conditions = (measured(given.label, p, protocol_of(m), m) for p, m in files)
+    found = found._replace(measured=tuple(conditions), stale=tuple(stale_files(files)))
     return found._replace(probes=tuple(probes))
+
+
+def _warn_of_stale(paths: Sequence[Path]) -> None:
+    if paths:
+        others = f" and {len(paths) - 1} more" if paths[1:] else ""
+        console.warn(
+            f"{paths[0]}{others}: has the score of a model that is not there any more; "
+            "the model beside it has another content, so evaluate again"
+        )
 
 
 def _check_probes(results: Sequence[Results]) -> None:

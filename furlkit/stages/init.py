@@ -15,7 +15,7 @@ from furlkit.catalogue import (
 )
 from furlkit.data.sets.datasets import default_mean_std
 from furlkit.data.sets.folder import index_folder
-from furlkit.data.sets.ranges import with_window
+from furlkit.data.sets.ranges import survey
 from furlkit.data.sets.source import Source
 from furlkit.data.sets.window import AS_STORED, Reading
 from furlkit.errors import InputError, UsageError
@@ -140,7 +140,6 @@ def _options(values: dict[str, Any]) -> Options:
     known = {
         "encoder_options": own,
         "heads": {name: width for name, width in widths.items() if name in chosen},
-        "channels": int(rest["channels"]) if rest["channels"] else None,
         "recorded": recorded("init", {k: values[k] for k in values.keys() - unread}),
     }
     return fill(Options, {**rest, **known})
@@ -199,8 +198,11 @@ def _defaults_of(source: Source) -> DataDefaults:
     if source.is_folder:
         # A folder's images may have any size, so only a sample is decoded.
         index = index_folder(Path(source.name))
-        reading = with_window(index.root, index.paths, source.reading)
-        return DataDefaults(source.size, 3, index.labels.classes, reading=reading)
+        reading, channels = survey(index.root, index.paths, source.reading)
+        channels = max(channels, 3)  # A net for colour sees grey images too.
+        return DataDefaults(
+            source.size, channels, index.labels.classes, reading=reading
+        )
     images = source.images()
     height, width, channels = images.images.shape[1:]
     side = min(height, width)

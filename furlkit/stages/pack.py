@@ -13,7 +13,9 @@ from furlkit import console
 from furlkit.catalogue import recorded
 from furlkit.data.sets.checked import checked_folder
 from furlkit.data.sets.datasets import ImageSet, default_mean_std, is_name
+from furlkit.data.sets.decode import page_count, read_file
 from furlkit.data.sets.fingerprint import (
+    READING,
     fingerprint_of,
     fingerprint_of_reading,
     hash_sample,
@@ -25,13 +27,14 @@ from furlkit.data.sets.folder import (
     index_folder,
     read_images,
 )
+from furlkit.data.sets.groups import FOLDER, with_groups
 from furlkit.data.sets.join import joined, joined_by_number, missing_classes
 from furlkit.data.sets.labels import LabelSet
-from furlkit.data.sets.ranges import with_window
+from furlkit.data.sets.ranges import survey
 from furlkit.data.sets.resize import resize_images
 from furlkit.data.sets.source import Source
 from furlkit.data.sets.split import drawn_positions, train_positions
-from furlkit.data.sets.window import AS_STORED, Reading
+from furlkit.data.sets.window import AS_STORED, MOST_PAGES, Reading
 from furlkit.errors import InputError, UsageError
 from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.facts import Provenance
@@ -60,6 +63,7 @@ class Options:
     skip_broken: bool
     domain_folders: bool
     domain_names: str | None
+    groups: str | None
     train_fraction: float | None
     images: int | None
     seed: int | None
@@ -92,11 +96,10 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     places = ("data_root", "download", "cache", "split")
     where = {key: given.pop(key) for key in places}
     where["size"] = given.pop("image_size")
-    where["reading"] = Reading(given.pop("window"))
+    where["reading"] = Reading(*(given.pop(key) for key in READING))
     known = {
         "sources": tuple(Source(name, **where) for name in sources),
-        "channels": int(given["channels"]) if given["channels"] else None,
-        "recorded": {**recorded("pack", values), "sources": len(sources)},
+        "recorded": {**_recorded(values), "sources": len(sources)},
     }
     options = fill(Options, {**given, **known})
     check_output(options.output, [source.name for source in options.sources])
@@ -120,8 +123,16 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return line, data
 
 
+def _recorded(values: dict[str, Any]) -> dict[str, Any]:
+    """The options for the header; files of older versions have channels as text."""
+    options = recorded("pack", values)
+    return options | {k: str(options[k]) for k in ("channels",) if k in options}
+
+
 def _check_splits(options: Options) -> None:
     """Most paths are one whole set, or are divided by --train-fraction."""
+    if options.groups not in (None, FOLDER) and len(options.sources) > 1:
+        raise UsageError(f"--groups {options.groups}: expected one source, or `folder`")
     paths = [one for one in options.sources if not one.has_splits]
     if options.train_fraction is not None and not paths:
         raise UsageError(
@@ -142,6 +153,7 @@ def _columns_and_facts(
     data, first = _together(options, [part.labels for part in parts]), parts[0].labels
     columns = {"labels": data.labels, "domains": data.domains}
     fingerprint = fingerprint_of(shape[0], **columns)
+    columns["groups"] = data.groups
     fingerprint["images"] = hash_sample(shape, _sample(parts, shape))
     fingerprint |= fingerprint_of_reading(_common_reading(parts))
     mean, std = default_mean_std(shape[3])
@@ -254,6 +266,7 @@ def _open_part(source: Source, options: Options) -> Part:
     if options.domain_folders:
         raise UsageError(f"--domain-folders: {source.name} is not a folder of images")
     opened = replace(source, size=None).images()
+    opened = with_groups(opened, options.groups, None)
     images = resize_images(opened.images, source.size)
     chosen = _chosen(opened, source, options)
 
@@ -280,24 +293,40 @@ def _folder_part(source: Source, options: Options) -> Part:
             "domain each"
         )
     index = _index(Path(source.name), options)
-    size, channels = source.size, options.channels or 3
+    labels = with_groups(index.labels, options.groups, index.paths)
+    index, size = replace(index, labels=labels), source.size
     chosen = _chosen(index.labels, source, options)
     if chosen is not None:
-        paths = tuple(index.paths[i] for i in chosen)
-        index = replace(index, paths=paths, labels=_subset(index.labels, chosen))
-    reading = with_window(index.root, index.paths, source.reading, channels)
-    how: dict[str, Any] = {"channels": channels, "reading": reading}
+        index = replace(index.at(chosen), labels=_subset(index.labels, chosen))
+    found = survey(index.root, index.paths, source.reading, options.channels)
+    how: dict[str, Any] = {"channels": found.channels, "reading": found.reading}
+    only_grey = options.channels is None and found.channels == 1
+    if source.reading.several:
+        index = _each_page(index, source.reading)
 
     def take(positions: np.ndarray) -> np.ndarray:
-        some = replace(index, paths=tuple(index.paths[i] for i in positions))
-        return np.concatenate(list(read_images(some, size, **how)))
+        some = read_images(index.at(positions), size, only_grey=only_grey, **how)
+        return np.concatenate(list(some))
 
     shape = folder_shape(index, size, **how)
-    found = _by(shape[1:]) if size is None else "any size"
+    before = _by(shape[1:]) if size is None else "any size"
     return Part(
-        index.labels, shape, found, reading, take,
-        lambda: read_images(index, size, **how),
+        index.labels, shape, before, found.reading, take,
+        lambda: read_images(index, size, only_grey=only_grey, **how),
     )  # fmt: skip
+
+
+def _each_page(index: FolderIndex, reading: Reading) -> FolderIndex:
+    """Every page of every file as an image of its own, with the label of the file."""
+    counts = [page_count(read_file(index.root / name), reading) for name in index.paths]
+    if max(counts) > MOST_PAGES:
+        name = index.paths[counts.index(max(counts))]
+        raise InputError(
+            f"{index.root / name}: has more than {MOST_PAGES:,} pages; divide it"
+        )
+    files = np.repeat(np.arange(len(index)), counts)
+    pages = tuple(page for count in counts for page in range(count))
+    return replace(index.at(files), pages=pages, labels=_subset(index.labels, files))
 
 
 def _index(root: Path, options: Options) -> FolderIndex:
@@ -357,8 +386,10 @@ def _common_shape(options: Options, parts: list[Part]) -> Shape:
         )
     found = max(part.shape[3] for part in parts)
     channels = options.channels or found
-    if channels < found:
-        raise UsageError("--channels 1: found colour images; convert them or pass 3")
+    if any(p.shape[3] != channels and (p.shape[3], channels) != (1, 3) for p in parts):
+        raise UsageError(
+            f"--channels {channels}: found images of {found} channels; pass {found}"
+        )
     shape = (*sizes.pop(), channels)
     changed = [f"{p.labels.name} ({p.found})" for p in parts if p.found != _by(shape)]
     if changed:

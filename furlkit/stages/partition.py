@@ -9,8 +9,13 @@ import numpy as np
 
 from furlkit.catalogue import SCHEMES, divided, recorded
 from furlkit.data.partitions.domains import domains_of_clients
-from furlkit.data.partitions.schemes import SchemeOptions, label_histogram, split
+from furlkit.data.partitions.groups import split_groups
+from furlkit.data.partitions.schemes import SchemeOptions, label_histogram
+from furlkit.data.partitions.schemes import split as split_images
 from furlkit.data.partitions.sizes import Parts
+from furlkit.data.sets.fingerprint import label_fingerprint as hashed
+from furlkit.data.sets.folder import index_folder
+from furlkit.data.sets.groups import with_groups
 from furlkit.data.sets.labels import LabelSet
 from furlkit.data.sets.source import Source
 from furlkit.data.sets.split import drawn_positions
@@ -29,6 +34,7 @@ class Options:
     data: Source
     verify: bool
     images: int | None
+    groups: str | None
     scheme: SchemeOptions
     seed: int
     output: Path
@@ -46,7 +52,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     options = fill(Options, {**rest, **known})
     if options.verify:
         options.data.verify()
-    data = options.data.labels()
+    data = _with_groups(options)
     parts, public = _drawn(data, options)
     histogram = label_histogram(parts, data.labels, data.classes)
     domains = domains_of_clients(parts, data)
@@ -69,10 +75,14 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         counts = Counter(filter(None, held)).items()
         line += f"; {', '.join(f'{count} of {name}' for name, count in counts)}"
         result["domains"] = held
+    if data.groups is not None:
+        result["groups"] = len(np.unique(data.groups))
+        line += f"; {result['groups']:,} groups, none divided"
     if not options.dry_run:
         # A split file decides the number of clients, whatever --clients says.
         resolved = {**options.recorded, "clients": len(parts)}
-        provenance = Provenance("partition", resolved, options.seed)
+        inputs = {} if data.groups is None else {"groups": hashed(data.groups)}
+        provenance = Provenance("partition", resolved, options.seed, inputs)
         content = made_before(options, "partition", provenance, facts)
         if content:
             return already(options.output, content)
@@ -82,9 +92,19 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return line, result
 
 
+def _with_groups(options: Options) -> LabelSet:
+    """The labels; with the groups of --groups, or those that were packed."""
+    data, source = options.data.labels(), options.data
+    paths = None
+    if options.groups and source.is_folder:
+        paths = index_folder(Path(source.name)).paths
+    return with_groups(data, options.groups, paths)
+
+
 def _drawn(data: LabelSet, options: Options) -> tuple[Parts, np.ndarray]:
     """Indices of every client and of the public part, among all images or --images."""
     rng = numpy_generator(options.seed, "partition", options.scheme.scheme)
+    split = split_images if data.groups is None else split_groups
     if options.images is None:
         drawn = split(data, options.scheme, rng)
         return drawn.indices, drawn.public

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from furlkit import console, runtime
-from furlkit.errors import FurlkitError, is_out_of_memory
+from furlkit.errors import FurlkitError, UsageError, is_out_of_memory
 from furlkit.files import bugs
 from furlkit.files.facts import Provenance
 from furlkit.files.journal import Journal
 from furlkit.files.progress import Progress, ProgressFile
 from furlkit.runtime import no_primitive
-from furlkit.training import loop, signals
+from furlkit.training import loop, processes, signals
 from furlkit.training.loop import Job
 from furlkit.weights import Tensors, below
 
@@ -82,9 +82,13 @@ def prepare(net: nn.Module, execution: Execution) -> None:
     """Lay out and compile a net in place; the names of its tensors stay."""
     if execution.channels_last:
         net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if execution.compile and runtime.processes() > 1:
+        raise UsageError("--compile: is not possible with several processes")
     if execution.compile:
         for child in net.children():
             child.compile()
+    if isinstance(encoder := getattr(net, "encoder", None), nn.Module):
+        processes.share(encoder, next(net.parameters()).device)
 
 
 def run(
@@ -127,6 +131,7 @@ def _train(job: Job, keeper: "_Keeper") -> None:
         f"{keeper.journal.path}"
     )
     keeper.job = job
+    processes.check_batch(min(job.plan.batch_size, len(job.images)))
     with console.bar(job.title, job.steps) as bar, naming(job.title):
         for step in loop.train(job, keeper):
             if step.epoch is not None:
@@ -308,8 +313,10 @@ def warn_of_collapse(title: str, epoch: loop.Epoch) -> None:
                 f"{lower}, raise --batch-size (or --temperature, where the objective has "
                 "one), or check the data"
             )
-    if epoch.measures.get("largest_cluster", 0) > COLLAPSED_SHARE:
-        found = epoch.measures
+    found = epoch.measures
+    if found.get("largest_cluster", 0) <= COLLAPSED_SHARE:
+        _warn_of_lost_clusters(title, found)
+    else:
         # A model that labels itself has neither --entropy-weight nor neighbours.
         cure = (
             "start from clusters that were trained longer, or train fewer --epochs at a "
@@ -322,4 +329,15 @@ def warn_of_collapse(title: str, epoch: loop.Epoch) -> None:
             f"{title}: the clustering has collapsed: {found['largest_cluster']:.0%} of "
             f"the images are in one cluster (entropy {found['cluster_entropy']:.2f}, "
             f"confident {found['confident']:.0%}); {cure}"
+        )
+
+
+def _warn_of_lost_clusters(title: str, found: dict[str, Any]) -> None:
+    """Warn if a model that labels itself has given up half of its clusters or more."""
+    first, last = found.get("first_used", 0), found.get("used_clusters", 0)
+    if first and last <= first / 2:
+        console.warn(
+            f"{title}: {first} clusters have become {last}: the images that the model is "
+            "sure of are of few clusters, which take the others; train fewer --epochs at "
+            "a lower --lr, or give another --confidence"
         )

@@ -9,6 +9,7 @@ def replace(
     """w <- w_g.
 
     With --update keep the client's own last model is given in the place of w_g: FLESD's
-    clients may differ in architecture, so that no global model fits them.
+    clients may differ in architecture, so that no global model fits them. With --update
+    continue it is the client's model of the same round, which is trained once more.
     """
     return w_g, memory, None

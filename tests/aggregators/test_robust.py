@@ -1,11 +1,13 @@
 """Rules that withstand hostile clients: against loops, by property, by hand."""
 
+import tracemalloc
 from itertools import combinations
 from math import acos, degrees
 
 import numpy as np
 import pytest
 
+from furlkit.aggregators import distances
 from furlkit.aggregators.clip import clip_factors, clipped_mean
 from furlkit.aggregators.distances import squared_distances
 from furlkit.aggregators.geometric_median import geometric_median, weiszfeld
@@ -190,7 +192,7 @@ def test_krum_matches_loops(models, combined, products):
     for i in range(7):
         others = sorted(np.sum((rows[i] - rows[j]) ** 2) for j in range(7) if j != i)
         scores.append(sum(others[: 7 - f - 2]))
-    assert krum_scores(squared_distances(products(models)), f) == pytest.approx(scores)
+    assert krum_scores(products(models), f) == pytest.approx(scores)
     best = sorted(range(7), key=scores.__getitem__)
     found = combined(krum, models, assumed_hostile=f, chosen=1)
     for key, array in models[best[0]].items():
@@ -357,3 +359,27 @@ def test_one_number_decides_by_hand(combined):
     # Update lengths are 90, 1, 2, 3, 2: client 0 counts as 2, so does client 3.
     found = combined(clipped_mean, given, None, parent, clip=None)
     assert found["b"] == pytest.approx((2 + 1 + 2 + 2 + 2) / 5)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 7, 100])
+def test_matrices_in_blocks_of_rows_are_the_same(models, products, monkeypatch, rows):
+    G = products(models)
+    whole = squared_distances(G), krum_scores(G, 2)
+    monkeypatch.setattr(distances, "ROWS", rows)
+    np.testing.assert_allclose(products(models), G, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(squared_distances(G), whole[0])
+    np.testing.assert_array_equal(krum_scores(G, 2), whole[1])
+
+
+@pytest.mark.parametrize("name", ["krum", "geometric-median", "clip"])
+def test_memory_is_one_matrix_of_all_clients(name, combined, monkeypatch):
+    """m x m numbers of 8 bytes, and a few rows of that."""
+    monkeypatch.setattr(distances, "ROWS", 20)
+    rule, options = RULES[name]
+    m = 600
+    given = [{"w": np.random.default_rng(k).normal(size=9)} for k in range(m)]
+    tracemalloc.start()
+    combined(rule, given, None, given[0] if name in WITH_PARENT else None, **options)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < (0.5 if name == "clip" else 2) * 8 * m**2

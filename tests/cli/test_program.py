@@ -93,7 +93,8 @@ def test_examples_in_the_help_parse(run, monkeypatch, line):
 def test_output_and_verbosity_options_are_the_same_everywhere(words):
     known = {name for option in options(COMMANDS[words]) for name in option.opts}
     assert {"--json", "-q", "--quiet", "-v", "--verbose", "--strict"} <= known
-    printing = ("check", "inspect", "sample", "compare", "presets", "status", "replay")
+    printing = ("check", "inspect", "sample", "compare", "presets", "status", "replay",
+                "doctor")  # fmt: skip
     if words[0] not in printing:
         assert {"-o", "--output"} <= known
         assert "--dry-run" in known or words[0] in ("plot", "ledger")
@@ -364,7 +365,8 @@ OTHER = {
     "--xi": "0.7", "--distance": "relative", "--cycle": "7", "--exchanges": "7", "--send": "encoder",
     "--phases": "projector:1,encoder:2",
     "--personal": "apfl", "--pull": "0.5", "--pull-to": "trained", "--own-share": "0.1",
-    "--own-share-rate": "0.1", "--mix": "views",
+    "--own-share-rate": "0.1", "--mix": "views", "--sent-model": "own",
+    "--restart-optimiser": None,
     "--bank-momentum": "0.1", "--entropy-weight": "1", "--nearest": "7",
     "--nearest-used": "all",
     "--mine-layer": "h", "--mine-every": "7", "--neighbours-from": "n",
@@ -391,7 +393,7 @@ WITH = {
     "--distance": DUM, "--cycle": ASTW, "--exchanges": ASTW,
     "--neighbour-candidates": MATCHING, "--neighbour-temperature": MATCHING,
     "--neighbour-weight": MATCHING,
-    "--pull": DITTO, "--pull-to": DITTO,
+    "--pull": DITTO, "--pull-to": DITTO, "--sent-model": DITTO,
     "--own-share": APFL, "--own-share-rate": APFL, "--mix": APFL,
     "--confidence": FEDMATCH, "--agreement-weight": FEDMATCH,
     "--consistency-weight": FEDMATCH, "--l1": FEDMATCH, "--l2": FEDMATCH,

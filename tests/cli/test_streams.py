@@ -170,3 +170,26 @@ def test_json_has_null_for_numbers_that_json_lacks(tmp_path, run):
 
     last = json.loads(outcome.out, parse_constant=refuse)["last"]
     assert last == {"step": 1, "loss": None, "sums": [None, 2.5, {"x": None}]}
+
+
+INTERRUPTED = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+from furlkit.cli import main
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize("module", ["click", "furlkit.catalogue.methods", "numpy"])
+def test_ctrl_c_during_an_import_prints_no_traceback(world, environment, module):
+    command = [sys.executable, "-c", INTERRUPTED, module, "inspect", world.partition]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (130, "")
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("error: interrupted")

@@ -150,6 +150,7 @@ def test_labels_are_from_the_weak_view_and_losses_from_the_strong_one():
         "used_clusters": sum(n > 0 for n in held),
         "cluster_entropy": pytest.approx(-sum(x * math.log(x) for x in p), rel=1e-5),
         "skipped": 0,
+        "first_used": sum(n > 0 for n in held),
     }
     assert 0 < told["confident"] < 1
 

@@ -10,6 +10,7 @@ from tests.conftest import MAKES_OWN
 
 # Stands in for furlkit: notes its words, one on each line, and writes what it is told to.
 FAKE = r"""
+test "$1" = status && exit
 for word; do printf '%s\n' "$word"; done >> "$HERE/words"
 echo . >> "$HERE/calls"
 clients=

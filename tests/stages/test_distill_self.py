@@ -271,3 +271,19 @@ def test_a_plan_refuses_a_teacher_without_its_file(world, refused, tmp_path):
         'own = "distill {global@0} --data digits -o {own}"\n'
     )
     refused(tmp_path, 65, ("ENSEMBLE START",), "plan", recipe)
+
+
+@pytest.mark.parametrize("lr, lost", [(3e-3, True), (1e-6, False)])
+def test_a_model_that_gives_up_most_of_its_clusters_is_warned_of(
+    world, run, tmp_path, lr, lost
+):
+    """Nine classes become two in six epochs, without the collapse into one."""
+    train = ("local-train", world / "p", world / "g", *DIGITS, "--client", 0, "-q")
+    train += ("--objective", "supervised", "--epochs", 2, "--batch-size", 32)
+    assert furlkit(*train, "--flip", 0, "-o", tmp_path / "t") == 0
+    more = ("--confidence", 0.4, "--lr", lr, "--epochs", 6, "--batch-size", 60)
+    done = run(*words_of(world, tmp_path / "g", *more, start=tmp_path / "t"))
+    used = [line["used_clusters"] for line in epochs(tmp_path / "g")]
+    assert done.code == 0 and used[0] == 9 and (used[-1] <= 4) == lost
+    assert (f"9 clusters have become {used[-1]}" in done.err) == lost
+    assert "collapsed" not in done.err

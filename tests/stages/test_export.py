@@ -3,7 +3,7 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torchvision import models
 
 from furlkit.files.checkpoint import read_checkpoint
@@ -230,3 +230,25 @@ def test_inspect_says_what_was_exported(export, capsys):
     capsys.readouterr()
     assert furlkit("inspect", folder / "model.safetensors") == 0
     assert "encoder: the bare encoder cnn5 after round 0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_files_of_other_programs_are_not_replaced(world, refused, name, dry):
+    folder = world.folder / "encoder"
+    folder.mkdir()
+    if name == "config.json":
+        (folder / name).write_text('{"architecture": "resnet18"}')
+    else:
+        save_file({"conv1.weight": torch.zeros(1)}, folder / name)
+    words = (folder / name, "did not write", "another -o")
+    refused(world.folder, 2, words, "export", world.model, "-o", folder, *dry)
+
+
+def test_an_export_replaces_an_older_export(world, run):
+    folder = world.folder / "encoder"
+    for model in (world.clients[0], world.model):
+        assert run("export", model, "-o", folder).code == 0
+    expected = read_checkpoint(world.model).tensors["encoder.conv1.weight"]
+    found = load_file(folder / "model.safetensors")["conv1.weight"]
+    assert torch.equal(found, torch.from_numpy(expected))

@@ -352,6 +352,46 @@ def test_resident_and_mapped_images_give_the_same_batches(monkeypatch, tmp_path)
     assert torch.equal(one.two_views(), other.two_views())
 
 
+@pytest.fixture
+def mapped(monkeypatch, tmp_path) -> Images:
+    """Images that stay on disk."""
+    monkeypatch.setattr(batches, "RESIDENT_LIMIT", 0)
+    np.save(
+        tmp_path / "pixels.npy", np.arange(20 * 64, dtype=np.uint8).reshape(20, 8, 8, 1)
+    )
+    pixels = np.load(tmp_path / "pixels.npy", mmap_mode="r")
+    return Images(pixels, None, np.arange(20)[::-1], VIEW, torch.device("cpu"))
+
+
+def test_a_batch_that_was_prefetched_is_gathered_once(mapped, monkeypatch):
+    taken, gather = [], np.take
+    monkeypatch.setattr(np, "take", lambda *a, **k: taken.append(1) or gather(*a, **k))
+    order = mapped.order(1)
+    first, second = order.part(0, 4), order.part(4, 8)
+    mapped.prefetch(first)
+    found = mapped.batch(first, torch.Generator()).images
+    assert len(taken) == 1
+    mapped.prefetch(first)  # Another one is wanted after all.
+    other = mapped.batch(second, torch.Generator()).images
+    for index, images in ((first, found), (second, other)):
+        expected = [mapped._mapped[19 - i] for i in index.cpu.tolist()]
+        assert torch.equal(images, torch.from_numpy(np.stack(expected)))
+
+
+def test_a_training_of_mapped_images_has_the_bytes_of_resident_ones(
+    mapped, monkeypatch
+):
+    """The next batch is gathered while a step computes, across the ends of epochs."""
+    plan = Plan(epochs=3, batch_size=4, optimiser="sgd", lr=0.1)
+    monkeypatch.undo()
+    resident = Images(
+        mapped._mapped, None, np.arange(20)[::-1], VIEW, torch.device("cpu")
+    )
+    nets = [run(plan, images=images)[0].state_dict() for images in (mapped, resident)]
+    for name, tensor in nets[0].items():
+        assert torch.equal(tensor, nets[1][name])
+
+
 def test_grey_images_feed_a_net_for_colour_with_three_equal_channels():
     view = View(
         Augmentation(grey=0, jitter_probability=0), 8, 3, (0.5,) * 3, (0.5,) * 3

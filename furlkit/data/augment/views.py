@@ -60,6 +60,22 @@ class Augmentation:
                 flag, found = "--" + name.replace("_", "-"), getattr(self, name)
                 raise UsageError(f"{flag}: found {found}, expected {values}")
 
+    def check_channels(self, channels: int) -> None:
+        """Refuse operations on colours for images that are neither grey nor RGB."""
+        jitters = self.jitter_probability > 0 and any(self.jitter)
+        off = {
+            "--jitter-probability 0": jitters,
+            "--grey 0": self.grey > 0,
+            "--randaugment 0,9": self.randaugment[0] > 0,
+        }
+        flags = [flag for flag, on in off.items() if on]
+        if flags and channels not in (1, 3):
+            raise UsageError(
+                f"{' '.join(flags)}: give {'this' if len(flags) == 1 else 'these'}, since "
+                f"images of {channels} channels have no colours (--preset medical has no "
+                "operation on colours)"
+            )
+
     @property
     def weak(self) -> "Augmentation":
         """Its crop and flip alone."""
@@ -104,9 +120,9 @@ def _unit(images: Tensor) -> Tensor:
 
 
 def _check_stored(images: Tensor) -> None:
-    if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
+    if images.dtype != torch.uint8 or images.ndim != 4:
         found = f"{images.dtype} {tuple(images.shape)}"
-        raise InputError(f"images: found {found}, expected uint8 (B, H, W, 1 or 3)")
+        raise InputError(f"images: found {found}, expected uint8 (B, H, W, C)")
 
 
 def augment(
@@ -116,6 +132,7 @@ def augment(
 
     Values are in [0, 1]. All images of view 1 come first, then all of view 2.
     """
+    how.check_channels(images.shape[3])
     _check_stored(images)
     n, channels = views * len(images), images.shape[3]
     jitter = _draw_jitter(n, how, generator)

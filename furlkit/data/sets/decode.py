@@ -14,27 +14,36 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from furlkit.data.sets import tiff
+from furlkit.data.sets import dicom, nifti, tiff
 from furlkit.data.sets.resize import resized_shape
 from furlkit.data.sets.window import (
     AS_STORED,
+    MOST_CHANNELS,
+    MOST_PAGES,
+    MOST_PIXELS,
     NeedsWindow,
     Raw,
     Reading,
+    TooManyPixels,
     develop,
     type_range,
 )
 from furlkit.errors import InputError
 
-FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
-GREY = ("1", "L", "LA", "La")
 PNG = b"\x89PNG\r\n\x1a\n"
+FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
+STARTS = {
+    PNG: "PNG", b"\xff\xd8": "JPEG", b"GIF8": "GIF", b"BM": "BMP", b"RIFF": "WEBP",
+    b"II": "TIFF", b"MM": "TIFF",
+}  # fmt: skip
+GREY = ("1", "L", "LA", "La")
 MODES = {1: "L", 3: "RGB"}  # Pillow's modes by channels
 LUMA = np.array([19595, 38470, 7471])  # Pillow's weights of red, green, blue / 65536
-MOST_PIXELS = 89_478_485  # Pillow's own limit, above which it warns
 MOST_BYTES = 2**30
 # Such an image is refused here; Pillow need not warn of it as well.
 warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
+# A later torchvision may lack its decoder of PNG, which is handled here.
+warnings.filterwarnings("ignore", category=DeprecationWarning, module="torchvision")
 
 
 class Decoded(NamedTuple):
@@ -59,15 +68,20 @@ def read_file(path: Path) -> bytes:
     return content
 
 
-def decode_file(path: Path, channels: int, reading: Reading = AS_STORED) -> Decoded:
-    """Decode one image of any size, rotated by its EXIF orientation."""
+def decode_file(
+    path: Path, channels: int, reading: Reading = AS_STORED, page: int = 0
+) -> Decoded:
+    """Decode one image of any size, rotated by its EXIF orientation.
+
+    `page` chooses a page if the reading makes an image of each.
+    """
     try:
-        return _decoded(read_file(path), channels, reading)
+        return _decoded(read_file(path), channels, reading, page)
     except NeedsWindow as error:
         raise NeedsWindow(f"{path}: {error}") from None
     except Exception as error:  # Damaged files make PIL raise many kinds.
         raise InputError(
-            f"{path}: cannot be read as an image ({_reason(error)}); furlkit check lists "
+            f"{path}: cannot be read as an image ({reason_of(error)}); furlkit check lists "
             "all such files of a folder, pack --skip-broken leaves them out"
         ) from error
 
@@ -79,23 +93,54 @@ def decoded_or_reason(
     try:
         return _decoded(read_file(path), channels, reading)
     except Exception as error:  # Damaged files make PIL raise many kinds.
-        return _reason(error)
+        return reason_of(error)
 
 
-def read_raw(content: bytes, channels: int, reading: Reading = AS_STORED) -> Raw:
+def format_of(content: bytes) -> str:
+    """The format of a file that can be read, by its first bytes."""
+    if dicom.is_dicom(content):
+        return "DICOM"
+    if nifti.is_nifti(content):
+        return "NIfTI"
+    starts = {
+        name: start for start, name in STARTS.items() if content.startswith(start)
+    }
+    return next(iter(starts), "PPM")
+
+
+def page_count(content: bytes, reading: Reading) -> int:
+    """How many images --pages each and --slices make of a file."""
+    if reading.slices is not None and nifti.is_nifti(content):
+        return nifti.slice_count(content, nifti.parse_slices(reading.slices))
+    if reading.pages == "each" and content.startswith(tiff.STARTS):
+        return tiff.read_tags(content).pages
+    if reading.pages == "each" and dicom.is_dicom(content):
+        return dicom.frame_count(content)
+    return 1
+
+
+def read_raw(
+    content: bytes, channels: int, reading: Reading = AS_STORED, page: int = 0
+) -> Raw:
     """The values of an image; of 8 bits and 1 or 3 channels, they are converted to that.
 
     Others come with all channels that the file has.
     """
     if content.startswith(tiff.STARTS):
-        raw = _raw_tiff(content, channels, reading)
+        raw = _raw_tiff(content, channels, reading, page)
     elif content.startswith(PNG) and content[24:25] == b"\x10":
         raw = _raw_png(content)
+    elif dicom.is_dicom(content):
+        raw = _raw_dicom(content, reading, page)
+    elif nifti.is_nifti(content):
+        raw = nifti.read_nifti(content, reading.slices, page)
     else:
         raw = None
     if raw is not None:
         return raw
     with Image.open(io.BytesIO(content), formats=FORMATS) as file:
+        if page:
+            file.seek(page)
         _check_pixels(file.width * file.height)
         if file.mode == "F" or file.mode.startswith("I"):
             return _grey_values(file)
@@ -107,28 +152,50 @@ def read_raw(content: bytes, channels: int, reading: Reading = AS_STORED) -> Raw
     return Raw(values, grey=grey, colour=not grey)
 
 
-def _decoded(content: bytes, channels: int, reading: Reading) -> Decoded:
-    raw = read_raw(content, channels, reading)
+def _decoded(content: bytes, channels: int, reading: Reading, page: int = 0) -> Decoded:
+    raw = read_raw(content, channels, reading, page)
     pixels = _with_channels(develop(raw, reading), channels, raw.colour)
     return Decoded(pixels, raw.grey, hashlib.sha256(content).digest())
 
 
-def _raw_tiff(content: bytes, channels: int, reading: Reading) -> Raw | None:
+def _raw_tiff(content: bytes, channels: int, reading: Reading, page: int) -> Raw | None:
     """The values of a TIFF file; None if Pillow reads them unchanged."""
     tags = tiff.read_tags(content)
-    _check_pixels(tags.values)
-    if tags.pages > 1 and reading.pages is None:
-        raise ValueError(f"it has {_number_of(tags.pages)} pages")
-    if tags.ordinary and channels in MODES:
+    pages = _chosen_pages(tags.pages, tags.samples, reading, page)
+    _check_pixels(tags.values * len(pages))
+    if tags.ordinary and channels in MODES and len(pages) == 1:
         return None
     try:
-        return tiff.read_tiff(content, tags)
+        return tiff.read_tiff(content, tags, pages)
     except tiff.NoCodec:
         # Without imagecodecs, Pillow can still read deep grey images.
         with Image.open(io.BytesIO(content), formats=("TIFF",)) as file:
-            if file.mode == "F" or file.mode.startswith("I;16"):
+            if len(pages) == 1 and file.mode.startswith(("F", "I;16")):
+                file.seek(pages[0])
                 return _grey_values(file)._replace(inverted=tags.photometric == 0)
         raise
+
+
+def _raw_dicom(content: bytes, reading: Reading, page: int) -> Raw:
+    count = dicom.frame_count(content)
+    pages = _chosen_pages(count, 1, reading, page)
+    frames = [dicom.read_dicom(content, number) for number in pages]
+    if len(frames) == 1:
+        return frames[0]
+    values = np.concatenate([frame.values for frame in frames], axis=2)
+    return frames[0]._replace(values=values, grey=False, colour=False)
+
+
+def _chosen_pages(count: int, samples: int, reading: Reading, page: int) -> range:
+    """The pages of a file that are read, by --pages."""
+    if count > 1 and reading.pages is None:
+        number = f"more than {MOST_PAGES:,}" if count > MOST_PAGES else f"{count:,}"
+        raise ValueError(f"it has {number} pages; give --pages first, each or channels")
+    if reading.pages != "channels":
+        return range(page, page + 1)
+    if count * samples > MOST_CHANNELS:
+        raise ValueError(f"its pages have more than {MOST_CHANNELS} channels")
+    return range(count)
 
 
 def _raw_png(content: bytes) -> Raw:
@@ -149,13 +216,12 @@ def _png_values(content: bytes) -> np.ndarray:
     """The values (H, W, C) of a PNG, by the only decoder here that keeps 16 bits."""
     import torch
 
-    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-        try:
-            from torchvision.io import ImageReadMode, decode_png
-        except ImportError:
-            raise ValueError("it has 16 bits in colour; save it as TIFF") from None
-        stored = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-        planes = decode_png(stored, ImageReadMode.UNCHANGED).numpy()  # (C, H, W)
+    try:
+        from torchvision.io import ImageReadMode, decode_png
+    except ImportError:
+        raise ValueError("it has 16 bits in colour; save it as TIFF") from None
+    stored = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    planes = decode_png(stored, ImageReadMode.UNCHANGED).numpy()  # (C, H, W)
     return planes.transpose(1, 2, 0)
 
 
@@ -204,12 +270,6 @@ def _other_channels(found: int, expected: int) -> ValueError:
     )
 
 
-def _number_of(pages: int) -> str:
-    return (
-        f"{pages:,}" if pages <= tiff.MOST_PAGES else f"more than {tiff.MOST_PAGES:,}"
-    )
-
-
 def fitted(pixels: np.ndarray, size: int | None) -> np.ndarray:
     """Pixels (H, W, C) with the shorter side resized to `size` and the centre cropped.
 
@@ -240,15 +300,16 @@ def _fitted(image: Image.Image, size: int) -> Image.Image:
 
 def _check_pixels(count: int) -> None:
     if count > MOST_PIXELS:
-        raise Image.DecompressionBombError
+        raise TooManyPixels
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Words for an error of a decoder."""
     match error:
         case UnidentifiedImageError():
             return f"it is none of {', '.join(FORMATS)}"
         case Image.DecompressionBombError() | Image.DecompressionBombWarning():
-            return f"it has more than {MOST_PIXELS:,} pixels"
+            return str(TooManyPixels())
         case OSError(strerror=str(words)):
             return words
     return str(error) or type(error).__name__

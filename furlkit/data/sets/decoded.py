@@ -24,7 +24,7 @@ from furlkit.data.sets.folder import (
     other_size,
     size_range,
 )
-from furlkit.data.sets.ranges import with_window
+from furlkit.data.sets.ranges import survey
 from furlkit.data.sets.window import AS_STORED, NeedsWindow, Reading
 from furlkit.errors import DiskError, FurlkitError
 from furlkit.files import cache as caching
@@ -77,7 +77,7 @@ def folder_images(
     try:
         return _folder_images(index, fit, cache), fit.reading
     except NeedsWindow:
-        reading = with_window(index.root, index.paths, fit.reading, fit.channels)
+        reading = survey(index.root, index.paths, fit.reading, fit.channels).reading
     return _folder_images(index, fit._replace(reading=reading), cache), reading
 
 
@@ -103,7 +103,8 @@ def _kept(
     path = caching.images_path(cache, _key(about, fit, len(index)))
     try:
         images = read_dataset(path).images
-        caching.use_images(path)
+        with console.bar(f"verifying {index.root.name}", images.nbytes) as bar:
+            caching.use_images(path, bar.reach)
     except FurlkitError:
         if path.exists():
             console.info(f"{path}: the cache has a damaged copy of {index.root}")
@@ -303,11 +304,16 @@ def _warn(index: FolderIndex, fit: Fit, about: About, images: np.ndarray) -> Non
     reasons = list(_changes(fit, about, images))
     if reasons:
         height, width, channels = images.shape[1:]
-        what = "grey" if channels == 1 else "colour"
+        what = colours_of(channels)
         console.warn(
             f"{index.root}: {' and '.join(reasons)}; all are brought to {width} x "
             f"{height} pixels in {what}"
         )
+
+
+def colours_of(channels: int) -> str:
+    """The channels of images in words."""
+    return {1: "grey", 3: "colour"}.get(channels, f"{channels} channels")
 
 
 def _changes(fit: Fit, about: About, images: np.ndarray) -> Iterator[str]:
@@ -317,6 +323,6 @@ def _changes(fit: Fit, about: About, images: np.ndarray) -> Iterator[str]:
     elif about.size != (width, height) and not fit.exact:
         yield f"its {n:,} images of {about.sizes} would take too much space"
     changed = about.grey if fit.channels == 3 else n - about.grey
-    if changed:
+    if changed and fit.channels in (1, 3):
         was = "grey" if fit.channels == 3 else "in colour"
         yield f"{changed:,} of {n:,} images are {was}"

@@ -16,7 +16,7 @@ from furlkit.data.sets.window import Reading
 
 SAMPLE = 1024
 HASHES = ("images", "labels", "files")  # Each identifies a dataset.
-READING = ("window", "pages")
+READING = ("window", "pages", "slices")
 
 
 def image_fingerprint(images: np.ndarray) -> str:

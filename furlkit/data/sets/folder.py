@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -24,9 +25,12 @@ from furlkit.data.sets.window import AS_STORED, Reading
 from furlkit.errors import InputError
 
 JPEG = (".jpg", ".jpeg", ".jfif")
-ENDINGS = (*JPEG, ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
+MEDICAL = (".dcm", ".dicom", ".nii", ".nii.gz")
+COMMON = (*JPEG, ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
+ENDINGS = (*COMMON, *MEDICAL)
 SPLITS = {"train", "test", "val", "valid", "validation"}
 BLOCK = 256
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -58,15 +62,28 @@ class FolderIndex:
     """The images of a folder: sorted relative paths, and their labels.
 
     `state` changes when a file does, as far as the file system tells without reading.
+    `pages` has the page of each image if every page of a file is an image.
     """
 
     root: Path
     paths: tuple[str, ...]
     labels: LabelSet
     state: str
+    pages: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        """Path and page of every image."""
+        return list(zip(self.paths, self.pages or [0] * len(self), strict=True))
+
+    def at(self, positions: Iterable[int]) -> "FolderIndex":
+        """The images at some positions, with the labels of all images."""
+        places = self.places
+        paths, pages = zip(*(places[i] for i in positions), strict=True)
+        return replace(self, paths=paths, pages=pages)
 
 
 def list_folder(root: Path) -> Listing:
@@ -122,7 +139,7 @@ def state_of(stats: Iterable[os.stat_result]) -> str:
 
 
 def in_blocks(
-    function: Callable[[str], T], paths: Sequence[str], block: int = BLOCK
+    function: Callable[[S], T], paths: Sequence[S], block: int = BLOCK
 ) -> Iterator[list[T]]:
     """What a function gives for each path, by threads; one block in memory at a time."""
     # Decoding releases the GIL, so threads run in parallel.
@@ -137,24 +154,31 @@ def read_images(
     *,
     channels: int = 3,
     reading: Reading = AS_STORED,
+    only_grey: bool = False,
     block: int = BLOCK,
 ) -> Iterator[np.ndarray]:
     """Decode a folder as blocks of (n, size, size, channels), in order.
 
     Without a size, all images must have the size of the first: (n, H, W, channels).
-    Only one block is in memory at a time.
+    With `only_grey`, images in colour are refused. Only one block is in memory at a time.
     """
     from furlkit.data.sets.decode import decode_file, fitted
 
     _, height, width, _ = folder_shape(index, size, channels, reading)
 
-    def decode(name: str) -> np.ndarray:
-        image = decode_file(index.root / name, channels, reading)
+    def decode(place: tuple[str, int]) -> np.ndarray:
+        name, page = place
+        image = decode_file(index.root / name, channels, reading, page)
+        if only_grey and not image.grey:
+            raise InputError(
+                f"{index.root / name}: is in colour, a sample of the other images is "
+                "grey; give --channels 1 or --channels 3"
+            )
         if size is None and image.size != (width, height):
             raise other_size(index.root / name, image.size, (width, height))
         return fitted(image.pixels, size)
 
-    for images in in_blocks(decode, index.paths, block):
+    for images in in_blocks(decode, index.places, block):
         yield np.stack(images)
 
 
@@ -222,9 +246,24 @@ def _walk(
 
 
 def _is_image(entry: os.DirEntry) -> bool:
-    """Whether a file is called like an image; a pipe or device is none."""
-    named = entry.name.lower().endswith(ENDINGS)
-    return named and stat.S_ISREG(entry.stat().st_mode)
+    """Whether a file is called like an image; a pipe or device is none.
+
+    Archives of DICOM files give them names without a suffix, so their start is read.
+    """
+    name = entry.name.lower()
+    ending = name.rpartition(".")[2] if "." in name else ""
+    unnamed = (not ending or ending.isdecimal()) and name != "dicomdir"
+    if not (name.endswith(ENDINGS) or unnamed):
+        return False
+    if not stat.S_ISREG(entry.stat().st_mode):
+        return False
+    return name.endswith(ENDINGS) or _is_dicom(entry.path)
+
+
+def _is_dicom(path: str) -> bool:
+    with suppress(OSError), open(path, "rb") as stream:
+        return stream.read(132)[128:] == b"DICM"
+    return False
 
 
 def _labels(

@@ -7,7 +7,14 @@ import numpy as np
 from furlkit.data.sets.fingerprint import fingerprint_of
 from furlkit.data.sets.labels import LabelSet, check_labels, default_names
 from furlkit.data.sets.ranges import span_of, window_for
-from furlkit.data.sets.window import AS_STORED, Raw, Reading, develop, type_range
+from furlkit.data.sets.window import (
+    AS_STORED,
+    MOST_CHANNELS,
+    Raw,
+    Reading,
+    develop,
+    type_range,
+)
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files.opening import open_regular
 
@@ -95,9 +102,10 @@ def _images(path: Path) -> np.ndarray:
             "expected numbers of shape (N, H, W) or (N, H, W, C)"
         )
     images = images[..., None] if images.ndim == 3 else images
-    if images.shape[3] not in (1, 3):
+    channels_first = images.shape[1] in (1, 3) and images.shape[3] not in (1, 3)
+    if images.shape[3] > MOST_CHANNELS or channels_first:
         raise InputError(
-            f"{path}: images are {images.shape}, expected 1 or 3 channels last; "
-            "transpose them to (N, H, W, C)"
+            f"{path}: images are {images.shape}, expected channels last, at most "
+            f"{MOST_CHANNELS}; transpose them to (N, H, W, C)"
         )
     return images

@@ -1,6 +1,7 @@
 """Measured ranges of values, and the window that they suggest."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -61,26 +62,47 @@ def sample_of(paths: Sequence[str]) -> list[str]:
     return [paths[int(place)] for place in places]
 
 
-def with_window(
-    root: Path, paths: Sequence[str], reading: Reading, channels: int = 3
-) -> Reading:
-    """The reading with a window, if the images of a folder need one.
+class Survey(NamedTuple):
+    """What a sample of a folder says: how to read it, and channels of its images."""
+
+    reading: Reading
+    channels: int
+
+
+def survey(
+    root: Path, paths: Sequence[str], reading: Reading, channels: int | None = None
+) -> Survey:
+    """Look at a sample of a folder, for a window and for channels that are not given.
 
     Images that use the whole range of their type have the window `full`. A window for
     others must be given: the error proposes one.
     """
+    if reading.window is not None and channels is not None:
+        return Survey(reading, channels)
+    sample = _sample(root, paths, reading, channels or 3)
+    seen: list[int] = []
+
+    def noted() -> Iterator[Raw]:
+        for raw in sample:
+            seen.append(1 if raw.grey else 3 if raw.colour else raw.values.shape[2])
+            yield raw
+
+    span = span_of(noted())
+    if reading.window is None:
+        where = f"{root}: measured {len(seen)} of {len(paths):,} files:"
+        reading = window_for(where, span, reading)
+    return Survey(reading, channels or max(seen, default=3))
+
+
+def _sample(
+    root: Path, paths: Sequence[str], reading: Reading, channels: int
+) -> Iterator[Raw]:
+    """Some images, one at a time; decoding says which others are broken, and why."""
     from furlkit.data.sets.decode import read_file, read_raw
 
-    if reading.window is not None:
-        return reading
-    raws = []
     for name in sample_of(paths):
-        try:
-            raws.append(read_raw(read_file(root / name), channels, reading))
-        except Exception:  # Decoding says which file is broken, and why.
-            continue
-    where = f"{root}: measured {len(raws)} of {len(paths):,} files:"
-    return window_for(where, span_of(raws), reading)
+        with suppress(Exception):
+            yield read_raw(read_file(root / name), channels, reading)
 
 
 def window_for(where: str, span: Span | None, reading: Reading) -> Reading:

@@ -7,7 +7,6 @@ For a path, for `digits` and for a label file, torch is imported only if images 
 resized.
 """
 
-import difflib
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,7 +36,7 @@ from furlkit.data.sets.labels import (
 from furlkit.data.sets.npz import read_npz, read_npz_labels
 from furlkit.data.sets.resize import resize_images
 from furlkit.data.sets.window import AS_STORED, Reading
-from furlkit.errors import InputError, UsageError
+from furlkit.errors import InputError, UsageError, did_you_mean
 from furlkit.files.cache import open_cache, read_note, write_note
 from furlkit.files.opening import open_regular, reading
 
@@ -131,6 +130,8 @@ class Source:
         if self.size is not None:
             fit = fit._replace(size=self.size, exact=True)
         index, fit = index_folder(Path(self.name)), fit._replace(reading=self.reading)
+        if self.reading.several:  # pack alone makes several images of a file.
+            fit = fit._replace(reading=replace(self.reading, pages=None, slices=None))
         images, reading = folder_images(index, fit, open_cache(self.cache))
         return with_images(index.labels, images, reading)
 
@@ -166,6 +167,7 @@ def _open_packed(path: Path) -> ImageSet:
         examples=len(packed.images),
         labels=packed.labels,
         domains=packed.domains,
+        groups=packed.groups,
         class_names=tuple(facts.class_names) or default_names(packed.labels),
         fingerprint=facts.fingerprint,
         domain_names=tuple(facts.domain_names) or default_names(packed.domains),
@@ -210,11 +212,10 @@ def _path_and_kind(name: str, *more_suffixes: str) -> tuple[Path, str]:
         return path, meant.get(path.suffix, "labels")
     if path.name.endswith(ENDINGS):
         return path, "idx"
-    near = difflib.get_close_matches(name.lower(), names(), 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
     raise UsageError(
         f"{name}: neither a known dataset ({', '.join(names())}) nor a path to a folder "
-        f"of images, an .npz, an idx or a packed .safetensors file{hint}"
+        f"of images, an .npz, an idx or a packed .safetensors file"
+        f"{did_you_mean(name, names())}"
     )
 
 

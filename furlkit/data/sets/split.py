@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from furlkit.data.sets.groups import one_of_each
 from furlkit.data.sets.labels import LabelSet
 from furlkit.errors import UsageError
 
@@ -24,7 +25,11 @@ def train_positions(
     """Which examples are to train on: bool (N); the others are to test on.
 
     They are drawn within each domain and class: the fraction of its examples, rounded.
+    Groups are drawn whole, as if each were one example.
     """
+    if data.groups is not None:
+        reduced, codes = one_of_each(data, data.groups)
+        return train_positions(reduced, fraction, rng)[codes]
     shuffled = rng.permutation(data.examples)
     groups = _groups(data)[shuffled]
     order = np.argsort(groups, kind="stable")

@@ -7,13 +7,13 @@ their values. Sizes are checked before anything is decoded.
 import io
 import struct
 import zlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from furlkit.data.sets.window import Raw, type_range
+from furlkit.data.sets.window import MOST_PAGES, Raw, type_range
 
-MOST_PAGES = 4096
 STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 DEFLATE = (8, 32946)
 # Decoders with a bounded output: none, LZW, deflate, PackBits.
@@ -74,25 +74,25 @@ def read_tags(content: bytes) -> Tags:
         raise ValueError("it is truncated") from None
 
 
-def read_tiff(content: bytes, tags: Tags, pages: int = 1) -> Raw:
-    """The values of the first pages, as channels (H, W, C); sizes are checked before."""
+def read_tiff(content: bytes, tags: Tags, pages: Sequence[int] = (0,)) -> Raw:
+    """The values of some pages, as channels (H, W, C); sizes are checked before."""
     import tifffile
 
     _check(content, tags)
     try:
         with tifffile.TiffFile(io.BytesIO(content)) as file:
-            found = [_values(file.pages[number], tags) for number in range(pages)]
+            found = [_values(file.pages[number], tags) for number in pages]
     except ValueError as error:
         if "imagecodecs" in str(error):
             raise NoCodec("its compression needs: pip install imagecodecs") from None
         raise
     if len({page.shape for page in found}) > 1 or len({p.dtype for p in found}) > 1:
         raise ValueError("its pages have different sizes or types")
-    values = np.concatenate(found, axis=2) if pages > 1 else found[0]
+    values = np.concatenate(found, axis=2) if len(pages) > 1 else found[0]
     values = upright(values, tags.orientation)
     return Raw(
         values, type_range(values.dtype), inverted=tags.photometric == 0,
-        grey=values.shape[2] == 1, colour=tags.photometric == 2 and pages == 1,
+        grey=values.shape[2] == 1, colour=tags.photometric == 2 and len(pages) == 1,
     )  # fmt: skip
 
 

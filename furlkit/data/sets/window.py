@@ -10,6 +10,9 @@ import numpy as np
 from furlkit.errors import InputError, UsageError
 
 FORMS = "LO,HI, percentile P,Q, full or dicom"
+MOST_PIXELS = 89_478_485  # Pillow's own limit, above which it warns
+MOST_PAGES = 4096  # of a file
+MOST_CHANNELS = 32
 PAGES = ("first", "each", "channels")
 Range = tuple[float, float]
 # Values that are converted at a time, so that the float64 copy stays small.
@@ -56,16 +59,23 @@ class Reading:
     """How pixels are made of the values in image files.
 
     `window` is None for images of 8 bits. Without `pages` a file with several pages is
-    refused. `depth` is the number of bits of the pixels, 8 or 16.
+    refused, and without `slices` a volume. `depth` is the number of bits of the pixels,
+    8 or 16.
     """
 
     window: str | None = None
     pages: str | None = None
+    slices: str | None = None
     depth: int = 8
 
     def __post_init__(self) -> None:
         if self.window is not None:
             object.__setattr__(self, "window", str(parse_window(self.window)))
+
+    @property
+    def several(self) -> bool:
+        """Whether files may hold several images."""
+        return self.pages == "each" or self.slices is not None
 
     @property
     def dtype(self) -> np.dtype:
@@ -111,6 +121,17 @@ class Raw(NamedTuple):
     def deep(self) -> bool:
         """Whether a window decides the pixels."""
         return self.values.dtype != np.uint8
+
+
+class Refused(ValueError):
+    """furlkit's own reason to refuse an image; its text quotes no tag of the file."""
+
+
+class TooManyPixels(Refused):
+    """An image has more pixels than furlkit decodes."""
+
+    def __str__(self) -> str:
+        return f"it has more than {MOST_PIXELS:,} pixels"
 
 
 class NeedsWindow(InputError):

@@ -152,7 +152,11 @@ def with_article(noun: str) -> str:
 
 def short(value: Any) -> str:
     """A value from a file as a message shows it, cut to 60 characters."""
-    text = repr(value)
+    return shortened(repr(value))
+
+
+def shortened(text: str) -> str:
+    """A text cut to 60 characters."""
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -140,6 +140,7 @@ class _File:
         self._crcs = np.zeros(pieces[-1], np.uint32)
         pairs = zip(opened.entries, pieces, strict=False)
         self.places = {entry.name: (entry.start, piece) for entry, piece in pairs}
+        self.places |= {k: self.places[name] for k, name in opened.aliases.items()}
 
     def keep_open(self) -> None:
         """Open it once for all reads; without, it is opened for a moment for each."""

@@ -47,7 +47,8 @@ class Container:
     """A furlkit file opened for reading: its header is checked, its body is not yet.
 
     `digests` are the sha256 of every piece of the body, if `verified_pieces` was asked to
-    remember them; a later pass compares the bytes that it reads with them.
+    remember them; a later pass compares the bytes that it reads with them. `aliases` are
+    further names of tensors, for files that are read side by side.
     """
 
     def __init__(self, path: Path):
@@ -56,6 +57,7 @@ class Container:
         self.header, self.entries = _parse(self.path, self._head)
         self._by_name = {entry.name: entry for entry in self.entries}
         self.digests: list[bytes] | None = None
+        self.aliases: dict[str, str] = {}
 
     @property
     def content(self) -> str:

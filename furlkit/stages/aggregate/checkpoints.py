@@ -26,6 +26,7 @@ from furlkit.inputs.existing import already, made_before, scored_before
 from furlkit.inputs.inbox import Kind, name_left_out, open_uploads
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.uploads import Options, check_enough, provenance_of
+from furlkit.reports.text import counted
 from furlkit.stages.aggregate.claims import capped, cut, name_dominant
 from furlkit.stages.aggregate.clients import (
     Client,
@@ -35,7 +36,8 @@ from furlkit.stages.aggregate.clients import (
     open_client,
 )
 from furlkit.stages.aggregate.report import describe, line_of
-from furlkit.weights import is_batchnorm_statistic
+from furlkit.stages.aggregate.suspects import name_missing, name_suspects
+from furlkit.weights import is_batchnorm_statistic, online_name
 
 # Their result has a mean of BatchNorm's statistics, which one client can move.
 AVERAGE_STATISTICS = ("mean", "l-dawa")
@@ -56,6 +58,11 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     used = {**DEFAULTS, **values}
     partition = used["partition"] and read_partition(used["partition"])
     options, clients = _open(values, used, partition)
+    if partition:
+        name_missing(clients, partition)
+    if options.rule == "mean" and not (used["report"] or used["staleness"]):
+        parent = None if options.parent is None else Container(options.parent)
+        name_suspects(clients, parent)
     while True:
         try:
             return _combined(options, clients, partition)
@@ -154,8 +161,8 @@ def _made(
 
 def _line(options: Options, job: "_Job", facts: CheckpointFacts) -> str:
     line = (
-        f"{options.output}: round {facts.round}, {options.rule} of {len(job.clients)} "
-        f"clients, {_counted(facts)}"
+        f"{options.output}: round {facts.round}, {options.rule} of "
+        f"{counted(len(job.clients), 'client')}, {_counted(facts)}"
     )
     old = len(job.clients) - len(of_last_round(job.clients))
     return f"{line}, {old} of them of earlier rounds" if old else line
@@ -247,7 +254,8 @@ class _Uploads:
         self.names, self.parent = job.names, job.parent is not None
         entries = [client.opened.entries for client in job.clients]
         self._held = [{entry.name for entry in each} for each in entries]
-        self._entries = {entry.name: entry for each in entries for entry in each}
+        more = job.parent.entries if job.parent else []
+        self._entries = {e.name: e for each in (more, *entries) for e in each}
         self._read: set[str] = set()
 
     def shares(self, name: str) -> list[float]:
@@ -326,7 +334,11 @@ def _check_result(options: Options, broken: list[str]) -> None:
 def _open_parent(
     options: Options, report: Path | None, client: Client, names: list[str]
 ) -> Container | None:
-    """The model of --parent, if its weights count; the uploads were trained from it."""
+    """The model of --parent, if its weights count; the uploads were trained from it.
+
+    The model of round 0 has no target network. Objectives start theirs as a copy of the
+    network that is trained, which is read in its place.
+    """
     needed = catalogue.RULES[options.rule].parent
     if needed and options.parent is None:
         raise UsageError(
@@ -338,7 +350,10 @@ def _open_parent(
     opened, _ = open_checkpoint(options.parent)
     for name in names:
         entry = client.opened.entry(name)
-        opened.expect(name, entry.dtype.name, *entry.shape)
+        if name not in opened and online_name(name) in opened:
+            opened.aliases[name] = online_name(name)
+        stored = opened.aliases.get(name, name)
+        opened.expect(stored, entry.dtype.name, *entry.shape)
     return opened
 
 

@@ -4,12 +4,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import CheckpointFacts, open_checkpoint
 from furlkit.files.container.header import canonical
 from furlkit.files.container.read import Container
 from furlkit.files.partition import Partition
-from furlkit.inputs.bodies import Sizes, check_sizes, sizes_of
+from furlkit.inputs.bodies import Sizes, check_sizes, examined_body
 from furlkit.inputs.uploads import (
     ROUND,
     check_fit,
@@ -31,6 +33,7 @@ class Client(NamedTuple):
     opened: Container
     facts: CheckpointFacts
     sizes: Sizes
+    sketch: np.ndarray
 
 
 def open_client(path: Path) -> Client:
@@ -47,12 +50,13 @@ def open_client(path: Path) -> Client:
         raise InputError(f"{path}: its classes have no numbers of images; re-create it")
     if all(is_batchnorm_statistic(entry.name) for entry in opened.entries):
         raise InputError(f"{path}: has no weights at all")
-    return Client(path, opened.content, opened, facts, {})
+    return Client(path, opened.content, opened, facts, {}, np.zeros(0))
 
 
 def examined(client: Client, by: str | None, remember: bool) -> Client:
     """The same, with its numbers read and checked; `by` is the hash to compare."""
-    return client._replace(sizes=sizes_of(client.opened, by, remember))
+    body = examined_body(client.opened, by, remember)
+    return client._replace(sizes=body.sizes, sketch=body.sketch)
 
 
 def of_last_round(clients: list[Client]) -> list[Client]:

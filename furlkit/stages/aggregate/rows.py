@@ -8,7 +8,8 @@ import numpy as np
 from furlkit import console
 from furlkit.aggregators.dictionary import dictionary
 from furlkit.aggregators.mean import dominant, shares_of
-from furlkit.errors import InputError
+from furlkit.errors import InputError, UsageError
+from furlkit.files.clients import ClientId, client_of
 from furlkit.files.features import FeatureFacts, Features, write_features
 from furlkit.inputs.existing import already, made_before
 from furlkit.inputs.inbox import Kind, open_uploads
@@ -19,6 +20,7 @@ from furlkit.inputs.uploads import (
     check_same_facts,
     provenance_of,
 )
+from furlkit.reports.text import counted
 from furlkit.stages.aggregate.claims import SHOWN, name_repeats
 from furlkit.stages.aggregate.tables import examined_rows, open_rows
 
@@ -27,28 +29,31 @@ ROUNDING = 1e-3
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check the uploads against each other, then write one after the other."""
+    made_for = _client(values.get("made_for"))
     options, clients = open_uploads(values, KIND)
     size, most = (options.settings[name] for name in ("dictionary_size", "max_share"))
     given = [client.rows for client in clients]
     if most is not None:
         given = _cut(clients, max(1, int(most * size)), f"--max-share {most:g}")
     kept = dictionary(given, size)
-    rows = np.concatenate(kept)
     name_repeats(clients)
     if most is None:
         _name_dominant(clients, [len(each) for each in kept])
+    kept = _without(kept, clients, made_for)
+    rows = np.concatenate(kept)
     owners = [[c.facts.client or 0, len(k)] for c, k in zip(clients, kept, strict=True)]
     first = clients[0].facts
     line = (
         f"{options.output}: round {first.round}, dictionary of {len(rows):,} rows of "
-        f"{len(clients)} clients"
+        f"{counted(len(clients), 'client')}"
     )
+    line += "" if made_for is None else f", without those of client {made_for}"
     data: dict[str, Any] = {"round": first.round, "rows": len(rows), "owners": owners}
     if not options.dry_run:
         facts = FeatureFacts(
             layer="z", dataset={}, part="dictionary", round=first.round,
             examples=len(rows), parent=first.parent, owners=owners,
-            share_rows=_made(clients),
+            share_rows=_made(clients), made_for=made_for,
         )  # fmt: skip
         provenance = provenance_of(options, clients)
         content = made_before(options, "features", provenance, facts)
@@ -57,6 +62,25 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         more = (np.arange(len(rows)), facts, provenance)
         data["content"] = write_features(options.output, rows, *more)
     return line, data
+
+
+def _client(text: str | None) -> ClientId | None:
+    if text is None:
+        return None
+    client = client_of(text)
+    if client is None:
+        raise UsageError(f"--for {text}: expected a client, by its number or its name")
+    return client
+
+
+def _without(
+    kept: list[np.ndarray], clients: list[Features], left_out: ClientId | None
+) -> list[np.ndarray]:
+    """The same rows but those of one client: it would drop them from the full bank."""
+    own = [client.facts.client == left_out for client in clients]
+    if left_out is not None and not any(own):
+        console.info(f"--for {left_out}: this client shares no rows here")
+    return [k[:0] if mine else k for k, mine in zip(kept, own, strict=True)]
 
 
 def _open(path: Path) -> Sent:

@@ -17,7 +17,7 @@ from furlkit.files.features import Features
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.targets import Targets, read_targets
 from furlkit.inputs import matching
-from furlkit.inputs.dictionary import open_dictionary
+from furlkit.inputs.dictionary import check_made_for, open_dictionary
 from furlkit.inputs.images import open_images
 from furlkit.inputs.sites import images_of
 from furlkit.models.architecture import Architecture, build
@@ -48,7 +48,13 @@ class Inputs(NamedTuple):
     @property
     def round(self) -> int:
         """The round that is being trained."""
-        return self.model.facts.round + 1
+        return self.model.facts.round + (not self.options.continues_round)
+
+    @property
+    def parent(self) -> str | None:
+        """The content hash of the model that the client was given for this round."""
+        model = self.model
+        return model.facts.parent if self.options.continues_round else model.content
 
     def index_of(self, client: ClientId) -> np.ndarray:
         """The places of a client's images in the dataset."""
@@ -82,11 +88,13 @@ def open_inputs(options: Options) -> Inputs:
     runtime.start(options.runtime)
     partition = read_partition(options.partition) if options.partition else None
     model = read_checkpoint(options.model)
-    keeps = options.update.name == "keep"
-    matching.check_start(model, partition, options.clients[0] if keeps else None)
+    own = options.clients[0] if options.starts_from_own else None
+    matching.check_start(model, partition, own)
+    if options.continues_round:
+        _check_continued(model)
     architecture = full_architecture(model.path, model.facts)
     matching.check_heads(model, architecture, options.objective)
-    matching.check_cutout(options.augmentation.cutout, model)
+    matching.check_augmentation(options.augmentation, model)
     _check_mining(options.mining, model, architecture)
     images = open_images(options.data, model)
     if partition:
@@ -106,6 +114,14 @@ def open_inputs(options: Options) -> Inputs:
     inputs = Inputs(*known, expected, sent, *shared)
     _check_round(inputs)
     return inputs
+
+
+def _check_continued(model: Checkpoint) -> None:
+    if model.facts.role != "client":
+        raise InputError(
+            f"{model.path}: is a {model.facts.role} model; --update continue trains the "
+            "client's own model of this round once more"
+        )
 
 
 def _check_mining(
@@ -208,7 +224,11 @@ def _align(options: Options, model: Checkpoint) -> tuple[Targets, ImageSet] | No
 
 def _dictionary(options: Options, model: Checkpoint) -> Features | None:
     path = options.sharing.dictionary
-    return open_dictionary(path, z_width(model), model) if path else None
+    if path is None:
+        return None
+    found = open_dictionary(path, z_width(model), model)
+    check_made_for(found, options.clients)
+    return found
 
 
 def _check_round(inputs: Inputs) -> None:

@@ -13,6 +13,7 @@ from furlkit.errors import UsageError
 from furlkit.files.clients import ClientId
 from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
+from furlkit.inputs.sites import chosen_clients
 from furlkit.stages.local_train.helpers import Helpers
 from furlkit.training.plan import Phase, Plan
 from furlkit.training.run import Execution
@@ -128,6 +129,16 @@ class Options(Computing):
     seed: int
 
     @property
+    def continues_round(self) -> bool:
+        """Whether the client trains its model of this round once more."""
+        return self.update.name == "continue"
+
+    @property
+    def starts_from_own(self) -> bool:
+        """Whether the client's own model is given in place of the global one."""
+        return self.update.name == "keep" or self.continues_round
+
+    @property
     def has_own_model(self) -> bool:
         """Whether a client trains a model besides the one that it sends."""
         return self.personal.name != "none"
@@ -174,6 +185,7 @@ def options_of(values: dict[str, Any]) -> Options:
         "send": tuple(rest["send"].split(",")) if rest["send"] else None,
         "tell": parse_tell(rest["tell"]),
         "phases": parse_phases(rest["phases"]) if rest["phases"] else (),
+        "clients": chosen_clients(rest["clients"], rest["partition"]),
         "recorded": recorded,
     }
     if known["phases"]:

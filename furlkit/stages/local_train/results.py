@@ -65,7 +65,7 @@ def write(inputs: Inputs, client: Client, trained: Trained) -> Result:
         mean=inputs.model.facts.mean,
         std=inputs.model.facts.std,
         client=number,
-        parent=inputs.model.content,
+        parent=inputs.parent,
         partition=inputs.partition.content if inputs.partition else None,
         parts=parts_of(upload),
         init_seed=inputs.model.facts.init_seed,

@@ -137,7 +137,7 @@ def share(
         client=client.number,
         round=inputs.round,
         examples=len(shared),
-        parent=inputs.model.content,
+        parent=inputs.parent,
         share_rows=None if sharing.averaged else sharing.share_rows,
     )
     path = fill(sharing.features_out or "", client.number)

@@ -106,7 +106,9 @@ def _same_images(inputs: Inputs, output: Path) -> bool:
 def _train(inputs: Inputs, client: Client, nets: dict[str, Net]) -> Result:
     """Train a client; `nets` are those of the client before, which serve again."""
     options, own = inputs.options, None
-    purpose = (options.seed, "local-train", inputs.round, client.number)
+    purpose: Purpose = (options.seed, "local-train", inputs.round, client.number)
+    if options.continues_round:  # Draws that the round's first training has not made.
+        purpose = (*purpose, "continue")
     nets["sent"], more = _net(inputs, client.tensors, nets.get("sent"))
     early = rows_before_training(inputs, client, nets["sent"])
     if options.mining:

@@ -38,9 +38,9 @@ def check_usage(options: Options) -> None:
     _check_sharing(sharing, options.private_out)
     if options.has_own_model:
         _check_personal(options)
-    if options.update.name == "keep" and len(options.clients) > 1:
+    if options.starts_from_own and len(options.clients) > 1:
         raise UsageError(
-            f"--update keep: {len(options.clients)} clients have as many models to start "
+            f"--update {options.update.name}: {len(options.clients)} clients have as many models to start "
             "from; train one at a time"
         )
     _check_update(options)
@@ -119,10 +119,10 @@ def _check_personal(options: Options) -> None:
         raise UsageError(
             f"{flag}: a client keeps its own model in a private file; give --private-out"
         )
-    if options.update.name == "keep":
+    if options.starts_from_own:
         raise UsageError(
-            f"{flag}: is about the global model, and with --update keep a client is not "
-            "given one; leave one of them out"
+            f"{flag}: is about the global model, and with --update {options.update.name} "
+            "a client is not given one; leave one of them out"
         )
     if settings.get("mix") == "weights" and not objective.mixes:
         raise UsageError(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from furlkit.errors import InputError, UsageError
 from furlkit.files.container.header import canonical
+from furlkit.reports.conditions import Measured, check_alike, measured
 from furlkit.reports.figures import Frame
 from furlkit.reports.ledger import read_ledger
 from furlkit.reports.metrics import (
@@ -15,6 +16,7 @@ from furlkit.reports.metrics import (
     Value,
     check_labels,
     metrics_below,
+    protocol_of,
     read_score,
 )
 from furlkit.reports.runs import File, planned_epochs
@@ -41,13 +43,20 @@ class Point(NamedTuple):
 
 @picture
 def run(
-    series: Series, over: str, last: bool, value: str, protocol: str, frame: Frame
+    series: Series,
+    over: str,
+    last: bool,
+    value: str,
+    protocol: str,
+    allow_different: tuple[str, ...],
+    frame: Frame,
 ) -> Picture:
     """Draw scores of global models over what they cost.
 
     With `last` only the last round of each run counts.
     """
     check_labels([label for label, _ in series])
+    check_alike(list(_conditions(series, protocol)), allow_different)
     shown = Value(plain(value), (plain(protocol),))
     lines, ends, data = [], [], []
     for label, folders in series:
@@ -66,6 +75,14 @@ def run(
         f"{protocol} {value} of {'; '.join(ends)}",
         {"over": over, "lines": data},
     )
+
+
+def _conditions(series: Series, protocol: str) -> Iterator[Measured]:
+    """How the scores of the runs were measured."""
+    for label, folders in series:
+        for path, metrics in (file for f in folders for file in metrics_below(f)):
+            if metrics.get("protocol") == protocol:
+                yield measured(label, path, protocol_of(metrics), metrics)
 
 
 def _line(

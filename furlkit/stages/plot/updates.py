@@ -17,7 +17,7 @@ from furlkit.stages.plot.journals import client_models, events, one_phase
 from furlkit.stages.plot.picture import Picture, figure, picture
 
 # Updates with nothing to decide leave no line in a journal.
-PLAIN = ("replace", "keep", "own")
+PLAIN = ("replace", "keep", "continue", "own")
 
 
 @picture

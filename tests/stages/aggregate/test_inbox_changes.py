@@ -12,6 +12,10 @@ import pytest
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.container.lockstep import Lockstep
 from furlkit.files.container.read import Container
+from furlkit.files.facts import Provenance
+from furlkit.files.features import FeatureFacts, read_features, write_features
+from furlkit.files.similarity import write_similarity
+from furlkit.inputs import inbox as inbox_module
 from furlkit.stages.aggregate import clients as clients_module
 from tests.stages.aggregate.conftest import model
 
@@ -245,3 +249,62 @@ def test_the_work_for_unfit_uploads_does_not_grow_with_their_square(
     done = run(*command(tmp_path, "mean"))
     assert done.code == 0, done.err
     assert len(looks) == 2 and "29 more files" in done.err
+
+
+@pytest.fixture
+def public(tmp_path, upload_files) -> Path:
+    """An inbox with what three models find similar, and with the rows they share."""
+    upload_files([model(0)], model(99))
+    folder = tmp_path / "inbox"
+    folder.mkdir()
+    for k in range(3):
+        rows = np.random.default_rng(k).normal(size=(6, 3)).astype(np.float32)
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        facts = {"client": k, "round": 1, "examples": 6}
+        whole = FeatureFacts("h", {"examples": 6}, "public", **facts)
+        made = Provenance("embed")
+        cosines = (rows @ rows.T).clip(-1, 1)
+        write_similarity(folder / f"s{k}", [cosines], np.arange(6), whole, made)
+        shared = FeatureFacts("z", {}, str(k), **facts)
+        write_features(folder / f"f{k}", rows, np.arange(6), shared, made)
+    return folder
+
+
+@pytest.mark.parametrize("rule, name", [("ensemble", "s1"), ("dictionary", "f1")])
+def test_tables_that_change_after_the_check_count_as_they_were(
+    tmp_path, public, run, monkeypatch, rule, name
+):
+    """They are in memory, or in a copy that nobody else can write to."""
+    line = command(tmp_path, rule, "--force")
+    for path in public.glob("s*" if rule == "dictionary" else "f*"):
+        path.unlink()
+    assert run(*line).code == 0
+    expected = (tmp_path / "out").read_bytes()
+    path = public / name
+
+    def change(_) -> None:
+        opened = Container(path)
+        with open(path, "r+b") as stream:
+            stream.seek(opened.body_start)
+            stream.write(bytes(opened.size))
+
+    monkeypatch.setattr(inbox_module, "name_copies", change)
+    done = run(*line)
+    assert done.code == 0, done.err
+    assert not any(path.read_bytes()[-8:])
+    assert (tmp_path / "out").read_bytes() == expected
+
+
+def test_a_table_is_compared_with_its_hash_in_the_pass_that_reads_it(
+    tmp_path, public, run
+):
+    """The damaged rows are left out, and the round goes on."""
+    for path in public.glob("s*"):
+        path.unlink()
+    opened = Container(public / "f1")
+    raw = bytearray((public / "f1").read_bytes())
+    raw[opened.body_start] ^= 1
+    (public / "f1").write_bytes(raw)
+    done = run(*command(tmp_path, "dictionary"))
+    assert done.code == 0 and f"{public}/f1: its bytes do not match" in done.err
+    assert read_features(tmp_path / "out").facts.owners == [[0, 6], [2, 6]]
