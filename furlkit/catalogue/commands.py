@@ -577,6 +577,9 @@ COMMANDS = named(
                    help="One term of the loss, as simclr: methods that add terms of "
                         "their own can be compared by it.", recorded=False,
                    usual="the sum of all"),
+            Option("log", Flag(), False,
+                   "Make the axis of the loss logarithmic; losses must be above 0.",
+                   recorded=False),
             PHASE,
             *FRAME,
             OUTPUT,
