@@ -32,7 +32,7 @@ def run(series: Series, over: str, value: str, protocol: str, frame: Frame) -> P
     data = [{**line.to_json(), "x": line.x.tolist()} for line in lines]
     return (
         lambda: figure("lines:draw_sweep")(lines, shown, plain(over), frame),
-        f"{shown.name} of {text}",
+        f"{shown.name} {text}",
         {"over": over, "value": value, "lines": data},
     )
 
@@ -69,4 +69,5 @@ def _describe(line: Line, value: Value, over: str) -> str:
         f"{value.show(mean)} at {x:g}"
         for x, mean in zip(line.x, line.mean, strict=True)
     )
-    return f"{line.label} by {over}: {each}".lstrip()
+    whose = f"of {line.label} " if line.label else ""
+    return f"{whose}by {over}: {each}"
