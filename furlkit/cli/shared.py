@@ -175,13 +175,20 @@ class Command(click.Command):
         read, words = super().make_context, list(args)
         try:
             context = read(info_name, list(args), *more, **settings)
-        except (click.UsageError, UsageError):
+        except (click.UsageError, UsageError) as error:
             if not catalogue.add_plugins():
+                self._explain(error)
                 raise
             self._declare()
             context = read(info_name, args, *more, **settings)
         context.meta[WORDS] = words
         return context
+
+    def _explain(self, error: Exception) -> None:
+        """Settings of a recipe are no options of plan."""
+        if isinstance(error, click.NoSuchOption) and self.entry.name == "plan":
+            name = error.option_name.lstrip("-")
+            error.message += f" A setting is given as {name}=VALUE."  # type: ignore[misc]
 
     def get_help(self, context: click.Context) -> str:
         """The text of --help."""

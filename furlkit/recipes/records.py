@@ -166,7 +166,8 @@ def _difference(before: str, after: str) -> str:
     """The options that two records differ in."""
     old, new = _options(before), _options(after)
     keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-    return ", ".join(f"{key} {_shown(old, key)} -> {_shown(new, key)}" for key in keys)
+    found = [f"{key} {_shown(old, key)} -> {_shown(new, key)}" for key in keys]
+    return ", ".join(found) or "the order of its options"
 
 
 def _shown(options: dict[str, str], key: str) -> str:
@@ -181,7 +182,7 @@ def _options(text: str) -> dict[str, str]:
     for word in words:
         if word.startswith("-") and not _is_number(word):
             key = word
-            found[key] = []
+            found.setdefault(key, [])
         else:
             found.setdefault(key, []).append(word)
     options = {key: " ".join(words) or "on" for key, words in found.items()}
