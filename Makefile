@@ -8,7 +8,7 @@ bin := $(VENV)/bin
 code := furlkit tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint bench clean
+.PHONY: help demo test test-slow test-gpu lint bench clean
 # Two installations into one environment at the same time would conflict.
 .NOTPARALLEL:
 
@@ -24,6 +24,9 @@ test: lint ## run ruff, mypy and the tests; takes some minutes
 
 test-slow: $(VENV)/.test ## run the slow tests
 	$(bin)/python -m pytest -m slow
+
+test-gpu: $(VENV)/.test ## run the tests that need a CUDA GPU
+	$(bin)/python -m pytest -m slow tests/gpu -rs
 
 lint: $(VENV)/.test ## run ruff and mypy
 	$(bin)/ruff check $(code)

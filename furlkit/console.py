@@ -5,6 +5,7 @@ imported only when a bar is drawn. A message that cannot be written to stderr is
 a training does not stop for it. A result that cannot be written to stdout is an error.
 """
 
+import codecs
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from io import TextIOWrapper
 from typing import Any, TextIO
 
 from furlkit.errors import DiskError, InputError
@@ -60,16 +62,17 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
+def printable(text: str) -> str:
+    """Escape what could move a terminal's cursor, apart from tabs and line breaks."""
+    return _CONTROL.sub(lambda found: _escaped(found[0]), text)
+
+
 def result(line: str, data: dict[str, Any]) -> None:
     """The result of a stage: a line for people, or JSON with --json.
 
     It may have several lines, and tabs, as rules of make do.
     """
-    if settings.json:
-        # JSON escapes every other control character already.
-        text = json.dumps(data, sort_keys=True).replace("\x7f", "\\u007f")
-    else:
-        text = _CONTROL.sub(lambda found: _escaped(found[0]), line)
+    text = _json(data) if settings.json else printable(line)
     try:
         print(text, flush=True)
     except OSError as error:
@@ -81,6 +84,29 @@ def result(line: str, data: dict[str, Any]) -> None:
                 f"stdout: cannot write the result: {error.strerror}; make room or "
                 "redirect it, then run the same command again"
             ) from error
+
+
+def _json(data: dict[str, Any]) -> str:
+    """JSON with sorted keys; a number that is not finite is null."""
+    try:
+        text = json.dumps(data, sort_keys=True, allow_nan=False)
+    except ValueError:
+        finite = json.loads(json.dumps(data), parse_constant=lambda _: None)
+        text = json.dumps(finite, sort_keys=True)
+    return text.replace("\x7f", "\\u007f")  # The one control character JSON leaves.
+
+
+def escape_unprintable() -> None:
+    """Let stdout accept every character, such as Chinese names in the C locale.
+
+    A terminal shows escapes; a program that reads a pipe gets UTF-8.
+    """
+    if isinstance(sys.stdout, TextIOWrapper):
+        in_ascii = codecs.lookup(sys.stdout.encoding).name == "ascii"
+        piped = in_ascii and not sys.stdout.isatty()
+        sys.stdout.reconfigure(
+            encoding="utf-8" if piped else None, errors="backslashreplace"
+        )
 
 
 def open_missing_streams() -> None:

@@ -63,7 +63,18 @@ class Runtime:
     def resolved_options(self) -> dict[str, Any]:
         """What of it decides the bytes of a result, for provenance."""
         where = {"device": device_of(self).type, "threads": self.threads}
-        return {**where, **pinned_option(self.isa)}
+        several = {"processes": processes()} if processes() > 1 else {}
+        return {**where, **pinned_option(self.isa), **several}
+
+
+def processes() -> int:
+    """The number of processes that torchrun has started for this command; else 1."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_helper() -> bool:
+    """Whether this is one of several processes that compute for the first one."""
+    return processes() > 1 and os.environ.get("RANK", "0") != "0"
 
 
 def pinned_option(isa: str) -> dict[str, str]:
@@ -98,7 +109,7 @@ def isa_variables(isa: str, flags: frozenset[str]) -> dict[str, str]:
 
 def set_isa(isa: str) -> None:
     """Set the instruction set of this process; must come before torch's import."""
-    variables = isa_variables(isa, _own_flags())
+    variables = isa_variables(isa, own_flags())
     if "torch" in sys.modules:
         _check_imported(isa)
         return
@@ -138,7 +149,8 @@ def _check_imported(isa: str) -> None:
         )
 
 
-def _own_flags() -> frozenset[str]:
+def own_flags() -> frozenset[str]:
+    """The instruction sets of this CPU; none if they are unknown."""
     # One CPU's lines are enough; all of them take long on a machine with many.
     with suppress(OSError), CPUINFO.open() as lines:
         return cpu_flags(lines)
@@ -214,16 +226,26 @@ def device_of(runtime: Runtime) -> "torch.device":
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     kind, _, number = name.partition(":")
-    if kind not in ("cpu", "cuda", "mps") or (number and not number.isdecimal()):
+    if number and not number.isdecimal():
         raise UsageError(f"--device {name}: expected auto, cpu, cuda, cuda:N or mps")
     if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
         raise UsageError(
             f"--device {name}: this PyTorch sees {torch.cuda.device_count()} CUDA "
             "devices; use --device cpu, or install a CUDA build of PyTorch"
         )
-    if kind == "mps" and not torch.backends.mps.is_available():
-        raise UsageError("--device mps: not available here; use --device cpu")
+    if kind != "cpu" and not _is_available(kind):
+        raise UsageError(f"--device {name}: not available here; use --device cpu")
     return torch.device(name)
+
+
+def _is_available(kind: str) -> bool:
+    """Whether PyTorch has a device of this kind: mps, xpu, or one of another package."""
+    import torch
+
+    try:
+        return bool(torch.get_device_module(kind).is_available())
+    except (RuntimeError, AttributeError):
+        return False
 
 
 def check_precision(precision: str, device: "torch.device") -> None:
@@ -250,7 +272,7 @@ def no_primitive(error: RuntimeError) -> str | None:
     """What to tell the user if this is oneDNN's failure on a CPU; None if it is not."""
     if _NO_PRIMITIVE not in str(error):
         return None
-    if _has_amx(_own_flags()):
+    if _has_amx(own_flags()):
         cause = "this CPU announces AMX but cannot run it"
         return f"{cause}; use --isa auto or --precision float32"
     return f"PyTorch {_NO_PRIMITIVE} on this CPU; use --precision float32"

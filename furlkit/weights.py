@@ -28,6 +28,11 @@ def is_batchnorm_statistic(name: str) -> bool:
     return name.rpartition(".")[2] in _BATCHNORM_STATISTICS
 
 
+def online_name(name: str) -> str:
+    """The tensor of the trained network that one of a target network starts as."""
+    return name.removeprefix("target.")
+
+
 def part_of(name: str) -> str:
     """The part of a model that a tensor belongs to: encoder, projector, target.encoder."""
     words = name.split(".")

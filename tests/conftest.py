@@ -27,6 +27,14 @@ ROOT = Path(__file__).resolve().parent.parent
 MAKES_OWN = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let torch know the device of tests/device.py before the first backward pass."""
+    if any("here" in getattr(item, "fixturenames", ()) for item in session.items):
+        from tests.device import device
+
+        device()
+
+
 class Outcome(NamedTuple):
     """Exit code and both streams of a call of the program."""
 

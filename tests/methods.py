@@ -5,7 +5,7 @@ from typing import Any
 
 from furlkit import catalogue
 
-HEADING = ("flag", "module", "from")
+HEADING = ("flag", "module", "from", "follows the equation")
 
 
 def methods_table() -> str:
@@ -34,7 +34,8 @@ def _rows() -> Iterator[tuple[str, ...]]:
 
 def _row(entry: Any, flag: str) -> tuple[str, ...]:
     origin = f"[{entry.paper.name}]({entry.paper.url})" if entry.paper else ""
-    return f"`{flag}`", f"`{_module(entry)}`", f"{origin} {entry.equation}".strip()
+    source = f"{origin} {entry.equation}".strip()
+    return f"`{flag}`", f"`{_module(entry)}`", source, entry.printed.replace("|", "\\|")
 
 
 def _module(entry: Any) -> str:

@@ -25,7 +25,7 @@ OTHERS = {
     "ATEN_CPU_CAPABILITY": "default",
     "MKL_CBWR": "COMPATIBLE",
 }
-FLAGS = runtime._own_flags()
+FLAGS = runtime.own_flags()
 pytestmark = pytest.mark.skipif(
     not set(runtime.FLAGS["avx2"]) <= FLAGS, reason="the CPU has no AVX2"
 )

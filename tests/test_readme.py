@@ -12,6 +12,7 @@ import furlkit
 from furlkit import catalogue, presets
 from furlkit.cli.program import _outcome
 from furlkit.cli.program import furlkit as program
+from furlkit.data.sets.torchvision import TORCHVISION_SETS
 from tests.helpers import photographs
 from tests.methods import methods_table
 
@@ -92,10 +93,29 @@ def test_every_objective_and_preset_of_a_method_is_in_its_table():
         assert f"`--objective {objective.name}`" in METHODS
 
 
+FOLLOWS = ("as printed", "differs: ", "nothing printed")
+
+
+def test_every_method_says_whether_it_follows_its_equation():
+    rows = methods_table().replace("\\|", "/").splitlines()[2:]
+    cells = [row.removesuffix(" |").rpartition(" | ")[2] for row in rows]
+    assert [cell for cell in cells if not cell.startswith(FOLLOWS)] == []
+    flags = {flag for cell in cells for flag in re.findall(r"--([a-z0-9-]+)", cell)}
+    commands = catalogue.COMMANDS.values()
+    known = {option.name for c in commands for option in c.options.values()}
+    assert {flag.removeprefix("no-") for flag in flags} <= known
+
+
 def test_the_table_of_methods_is_the_catalogue_s():
     marks = r"<!-- methods:.*?-->\n(.*?)\n<!-- end of methods -->"
     (table,) = re.findall(marks, METHODS, re.S)
     assert table == methods_table()
+
+
+def test_every_dataset_is_in_its_table_with_its_place():
+    table = README.split("| `--data` |")[1].split("\n\n")[0]
+    for entry in TORCHVISION_SETS.values():
+        assert f"`{entry.name}`" in table and f"`{entry.place}`" in table
 
 
 def test_every_kind_of_file_is_in_its_table():

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from furlkit.aggregators.distances import inner_products, squared_distances
+from furlkit.aggregators.distances import distances_from_parent
 from furlkit.aggregators.median import blended, median_of
 from furlkit.aggregators.uploads import Pieces, Uploads
 from furlkit.weights import is_batchnorm_statistic
@@ -26,8 +26,7 @@ from furlkit.weights import is_batchnorm_statistic
 
 def clipped_mean(uploads: Uploads, *, clip: float | None) -> Pieces:
     """Sun et al.: updates longer than `clip` = C are shortened to it."""
-    norms = np.sqrt(squared_distances(inner_products(uploads, parent=True))[0, 1:])
-    factors = clip_factors(norms, clip)
+    factors = clip_factors(distances_from_parent(uploads), clip)
 
     def pieces(name: str) -> Iterator[np.ndarray]:
         if is_batchnorm_statistic(name):

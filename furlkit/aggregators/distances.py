@@ -4,6 +4,8 @@ Weights count, BatchNorm's statistics do not: they are on a scale of their own, 
 so much farther than weights in a round that nothing else would be seen.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from furlkit.aggregators.median import weighted_median
@@ -12,45 +14,105 @@ from furlkit.weights import is_batchnorm_statistic
 
 # Nothing is larger: the square of a float64 may be infinite.
 LARGEST = 1e200
+# Rows of a matrix that are computed at once: 10 MB of 5,000 uploads.
+ROWS = 256
 
 
-def inner_products(
-    uploads: Uploads, parent: bool = False, statistics: bool = False
-) -> np.ndarray:
+def inner_products(uploads: Uploads, parent: bool = False) -> np.ndarray:
     """<w_i - c, w_j - c> between all uploads, (m, m); with `parent` it comes first.
 
     c is the coordinate-wise median of them all. Seen from there honest models are near,
     whatever others send, so that no small distance is a difference of large numbers.
-    With `statistics` w is all of BatchNorm's in place of the weights.
+    Memory is this matrix and a few of its rows.
     """
     count = len(uploads.clients) + parent
     total = np.zeros((count, count))
     for name in uploads.names:
+        if not is_batchnorm_statistic(name):
+            for moved in uploads.stacked(name, _from_median, parent):
+                _add_products(total, moved)
+    for rows in _blocks(count):
+        # Above the diagonal it is the same as below.
+        total[rows, rows.stop :] = total[rows.stop :, rows].T
+        finite = np.nan_to_num(total[rows], nan=0)
+        np.clip(finite, -LARGEST, LARGEST, out=total[rows])
+    return total
+
+
+def distances_from_median(uploads: Uploads, statistics: bool) -> np.ndarray:
+    """||w_k - c|| for each upload, (m,); with `statistics` w is BatchNorm's instead."""
+    total = np.zeros(len(uploads.clients))
+    for name in uploads.names:
         if is_batchnorm_statistic(name) == statistics:
-            for piece in uploads.stacked(name, _of_slice, parent):
-                total += piece
-    return np.clip(np.nan_to_num(total, nan=0), -LARGEST, LARGEST)
+            for moved in uploads.stacked(name, _from_median):
+                total += _squares(moved)
+    return _lengths(total)
+
+
+def distances_from_parent(uploads: Uploads) -> np.ndarray:
+    """||w_k - w_g|| for each upload, (m,); w_g is the parent."""
+    total = np.zeros(len(uploads.clients))
+    for name in uploads.names:
+        if not is_batchnorm_statistic(name):
+            for moved in uploads.stacked(name, _from_first, parent=True):
+                total += _squares(moved[1:])
+    return _lengths(total)
+
+
+def squared_distance_rows(products: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """||w_i - w_j||^2 from the inner products, some rows i at a time."""
+    squares = np.diag(products)
+    for rows in _blocks(len(products)):
+        found = squares[rows, None] + squares[None] - 2 * products[rows]
+        np.maximum(found, 0, out=found)
+        found[np.arange(len(found)), np.arange(rows.start, rows.stop)] = 0
+        yield rows, found
 
 
 def squared_distances(products: np.ndarray) -> np.ndarray:
     """||w_i - w_j||^2 from the inner products, (m, m)."""
-    squares = np.diag(products)
-    found = np.maximum(squares[:, None] + squares[None] - 2 * products, 0)
-    np.fill_diagonal(found, 0)
-    return found
+    return np.concatenate([rows for _, rows in squared_distance_rows(products)])
 
 
 def distances_from(products: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
     """||sum_i a_i w_i - w_k|| for every k, (m,); the coefficients a_i sum to 1."""
-    apart = coefficients - np.eye(len(products))  # Row k: those of v - w_k.
-    return np.sqrt(np.maximum((apart @ products * apart).sum(axis=1), 0))
+    along = products @ coefficients  # <v, w_k>
+    squares = coefficients @ along - 2 * along + np.diag(products)
+    return np.sqrt(np.maximum(squares, 0))
 
 
-def _of_slice(stack: np.ndarray) -> np.ndarray:
-    """The products within a slice (m, n)."""
+def _blocks(count: int) -> Iterator[slice]:
+    for start in range(0, count, ROWS):
+        yield slice(start, min(start + ROWS, count))
+
+
+def _from_median(stack: np.ndarray) -> np.ndarray:
+    """A slice (m, n) as seen from its median, in float64; nothing of counters."""
     if stack.dtype.kind != "f":
-        return np.zeros((len(stack), len(stack)))
+        return np.empty((len(stack), 0))
     middle = weighted_median(stack, [1 / len(stack)] * len(stack))
+    return stack.astype(np.float64) - middle
+
+
+def _from_first(stack: np.ndarray) -> np.ndarray:
+    """A slice (m, n) as seen from its first row; nothing of counters."""
+    if stack.dtype.kind != "f":
+        return np.empty((len(stack), 0))
+    wide = stack.astype(np.float64)
+    return wide - wide[0]
+
+
+def _add_products(total: np.ndarray, moved: np.ndarray) -> None:
+    """total += moved moved^T, on and below the diagonal."""
     with np.errstate(over="ignore", invalid="ignore"):
-        moved = stack.astype(np.float64) - middle
-        return moved @ moved.T
+        for rows in _blocks(len(moved)):
+            total[rows, : rows.stop] += moved[rows] @ moved[: rows.stop].T
+
+
+def _squares(moved: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.einsum("kn,kn->k", moved, moved)
+
+
+def _lengths(squares: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.clip(np.nan_to_num(squares, nan=0), 0, LARGEST))

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from furlkit.aggregators.distances import inner_products, squared_distances
+from furlkit.aggregators.distances import inner_products, squared_distance_rows
 from furlkit.aggregators.mean import shares_of
 from furlkit.aggregators.median import blended, weighted_median
 from furlkit.aggregators.uploads import Pieces, Uploads
@@ -41,8 +41,9 @@ def krum(uploads: Uploads, *, assumed_hostile: int, chosen: int) -> Pieces:
             f"--chosen {chosen}: of {m} uploads {f} may be hostile, so expected at "
             f"most {m - f}"
         )
-    scores = krum_scores(squared_distances(inner_products(uploads)), f)
+    scores = krum_scores(inner_products(uploads), f)
     picked = sorted(np.argsort(scores, kind="stable")[:chosen].tolist())
+    members = set(picked)
 
     def pieces(name: str) -> Iterator[np.ndarray]:
         shares = uploads.shares(name)
@@ -54,15 +55,21 @@ def krum(uploads: Uploads, *, assumed_hostile: int, chosen: int) -> Pieces:
             )
 
         def of_picked(column: Iterator[np.ndarray]) -> np.ndarray:
-            return blended((a for k, a in enumerate(column) if k in picked), some)
+            return blended((a for k, a in enumerate(column) if k in members), some)
 
         return uploads.combine(name, of_picked)
 
     return pieces
 
 
-def krum_scores(squares: np.ndarray, f: int) -> np.ndarray:
-    """s(i): the sum over the m - f - 2 uploads j != i that are nearest to i, (m,)."""
-    m = len(squares)
-    others = squares[~np.eye(m, dtype=bool)].reshape(m, m - 1)
-    return np.sort(others, axis=1)[:, : m - f - 2].sum(axis=1)
+def krum_scores(G: np.ndarray, f: int) -> np.ndarray:
+    """s(i): the sum over the m - f - 2 uploads j != i that are nearest to i, (m,).
+
+    `G` has the inner products of the uploads, from any origin.
+    """
+    nearest, scores = len(G) - f - 2, []
+    for rows, squares in squared_distance_rows(G):
+        squares[np.arange(len(squares)), np.arange(rows.start, rows.stop)] = np.inf
+        squares.sort(axis=1)
+        scores.append(squares[:, :nearest].sum(axis=1))
+    return np.concatenate(scores)

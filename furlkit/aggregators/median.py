@@ -54,7 +54,8 @@ def in_order(
     Where all count alike the weights are one row for all, (m,): numbers alone are
     sorted several times faster than numbers that bring their weights.
     """
-    rows, weights = np.ascontiguousarray(stack.T), np.asarray(shares)
+    # A copy even of one column, whose transpose is contiguous: it is sorted in place.
+    rows, weights = stack.T.copy(), np.asarray(shares)
     if np.ptp(weights) <= EPSILON / len(weights):
         rows.sort(axis=1)
         return rows, np.full(len(weights), 1 / len(weights))

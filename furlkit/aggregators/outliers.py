@@ -27,12 +27,15 @@ import numpy as np
 
 from furlkit.aggregators.distances import (
     distances_from,
-    inner_products,
-    squared_distances,
+    distances_from_median,
+    squared_distance_rows,
 )
 from furlkit.aggregators.geometric_median import weiszfeld
 from furlkit.aggregators.uploads import Uploads
 
+# Of a sketch: what is said unasked must be plain.
+FAR, AGAINST = 4.0, 100.0
+RESOLUTION = 1e-5  # Sketches are of float32: shorter updates are rounding, or copies.
 DEVIATIONS = 5.0
 FACTOR = 2.0
 TURNED = 3.0
@@ -51,41 +54,46 @@ class Measured(NamedTuple):
 
 def measured(uploads: Uploads, G: np.ndarray) -> Measured:
     """From the inner products of the uploads, the parent first where it is there."""
-    parent, shares = uploads.parent, uploads.shares(uploads.names[0])
-    squares = squared_distances(G)
+    parent, shares = int(uploads.parent), uploads.shares(uploads.names[0])
     if parent:
+        _, squares = next(squared_distance_rows(G))
         norms = np.sqrt(squares[0, 1:])
-        between, angles = squares[1:, 1:], _angles(norms**2, squares[1:, 1:])
     else:
         norms = distances_from(G, weiszfeld(G, shares, SMOOTHING))
-        between, angles = squares, None
-    statistics = np.sqrt(np.diag(inner_products(uploads, statistics=True)))
-    return Measured(
-        norms, angles, statistics, _copies(np.sqrt(between), np.median(norms))
-    )
+    G = G[parent:, parent:]
+    statistics = distances_from_median(uploads, statistics=True)
+    angles = _angles(norms**2, G) if parent else None
+    return Measured(norms, angles, statistics, _copies(G, float(np.median(norms))))
 
 
-def _angles(squares: np.ndarray, between: np.ndarray) -> np.ndarray | None:
+def _angles(squares: np.ndarray, G: np.ndarray) -> np.ndarray | None:
     """The angle of each update to the mean direction of the others; None for one alone.
 
-    An update of length 0 has no direction: its cosines are 0.
+    `squares` are the squared lengths of the updates. An update of length 0 has no
+    direction: its cosines are 0.
     """
     if len(squares) < 2:
         return None
-    products = (squares[:, None] + squares[None] - between) / 2
-    lengths = np.sqrt(squares[:, None] * squares[None])
-    C = np.where(lengths > 0, products / np.where(lengths > 0, lengths, 1), 0)
-    along = C.sum(axis=1) - np.diag(C)  # <u_k, sum of the others>, all of length 1.
-    others = C.sum() - 2 * along - np.diag(C)  # ||sum of the others||^2
+    sums, own = np.empty(len(squares)), np.empty(len(squares))
+    for rows, between in squared_distance_rows(G):
+        products = (squares[rows, None] + squares[None] - between) / 2
+        lengths = np.sqrt(squares[rows, None] * squares[None])
+        C = np.where(lengths > 0, products / np.where(lengths > 0, lengths, 1), 0)
+        sums[rows], own[rows] = C.sum(axis=1), np.diagonal(C, rows.start)
+    along = sums - own  # <u_k, sum of the others>, all of length 1.
+    others = sums.sum() - 2 * along - own  # ||sum of the others||^2
     cosines = along / np.sqrt(np.maximum(others, np.finfo(np.float64).tiny))
     return np.degrees(np.arccos(np.clip(cosines, -1, 1)))
 
 
-def _copies(distances: np.ndarray, usual: float) -> list[int | None]:
+def _copies(G: np.ndarray, usual: float) -> list[int | None]:
     """For each upload, the position of the first that is the same; None for most."""
-    same = distances <= COPY * usual
-    np.fill_diagonal(same, False)
-    return [int(row.argmax()) if row.any() else None for row in same]
+    found: list[int | None] = []
+    for rows, squares in squared_distance_rows(G):
+        same = np.sqrt(squares) <= COPY * usual
+        same[np.arange(len(same)), np.arange(rows.start, rows.stop)] = False
+        found += [int(row.argmax()) if row.any() else None for row in same]
+    return found
 
 
 def stand_out(found: Measured) -> list[list[str]]:
@@ -116,3 +124,52 @@ def _excess(lengths: np.ndarray) -> np.ndarray:
 
 def _deviation(values: np.ndarray) -> float:
     return 1.4826 * float(np.median(np.abs(values - np.median(values))))
+
+
+class Sketched(NamedTuple):
+    """Estimates from sketches: each norm over the usual one, and each angle.
+
+    Without the parent all angles are 0.
+    """
+
+    ratios: np.ndarray
+    angles: np.ndarray
+    far: np.ndarray
+    against: np.ndarray
+
+
+def sketched(
+    sketches: np.ndarray, parent: np.ndarray | None, examples: np.ndarray
+) -> Sketched | None:
+    """Which of the uploads (m, WIDTH) plainly stand out; None if that cannot be known.
+
+    Without the sketch of the parent norms are from the coordinate-wise median. A client
+    with more examples than the usual client takes more steps, and so its update may be
+    longer by that factor. An upload is far if it is more than FAR times as long as the
+    usual one and more than DEVIATIONS away; it is against the others if its angle to
+    them is above AGAINST degrees and more than DEVIATIONS above the median.
+    """
+    if len(sketches) < 3:
+        return None
+    origin = np.median(sketches, axis=0) if parent is None else parent
+    updates = sketches - origin
+    norms = np.linalg.norm(updates, axis=1)
+    norms /= np.maximum(examples / np.median(examples), 1)
+    lengths = np.linalg.norm(sketches, axis=1)
+    if not np.median(norms) > RESOLUTION * np.median(lengths):
+        return None
+    far = (_excess(norms) > 0) & (norms > FAR * np.median(norms))
+    angles = np.zeros(len(norms)) if parent is None else _sketched_angles(updates)
+    above = angles - np.median(angles)
+    against = (angles > AGAINST) & (above > DEVIATIONS * _deviation(angles))
+    return Sketched(norms / np.median(norms), angles, far, against)
+
+
+def _sketched_angles(updates: np.ndarray) -> np.ndarray:
+    """The angle of each update to the sum of the others, all of length 1."""
+    lengths = np.linalg.norm(updates, axis=1, keepdims=True)
+    units = updates / np.where(lengths > 0, lengths, 1)
+    others = units.sum(axis=0) - units
+    norms = np.linalg.norm(others, axis=1)
+    cosines = np.einsum("kn,kn->k", units, others) / np.where(norms > 0, norms, 1)
+    return np.degrees(np.arccos(np.clip(cosines, -1, 1)))

@@ -50,6 +50,7 @@ from furlkit.catalogue.entries import (
     Whole,
     entry_of,
     shown,
+    writes_file,
 )
 from furlkit.catalogue.installed import (
     add_plugins,
@@ -58,6 +59,7 @@ from furlkit.catalogue.installed import (
     heads,
     load,
     objectives,
+    plugin_options,
     plugins,
 )
 from furlkit.catalogue.methods import (
@@ -68,6 +70,7 @@ from furlkit.catalogue.methods import (
     OBJECTIVES,
     PERSONAL,
     RULES,
+    SENT_MODEL,
     SHARING,
     TEACHERS,
     TERMS,
@@ -76,3 +79,4 @@ from furlkit.catalogue.methods import (
 from furlkit.catalogue.protocols import PROTOCOLS
 from furlkit.catalogue.schemes import SCHEMES
 from furlkit.catalogue.values import defaults, divided, key_of, recorded, resolved
+from furlkit.catalogue.words import GLOSSARY, OTHER_NAMES

@@ -21,6 +21,7 @@ from furlkit.catalogue.entries import (
     named,
 )
 from furlkit.catalogue.groups import (
+    ALLOW_DIFFERENT,
     AUGMENTATION,
     CHANNELS,
     COUNT,
@@ -31,6 +32,8 @@ from furlkit.catalogue.groups import (
     FORMAT,
     FRAME,
     GENERAL,
+    GROUPS,
+    IMAGES,
     IN_OUT,
     INTERVAL,
     ISA,
@@ -38,6 +41,7 @@ from furlkit.catalogue.groups import (
     LOWEST,
     OPTIMISATION,
     OUTPUT,
+    PAGES,
     PART,
     PHASE,
     PROTOCOL,
@@ -47,6 +51,7 @@ from furlkit.catalogue.groups import (
     TITLED,
     VALUE,
     VERBOSITY,
+    WINDOW,
     data_options,
     epochs_option,
     series_option,
@@ -112,8 +117,8 @@ ENCODER = Family(
 
 # For commands that train several clients, one after the other.
 CLIENT = Option("client", Clients(names=True),
-                help="One client or several: 3, 0-4, 0,2,5-7; or a site's name; or public, "
-                     "the server, which trains on its part of the partition.",
+                help="One client or several: 3, 0-4, 0,2,5-7, all; or a site's name; or "
+                     "public, the server, which trains on its part of the partition.",
                 required=True, recorded=False, variable="clients")
 OWN_IMAGES = ("The dataset that the partition was made for; without a partition, the "
               "client's own images.")
@@ -133,8 +138,12 @@ def command(
 COMMANDS = named(
     command("partition", "Partition a dataset's images among clients.",
         group(IN_OUT,
-            *data_options("Dataset name, image folder, packed file, .npz, or a file of "
-                   "labels."),
+            *data_options("Dataset name, image folder, packed file, .npz, idx files, or a "
+                   "file of labels."),
+            IMAGES,
+            Option("verify", Flag(), False,
+                   "Read a packed file whole and compare its checksum; by default only "
+                   "its header and labels are read.", recorded=False),
             OUTPUT,
         ),
         SCHEME,
@@ -146,6 +155,7 @@ COMMANDS = named(
                    "How often to draw again before giving up."),
             Option("public-client", Whole(0),
                    help="Make this client's part public; it does not train."),
+            GROUPS,
         ),
         GENERAL,
     ),
@@ -155,6 +165,9 @@ COMMANDS = named(
                    required=True),
             Option("fraction", Number(), 1.0,
                    "Share of the clients that takes part, at least one client."),
+            Option("rounding", Choice(("nearest", "down")), "nearest",
+                   "If that is no whole number of clients: the nearest, or (FedStyle) "
+                   "the next below."),
             Option("rounds", Clients(), (1,), "Rounds to draw for: 3, or 1-20."),
         ),
         GENERAL.without("preset", "dry_run", "force"),
@@ -170,9 +183,20 @@ COMMANDS = named(
         group("Images",
             Option("image-size", Whole(),
                    help="Resize the shorter side to this, then cut out the centre."),
-            CHANNELS._replace(help="Pack as grey (1) or colour (3).",
-                               usual="as the images are"),
-            Option("no-labels", Flag(), False, "Leave the labels out."),
+            CHANNELS._replace(usual="as the images are"),
+            WINDOW,
+            PAGES._replace(
+                kind=Choice(("first", "each", "channels")),
+                help="Of files with several pages, read the first, make each an image, "
+                     "or make all of them channels."),
+            Option("slices", Text("AXIS[,STEP]"),
+                   help="Make images of the slices of NIfTI volumes, along axial, coronal "
+                        "or sagittal, every STEP-th one: axial,5.", newer=True),
+            IMAGES._replace(help="Draw this many images of each source by --seed, "
+                                 "whatever their classes, for a first try; a smaller "
+                                 "draw is a part of a larger one."),
+            Option("no-labels", Flag(), False,
+                   "Leave the labels out; a folder may then be nested in any way."),
             Option("skip-broken", Flag(), False,
                    "Leave out the files of folders that cannot be read; the others are "
                    "decoded twice.", newer=True),
@@ -185,16 +209,39 @@ COMMANDS = named(
                    usual="those of the sources or folders"),
         ),
         group("Splits of folders and files, which have none of their own",
+            GROUPS,
             Option("train-fraction", Number(above=0, below=1),
                    help="Draw this share of each class of each domain as the train "
                         "split; the rest is the test split."),
-            SEED._replace(default=None, needs="train-fraction", usual="0"),
+            SEED._replace(default=None, usual="0",
+                          help="The number that --train-fraction and --images draw by."),
         ),
         group("Execution", ISA),
         GENERAL.without("preset", "seed", "force"),
     ),
     command("check", "List all files of a dataset that cannot be read, with the reasons.",
-        group(IN_OUT, split_option("train"), *DATA_FILES),
+        group(IN_OUT, split_option("train"), *DATA_FILES,
+            Option("test-data", Text("NAME|PATH"),
+                   help="Warn if these images are among the images, too.",
+                   recorded=False),
+            GROUPS._replace(needs="test-data",
+                            help="Warn if both have images of a group, such as a patient: "
+                                 "`folder` if folders of one name hold a group, or a CSV "
+                                 "file with the columns file and group."),
+        ),
+        group("Contact sheet",
+            Option("sheet", File(written=True),
+                   help="Draw up to 64 images as a network sees them into a PNG file.",
+                   recorded=False, metavar="FILE.png"),
+            Option("model", File(), needs="sheet",
+                   help="Draw them as this model sees them, with its size and window.",
+                   recorded=False, metavar="CHECKPOINT"),
+            Option("image-size", Whole(1), needs="sheet",
+                   help="Resize the shorter side to this, then cut out the centre."),
+            CHANNELS._replace(needs="sheet", usual="3"),
+            WINDOW._replace(needs="sheet"),
+            PAGES._replace(needs="sheet"),
+        ),
         group("General", *VERBOSITY),
     ),
     command("init", "Make the global model of round 0.",
@@ -229,6 +276,8 @@ COMMANDS = named(
             Option("image-size", Whole(), help="Side of the input.",
                    usual="the data's"),
             CHANNELS,
+            WINDOW._replace(usual="the data's"),
+            PAGES._replace(usual="the data's"),
             Option("classes", Whole(), help="Classes of the classifier.",
                    usual="the data's"),
             Option("mean", Numbers(), help="Normalisation.",
@@ -268,6 +317,9 @@ COMMANDS = named(
             Option("reduction", Choice(("mean", "paper")), "mean",
                    "Mean over rows and their positives, or the sums as the paper prints "
                    "them, which grow with the batch."),
+            Option("normalise", Flag(negative=True), True,
+                   "Divide every z by its length before the contrast; the paper prints "
+                   "z without.", newer=True),
         ),
         group("Optimisation",
             epochs_option(10, "Epochs E_s; 0 keeps an untrained model.")
@@ -310,6 +362,9 @@ COMMANDS = named(
             Option("phases", Text("PART:EPOCHS,..."),
                    help="Train only some parts at a time: projector:5,encoder:5.",
                    replaces="epochs"),
+            Option("restart-optimiser", Flag(negative=True), False,
+                   "Start every epoch with a new optimiser, without the momentum of the "
+                   "epoch before (FedStyle's FedRep and Ditto).", newer=True),
         ),
         AUGMENTATION,
         EXECUTION,
@@ -423,6 +478,7 @@ COMMANDS = named(
                    "What a paper prints for a line (percent for an accuracy); may be "
                    "repeated.", multiple=True, recorded=False),
             LOWEST,
+            ALLOW_DIFFERENT,
             Option("claims", File(),
                    help="Print instead what the lines say about the claims of this "
                         "TOML file: confirmed, refuted or undecided.",
@@ -434,7 +490,7 @@ COMMANDS = named(
     command("plot", "Draw pictures of results and partitions."),
     command("plot curve", "Draw accuracy through the rounds from metrics files.",
         group(IN_OUT, series_option("A labelled line of its own"), VALUE, PROTOCOL,
-              *FRAME, OUTPUT),
+              ALLOW_DIFFERENT, *FRAME, OUTPUT),
         DRAWN,
     ),
     command("plot partition",
@@ -497,6 +553,7 @@ COMMANDS = named(
                    "Where the axis starts, in the unit that is drawn (percent for an "
                    "accuracy); if not at 0, the axis says so.", recorded=False,
                    variable="start"),
+            ALLOW_DIFFERENT,
             *FRAME,
             OUTPUT,
         ),
@@ -512,6 +569,7 @@ COMMANDS = named(
                    required=True, recorded=False),
             VALUE,
             PROTOCOL,
+            ALLOW_DIFFERENT,
             *FRAME,
             OUTPUT,
         ),
@@ -542,6 +600,7 @@ COMMANDS = named(
                    recorded=False),
             INTERVAL,
             LOWEST,
+            ALLOW_DIFFERENT,
             Option("numbers", Flag(negative=True), True,
                    "Write differences and intervals at the right.", recorded=False),
             *FRAME,
@@ -559,6 +618,7 @@ COMMANDS = named(
                    recorded=False),
             VALUE,
             PROTOCOL,
+            ALLOW_DIFFERENT,
             *FRAME,
             OUTPUT,
         ),
@@ -571,6 +631,9 @@ COMMANDS = named(
                    help="One term of the loss, as simclr: methods that add terms of "
                         "their own can be compared by it.", recorded=False,
                    usual="the sum of all"),
+            Option("log", Flag(), False,
+                   "Make the axis of the loss logarithmic; losses must be above 0.",
+                   recorded=False),
             PHASE,
             *FRAME,
             OUTPUT,
@@ -644,7 +707,8 @@ COMMANDS = named(
     command("inspect", "Explain any file of furlkit's.",
         group(IN_OUT,
             Option("verify", Flag(), False,
-                   "Check every byte against the content hash."),
+                   "Check every byte against the content hash; of a folder, those of "
+                   "all files below it."),
             Option("tensors", Flag(), False, "List every tensor of a large file."),
             Option("outgoing", Flag(), False,
                    "Say what leaves a site with the file, and what is known to be "
@@ -663,7 +727,7 @@ COMMANDS = named(
             DATA_FILES[0],
             Option("depth", Whole(1),
                    help="Generations to make again: 1 is the file alone, 2 its inputs "
-                        "too.", recorded=False, usual="all"),
+                        "too.", recorded=False, usual="all; 1 for scores"),
             Option("into", File(),
                    help="Where the commands write.", recorded=False, metavar="FOLDER",
                    usual="replay; with --run a folder that is removed"),
@@ -676,7 +740,8 @@ COMMANDS = named(
     command("export", "Write the bare encoder under torchvision's or timm's names.",
         group(IN_OUT,
             OUTPUT._replace(
-                help="The folder for model.safetensors and config.json.",
+                help="The folder for model.safetensors and config.json; files of other "
+                     "programs are not replaced.",
                 kind=File(), metavar="FOLDER"),
         ),
         GENERAL.without("preset", "seed", "force"),
@@ -692,6 +757,9 @@ COMMANDS = named(
             Option("group", Whole(1), 1,
                    "Clients that one command trains one after the other.",
                    recorded=False),
+            Option("allow-outside", Flag(), False,
+                   "Let the recipe and its preset write outside the run's folder.",
+                   recorded=False),
             OUTPUT._replace(help="Write it to a file instead of stdout.", required=False),
         ),
         group("General", DRY_RUN, *VERBOSITY),
@@ -702,7 +770,15 @@ COMMANDS = named(
                    "Show the scores of all rounds as a table instead.", recorded=False),
             Option("watch", Flag(), False, "Show it again until the run is done.",
                    recorded=False),
+            Option("settle", Flag(), False,
+                   "Set the times of files so that make and sh find the same steps to do; "
+                   "printed plans call it.", recorded=False),
+            Option("by", Whole(1), help="The process that carries out the runs; a second "
+                   "one is refused.", recorded=False, metavar="PID", needs="settle"),
         ),
+        group("General", *VERBOSITY),
+    ),
+    command("doctor", "Show the devices, precisions and versions of this machine.",
         group("General", *VERBOSITY),
     ),
 )

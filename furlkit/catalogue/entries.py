@@ -176,6 +176,8 @@ class Method:
     """Something chosen by name: `function` is where it lies, module:name.
 
     Its options are passed to the function by their keys. `equation` counts in `paper`.
+    `printed` says whether the function follows it: "as printed", "differs: ..." or
+    "nothing printed", with the options for other readings.
     """
 
     name: str
@@ -184,6 +186,7 @@ class Method:
     options: tuple[Option, ...] = ()
     paper: Paper | None = None
     equation: str = ""
+    printed: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -484,6 +487,16 @@ def shown(option: Option) -> str:
         return "on"
     parts = value if isinstance(value, tuple) else (value,)
     return ",".join(f"{p:g}" if isinstance(p, float) else str(p) for p in parts)
+
+
+def writes_file(option: Option) -> bool:
+    """Return whether a command writes the file that an option names."""
+    kind = option.kind  # Kinds are tuples, and equal others that hold the same.
+    if isinstance(kind, File):
+        return kind.written
+    return isinstance(kind, Text) and (
+        option.name == "output" or option.name.endswith("-out")
+    )
 
 
 class Command(NamedTuple):

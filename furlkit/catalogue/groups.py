@@ -29,6 +29,9 @@ DATA_FILES = (
                 "it may be removed at any time.",
            recorded=False, usual="furlkit in the user's cache folder", metavar="FOLDER"),
 )
+IMAGES = Option("images", Whole(1),
+                help="Draw this many images by --seed, whatever their classes, for a first "
+                     "try; a smaller draw is a part of a larger one.", usual="all")
 SEED = Option("seed", Whole(0), 0, "The number that all random draws are derived from.",
               recorded=False)
 PRESET = Option("preset", Text("NAME|FILE.toml"),
@@ -57,8 +60,22 @@ PART = (
     Option("part", Text("all|public|CLIENT"), "all",
            "Which images: all, the public ones, or those of a client."),
 )
-CHANNELS = Option("channels", Choice(("1", "3")), help="1 is grey, 3 is colour.",
-                   usual="the data's")
+CHANNELS = Option("channels", Whole(1, 32),
+                  help="1 is grey, 3 is colour; TIFF files and arrays may have up to 32.",
+                  usual="the data's")
+PAGES = Option("pages", Choice(("first", "channels")),
+               help="Of files with several pages, read the first, or all as channels.",
+               usual="refuse them", newer=True)
+WINDOW = Option("window", Text("LO,HI|..."),
+                help="Which values are black and white, in images of more than 8 bits: "
+                     "LO,HI; `percentile P,Q` of each image; full, the range of the "
+                     "type; or dicom, the window in the file.",
+                newer=True)
+GROUPS = Option("groups", Text("FILE.csv|folder"),
+                help="Keep images of a group, such as those of a patient, together: "
+                     "`folder` if folders of one name hold a group; a CSV file has the "
+                     "columns file and group, or a group for each image in order.",
+                recorded=False)
 FRAME = (
     Option("title", Text(), "", "Title above the picture.", recorded=False),
     Option("size", Numbers(length=2), help="Width and height in inches.",
@@ -80,6 +97,10 @@ COUNT = Whole(1, 10**12)
 PROTOCOL = Option("protocol", Text("NAME"), "linear",
                    "Which metrics to take from the folder of a run: linear, knn, ...",
                    recorded=False)
+ALLOW_DIFFERENT = Option("allow-different", Text("NAME,..."), (),
+                         "What may differ between the evaluations: protocol, data, "
+                         "test-data, or options of evaluate, like epochs,lr.",
+                         multiple=True, recorded=False)
 LOWEST = Option("lowest", Text("LABEL"), (),
                  "This line has several files for each seed, of which only the lowest "
                  "counts, as of all clients the worst; may be repeated.",
@@ -157,7 +178,7 @@ ISA = Option("isa", Choice(("auto", "native", "avx2", "avx512")), "auto",
              "CPU instructions; avx2 and avx512 give the same bytes on every CPU that "
              "has them.", recorded=False)
 RUNTIME = (
-    Option("device", Text("auto|cpu|cuda|cuda:N|mps"), "auto", "Where to compute.",
+    Option("device", Text("auto|cpu|cuda|cuda:N|mps"), "auto", "Where to compute; also any other device that PyTorch has.",
            recorded=False),
     Option("threads", Whole(1), 1,
            "Threads of the CPU; several clients at once are faster than several "

@@ -23,6 +23,9 @@ KINDS: dict[str, type] = {
 }
 
 
+_points: dict[tuple[str, str], Any] = {}  # Where the entry of a name comes from.
+
+
 @cache
 def plugins(group: str) -> dict[str, Any]:
     """Entries that other installed packages add: furlkit.objectives and so on.
@@ -38,8 +41,12 @@ def plugins(group: str) -> dict[str, Any]:
             entry = point.load()
             if not issubclass(type(entry), KINDS[group]):
                 raise TypeError(f"expected a {KINDS[group].__name__}, found {entry!r}")
-        except Exception as error:
-            console.warn(f"{point.value}: cannot load this {group} entry: {error}")
+        except (Exception, SystemExit) as error:
+            reason = repr(error) if isinstance(error, SystemExit) else error
+            package = f"{point.dist.name}, " if point.dist else ""
+            console.warn(
+                f"{package}{point.value}: cannot load this {group} entry: {reason}"
+            )
             continue
         if entry.name in found:
             raise UsageError(
@@ -47,6 +54,7 @@ def plugins(group: str) -> dict[str, Any]:
                 "uninstall one of them"
             )
         found[entry.name] = entry
+        _points[group, entry.name] = point
     return found
 
 
@@ -89,6 +97,26 @@ def encoders() -> dict[str, Encoder]:
 def datasets(taken: Iterable[str] = ()) -> dict[str, Dataset]:
     """The datasets that other packages add; furlkit's own have the names `taken`."""
     return _new_names("furlkit.datasets", taken)
+
+
+def plugin_options(group: str, name: Any) -> dict[str, str]:
+    """Version and hash of the package that adds an entry; nothing for furlkit's own.
+
+    A command that uses the entry records them with its options, so that its output is
+    made again if the code of the package has changed.
+    """
+    own: dict[str, Any] = {
+        "furlkit.objectives": OBJECTIVES,
+        "furlkit.encoders": ENCODERS,
+        "furlkit.datasets": ("digits",),  # Others take longer to open than the search.
+    }
+    is_path = not isinstance(name, str) or bool({".", "/"} & set(name))
+    if is_path or name in own[group] or name not in plugins(group):
+        return {}
+    from furlkit.catalogue.distributions import described, distribution_name
+
+    point, entry = _points[group, name], plugins(group)[name]
+    return {f"plugin {distribution_name(point)}": described(point, entry)}
 
 
 def heads() -> dict[str, Head]:

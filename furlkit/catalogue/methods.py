@@ -110,6 +110,7 @@ OBJECTIVES = named(
         again=True,
         paper=SIMCLR,
         equation="Eq. 1; FedCA Eq. 3-8",
+        printed="as printed; `--form oneway` is FedCA Eq. 4-8 and FLESD Eq. 3",
     ),
     Objective("simsiam", "each view predicts the other's projection",
         heads=("projector", "predictor"),
@@ -117,6 +118,7 @@ OBJECTIVES = named(
         again=True,
         paper=SIMSIAM,
         equation="Eq. 1-4",
+        printed="as printed",
     ),
     Objective("byol", "a net predicts the projections of a slow copy of itself",
         heads=("projector", "predictor"),
@@ -127,6 +129,7 @@ OBJECTIVES = named(
         again=True,
         paper=BYOL,
         equation="Eq. 1-2",
+        printed="as printed",
     ),
     Objective("moco", "a query finds its key among those of earlier batches",
         heads=("projector",),
@@ -142,6 +145,8 @@ OBJECTIVES = named(
         again=True,
         paper=MOCO,
         equation="Eq. 1-2; FCL Eq. 1-3, 6",
+        printed="as printed; BatchNorm is not shuffled; `--negatives remote` is FCL "
+                "without Q_l",
     ),
     Objective("barlow", "views agree in every number of z, and no two numbers say the same",
         heads=("projector",),
@@ -153,6 +158,7 @@ OBJECTIVES = named(
         again=True,
         paper=BARLOW,
         equation="Eq. 1-2",
+        printed="as printed",
     ),
     Objective("swav", "each view predicts the other's share in every prototype",
         heads=("projector", "prototypes"),
@@ -176,6 +182,7 @@ OBJECTIVES = named(
         mixes=False,  # Prototypes stay unit rows.
         paper=SWAV,
         equation="Eq. 1-5",
+        printed="differs: two views, no small crops",
     ),
     Objective("deepcluster", "both views fall into the cluster of their image",
         heads=("projector",),
@@ -190,6 +197,8 @@ OBJECTIVES = named(
         ),
         paper=DEEPCLUSTER,
         equation="Eq. 1-2; SwAV app. D",
+        printed="differs: DeepCluster-v2 (SwAV app. D), centroids in place of a "
+                "trained classifier",
     ),
     Objective("instance", "every image is a class of its own, with a row in a bank",
         heads=("projector",),
@@ -203,6 +212,7 @@ OBJECTIVES = named(
         keeps="bank",
         paper=WU,
         equation="Eq. 2-3",
+        printed="as printed; the sum of Eq. 2 is exact, not estimated (Eq. 4-8)",
     ),
     Objective("cluster", "an image and its neighbours fall into the same of all clusters",
         heads=("clusters",),
@@ -220,17 +230,21 @@ OBJECTIVES = named(
         mines=True,
         paper=SCAN,
         equation="Eq. 2; FedUSC Eq. 3",
+        printed="differs: one neighbour is drawn in a step (SCAN's code); FedUSC Eq. "
+                "3 is `--nearest-used all`",
     ),
     Objective("rotation", "which quarter turn an image was given",
         heads=("rotation",),
         function="furlkit.objectives.rotation:step",
         paper=ROTNET,
         equation="Eq. 2-3",
+        printed="as printed",
     ),
     Objective("autoencoder", "reconstruction through a decoder",
         heads=("decoder",),
         function="furlkit.objectives.autoencoder:step",
         equation="squared error",
+        printed="nothing printed",
     ),
     Objective("supervised", "cross-entropy on labels",
         heads=("classifier",),
@@ -238,6 +252,7 @@ OBJECTIVES = named(
         labels=True,
         paper=FEDAVG,
         equation="cross-entropy",
+        printed="as printed",
     ),
     Objective("fedmatch", "what the client and its helpers are sure of, without labels",
         heads=("classifier",),
@@ -259,6 +274,7 @@ OBJECTIVES = named(
         helped=True,
         paper=FEDMATCH,
         equation="sections 3.2, 3.3",
+        printed="as printed; all weights travel, not their differences",
     ),
 )
 
@@ -272,6 +288,7 @@ TERMS = named(
         ),
         paper=FEDPROX,
         equation="Eq. 2",
+        printed="as printed",
     ),
     Term("alignment", "h and z of public images stay near those of a common model",
         "furlkit.terms.alignment:alignment",
@@ -294,6 +311,8 @@ TERMS = named(
         ),
         paper=FEDCA,
         equation="Eq. 11-14",
+        printed="as printed; the client's net is in eval mode, which is not told; "
+                "`--align-reduction mean`: a mean",
     ),
     Term("neighbours", "images are drawn to the nearest rows of the queue and the dictionary",
         "furlkit.terms.neighbours:neighbours",
@@ -310,6 +329,7 @@ TERMS = named(
         matches_rows=True,
         paper=FCL,
         equation="Eq. 7-12",
+        printed="as printed",
     ),
     Term("infusion", "the loss once more, of views infused with the client's style",
         "furlkit.terms.infusion:infusion",
@@ -324,27 +344,32 @@ TERMS = named(
         infuses=True,
         paper=FEDSTYLE,
         equation="Eq. 3, Algorithm 3",
+        printed="as printed; G is trained too, which is not told: `--freeze-generator`",
     ),
 )
 
 UPDATES = named(
     Update("replace", "the global model", "furlkit.updates.replace:replace",
         paper=FEDAVG,
+        printed="as printed",
     ),
     Update("keep", "the client's own model, given in place of GLOBAL",
         "furlkit.updates.replace:replace",
         paper=FLESD,
+        printed="nothing printed",
     ),
     Update("continue", "the client's own model of this round, given in place of GLOBAL",
         "furlkit.updates.replace:replace",
         own=True,
         equation="a second training in a round: FedUSC Eq. 6",
+        printed="as printed: both trainings of a round, one after the other",
     ),
     Update("own", "the client's own model of its last round; the global one at first",
         "furlkit.updates.own:own",
         own=True,
         paper=FEDSTYLE,
         equation="appendix, FedProx",
+        printed="as printed",
     ),
     Update("fedema", "the global model mixed with the client's own by their distance",
         "furlkit.updates.fedema:fedema",
@@ -355,6 +380,7 @@ UPDATES = named(
         own=True,
         paper=FEDEMA,
         equation="section 4",
+        printed="as printed",
     ),
     Update("fedu", "the global model; of the predictor the client's own if they are far "
                    "apart",
@@ -368,6 +394,8 @@ UPDATES = named(
         heads=("predictor",),
         paper=FEDU,
         equation="DAPU",
+        printed="differs: the divergence is the mean over convolutions (the authors' "
+                "code)",
     ),
     Update("dum", "the global model, mixed with the client's own if they are far apart",
         "furlkit.updates.dum:dum",
@@ -385,6 +413,8 @@ UPDATES = named(
         ),
         own=True,
         equation="FedUSC Eq. 4",
+        printed="differs: the distance is the mean over convolutions; Eq. 4 is "
+                "`--distance sum-squares`",
     ),
     Update("astw", "the global encoder; heads travel in some rounds only, and are the "
                    "client's own in the others",
@@ -398,8 +428,16 @@ UPDATES = named(
         sends="furlkit.updates.astw:sent_parts",
         paper=ASTW,
         equation="layer-wise asynchronous update",
+        printed="differs: whole heads are the deep layers, and clients train on with "
+                "their own",
     ),
 )
+
+# For every method with a model of the client's own; local-train reads it.
+SENT_MODEL = Option("sent-model", Choice(("copy", "own")), "copy",
+    "The model that leaves the client: the trained copy of the global model, or the "
+    "client's own model (FedStyle Algorithm 1, line 10; of --mix weights its own weights "
+    "v).", newer=True)
 
 PERSONAL = named(
     Personal("none", "no model but the one that is sent", ""),
@@ -412,9 +450,11 @@ PERSONAL = named(
             Option("pull-to", Choice(("received", "trained")), "received",
                    "w is the global model as it was received, or (FedStyle) the copy "
                    "that the client has just trained."),
+            SENT_MODEL,
         ),
         paper=DITTO,
         equation="Eq. 1, Algorithm 1; FedStyle's appendix",
+        printed="as printed; FedStyle's form is `--pull-to trained --sent-model own`",
     ),
     Personal("apfl", "a mixture of a model of its own and the global one",
         "furlkit.personal.apfl:learner",
@@ -430,9 +470,12 @@ PERSONAL = named(
                    "Learning rate of alpha, which then starts at --own-share and is kept "
                    "from round to round; 0 leaves it as it is.",
                    needs="mix=weights"),
+            SENT_MODEL,
         ),
         paper=APFL,
         equation="Algorithm 1; FedStyle's appendix",
+        printed="as printed; FedStyle's form is `--mix views --sent-model own`, with "
+                "z_g where its line 12 has z",
     ),
 )
 
@@ -479,12 +522,15 @@ RULES = named(
         ),
         paper=FEDAVG,
         equation="Algorithm 1; FedCA Eq. 2; weights of ASTW",
+        printed="as printed; FedStyle's weights 1/|D_k|, under which models vanish, "
+                "are not offered",
     ),
     Rule("median", "the median of every number, which half of the clients decide",
         "furlkit.aggregators.median:median",
         options=_ROBUST,
         paper=YIN,
         equation="Definition 1",
+        printed="as printed; weighted with `--weights`",
     ),
     Rule("trimmed-mean", "the mean of every number without the largest and smallest",
         "furlkit.aggregators.trimmed_mean:trimmed_mean",
@@ -494,6 +540,7 @@ RULES = named(
         ),
         paper=YIN,
         equation="Definition 2",
+        printed="as printed; weighted with `--weights`",
     ),
     Rule("geometric-median", "the point whose distances to the models sum to the least",
         "furlkit.aggregators.geometric_median:geometric_median",
@@ -503,6 +550,7 @@ RULES = named(
         ),
         paper=RFA,
         equation="smoothed Weiszfeld algorithm",
+        printed="as printed; BatchNorm statistics by their median",
     ),
     Rule("krum", "the model, or the mean of those, with the nearest neighbours",
         "furlkit.aggregators.krum:krum",
@@ -514,6 +562,7 @@ RULES = named(
         ),
         paper=KRUM,
         equation="Krum and multi-Krum",
+        printed="as printed; BatchNorm statistics by their median",
     ),
     Rule("clip", "the mean of updates that are shortened to a length",
         "furlkit.aggregators.clip:clipped_mean",
@@ -524,6 +573,7 @@ RULES = named(
         paper=SUN,
         equation="norm clipping",
         parent=True,
+        printed="as printed with `--clip`; by default C is the median length",
     ),
     Rule("l-dawa", "the mean by the angle of every layer to the global model's",
         "furlkit.aggregators.l_dawa:l_dawa",
@@ -534,6 +584,8 @@ RULES = named(
         ),
         paper=LDAWA,
         parent=True,
+        printed="differs: cosines are at least 0 and divided by their sum; `--scaling"
+                " paper` divides by the clients",
     ),
     Rule("dictionary", "the rows that clients share, one after the other",
         "furlkit.aggregators.dictionary:dictionary",
@@ -543,9 +595,14 @@ RULES = named(
             _MAX_SHARE._replace(
                 help="The most that a client may have of --dictionary-size, of 1; its "
                      "last rows are cut off."),
+            Option("for", Text("CLIENT"),
+                   help="Leave out the rows of this client, which the dictionary is for: "
+                        "it need not receive them (FCL).",
+                   newer=True, variable="made_for"),
         ),
         paper=FEDCA,
         equation="Eq. 9-10, Algorithm 1",
+        printed="as printed; which rows a client shares is not told: drawn at random",
     ),
     Rule("ensemble", "what the clients' models find similar among public images",
         "furlkit.aggregators.similarity:ensemble",
@@ -559,6 +616,7 @@ RULES = named(
         ),
         paper=FLESD,
         equation="Eq. 4-6",
+        printed="as printed",
     ),
     Rule("probabilities", "what the clients' models take public images for, sharpened",
         "furlkit.aggregators.probabilities:entropy_reduced",
@@ -569,6 +627,7 @@ RULES = named(
         ),
         paper=DSFL,
         equation="entropy reduction averaging",
+        printed="as printed",
     ),
 )
 
@@ -607,6 +666,7 @@ TEACHERS = named(
         ),
         paper=FLESD,
         equation="Eq. 7-10",
+        printed="as printed; of h or of z (the authors' code): `--layer`",
     ),
     Teacher("self", "the model itself, where it is sure of an image",
         "furlkit.objectives.selflabel:learner",
@@ -626,12 +686,15 @@ TEACHERS = named(
         ),
         paper=SCAN,
         equation="section 2.3; FedUSC Eq. 5",
+        printed="differs: a weak view labels a strong one (SCAN); Eq. 5 is `--form "
+                "same --no-class-weights --mean-over all`",
     ),
     Teacher("probabilities", "the classes that the clients' models take images for",
         "furlkit.objectives.soft_labels:step",
         file="PROBABILITIES",
         paper=DSFL,
         equation="cross-entropy",
+        printed="as printed",
     ),
     Teacher("labels", "the labels of public images, for FedMatch's sigma",
         "furlkit.objectives.fedmatch:labelled_step",
@@ -642,6 +705,7 @@ TEACHERS = named(
         ),
         paper=FEDMATCH,
         equation="section 3.3",
+        printed="as printed",
     ),
 )
 

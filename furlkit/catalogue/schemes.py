@@ -1,6 +1,15 @@
 """How images are partitioned among clients."""
 
-from furlkit.catalogue.entries import File, Flag, Number, Option, Scheme, Whole, named
+from furlkit.catalogue.entries import (
+    Choice,
+    File,
+    Flag,
+    Number,
+    Option,
+    Scheme,
+    Whole,
+    named,
+)
 from furlkit.catalogue.papers import FEDAVG, FEDSTYLE, SATTLER
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
@@ -8,7 +17,7 @@ from furlkit.catalogue.papers import FEDAVG, FEDSTYLE, SATTLER
 
 _CONCENTRATION = Option("concentration", Number(above=0),
                         help="Of the Dirichlet distribution, alpha or beta; small is "
-                             "skewed.")
+                             "skewed.", replaces="balance")
 _M = Option("classes-per-client", Whole(1), help="m, classes of each client.")
 _REPLACEMENT = Option("with-replacement", Flag(), False,
                       "Let several clients hold the same image.")
@@ -82,6 +91,11 @@ SCHEMES = named(
             Option("repeat", Flag(negative=True), True,
                    "Repeat images of a domain that is smaller than the mean, so that "
                    "all clients have the same size."),
+            Option("balance", Choice(("none", "clients", "classes")), "none",
+                   "IID clients of a domain: random parts; parts with the same number of "
+                   "images of a class, up to one; or (FedStyle) parts with as many images "
+                   "of each class as of every other, for which classes are sampled to "
+                   "one size, with repeats if --repeat.", newer=True),
             *_PUBLIC,
         ),
         paper=FEDSTYLE,

@@ -5,8 +5,17 @@ from typing import Any
 
 from furlkit.catalogue.commands import COMMANDS
 from furlkit.catalogue.entries import Option, Teacher, entry_of
-from furlkit.catalogue.installed import objectives
+from furlkit.catalogue.installed import objectives, plugin_options
 from furlkit.errors import UsageError
+
+# Options by key whose value may be the name of an entry of another package.
+USED = {
+    "objective": "furlkit.objectives",
+    "encoder": "furlkit.encoders",
+    "data": "furlkit.datasets",
+    "test_data": "furlkit.datasets",
+    "align_data": "furlkit.datasets",
+}
 
 
 def defaults(command: str) -> dict[str, Any]:
@@ -105,10 +114,13 @@ def recorded(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """The options that decide the bytes of a command's output, by flag, for its header.
 
     `values` are resolved ones. Options that do not apply are left out, and those whose
-    default the inputs decide: the stage adds what it made of them.
+    default the inputs decide: the stage adds what it made of them. Packages that add the
+    chosen objective, encoder or dataset are recorded with their version and hash.
     """
     options = COMMANDS[command].options
-    return {
+    used = (plugin_options(USED[key], values.get(key)) for key in USED)
+    found = {name: content for each in used for name, content in each.items()}
+    return found | {
         option.name: list(values[key]) if type(values[key]) is tuple else values[key]
         for key, option in options.items()
         if option.recorded and values.get(key) is not None

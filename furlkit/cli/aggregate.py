@@ -13,8 +13,9 @@ def aggregate() -> None:
 
     An UPLOAD may be a folder, the inbox of a server. What is no upload of this round is
     left out there with a warning (a private file, a broken one, a link), and the round
-    goes on with the others if there are --at-least so many. Hidden names are skipped. Once
-    the output is there, the round is closed, whatever arrives later.
+    goes on with the others if there are --at-least so many. So is an upload that changes
+    after it was checked. Hidden names are skipped. Once the output is there, the round is
+    closed, whatever arrives later.
 
     What an upload says of itself is a claim. Its hash is compared with its bytes, unless
     --trust-headers; --partition or --max-share limits what its number of images counts.
@@ -28,12 +29,23 @@ def aggregate() -> None:
     They count all clients alike, since the number of images is a client's own claim;
     --weights examples counts it. Of counters they take the median, the mean the largest.
 
+    The mean warns of an update more than 4 times as long as most (times its share of
+    images if it has more) and 5 deviations away, and with --parent of one at more than
+    100 degrees to the others and 5 deviations from the median angle. Both are estimates
+    from a sketch of each upload, so a hostile client that knows the sketch can hide; two
+    uploads are never compared. With --partition it tells which clients are missing.
+
+    The model of round 0 has no target network: --parent then has its network in place of
+    the target's, as objectives start the target.
+
     With --report, an upload stands out if the norm of its update is more than twice or
     less than half of the median and 5 deviations away (of logarithms, by the median
     absolute deviation); if its update is at more than 90 degrees to those of the others
     and 3 deviations from the median angle; if its BatchNorm statistics are as far from
     the median ones as such a norm; or if it is a copy. Give --parent too: without it
     norms are measured from the geometric median of the uploads, and there are no angles.
+    How far an upload moves the result is reported for the mean, and for other rules with
+    up to 64 uploads.
 
     \b
     Examples:

@@ -16,6 +16,13 @@ def compare() -> None:
     probe se of the two sides and n is the number of pairs. A smaller difference is noted
     as "within probe noise". One seed gives no interval; probes alone still apply.
 
+    Scores must be measured alike: the same protocol, options of evaluate, training images
+    and test images. Others are refused unless --allow-different names what differs; seeds,
+    models, the machine, and the numbers of probes and repeats may always differ. A series
+    whose label is the value of an option (20 and 100 for --epochs) is about that option.
+    Scores of a model that is not there any more, because the file beside them has another
+    content, are noted as "stale".
+
     --claims takes a file with a table for each claim; its labels are those of --series:
 
     \b

@@ -10,9 +10,17 @@ def export() -> None:
     \b
     Example:
       furlkit export exp/r020/global.safetensors -o encoder
-      # timm:        create_model("local-dir:encoder", pretrained=True), for cnn5 and
-      #              small stems after import furlkit.models.timm
-      # torchvision: resnet18().load_state_dict(load_file("encoder/model.safetensors"),
-      #              strict=False)
-      # furlkit:     furlkit init --encoder resnet18 --from encoder ...
+    \b
+    Python that gives h; for cnn5 and small stems after import furlkit.models.timm:
+      timm.create_model("local-dir:encoder", pretrained=True)
+      transformers.AutoModel.from_pretrained("encoder")
+    \b
+    Finetuning for 4 classes; net is loaded by the lines how_to_load of config.json:
+      timm.create_model("local-dir:encoder", pretrained=True, num_classes=4)
+      transformers.AutoModelForImageClassification.from_pretrained(
+          "encoder", num_labels=4)
+      torch.nn.Sequential(net, torch.nn.Linear(512, 4)).train()
+    \b
+    Another federation that starts from it:
+      furlkit init --encoder resnet18 --from encoder --data digits -o global.safetensors
     """

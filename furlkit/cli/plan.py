@@ -17,6 +17,8 @@ def plan(values: dict[str, Any]) -> None:
     The settings of the run are noted in its folder, in plan/. When they change, or a file
     of images does, make re-creates what depends on it, and `furlkit status` names it.
     Rules of an older plan of the folder, or whose preset has changed, do not run.
+    A recipe and its preset may write below the folder of the run only, unless KEY=VALUE
+    names another place or --allow-outside is given.
 
     \b
     Examples:

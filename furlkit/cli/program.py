@@ -1,17 +1,19 @@
 """The program `furlkit`: its commands, its exit codes."""
 
+import resource
+import signal
 import sys
 from typing import NoReturn
 
 import click
 
-from furlkit import __version__, console
+from furlkit import __version__, catalogue, console, runtime
+from furlkit.cli import INTERRUPTED
 from furlkit.cli.shared import CLICKS, Commands
 from furlkit.errors import FurlkitError, Stopped
 from furlkit.files import bugs
 from furlkit.training import signals as stopping
 
-INTERRUPTED = 130
 DISK = 74
 HELP = """Federated unsupervised representation learning, one command for each stage.
 
@@ -24,22 +26,56 @@ A round by hand:
   furlkit aggregate r1_client_*.safetensors -o r1.safetensors
   furlkit evaluate knn r1.safetensors --data digits -o r1.json
 
-`furlkit inspect` explains every file. `furlkit COMMAND --help` shows a command's options.
+`furlkit inspect` explains every file. `furlkit COMMAND --help` shows a command's options,
+`furlkit --help-words` explains words such as h, probe and upload.
 """
 furlkit = Commands(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
 click.version_option(__version__, prog_name="furlkit")(furlkit)
 
 
+def _show_words(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        formatter = context.make_formatter()
+        formatter.write_dl([*catalogue.GLOSSARY.items()])
+        click.echo(formatter.getvalue(), nl=False)
+        context.exit()
+
+
+click.option(
+    "--help-words", is_flag=True, is_eager=True, expose_value=False,
+    callback=_show_words, help="Explain words such as h, z, probe and spread, and exit.",
+)(furlkit)  # fmt: skip
+
+
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the program and exit with the code the outcome has."""
+    if runtime.is_helper():
+        _help_first_process()
     console.open_missing_streams()
+    console.escape_unprintable()
     try:
         code = _outcome(arguments)
+        # From here on Ctrl-C ends the process without a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     except Stopped as stopped:
         # A second signal, while the first one or an error was being reported.
         code = stopped.exit_code
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    if runtime.processes() > 1:
+        from furlkit.training import processes
+
+        processes.stop()
     console.release_streams()
     sys.exit(code)
+
+
+def _help_first_process() -> NoReturn:
+    runtime.set_isa("auto")
+    from furlkit.training import processes
+
+    processes.help_first_process()
+    sys.exit(0)
 
 
 def _outcome(arguments: list[str] | None) -> int:
@@ -51,8 +87,9 @@ def _outcome(arguments: list[str] | None) -> int:
         console.error(str(error))
         return error.exit_code
     except click.ClickException as error:
-        # It may quote a preset.
-        error.message = console.one_line(error.message)  # type: ignore[misc]
+        if not isinstance(error, click.exceptions.NoArgsIsHelpError):
+            # It may quote a preset; a help text quotes nothing and has many lines.
+            error.message = console.one_line(error.message)  # type: ignore[misc]
         with console.unwritable_ignored:
             error.show()
         return error.exit_code
@@ -60,11 +97,28 @@ def _outcome(arguments: list[str] | None) -> int:
         console.error("interrupted; run the same command again to resume")
         return INTERRUPTED
     except MemoryError:
-        console.error("out of memory; smaller batches, images or parts would need less")
+        console.error(f"out of memory; {_memory_remedy()}")
         return FurlkitError.exit_code
     except OSError as error:
-        console.error(f"{error.filename or 'input or output'}: {error.strerror}")
+        cause = error.strerror or error
+        console.error(f"{error.filename or 'input or output'}: {cause}{_remedy(error)}")
         return DISK
     finally:
         console.settings.reset()
     return 0
+
+
+def _memory_remedy() -> str:
+    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if allowed == resource.RLIM_INFINITY:
+        return "smaller batches, images or parts would need less"
+    return (
+        f"this process may use {allowed // 2**20:,} MB (ulimit -v), and PyTorch alone "
+        "maps about 3,000 MB; raise the limit"
+    )
+
+
+def _remedy(error: OSError) -> str:
+    # The message of Python's tempfile, which has no class for this error.
+    missing = "No usable temporary directory" in str(error)
+    return "; set TMPDIR to a folder that you can write" if missing else ""

@@ -1,9 +1,11 @@
 """Entries of the catalogue as click's options and commands, and the layout of --help."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from inspect import cleandoc
+from math import isfinite
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -12,17 +14,19 @@ import click
 from click.core import ParameterSource
 
 from furlkit import catalogue, console, presets, runtime
-from furlkit.catalogue import Option
+from furlkit.catalogue import Option, writes_file
 from furlkit.cli.values import type_of
-from furlkit.errors import UsageError
-from furlkit.files import bugs
+from furlkit.errors import UsageError, did_you_mean
+from furlkit.files import bugs, receipts
 from furlkit.files.lock import holding
 from furlkit.training import signals
 
 CLICKS = (click.ClickException, click.Abort, click.exceptions.Exit)
 # Recipes name their preset on every stage, and these have little to set.
 OPTIONAL = (["evaluate", "classifier"], ["evaluate", "cluster"])
+WORDS = "furlkit --help-words explains h, z, probe, spread, rank and other words."
 FilePath = click.Path(path_type=Path)
+TYPED = "furlkit.words"  # In a context's meta: the words after the command's name.
 Body = Callable[[dict[str, Any]], None]
 
 
@@ -84,10 +88,15 @@ def _apply_preset(context: click.Context, _: click.Parameter, name: str | None) 
     table = _table(name, stage)
     by_name = {o.name: o for o in catalogue.COMMANDS[" ".join(stage)].options.values()}
     for key in table:
-        if key not in by_name or key in ("preset", "output"):
+        if key not in by_name or key == "preset":
             raise UsageError(
                 f"--preset {name}: [{'.'.join(stage)}] sets {key!r}, "
                 f"which {context.command_path} does not have"
+            )
+        if writes_file(by_name[key]):
+            raise UsageError(
+                f"--preset {name}: [{'.'.join(stage)}] sets {key!r}; a preset cannot "
+                f"name a file that is written, so type --{key}"
             )
     context.default_map = {
         by_name[key].key: _typed(name, by_name[key], value)
@@ -96,7 +105,8 @@ def _apply_preset(context: click.Context, _: click.Parameter, name: str | None) 
 
 
 def _typed(name: str, option: catalogue.Option, value: Any) -> Any:
-    if not isinstance(value, str | int | float | list):
+    endless = isinstance(value, float) and not isfinite(value)
+    if endless or not isinstance(value, str | int | float | list):
         raise UsageError(
             f"--preset {name}: {option.name!r} is {value!r}, expected text, a number, "
             "true, false or a list"
@@ -148,9 +158,10 @@ class Command(click.Command):
         super().__init__(
             entry.name.split()[-1],
             callback=lambda **values: _hold_and_run(
-                body, _resolved(entry.name, values)
+                entry, body, _resolved(entry.name, values)
             ),
             help=f"{entry.help}\n\n{cleandoc(text or '')}",
+            epilog=WORDS,
         )
         self.entry, self._given = entry, given
         self._declare()
@@ -163,6 +174,18 @@ class Command(click.Command):
         self, info_name: str | None, args: list[str], *more: Any, **settings: Any
     ) -> click.Context:
         """Read the arguments."""
+        words = list(args)
+        try:
+            context = self._read(info_name, args, *more, **settings)
+        except click.NoSuchOption as error:
+            raise self._explained(error) from error
+        context.meta[TYPED] = words
+        return context
+
+    def _read(
+        self, info_name: str | None, args: list[str], *more: Any, **settings: Any
+    ) -> click.Context:
+        """Read the arguments; if that fails, once more with the options of plugins."""
         read = super().make_context
         try:
             return read(info_name, list(args), *more, **settings)
@@ -171,6 +194,18 @@ class Command(click.Command):
                 raise
         self._declare()
         return read(info_name, args, *more, **settings)
+
+    def _explained(self, error: click.NoSuchOption) -> click.UsageError:
+        """An error about an unknown option with furlkit's name for the option."""
+        word = error.option_name.lstrip("-")
+        known = [option.name for option in self.entry.options.values()]
+        called = [name for name in catalogue.OTHER_NAMES.get(word, ()) if name in known]
+        hint = did_you_mean(word, known, "--")
+        if called:
+            hint = f"; did you mean --{called[0]}?"
+        if self.entry.name == "plan":
+            hint = f"; a setting of the recipe is given without dashes: {word}=VALUE"
+        return click.UsageError(f"No such option {error.option_name}{hint}", error.ctx)
 
     def get_help(self, context: click.Context) -> str:
         """The text of --help."""
@@ -193,7 +228,7 @@ class Command(click.Command):
                 formatter.write_dl(rows, col_max=26)
 
 
-def _hold_and_run(body: Body, values: dict[str, Any]) -> None:
+def _hold_and_run(entry: catalogue.Command, body: Body, values: dict[str, Any]) -> None:
     """Run a command while no other process makes the same output.
 
     local-train writes several files, and holds each while it makes it.
@@ -202,10 +237,31 @@ def _hold_and_run(body: Body, values: dict[str, Any]) -> None:
     path = output if isinstance(output, Path) else None
     with bugs.kept(path, CLICKS):
         if path and not values.get("dry_run"):
-            with holding(path):
+            with holding(path), _noting(entry, values):
                 body(values)
         else:
-            body(values)
+            with _noting(entry, values):
+                body(values)
+
+
+@contextmanager
+def _noting(entry: catalogue.Command, values: dict[str, Any]) -> Iterator[None]:
+    """Note in a planned run's folder which command makes the outputs."""
+    output = str(values.get("output") or "")
+    folder = receipts.run_folder(output) if not values.get("dry_run") else None
+    if not output or folder is None:
+        yield
+        return
+    words = [*entry.name.split(), *click.get_current_context().meta[TYPED]]
+    writing = {f"--{o.name}" for o in entry.options.values() if writes_file(o)}
+    clients = (values.get("client") or ()) if "{client}" in output else (None,)
+    calls = [receipts.call_of(words, client, writing) for client in clients]
+    with receipts.noting(folder, calls, partial(_preset_text, entry.name)):
+        yield
+
+
+def _preset_text(command: str, name: str) -> str | None:
+    return presets.table_text(name, command)
 
 
 def _row(option: Option, shown: click.Option) -> tuple[str, str]:
@@ -300,6 +356,23 @@ class Commands(click.Group):
         module = self._path.strip() or attribute
         return resolve_name(f"furlkit.cli.{module}:{attribute}")
 
+    def resolve_command(
+        self, context: click.Context, words: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first word names, and the words after it."""
+        name = words[0]
+        if not name.startswith("-") and self.get_command(context, name) is None:
+            hint = self.hint(name)
+            raise click.UsageError(f"No such command {name!r}{hint}", context)
+        return super().resolve_command(context, words)
+
+    def hint(self, name: str) -> str:
+        """A command of this group, or of another group, that an unknown name may mean."""
+        below = [each for each in catalogue.COMMANDS if each.endswith(f" {name}")]
+        if below:
+            return f"; did you mean {below[0]}?"
+        return did_you_mean(name, self.list_commands())
+
     def format_commands(
         self, context: click.Context, formatter: click.HelpFormatter
     ) -> None:
@@ -326,8 +399,11 @@ def tell(results: Iterable[tuple[str, dict]] | tuple[str, dict]) -> None:
         console.result(f"would write {line}" if planned else line, values)
 
 
-def check_words(program: click.Group, words: list[str]) -> None:
-    """Refuse a command line that the program would refuse before it opens a file."""
+def check_words(program: click.Group, words: list[str]) -> dict[str, Any]:
+    """Values of a command line by key; refuse one that the program would refuse.
+
+    No file is opened.
+    """
     node: click.Command | None = program
     context = click.Context(program, info_name="furlkit")
     left, before = list(words), replace(console.settings)
@@ -338,9 +414,11 @@ def check_words(program: click.Group, words: list[str]) -> None:
             if isinstance(node, click.Group):
                 context = click.Context(node, parent=context, info_name=name)
         if not isinstance(node, Command):
-            raise UsageError(f"{name} is not a command of furlkit")
+            group = context.command
+            hint = group.hint(name) if isinstance(group, Commands) else ""
+            raise UsageError(f"{name} is not a command of furlkit{hint}")
         with node.make_context(name, left, parent=context) as context:
-            _resolved(node.entry.name, dict(context.params))
+            return _resolved(node.entry.name, dict(context.params))
     except click.ClickException as error:
         raise UsageError(error.format_message()) from error
     finally:

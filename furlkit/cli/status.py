@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from furlkit.cli.shared import argument, command, tell
+from furlkit.cli.shared import arguments, command, tell
 
 
-@command("status", argument("run", "RUN"))
+@command("status", arguments("runs", "RUN..."))
 def status(values: dict[str, Any]) -> None:
     """RUN is the folder of a run that `furlkit plan` has planned. Shows what is done,
     what runs now and where, what is stale because a setting or an input has changed
@@ -16,6 +16,9 @@ def status(values: dict[str, Any]) -> None:
       furlkit status exp/fedca
       furlkit status exp/fedca --watch
     """
-    from furlkit.stages.status import run
+    from furlkit.stages.status import run, settle
 
-    tell(run(values))
+    if values["settle"]:
+        settle(values["runs"], values["by"])
+    else:
+        tell(run({**values, "run": values["runs"][0]}))

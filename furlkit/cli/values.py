@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from furlkit import catalogue
+from furlkit.errors import did_you_mean
 from furlkit.files.clients import EXPECTED, is_name
 
 MOST_CLIENTS = 10**6
@@ -22,7 +23,11 @@ class Name(click.Choice):
         library, _, name = str(value).partition(":")
         if name and library + catalogue.ANY in self.choices:
             return value
-        return super().convert(value, param, ctx)
+        if value not in self.choices:
+            words = ", ".join(map(repr, self.choices))
+            hint = did_you_mean(str(value), self.choices)
+            self.fail(f"{value!r} is not one of {words}{hint}", param, ctx)
+        return value
 
 
 class Real(click.FloatRange):

@@ -1,6 +1,8 @@
 """The images of one client on the training device, and batches of them."""
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -28,15 +30,28 @@ class View:
     channels_last: bool = False
 
 
+class Positions(NamedTuple):
+    """Positions among a client's images, on the CPU and on the device of the images."""
+
+    cpu: Tensor
+    device: Tensor
+
+    def part(self, start: int, stop: int) -> "Positions":
+        """Some of them; nothing is copied."""
+        return Positions(self.cpu[start:stop], self.device[start:stop])
+
+
 @dataclass(frozen=True)
 class Batch:
     """Some images of a client, with the only generator that a step may draw from.
 
-    `index` are positions among the client's images; `images` is uint8 (N, H, W, C).
-    Steps are counted from 0 through all epochs.
+    `index` are positions among the client's images, on the images' device; `index_cpu`
+    are the same on the CPU. `images` is uint8 (N, H, W, C). Steps are counted from 0
+    through all epochs.
     """
 
     index: Tensor
+    index_cpu: Tensor
     images: Tensor
     labels: Tensor | None
     generator: torch.Generator
@@ -45,7 +60,7 @@ class Batch:
     source: "Images | None" = None
 
     def at(self, index: Tensor) -> "Batch":
-        """Other images of the same client, for the same step and with its generator."""
+        """Other images of the client, by positions on the CPU, for the same step."""
         if self.source is None:
             raise ValueError("a batch that does not know its images has no others")
         return self.source.batch(index, self.generator, self.step)
@@ -91,7 +106,9 @@ class Images:
         self._view, self._device, self._count = view, device, len(index)
         self._mapped, self._index = images, index
         self._resident = None
-        self._order: tuple[int, Tensor] | None = None
+        self._order: tuple[int, Positions] | None = None
+        self._gatherer = ThreadPoolExecutor(1)
+        self._ahead: tuple[Tensor, Future[Tensor]] | None = None
         if len(index) * int(np.prod(images.shape[1:])) <= RESIDENT_LIMIT:
             self._resident = torch.from_numpy(images[index]).to(device)
         self._labels = None
@@ -101,21 +118,49 @@ class Images:
     def __len__(self) -> int:
         return self._count
 
-    def order(self, seed: int) -> Tensor:
+    def order(self, seed: int) -> Positions:
         """The random order of the images in the epoch with this seed."""
         if self._order is None or self._order[0] != seed:
             generator = torch.Generator().manual_seed(seed)
-            self._order = seed, torch.randperm(self._count, generator=generator)
+            order = torch.randperm(self._count, generator=generator)
+            self._order = seed, Positions(order, order.to(self._device))
         return self._order[1]
 
-    def batch(self, index: Tensor, generator: torch.Generator, step: int = 0) -> Batch:
-        """The images at the given positions."""
+    def prefetch(self, index: Positions) -> None:
+        """Begin to gather a mapped batch in the background, for `batch` to take."""
+        if self._resident is None:
+            self._ahead = index.cpu, self._gatherer.submit(self._gather, index.cpu)
+
+    def _gather(self, index: Tensor) -> Tensor:
+        """Images from the map, in memory that a GPU copies from while it computes."""
+        places, shape = self._index[index.numpy()], self._mapped.shape[1:]
+        kind = torch.from_numpy(self._mapped[:0]).dtype
+        pinned = self._device.type == "cuda"
+        taken = torch.empty((len(places), *shape), dtype=kind, pin_memory=pinned)
+        # numpy.take lets other threads run, which an index in brackets does not.
+        np.take(self._mapped, places, axis=0, out=taken.numpy(), mode="clip")
+        return taken
+
+    def _gathered(self, index: Tensor) -> Tensor:
+        """The same, from the background if the batch was prefetched."""
+        if self._ahead is not None and torch.equal(self._ahead[0], index):
+            (_, gathered), self._ahead = self._ahead, None
+            return gathered.result()
+        return self._gather(index)
+
+    def batch(
+        self, index: Tensor | Positions, generator: torch.Generator, step: int = 0
+    ) -> Batch:
+        """The images at the given positions; a tensor of positions is on the CPU."""
+        if isinstance(index, Tensor):
+            index = Positions(index, index.to(self._device))
         if self._resident is not None:
-            images = self._resident.index_select(0, index.to(self._device))
+            images = self._resident.index_select(0, index.device)
         else:
-            taken = self._mapped[self._index[index.numpy()]]
-            images = torch.from_numpy(taken).to(self._device)
+            taken = self._gathered(index.cpu)
+            images = taken.to(self._device, non_blocking=True)
         # A network for colour images gets grey ones as three equal channels.
         images = images.expand(-1, -1, -1, self._view.channels)
-        labels = None if self._labels is None else self._labels[index.to(self._device)]
-        return Batch(index, images, labels, generator, self._view, step, self)
+        labels = None if self._labels is None else self._labels[index.device]
+        known = generator, self._view, step, self
+        return Batch(index.device, index.cpu, images, labels, *known)

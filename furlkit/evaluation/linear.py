@@ -123,14 +123,15 @@ def _train_epoch(
     epochs: list[int],
 ) -> None:
     """One epoch, which is that of `epochs` for each head; a partial batch is used too."""
-    update = heads.adam if settings.optimiser == "adam" else heads.sgd
-    rates = [settings.lr_at(epoch) for epoch in epochs]
     batches = order.to(features.device).split(settings.batch_size)
-    for number, rows in enumerate(batches, start=1):
+    update = heads.adam if settings.optimiser == "adam" else heads.sgd
+    factors = [_factors(settings, epoch, len(batches)) for epoch in epochs]
+    # One copy to the device for an epoch: (heads, batches, factors).
+    known = torch.tensor(factors, dtype=heads.w.dtype).to(features.device)
+    for rows, factor in zip(batches, known.transpose(0, 1), strict=True):
         x = features.index_select(0, rows).float()  # (B, d)
         y = labels.index_select(0, rows).long()  # (B)
-        steps = [epoch * len(batches) + number for epoch in epochs]
-        update(heads.gradient(x, y), settings, rates, steps)
+        update(heads.gradient(x, y), settings, factor)
 
 
 def predict_linear(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -180,27 +181,28 @@ class _Heads(NamedTuple):
         parts = e @ x, e.sum(dim=1)
         return torch.cat([part.view(len(p), -1) for part in parts], dim=1)
 
-    def adam(
-        self, g: Tensor, s: LinearSettings, rates: list[float], steps: list[int]
-    ) -> None:
-        """Kingma and Ba, "Adam", ICLR 2015, Algorithm 1; rate and step of each head."""
+    def adam(self, g: Tensor, s: LinearSettings, factors: Tensor) -> None:
+        """Kingma and Ba, "Adam", ICLR 2015, Algorithm 1; `factors` (P, 2) of heads."""
+        lr, wide = factors.split(1, dim=1)
         g.add_(self.w, alpha=s.weight_decay)
         self.m.lerp_(g, 1 - BETA_1)
         self.v.mul_(BETA_2).addcmul_(g, g, value=1 - BETA_2)
-        lr = _column(
-            [r / (1 - BETA_1**t) for r, t in zip(rates, steps, strict=True)], g
-        )
-        scale = (self.v / _column([1 - BETA_2**t for t in steps], g)).sqrt_()
+        scale = (self.v / wide).sqrt_()
         self.w.addcdiv_(self.m * lr, scale.add_(EPSILON), value=-1)
 
-    def sgd(
-        self, g: Tensor, s: LinearSettings, rates: list[float], _steps: list[int]
-    ) -> None:
-        """m <- momentum m + g,   w <- w - lr m; rate of each head."""
+    def sgd(self, g: Tensor, s: LinearSettings, lr: Tensor) -> None:
+        """m <- momentum m + g,   w <- w - lr m; lr (P, 1) of heads."""
         self.m.mul_(s.momentum).add_(g.add_(self.w, alpha=s.weight_decay))
-        self.w.addcmul_(self.m, _column(rates, g), value=-1)
+        self.w.addcmul_(self.m, lr, value=-1)
 
 
-def _column(numbers: list[float], like: Tensor) -> Tensor:
-    """One number for each row."""
-    return torch.tensor(numbers, dtype=like.dtype, device=like.device)[:, None]
+def _factors(settings: LinearSettings, epoch: int, batches: int) -> list[list[float]]:
+    """What a head's update needs in each step of an epoch: its rate.
+
+    Adam also needs the correction of the second moment for its start from 0.
+    """
+    lr, first = settings.lr_at(epoch), epoch * batches + 1
+    if settings.optimiser != "adam":
+        return [[lr]] * batches
+    steps = range(first, first + batches)
+    return [[lr / (1 - BETA_1**t), 1 - BETA_2**t] for t in steps]

@@ -1,7 +1,7 @@
 """Errors that nobody expected: the traceback is kept in a file, one line says where.
 
 A stage that has begun a journal keeps it there; else it goes to a new file among the
-system's temporary files.
+system's temporary files. An error in the code of a plugin names the plugin.
 """
 
 import os
@@ -10,11 +10,17 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from traceback import walk_tb
+from types import FrameType
+from typing import TYPE_CHECKING
 
-from furlkit.errors import DiskError, FurlkitError
+from furlkit.errors import DiskError, FurlkitError, is_out_of_memory
 from furlkit.files.journal import Journal
 
-EXPECTED = (FurlkitError, OSError, MemoryError)
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+EXPECTED = (FurlkitError, OSError)
 PACKAGE = Path(__file__).parent.parent
 
 
@@ -28,22 +34,58 @@ def kept(
     """
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # A plugin may call sys.exit.
+        if is_out_of_memory(error):
+            raise MemoryError from error
         if isinstance(error, (*EXPECTED, *expected)):
             raise
         raise FurlkitError(_sentence(error, _keep(error, output))) from error
 
 
-def _sentence(error: Exception, place: str | None) -> str:
+def _sentence(error: BaseException, place: str | None) -> str:
     where = f"the traceback is in {place}" if place else "its traceback was lost"
     text = f"{type(error).__name__}: {str(error)[:300]}" if str(error) else repr(error)
+    plugin = _plugin(error)
+    if plugin is None:
+        whose, address = "a bug in furlkit", _address()
+    else:
+        name, adds = _distribution(plugin), f"{plugin.name} to {plugin.group}"
+        whose, address = f"an error in {name}, which adds {adds}", "its authors"
     return (
-        f"{text} ({_location(error)}); this is a bug in furlkit; {where}; "
-        f"please report it to {_address()}"
+        f"{text} ({_location(error, plugin)}); this is {whose}; {where}; please report "
+        f"it to {address}"
     )
 
 
-def _keep(error: Exception, output: Path | None) -> str | None:
+def _plugin(error: BaseException) -> "EntryPoint | None":
+    """The entry point of the plugin that was running, if one was."""
+    from importlib.metadata import distributions
+
+    running = {_top(frame) for frame, _ in walk_tb(error.__traceback__)} - {"furlkit"}
+    with suppress(Exception):  # A broken installation must not hide the error.
+        points = (point for found in distributions() for point in found.entry_points)
+        plugins = (point for point in points if point.group.startswith("furlkit."))
+        return next((one for one in plugins if _modules(one) & running), None)
+    return None
+
+
+def _modules(plugin: "EntryPoint") -> set[str]:
+    """The top-level modules of the distribution that brings a plugin."""
+    files = (plugin.dist.files if plugin.dist else None) or ()
+    installed = {file.parts[0].removesuffix(".py") for file in files}
+    return {plugin.module.partition(".")[0], *installed}
+
+
+def _top(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
+
+
+def _distribution(plugin: "EntryPoint") -> str:
+    dist = plugin.dist
+    return f"the package {dist.name} {dist.version}" if dist else plugin.module
+
+
+def _keep(error: BaseException, output: Path | None) -> str | None:
     text = "".join(traceback.format_exception(error))
     journal = Journal(output) if output else None
     if journal and journal.path.is_file():
@@ -58,13 +100,17 @@ def _keep(error: Exception, output: Path | None) -> str | None:
     return None
 
 
-def _location(error: Exception) -> str:
-    """The last line of furlkit's own that was being run."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if Path(f.filename).is_relative_to(PACKAGE)] or frames[-1:]
-    name = Path(own[-1].filename)
-    inside = name.relative_to(PACKAGE.parent) if name.is_absolute() else name
-    return f"{inside}, line {own[-1].lineno}"
+def _location(error: BaseException, plugin: "EntryPoint | None") -> str:
+    """The last line that was being run of the plugin, or of furlkit."""
+    modules = _modules(plugin) if plugin else {"furlkit"}
+    lines = [
+        (f.f_code.co_filename, n, _top(f)) for f, n in walk_tb(error.__traceback__)
+    ]
+    ours = [line for line in lines if line[2] in modules] or lines[-1:]
+    name, number, _ = ours[-1]
+    file = Path(name)
+    inside = file.is_relative_to(PACKAGE)
+    return f"{file.relative_to(PACKAGE.parent) if inside else name}, line {number}"
 
 
 def _address() -> str:

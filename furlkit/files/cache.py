@@ -20,19 +20,27 @@ from typing import Any
 
 from furlkit.errors import DiskError, FurlkitError
 from furlkit.files.container.atomic import write_bytes
-from furlkit.files.opening import LONGEST_LIST, read_bytes
+from furlkit.files.container.read import Container
+from furlkit.files.opening import LONGEST_LIST, open_in_place, read_bytes, reading
 
 MOST_BYTES = 20 * 10**9
+# States of the files that this process has compared with their checksums.
+_checked: set[tuple[int, ...]] = set()
 
 
-def default_cache() -> Path:
-    """The user's cache folder of furlkit, by the convention of the platform."""
+def default_cache() -> Path | None:
+    """The user's cache folder of furlkit, by the convention of the platform.
+
+    None if the user has no home folder, as in some containers.
+    """
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if given.is_absolute():
         return given / "furlkit"
-    home = Path.home()
-    usual = home / "Library/Caches" if sys.platform == "darwin" else home / ".cache"
-    return usual / "furlkit"
+    home = Path("~/Library/Caches" if sys.platform == "darwin" else "~/.cache")
+    with suppress(RuntimeError):
+        folder = home.expanduser()
+        return folder / "furlkit" if folder.is_absolute() else None
+    return None
 
 
 def open_cache(given: Path | None) -> Path | None:
@@ -41,6 +49,8 @@ def open_cache(given: Path | None) -> Path | None:
     Images may be confidential: only the user can look into it.
     """
     folder = given or default_cache()
+    if folder is None:
+        return None
     try:
         for each in (folder, *(folder / name for name in ("images", "notes", "locks"))):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -101,8 +111,9 @@ def waiting_for(
     """
     handle = None
     if cache is not None:
-        with suppress(OSError):
-            handle = os.open(cache / "locks" / name, os.O_RDWR | os.O_CREAT, 0o600)
+        with suppress(OSError, DiskError):
+            lock = cache / "locks" / name
+            handle = open_in_place(lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if handle is not None:
             _lock(handle, tell)
@@ -139,15 +150,34 @@ def make_room(cache: Path, newest: Path) -> None:
         if total <= MOST_BYTES:
             return
         if path != newest:
-            with suppress(OSError):
-                path.unlink()
+            drop(path)
             total -= size
 
 
-def mark_used(path: Path) -> None:
-    """Let images be removed later than those that were not used since."""
+def drop(path: Path) -> None:
+    """Remove images from the cache."""
+    with suppress(OSError):
+        path.unlink()
+
+
+def use_images(path: Path, reach: Callable[[int], None]) -> None:
+    """Compare the checksum of kept images, once in a process, and mark them as used.
+
+    Images that were used later are removed later. `reach` is told how many bytes are
+    compared.
+    """
+    if _state(path) not in _checked:
+        Container(path).check_body(reach)
     with suppress(OSError):
         os.utime(path)
+        _checked.add(_state(path))
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    with reading(path):
+        about = path.stat()
+    times = about.st_mtime_ns, about.st_ctime_ns
+    return about.st_dev, about.st_ino, about.st_size, *times
 
 
 def _kept(cache: Path) -> list[tuple[int, int, Path]]:

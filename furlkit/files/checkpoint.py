@@ -27,6 +27,7 @@ class CheckpointFacts:
     `examples`, `classes` (images of each class by its name) and losses are None where a
     client does not tell them (local-train --tell). `init_seed` is what init drew heads
     that name classes or clusters from, by which one that nobody has trained is known.
+    `reading` has the window of the images; None for images of 8 bits.
     """
 
     role: str
@@ -45,6 +46,7 @@ class CheckpointFacts:
     cluster_losses: list[float] | None = None
     classes: dict[str, Any] | None = None
     init_seed: int | None = None
+    reading: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

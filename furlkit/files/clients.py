@@ -27,6 +27,13 @@ def is_client(value: Any) -> TypeGuard[ClientId]:
     return type(value) is int and value >= 0
 
 
+def client_of(text: str) -> ClientId | None:
+    """The client that a word on the command line means: 3, or st-mary; None for none."""
+    if text.isascii() and text.isdecimal() and len(text) < 10:
+        return int(text)
+    return text if is_name(text) else None
+
+
 def client_order(client: ClientId) -> tuple[bool, ClientId]:
     """A key to sort clients by: numbers first, by size, then names, by their letters."""
     return isinstance(client, str), client
@@ -34,7 +41,7 @@ def client_order(client: ClientId) -> tuple[bool, ClientId]:
 
 def check_clients(path: Path, facts: Any) -> None:
     """Whoever the facts of a file name has a name that is allowed."""
-    found = [getattr(facts, "client", None)]
+    found = [getattr(facts, name, None) for name in ("client", "made_for")]
     for several in (getattr(facts, name, None) for name in ("clients", "owners")):
         if isinstance(several, list):
             found += [c[0] if isinstance(c, list) and c else c for c in several]

@@ -31,6 +31,7 @@ class Packed(NamedTuple):
     images: np.ndarray
     labels: np.ndarray | None
     domains: np.ndarray | None
+    groups: np.ndarray | None
     facts: DatasetFacts
 
 
@@ -42,7 +43,7 @@ def write_dataset(
     facts: DatasetFacts,
     provenance: Provenance,
 ) -> str:
-    """Write images from blocks of (n, H, W, C); `columns` are labels and domains."""
+    """Write images from blocks of (n, H, W, C); `columns` are labels, domains and groups."""
     images = Blocks(np.dtype("uint8"), shape, blocks)
     header = provenance.header("dataset", facts)
     return write(path, {"images": images, **columns}, header)
@@ -65,6 +66,7 @@ def read_dataset(path: Path) -> Packed:
         opened.memmap("images"),
         _column(opened, "labels", facts.class_names),
         _column(opened, "domains", facts.domain_names),
+        _column(opened, "groups", []),
         facts,
     )
 

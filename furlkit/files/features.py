@@ -27,6 +27,7 @@ class FeatureFacts:
 
     `parent` is the content hash of the global model the client started from, and
     `owners` gives the origin of a dictionary's rows, in their order: [client, rows].
+    `made_for` is the client whose rows the server left out of the dictionary.
     `share_rows` says how the rows that clients share were made (local-train
     --share-rows), where they are not FedCA's averaged features. `personal` says that h is
     not the content model's alone: "stylised" (FedStyle Eq. 4), or "style" (h_s).
@@ -42,6 +43,7 @@ class FeatureFacts:
     owners: list[list[ClientId]] | None = None
     share_rows: str | None = None
     personal: str | None = None
+    made_for: ClientId | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,13 @@ def check_probabilities(found: Features) -> None:
 def read_features(path: Path) -> Features:
     """Read a feature file whole, rows as float32: checked, finite, lengths equal."""
     opened, facts = open_table(path, "features", "rows")
-    tensors = opened.tensors()
+    return features_of(opened, facts, opened.tensors())
+
+
+def features_of(
+    opened: Container, facts: FeatureFacts, tensors: dict[str, np.ndarray]
+) -> Features:
+    """The rows of a file that was opened by `open_table`, from its tensors."""
     rows = decoded(opened.path, tensors, "rows")
     return Features(opened.path, facts, opened.content, rows, tensors["index"])
 

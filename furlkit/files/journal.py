@@ -5,13 +5,14 @@ between runs. Each start of a training is a line with the versions and the machi
 """
 
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from furlkit.errors import DiskError
 from furlkit.files.container.atomic import write_bytes
-from furlkit.files.opening import LONGEST_LIST, read_bytes
+from furlkit.files.opening import LONGEST_LIST, open_in_place, read_bytes
 
 # What a start tells of versions and the instruction set, which decide the rounding.
 DECISIVE = ("furlkit", "torch", "numpy", "cpu", "isa")
@@ -37,7 +38,8 @@ class Journal:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         entry = {**entry, "time": now}
         try:
-            with open(self.path, "a") as stream:
+            handle = open_in_place(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            with os.fdopen(handle, "a") as stream:
                 stream.write(json.dumps(entry, sort_keys=True) + "\n")
         except OSError as error:
             raise DiskError(

@@ -12,9 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from furlkit.errors import TooEarlyError
+from furlkit.errors import DiskError, TooEarlyError
+from furlkit.files.opening import open_in_place
 
 LOOKS = 10  # How often a lock that is taken is tried again, 10 ms apart.
+ATTEMPTS = 1000  # How often a lock that others remove is made again.
+LONGEST = 4096  # Bytes of a lock file.
 
 
 def lock_path(output: Path) -> Path:
@@ -44,67 +47,111 @@ def holding(output: Path) -> Iterator[None]:
 
 
 def _acquire(output: Path) -> int | None:
-    path = lock_path(output)
-    while True:
+    for _ in range(ATTEMPTS):
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            handle = _open(output)
         except FileNotFoundError:
             continue  # Another process has just removed the folder, which it had made.
         except OSError:
+            if holder(output):  # Of another user: we may read the lock, not write it.
+                raise _is_being_made(output) from None
             return None
         try:
-            _lock(handle)
-        except BlockingIOError as error:
-            os.close(handle)
-            raise TooEarlyError(
-                f"{output}: {holder(output) or 'another process'} is making it; wait "
-                "for that, or stop it, then run the same command again"
-            ) from error
-        except OSError:  # A file system without locks.
-            os.close(handle)
-            with suppress(OSError):
-                path.unlink()
-            return None
-        # Whoever held it before may have removed the file after we opened it.
-        with suppress(OSError):
-            if os.stat(path).st_ino == os.fstat(handle).st_ino:
-                _sign(handle)
+            if not _lock(output, handle):
+                _drop(output, handle)
+                return None
+            if _is_current(output, handle):
+                _sign(lock_path(output), handle)
                 return handle
+        except BaseException:
+            os.close(handle)
+            raise
         os.close(handle)
+    raise TooEarlyError(
+        f"{output}: other processes removed its lock or its folder {ATTEMPTS} times; "
+        "stop them, then run the same command again"
+    )
 
 
-def _lock(handle: int) -> None:
-    """Lock a file, or fail at once; `holder` has it for a moment when it looks."""
+def _open(output: Path) -> int:
+    path = lock_path(output)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return open_in_place(path, os.O_RDWR | os.O_CREAT)
+
+
+def _lock(output: Path, handle: int) -> bool:
+    """Lock a file, or refuse at once; False on a file system without locks.
+
+    A process that calls `holder` has the lock for a moment.
+    """
     for _ in range(LOOKS):
-        with suppress(BlockingIOError):
-            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        time.sleep(0.01)
-    return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.01)
+        except OSError:
+            return False
+        else:
+            return True
+    raise _is_being_made(output)
 
 
-def _sign(handle: int) -> None:
+def _is_being_made(output: Path) -> TooEarlyError:
+    return TooEarlyError(
+        f"{output}: {holder(output) or 'another process'} is making it; wait for that, "
+        "or stop it, then run the same command again"
+    )
+
+
+def _drop(output: Path, handle: int) -> None:
+    """Remove a lock file that cannot be locked."""
+    os.close(handle)
+    with suppress(OSError):
+        lock_path(output).unlink()
+
+
+def _is_current(output: Path, handle: int) -> bool:
+    """False if the last holder has removed the file after we opened it."""
+    with suppress(OSError):
+        return os.lstat(lock_path(output)).st_ino == os.fstat(handle).st_ino
+    return False
+
+
+def _sign(path: Path, handle: int) -> None:
+    """Write host and process into the lock file, unless somebody else wrote the file."""
+    text = os.pread(handle, LONGEST, 0)
+    # An empty file may have any owner: some network file systems set one for all files.
+    if text and (_signature(text) is None or os.fstat(handle).st_uid != os.geteuid()):
+        raise DiskError(
+            f"{path}: was not written by furlkit, or by another user; remove it or "
+            "choose another -o, then run the same command again"
+        )
     signed = {"host": os.uname().nodename, "process": os.getpid()}
-    os.ftruncate(handle, 0)
-    os.write(handle, json.dumps(signed).encode())
+    with suppress(OSError):  # On a full disk the lock works without a name in it.
+        os.ftruncate(handle, 0)
+        os.write(handle, json.dumps(signed).encode())
+
+
+def _signature(text: bytes) -> str | None:
+    with suppress(ValueError, KeyError, TypeError):
+        signed = json.loads(text)
+        return f"process {signed['process']} on {signed['host']}"
+    return None
 
 
 def holder(output: Path) -> str | None:
     """Who holds an output's lock, as `process 4242 on HOST`; None if nobody does."""
-    path = lock_path(output)
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
+        handle = open_in_place(lock_path(output), os.O_RDONLY)
+    except (OSError, DiskError):
         return None
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return None
     except BlockingIOError:
-        try:
-            signed = json.loads(os.read(handle, 4096))
-            return f"process {signed['process']} on {signed['host']}"
-        except (OSError, ValueError, KeyError, TypeError):
-            return "another process"
+        with suppress(OSError):
+            return _signature(os.pread(handle, LONGEST, 0)) or "another process"
+        return "another process"
     except OSError:
         return None
     finally:

@@ -1,20 +1,31 @@
-"""Metrics files: JSON with sorted keys, for programs, `plot`, and people."""
+"""Metrics files: JSON with sorted keys, for programs, `plot`, and people.
+
+`content` is the sha256 of everything else in the document: the numbers, the options, and
+the hashes of images and models. Versions before 3 have no content hash.
+"""
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from furlkit.errors import InputError
 from furlkit.files.container.atomic import write_bytes
-from furlkit.files.container.header import VERSION, check_version, parse_strict
+from furlkit.files.container.header import canonical, check_version, parse_strict
 from furlkit.files.opening import LONGEST_JSON, read_bytes
 
+VERSION = 3
 
-def write_metrics(path: Path, values: dict[str, Any]) -> None:
-    """Write the result of an evaluation."""
+
+def write_metrics(path: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """Write the result of an evaluation; returns the document with its content hash."""
     document = {**values, "kind": "metrics", "version": VERSION}
-    text = json.dumps(document, sort_keys=True, indent=1, allow_nan=False)
+    # As a reader gets it: keys are text, and a number that is not finite is null.
+    document = json.loads(json.dumps(document), parse_constant=lambda _: None)
+    document["content"] = _content(document)
+    text = json.dumps(document, sort_keys=True, indent=1)
     write_bytes(path, text.encode() + b"\n")
+    return document
 
 
 def read_metrics(path: Path) -> dict[str, Any]:
@@ -34,5 +45,21 @@ def as_metrics(path: Path, document: Any) -> dict[str, Any]:
     """Check that a JSON document is one of `write_metrics`."""
     if not isinstance(document, dict) or document.get("kind") != "metrics":
         raise InputError(f"{path}: is JSON, but not a metrics file of furlkit's")
-    check_version(path, document.get("version"))
+    check_version(path, document.get("version"), VERSION)
+    if is_sealed(document) and document.get("content") != (found := _content(document)):
+        raise InputError(
+            f"{path}: was changed after furlkit wrote it: its values have the content "
+            f"hash {found:.12}, expected {document.get('content')!s:.12}; restore it, or "
+            "run the command that wrote it again"
+        )
     return document
+
+
+def is_sealed(document: dict[str, Any]) -> bool:
+    """Whether a metrics file must have a content hash; older versions have none."""
+    return "content" in document or document.get("version") == VERSION
+
+
+def _content(document: dict[str, Any]) -> str:
+    values = {key: value for key, value in document.items() if key != "content"}
+    return sha256(canonical(values).encode()).hexdigest()

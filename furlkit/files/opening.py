@@ -8,7 +8,7 @@ room for everything that furlkit writes, and keep a hostile file cheap to refuse
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,11 @@ from furlkit.errors import DiskError, InputError
 LONGEST_TOML = 256 * 2**10  # The longest recipe that comes with furlkit has 8 kB.
 LONGEST_JSON = 16 * 2**20  # Scores of 1,000 classes, with confusions, take 6 MB.
 LONGEST_LIST = 256 * 2**20  # Labels, indices or a journal: a line for each of millions.
+LONGEST_NUMBER = 64  # Bits of a whole number in TOML.
 _CHUNK = 2**20
 _TYPES = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device",
@@ -45,6 +48,31 @@ def open_handle(path: Path | str) -> int:
         os.close(handle)
         raise
     return handle
+
+
+def open_in_place(path: Path, flags: int, mode: int = 0o666) -> int:
+    """Open a file of furlkit's beside an output, to lock it or to append to it.
+
+    A link is refused, because furlkit would change the file of the user behind it; a
+    pipe or a device is refused, because furlkit would wait for it.
+    """
+    with suppress(FileNotFoundError):
+        _check_in_place(path, os.lstat(path))
+    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    try:
+        _check_in_place(path, os.fstat(handle))
+    except DiskError:
+        os.close(handle)
+        raise
+    return handle
+
+
+def first_line(path: Path | str) -> bytes:
+    """The first line of a text file; empty for a container and other binary files."""
+    with open_regular(path) as stream, reading(path):
+        line = stream.readline(_CHUNK)
+    # Bytes 5 to 8 of a container are zeros: no header takes 4 GB. Text has no zeros.
+    return b"" if b"\0" in line[:8] else line
 
 
 def read_bytes(path: Path | str, most: int) -> bytes:
@@ -74,9 +102,20 @@ def read_toml(path: Path | str) -> dict[str, Any]:
     import tomllib  # Here, because most commands read none.
 
     try:
-        return tomllib.loads(read_toml_text(path))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        tables = tomllib.loads(read_toml_text(path))
+        _check_numbers(tables)
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: is not TOML: {error}") from error
+    return tables
+
+
+def _check_numbers(value: Any) -> None:
+    """TOML promises whole numbers of 64 bits; Python cannot print much longer ones."""
+    if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:
+        raise ValueError(f"a number has more than {LONGEST_NUMBER} bits")
+    inner = value.values() if isinstance(value, dict) else value
+    for one in inner if isinstance(value, dict | list) else ():
+        _check_numbers(one)
 
 
 def read_toml_text(path: Path | str) -> str:
@@ -116,4 +155,13 @@ def _check_regular(path: Path | str, found: os.stat_result) -> None:
         raise InputError(
             f"{path}: is {_TYPES.get(kind, 'no file')}; expected a regular file, so "
             "write what it gives to a file first"
+        )
+
+
+def _check_in_place(path: Path, found: os.stat_result) -> None:
+    kind = stat.S_IFMT(found.st_mode)
+    if kind != stat.S_IFREG:
+        raise DiskError(
+            f"{path}: cannot write: it is {_TYPES.get(kind, 'no file')}, expected a "
+            "regular file of furlkit's; remove it, then run the same command again"
         )

@@ -23,7 +23,8 @@ class Pretrained(NamedTuple):
 
     `whole` says that the encoder is all there, with the classifier that it may have been
     trained with; a checkpoint may lack parts that clients keep. `normalisation` is the
-    mean and std of the images it was trained with, if the file or its folder says so.
+    mean and std of the images it was trained with, if the file or its folder says so,
+    and `reading` their window.
     """
 
     path: Path
@@ -31,6 +32,7 @@ class Pretrained(NamedTuple):
     content: str
     whole: bool
     normalisation: tuple[Numbers, Numbers] | None = None
+    reading: dict[str, Any] | None = None
 
 
 def read_pretrained(path: Path) -> Pretrained:
@@ -57,7 +59,8 @@ def read_pretrained(path: Path) -> Pretrained:
         )
     source = read_checkpoint(path)
     normalisation = _normalisation(vars(source.facts))
-    return Pretrained(path, source.tensors, source.content, False, normalisation)
+    more = (normalisation, source.facts.reading)
+    return Pretrained(path, source.tensors, source.content, False, *more)
 
 
 def _bare(
@@ -66,7 +69,9 @@ def _bare(
     """An encoder alone, whose tensors have no part before their names."""
     check_all_finite(path, tensors)
     named = {f"encoder.{name}": array for name, array in tensors.items()}
-    return Pretrained(path, named, content, True, _normalisation(about))
+    reading = about.get("reading")
+    known = reading if isinstance(reading, dict) else None
+    return Pretrained(path, named, content, True, _normalisation(about), known)
 
 
 def _config_beside(path: Path) -> dict[str, Any]:

@@ -19,11 +19,16 @@ from furlkit.files.facts import Provenance, open_facts
 
 @dataclass(frozen=True)
 class ProgressFacts:
-    """The work it belongs to, the steps done, and running sums."""
+    """The work it belongs to, the steps done, and running sums.
+
+    `tensors` is a hash of names, types and shapes: an optimiser has a tensor for a
+    parameter only after a step that moved it, so no reader knows which ones to expect.
+    """
 
     key: str
     step: int
     values: dict[str, Any]
+    tensors: str
 
 
 class Progress(NamedTuple):
@@ -60,7 +65,7 @@ class ProgressFile:
         self, step: int, tensors: dict[str, np.ndarray], values: dict[str, Any]
     ) -> None:
         """Replace what was saved before; it has what a client keeps to itself too."""
-        facts = ProgressFacts(self._key, step, values)
+        facts = ProgressFacts(self._key, step, values, _table_hash(tensors))
         write(self.path, tensors, self._provenance.header("progress", facts), OWNER)
 
     def load(self) -> tuple[Progress | None, str | None]:
@@ -72,10 +77,19 @@ class ProgressFile:
             if facts.key != self._key:
                 reason = "it belongs to other options, inputs or versions"
                 return None, f"{self.path}: {reason}; starting over"
-            return Progress(facts.step, opened.tensors(), facts.values), None
+            tensors = opened.tensors()
+            if facts.tensors != _table_hash(tensors):
+                reason = "cannot be resumed: its tensors are not the saved ones"
+                return None, f"{self.path}: {reason}; starting over"
+            return Progress(facts.step, tensors, facts.values), None
         except FurlkitError as error:
             return None, f"{error}; starting over"
 
     def discard(self) -> None:
         """The work is done."""
         self.path.unlink(missing_ok=True)
+
+
+def _table_hash(tensors: Mapping[str, np.ndarray]) -> str:
+    table = sorted((name, a.dtype.name, a.shape) for name, a in tensors.items())
+    return hashlib.sha256(canonical(table).encode()).hexdigest()

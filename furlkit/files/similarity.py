@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -78,24 +79,60 @@ def read_similarity(path: Path) -> Similarity:
     it is stored in: `cosines` gives the numbers of any block of it.
     """
     opened, facts = open_table(path, "similarity", "matrix")
-    n, k = opened.entry("matrix").shape
-    whole = "columns" not in opened
-    if whole and n != k:
-        raise InputError(f"{path}: its matrix is {(n, k)}; expected a square")
+    return similarity_of(opened, facts)
+
+
+def similarity_of(
+    opened: Container, facts: FeatureFacts, by: str = "check", private: bool = False
+) -> Similarity:
+    """The cosines of a file that was opened by `open_table`; `by` is the hash to compare.
+
+    With `private` a whole matrix is copied to a file that nobody else can change.
+    """
+    path, (n, k) = opened.path, opened.entry("matrix").shape
     rounding = ROUNDING.get(opened.entry("matrix").dtype.name, 0)
-    if whole:
-        opened.check_body(lambda _: None)
-        _check_whole(opened, n, rounding)
-        index = opened.read(opened.entry("index"))
-        matrix = opened.memmap("matrix")
-        return Similarity(opened.path, facts, opened.content, matrix, index)
-    opened.expect("columns", "int32", n, k)
-    tensors = opened.tensors()
-    matrix, columns = cosines(tensors["matrix"]), tensors["columns"]
-    check_columns(path, "columns", columns, n)
-    _check_largest(path, matrix, columns, rounding)
-    index = tensors["index"]
-    return Similarity(opened.path, facts, opened.content, matrix, index, columns)
+    if "columns" in opened:
+        opened.expect("columns", "int32", n, k)
+        tensors = opened.verified_tensors(by, private)
+        matrix, columns = cosines(tensors["matrix"]), tensors["columns"]
+        check_columns(path, "columns", columns, n)
+        _check_largest(path, matrix, columns, rounding)
+        index = tensors["index"]
+        return Similarity(path, facts, opened.content, matrix, index, columns)
+    if n != k:
+        raise InputError(f"{path}: its matrix is {(n, k)}; expected a square")
+    index, mapped = _private_copy(opened, by) if private else _on_disk(opened, by)
+    _check_whole(path, mapped, n, rounding)
+    return Similarity(path, facts, opened.content, mapped(), index)
+
+
+Mapped = Callable[[], np.ndarray]
+
+
+def _on_disk(opened: Container, by: str) -> tuple[np.ndarray, Mapped]:
+    """The index, and the matrix as a map of the file."""
+    for _ in opened.verified_pieces(by):
+        pass
+    return opened.read(opened.entry("index")), lambda: opened.memmap("matrix")
+
+
+def _private_copy(opened: Container, by: str) -> tuple[np.ndarray, Mapped]:
+    """The index, and the matrix as a map of a copy without a name."""
+    copy = TemporaryFile()  # noqa: SIM115 - it lives as long as its maps
+    index, entry = bytearray(), opened.entry("matrix")
+    for each, piece in opened.verified_pieces(by, remember=True):
+        if each.name == "index":
+            index += piece.tobytes()
+        elif each.name == "matrix":
+            copy.write(piece.data)
+    copy.flush()
+
+    def mapped() -> np.ndarray:
+        if not entry.size:
+            return np.empty(entry.shape, entry.dtype)
+        return np.memmap(copy, entry.dtype, "r", 0, entry.shape)
+
+    return np.frombuffer(bytes(index), np.int64), mapped
 
 
 def cosines(block: np.ndarray) -> np.ndarray:
@@ -121,16 +158,16 @@ def check_columns(path: Path, name: str, columns: np.ndarray, n: int) -> None:
 Part = Callable[[slice, slice], np.ndarray]
 
 
-def _check_whole(opened: Container, n: int, rounding: float) -> None:
+def _check_whole(path: Path, mapped: Mapped, n: int, rounding: float) -> None:
     """In blocks, each from a map of its own: memory is a few blocks, whatever n is."""
 
     def part(rows: slice, columns: slice) -> np.ndarray:
-        return cosines(opened.memmap("matrix")[rows, columns])
+        return cosines(mapped()[rows, columns])
 
-    _check_range(opened.path, part, (n, n), None, rounding)
+    _check_range(path, part, (n, n), None, rounding)
     own = np.concatenate([np.diagonal(part(s, s)).copy() for s in _slices(n)])
-    _check_own(opened.path, own, rounding)
-    _check_symmetry(opened.path, part, n, rounding)
+    _check_own(path, own, rounding)
+    _check_symmetry(path, part, n, rounding)
 
 
 def _check_largest(

@@ -4,53 +4,95 @@ A value that is not finite, a BatchNorm statistic that no training gives, and we
 of all proportion are refused with the name of their tensor.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod, sqrt
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from furlkit.aggregators.sketch import WIDTH, sketch_of
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import check_finite
 from furlkit.files.container.layout import Entry
 from furlkit.files.container.read import Container
-from furlkit.inputs.uploads import UnfitUpload, Upload
-from furlkit.weights import is_batchnorm_statistic
+from furlkit.files.container.seal import PIECE
+from furlkit.inputs.uploads import OpenedUpload, check_fit
+from furlkit.weights import is_batchnorm_statistic, online_name
 
 FACTOR = 1e4
 # Sums of squares in float32 are a little off.
 SLACK = 0.9
-Squares = dict[str, float]
 
 
-class Model(Upload, Protocol):
-    """A checkpoint of a client, with the sum of squares of each of its tensors."""
+class Size(NamedTuple):
+    """How large the numbers of a tensor are: the sum of squares, and the largest."""
+
+    square: float
+    largest: float
+
+
+Sizes = dict[str, Size]
+
+
+class Body(NamedTuple):
+    """The sizes of the tensors of a model, and the sketch of its weights."""
+
+    sizes: Sizes
+    sketch: np.ndarray
+
+
+class Model(OpenedUpload, Protocol):
+    """A checkpoint of a client, with the sizes of its tensors."""
 
     @property
-    def opened(self) -> Container:
-        """The file."""
-
-    @property
-    def squares(self) -> Squares:
-        """What `squares_of` gives."""
+    def sizes(self) -> Sizes:
+        """What `examined_body` gives."""
 
 
-def squares_of(opened: Container, by: str | None) -> Squares:
-    """The sum of squares of each tensor of floats and each counter; all are checked.
+def examined_body(opened: Container, by: str | None, remember: bool = False) -> Body:
+    """The size of each tensor of floats and of each counter; all are checked.
 
     `by` is the hash to compare, `content` or `check`; None leaves it to a later pass.
+    With `remember` a later pass compares its bytes with the bytes that were read here.
     """
-    found: Squares = {}
-    for entry, data in opened.verified_pieces(by):
-        piece = data.view(entry.dtype)
-        statistic = is_batchnorm_statistic(entry.name)
+    found: Sizes = {}
+    sketch, number = np.zeros(WIDTH), Counter[str]()
+    for entry, data in opened.verified_pieces(by, remember):
+        piece, name = data.view(entry.dtype), entry.name
+        statistic = is_batchnorm_statistic(name)
         if statistic:
-            _check_statistic(opened.path, entry.name, piece)
+            _check_statistic(opened.path, name, piece)
         if piece.dtype.kind == "f" or statistic:
+            square, largest = found.get(name, Size(0.0, 0.0))
             squared = _squared(opened, entry, piece)
-            found[entry.name] = found.get(entry.name, 0.0) + squared
-    return found
+            found[name] = Size(square + squared, max(largest, _largest(piece)))
+        if piece.dtype.kind == "f" and not statistic:
+            sketch += sketch_of(piece, name, number[name])
+        number[name] += 1
+    return Body(found, sketch)
+
+
+def sketch_of_parent(opened: Container, names: Iterable[str]) -> np.ndarray | None:
+    """The sketch of the tensors of these names in a global model; None if one lacks.
+
+    A target network starts as the network that is trained.
+    """
+    sketch = np.zeros(WIDTH)
+    for name in names:
+        stored = name if name in opened else online_name(name)
+        if stored not in opened:
+            return None
+        values = opened.read(opened.entry(stored)).reshape(-1)
+        step = PIECE // values.itemsize
+        for number, start in enumerate(range(0, len(values), step)):
+            sketch += sketch_of(values[start : start + step], name, number)
+    return sketch
+
+
+def _largest(piece: np.ndarray) -> float:
+    return max(-float(piece.min(initial=0)), float(piece.max(initial=0)))
 
 
 def _squared(opened: Container, entry: Entry, piece: np.ndarray) -> float:
@@ -61,7 +103,9 @@ def _squared(opened: Container, entry: Entry, piece: np.ndarray) -> float:
     wide = piece.astype(np.float64)
     squared = float(np.vdot(wide, wide))
     if not np.isfinite(squared):
+        # The whole tensor has the number of such values; the file may change meanwhile.
         check_finite(opened.path, entry.name, opened.read(entry))
+        check_finite(opened.path, entry.name, piece)
     return squared
 
 
@@ -89,7 +133,7 @@ def check_sizes(models: Sequence[Model], statistics: bool) -> None:
     well, among themselves, and its counters: the mean takes the largest, and one near its
     limit would have the honest clients of the next round refused.
     """
-    sizes: dict[str, int] = {}
+    counts: dict[str, int] = {}
     groups: dict[str, set[str]] = {
         "weights": set(),
         "statistics": set(),
@@ -97,18 +141,37 @@ def check_sizes(models: Sequence[Model], statistics: bool) -> None:
     }
     for model in models:
         for entry in model.opened.entries:
-            sizes[entry.name] = max(prod(entry.shape), 1)
+            counts[entry.name] = max(prod(entry.shape), 1)
             groups[_group(entry)].add(entry.name)
     for group in groups if statistics else ("weights",):
         names = sorted(groups[group])
-        usual = {name: _usual_mean(models, name, sizes[name]) for name in names}
+        usual = {name: _usual_mean(models, name, counts[name]) for name in names}
         most = max([*usual.values(), float(group == "counters")])
-        for model in models:
-            for name in names:
-                length = sqrt(model.squares.get(name, 0.0))
-                # No number is larger than the length, nor the mean one than the largest.
-                if length > SLACK * _bound(usual[name], most):
-                    _check_size(models, model, name, most)
+        for name in names:
+            check_fit(_too_large(models, name, usual[name], most))
+
+
+def _too_large(
+    models: Sequence[Model], name: str, mean: float, most: float
+) -> Iterator[tuple[Model, str]]:
+    """Each model with a number out of proportion, and the reason."""
+    having = [model for model in models if name in model.sizes]
+    # No number is larger than the length, nor the mean one than the largest.
+    bound = SLACK * _bound(mean, most)
+    if not any(sqrt(model.sizes[name].square) > bound for model in having):
+        return
+    usual = _lower_median([model.sizes[name].largest for model in having])
+    for model in having:
+        found = model.sizes[name].largest
+        if sqrt(model.sizes[name].square) > bound and found > _bound(usual, most):
+            yield (
+                model,
+                (
+                    f"{name} has numbers up to {found:.4g}, those of the other clients are "
+                    f"up to {usual:.4g}; leave client {model.facts.client} out, or train it "
+                    "again with a lower --lr"
+                ),
+            )
 
 
 def _group(entry: Entry) -> str:
@@ -123,27 +186,9 @@ def _bound(usual: float, most: float) -> float:
 
 def _usual_mean(models: Sequence[Model], name: str, size: int) -> float:
     """The root of the mean square of a tensor, as it is in most models that have it."""
-    having = [m.squares[name] for m in models if name in m.squares]
+    having = [m.sizes[name].square for m in models if name in m.sizes]
     return sqrt(_lower_median(having) / size) if having else 0.0
 
 
 def _lower_median(values: Sequence[float]) -> float:
     return sorted(values)[(len(values) - 1) // 2]
-
-
-def _check_size(models: Sequence[Model], model: Model, name: str, most: float) -> None:
-    having = [each for each in models if name in each.squares]
-    largest = {each.path: _largest(each.opened, name) for each in having}
-    usual, found = _lower_median([*largest.values()]), largest[model.path]
-    if found > _bound(usual, most):
-        raise UnfitUpload(
-            f"{model.path}: {name} has numbers up to {found:.4g}, those of the other "
-            f"clients are up to {usual:.4g}; leave client {model.facts.client} out, or "
-            "train it again with a lower --lr",
-            model.path,
-        )
-
-
-def _largest(opened: Container, name: str) -> float:
-    array = opened.read(opened.entry(name))
-    return max(-float(array.min(initial=0)), float(array.max(initial=0)))

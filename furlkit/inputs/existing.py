@@ -8,10 +8,10 @@ from typing import Any
 
 from furlkit import console
 from furlkit.errors import FurlkitError
-from furlkit.files.container.header import canonical, short
+from furlkit.files.container.header import canonical, shortened
 from furlkit.files.container.read import open_kind
 from furlkit.files.facts import Provenance
-from furlkit.files.metrics import read_metrics
+from furlkit.files.metrics import is_sealed, read_metrics
 
 ALREADY = "already there, made from the same inputs with the same options"
 
@@ -47,10 +47,11 @@ def content_of(path: Path, kind: str, provenance: Provenance, facts: Any) -> str
     header = opened.header
     changes = [
         *_changes("--", header.options, provenance.options),
-        *_changes("", {"seed": header.seed}, {"seed": provenance.seed}),
+        *_changes("--", {"seed": header.seed}, {"seed": provenance.seed}),
         *_changes("the content of ", header.inputs, provenance.inputs),
-        *_changes("", header.facts, {k: v for k, v in known.items() if v is not None}),
     ]
+    # Most facts follow from the options, so they say more only if those are the same.
+    changes = changes or _changes("", header.facts, _without_none(known))
     return opened.content if _accepted(path, changes) else None
 
 
@@ -68,28 +69,59 @@ def scored_before(path: Path, known: Mapping[str, Any]) -> dict[str, Any] | None
     except FurlkitError as error:
         console.info(f"{error}; making it again")
         return None
+    if not is_sealed(document):
+        console.info(f"{path}: has no content hash; making it again")
+        return None
     options = document.get("options")
     rest = {key: value for key, value in known.items() if key != "options"}
     changes = [
         *_changes("--", options if isinstance(options, dict) else {}, known["options"]),
-        *_changes("", document, rest),
     ]
+    changes = changes or _changes("", document, rest)
     return document if _accepted(path, changes) else None
 
 
 def _accepted(path: Path, changes: list[str]) -> bool:
     if changes:
-        console.info(f"{path}: made with other {', '.join(changes)}; making it again")
+        console.info(f"{path}: making it again with {'; '.join(changes)}")
     else:
         os.utime(path)
     return not changes
 
 
 def _changes(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What differs, by name; facts of `old` that are not known in advance do not count."""
+    """New values that differ, by name; facts of `old` not known in advance are left out.
+
+    Of a table within the facts, the values that differ are named.
+    """
     keys = [*new, *(old.keys() - new.keys() if prefix else ())]
-    return [
-        f"{prefix}{key} ({short(old.get(key))}, now {short(new.get(key))})"
-        for key in sorted(keys)
-        if canonical(old.get(key)) != canonical(new.get(key))
-    ]
+    found: list[str] = []
+    for key in sorted(keys):
+        was, now = old.get(key), new.get(key)
+        if canonical(was) == canonical(now):
+            continue
+        if isinstance(was, dict) and isinstance(now, dict):
+            found += _changes(f"{prefix}{key}.", was, now)
+        else:
+            # A plugin is no option, though options record which one was used.
+            before = "" if key.startswith("plugin ") else prefix
+            found.append(f"{before}{key} {_shown(now)}, was {_shown(was)}")
+    return found
+
+
+def _shown(value: Any) -> str:
+    """A value as one could type it."""
+    match value:
+        case None:
+            return "not given"
+        case bool():
+            return "on" if value else "off"
+        case int() | float():
+            return f"{value:.12g}"
+        case list():
+            return shortened(",".join(map(_shown, value)))
+    return shortened(str(value))
+
+
+def _without_none(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in facts.items() if value is not None}

@@ -1,11 +1,14 @@
 """Images for models: a folder's are brought to the size and channels of a model."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from furlkit import console
 from furlkit.data.sets.datasets import ImageSet
-from furlkit.data.sets.decoded import Fit
+from furlkit.data.sets.decoded import Fit, colours_of
 from furlkit.data.sets.source import Source
+from furlkit.data.sets.window import Reading
+from furlkit.errors import InputError
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.inputs.matching import check_channels
 from furlkit.models.loading import architecture_of
@@ -13,11 +16,36 @@ from furlkit.models.loading import architecture_of
 
 def open_images(source: Source, model: Checkpoint, size: int | None = None) -> ImageSet:
     """The images, which fit the model; `size` if it sees them in another than its own."""
-    images = source.images(fit_of([model], size))
+    images = replace(source, reading=reading_of(model)).images(fit_of([model], size))
     check_channels(images, model)
+    check_reading(images, model)
     if size is None:
         warn_of_change(images, model)
     return images
+
+
+def reading_of(model: Checkpoint) -> Reading:
+    """How pixels are made of image files for this model."""
+    return Reading.from_facts(model.facts.reading, model.path)
+
+
+def check_reading(images: ImageSet, model: Checkpoint) -> None:
+    """The window of the images must be the window that the model was made for."""
+    ours, theirs = images.reading.window, reading_of(model).window
+    if ours == theirs:
+        return
+    if ours is None:
+        console.warn(
+            f"{images.name}: its images have 8 bits and no window, {model.path} was made "
+            f"for images with --window {theirs}; they are used unchanged"
+        )
+        return
+    found = "images of 8 bits" if theirs is None else f"images with --window {theirs}"
+    raise InputError(
+        f"{model.path}: was made for {found}, {images.name} has --window {ours}; pack "
+        "the images with the model's window, or create the model with init --window "
+        f"{ours}"
+    )
 
 
 def warn_of_change(images: ImageSet, model: Checkpoint) -> None:
@@ -33,8 +61,7 @@ def warn_of_change(images: ImageSet, model: Checkpoint) -> None:
 
 
 def _described(size: tuple[int, int], channels: int) -> str:
-    colour = "grey" if channels == 1 else "colour"
-    return f"{size[0]} x {size[1]} pixels in {colour}"
+    return f"{size[0]} x {size[1]} pixels in {colours_of(channels)}"
 
 
 def fit_of(models: Iterable[Checkpoint], size: int | None = None) -> Fit:

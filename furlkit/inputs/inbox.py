@@ -10,89 +10,101 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from os.path import dirname, realpath
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from furlkit import console
 from furlkit.errors import FurlkitError, InputError, UsageError
-from furlkit.files.checkpoint import CheckpointFacts, open_checkpoint
+from furlkit.files.checkpoint import open_checkpoint
 from furlkit.files.container.read import Container
-from furlkit.files.facts import Record
 from furlkit.inputs.likeness import name_copies, name_differences
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.uploads import (
+    OpenedUpload,
     Options,
+    Sent,
+    Taken,
     Upload,
     agreeing,
     check_enough,
-    check_round,
+    check_parent,
     options_of,
 )
 
+S = TypeVar("S", bound=OpenedUpload)
 U = TypeVar("U", bound=Upload)
+LINES = 20  # Reasons that are printed.
 POLL = 0.5  # Seconds between two looks.
 # What clients send; a rule passes over the kinds of other rules.
 KINDS = ("checkpoint", "features", "similarity")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def open_uploads(
-    values: Mapping[str, Any],
-    read: Callable[[Path], U],
-    check_together: Callable[[list[U]], None],
-    kinds: Sequence[str] = ("features",),
-    examined: Callable[[U, str | None], U] | None = None,
-) -> tuple[Options, list[U]]:
-    """Read and check all uploads of a command, each alone and then together.
+class Kind(NamedTuple, Generic[S, U]):
+    """How the uploads that a rule reads are opened and checked.
 
-    `kinds` are those that `read` opens. `examined` checks what it leaves unread, since
-    what is found later stops the round; it is told which hash to compare, if any.
+    `open` reads a header. `examine` reads the tensors too, compares `by` which hash
+    (`content`, `check` or none) and, for a file that others may change, remembers what
+    it has read: a later pass over the file compares. `check_together` raises UnfitUpload.
     """
+
+    kinds: Sequence[str]
+    open: Callable[[Path], S]
+    examine: Callable[[S, str | None, bool], U]
+    check_together: Callable[[list[U]], None]
+
+
+def open_uploads(
+    values: Mapping[str, Any], kind: Kind[S, U]
+) -> tuple[Options, list[U]]:
+    """Read and check all uploads of a command, each alone and then together."""
     options = options_of(values)
     parent, folders = _parent(options), _folders(options)
     check_output(options.output, (*options.inputs, options.parent))
 
-    def one(path: Path) -> U:
-        upload = read(path)
+    def open_one(path: Path) -> S:
+        sent = kind.open(path)
         if parent:
-            check_round(upload, parent)
-        return upload
+            check_parent(sent, parent)
+        return sent
 
-    def whole(upload: U, inbox: bool = False) -> U:
-        # The pass that combines files compares their checksums too, but it is too late
-        # then to leave one out.
+    def examine(sent: S, inbox: bool = False) -> Taken[U]:
+        # The pass that combines named files compares their checksums, and an error then
+        # is early enough.
         cheap = "check" if inbox or options.dry_run else None
         by = cheap if options.trust_headers else "content"
-        return (examined or _verified)(upload, by)
+        return Taken(kind.examine(sent, by, inbox), sent.opened)
 
-    files = [one(path) for path in options.inputs if path not in folders]
+    files = [open_one(path) for path in options.inputs if path not in folders]
     # Hashing takes longer than reading, and lets other threads run.
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        named = list(pool.map(whole, files))
-    inbox = Inbox(folders, kinds, lambda path: whole(one(path), inbox=True))
+        named = list(pool.map(examine, files))
+    inbox = Inbox(folders, kind.kinds, lambda path: examine(open_one(path), inbox=True))
+    taken: dict[Path, Taken[U]] = {}
 
-    def look() -> tuple[list[U], list[str]]:
+    def look() -> tuple[list[U], dict[Path, str]]:
         found, broken = inbox.look()
-        clients, unfit = agreeing([*named, *found], check_together, named)
-        return clients, [*broken, *unfit]
+        taken.update({each.file.path: each for each in (*named, *found)})
+        clients, unfit = agreeing(
+            [each.upload for each in (*named, *found)],
+            kind.check_together,
+            [each.upload for each in named],
+            verified=not options.trust_headers,
+        )
+        return clients, {**broken, **unfit}
 
     enough = options.expect or options.at_least
     clients = wait_for(look, enough, seconds_of(options.wait))
     check_enough(options, clients)
-    name_copies(clients)
-    name_differences(clients)
+    counted = [taken[client.path] for client in clients]
+    name_copies(counted)
+    name_differences(counted)
     return options, clients
 
 
-def _verified(upload: U, by: str | None) -> U:
-    """Its `content` is the hash of its bytes; reading it has compared its checksum."""
-    if by == "content":
-        Container(upload.path).verify()
-    return upload
-
-
-def _parent(options: Options) -> Record[CheckpointFacts] | None:
+def _parent(options: Options) -> Sent | None:
     """The global model that the round starts from; its tensors are not read."""
     if options.parent is None:
         return None
@@ -102,7 +114,7 @@ def _parent(options: Options) -> Record[CheckpointFacts] | None:
             f"--parent {options.parent}: is a checkpoint of role {facts.role}, expected "
             "the global model that this round's clients were given"
         )
-    return Record(opened.path, facts, opened.content)
+    return Sent(opened.path, opened.content, opened, facts)
 
 
 def _folders(options: Options) -> list[Path]:
@@ -146,16 +158,19 @@ class Inbox(Generic[U]):
     """Folders of uploads; `read` opens and checks one file of one of these `kinds`."""
 
     def __init__(
-        self, folders: Sequence[Path], kinds: Sequence[str], read: Callable[[Path], U]
+        self,
+        folders: Sequence[Path],
+        kinds: Sequence[str],
+        read: Callable[[Path], Taken[U]],
     ):
         self._folders, self._kinds, self._read = folders, kinds, read
-        self._known: dict[Path, tuple[State, U | str | None]] = {}
+        self._known: dict[Path, tuple[State, Taken[U] | str | None]] = {}
 
-    def look(self) -> tuple[list[U], list[str]]:
+    def look(self) -> tuple[list[Taken[U]], dict[Path, str]]:
         """The uploads that are there now, and why the other files are none."""
-        found = [self._outcome(path) for path in self._paths()]
-        uploads = [each for each in found if not isinstance(each, str | None)]
-        return uploads, [each for each in found if isinstance(each, str)]
+        found = {path: self._outcome(path) for path in self._paths()}
+        taken = [each for each in found.values() if isinstance(each, Taken)]
+        return taken, {k: each for k, each in found.items() if isinstance(each, str)}
 
     def _paths(self) -> Iterator[Path]:
         """All but hidden names, which copying programs give to what is not whole yet."""
@@ -163,7 +178,7 @@ class Inbox(Generic[U]):
             names = sorted(os.listdir(folder))
             yield from (folder / name for name in names if not name.startswith("."))
 
-    def _outcome(self, path: Path) -> U | str | None:
+    def _outcome(self, path: Path) -> Taken[U] | str | None:
         """An upload, or why it is none; None for an upload to another rule."""
         try:
             state = _state(path)
@@ -174,7 +189,7 @@ class Inbox(Generic[U]):
             return str(error) or f"{path}: does not fit into memory"
         return self._known[path][1]
 
-    def _opened(self, path: Path) -> U | str | None:
+    def _opened(self, path: Path) -> Taken[U] | str | None:
         try:
             kind = Container(path).header.kind
             if kind == "private":
@@ -204,7 +219,7 @@ def _state(path: Path) -> State:
 
 
 def wait_for(
-    look: Callable[[], tuple[list[U], list[str]]], enough: int, seconds: float
+    look: Callable[[], tuple[list[U], dict[Path, str]]], enough: int, seconds: float
 ) -> list[U]:
     """Look until there are enough uploads or the time is over; report what is none."""
     deadline, before = time.monotonic() + seconds, -1
@@ -217,9 +232,24 @@ def wait_for(
             console.info(f"{len(uploads)} of {enough} clients have reported; waiting")
         before = len(uploads)
         time.sleep(min(POLL, left))
-    for reason in reasons:
-        console.warn(f"{reason}; left out")
+    name_left_out(reasons)
     return uploads
+
+
+def name_left_out(reasons: Mapping[Path, str]) -> None:
+    """Warn of files that are left out: a line for each reason, with its first file."""
+    groups: dict[str, list[str]] = {}
+    for path, reason in reasons.items():
+        # Names and numbers differ between files that are left out for one reason.
+        text = re.sub("[0-9]+", "0", reason.replace(str(path), ""))
+        groups.setdefault(text, []).append(reason)
+    for found in islice(groups.values(), LINES):
+        alike = len(set(found)) - 1
+        more = f", and {alike:,} more files like it" if alike else ""
+        console.warn(f"{found[0]}; left out{more}")
+    if rest := [*groups.values()][LINES:]:
+        count = sum(map(len, rest))
+        console.warn(f"{count:,} more files are left out, for {len(rest):,} reasons")
 
 
 def seconds_of(text: str | None) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from furlkit import console
-from furlkit.data.sets.datasets import ImageSet, is_name
+from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.data.sets.labels import number_names
 from furlkit.data.sets.source import Source
@@ -43,7 +43,8 @@ def train_and_test(values: Mapping[str, Any]) -> dict[str, Any]:
     given = dict(values)
     data, test = given.pop("data"), given.pop("test_data")
     place = {key: given.pop(key) for key in ("data_root", "download", "cache")}
-    if data and test is None and not is_name(data) and Path(data).exists():
+    undivided = data and Path(data).exists() and not Source(data).has_splits
+    if undivided and test is None:
         raise UsageError(
             f"--data {data}: has no test split of its own; give --test-data"
         )
@@ -136,5 +137,5 @@ def open_one(source: Source, model: Checkpoint, size: int | None = None) -> Imag
 def check_labelled(images: ImageSet) -> ImageSet:
     """The images, which must have labels."""
     if images.labels is None:
-        raise InputError(f"{images.name}: has no labels to evaluate with")
+        raise InputError(f"{images.without_labels} to evaluate with")
     return images

@@ -6,7 +6,9 @@ server may combine what was trained with different options.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from itertools import islice
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +16,9 @@ from furlkit import console
 from furlkit.files.container.header import canonical, short
 from furlkit.files.container.layout import Entry
 from furlkit.files.container.read import Container
+from furlkit.files.container.seal import starts_in
 from furlkit.files.opening import open_regular
-from furlkit.inputs.uploads import Upload, usual
+from furlkit.inputs.uploads import Taken, Upload, usual
 from furlkit.weights import is_batchnorm_statistic
 
 SAMPLE = 4096
@@ -24,35 +27,36 @@ SHOWN = 3
 OWN = ("channels-last", "compile", "device", "encoding", "precision", "tell", "threads")
 
 
-class _Opened(NamedTuple):
-    upload: Upload
-    file: Container
-
-
-def name_copies(uploads: Sequence[Upload]) -> None:
-    """Warn of each client that sent the numbers of another client."""
-    for copy, first in copies(uploads):
+def name_copies(taken: Sequence[Taken]) -> None:
+    """Warn of clients that sent the numbers of another client: a line for each number."""
+    found: dict[Path, list[Upload]] = {}
+    firsts: dict[Path, Upload] = {}
+    for copy, first in copies(taken):
+        firsts[first.path] = first
+        found.setdefault(first.path, []).append(copy)
+    for path, same in found.items():
+        first, copy, others = firsts[path], same[0], len(same) - 1
+        more = f", and so did {others:,} more clients; all" if others else "; both"
         console.warn(
             f"{copy.path}: client {copy.facts.client} sent the same numbers as client "
-            f"{first.facts.client} ({first.path}); both count"
+            f"{first.facts.client} ({path}){more} count"
         )
 
 
-def copies(uploads: Sequence[Upload]) -> Iterator[tuple[Upload, Upload]]:
+def copies(taken: Sequence[Taken]) -> Iterator[tuple[Upload, Upload]]:
     """Each upload with the numbers of an earlier one, and that one.
 
     BatchNorm's statistics and the numbering of rows do not count. All bytes are compared
-    only where a sample of them is the same.
+    only where a sample of them is the same. Files with digests are not read again.
     """
-    seen: dict[tuple, list[_Opened]] = {}
-    for upload in uploads:
-        file = Container(upload.path)
-        alike = seen.setdefault(_key(file), [])
-        first = next((one for one in alike if _same(one.file, file)), None)
+    seen: dict[tuple, list[Taken]] = {}
+    for each in taken:
+        alike = seen.setdefault(_key(each.file), [])
+        first = next((one for one in alike if _same(one.file, each.file)), None)
         if first:
-            yield upload, first.upload
+            yield each.upload, first.upload
         else:
-            alike.append(_Opened(upload, file))
+            alike.append(each)
 
 
 def _compared(entry: Entry) -> bool:
@@ -65,13 +69,25 @@ def _key(file: Container) -> tuple:
     largest = max(filter(_compared, file.entries), key=lambda e: e.size, default=None)
     if largest is None:
         return layout, b""
+    if file.digests is not None:
+        return layout, tuple(_digests(file))
     sample = np.empty(min(SAMPLE, largest.size), np.uint8)
     with open_regular(file.path) as stream:
         file.fill(sample, largest.start, stream.fileno())
     return layout, sample.tobytes()
 
 
+def _digests(file: Container) -> Iterator[bytes]:
+    """The sha256 of each piece of what is compared."""
+    left = iter(file.digests or ())
+    for entry in file.entries:
+        found = [*islice(left, len(starts_in(entry.size)))]
+        yield from found if _compared(entry) else ()
+
+
 def _same(one: Container, other: Container) -> bool:
+    if one.digests is not None and other.digests is not None:
+        return True  # They have the same key.
     pairs = zip(one.pieces(), other.pieces(), strict=True)
     return all(
         np.array_equal(piece, their) or not _compared(entry)
@@ -79,12 +95,11 @@ def _same(one: Container, other: Container) -> bool:
     )
 
 
-def name_differences(uploads: Sequence[Upload]) -> None:
+def name_differences(taken: Sequence[Taken]) -> None:
     """Warn if uploads of one round were made with other options or partitions."""
-    rounds: dict[Any, list[_Opened]] = {}
-    for upload in uploads:
-        opened = _Opened(upload, Container(upload.path))
-        rounds.setdefault(upload.facts.round, []).append(opened)
+    rounds: dict[Any, list[Taken]] = {}
+    for each in taken:
+        rounds.setdefault(each.upload.facts.round, []).append(each)
     for together in rounds.values():
         _name_odd(together, [_options(each.file) for each in together])
         _name_odd(together, [{"partition": _partition(each)} for each in together])
@@ -94,12 +109,12 @@ def _options(file: Container) -> dict[str, Any]:
     return {k: v for k, v in file.header.options.items() if k not in OWN}
 
 
-def _partition(opened: _Opened) -> str | None:
+def _partition(opened: Taken) -> str | None:
     told = getattr(opened.upload.facts, "partition", None)
     return told or opened.file.header.inputs.get("partition")
 
 
-def _name_odd(opened: list[_Opened], made: list[dict[str, Any]]) -> None:
+def _name_odd(opened: list[Taken], made: list[dict[str, Any]]) -> None:
     """One line: the first that differs from most, in what, and how many others do."""
     texts = [canonical(each) for each in made]
     if len(Counter(texts)) == 1:

@@ -7,6 +7,7 @@ import numpy as np
 
 from furlkit import console
 from furlkit.catalogue import Objective
+from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.fingerprint import comparable, same_dataset
 from furlkit.errors import InputError
@@ -43,12 +44,18 @@ def check_dataset(partition: Partition, images: ImageSet) -> None:
 
 
 def check_channels(images: ImageSet, model: Checkpoint) -> None:
-    """Grey images can feed a net for colour, not the other way round."""
+    """Images have the channels of the net; grey images can feed a net for colour too."""
+    found = images.images.shape[3]
     channels = architecture_of(model.path, model.facts).channels
-    if images.images.shape[3] > channels:
+    if (found, channels) == (3, 1):
         raise InputError(
             f"{model.path}: takes grey images, {images.name} has colour; create the "
             "model with init --channels 3"
+        )
+    if found != channels and (found, channels) != (1, 3):
+        raise InputError(
+            f"{model.path}: takes images of {channels} channels, {images.name} has "
+            f"{found}; create the model with init --channels {found}"
         )
 
 
@@ -81,9 +88,7 @@ def check_start(
 def check_labels(images: ImageSet, classes: int, model: Checkpoint) -> None:
     """Supervised training needs labels, and a classifier that has their classes."""
     if images.labels is None:
-        raise InputError(
-            f"{images.name}: has no labels, which supervised training needs"
-        )
+        raise InputError(f"{images.without_labels}, which supervised training needs")
     if images.classes > classes:
         raise InputError(
             f"{images.name}: has {images.classes} classes, {model.path} has a classifier "
@@ -131,9 +136,11 @@ def check_batch(whose: str, images: int, batch_size: int) -> None:
         )
 
 
-def check_cutout(side: int, model: Checkpoint) -> None:
-    """Warn of a square that hides whole images, so that nothing of them is seen."""
-    size = architecture_of(model.path, model.facts).image_size
+def check_augmentation(how: Augmentation, model: Checkpoint) -> None:
+    """Refuse colours of images without, and warn of a cutout that hides whole images."""
+    architecture = architecture_of(model.path, model.facts)
+    how.check_channels(architecture.channels)
+    side, size = how.cutout, architecture.image_size
     if side >= size:
         console.warn(
             f"--cutout {side}: hides {'all' if side >= 2 * size - 1 else 'some'} images "

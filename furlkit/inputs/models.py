@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from furlkit import console
+from furlkit.catalogue import plugin_options
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import client_order
-from furlkit.inputs.images import fit_of, warn_of_change
+from furlkit.inputs.images import check_reading, fit_of, reading_of, warn_of_change
 from furlkit.inputs.matching import check_channels
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing
@@ -52,9 +53,11 @@ def open_models(
             )
         found[model.content] = replace(model, tensors={})
     models = sorted(found.values(), key=_place)
-    images = options.data.images(fit_of(models))
+    data = replace(options.data, reading=reading_of(models[0]))
+    images = data.images(fit_of(models))
     for model in models:
         check_channels(images, model)
+        check_reading(images, model)
     warn_of_change(images, models[0])
     return images, models
 
@@ -64,6 +67,12 @@ def width_of(model: Checkpoint, layer: str) -> int:
     if layer == "z":
         return z_width(model)
     return architecture_of(model.path, model.facts).feature_dim
+
+
+def encoder_plugin(model: Checkpoint) -> dict[str, str]:
+    """Version and hash of the package that adds a model's encoder, as recorded."""
+    encoder = model.facts.architecture.get("encoder")
+    return plugin_options("furlkit.encoders", encoder)
 
 
 def class_head(model: Checkpoint, what: str) -> ClassHead:

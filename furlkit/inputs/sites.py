@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.errors import UsageError
 from furlkit.files.clients import ClientId
 from furlkit.files.container.header import canonical
-from furlkit.files.partition import Partition
+from furlkit.files.partition import Partition, read_partition
 from furlkit.files.private import Private
 
 
@@ -22,6 +23,17 @@ def images_of(
 ) -> np.ndarray:
     """The places of a client's images: as the partition says, or all of a site's."""
     return partition.of(client) if partition else np.arange(len(images.images))
+
+
+def chosen_clients(
+    clients: tuple[ClientId, ...], partition: Path | None
+) -> tuple[ClientId, ...]:
+    """The clients given; `all` means every client of the partition with images."""
+    if clients != ("all",):
+        return clients
+    if partition is None:
+        raise UsageError("--client all: needs a PARTITION; a site gives its name")
+    return tuple(np.flatnonzero(read_partition(partition).sizes).tolist())
 
 
 def check_one_site(clients: Sequence[ClientId]) -> None:

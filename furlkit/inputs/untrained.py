@@ -77,7 +77,9 @@ def _facts_like(path: Path, options: Options) -> CheckpointFacts:
             )
     facts = open_checkpoint(path)[1]
     architecture = full_architecture(path, facts).to_dict()
-    return CheckpointFacts("global", 0, architecture, facts.mean, facts.std)
+    return CheckpointFacts(
+        "global", 0, architecture, facts.mean, facts.std, reading=facts.reading
+    )
 
 
 def _facts(images: ImageSet, options: Options) -> CheckpointFacts:
@@ -88,7 +90,10 @@ def _facts(images: ImageSet, options: Options) -> CheckpointFacts:
         **{name: value for name, value in given.items() if value is not None},
     )  # fmt: skip
     mean, std = list(images.mean), list(images.std)
-    return CheckpointFacts("global", 0, architecture.to_dict(), mean, std)
+    reading = images.reading.facts() or None
+    return CheckpointFacts(
+        "global", 0, architecture.to_dict(), mean, std, reading=reading
+    )
 
 
 def _drawn(facts: CheckpointFacts, seed: int) -> Checkpoint:

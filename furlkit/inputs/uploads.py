@@ -8,18 +8,23 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from furlkit.catalogue import RULES, divided, recorded
 from furlkit.errors import InputError, TooEarlyError
 from furlkit.files.clients import ClientId, client_order
+from furlkit.files.container.header import short
+from furlkit.files.container.read import Container
 from furlkit.files.facts import Provenance
 from furlkit.files.opening import same_bytes
 from furlkit.inputs.settings import fill
+from furlkit.weights import online_name
 
 _TRAIN_AGAIN = "train that client again from the current global model"
 # Facts that uploads of one round share, and what to do if they do not.
 ROUND = {"round": _TRAIN_AGAIN, "parent": _TRAIN_AGAIN}
+# Tensors that a client adds to its model take fewer times the bytes of the model.
+MOST_NEW = 4
 
 
 @dataclass(frozen=True)
@@ -60,15 +65,39 @@ class Upload(Protocol):
         """Its content hash."""
 
 
+class OpenedUpload(Upload, Protocol):
+    """An upload of which the header was read."""
+
+    @property
+    def opened(self) -> Container:
+        """The file."""
+
+
 U = TypeVar("U", bound=Upload)
 
 
-class UnfitUpload(InputError):
-    """Uploads, each good alone, of which these do not fit the others."""
+class Sent(NamedTuple):
+    """An upload by its header alone; its tensors are not read yet."""
 
-    def __init__(self, message: str, *paths: Path):
-        super().__init__(message)
-        self.paths = paths
+    path: Path
+    content: str
+    opened: Container
+    facts: Any
+
+
+class Taken(NamedTuple, Generic[U]):
+    """An upload that was read, and the file that it was read from."""
+
+    upload: U
+    file: Container
+
+
+class UnfitUpload(InputError):
+    """Uploads, each good alone, that do not fit the others: a reason for each path."""
+
+    def __init__(self, reasons: Mapping[Path, str]):
+        super().__init__(next(iter(reasons.values())))
+        self.reasons = dict(reasons)
 
 
 def options_of(values: Mapping[str, Any]) -> Options:
@@ -79,24 +108,29 @@ def options_of(values: Mapping[str, Any]) -> Options:
 
 
 def agreeing(
-    uploads: Sequence[U], check_together: Callable[[list[U]], None], named: Sequence[U]
-) -> tuple[list[U], list[str]]:
+    uploads: Sequence[U],
+    check_together: Callable[[list[U]], None],
+    named: Sequence[U],
+    verified: bool = True,
+) -> tuple[list[U], dict[Path, str]]:
     """The uploads that fit each other, in client order, and why others were left out.
 
-    Those that were `named` by hand are an error if they do not fit.
+    Those that were `named` by hand are an error if they do not fit. Content hashes are
+    `verified` unless headers are trusted.
     """
     left = list(uploads)
-    reasons: list[str] = []
+    reasons: dict[Path, str] = {}
     while left:
         try:
-            ordered, again = in_client_order(left)
+            ordered, again = in_client_order(left, verified)
             check_together(ordered)
-            return ordered, [*reasons, *again]
+            return ordered, {**reasons, **again}
         except UnfitUpload as error:
-            if any(upload.path in error.paths for upload in named):
-                raise
-            reasons.append(str(error))
-            left = [upload for upload in left if upload.path not in error.paths]
+            for upload in named:
+                if upload.path in error.reasons:
+                    raise InputError(error.reasons[upload.path]) from error
+            reasons |= error.reasons
+            left = [upload for upload in left if upload.path not in error.reasons]
     return left, reasons
 
 
@@ -110,8 +144,12 @@ def check_enough(options: Options, clients: Sequence[Upload]) -> None:
         )
 
 
-def check_round(upload: Upload, parent: Upload) -> None:
-    """An upload is of the round that starts from a global model."""
+def check_parent(upload: OpenedUpload, parent: Sent) -> None:
+    """By its header, an upload is of the round that starts from a global model.
+
+    Each upload is compared with the model and not with most uploads, so that strangers
+    cannot outvote the clients.
+    """
     now, found = parent.facts.round + 1, upload.facts.round
     if found != now:
         raise InputError(
@@ -122,6 +160,33 @@ def check_round(upload: Upload, parent: Upload) -> None:
         raise InputError(
             f"{upload.path}: was trained from another model than {parent.path}; "
             f"{_TRAIN_AGAIN}"
+        )
+    if upload.opened.header.kind == "checkpoint":
+        _check_net(upload, parent)
+
+
+def _check_net(upload: OpenedUpload, parent: Sent) -> None:
+    for fact in ("architecture", "mean", "std"):
+        ours, theirs = getattr(upload.facts, fact), getattr(parent.facts, fact)
+        if ours != theirs:
+            raise InputError(
+                f"{upload.path}: its {fact} is {short(ours)}, {parent.path} has "
+                f"{short(theirs)}; {_TRAIN_AGAIN}"
+            )
+    shapes = {entry.name: entry.shape for entry in parent.opened.entries}
+    unknown = 0
+    for entry in upload.opened.entries:
+        shape = shapes.get(entry.name, shapes.get(online_name(entry.name)))
+        unknown += entry.size if shape is None else 0
+        if shape not in (None, entry.shape):
+            raise InputError(
+                f"{upload.path}: {entry.name} is {entry.shape}, {parent.path} has "
+                f"{shape}; was it trained with another --stem or --width?"
+            )
+    if unknown > MOST_NEW * parent.opened.size:
+        raise InputError(
+            f"{upload.path}: has {unknown:,} bytes of tensors that {parent.path} lacks, "
+            f"expected at most {MOST_NEW} times that model; {_TRAIN_AGAIN}"
         )
 
 
@@ -139,26 +204,42 @@ def _again(path: Path, first: Path) -> str:
     return f"{path}: {said}"
 
 
-def in_client_order(uploads: Iterable[U]) -> tuple[list[U], list[str]]:
+def in_client_order(
+    uploads: Iterable[U], verified: bool
+) -> tuple[list[U], dict[Path, str]]:
     """Each client once, and which files are the same as another one, to the byte.
 
-    What a header says of the file is not compared: it may be a lie. Of a client that has
-    sent two different files none is taken.
+    A content hash that is not `verified` is not compared: it may be a lie. Of a client
+    that has sent two different files none is taken.
     """
     sent: dict[ClientId, list[U]] = {}
     for upload in uploads:
         sent.setdefault(upload.facts.client, []).append(upload)
-    again: list[str] = []
+    again: dict[Path, str] = {}
+    unfit: dict[Path, str] = {}
     for first, *others in sent.values():
-        for other in others:
-            if not same_bytes(first.path, other.path):
-                raise UnfitUpload(
-                    f"{first.path} and {other.path}: are both of client "
-                    f"{first.facts.client} and differ; leave one of them out",
-                    *(upload.path for upload in (first, *others)),
-                )
-        again += [_again(path, first.path) for path in sorted({u.path for u in others})]
+        other = next((o for o in others if not _same(first, o, verified)), None)
+        if other is None:
+            again |= {each.path: _again(each.path, first.path) for each in others}
+            continue
+        reason = (
+            f"{first.path} and {other.path}: are both of client {first.facts.client} "
+            "and differ; leave one of them out"
+        )
+        unfit |= {each.path: reason for each in (first, *others)}
+    if unfit:
+        raise UnfitUpload(unfit)
     return [sent[client][0] for client in sorted(sent, key=client_order)], again
+
+
+def _same(one: Upload, other: Upload, verified: bool) -> bool:
+    """Whether two files are the same to the byte; one that is gone is not."""
+    if one.content != other.content:
+        return False
+    try:
+        return verified or same_bytes(one.path, other.path)
+    except InputError:
+        return False
 
 
 def usual(uploads: Sequence[U], values: Sequence[Hashable]) -> U:
@@ -169,14 +250,21 @@ def usual(uploads: Sequence[U], values: Sequence[Hashable]) -> U:
 def check_same(
     uploads: Sequence[Upload], what: str, values: Sequence[Hashable], cure: str
 ) -> None:
-    """Refuse the upload that differs: one stale client, or one with another net."""
+    """Refuse uploads that differ from most: stale clients, or those with another net."""
     common = Counter(values).most_common(1)[0][0]
-    for upload, value in zip(uploads, values, strict=True):
-        if value != common:
-            raise UnfitUpload(
-                f"{upload.path}: its {what} is {value}, the others have {common}; {cure}",
-                upload.path,
-            )
+    pairs = zip(uploads, values, strict=True)
+    check_fit(
+        (upload, f"its {what} is {value}, the others have {common}; {cure}")
+        for upload, value in pairs
+        if value != common
+    )
+
+
+def check_fit(unfit: Iterable[tuple[Upload, str]]) -> None:
+    """Refuse all of these uploads at once, each with its reason."""
+    reasons = {upload.path: f"{upload.path}: {reason}" for upload, reason in unfit}
+    if reasons:
+        raise UnfitUpload(reasons)
 
 
 def check_same_facts(uploads: Sequence[Upload], cures: Mapping[str, str]) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from furlkit import catalogue
+from furlkit.data.sets.window import MOST_CHANNELS
 from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.models.heads import NORMS, Prototypes, build_head
 
@@ -306,8 +307,8 @@ def _check_encoder(a: Architecture) -> None:
             f"image size {a.image_size}: expected {SMALLEST_IMAGE} to {LARGEST} pixels; "
             "resize smaller images"
         )
-    if not _is_count(a.channels) or a.channels not in (1, 3):
-        raise UsageError(f"{a.channels} channels: expected 1 (grey) or 3 (colour)")
+    if not _is_count(a.channels) or not 1 <= a.channels <= MOST_CHANNELS:
+        raise UsageError(f"{a.channels} channels: expected 1 to {MOST_CHANNELS}")
     number = isinstance(a.width, int | float) and not isinstance(a.width, bool)
     if not number or not 0 < a.width <= 16:
         raise UsageError(f"--width {a.width}: expected a number above 0 and at most 16")

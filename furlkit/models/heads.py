@@ -1,7 +1,8 @@
 """What sits on the representation: projectors, predictors, classifiers, clusters, ..."""
 
 from collections import OrderedDict
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -62,6 +63,13 @@ class Prototypes(nn.Linear):
     def __init__(self, inputs: int, count: int) -> None:
         super().__init__(inputs, count, bias=False)
         self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+
+    def _apply(self, fn: Callable, recurse: bool = True) -> Self:
+        """Leave the count on the CPU, where looking at it does not wait for a GPU."""
+        super()._apply(fn, recurse)
+        if self.steps.device.type != "meta":
+            self.steps = self.steps.cpu()
+        return self
 
     def reset(self, generator: torch.Generator) -> None:
         """Rows in random directions, and no step."""

@@ -5,14 +5,13 @@ and stochastic depth are off: all that is random here comes from a seed, so that
 training gives the same bytes, and theirs would not.
 """
 
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from furlkit.errors import UsageError
+from furlkit.errors import UsageError, did_you_mean
 from furlkit.models.architecture import Architecture
 
 CLASSES = 1000  # What a network of torchvision tells apart where nobody says.
@@ -39,6 +38,17 @@ def has_fixed_size(a: Architecture) -> bool:
     """Whether a network of timm is built for one size of images (position embeddings)."""
     found = _timm(a).get_pretrained_cfg(name_of(a))
     return found is not None and found.fixed_input_size
+
+
+def timm_layers(a: Architecture) -> dict[str, Any]:
+    """The classifier and the first convolution of a network that timm can load."""
+    if a.encoder == "cnn5":
+        return {"classifier": "classifier", "first_conv": "conv1"}
+    if not a.encoder.startswith("timm:"):  # A ResNet.
+        return {"classifier": "fc", "first_conv": "conv1"}
+    found = _timm(a).get_pretrained_cfg(name_of(a))
+    names = ("classifier", "first_conv")
+    return {name: getattr(found, name) for name in names if getattr(found, name, None)}
 
 
 def torchvision_encoder(a: Architecture) -> nn.Module:
@@ -125,6 +135,5 @@ def _timm(a: Architecture) -> Any:
 
 def _unknown(a: Architecture, names: Iterable[str]) -> UsageError:
     library = a.encoder.partition(":")[0]
-    near = difflib.get_close_matches(name_of(a), names, 1)
-    hint = f"; did you mean {library}:{near[0]}?" if near else ""
+    hint = did_you_mean(name_of(a), names, f"{library}:")
     return UsageError(f"--encoder {a.encoder}: {library} has no such network{hint}")

@@ -18,6 +18,8 @@ ENCODER = "encoder."
 # Further classifiers of GoogLeNet and Inception, for training alone.
 AUXILIARY = ("encoder.aux1.", "encoder.aux2.", "encoder.AuxLogits.")
 
+LARGEST = 1e12  # Trained networks stay far below; the squares of 1e19 are infinite.
+
 
 class Fitted(NamedTuple):
     """Tensors for a net, what was changed to make them fit, and what was left out."""
@@ -36,6 +38,7 @@ def fitted(source: Pretrained, net: Net, own: Tensors, a: Architecture) -> Fitte
     changes: dict[str, None] = {}  # An ordered set: a type changes in all tensors.
     for name, array in source.tensors.items():
         if name in own:
+            _check_values(source, name, array)
             array, types = _of_type(array, own[name].dtype)
             array, how = _of_shape(name, array, own[name].shape, name == first)
             changes |= dict.fromkeys([*types, *how])
@@ -73,6 +76,24 @@ def _classifies(name: str, source: Pretrained, a: Architecture) -> bool:
     weight = source.tensors.get(f"{name.rpartition('.')[0]}.weight", np.empty(0))
     reads_h = weight.shape[1:] in ((a.feature_dim,), (a.feature_dim, 1, 1))
     return reads_h or name.startswith(AUXILIARY)
+
+
+def _check_values(source: Pretrained, name: str, array: np.ndarray) -> None:
+    """Refuse numbers that no training gives, with which h would be infinite or NaN."""
+    if array.dtype.kind != "f" or not array.size:
+        return
+    least, most = float(array.min()), float(array.max())
+    extreme = least if -least > most else most
+    if abs(extreme) > LARGEST:
+        found = f"has the value {extreme:g}; expected numbers up to {LARGEST:g}"
+    elif name.endswith(".running_var") and least < 0:
+        found = f"has the variance {least:g}; expected 0 or more"
+    else:
+        return
+    raise InputError(
+        f"{source.path}: {name} {found}; the weights are damaged or of a training that "
+        "diverged; get them again, or give init another --from"
+    )
 
 
 def _of_type(array: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, list[str]]:
@@ -113,11 +134,12 @@ def _fitted_stem(
 ) -> tuple[np.ndarray, list[str]]:
     """Filters (O, C, k, k) for other channels and another k.
 
-    Grey images answer as colour images of three equal channels do. Of filters of
-    another size the sum stays, so that flat surfaces answer as before.
+    Every channel gets the mean filter, scaled so that the sum stays: images of equal
+    channels answer as before. Of filters of another size the sum stays too, so that
+    flat surfaces answer as before.
     """
     changes = []
-    if {weight.shape[1], shape[1]} == {1, 3}:
+    if weight.shape[1] != shape[1]:
         changes.append(f"from {weight.shape[1]} to {shape[1]} channels")
         summed = weight.sum(axis=1, keepdims=True)
         weight = np.repeat(summed / shape[1], shape[1], axis=1).astype(weight.dtype)

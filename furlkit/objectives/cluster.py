@@ -79,7 +79,7 @@ class Clustering(nn.Module):
 
     def step(self, batch) -> Forward:
         """A view of each image, and of its neighbours, in one forward pass."""
-        images, place = self._choose(batch.index, batch.generator)
+        images, place = self._choose(batch.index_cpu, batch.generator)
         x = batch.at(images).one_view()  # (V, C, S, S)
         h = self.net.encoder(x)
         logits = self.net.clusters(h)  # (V, heads, H)

@@ -95,7 +95,7 @@ class DeepCluster(nn.Module):
         x = batch.two_views()  # (2N, C, S, S)
         h = self.net.encoder(x)
         z = self.net.projector(h)  # (2N, d)
-        index = batch.index.to(z.device)
+        index = batch.index
         with torch.autocast(z.device.type, enabled=False):
             unit = normalise(z.float())
             loss = self._loss(unit, self.assignments[:, index].repeat(1, 2))

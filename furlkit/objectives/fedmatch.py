@@ -41,13 +41,18 @@ def agreed_labels(p: Tensor, others: Sequence[Tensor]) -> Tensor:
     return votes.argmax(dim=1)
 
 
-def consistency_loss(log_p: Tensor, others: Sequence[Tensor]) -> Tensor:
-    """Inter-client consistency, 1/H sum_j KL(p_j || p), the mean over images."""
-    divergences = [
-        (torch.special.xlogy(p_j, p_j) - p_j * log_p).sum(dim=1).mean()
-        for p_j in others
-    ]
-    return torch.stack(divergences).mean()
+def divergences(log_p: Tensor, others: Sequence[Tensor]) -> Tensor:
+    """Inter-client consistency of each image, 1/H sum_j KL(p_j || p), (B)."""
+    each = [(torch.special.xlogy(p_j, p_j) - p_j * log_p).sum(dim=1) for p_j in others]
+    return torch.stack(each).mean(dim=0)
+
+
+def mean_over(counts: Tensor, losses: Tensor) -> Tensor:
+    """The mean of the losses (B) of images that count; 0 without any.
+
+    A mask as an index would make the program wait for a GPU in every step.
+    """
+    return losses.masked_fill(~counts, 0).sum() / counts.sum().clamp_min(1)
 
 
 def l1_penalty(theta: Iterable[Tensor], sigma: Iterable[Tensor]) -> Tensor:
@@ -134,15 +139,13 @@ class FedMatch(nn.Module):
         self.images += len(p)
         self.confident += counts.sum()
         y = agreed_labels(p, others)
-        losses = {**self._penalties(), "agreement": logits.new_zeros(())}
-        if counts.any():
-            strong = self.net.classifier(self.net.encoder(batch.one_view())).float()
-            loss = F.cross_entropy(strong[counts], y[counts])
-            losses["agreement"] = self._weights.agreement * loss
-            if others:
-                sure = [p_j[counts] for p_j in others]
-                loss = consistency_loss(logits[counts].log_softmax(dim=1), sure)
-                losses["consistency"] = self._weights.consistency * loss
+        strong = self.net.classifier(self.net.encoder(batch.one_view())).float()
+        each = F.cross_entropy(strong, y, reduction="none")
+        agreement = self._weights.agreement * mean_over(counts, each)
+        losses = {**self._penalties(), "agreement": agreement}
+        if others:
+            apart = mean_over(counts, divergences(logits.log_softmax(dim=1), others))
+            losses["consistency"] = self._weights.consistency * apart
         return Forward(losses, u, h)
 
     def end_epoch(self, losses: dict[str, float]) -> dict[str, float]:

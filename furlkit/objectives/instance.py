@@ -62,11 +62,10 @@ class Instance(nn.Module):
         x = batch.one_view()  # (N, C, S, S)
         h = self.net.encoder(x)
         z = self.net.projector(h)  # (N, d)
-        index = batch.index.to(z.device)
         with torch.autocast(z.device.type, enabled=False):
             v = normalise(z.float())
-            loss = instance_loss(v, self.bank, index, self._tau)
-        self._written = index, v.detach()
+            loss = instance_loss(v, self.bank, batch.index, self._tau)
+        self._written = batch.index, v.detach()
         return Forward({"instance": loss}, x, h, z)
 
     def after_step(self) -> None:

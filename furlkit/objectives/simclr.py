@@ -127,7 +127,7 @@ def step(
 ) -> Forward:
     """Both views in one forward pass, then NT-Xent; `z_own` has all images' rows."""
     x = batch.two_views()  # (2N, C, S, S)
-    own = None if z_own is None else z_own[batch.index.to(z_own.device)]
+    own = None if z_own is None else z_own[batch.index]
 
     def forward(h: Tensor, through: Through) -> Forward:
         z = through(net.projector, h)  # (2N, d)

@@ -108,7 +108,7 @@ class Distiller(nn.Module):
     def _enqueue(self, keys: Tensor, batch) -> None:
         """First in, first out; the place in the queue follows from the step."""
         size, count = len(self.queue), len(keys)
-        place = torch.arange(batch.step * count, (batch.step + 1) * count) % size
-        place = place[-size:].to(self.queue.device)
+        first, device = batch.step * count, keys.device
+        place = torch.arange(first, first + count, device=device)[-size:] % size
         self.queue[place] = keys[-size:].to(self.queue.dtype)
-        self.anchors[place] = batch.index[-size:].to(self.anchors.device)
+        self.anchors[place] = batch.index[-size:]

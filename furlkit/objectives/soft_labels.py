@@ -25,5 +25,5 @@ def step(net, batch, *, head, probabilities: Tensor) -> Forward:
     x = batch.one_view()
     h = net.encoder(x)
     logits = head.logits(net, h).float()
-    p = probabilities[batch.index.to(logits.device)]
+    p = probabilities[batch.index]
     return Forward({"distillation": soft_label_loss(logits, p)}, x, h)

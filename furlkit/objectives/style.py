@@ -3,13 +3,13 @@
 "More Generalized and Personalized Unsupervised Representation Learning In A Distributed
 System", FedStyle, Eq. 2.
 
-    z      projections of B images, then of their Sobel images, as unit rows    (2B, d)
+    z      projections of B images, then of their Sobel images                  (2B, d)
     s      the style of each row, 0 or 1                                        (2B)
     P(i)   the other rows of the style of row i, the positives
     tau    temperature
 
 Sobel images look alike at every client, so that what tells the two apart is the client's
-own style.
+own style. The paper prints z as the projector gives it; `normalise` makes unit rows of it.
 """
 
 import torch
@@ -41,12 +41,15 @@ def style_loss(z: Tensor, s: Tensor, tau: float, reduction: str = "mean") -> Ten
     return (each / positive.sum(dim=1).clamp_min(1)).mean()
 
 
-def step(net, batch, *, temperature: float, reduction: str) -> Forward:
+def step(
+    net, batch, *, temperature: float, reduction: str, normalised: bool = True
+) -> Forward:
     """Images and Sobel images in one forward pass, neither of them augmented."""
     x = torch.cat([batch.plain(), batch.edges()])  # (2B, C, S, S)
     h = net.encoder(x)
     z = net.projector(h)  # (2B, d)
     s = torch.arange(2, device=z.device).repeat_interleave(len(batch.index))  # (2B,)
     with torch.autocast(z.device.type, enabled=False):
-        loss = style_loss(normalise(z.float()), s, temperature, reduction)
+        rows = normalise(z.float()) if normalised else z.float()
+        loss = style_loss(rows, s, temperature, reduction)
     return Forward({"style": loss}, x, h, z)

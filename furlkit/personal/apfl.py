@@ -4,7 +4,8 @@ Deng et al., "Adaptive Personalized Federated Learning", 2020, Algorithm 1; FedS
 appendix, where outputs are mixed.
 
     w        the client's copy of the global model, trained as in FedAvg, and sent
-    v        the client's own weights, which go on from round to round and are never sent
+    v        the client's own weights, which go on from round to round; with --sent-model
+             own (FedStyle Algorithm 1, line 10) the client sends v in place of w
     alpha    how much of the mixture is the client's own (--own-share)
 
     v_bar = alpha v + (1 - alpha) w
@@ -36,7 +37,7 @@ ALPHA = "apfl.alpha"  # What a private file calls it.
 
 
 class Pair(nn.Module):
-    """The learner of the model that is sent, and that of the client's own model.
+    """The learner of the global model's copy, and that of the client's own model.
 
     Each gets the draws that it would get alone, so neither knows of the other.
     """
@@ -57,7 +58,7 @@ class Pair(nn.Module):
             self.with_own(self.own.begin_epoch, images, epoch, same)
 
     def step(self, batch: Any) -> Forward:
-        """The losses of both; what terms and the collapse meter see is the sent model."""
+        """The losses of both; terms and the collapse meter see the copy."""
         same = replace(batch, generator=copied(batch.generator))
         forward = self.learner.step(batch)
         losses = self.with_own(self.own_losses, same)
@@ -151,14 +152,14 @@ class Views(Pair):
 
         z_hat_1 = (1 - alpha) z_g_1 + alpha z_2,    z_hat_2 = (1 - alpha) z_g_2 + alpha z_1
 
-    z_g by the model that is sent, without gradient, and z by the client's own; the own
+    z_g by the copy of the global model, without gradient, and z by the client's own; the own
     model minimises the objective of z_hat. (FedStyle's alpha is 1 - ours.) A target's
     projections are mixed with those of the other target. The client's own model is then v
     alone: there is no h of a mixture.
     """
 
     def step(self, batch: Any) -> Forward:
-        """Note what the projectors of the sent model give, then mix it in."""
+        """Note what the projectors of the copy give, then mix it in."""
         same = replace(batch, generator=copied(batch.generator))
         z_g: list[Tensor] = []
         with after_projectors(self.learner, partial(_note, z_g)):

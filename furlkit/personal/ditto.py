@@ -3,15 +3,15 @@
 Li et al., "Ditto: Fair and Robust Federated Learning Through Personalization", ICML
 2021, Eq. 1 and Algorithm 1; FedStyle's appendix.
 
-    w     the global model; the client trains a copy of it as in FedAvg, and sends that
-    v     the client's own model, which goes on from round to round and is never sent
+    w     the global model; the client trains a copy of it as in FedAvg
+    v     the client's own model, which goes on from round to round
     mu    how strongly v is pulled (--pull; lambda in Ditto)
 
     v minimises F(v) + (mu / 2) ||v - w||^2        F the objective and its terms
 
-In Ditto w is the global model as it was received, and FedStyle's appendix has the copy
-that the client has just trained in its place. That appendix does not say which of the two
-models is sent; if v were, nothing would be personal about it, so here the copy is.
+In Ditto w is the global model as it was received, and the client sends the copy. In
+FedStyle's appendix v is pulled to the copy that the client has just trained, and the
+server averages v (Algorithm 1, line 10): --pull-to trained --sent-model own.
 """
 
 from collections.abc import Callable, Mapping

@@ -5,13 +5,14 @@ values wherever it sets none of its own, so it shows what it changes and nothing
 Where it chooses another objective or scheme, the options of the old one are left out.
 """
 
+import json
 import re
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from furlkit.catalogue import COMMANDS
-from furlkit.errors import FurlkitError, UsageError
+from furlkit.errors import FurlkitError, UsageError, did_you_mean
 from furlkit.files.opening import read_toml, read_toml_text
 
 FOLDER = Path(__file__).parent
@@ -39,6 +40,19 @@ def table(found: dict[str, Any], command: str) -> dict[str, Any] | None:
     own = inner if isinstance(inner, dict) else None
     like = table(found, LIKE[command]) if command in LIKE else None
     return own if like is None else {**like, **(own or {})}
+
+
+def table_text(name: str, command: str) -> str | None:
+    """The table of a command as canonical JSON; None for a preset that is not there."""
+    try:
+        return as_text(table(tables(name), command))
+    except FurlkitError:
+        return None
+
+
+def as_text(found: dict[str, Any] | None) -> str:
+    """A table as canonical JSON."""
+    return json.dumps(found, sort_keys=True, default=str)
 
 
 def own_files(name: str) -> list[str]:
@@ -114,5 +128,6 @@ def _path(name: str) -> Path:
     if name not in names():
         raise UsageError(
             f"--preset {name}: known are {', '.join(names())}, or FILE.toml"
+            f"{did_you_mean(name, names())}"
         )
     return FOLDER / f"{name}.toml"

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from furlkit.errors import InputError, UsageError
-from furlkit.recipes.participants import draw
+from furlkit.recipes.participants import ROUNDINGS, draw
 from furlkit.recipes.read import COUNTERS, ROUND, Run
 from furlkit.recipes.template import Ref, Template, Word, path_of, templates
 
 MOST_STEPS = 10**7
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# A path that begins like an option or a home folder must not be taken for one.
+OPTION_LIKE = ("-", "~")
 
 
 class Step(NamedTuple):
@@ -71,8 +73,7 @@ def _folder(run: Run) -> str:
     out = str(Path(run.out))
     if out == ".":
         return ""
-    # A path that begins like an option or a home folder must not be taken for one.
-    return f"{'./' * out.startswith(('-', '~'))}{out.rstrip('/')}/"
+    return f"{'./' * out.startswith(OPTION_LIKE)}{out.rstrip('/')}/"
 
 
 class _MissingError(Exception):
@@ -178,6 +179,14 @@ class _Expansion:
             raise UsageError(f"clients={count}: no client takes part")
         return found
 
+    @property
+    def rounding(self) -> str:
+        """How a share of the clients becomes a whole number."""
+        word = str(self.run.settings["rounding"])
+        if word not in ROUNDINGS:
+            raise UsageError(f"rounding={word}: expected {' or '.join(ROUNDINGS)}")
+        return word
+
     @cached_property
     def participants(self) -> dict[str, list[tuple[int, ...]]]:
         """By phase, the clients of each round; in round 0 they are all."""
@@ -190,11 +199,11 @@ class _Expansion:
             raise UsageError(f"fraction={text}: expected a value in (0, 1]")
         if fraction == 1:
             return {phase: [self.clients] * (n + 1) for phase, n in self.last.items()}
-        seed = self.run.number("seed")
+        seed, rounding = self.run.number("seed"), self.rounding
         return {
             phase: [
                 self.clients,
-                *(tuple(draw(self.clients, fraction, seed, r, phase))
+                *(tuple(draw(self.clients, fraction, seed, r, phase, rounding))
                   for r in range(1, last + 1)),
             ]
             for phase, last in self.last.items()
@@ -295,6 +304,8 @@ class _Expansion:
             given = name in self.run.recipe.inputs
             folder = "" if given else _folder(self.run)
             path = path_of(self.run, name)
+            if given and path.startswith(OPTION_LIKE):
+                folder = "./"
             if len({match[0] for match in ROUND.finditer(path)}) > 1:
                 raise InputError(f"{self.run.recipe.path}: {path}: is of two phases")
             self._files[name] = _File(folder, path, given)

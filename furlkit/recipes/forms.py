@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 from furlkit.errors import UsageError
-from furlkit.presets import own_files
 from furlkit.recipes.expand import Plan, Step, noted_in, record_path
 from furlkit.recipes.records import JSON
 from furlkit.recipes.removal import Removal, removals
@@ -23,10 +22,16 @@ _quote = cache(shlex.quote)
 # cannot be quoted, so it stands in a variable. A % is quoted in targets only.
 _QUOTED = {" ": "\\ ", ":": "\\:", "#": "\\#", "$": "$$", "=": "$(equals)"}
 _SPECIAL = re.compile(r"[ :#$=]")
+_UNUSUAL = re.compile(r"[^\n -~]")
 # What nobody needs to quote, with single spaces between words.
 _PLAIN = re.compile(r"[\w@+,./-]+( [\w@+,./-]+)*", re.ASCII)
 # A name that ends like x(y) would be a member of an archive.
-_IMPOSSIBLE = re.compile(r"[\x00-\x1f\x7f;|*?\[\]\\]|^(\./)?~|[ )]$")
+_IMPOSSIBLE = re.compile(r"[\x00-\x1f\x7f;|*?\[\]\\]|^(\./)?~|[ )]$|\$[({]")
+# A name of a file that make reads as a rule of its own, or as a word of its language.
+_MEANT_OTHERWISE = re.compile(
+    r"(\./)*\.[A-Z][^/]*|-.*|all|s?include|define|endef|undefine|ifn?def|ifn?eq|else"
+    r"|endif|(un)?export|override|private|vpath|load", re.DOTALL
+)  # fmt: skip
 _MAKE_HEAD = """\
 # Made by `furlkit plan`: one rule for each file, with its exact command.
 #   make -f FILE -j2        LAUNCH='srun --gpus 1' starts every command, LAUNCH_TRAIN the
@@ -35,6 +40,14 @@ FURLKIT ?= furlkit
 LAUNCH ?=
 LAUNCH_TRAIN ?= $(LAUNCH)
 SHELL := /bin/sh
+# Files are finished by their contents; this sets times by which make decides the same.
+by := $(if $(findstring n,$(firstword -$(MAKEFLAGS))),,--by $$PPID)
+settled := $(shell $(FURLKIT) status --settle $(by) $(runs) >&2 && echo yes)
+ifneq ($(settled),yes)
+$(error the run cannot be carried out)
+endif
+MAKEFLAGS += --no-builtin-rules --no-builtin-variables
+.SUFFIXES:
 show := $(if $(V),,@)
 equals := =
 .DEFAULT_GOAL := all
@@ -43,7 +56,7 @@ equals := =
 _SHELL_HEAD = """\
 #!/bin/sh
 # Made by `furlkit plan`: every command of the run, in order. A command is left out if its
-# output is there and newer than what it reads; if the script is killed, run it again.
+# output is finished; if the script is killed, run it again.
 set -eu
 run=${FURLKIT:-furlkit} launch=${LAUNCH:-}
 train=${LAUNCH_TRAIN:-$launch}
@@ -65,12 +78,7 @@ planned() {
         return 2
     done
 }
-# unchanged PLAN PRESET: whether a preset is as it was when the run was planned
-unchanged() {
-    made "$1" "$2" && return
-    printf '%s\\n' "$2: has changed since the plan; run furlkit plan again" >&2
-    return 2
-}
+# Files are finished by their contents; this sets times by which `made` decides the same.
 """
 # With keep = "last": what was removed is needed again if a step that reads it has to run.
 _SHELL_REMOVED = """\
@@ -101,10 +109,14 @@ def title(step: Step) -> str:
     return ", ".join(parts)
 
 
+def _impossible(name: str) -> re.Match | None:
+    return _IMPOSSIBLE.search(name) or _MEANT_OTHERWISE.fullmatch(name)
+
+
 @cache
 def _make_name(name: str) -> str:
     """A file's name as make reads it after the colon of a rule."""
-    if found := _IMPOSSIBLE.search(name):
+    if found := _impossible(name):
         raise UsageError(
             f"{name!r}: make cannot have {found[0]!r} there in the name of a file; choose "
             "another name, or print the plan with --as sh"
@@ -115,7 +127,7 @@ def _make_name(name: str) -> str:
 @cache
 def _prerequisite(name: str) -> str:
     """The same; empty for one that make cannot have, which no rule makes."""
-    return "" if _IMPOSSIBLE.search(name) else _make_name(name)
+    return "" if _impossible(name) else _make_name(name)
 
 
 def _make_target(name: str) -> str:
@@ -148,7 +160,10 @@ def _for_make(words: Sequence[str]) -> str:
 
 def as_make(plans: Sequence[Plan]) -> Lines:
     """One rule for each step."""
-    yield _MAKE_HEAD
+    runs = _for_make([_folder(plan) for plan in plans]).replace("#", "\\#")
+    yield _MAKE_HEAD.replace(
+        "SHELL := /bin/sh\n", f"SHELL := /bin/sh\nruns := {runs}\n"
+    )
     count, total = 0, sum(len(plan.steps) for plan in plans)
     for plan in plans:
         yield from _make_records(plan)
@@ -170,10 +185,8 @@ def _make_records(plan: Plan) -> Lines:
         path = record_path(plan.run, name, text)
         yield f"{_make_target(path)}: | {_make_name(noted)}"
         yield _refusal(f"{path}: missing; run furlkit plan again")
-    presets = [name for name in _presets(plan) if not _IMPOSSIBLE.search(name)]
-    yield f"{_make_target(noted)}: {' '.join(map(_make_name, presets))}"
-    changed = " or ".join([noted, *presets])
-    yield _refusal(f"{changed}: has changed since the plan; run furlkit plan again")
+    yield f"{_make_target(noted)}:"
+    yield _refusal(f"{noted}: missing; run furlkit plan again")
 
 
 def _refusal(message: str) -> str:
@@ -181,9 +194,9 @@ def _refusal(message: str) -> str:
     return f"\t@{said} >&2; exit 2"
 
 
-def _presets(plan: Plan) -> list[str]:
-    name = str(plan.run.settings["preset"])
-    return own_files(name) if name else []
+def _folder(plan: Plan) -> str:
+    """The folder of a run, as a word of a command."""
+    return noted_in(plan.run, "").removesuffix("plan/").rstrip("/") or "."
 
 
 def _rule(step: Step, number: str) -> Lines:
@@ -217,12 +230,13 @@ def _make_removals(found: Sequence[Removal]) -> Lines:
 def as_shell(plans: Sequence[Plan]) -> Lines:
     """One command after the other."""
     yield _SHELL_HEAD
+    runs = _joined(_folder(plan) for plan in plans)
+    yield f"$run status --settle --by $$ {runs}"
     count, total = 0, sum(len(plan.steps) for plan in plans)
     for plan in plans:
         noted = noted_in(plan.run, JSON)
         records = (record_path(plan.run, *record) for record in plan.records.items())
         yield f"planned {_joined([noted, *records])}"
-        yield from (f"unchanged {_joined([noted, name])}" for name in _presets(plan))
         gone = removals(plan)
         stamps = {path: removal.stamp for removal in gone for path in removal.files}
         late: dict[str, list[Removal]] = {}
@@ -285,7 +299,16 @@ def as_json(plans: Sequence[Plan]) -> Lines:
         }
         for plan in plans
     ]
-    yield json.dumps(found, indent=1, ensure_ascii=False)
+    text = json.dumps(found, indent=1, ensure_ascii=False)
+    yield _UNUSUAL.sub(_escaped_in_json, text)
+
+
+def _escaped_in_json(found: re.Match) -> str:
+    """A sign that is not printable, escaped as JSON does."""
+    sign = found[0]
+    if sign.isprintable():
+        return sign
+    return "\\u007f" if sign == "\x7f" else json.dumps(sign).strip('"')
 
 
 def _numbered(plans: Sequence[Plan]) -> Iterator[tuple[int, Step]]:

@@ -11,17 +11,17 @@ A run may have phases before its rounds, each with rounds of its own: a file wit
 {PHASE_round} in its name is of one, whose number of rounds is the setting PHASE_rounds.
 """
 
-import difflib
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from os.path import realpath
 from pathlib import Path
 from typing import Any
 
 from furlkit import presets
-from furlkit.errors import FurlkitError, InputError, UsageError
+from furlkit.errors import FurlkitError, InputError, UsageError, did_you_mean
 from furlkit.files.opening import read_toml
 
 Value = str | int | float | bool | list[Any]
@@ -34,6 +34,7 @@ DEFAULTS: Settings = {
     "clients": 5,
     "rounds": 5,
     "fraction": 1.0,
+    "rounding": "nearest",
     "without": "",
     "seed": 0,
     "threads": 1,
@@ -253,7 +254,8 @@ def _check_values(table: Mapping[str, Any], where: str) -> None:
     """Values must be text, numbers, true or false, or lists of them."""
     for name, value in table.items():
         for one in value if isinstance(value, list) else [value]:
-            if not isinstance(one, str | int | float):
+            endless = isinstance(one, float) and not isfinite(one)
+            if endless or not isinstance(one, str | int | float):
                 raise InputError(
                     f"{where} {name} is {value!r}, expected text, a number, true, "
                     "false or a list of them"
@@ -263,9 +265,7 @@ def _check_values(table: Mapping[str, Any], where: str) -> None:
 def suggestion(name: str, known: Iterable[str]) -> str:
     """A similar name, or all of them."""
     known = sorted(known)
-    if close := difflib.get_close_matches(name, known, 1):
-        return f"; did you mean {close[0]}?"
-    return f"; it has {', '.join(known)}"
+    return did_you_mean(name, known) or f"; it has {', '.join(known)}"
 
 
 def runs(recipe: Recipe, given: Sequence[str]) -> list[Run]:

@@ -5,20 +5,26 @@ written only when it changes, so everything older than it was made with other se
 """
 
 import json
-import os
+import re
 import shlex
+from collections.abc import Collection
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container.atomic import write_bytes
 from furlkit.files.container.header import short
+from furlkit.files.contents import content_of
 from furlkit.files.opening import LONGEST_JSON, read_bytes
 from furlkit.presets import own_files
 from furlkit.recipes.expand import Plan, noted_in, record_path
-from furlkit.recipes.read import DEFAULTS, Recipe, Run, Stage
+from furlkit.recipes.read import DEFAULTS, NAME, Recipe, Run, Stage
 
 JSON = "recipe.json"
+HALF_SIGN = re.compile(rb"\\u[dD][89a-fA-F]")
+RECORD = re.compile(rf"{NAME.pattern}-[0-9a-f]{{8}}\.txt")
+BROKEN = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 SHOWN = 5  # Runs below a folder that are named.
 
 
@@ -37,29 +43,36 @@ def save(plan: Plan, group: int) -> None:
     """Write the records of a run."""
     run = plan.run
     old = _records(Path(noted_in(run, JSON)).parent)
+    new = {n: Path(record_path(run, n, t)) for n, t in plan.records.items()}
+    # All are listed first: killed in between, the next plan still knows its records.
+    _note(plan, group, {path.name for path in [*old.values(), *new.values()]})
     # A stage that this plan leaves out keeps its record, so that a later plan that has it
     # again finds its outputs up to date.
     for name in old.keys() - run.recipe.stages.keys():
         old[name].unlink()
-    for name, text in plan.records.items():
-        path = Path(record_path(run, name, text))
+    for name, path in new.items():
         if path.exists():
             continue
         # The old one goes first: killed in between, everything counts as stale.
         if name in old:
             old[name].unlink()
-        write_bytes(path, text.encode())
-    _note(run, group)
+        write_bytes(path, plan.records[name].encode())
 
 
 def _records(folder: Path) -> dict[str, Path]:
-    """The record of each stage that a folder has."""
-    found = sorted(folder.glob("*-*.txt"))
-    return {path.name.partition("-")[0]: path for path in found}
+    """The record of each stage, among the files that the plan of a folder lists."""
+    try:
+        listed = json.loads(read_bytes(folder / JSON, LONGEST_JSON))["records"]
+        names = [name for name in listed if RECORD.fullmatch(name)]
+    except (FurlkitError, *BROKEN):
+        return {}
+    found = (folder / name for name in sorted(names))
+    return {path.name.partition("-")[0]: path for path in found if path.is_file()}
 
 
-def _note(run: Run, group: int) -> None:
-    """Note what status needs. Its time is that of the plan, whether or not it changes."""
+def _note(plan: Plan, group: int, listed: Collection[str]) -> None:
+    """Note what status needs."""
+    run = plan.run
     stages = {
         s.name: {"run": s.line, "rounds": s.rounds} for s in run.recipe.stages.values()
     }
@@ -71,19 +84,31 @@ def _note(run: Run, group: int) -> None:
         "inputs": run.recipe.inputs,
         "stages": stages,
         "group": group,
+        "records": sorted(listed),
+        "presets": {name: content_of(name) for name in _preset_files(plan)},
     }
     text = json.dumps(noted, indent=1, ensure_ascii=False, default=str) + "\n"
     write_bytes(Path(noted_in(run, JSON)), text.encode())
 
 
-def changed_presets(run: Run) -> list[str]:
-    """Files of the run's preset that are newer than its plan."""
+def _preset_files(plan: Plan) -> list[str]:
+    """The user's files among the presets of a run and of its stages."""
+    words = (pair for step in plan.samples for pair in pairwise(step.command))
+    typed = {name for flag, name in words if flag == "--preset"}
+    names = sorted({str(plan.run.settings["preset"]), *typed} - {""})
+    return list(dict.fromkeys(file for name in names for file in own_files(name)))
+
+
+def changed_presets(folder: Path) -> list[str]:
+    """Files of presets that have another content than when the run was planned.
+
+    A file that is not there is none: the run was planned elsewhere.
+    """
     try:
-        planned = os.stat(noted_in(run, JSON)).st_mtime_ns
-        files = own_files(str(run.settings["preset"]) or "digits")
-        return [name for name in files if os.stat(name).st_mtime_ns > planned]
-    except (OSError, FurlkitError):
-        return []  # It was planned elsewhere.
+        noted = _loaded(read_bytes(folder / "plan" / JSON, LONGEST_JSON))["presets"]
+        return [p for p, old in noted.items() if content_of(p) not in (old, None)]
+    except (FurlkitError, *BROKEN):
+        return []
 
 
 def load(folder: Path) -> tuple[Run, int]:
@@ -98,9 +123,7 @@ def load(folder: Path) -> tuple[Run, int]:
         )
     raw = read_bytes(path, LONGEST_JSON)
     try:
-        if rb"\u0000" in raw:
-            raise ValueError("a NUL is in no name of a file")
-        noted = json.loads(raw)
+        noted = _loaded(raw)
         stages = {
             name: Stage(name, str(stage["run"]), str(stage["rounds"]))
             for name, stage in noted["stages"].items()
@@ -115,16 +138,20 @@ def load(folder: Path) -> tuple[Run, int]:
         settings = {**DEFAULTS, **recipe.settings, "out": str(folder)}
         preset = _of(noted["preset"], str | int | float | list | dict)
         return Run(recipe, settings, preset), int(noted["group"])
-    except (
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ) as error:
+    except BROKEN as error:
         raise InputError(
             f"{path}: cannot be read: {error}; plan the run again"
         ) from error
+
+
+def _loaded(raw: bytes) -> dict[str, Any]:
+    """The values of a record, in which every text may be a part of a file's name."""
+    if rb"\u0000" in raw:
+        raise ValueError("a NUL is in no name of a file")
+    noted = json.loads(raw)
+    if HALF_SIGN.search(raw):
+        json.dumps(noted, ensure_ascii=False).encode()  # Fails if the other half lacks.
+    return noted
 
 
 def _of(table: Any, kind: Any) -> dict[str, Any]:
@@ -148,10 +175,10 @@ def _shown(options: dict[str, str], key: str) -> str:
 
 def _options(text: str) -> dict[str, str]:
     """A record as options with their values; what precedes the first is `inputs`."""
-    first, *rest = text.splitlines() or [""]
+    words, rest = _command(text)
     found: dict[str, list[str]] = {}
     key = "inputs"
-    for word in shlex.split(first):
+    for word in words:
         if word.startswith("-") and not _is_number(word):
             key = word
             found[key] = []
@@ -162,6 +189,18 @@ def _options(text: str) -> dict[str, str]:
         key, equals, value = line.partition(" = ")
         options |= {f"preset's {key}": value} if equals else {"participants": line}
     return options
+
+
+def _command(text: str) -> tuple[list[str], list[str]]:
+    """The words of a record's command, in which a line may break, and further lines."""
+    first, *rest = text.removesuffix("\n").split("\n")
+    while True:
+        try:
+            return shlex.split(first), rest
+        except ValueError:  # The line breaks within a quoted word.
+            if not rest:
+                return first.split(), []
+            first = f"{first}\n{rest.pop(0)}"
 
 
 def _is_number(word: str) -> bool:

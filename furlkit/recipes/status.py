@@ -2,21 +2,19 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from furlkit.errors import FurlkitError
 from furlkit.files.clients import ClientId, client_order, is_client
 from furlkit.files.journal import Journal
 from furlkit.files.lock import holder
-from furlkit.files.metrics import read_json, read_metrics
+from furlkit.files.metrics import read_metrics
 from furlkit.recipes.expand import Plan, Step
-from furlkit.recipes.removal import removals
+from furlkit.recipes.finished import DONE, Finished
 
-DONE, STALE, RUNNING, MISSING = "done", "stale", "running", "missing"
+RUNNING = "running"
 SAMPLE = 20  # Trainings of a stage whose time is looked up.
 
 
@@ -35,82 +33,15 @@ class Status(NamedTuple):
 
 
 def status(plan: Plan) -> Status:
-    """Decide as make does: by what is there, and what is older than what it is made of."""
-    look = _Look(plan)
-    states = [look.state(step) for step in plan.steps]
-    look.need_again(states)
+    """Look at the files of a run, and at who makes some of them now."""
+    finished = Finished(plan)
+    finished.save()
+    states = list(finished.states)
     holders: dict[int, str] = {}
     for number, step in enumerate(plan.steps):
         if states[number] != DONE and (found := _holder(step)):
             holders[number], states[number] = found, RUNNING
-    left = [look.left(*each) for each in zip(plan.steps, states, strict=True)]
-    return Status(plan, states, holders, left)
-
-
-class _Look:
-    """When files were written, and which of them make would write again."""
-
-    def __init__(self, plan: Plan):
-        self._steps = plan.steps
-        gone = (each for each in removals(plan) if os.path.exists(each.stamp))
-        self._gone = {path for each in gone for path in each.files}
-        self._times: dict[str, int | None] = {}
-        self._remade: set[str] = set()
-        self._absent: set[str] = set()
-
-    def _time(self, path: str) -> int | None:
-        """The time in nanoseconds; None for a file that is not there."""
-        if path not in self._times:
-            try:
-                self._times[path] = os.stat(path).st_mtime_ns
-            except OSError:
-                self._times[path] = None
-        return self._times[path]
-
-    def state(self, step: Step) -> str:
-        """The state of a step, after those of all steps before it."""
-        found = self._state(step)
-        if found != DONE:
-            self._remade.update(step.outputs)
-        return found
-
-    def _state(self, step: Step) -> str:
-        before = [self._time(path) for path in step.after]
-        made = [self._time(path) for path in step.outputs]
-        if None in made:
-            if not self._gone.issuperset(step.outputs):
-                return MISSING
-            # Removed on purpose. What reads it is as old or new as what it is made of.
-            self._absent.update(step.outputs)
-            self._times.update(dict.fromkeys(step.outputs, _newest(before)))
-        elif _newest(before) > min(time or 0 for time in made):
-            return STALE
-        changed = None in before or not self._remade.isdisjoint(step.after)
-        return STALE if changed else DONE
-
-    def need_again(self, states: list[str]) -> None:
-        """What was removed is made again if a step that reads it is."""
-        needed: set[str] = set()
-        for number in reversed(range(len(states))):
-            step = self._steps[number]
-            if not needed.isdisjoint(step.outputs):
-                states[number] = STALE
-            if states[number] != DONE:
-                needed.update(self._absent.intersection(step.after))
-
-    def left(self, step: Step, state: str) -> int:
-        """How many files of a step are still to be made."""
-        if state == DONE:
-            return 0
-        if not self._remade.isdisjoint(step.after):
-            return len(step.outputs)
-        newest = _newest([self._time(path) for path in step.after])
-        made = [self._time(path) for path in step.outputs]
-        return sum(time is None or time < newest for time in made)
-
-
-def _newest(times: Iterable[int | None]) -> int:
-    return max((time for time in times if time is not None), default=0)
+    return Status(plan, states, holders, finished.left)
 
 
 def _holder(step: Step) -> str | None:
@@ -182,17 +113,14 @@ def suspects(found: Status) -> dict[ClientId, list[int]]:
 
 def _stand_out(path: str) -> list[ClientId]:
     try:
-        found = read_json(Path(path))["stands_out"]
+        found = read_metrics(Path(path))["stands_out"]
         return [client for client in found if is_client(client)]
-    except (FurlkitError, TypeError, KeyError):
+    except (TypeError, KeyError):
         return []
 
 
 def _score(path: str) -> dict[str, Any]:
-    try:
-        known = read_metrics(Path(path))
-    except FurlkitError:
-        return {}
+    known = read_metrics(Path(path))
     wanted = {"protocol": str, "round": int, "accuracy": int | float}
     return {
         key: known[key] for key in wanted if isinstance(known.get(key), wanted[key])

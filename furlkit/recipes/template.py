@@ -16,11 +16,20 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from furlkit import presets
-from furlkit.catalogue import COMMANDS, Command, File, Flag, Kind, Option, Text
-from furlkit.errors import InputError
+from furlkit.catalogue import (
+    COMMANDS,
+    Command,
+    File,
+    Flag,
+    Kind,
+    Option,
+    Text,
+    writes_file,
+)
+from furlkit.errors import FurlkitError, InputError
 from furlkit.recipes.read import (
     COUNTERS,
     DEFAULTS,
@@ -279,11 +288,26 @@ def _text(
     names = {ref.name for _, part in parts for word in part for ref in _refs(word)}
     every = any(ref.every for _, part in parts for word in part for ref in _refs(word))
     if every or "participants" in names:
-        drawn = ("clients", "without", "fraction", "seed")
+        drawn = ["clients", "without", "fraction", "seed"]
+        if run.settings["rounding"] != DEFAULTS["rounding"]:
+            drawn.append("rounding")
         lines.append(" ".join(f"{key}={run.settings[key]}" for key in drawn))
-    for key, value in sorted((presets.table(run.preset, command.name) or {}).items()):
+    tables = _preset_tables(run, parts)
+    for key, value in sorted((presets.table(tables, command.name) or {}).items()):
         lines.append(f"{key} = {json.dumps(value, default=str)}")
     return "\n".join(lines) + "\n"
+
+
+def _preset_tables(run: Run, parts: list[Part]) -> dict[str, Any]:
+    """The tables of the preset that a stage names itself, or else of the run's."""
+    words = [word for _, part in parts for word in part]
+    for flag, word in pairwise(words):
+        if flag == ("--preset",) and isinstance(word[0], str):
+            try:
+                return presets.tables(word[0])
+            except FurlkitError:  # The check of its command says so.
+                return {}
+    return run.preset
 
 
 def _shown(run: Run, part: str | Ref) -> str:
@@ -342,16 +366,12 @@ def _is_read(kind: Kind) -> bool:
     return isinstance(kind, File) and not kind.written
 
 
-def _is_written(kind: Kind) -> bool:
-    return isinstance(kind, File) and kind.written
-
-
 def _outputs(command: Command, words: list[Word], where: str) -> tuple[Ref, ...]:
     """The files it writes, in that order; that of -o is the last one of most commands."""
     flags = {
         f"--{o.name}"
         for o in _flags(command.name).values()
-        if o.name.endswith("-out") or (_is_written(o.kind) and not o.second)
+        if writes_file(o) and not o.second
     }
     found: list[Ref] = []
     main: list[Ref] = []

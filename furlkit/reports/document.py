@@ -61,7 +61,13 @@ def origins(model: Checkpoint, train: ImageSet, test: ImageSet) -> dict[str, Any
         "class_names": list(test.class_names),
         "data": {"train": train.fingerprint, "test": test.fingerprint},
         "checkpoint": describe_checkpoint(model),
+        "inputs": contents(model=model),
     }
+
+
+def contents(**files: Any) -> dict[str, str]:
+    """Content hashes by role, of the files that there are; see `Header.inputs`."""
+    return {role: file.content for role, file in files.items() if file and file.content}
 
 
 def describe_checkpoint(model: Checkpoint) -> dict[str, Any]:

@@ -276,7 +276,7 @@ def _held(names: Iterable[str]) -> str:
     memory = {n.split(".")[1].replace("_", " ") for n in names if n.startswith(MEMORY)}
     model = [name for name in names if not name.startswith(MEMORY)]
     whole = parts_of(name for name in model if not is_batchnorm_statistic(name))
-    rest = [part for part in parts_of(model) if part not in whole]
+    rest = sorted({*parts_of(model)} - {*whole})
     held = {"": whole, "BatchNorm statistics of ": rest, "memory of ": sorted(memory)}
     return (
         "; ".join(f"{what}{word(of)}" for what, of in held.items() if of) or "nothing"

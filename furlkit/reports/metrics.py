@@ -2,19 +2,19 @@
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from furlkit import console
-from furlkit.errors import FurlkitError, InputError, UsageError
+from furlkit.errors import InputError, UsageError
 from furlkit.files.container.header import canonical, short, with_article
-from furlkit.files.metrics import read_metrics
+from furlkit.files.metrics import as_metrics, is_sealed, read_json, read_metrics
+from furlkit.reports.conditions import check_alike, measured, stale_files
 from furlkit.reports.differences import Difference, difference_error, paired
 from furlkit.reports.results import Results
 from furlkit.reports.summary import grouped
-from furlkit.reports.text import lookup, plain, shorten, word
+from furlkit.reports.text import counted, lookup, plain, shorten, word
 
 MOST_ROUNDS = 10**9  # A larger round was not written by a training.
 LABEL_WIDTH = 36
@@ -23,6 +23,9 @@ BY_DOMAIN = " by domain"
 # What a metrics file calls the accuracies whose mean its accuracy is.
 PROBES = ("probes", "repeats")
 OWN_HEAD = ("classifier", "cluster")  # Protocols that train nothing, but for k-means.
+
+
+File = tuple[Path, dict[str, Any]]  # A metrics file and its document.
 
 
 class Value(NamedTuple):
@@ -76,11 +79,27 @@ def read_score(path: Path, metrics: dict[str, Any], name: str) -> Score:
     return Score(path, protocol, role, round_, number(path, metrics, name))
 
 
-def read_once(paths: Iterable[Path]) -> Iterable[tuple[Path, dict[str, Any]]]:
+def read_each(paths: Iterable[Path]) -> list[File]:
+    """Metrics files with their paths; warns of files without a content hash."""
+    read = [(path, read_metrics(path)) for path in paths]
+    if unsealed := [path for path, metrics in read if not is_sealed(metrics)]:
+        others = f" and {len(unsealed) - 1} more" if unsealed[1:] else ""
+        console.warn(
+            f"{unsealed[0]}{others}: has no content hash, so a changed number would not "
+            "be noticed; an older furlkit wrote it, evaluate again to seal it"
+        )
+    return read
+
+
+def read_one(path: Path) -> dict[str, Any]:
+    """The document of one metrics file."""
+    return read_each([path])[0][1]
+
+
+def read_once(paths: Iterable[Path]) -> Iterable[File]:
     """Metrics files with their paths; the same result given twice counts once."""
-    found: dict[str, tuple[Path, dict[str, Any]]] = {}
-    for path in paths:
-        metrics = read_metrics(path)
+    found: dict[str, File] = {}
+    for path, metrics in read_each(paths):
         found.setdefault(canonical(metrics), (path, metrics))
     return found.values()
 
@@ -98,16 +117,12 @@ def files_of(paths: Iterable[Path], protocol: str, last: bool) -> tuple[Path, ..
 
 def _below(folder: Path, protocol: str, last: bool) -> list[Path]:
     rounds: dict[Path, int] = {}
-    for path in sorted(folder.rglob("*.json")):
-        with suppress(FurlkitError):  # Other documents may lie beside the metrics.
-            metrics = read_metrics(path)
-            # The angles of a round are of its clients' models.
-            role = "client" if protocol == "angles" else "global"
-            if (metrics.get("protocol"), facts_of(metrics).get("role")) == (
-                protocol,
-                role,
-            ):
-                rounds[path] = round_of(path, metrics)
+    # The angles of a round are of its clients' models.
+    role = "client" if protocol == "angles" else "global"
+    for path, metrics in metrics_below(folder):
+        known = metrics.get("protocol"), facts_of(metrics).get("role")
+        if known == (protocol, role):
+            rounds[path] = round_of(path, metrics)
     if not rounds:
         raise InputError(
             f"{folder}: has no {protocol} metrics of a global model; create them with "
@@ -115,6 +130,18 @@ def _below(folder: Path, protocol: str, last: bool) -> list[Path]:
         )
     end = max(rounds.values())
     return [path for path, number in rounds.items() if number == end or not last]
+
+
+def metrics_below(folder: Path) -> Iterator[File]:
+    """The metrics files below a folder; other JSON is left out, a changed file refused."""
+    for path in sorted(folder.rglob("*.json")):
+        try:
+            document = read_json(path)
+        except InputError as error:
+            console.warn(f"{error}; left out")
+            continue
+        if isinstance(document, dict) and document.get("kind") == "metrics":
+            yield path, as_metrics(path, document)
 
 
 def facts_of(metrics: dict[str, Any]) -> dict[str, Any]:
@@ -136,7 +163,7 @@ def protocol_of(metrics: dict[str, Any]) -> str:
 
 def domains_in(path: Path) -> list[str]:
     """The names of the domains that a metrics file has scores of, in their order."""
-    metrics = read_metrics(path)
+    metrics = read_one(path)
     names, domains = metrics.get("domain_names"), metrics.get("domains")
     if not isinstance(domains, dict) or not isinstance(names, list):
         raise InputError(
@@ -221,7 +248,7 @@ def domains_text(metrics: dict[str, Any]) -> str:
         for name, value in found.items()
         if is_number(value, 1)
     ]
-    mean = f"mean of {len(each)} domains"
+    mean = f"mean of {counted(each, 'domain')}"
     if metrics.get("protocol") == "personal":
         mean = "clients by domain"
     return f"{mean}: {', '.join(each)}" if each else ""
@@ -259,13 +286,14 @@ def read_series(
     reference: str | None,
     lowest: Sequence[str],
     interval: str,
+    allow_different: Sequence[str],
 ) -> list[Results]:
     """Read labelled files, or folders of runs, whose last rounds count; see `read_all`."""
     given = [
         Results("", label, (), (), files_of(paths, protocol, last=True))
         for label, paths in series
     ]
-    return read_all(given, value, reference, lowest, interval)
+    return read_all(given, value, reference, lowest, interval, allow_different)
 
 
 def read_all(
@@ -274,11 +302,13 @@ def read_all(
     reference: str | None,
     lowest: Sequence[str] = (),
     interval: str = "t",
+    allow_different: Sequence[str] = (),
 ) -> list[Results]:
     """Read the files of each method and compare it with the reference of its group.
 
     Methods whose label is in `lowest` have several files per seed, such as clients, of
-    which the lowest value counts. `interval` is a name of `differences.INTERVALS`.
+    which the lowest value counts. `interval` is a name of `differences.INTERVALS`. The
+    files of a group must be measured alike, but for `allow_different`.
     """
     check_labels([each.name for each in results])
     for group, methods in grouped(results, lambda each: each.group).items():
@@ -290,6 +320,9 @@ def read_all(
                 f"{', '.join(labels)}"
             )
     read = [_read_results(each, value) for each in results]
+    for methods in grouped(read, lambda each: each.group).values():
+        check_alike([m for each in methods for m in each.measured], allow_different)
+    _warn_of_stale([path for each in read for path in each.stale])
     if reference is not None:
         _check_probes(read)
     found = [_lowest(each) if each.label in lowest else each for each in read]
@@ -306,8 +339,8 @@ def _read_results(given: Results, value: str) -> Results:
     """Read the files of one method; they must be of one protocol, role and round."""
     values, probes, seeds, kinds, protocol = [], [], [], [], ""
     same: dict[str, Path] = {}
-    for path in given.paths:
-        metrics = read_metrics(path)
+    files = read_each(given.paths)
+    for path, metrics in files:
         first = same.setdefault(canonical(metrics), path)
         if first is not path:
             raise UsageError(
@@ -324,7 +357,18 @@ def _read_results(given: Results, value: str) -> Results:
         kinds.append((f"{protocol} of {role} model of round {round_}", path))
     check_same(kinds)
     found = given._replace(values=tuple(values), seeds=tuple(seeds), protocol=protocol)
+    conditions = (measured(given.label, p, protocol_of(m), m) for p, m in files)
+    found = found._replace(measured=tuple(conditions), stale=tuple(stale_files(files)))
     return found._replace(probes=tuple(probes))
+
+
+def _warn_of_stale(paths: Sequence[Path]) -> None:
+    if paths:
+        others = f" and {len(paths) - 1} more" if paths[1:] else ""
+        console.warn(
+            f"{paths[0]}{others}: has the score of a model that is not there any more; "
+            "the model beside it has another content, so evaluate again"
+        )
 
 
 def _check_probes(results: Sequence[Results]) -> None:

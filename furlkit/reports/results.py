@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from furlkit.reports.conditions import Measured
 from furlkit.reports.differences import Difference, probe_error, probe_std
 from furlkit.reports.summary import Summary, summarise
 
@@ -12,7 +13,8 @@ class Results(NamedTuple):
 
     `difference` is how far they are above those of a reference, if there is one. `probes`
     has for each value the scores of single probes whose mean it is; empty where the file
-    has none.
+    has none. `measured` has the conditions of each file, `stale` are files of scores that
+    belong to another model than the one beside them.
     """
 
     group: str
@@ -23,6 +25,8 @@ class Results(NamedTuple):
     difference: Difference | None = None
     protocol: str = ""
     probes: tuple[tuple[float, ...], ...] = ()
+    measured: tuple[Measured, ...] = ()
+    stale: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
@@ -60,6 +64,8 @@ class Results(NamedTuple):
         row |= {"values": list(self.values), "files": list(map(str, self.paths))}
         row["probe_std"] = probe_std(self.probes)
         row["probe_se"] = probe_error(self.probes)
+        if self.stale:
+            row["stale"] = list(map(str, self.stale))
         if self.difference:
             row["difference"] = self.difference.to_json()
         return row

@@ -90,6 +90,7 @@ def _hostile(options: Options, who: tuple[ClientId, int]) -> Tensors:
         raise InputError(
             f"{options.parent}: is not the model that {options.upload} was trained from"
         )
+    _check_shapes(parent, upload)
     changed = {
         name: _changed(options, array, parent.tensors[name], rng)
         for name, array in upload.tensors.items()
@@ -97,6 +98,17 @@ def _hostile(options: Options, who: tuple[ClientId, int]) -> Tensors:
         if not is_batchnorm_statistic(name)
     }
     return {**upload.tensors, **changed}
+
+
+def _check_shapes(parent: Checkpoint, upload: Checkpoint) -> None:
+    """An upload may have tensors of its own, but no others of the same name."""
+    for name, array in upload.tensors.items():
+        theirs = parent.tensors.get(name, array)
+        if theirs.shape != array.shape:
+            raise InputError(
+                f"{upload.path}: {name} is {array.shape}, {parent.path} has "
+                f"{theirs.shape}; the upload was not trained from this model"
+            )
 
 
 def _changed(
@@ -140,7 +152,9 @@ def _planted(options: Options, rng: np.random.Generator) -> Tensors:
     replaced = rng.choice(len(rows), count, replace=False)
     tensors = Container(options.upload).tensors()
     planted: Mapping[str, np.ndarray] = {
-        name: array.copy() for name, array in tensors.items() if name != "index"
+        name: array.copy()
+        for name, array in tensors.items()
+        if name != "index" and array.shape[:1] == rows.shape[:1]
     }
     for array in planted.values():
         array[replaced] = array[options.row]

@@ -1,38 +1,69 @@
-"""check: whether every image of a dataset can be read."""
+"""check: whether every image of a dataset can be read, and what the images are."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from furlkit.data.sets.checked import Checked, checked_folder
+import numpy as np
+
+from furlkit import console
+from furlkit.data.sets.checked import Checked, checked_folder, image_hash
+from furlkit.data.sets.datasets import ImageSet
+from furlkit.data.sets.decoded import Fit
 from furlkit.data.sets.folder import index_folder, size_range
+from furlkit.data.sets.groups import group_names
 from furlkit.data.sets.source import Source
-from furlkit.errors import InputError
+from furlkit.errors import InputError, UsageError
 from furlkit.files.cache import MOST_BYTES, bytes_in, default_cache
+from furlkit.files.container.atomic import write_bytes
 from furlkit.inputs.settings import fill
+from furlkit.reports.sheet import contact_sheet
 from furlkit.reports.text import byte_size, counted, plain
 
 Result = tuple[str, dict[str, Any]]
+DRAWN = 64  # images of a contact sheet
+
+
+@dataclass(frozen=True)
+class Options:
+    """The dataset, and others that it is compared with or drawn for."""
+
+    data: Source
+    test_data: str | None
+    sheet: Path | None
+    model: Path | None
+    channels: int | None
+    groups: str | None
 
 
 def run(values: dict[str, Any]) -> Iterator[Result]:
     """Say what was found, with every file that cannot be read; then fail if one cannot."""
-    source = fill(Source, values)
-    if not source.is_folder:
-        yield _whole(source)
-        return
+    given = dict(values)
+    given["size"] = given.pop("image_size")
+    options = fill(Options, given)
+    source = options.data
+    found = checked_folder(Path(source.name)) if source.is_folder else None
+    yield _folder(source, found) if found else _whole(source)
+    if found and found.broken:
+        raise InputError(
+            f"{source.name}: {counted(len(found.broken), 'file')} cannot be read; replace "
+            "or remove them, or leave them out with pack --skip-broken"
+        )
+    if found:
+        index_folder(Path(source.name))
+    if options.test_data:
+        _compare(options, found)
+    if options.sheet:
+        _draw(options, options.sheet)
+
+
+def _folder(source: Source, found: Checked) -> Result:
     root = Path(source.name)
-    found = checked_folder(root)
     lines = [f"{root / name}: {why}" for name, why in sorted(found.broken.items())]
     cache = source.cache or default_cache()
-    text = [*map(plain, lines), _summary(root, found), _place(cache)]
-    yield "\n".join(text), _to_json(found, cache)
-    if found.broken:
-        raise InputError(
-            f"{root}: {counted(len(found.broken), 'file')} cannot be read; replace or "
-            "remove them, or leave them out with pack --skip-broken"
-        )
-    index_folder(root)
+    text = [*map(plain, lines), _summary(root, found), *_details(root, found)]
+    return "\n".join([*text, _place(cache)]), _to_json(found, cache)
 
 
 def _whole(source: Source) -> Result:
@@ -40,7 +71,10 @@ def _whole(source: Source) -> Result:
     opened = source.images(again=True)
     n, (height, width, channels) = len(opened.images), opened.images.shape[1:]
     line = f"{source.name}: {n:,} images of {height} x {width} x {channels}"
-    return f"{line}, all can be read", {"images": n, "broken": {}}
+    if opened.reading.window:
+        line += f", made with --window {opened.reading.window}"
+    data = {"images": n, "broken": {}, **opened.reading.facts()}
+    return f"{line}, all can be read", data
 
 
 def _summary(root: Path, found: Checked) -> str:
@@ -51,17 +85,132 @@ def _summary(root: Path, found: Checked) -> str:
     return f"{line}; skipped {found.skipped}" if found.skipped else line
 
 
-def _place(cache: Path) -> str:
+def _details(root: Path, found: Checked) -> Iterator[str]:
+    """Formats, types and ranges; then channels, pages and copies that need a decision."""
+    formats = (f"{count:,} {name}" for name, count in sorted(found.formats.items()))
+    types = (
+        f"{count:,} {name} from {found.ranges[name][0]:.6g} to {found.ranges[name][1]:.6g}"
+        for name, count in sorted(found.types.items())
+    )
+    if found.images:
+        yield f"{root}: {', '.join(formats)}; {', '.join(types)}"
+    if found.channels.keys() - {1, 3}:
+        yield f"{root}: images have {_counts(found.channels)} channels; give --channels"
+    if found.pages.keys() - {1}:
+        yield f"{root}: files have {_counts(found.pages)} pages; give --pages or --slices"
+    if window := found.proposal:
+        yield f"{root}: more than 8 bits: give pack or init --window {window}"
+    if copies := found.duplicates:
+        first, second = copies[0][:2]
+        yield (
+            f"{root}: {counted(len(copies), 'image')} more than once, such as {first} and "
+            f"{second}"
+        )
+
+
+def _counts(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))
+
+
+def _place(cache: Path | None) -> str:
+    if cache is None:
+        return "decoded images are not kept: the user has no home folder; give --cache"
     return (
         f"decoded images are kept in {cache} ({byte_size(bytes_in(cache))} of at most "
         f"{byte_size(MOST_BYTES)}), which may be removed at any time"
     )
 
 
-def _to_json(found: Checked, cache: Path) -> dict[str, Any]:
+def _to_json(found: Checked, cache: Path | None) -> dict[str, Any]:
     sizes = [[*size, count] for size, count in sorted(found.sizes.items())]
+    types = {
+        name: {"images": count, "low": low, "high": high}
+        for name, count in sorted(found.types.items())
+        for low, high in [found.ranges[name]]
+    }
     return {
         "images": found.images, "broken": found.broken, "skipped": found.skipped,
-        "sizes": sizes, "grey": found.grey, "cache": str(cache),
-        "cache_bytes": bytes_in(cache),
+        "sizes": sizes, "grey": found.grey, "formats": dict(found.formats),
+        "types": types, "channels": dict(found.channels), "pages": dict(found.pages),
+        "duplicates": found.duplicates, "window": found.proposal,
+        "cache": str(cache) if cache else None,
+        "cache_bytes": bytes_in(cache) if cache else 0,
     }  # fmt: skip
+
+
+def _compare(options: Options, found: Checked | None) -> None:
+    """Warn if the test images are among the images."""
+    source = options.data
+    other = replace(source, data=str(options.test_data), split="test")
+    ours = _digests(source, found)
+    theirs = _digests(
+        other, checked_folder(Path(other.name)) if other.is_folder else None
+    )
+    if options.groups:
+        _compare_groups(source, other, options.groups)
+    if shared := sorted(ours.keys() & theirs.keys()):
+        one, two = ours[shared[0]], theirs[shared[0]]
+        console.warn(
+            f"{other.name} has {counted(len(shared), 'image')} of {source.name}, such as "
+            f"{two}, which is {one} there; a score on them says nothing of new images"
+        )
+
+
+def _compare_groups(one: Source, other: Source, groups: str) -> None:
+    """Warn if images of one group, such as a patient, are in both datasets."""
+    ours, theirs = (_one_of_each(source, groups) for source in (one, other))
+    if shared := sorted(ours.keys() & theirs.keys()):
+        console.warn(
+            f"{one.name} and {other.name} share {counted(len(shared), 'group')}, such as "
+            f"that of {ours[shared[0]]} and {theirs[shared[0]]}; divide the images with "
+            "pack --groups and --train-fraction"
+        )
+
+
+def _one_of_each(source: Source, groups: str) -> dict[str, str]:
+    """A file of each group."""
+    if not source.is_folder:
+        raise UsageError(f"--groups {groups}: {source.name} is not a folder of images")
+    paths = index_folder(Path(source.name)).paths
+    names = group_names(groups, source.name, len(paths), paths)
+    return dict(zip(reversed(names), reversed(paths), strict=True))
+
+
+def _digests(source: Source, found: Checked | None) -> dict[str, str]:
+    """An image of each content, by its name or number."""
+    if found is not None:
+        return {digest: min(names) for digest, names in found.digests.items()}
+    return {image_hash(x): f"image {n}" for n, x in enumerate(source.images().images)}
+
+
+def _draw(options: Options, sheet: Path) -> None:
+    """Draw some images exactly as a network sees them, before normalisation."""
+    opened, size = _opened(options)
+    count = len(opened.images)
+    chosen = np.unique(np.linspace(0, count - 1, min(DRAWN, count)).astype(int))
+    seen = np.asarray(opened.images[chosen])
+    most = np.iinfo(seen.dtype).max
+    pixels = seen / most if size is None else _resized(seen, size)
+    write_bytes(sheet, contact_sheet(pixels))
+    console.info(f"{sheet}: {len(chosen)} of {count:,} images")
+
+
+def _opened(options: Options) -> tuple[ImageSet, int | None]:
+    """The images, and the size that the model of --model sees them in."""
+    if options.model is None:
+        fit = Fit(options.data.size, options.channels or 3)
+        return options.data.images(fit), None
+    from furlkit.files.checkpoint import read_checkpoint
+    from furlkit.inputs.images import open_images
+
+    model = read_checkpoint(options.model)
+    opened = open_images(options.data, model)
+    return opened, int(model.facts.architecture["image_size"])
+
+
+def _resized(images: np.ndarray, size: int) -> np.ndarray:
+    import torch
+
+    from furlkit.data.augment import plain
+
+    return plain(torch.from_numpy(images.copy()), size).permute(0, 2, 3, 1).numpy()

@@ -9,7 +9,7 @@ from furlkit.reports.differences import CONFIDENCE, Difference, percent
 from furlkit.reports.metrics import Value, check_labels, check_lowest, read_series
 from furlkit.reports.results import Results
 from furlkit.reports.table import check_format, render
-from furlkit.reports.text import plain
+from furlkit.reports.text import counted, plain
 
 Row = dict[str, Any]
 Table = list[tuple[str, ...]]
@@ -46,7 +46,8 @@ def _check(values: dict[str, Any], labels: list[str]) -> None:
 
 def _read(values: dict[str, Any]) -> list[Results]:
     names = ("series", "protocol", "value", "reference", "lowest", "interval")
-    return read_series(**{name: values[name] for name in names})
+    given = {name: values[name] for name in (*names, "allow_different")}
+    return read_series(**given)
 
 
 def _shown(
@@ -97,9 +98,16 @@ def _scores(values: dict[str, Any], labels: list[str]) -> tuple[str, dict[str, A
     own = ("", "n", unit, "std", "probe std", "probe se", "published")
     table: Table = [(*own, against, "probes alone", "note")]
     for each, row in zip(found, rows, strict=True):
-        difference = _difference_cells(each.difference, value)
-        table.append((*_own_cells(row, value, form != "text"), *difference))
+        *difference, note = _difference_cells(each.difference, value)
+        notes = "; ".join(filter(None, (_stale(each), note)))
+        table.append((*_own_cells(row, value, form != "text"), *difference, notes))
     return _rendered(table, form, ".rrrrrrrr."), data
+
+
+def _stale(results: Results) -> str:
+    """A note on scores that do not belong to the model beside them."""
+    stale, every = len(results.stale), len(results.paths)
+    return f"stale: {stale} of {counted(every, 'score')}" if stale else ""
 
 
 def _published(
@@ -155,6 +163,7 @@ def _claims(values: dict[str, Any], labels: list[str]) -> tuple[str, dict[str, A
         value, score = row["value"], Value(row["value"], (row["protocol"],)).label
         paper = _shown(value, "+", by=1)(row["paper"]) or "> 0"
         effect, alone, note = _difference_cells(difference, value)
+        note = "; ".join(filter(None, (row.get("stale"), note)))
         first = plain(row["claim"]), plain(score), paper, effect, str(difference.n)
         table.append((*first, alone, row["verdict"], note))
     return _rendered(table, values["format"], "..rrrr.."), data
@@ -168,6 +177,8 @@ def _judged(claim: Claim, values: dict[str, Any]) -> tuple[Row, Difference]:
     (difference,) = (each.difference for each in found if each.difference)
     row = {**claim._asdict(), **own, "difference": difference.to_json()}
     row["protocol"] = " or ".join(dict.fromkeys(each.protocol for each in found))
+    if stale := "; ".join(filter(None, map(_stale, found))):
+        row["stale"] = stale
     return {**row, "verdict": verdict(difference)}, difference
 
 

@@ -21,7 +21,7 @@ from furlkit.files.private import Private, read_private
 from furlkit.files.similarity import SHORTEST, kept_of, write_similarity
 from furlkit.inputs.existing import already, made_before
 from furlkit.inputs.images import open_images
-from furlkit.inputs.models import class_head, width_of
+from furlkit.inputs.models import class_head, encoder_plugin, width_of
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
@@ -82,7 +82,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     data: dict[str, Any] = {"images": len(index), "layer": options.layer}
     if not options.dry_run:
         resolved = {"head": head.name} if head else {}
-        resolved = {**options.resolved, **resolved}
+        resolved = {**options.resolved, **encoder_plugin(model), **resolved}
         provenance = Provenance("embed", resolved, None, contents)
         written = "similarity" if options.similarity else "features"
         content = made_before(options, written, provenance, facts)

@@ -2,17 +2,23 @@
 
 import json
 import re
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from furlkit.errors import FurlkitError, UsageError
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.container.atomic import write_bytes
 from furlkit.files.container.header import Header
+from furlkit.files.container.read import open_kind
 from furlkit.files.container.write import write
-from furlkit.files.pretrained import WEIGHTS
+from furlkit.files.metrics import read_json
+from furlkit.files.pretrained import CONFIG, WEIGHTS
 from furlkit.models.architecture import Architecture
 from furlkit.models.libraries import (
     has_fixed_size,
     name_of,
+    timm_layers,
     torchvision_changes,
     torchvision_options,
 )
@@ -29,14 +35,16 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
     `output` is a folder: model.safetensors and config.json, as Hugging Face has them.
     """
-    model, output = read_checkpoint(values["model"]), values["output"]
+    output = values["output"]
+    _check_replaceable(output)
+    model = read_checkpoint(values["model"])
     fitting_net(model)
     a, facts = architecture_of(model.path, model.facts), _facts(model)
     weights = output / WEIGHTS
     if not values["dry_run"]:
         document = {**facts, **_timm_config(a, facts), "how_to_load": _how_to_load(a)}
         text = json.dumps(document, indent=2, sort_keys=True) + "\n"
-        write_bytes(output / "config.json", text.encode())
+        write_bytes(output / CONFIG, text.encode())
         contents = {"model": model.content}
         header = Header("encoder", "export", {}, None, contents, facts)
         encoder = below("encoder.", model.tensors)
@@ -45,6 +53,33 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if a.stem == "small":
         line += "; its stem is 3x3 without pooling, config.json says how to load it"
     return line, facts
+
+
+def _check_replaceable(output: Path) -> None:
+    """Refuse a folder with weights or a config.json of another program."""
+    config, weights = output / CONFIG, output / WEIGHTS
+    foreign = [
+        *([config] if config.exists() and not _is_own_config(config) else []),
+        *([weights] if weights.exists() and not _is_own_encoder(weights) else []),
+    ]
+    if foreign:
+        raise UsageError(
+            f"{foreign[0]}: furlkit export did not write this file and does not replace "
+            "it; choose another -o, or remove the file"
+        )
+
+
+def _is_own_config(path: Path) -> bool:
+    with suppress(FurlkitError):
+        document = read_json(path)
+        return isinstance(document, dict) and "how_to_load" in document
+    return False
+
+
+def _is_own_encoder(path: Path) -> bool:
+    with suppress(FurlkitError):
+        return open_kind(path, "encoder").header.stage == "export"
+    return False
 
 
 def _facts(model: Checkpoint) -> dict[str, Any]:
@@ -59,23 +94,32 @@ def _facts(model: Checkpoint) -> dict[str, Any]:
         "mean": model.facts.mean,
         "std": model.facts.std,
         "round": model.facts.round,
+        **({"reading": model.facts.reading} if model.facts.reading else {}),
     }
 
 
 def _timm_config(a: Architecture, facts: dict[str, Any]) -> dict[str, Any]:
-    """What timm reads of config.json: a network of its registry, and its images."""
+    """The part of config.json that timm reads: a network of its registry, its images.
+
+    Without the name of the classifier timm could not leave it out for num_classes=.
+    """
     shared = ("num_classes", "input_size", "mean", "std")
-    images = {
+    fixed = a.encoder.startswith("timm:") and has_fixed_size(a)
+    pretrained = {
+        **timm_layers(a),
         **{name: facts[name] for name in shared},
-        "fixed_input_size": a.encoder.startswith("timm:") and has_fixed_size(a),
+        "fixed_input_size": fixed,
         "interpolation": "bilinear",
         "crop_pct": 1.0,
     }
-    arguments = {"width": a.width} if a.encoder == "cnn5" else {}
+    # timm takes channels and size from pretrained_cfg too, transformers from here alone.
+    arguments: dict[str, Any] = {"width": a.width} if a.encoder == "cnn5" else {}
+    arguments |= {"in_chans": a.channels} if a.channels != 3 else {}
+    arguments |= {"img_size": a.image_size} if fixed else {}
     return {
         "architecture": _timm_name(a),
         "model_args": arguments,
-        "pretrained_cfg": images,
+        "pretrained_cfg": pretrained,
     }
 
 

@@ -14,8 +14,11 @@ from furlkit.catalogue import (
     recorded,
 )
 from furlkit.data.sets.datasets import default_mean_std
+from furlkit.data.sets.folder import index_folder
+from furlkit.data.sets.ranges import survey
 from furlkit.data.sets.source import Source
-from furlkit.errors import UsageError
+from furlkit.data.sets.window import AS_STORED, Reading
+from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.pretrained import Numbers, Pretrained, read_pretrained
@@ -47,6 +50,7 @@ class Options:
     heads: dict[str, tuple[int, ...]]
     projector_norm: str
     data: Source | None
+    reading: Reading
     image_size: int | None
     channels: int | None
     classes: int | None
@@ -68,6 +72,7 @@ class DataDefaults(NamedTuple):
     classes: int | None = None
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    reading: Reading = AS_STORED
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -75,7 +80,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     options = _options(values)
     check_output(options.output, [options.source])
     source = read_pretrained(options.source) if options.source else None
-    architecture, mean, std = _resolve(options, source)
+    known = _defaults_of(options.data) if options.data else DataDefaults()
+    architecture, mean, std = _resolve(options, known, source)
     net = build(architecture, torch_generator(options.seed, "init"))
     tensors, contents = tensors_of(net), {}
     if source:
@@ -86,6 +92,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     facts = CheckpointFacts(
         "global", 0, architecture.to_dict(), list(mean), list(std),
         init_seed=options.seed if {*CLASSIFYING} & options.heads.keys() else None,
+        reading=_reading(options, known, source).facts() or None,
     )  # fmt: skip
     total = sum(p.numel() for p in net.parameters())
     encoder = sum(p.numel() for p in net.encoder.parameters())
@@ -133,16 +140,30 @@ def _options(values: dict[str, Any]) -> Options:
     known = {
         "encoder_options": own,
         "heads": {name: width for name, width in widths.items() if name in chosen},
-        "channels": int(rest["channels"]) if rest["channels"] else None,
         "recorded": recorded("init", {k: values[k] for k in values.keys() - unread}),
     }
     return fill(Options, {**rest, **known})
 
 
+def _reading(
+    options: Options, known: DataDefaults, source: Pretrained | None
+) -> Reading:
+    """The window that is given, or else the data's, or else that of --from."""
+    ours, theirs = options.reading, known.reading
+    if options.data and theirs.window and ours.window not in (None, theirs.window):
+        raise InputError(
+            f"--window {ours.window}: {options.data.name} was packed with --window "
+            f"{theirs.window}; leave the option out, or pack the images again"
+        )
+    found = [each for each in (theirs, ours) if each.facts()]
+    if found or source is None:
+        return found[0] if found else AS_STORED
+    return Reading.from_facts(source.reading, source.path)
+
+
 def _resolve(
-    options: Options, source: Pretrained | None
+    options: Options, known: DataDefaults, source: Pretrained | None
 ) -> tuple[Architecture, Numbers, Numbers]:
-    known = _defaults_of(options.data) if options.data else DataDefaults()
     size = options.image_size or known.image_size
     channels = options.channels or known.channels
     if options.data and size is None:
@@ -175,12 +196,19 @@ def _resolve(
 
 def _defaults_of(source: Source) -> DataDefaults:
     if source.is_folder:
-        # A folder's images may have any size, so they need not be decoded.
-        return DataDefaults(source.size, 3, source.labels().classes)
+        # A folder's images may have any size, so only a sample is decoded.
+        index = index_folder(Path(source.name))
+        reading, channels = survey(index.root, index.paths, source.reading)
+        channels = max(channels, 3)  # A net for colour sees grey images too.
+        return DataDefaults(
+            source.size, channels, index.labels.classes, reading=reading
+        )
     images = source.images()
     height, width, channels = images.images.shape[1:]
     side = min(height, width)
-    return DataDefaults(side, channels, images.classes, images.mean, images.std)
+    return DataDefaults(
+        side, channels, images.classes, images.mean, images.std, images.reading
+    )
 
 
 def _tell_source(
@@ -188,7 +216,7 @@ def _tell_source(
 ) -> None:
     """Say what is the source's, what of the new model is not, and what was changed."""
     copied = parts_of(taken.tensors)
-    new = [part for part in parts_of(tensors) if part not in copied]
+    new = sorted({*parts_of(tensors)} - {*copied})
     drawn = f"; drawn from --seed: {', '.join(new)}" if new else ""
     left = f"; left out: {', '.join(taken.left_out)}" if taken.left_out else ""
     normal = "" if source.normalisation != used else ", mean and std of images"

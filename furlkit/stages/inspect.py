@@ -14,8 +14,8 @@ from furlkit.files.container.layout import NAMES, Entry
 from furlkit.files.container.read import Container
 from furlkit.files.dataset import Packed, read_dataset
 from furlkit.files.journal import DECISIVE, Journal, described, parse_line
-from furlkit.files.metrics import read_metrics
-from furlkit.files.opening import open_regular, reading
+from furlkit.files.metrics import is_sealed
+from furlkit.files.opening import first_line, open_regular, reading
 from furlkit.files.partition import Partition, read_partition
 from furlkit.reports.explain import (
     class_names,
@@ -24,6 +24,8 @@ from furlkit.reports.explain import (
     domains_of,
     sentence,
 )
+from furlkit.reports.integrity import verify_below
+from furlkit.reports.metrics import read_one
 from furlkit.reports.outgoing import (
     check_may_leave,
     findings,
@@ -54,7 +56,7 @@ Explained = tuple[str, dict[str, Any]]
 def run(values: dict[str, Any]) -> Iterator[Explained]:
     """Explain each file: a text for people and the same facts for programs.
 
-    `verify` checks the content hash; `tensors` lists all tensors, however many; with
+    `verify` checks the content hash, of a folder those of all files; `tensors` lists all tensors, however many; with
     `outgoing` the text is about what leaves a site with the file.
     """
     verify, tensors = values["verify"], values["tensors"]
@@ -65,6 +67,12 @@ def run(values: dict[str, Any]) -> Iterator[Explained]:
 
 
 def _explain(path: Path, verify: bool, tensors: bool) -> Explained:
+    if path.is_dir() and verify:
+        return verify_below(path)
+    if path.is_dir():
+        raise InputError(
+            f"{path}: is a folder; --verify checks all files below it, or name a file"
+        )
     form = _form(path)
     if form == "container":
         return _explain_container(path, verify, tensors)
@@ -73,10 +81,8 @@ def _explain(path: Path, verify: bool, tensors: bool) -> Explained:
 
 def _form(path: Path) -> str:
     """Whether a file is a container, a journal or metrics, by its first line."""
-    with open_regular(path) as stream, reading(path):
-        line = stream.readline(2**20)
-    # Bytes 5 to 8 of a container are zeros: no header takes 4 GB. Text has no zeros.
-    if b"\0" in line[:8] or not line.lstrip().startswith(b"{"):
+    line = first_line(path)
+    if not line.lstrip().startswith(b"{"):
         return "container"
     first = parse_line(line) or {}
     journal = "kind" not in first and ("event" in first or "step" in first)
@@ -274,15 +280,20 @@ def _spread(partition: Partition) -> list[str]:
 
 
 def _explain_metrics(path: Path) -> Explained:
-    metrics = read_metrics(path)
-    summary = describe_metrics(metrics)
-    lines = _title(path, "metrics", summary, [("verified", "no, JSON has no hash")])
+    """Explain scores; a content hash is compared whenever a metrics file is read."""
+    metrics = read_one(path)
+    summary, sealed = describe_metrics(metrics), is_sealed(metrics)
+    checked = "yes, every value fits the content hash"
+    top = [("content", metrics["content"]), ("verified", checked)] if sealed else []
+    top = top or [("verified", "no, an older furlkit wrote no content hash")]
+    lines = _title(path, "metrics", summary, top)
     scored = metrics.get("checkpoint")
-    shown = {k: v for k, v in metrics.items() if k not in ("checkpoint", "kind")}
+    hidden = ("checkpoint", "kind", "content")
+    shown = {k: v for k, v in metrics.items() if k not in hidden}
     lines += section("values", columns(list(flatten(shown))))
     if isinstance(scored, dict):
         lines += section("checkpoint scored", columns(list(flatten(scored))))
-    data = {"path": str(path), "summary": summary, "verified": None, **metrics}
+    data = {"path": str(path), "summary": summary, "verified": sealed, **metrics}
     return "\n".join(lines), data
 
 

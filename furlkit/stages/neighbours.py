@@ -15,7 +15,7 @@ from furlkit.files.facts import Provenance
 from furlkit.files.neighbours import NeighbourFacts, write_neighbours
 from furlkit.inputs.existing import already, made_before
 from furlkit.inputs.images import open_images
-from furlkit.inputs.models import width_of
+from furlkit.inputs.models import encoder_plugin, width_of
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
@@ -64,12 +64,14 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         options.layer, images.fingerprint, options.part, len(index),
         model.facts.client, model.facts.round,
     )  # fmt: skip
-    provenance = Provenance("neighbours", options.resolved, None, contents)
+    resolved = {**options.resolved, **encoder_plugin(model)}
+    provenance = Provenance("neighbours", resolved, None, contents)
     if content := made_before(options, "neighbours", provenance, facts):
         return already(options.output, content)
-    net = load_net(model, runtime.start(options.runtime))
+    device = runtime.start(options.runtime)
+    net = load_net(model, device)
     view = view_of(model, Augmentation())
     rows = embed(net, images.images, index, view, options.layer)
-    nearest = index[nearest_others(rows, k).numpy()]
+    nearest = index[nearest_others(rows.to(device), k).cpu().numpy()]
     content = write_neighbours(options.output, nearest, index, facts, provenance)
     return line, {**data, "content": content}

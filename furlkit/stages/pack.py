@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from os.path import realpath
 from pathlib import Path
 from typing import Any
@@ -12,19 +13,29 @@ from furlkit import console
 from furlkit.catalogue import recorded
 from furlkit.data.sets.checked import checked_folder
 from furlkit.data.sets.datasets import ImageSet, default_mean_std, is_name
-from furlkit.data.sets.fingerprint import fingerprint_of, hash_sample, sample_positions
+from furlkit.data.sets.decode import page_count, read_file
+from furlkit.data.sets.fingerprint import (
+    READING,
+    fingerprint_of,
+    fingerprint_of_reading,
+    hash_sample,
+    sample_positions,
+)
 from furlkit.data.sets.folder import (
     FolderIndex,
     folder_shape,
     index_folder,
     read_images,
 )
+from furlkit.data.sets.groups import FOLDER, with_groups
 from furlkit.data.sets.join import joined, joined_by_number, missing_classes
 from furlkit.data.sets.labels import LabelSet
+from furlkit.data.sets.ranges import survey
 from furlkit.data.sets.resize import resize_images
 from furlkit.data.sets.source import Source
-from furlkit.data.sets.split import train_positions
-from furlkit.errors import UsageError
+from furlkit.data.sets.split import drawn_positions, train_positions
+from furlkit.data.sets.window import AS_STORED, MOST_PAGES, Reading
+from furlkit.errors import InputError, UsageError
 from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.facts import Provenance
 from furlkit.inputs.paths import check_output
@@ -40,8 +51,9 @@ Shape = tuple[int, int, int, int]
 class Options:
     """Several sources become one domain each.
 
-    `domain_folders` reads a folder as domain/class/image. `train_fraction` and `seed`
-    divide a path, which has no splits of its own.
+    `domain_folders` reads a folder as domain/class/image. `train_fraction` divides a
+    path, which has no splits of its own, and `images` are drawn of each source, both by
+    `seed`.
     """
 
     sources: tuple[Source, ...]
@@ -51,7 +63,9 @@ class Options:
     skip_broken: bool
     domain_folders: bool
     domain_names: str | None
+    groups: str | None
     train_fraction: float | None
+    images: int | None
     seed: int | None
     isa: str
     dry_run: bool
@@ -59,8 +73,9 @@ class Options:
 
     @property
     def drawn_from(self) -> int | None:
-        """The seed of the splits, where some are drawn."""
-        return None if self.train_fraction is None else self.seed or 0
+        """The seed of the splits and images, if some are drawn."""
+        draws = self.train_fraction is not None or self.images is not None
+        return self.seed or 0 if draws else None
 
 
 @dataclass(frozen=True)
@@ -70,6 +85,7 @@ class Part:
     labels: LabelSet
     shape: Shape
     found: str
+    reading: Reading
     take: Callable[[np.ndarray], np.ndarray]  # the images at the given positions
     blocks: Callable[[], Iterator[np.ndarray]]  # all images, in order
 
@@ -80,14 +96,16 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     places = ("data_root", "download", "cache", "split")
     where = {key: given.pop(key) for key in places}
     where["size"] = given.pop("image_size")
+    where["reading"] = Reading(*(given.pop(key) for key in READING))
     known = {
         "sources": tuple(Source(name, **where) for name in sources),
-        "channels": int(given["channels"]) if given["channels"] else None,
-        "recorded": {**recorded("pack", values), "sources": len(sources)},
+        "recorded": {**_recorded(values), "sources": len(sources)},
     }
     options = fill(Options, {**given, **known})
     check_output(options.output, [source.name for source in options.sources])
     _check_splits(options)
+    if options.seed is not None and options.drawn_from is None:
+        raise UsageError("--seed does not apply without --train-fraction or --images")
     parts = [_open_part(source, options) for source in options.sources]
     shape = _common_shape(options, parts)
     columns, facts = _columns_and_facts(options, parts, shape)
@@ -105,9 +123,17 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return line, data
 
 
+def _recorded(values: dict[str, Any]) -> dict[str, Any]:
+    """The options for the header; files of older versions have channels as text."""
+    options = recorded("pack", values)
+    return options | {k: str(options[k]) for k in ("channels",) if k in options}
+
+
 def _check_splits(options: Options) -> None:
-    """A dataset known by name has splits; a path is one whole set, or is divided."""
-    paths = [one for one in options.sources if not is_name(one.name)]
+    """Most paths are one whole set, or are divided by --train-fraction."""
+    if options.groups not in (None, FOLDER) and len(options.sources) > 1:
+        raise UsageError(f"--groups {options.groups}: expected one source, or `folder`")
+    paths = [one for one in options.sources if not one.has_splits]
     if options.train_fraction is not None and not paths:
         raise UsageError(
             f"--train-fraction: {options.sources[0].name} has splits of its own, of "
@@ -127,7 +153,9 @@ def _columns_and_facts(
     data, first = _together(options, [part.labels for part in parts]), parts[0].labels
     columns = {"labels": data.labels, "domains": data.domains}
     fingerprint = fingerprint_of(shape[0], **columns)
+    columns["groups"] = data.groups
     fingerprint["images"] = hash_sample(shape, _sample(parts, shape))
+    fingerprint |= fingerprint_of_reading(_common_reading(parts))
     mean, std = default_mean_std(shape[3])
     if len(parts) == 1:
         # A partition of the folder must still fit the packed file.
@@ -139,6 +167,18 @@ def _columns_and_facts(
         list(data.class_names), list(data.domain_names), fingerprint, [*mean], [*std]
     )
     return {k: v for k, v in columns.items() if v is not None}, facts
+
+
+def _common_reading(parts: list[Part]) -> Reading:
+    """The reading of all sources; images of 8 bits fit any window."""
+    found = {part.reading: part for part in parts if part.reading.facts()}
+    if len(found) > 1:
+        names = [f"{p.labels.name} (--window {r.window})" for r, p in found.items()]
+        raise InputError(
+            f"{' and '.join(names)}: have different windows; pack them from the original "
+            "files with one --window"
+        )
+    return next(iter(found), AS_STORED)
 
 
 def _together(options: Options, sets: list[LabelSet]) -> LabelSet:
@@ -226,6 +266,7 @@ def _open_part(source: Source, options: Options) -> Part:
     if options.domain_folders:
         raise UsageError(f"--domain-folders: {source.name} is not a folder of images")
     opened = replace(source, size=None).images()
+    opened = with_groups(opened, options.groups, None)
     images = resize_images(opened.images, source.size)
     chosen = _chosen(opened, source, options)
 
@@ -240,7 +281,8 @@ def _open_part(source: Source, options: Options) -> Part:
 
     labels = opened if chosen is None else _subset(opened, chosen)
     shape = (labels.examples, *images.shape[1:])
-    return Part(labels, shape, _by(opened.images.shape[1:]), take, blocks)
+    found = _by(opened.images.shape[1:])
+    return Part(labels, shape, found, opened.reading, take, blocks)
 
 
 def _folder_part(source: Source, options: Options) -> Part:
@@ -251,40 +293,73 @@ def _folder_part(source: Source, options: Options) -> Part:
             "domain each"
         )
     index = _index(Path(source.name), options)
-    size, channels = source.size, options.channels or 3
+    labels = with_groups(index.labels, options.groups, index.paths)
+    index, size = replace(index, labels=labels), source.size
     chosen = _chosen(index.labels, source, options)
     if chosen is not None:
-        paths = tuple(index.paths[i] for i in chosen)
-        index = replace(index, paths=paths, labels=_subset(index.labels, chosen))
+        index = replace(index.at(chosen), labels=_subset(index.labels, chosen))
+    found = survey(index.root, index.paths, source.reading, options.channels)
+    how: dict[str, Any] = {"channels": found.channels, "reading": found.reading}
+    only_grey = options.channels is None and found.channels == 1
+    if source.reading.several:
+        index = _each_page(index, source.reading)
 
     def take(positions: np.ndarray) -> np.ndarray:
-        some = replace(index, paths=tuple(index.paths[i] for i in positions))
-        return np.concatenate(list(read_images(some, size, channels=channels)))
+        some = read_images(index.at(positions), size, only_grey=only_grey, **how)
+        return np.concatenate(list(some))
 
-    shape = folder_shape(index, size, channels)
-    found = _by(shape[1:]) if size is None else "any size"
+    shape = folder_shape(index, size, **how)
+    before = _by(shape[1:]) if size is None else "any size"
     return Part(
-        index.labels, shape, found, take,
-        lambda: read_images(index, size, channels=channels),
+        index.labels, shape, before, found.reading, take,
+        lambda: read_images(index, size, only_grey=only_grey, **how),
     )  # fmt: skip
+
+
+def _each_page(index: FolderIndex, reading: Reading) -> FolderIndex:
+    """Every page of every file as an image of its own, with the label of the file."""
+    counts = [page_count(read_file(index.root / name), reading) for name in index.paths]
+    if max(counts) > MOST_PAGES:
+        name = index.paths[counts.index(max(counts))]
+        raise InputError(
+            f"{index.root / name}: has more than {MOST_PAGES:,} pages; divide it"
+        )
+    files = np.repeat(np.arange(len(index)), counts)
+    pages = tuple(page for count in counts for page in range(count))
+    return replace(index.at(files), pages=pages, labels=_subset(index.labels, files))
 
 
 def _index(root: Path, options: Options) -> FolderIndex:
     """The images of a folder; with --skip-broken those that can be read."""
+    index = partial(
+        index_folder, domains=options.domain_folders, labelled=not options.no_labels
+    )
     if not options.skip_broken:
-        return index_folder(root, domains=options.domain_folders)
+        return index(root)
     broken = checked_folder(root).broken
     if broken:
         console.warn(
             f"{root}: left out {len(broken):,} files that cannot be read, such as "
             f"{min(broken)}; furlkit check lists them"
         )
-    return index_folder(root, domains=options.domain_folders, without=broken)
+    return index(root, without=broken)
 
 
 def _chosen(data: LabelSet, source: Source, options: Options) -> np.ndarray | None:
+    """Positions of the images that are packed; None for all of them."""
+    split = _positions_of_split(data, source, options)
+    if options.images is None:
+        return split
+    positions = np.arange(data.examples) if split is None else split
+    rng = numpy_generator(options.drawn_from or 0, "pack", "images")
+    return drawn_positions(source.name, positions, options.images, rng)
+
+
+def _positions_of_split(
+    data: LabelSet, source: Source, options: Options
+) -> np.ndarray | None:
     """Positions of one part of a path that is divided; None for all of it."""
-    if options.train_fraction is None or is_name(source.name):
+    if options.train_fraction is None or source.has_splits:
         return None
     rng = numpy_generator(options.drawn_from or 0, "pack", "split")
     train = train_positions(data, options.train_fraction, rng)
@@ -311,8 +386,10 @@ def _common_shape(options: Options, parts: list[Part]) -> Shape:
         )
     found = max(part.shape[3] for part in parts)
     channels = options.channels or found
-    if channels < found:
-        raise UsageError("--channels 1: found colour images; convert them or pass 3")
+    if any(p.shape[3] != channels and (p.shape[3], channels) != (1, 3) for p in parts):
+        raise UsageError(
+            f"--channels {channels}: found images of {found} channels; pass {found}"
+        )
     shape = (*sizes.pop(), channels)
     changed = [f"{p.labels.name} ({p.found})" for p in parts if p.found != _by(shape)]
     if changed:

@@ -5,10 +5,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from furlkit.catalogue import SCHEMES, divided, recorded
 from furlkit.data.partitions.domains import domains_of_clients
-from furlkit.data.partitions.schemes import SchemeOptions, label_histogram, split
+from furlkit.data.partitions.groups import split_groups
+from furlkit.data.partitions.schemes import SchemeOptions, label_histogram
+from furlkit.data.partitions.schemes import split as split_images
+from furlkit.data.partitions.sizes import Parts
+from furlkit.data.sets.fingerprint import label_fingerprint as hashed
+from furlkit.data.sets.folder import index_folder
+from furlkit.data.sets.groups import with_groups
+from furlkit.data.sets.labels import LabelSet
 from furlkit.data.sets.source import Source
+from furlkit.data.sets.split import drawn_positions
+from furlkit.errors import UsageError
 from furlkit.files.facts import Provenance
 from furlkit.files.partition import PartitionFacts, write_partition
 from furlkit.inputs.existing import already, made_before
@@ -21,6 +32,9 @@ class Options:
     """The dataset, and how it is divided."""
 
     data: Source
+    verify: bool
+    images: int | None
+    groups: str | None
     scheme: SchemeOptions
     seed: int
     output: Path
@@ -33,11 +47,13 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Divide a dataset's indices among clients, and optionally a public part."""
     own, rest = divided(values, SCHEMES[values["scheme"]].options)
     known = {"own": own, "recorded": recorded("partition", values)}
+    if own.get("concentration") is not None:
+        known["recorded"].pop("balance", None)  # Only IID clients are balanced.
     options = fill(Options, {**rest, **known})
-    data = options.data.labels()
-    rng = numpy_generator(options.seed, "partition", options.scheme.scheme)
-    drawn = split(data, options.scheme, rng)
-    parts, public = drawn.indices, drawn.public
+    if options.verify:
+        options.data.verify()
+    data = _with_groups(options)
+    parts, public = _drawn(data, options)
     histogram = label_histogram(parts, data.labels, data.classes)
     domains = domains_of_clients(parts, data)
     facts = PartitionFacts(
@@ -59,10 +75,14 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         counts = Counter(filter(None, held)).items()
         line += f"; {', '.join(f'{count} of {name}' for name, count in counts)}"
         result["domains"] = held
+    if data.groups is not None:
+        result["groups"] = len(np.unique(data.groups))
+        line += f"; {result['groups']:,} groups, none divided"
     if not options.dry_run:
         # A split file decides the number of clients, whatever --clients says.
         resolved = {**options.recorded, "clients": len(parts)}
-        provenance = Provenance("partition", resolved, options.seed)
+        inputs = {} if data.groups is None else {"groups": hashed(data.groups)}
+        provenance = Provenance("partition", resolved, options.seed, inputs)
         content = made_before(options, "partition", provenance, facts)
         if content:
             return already(options.output, content)
@@ -70,3 +90,28 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             options.output, parts, public, histogram, facts, provenance, domains
         )
     return line, result
+
+
+def _with_groups(options: Options) -> LabelSet:
+    """The labels; with the groups of --groups, or those that were packed."""
+    data, source = options.data.labels(), options.data
+    paths = None
+    if options.groups and source.is_folder:
+        paths = index_folder(Path(source.name)).paths
+    return with_groups(data, options.groups, paths)
+
+
+def _drawn(data: LabelSet, options: Options) -> tuple[Parts, np.ndarray]:
+    """Indices of every client and of the public part, among all images or --images."""
+    rng = numpy_generator(options.seed, "partition", options.scheme.scheme)
+    split = split_images if data.groups is None else split_groups
+    if options.images is None:
+        drawn = split(data, options.scheme, rng)
+        return drawn.indices, drawn.public
+    if options.scheme.scheme == "file":
+        raise UsageError("--images does not apply to --scheme file")
+    draw = numpy_generator(options.seed, "partition", "images")
+    every = np.arange(data.examples)
+    chosen = drawn_positions(data.name, every, options.images, draw)
+    drawn = split(data.subset(chosen), options.scheme, rng)
+    return [chosen[part] for part in drawn.indices], chosen[drawn.public]

@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,15 +10,16 @@ from typing import Any
 from furlkit import console
 from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.container.atomic import write_bytes
+from furlkit.files.lock import holding
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
-from furlkit.recipes import records
-from furlkit.recipes.expand import Plan, expand
+from furlkit.recipes import places, records
+from furlkit.recipes.expand import Plan, expand, noted_in
 from furlkit.recipes.forms import FORMS
 from furlkit.recipes.read import read, runs
 from furlkit.recipes.template import check_used
 
-Check = Callable[[list[str]], None]
+Check = Callable[[list[str]], dict[str, Any]]
 # What a file that plan has written has near its beginning, in any form.
 SIGNS = (b"# Made by `furlkit plan`", b"digraph plan {", b'[\n {\n  "out": ')
 
@@ -32,24 +33,40 @@ class Options:
     form: str
     group: int
     output: Path | None
+    allow_outside: bool
     dry_run: bool
 
 
 def run(values: dict[str, Any], check: Check) -> tuple[str, dict[str, Any]]:
-    """Expand all runs of a recipe; `check` refuses a command the program does not take."""
+    """Expand all runs of a recipe; `check` refuses a command the program does not take.
+
+    It returns the values of the command's options.
+    """
     options = fill(Options, values)
     recipe = read(options.recipe)
     with _no_search_for_garbage():
         plans = [expand(one, options.group) for one in runs(recipe, options.given)]
         text = "\n".join(FORMS[options.form](plans))
     for plan in plans:
-        _check(plan, check)
+        _check(plan, options, check)
     steps = sum(len(plan.steps) for plan in plans)
     folders = [plan.run.out for plan in plans]
     data = {"runs": folders, "steps": steps}
-    if options.output is not None:
-        _check_output(options.output, options.recipe)
+    _check_output(options, plans, text)
     if not options.dry_run:
+        _write(options, plans, text)
+    if options.output is None:
+        return text, data
+    many = "s" * (len(plans) > 1)
+    line = f"{options.output}: {steps:,} steps of {len(plans)} run{many}"
+    return f"{line} in {', '.join(folders)}", data
+
+
+def _write(options: Options, plans: list[Plan], text: str) -> None:
+    """Write the plan and the records of its runs while no other plan of them is made."""
+    with ExitStack() as held:
+        for plan in plans:
+            held.enter_context(holding(Path(noted_in(plan.run, records.JSON))))
         for line in [line for plan in plans for line in records.changes(plan)]:
             console.warn(f"{line}; what it made before is stale")
         # First the rules: if the records cannot be written, these do not run.
@@ -57,11 +74,6 @@ def run(values: dict[str, Any], check: Check) -> tuple[str, dict[str, Any]]:
             write_bytes(options.output, f"{text}\n".encode())
         for plan in plans:
             records.save(plan, options.group)
-    if options.output is None:
-        return text, data
-    many = "s" * (len(plans) > 1)
-    line = f"{options.output}: {steps:,} steps of {len(plans)} run{many}"
-    return f"{line} in {', '.join(folders)}", data
 
 
 @contextmanager
@@ -74,9 +86,20 @@ def _no_search_for_garbage() -> Iterator[None]:
         gc.enable()
 
 
-def _check_output(output: Path, recipe: Path) -> None:
+def _check_output(options: Options, plans: list[Plan], text: str) -> None:
     """A file that is not a plan, such as one's own Makefile, is not replaced."""
-    check_output(output, [recipe])
+    output = options.output
+    if output is None:
+        if console.printable(text) != text:
+            raise UsageError(
+                "a name has a control character, which is not printed; write the plan "
+                "to a file with -o"
+            )
+        return
+    # make would carry out a rule for the file of its rules at once, even with -n.
+    made = (path for plan in plans for step in plan.steps for path in step.writes)
+    alike = (path for path in made if path.endswith(output.name))
+    check_output(output, [options.recipe, *alike])
     if not output.is_file():
         return
     with open(output, "rb") as stream:
@@ -87,12 +110,18 @@ def _check_output(output: Path, recipe: Path) -> None:
         )
 
 
-def _check(plan: Plan, check: Check) -> None:
+def _check(plan: Plan, options: Options, check: Check) -> None:
     """Check one command of each stage and choice of options, and what nothing uses."""
     check_used(plan.run)
+    places.check_names(plan)
+    if not options.allow_outside:
+        places.check_places(plan, options.given)
     for step in plan.samples:
         try:
-            check(step.command)
+            values = check(step.command)
         except FurlkitError as error:
             where = f"{plan.run.recipe.path}: [stages] {step.stage}"
             raise InputError(f"{where}: {error}") from error
+        places.check_written(plan, step, values)
+        if not options.allow_outside:
+            places.check_folders(plan, step, values, options.given)

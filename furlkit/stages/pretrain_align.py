@@ -25,6 +25,7 @@ from furlkit.files.targets import TargetFacts, write_targets
 from furlkit.inputs.existing import ALREADY, content_of, made_before
 from furlkit.inputs.images import open_images
 from furlkit.inputs.matching import check_batch, check_heads
+from furlkit.inputs.models import encoder_plugin
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
@@ -113,7 +114,8 @@ def _open(options: Options) -> Inputs:
     index, contents = chosen_images(images, options.partition, options.part)
     index = _drawn(options, index)
     check_batch(images.name, len(index), options.plan.batch_size)
-    resolved = {**options.resolved, "dataset": images.fingerprint}
+    resolved = {**options.resolved, **encoder_plugin(model)}
+    resolved["dataset"] = images.fingerprint
     contents["model"] = model.content
     return Inputs(
         options, model, images, index, load_net(model, device),
@@ -172,7 +174,7 @@ def _write(inputs: Inputs, last: Epoch) -> dict[str, str]:
     facts = CheckpointFacts(
         "align", 0, start.architecture, start.mean, start.std, examples=count,
         parent=inputs.model.content, loss=sum(last.losses.values()),
-        init_seed=start.init_seed,
+        init_seed=start.init_seed, reading=start.reading,
     )  # fmt: skip
     tensors = tensors_of(inputs.net)
     model = write_checkpoint(options.output, tensors, facts, inputs.provenance)

@@ -24,10 +24,16 @@ from furlkit.files.progress import ProgressFile
 from furlkit.inputs import matching
 from furlkit.inputs.existing import ALREADY, content_of
 from furlkit.inputs.images import open_images
+from furlkit.inputs.models import encoder_plugin
 from furlkit.inputs.paths import check_patterns, fill
 from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
-from furlkit.inputs.sites import check_one_site, images_hash, images_of
+from furlkit.inputs.sites import (
+    check_one_site,
+    chosen_clients,
+    images_hash,
+    images_of,
+)
 from furlkit.models.architecture import Architecture, Net, build
 from furlkit.models.loading import tensors_of, view_of
 from furlkit.models.style import PREFIX, style_architecture
@@ -55,6 +61,7 @@ class Options(Computing):
     projector: tuple[int, ...]
     temperature: float
     reduction: str
+    normalise: bool
     plan: Plan
     execution: Execution
     seed: int
@@ -77,7 +84,9 @@ class Inputs(NamedTuple):
 
 def run(values: dict[str, Any]) -> Iterator[Result]:
     """Train the style model of one client after the other; each result as it comes."""
+    clients = chosen_clients(values["clients"], values["partition"])
     known = {**values, "recorded": recorded("pretrain-style", values)}
+    known["clients"] = clients
     inputs = _open(fill_options(Options, known))
     for number in inputs.options.clients:
         if inputs.options.dry_run:
@@ -103,7 +112,8 @@ def _open(options: Options) -> Inputs:
         contents["partition"] = partition.content
     else:
         contents["data"] = images_hash(images)  # The file stays at the site.
-    how = Provenance("pretrain-style", options.resolved, options.seed, contents)
+    resolved = {**options.resolved, **encoder_plugin(model)}
+    how = Provenance("pretrain-style", resolved, options.seed, contents)
     inputs = Inputs(options, partition, model, architecture, images, how)
     source = str(options.partition or images.name)
     for number in options.clients:
@@ -149,8 +159,13 @@ def _job(inputs: Inputs, number: ClientId, net: Net, purpose: Purpose) -> traini
     options, index = inputs.options, inputs.index_of(number)
     training.prepare(net, options.execution)
     view = view_of(inputs.model, Augmentation(), options.execution.channels_last)
-    tau, device = options.temperature, runtime.device_of(options.runtime)
-    step = partial(style.step, temperature=tau, reduction=options.reduction)
+    device = runtime.device_of(options.runtime)
+    step = partial(
+        style.step,
+        temperature=options.temperature,
+        reduction=options.reduction,
+        normalised=options.normalise,
+    )
     return training.Job(
         title=f"style of client {number}",
         learner=Stateless(net, step),

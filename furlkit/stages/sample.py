@@ -9,9 +9,10 @@ from furlkit.recipes.participants import draw
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Draw the clients of each round; a round's draw depends on no other round."""
     clients, fraction, seed = (values[key] for key in ("clients", "fraction", "seed"))
+    how = {"rounding": values["rounding"]}
     if not 0 < fraction <= 1:
         raise UsageError(f"--fraction {fraction}: expected a value in (0, 1]")
-    drawn = {n: draw(clients, fraction, seed, n) for n in values["rounds"]}
+    drawn = {n: draw(clients, fraction, seed, n, **how) for n in values["rounds"]}
     line = "\n".join(
         f"{number}/{client}" for number, clients in drawn.items() for client in clients
     )

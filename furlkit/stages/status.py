@@ -1,18 +1,19 @@
 """status: how far a run has come."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from furlkit import console
+from furlkit.errors import UsageError
+from furlkit.files import receipts
 from furlkit.recipes import records
+from furlkit.recipes.carried import carry
 from furlkit.recipes.expand import expand
+from furlkit.recipes.finished import DONE, MISSING, STALE, settle_times
 from furlkit.recipes.forms import title
 from furlkit.recipes.status import (
-    DONE,
-    MISSING,
-    STALE,
     Status,
     bytes_on_disk,
     scores,
@@ -24,6 +25,27 @@ from furlkit.recipes.status import (
 EVERY = 2.0  # Seconds between two looks with --watch.
 NAMES = {MISSING: "to do"}
 SHOWN = 8  # Stale steps that are named; the others are counted.
+
+
+def settle(folders: Iterable[Path], process: int | None) -> None:
+    """Set the times of files by which make and sh decide; `process` carries the runs out.
+
+    Nothing is to be set if no command of the run has ended yet.
+    """
+    for folder in folders:
+        if not (folder / receipts.NOTED).exists():
+            raise UsageError(
+                f"{folder / receipts.NOTED}: no such file; run this in the folder in "
+                "which furlkit plan was run, or run furlkit plan again"
+            )
+        one, group = records.load(folder)
+        for name in records.changed_presets(folder):
+            raise UsageError(
+                f"{name}: has changed since the plan; run furlkit plan again"
+            )
+        if process is not None:
+            carry(folder, process)
+        settle_times(one, group)
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -65,7 +87,7 @@ def _look(folder: Path) -> tuple[str, dict[str, Any]]:
             for number, who in found.holders.items()
         ],
         "stale": stale,
-        "changed": records.changed_presets(one),
+        "changed": records.changed_presets(folder),
         "scores": scores(found),
         "stands_out": suspects(found),
         "seconds_left": seconds_left(found),

@@ -60,7 +60,7 @@ def alignment(
     def term(batch, forward) -> Tensor:
         public = given.public(batch.step, align_batch_size)
         h, z = forward_eval(net, public.plain())
-        rows = public.index.to(h.device)
+        rows = public.index
         h_align, z_align = given.h_align[rows], given.z_align[rows]
         with torch.autocast(h.device.type, enabled=False):
             return beta * alignment_loss(h, z, h_align, z_align, align_reduction)

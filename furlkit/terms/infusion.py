@@ -55,7 +55,7 @@ def infusion(
     def term(batch, forward):
         if forward.again is None:
             raise ValueError("infusion: the objective's pass cannot be made again")
-        rows = batch.index.to(styles[0].device)
+        rows = batch.index
         h_s = [style[rows] for style in styles]  # of view 1, of view 2
         with statistics_kept(norms):
             again = forward.again(lambda h, view: infused(G, h, h_s[view]))

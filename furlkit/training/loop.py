@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from furlkit.data.batches import Batch, Images
+from furlkit.data.batches import Batch, Images, Positions
 from furlkit.errors import FurlkitError
 from furlkit.evaluation.collapse import effective_rank, spread
 from furlkit.objectives.learner import Forward
@@ -106,7 +106,8 @@ class Epoch(NamedTuple):
 
     `terms` has the meters of terms that make a forward pass of their own, by name, and
     `measures` are what the learner has to say of it. The last epoch of a training that is
-    given in steps may be shorter.
+    given in steps may be shorter. `clock` has the mean seconds of a step, the share of
+    them in which images were gathered, and on a GPU the most memory that was in use.
     """
 
     epoch: int
@@ -118,11 +119,12 @@ class Epoch(NamedTuple):
     samples_per_second: float
     measures: dict[str, Any] = {}  # noqa: RUF012 - nothing changes it
     terms: dict[str, dict[str, float]] | None = None
+    clock: dict[str, float] = {}  # noqa: RUF012 - nothing changes it
 
     def facts(self) -> dict[str, Any]:
         """All of it by name, the learner's measures beside the loop's own."""
         own = {k: v for k, v in self._asdict().items() if v is not None}
-        return {**own.pop("measures"), **own}
+        return {**own.pop("measures"), **own.pop("clock"), **own}
 
     def meters(self) -> dict[str, Meter]:
         """The collapse meters by the name of their term; the objective's has none."""
@@ -144,6 +146,7 @@ class _State:
     step: int = 0
     sums: dict[str, Tensor] = field(default_factory=dict)
     seconds: float = 0.0
+    input_seconds: float = 0.0
 
     def add(self, losses: dict[str, Tensor]) -> None:
         for name, loss in losses.items():
@@ -165,9 +168,12 @@ def train(job: Job, keeper: Keeper) -> Iterator[Step]:
             epoch, place = divmod(state.step, steps)
             if place == 0:
                 trainer.begin_epoch(images, epoch, job.purpose)
-            index = positions(images, plan.batch_size, job.purpose, state.step)
+            index = _positions_at(job, state.step)
             rng = torch_generator(*job.purpose, "augment", state.step)
             batch = images.batch(index, rng, state.step)
+            if state.step + 1 < job.steps:
+                images.prefetch(_positions_at(job, state.step + 1))
+            state.input_seconds += time.perf_counter() - began
             lr = plan.lr_at(state.step, steps)
             losses, compared = trainer.step(batch, lr)
             state.step += 1
@@ -175,11 +181,16 @@ def train(job: Job, keeper: Keeper) -> Iterator[Step]:
             state.seconds += time.perf_counter() - began
             ended = None
             if state.step % steps == 0 or state.step == job.steps:
+                state.seconds += _wait_for(trainer.device)
                 ended = _finish_epoch(state, compared, lr, steps, len(batch.index))
                 ended = ended._replace(measures=trainer.end_epoch(ended.losses))
             yield Step(state.step, ended)
             _keep(trainer, keeper, state, state.step == job.steps)
     _check_finite(job.learner)
+
+
+def _positions_at(job: Job, step: int) -> Positions:
+    return positions(job.images, job.plan.batch_size, job.purpose, step)
 
 
 def steps_per_epoch(examples: int, batch_size: int) -> int:
@@ -213,9 +224,10 @@ class _Trainer:
         self.optimiser = _optimiser(weights, self.plan)
 
     def begin_epoch(self, images: Images, epoch: int, purpose: Purpose) -> None:
-        """Change the phase where one begins; let the learner prepare its epoch."""
-        if self.plan.phase_at(epoch) != self.phase:
-            self.enter(self.plan.phase_at(epoch))
+        """Change the phase or the optimiser; let the learner prepare its epoch."""
+        phase = self.plan.phase_at(epoch)
+        if phase != self.phase or self.plan.restart_optimiser:
+            self.enter(phase)
         if hasattr(self.learner, "begin_epoch"):
             rng = torch_generator(*purpose, "epoch", epoch)
             self.learner.begin_epoch(images, epoch, rng)
@@ -322,11 +334,13 @@ def _optimiser(weights: dict[str, Tensor], plan: Plan) -> Optimiser:
     return SGD([*weights.values()], plan.weight_decay, plan.momentum, factors)
 
 
-def positions(images: Images, batch_size: int, purpose: Purpose, step: int) -> Tensor:
+def positions(
+    images: Images, batch_size: int, purpose: Purpose, step: int
+) -> Positions:
     """Which images a step, counted from 0, takes: each epoch has an order of its own."""
     epoch, place = divmod(step, steps_per_epoch(len(images), batch_size))
     order = images.order(derive(*purpose, "order", epoch))
-    return order[place * batch_size : (place + 1) * batch_size]
+    return order.part(place * batch_size, (place + 1) * batch_size)
 
 
 def _resume(trainer: _Trainer, keeper: Keeper, job: Job) -> _State:
@@ -356,14 +370,16 @@ def _restored(
     trainer.enter(trainer.plan.phase_at(max(step - 1, 0) // job.epoch_steps))
     trainer.load(tensors, values)
     sums = {k: v.to(trainer.device) for k, v in below("sum.", tensors).items()}
-    return _State(step, sums, float(values["seconds"]))
+    clock = float(values["seconds"]), float(values.get("input_seconds", 0.0))
+    return _State(step, sums, *clock)
 
 
 def _keep(trainer: _Trainer, keeper: Keeper, state: _State, finished: bool) -> None:
     if keeper.due(finished) or signals.requested():
         tensors, values = trainer.state()
         tensors |= {f"sum.{name}": value for name, value in state.sums.items()}
-        keeper.save(state.step, tensors, {**values, "seconds": state.seconds})
+        clock = {"seconds": state.seconds, "input_seconds": state.input_seconds}
+        keeper.save(state.step, tensors, {**values, **clock})
         signals.stop()
 
 
@@ -374,19 +390,36 @@ def _finish_epoch(
     steps: int,
     batch_size: int,
 ) -> Epoch:
-    began = time.perf_counter()
     epoch, taken = -(-state.step // steps), (state.step - 1) % steps + 1
     losses = {name: float(value) / taken for name, value in state.sums.items()}
-    state.seconds += time.perf_counter() - began  # A GPU gets here before its work.
     for name, value in losses.items():
         if not math.isfinite(value):
             raise DivergedError(f"the loss {name} became {value} in epoch {epoch}")
     meters = {name: _meter(z.detach().float()) for name, z in compared.items()}
     own = meters.pop("")
     terms = {name: meter._asdict() for name, meter in meters.items()} or None
-    rate = taken * batch_size / max(state.seconds, 1e-9)
-    state.sums, state.seconds = {}, 0.0
-    return Epoch(epoch, state.step, losses, lr, *own, rate, terms=terms)
+    seconds = max(state.seconds, 1e-9)
+    rate, share = taken * batch_size / seconds, min(state.input_seconds / seconds, 1.0)
+    clock = {"step_seconds": seconds / taken, "input_share": share}
+    clock |= _peak_memory(next(iter(compared.values())).device)
+    state.sums, state.seconds, state.input_seconds = {}, 0.0, 0.0
+    return Epoch(epoch, state.step, losses, lr, *own, rate, terms=terms, clock=clock)
+
+
+def _peak_memory(device: torch.device) -> dict[str, float]:
+    """The most bytes of a GPU that tensors of this process have taken at once."""
+    measure = None
+    if device.type != "cpu":
+        measure = getattr(torch.get_device_module(device), "max_memory_allocated", None)
+    return {"peak_memory": measure(device)} if measure else {}
+
+
+def _wait_for(device: torch.device) -> float:
+    """Let a GPU finish its work before the clock is read; returns the seconds."""
+    began = time.perf_counter()
+    if device.type != "cpu":
+        torch.get_device_module(device).synchronize()
+    return time.perf_counter() - began
 
 
 def _meter(z: Tensor) -> Meter:

@@ -1,4 +1,4 @@
-"""A client's own model, trained beside the one that it sends or after it."""
+"""A client's own model, trained beside the copy of the global model or after it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,27 +17,28 @@ from furlkit.weights import Tensors, below
 
 def together(
     method: catalogue.Personal,
-    sent: loop.Job,
+    copy: loop.Job,
     own: loop.Job,
     memory: Mapping[str, np.ndarray],
     settings: dict[str, Any],
 ) -> loop.Job:
     """One training of both models."""
     make = catalogue.load(method.function)
-    learner = make(sent.learner, own.learner, own.terms, memory, **settings)
-    return replace(sent, learner=learner)
+    learner = make(copy.learner, own.learner, own.terms, memory, **settings)
+    return replace(copy, learner=learner)
 
 
 @dataclass
 class Afterwards:
-    """The model that is sent is trained first, then the client's own, with one term more.
+    """The copy of the global model is trained first, then the client's own model.
 
-    Both trainings have the same draws. `received` is the model that the client was
-    given; `epochs` are the last ones of the trainings that are over. See `run.Jobs`.
+    The own model has one term more. Both trainings have the same draws. `received` is
+    the model that the client was given; `epochs` are the last ones of the trainings that
+    are over. See `run.Jobs`.
     """
 
     method: catalogue.Personal
-    sent: loop.Job
+    copy: loop.Job
     own: loop.Job
     received: Tensors
     settings: dict[str, Any]
@@ -47,26 +48,26 @@ class Afterwards:
 
     def __post_init__(self) -> None:
         title = f"{self.own.title}, its own model"
-        where, before = {"own": 1}, self.sent.steps
+        where, before = {"own": 1}, self.copy.steps
         self.own = replace(self.own, title=title, where=where, steps_before=before)
         # Buffers that begin_epoch makes belong to the epoch.
         self._kept = [job.learner.state_dict().keys() for job in self._jobs]
 
     @property
     def _jobs(self) -> tuple[loop.Job, loop.Job]:
-        return self.sent, self.own
+        return self.copy, self.own
 
     def job(self, turn: int) -> loop.Job:
         """The training of one of the two models."""
         if turn == 0:
-            return self.sent
+            return self.copy
         term = catalogue.load(self.method.function)
         added = term(self.own.learner.net, self._weights(), **self.settings)
         more = {self.method.name: added} if added else {}
         return replace(self.own, terms={**self.own.terms, **more})
 
     def _weights(self) -> dict[str, dict[str, Tensor]]:
-        net = self.sent.learner.net
+        net = self.copy.learner.net
         names = [name for name, _ in net.named_parameters()]
         received = weights_like(net, self.received)
         return {

@@ -22,6 +22,7 @@ class Plan:
 
     `phases` divide the epochs: each trains some parts of the model and leaves all others
     as they are, with an optimiser of its own. Without phases every part is trained.
+    With `restart_optimiser` every epoch has an optimiser of its own.
     With `steps` the training ends after so many, whatever `epochs` says.
 
     At each of `milestones`, in epochs through all rounds, the rate is multiplied by
@@ -40,6 +41,7 @@ class Plan:
     first_round: int = 0
     precision: str = "float32"
     phases: tuple[Phase, ...] = ()
+    restart_optimiser: bool = False
     steps: int | None = None
     milestones: tuple[int, ...] = ()
     milestone_factor: float = 0.1

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from furlkit import console, runtime
-from furlkit.errors import FurlkitError
+from furlkit.errors import FurlkitError, UsageError, is_out_of_memory
 from furlkit.files import bugs
 from furlkit.files.facts import Provenance
 from furlkit.files.journal import Journal
 from furlkit.files.progress import Progress, ProgressFile
 from furlkit.runtime import no_primitive
-from furlkit.training import loop, signals
+from furlkit.training import loop, processes, signals
 from furlkit.training.loop import Job
 from furlkit.weights import Tensors, below
 
@@ -82,9 +82,13 @@ def prepare(net: nn.Module, execution: Execution) -> None:
     """Lay out and compile a net in place; the names of its tensors stay."""
     if execution.channels_last:
         net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if execution.compile and runtime.processes() > 1:
+        raise UsageError("--compile: is not possible with several processes")
     if execution.compile:
         for child in net.children():
             child.compile()
+    if isinstance(encoder := getattr(net, "encoder", None), nn.Module):
+        processes.share(encoder, next(net.parameters()).device)
 
 
 def run(
@@ -127,6 +131,7 @@ def _train(job: Job, keeper: "_Keeper") -> None:
         f"{keeper.journal.path}"
     )
     keeper.job = job
+    processes.check_batch(min(job.plan.batch_size, len(job.images)))
     with console.bar(job.title, job.steps) as bar, naming(job.title):
         for step in loop.train(job, keeper):
             if step.epoch is not None:
@@ -144,7 +149,7 @@ def naming(title: str) -> Iterator[None]:
         raise FurlkitError(f"{title}: {error}") from error
     except RuntimeError as error:
         # torch has no class of its own for a CPU's memory that is used up.
-        if "out of memory" in str(error) or "allocate memory" in str(error):
+        if is_out_of_memory(error):
             cure = "lower --batch-size, or try --precision bfloat16"
             raise FurlkitError(f"{title}: out of memory; {cure}") from error
         if cause := no_primitive(error):

@@ -40,6 +40,7 @@ class InMemory:
     def _slices(self, name, parent) -> Iterator[np.ndarray]:
         models = [self._parent, *self._models] if parent else self._models
         flat = np.stack([np.ravel(model[name]) for model in models])
+        flat.flags.writeable = False  # A rule must not change its uploads.
         for start in range(0, flat.shape[1], 3):
             yield flat[:, start : start + 3]
 
@@ -50,8 +51,12 @@ def combined() -> Callable[..., dict[str, np.ndarray]]:
 
     def call(rule, models, shares=None, parent=None, **options: Any) -> dict:
         pieces = rule(InMemory(models, shares, parent), **options)
-        found = {name: np.concatenate([*pieces(name)]) for name in models[0]}
-        return {name: found[name].reshape(models[0][name].shape) for name in found}
+        found = {}
+        for name, array in models[0].items():
+            # A tensor without numbers has no pieces.
+            whole = [np.empty(0, array.dtype), *pieces(name)]
+            found[name] = np.concatenate(whole).reshape(array.shape)
+        return found
 
     return call
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from furlkit.aggregators.distances import inner_products
-from furlkit.aggregators.outliers import Measured, measured, stand_out
+from furlkit.aggregators.outliers import Measured, measured, sketched, stand_out
+from furlkit.aggregators.sketch import WIDTH, sketch_of
 from tests.aggregators.conftest import InMemory
 
 PARENT = {"w": np.full(50, 3.0)}
@@ -68,3 +69,84 @@ def test_statistics_far_from_the_others():
     uploads = InMemory(models)
     seen = measured(uploads, inner_products(uploads))
     assert stand_out(seen) == [[], [], ["statistics"], [], [], []]
+
+
+def sketches_of(vectors) -> np.ndarray:
+    pieces = [np.array_split(v.astype(np.float32), 3) for v in vectors]
+    return np.stack([
+        sum(sketch_of(piece, "w", k) for k, piece in enumerate(each)) for each in pieces
+    ])  # fmt: skip
+
+
+def test_a_sketch_keeps_lengths_and_is_linear():
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(2, 50_000)) * rng.random(50_000) ** 4
+    one, other, both = sketches_of([w[0], w[1], w[0] - 2 * w[1]])
+    np.testing.assert_allclose(one - 2 * other, both, atol=1e-3)
+    for vector, sketch in zip((w[0], w[0] - 2 * w[1]), (one, both), strict=True):
+        length = np.linalg.norm(vector)
+        assert np.linalg.norm(sketch) == pytest.approx(length, rel=0.1)
+
+
+def test_a_sketch_by_hand():
+    """Each number is in the place of its position, with a sign."""
+    found = sketch_of(np.arange(1, 4, dtype=np.float32), "b", 0)
+    assert np.abs(found[:3]).tolist() == [1, 2, 3] and not found[3:].any()
+    long = sketch_of(np.ones(2 * WIDTH, np.float32), "b", 0)
+    assert set(np.abs(long)) <= {0, 2}
+
+
+def round_of(count: int, common: float) -> tuple[np.ndarray, np.ndarray]:
+    """A global model and models trained from it, whose updates share a direction."""
+    rng = np.random.default_rng(1)
+    w_g, shared = rng.normal(size=(2, 20_000))
+    own = rng.normal(size=(count, 20_000))
+    return w_g, w_g + 0.01 * (common * shared + own)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("count", [3, 10])
+@pytest.mark.parametrize("factor", [1, 100])
+def test_scaled_updates_are_plain_in_sketches(factor, count, known):
+    w_g, w = round_of(count, 0.3)
+    w[1] = w_g + factor * (w[1] - w_g)
+    s_g, *s = sketches_of([w_g, *w])
+    found = sketched(np.stack(s), s_g if known else None, np.ones(count))
+    assert np.flatnonzero(found.far).tolist() == [1] * (factor == 100)
+    assert not found.against.any()
+
+
+def test_noise_ten_times_as_long_is_plain():
+    w_g, w = round_of(10, 0.3)
+    w[1] = w_g + 0.1 * np.random.default_rng(9).normal(size=20_000)
+    s_g, *s = sketches_of([w_g, *w])
+    for origin in (s_g, None):
+        found = sketched(np.stack(s), origin, np.ones(10))
+        assert np.flatnonzero(found.far).tolist() == [1]
+
+
+@pytest.mark.parametrize("common, expected", [(1.0, [1]), (0.1, [])])
+def test_a_flipped_update_is_plain_if_the_others_agree(common, expected):
+    w_g, w = round_of(10, common)
+    w[1] = w_g - (w[1] - w_g)
+    s_g, *s = sketches_of([w_g, *w])
+    found = sketched(np.stack(s), s_g, np.ones(10))
+    assert np.flatnonzero(found.against).tolist() == expected
+
+
+def test_nothing_is_said_that_cannot_be_known():
+    w_g, w = round_of(4, 0.3)
+    s_g, *s = sketches_of([w_g, *w])
+    assert sketched(np.stack(s[:2]), s_g, np.ones(2)) is None
+    copies = np.stack([s[0], s[0], s[1]])
+    assert sketched(copies, None, np.ones(3)) is None
+
+
+def test_more_examples_may_move_a_model_farther():
+    w_g, w = round_of(5, 0.3)
+    w[1] = w_g + 8 * (w[1] - w_g)
+    s_g, *s = sketches_of([w_g, *w])
+    examples = np.array([10, 10, 10, 10, 10.0])
+    assert sketched(np.stack(s), s_g, examples).far.tolist() == [0, 1, 0, 0, 0]
+    examples[1] = 80
+    assert not sketched(np.stack(s), s_g, examples).far.any()

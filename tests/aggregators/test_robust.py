@@ -1,17 +1,20 @@
 """Rules that withstand hostile clients: against loops, by property, by hand."""
 
+import tracemalloc
 from itertools import combinations
 from math import acos, degrees
 
 import numpy as np
 import pytest
 
+from furlkit.aggregators import distances
 from furlkit.aggregators.clip import clip_factors, clipped_mean
 from furlkit.aggregators.distances import squared_distances
 from furlkit.aggregators.geometric_median import geometric_median, weiszfeld
 from furlkit.aggregators.krum import krum, krum_scores
 from furlkit.aggregators.l_dawa import l_dawa
-from furlkit.aggregators.median import median
+from furlkit.aggregators.mean import mean
+from furlkit.aggregators.median import median, weighted_median
 from furlkit.aggregators.trimmed_mean import trimmed_mean
 from furlkit.errors import UsageError
 from furlkit.weights import is_batchnorm_statistic
@@ -189,7 +192,7 @@ def test_krum_matches_loops(models, combined, products):
     for i in range(7):
         others = sorted(np.sum((rows[i] - rows[j]) ** 2) for j in range(7) if j != i)
         scores.append(sum(others[: 7 - f - 2]))
-    assert krum_scores(squared_distances(products(models)), f) == pytest.approx(scores)
+    assert krum_scores(products(models), f) == pytest.approx(scores)
     best = sorted(range(7), key=scores.__getitem__)
     found = combined(krum, models, assumed_hostile=f, chosen=1)
     for key, array in models[best[0]].items():
@@ -307,3 +310,76 @@ def test_l_dawa_of_layers_without_a_direction(combined):
     found = combined(l_dawa, models, None, parent, scaling="shares")
     assert found["a.bias"].tolist() == [2, 2]
     assert found["b.weight"].tolist() == [-2, -2]
+
+
+ODD_SIZES = {
+    "one number": (1,),
+    "a scalar": (),
+    "no number": (0, 3),
+    "one column": (4, 1),
+}
+
+
+@pytest.mark.parametrize("shape", ODD_SIZES.values(), ids=ODD_SIZES)
+@pytest.mark.parametrize("shares", [None, [0.1, 0.2, 0.1, 0.15, 0.25, 0.05, 0.15]])
+@pytest.mark.parametrize("name", [*RULES, "mean"])
+def test_no_rule_changes_its_uploads(name, shares, shape, combined):
+    """The stacks are read-only, so a rule that sorts in place fails."""
+    rule, options = {**RULES, "mean": (mean, {})}[name]
+    rng = np.random.default_rng(0)
+    given = [
+        {"a.weight": rng.normal(size=5), "b.bias": np.asarray(rng.normal(size=shape))}
+        for _ in range(7)
+    ]
+    parent = given[3] if name in WITH_PARENT else None
+    found = combined(rule, given, shares, parent, **options)["b.bias"]
+    every = np.stack([each["b.bias"] for each in given])
+    assert found.shape == shape
+    if found.size:
+        assert (found >= every.min(axis=0)).all() and (found <= every.max(axis=0)).all()
+
+
+@pytest.mark.parametrize("shares", [[1 / 3] * 3, [0.4, 0.3, 0.3]])
+def test_median_of_one_number_leaves_the_stack_as_it_is(shares):
+    stack = np.array([[9], [1], [2]], "f4")
+    assert weighted_median(stack, shares).tolist() == [2]
+    assert stack.tolist() == [[9], [1], [2]]
+
+
+def test_one_number_decides_by_hand(combined):
+    """Client 0 is hostile and its only tensor has one number."""
+    given = [{"b": np.array([x], "f4")} for x in (90, 1, 2, 3, 2)]
+    for name, expected in (("krum", 2), ("geometric-median", 2), ("median", 2)):
+        rule, options = RULES[name]
+        options = {**options, "assumed_hostile": 1} if name == "krum" else options
+        assert combined(rule, given, **options)["b"] == pytest.approx(
+            expected, abs=1e-3
+        )
+    parent = {"b": np.array([0], "f4")}
+    # Update lengths are 90, 1, 2, 3, 2: client 0 counts as 2, so does client 3.
+    found = combined(clipped_mean, given, None, parent, clip=None)
+    assert found["b"] == pytest.approx((2 + 1 + 2 + 2 + 2) / 5)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 7, 100])
+def test_matrices_in_blocks_of_rows_are_the_same(models, products, monkeypatch, rows):
+    G = products(models)
+    whole = squared_distances(G), krum_scores(G, 2)
+    monkeypatch.setattr(distances, "ROWS", rows)
+    np.testing.assert_allclose(products(models), G, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(squared_distances(G), whole[0])
+    np.testing.assert_array_equal(krum_scores(G, 2), whole[1])
+
+
+@pytest.mark.parametrize("name", ["krum", "geometric-median", "clip"])
+def test_memory_is_one_matrix_of_all_clients(name, combined, monkeypatch):
+    """m x m numbers of 8 bytes, and a few rows of that."""
+    monkeypatch.setattr(distances, "ROWS", 20)
+    rule, options = RULES[name]
+    m = 600
+    given = [{"w": np.random.default_rng(k).normal(size=9)} for k in range(m)]
+    tracemalloc.start()
+    combined(rule, given, None, given[0] if name in WITH_PARENT else None, **options)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < (0.5 if name == "clip" else 2) * 8 * m**2

@@ -11,13 +11,14 @@ from statistics import median
 
 import torch
 
+from furlkit.data.batches import Images
 from furlkit.objectives.learner import Stateless
 from furlkit.objectives.simclr import nt_xent, step
 from furlkit.runtime import Runtime, start
 from furlkit.training.loop import Job, train
 from furlkit.training.optimisers import Adam
 from furlkit.training.plan import Plan
-from tests.bench.world import BATCH, NETS, client_images, fresh_net, parameters
+from tests.bench.world import BATCH, CPU, NETS, client_images, fresh_net, parameters
 
 TURNS = 15
 STEPS = 6
@@ -28,7 +29,7 @@ def run() -> Iterator[str]:
     start(Runtime("cpu", 1))
     for size in NETS:
         bare, whole = bare_steps(size), whole_steps(size)
-        pairs = [(_rate(bare), _rate(whole)) for _ in range(TURNS)]
+        pairs = [(rate(bare), rate(whole)) for _ in range(TURNS)]
         ratio = median(ours / theirs for theirs, ours in pairs)
         yield (
             f"cnn5 of {parameters(fresh_net(size)):,}: bare step "
@@ -37,18 +38,19 @@ def run() -> Iterator[str]:
         )
 
 
-def _rate(steps: Iterator[object]) -> float:
+def rate(steps: Iterator[object]) -> float:
+    """Images per second of some steps."""
     began = time.perf_counter()
     for _ in range(STEPS):
         next(steps)
     return STEPS * BATCH / (time.perf_counter() - began)
 
 
-def bare_steps(size: str) -> Iterator[object]:
+def bare_steps(size: str, device: torch.device = CPU) -> Iterator[object]:
     """Endless bare training steps."""
-    net = fresh_net(size).train()
+    net = fresh_net(size, device).train()
     optimiser = Adam(list(net.parameters()), 1e-6)
-    x = torch.randn(2 * BATCH, 3, 32, 32).to(memory_format=torch.channels_last)
+    x = torch.randn(2 * BATCH, 3, 32, 32).to(device, memory_format=torch.channels_last)
     while True:
         z = net.projector(net.encoder(x))  # type: ignore[misc]
         loss = nt_xent(*z.chunk(2), 0.5, "full")
@@ -58,9 +60,11 @@ def bare_steps(size: str) -> Iterator[object]:
         yield loss
 
 
-def whole_steps(size: str) -> Iterator[object]:
+def whole_steps(
+    size: str, device: torch.device = CPU, images: Images | None = None
+) -> Iterator[object]:
     """The complete loop of local-train, with augmentation."""
-    net, images = fresh_net(size), client_images(10_000)
+    net, images = fresh_net(size, device), images or client_images(10_000, device)
     plan = Plan(epochs=10**6, batch_size=BATCH)
     learner = Stateless(net, partial(step, temperature=0.5, form="full"))
     return train(Job("bench", learner, images, plan, (0, "bench")), _NoKeeper())

@@ -93,16 +93,22 @@ def test_examples_in_the_help_parse(run, monkeypatch, line):
 def test_output_and_verbosity_options_are_the_same_everywhere(words):
     known = {name for option in options(COMMANDS[words]) for name in option.opts}
     assert {"--json", "-q", "--quiet", "-v", "--verbose", "--strict"} <= known
-    printing = ("check", "inspect", "sample", "compare", "presets", "status", "replay")
+    printing = ("check", "inspect", "sample", "compare", "presets", "status", "replay",
+                "doctor")  # fmt: skip
     if words[0] not in printing:
         assert {"-o", "--output"} <= known
         assert "--dry-run" in known or words[0] in ("plot", "ledger")
 
 
-def test_version_and_bare_program(run):
+def test_version(run):
     assert run("--version") == (0, f"furlkit, version {__version__}\n", "")
-    outcome = run()
-    assert outcome.code in (0, 2) and "Usage: furlkit" in outcome.out + outcome.err
+
+
+@pytest.mark.parametrize("group", [(), ("plot",), ("evaluate",)], ids=str)
+def test_a_group_without_a_command_prints_its_help(run, group):
+    shown = run(*group, "--help").out
+    assert run(*group) == (2, "", shown)
+    assert len(shown.splitlines()) > 10 and "\\n" not in shown
 
 
 @pytest.mark.parametrize(

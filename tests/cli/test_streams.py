@@ -1,8 +1,11 @@
 """A stderr that is closed, full, or read by nobody stops no training."""
 
+import json
 import os
+import pty
 import subprocess
 import sys
+from contextlib import suppress
 from io import StringIO
 
 import pytest
@@ -122,3 +125,71 @@ def test_a_reader_that_has_gone_is_no_error(world, environment):
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.fixture
+def cats(tmp_path, world, forge):
+    """A partition of classes with Chinese names."""
+    names = [f"\u732b{number}" for number in range(10)]
+    return forge(world.partition, facts={"class_names": names})
+
+
+def in_ascii(environment):
+    return {**environment, "PYTHONIOENCODING": "ascii"}
+
+
+def test_a_pipe_in_the_c_locale_gets_utf_8(cats, environment):
+    command = [sys.executable, "-m", "furlkit", "inspect", str(cats)]
+    done = subprocess.run(command, env=in_ascii(environment), capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert "\u732b3" in done.stdout.decode()
+
+
+def test_a_terminal_in_the_c_locale_shows_escapes(cats, environment):
+    command = [sys.executable, "-m", "furlkit", "inspect", str(cats)]
+    read, write = pty.openpty()
+    with subprocess.Popen(command, env=in_ascii(environment), stdout=write) as process:
+        os.close(write)
+        shown = b""
+        with suppress(OSError):  # Linux ends a closed terminal with an error.
+            while block := os.read(read, 4096):
+                shown += block
+    os.close(read)
+    assert process.returncode == 0
+    assert b"\\u732b3" in shown
+
+
+def test_json_has_null_for_numbers_that_json_lacks(tmp_path, run):
+    journal = tmp_path / "c.log.jsonl"
+    text = '{"step": 1, "loss": NaN, "sums": [Infinity, 2.5, {"x": -1e999}]}'
+    journal.write_text(text + "\n")
+    outcome = run("inspect", journal, "--json")
+
+    def refuse(word):
+        raise AssertionError(word)
+
+    last = json.loads(outcome.out, parse_constant=refuse)["last"]
+    assert last == {"step": 1, "loss": None, "sums": [None, 2.5, {"x": None}]}
+
+
+INTERRUPTED = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+from furlkit.cli import main
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize("module", ["click", "furlkit.catalogue.methods", "numpy"])
+def test_ctrl_c_during_an_import_prints_no_traceback(world, environment, module):
+    command = [sys.executable, "-c", INTERRUPTED, module, "inspect", world.partition]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (130, "")
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("error: interrupted")

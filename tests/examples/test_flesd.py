@@ -172,7 +172,8 @@ def test_the_makefile_s_own_examples_are_those_of_the_pages():
     shown = re.findall(
         r"^# +make .* (\w+) {2,}", (FLESD / "Makefile").read_text(), re.M
     )
-    assert shown == ["table1", "figure2", "figure4", "figure5", "encodings", "claims"]
+    expected = "table1 search figure2 figure4 figure5 encodings claims"
+    assert shown == expected.split()
     pages = " ".join(blocks(FLESD / "README.md"))
     assert all(f" {target} " in pages for target in shown)
 
@@ -237,10 +238,11 @@ def test_tables_and_figure_2_are_made(recorded, carry_out):
     tables = carry_out(recorded(f"{MAKE} {words} {small(once)}"))
     labels = [[line.split("  ")[0] for line in t.splitlines()[1:]] for t in tables]
     averaged = ["FedAvg", "FedProx", "FLESD", "FLESD-cc"]
+    alone = ["SimCLR of client 4", "SimCLR of client 5"]
     assert labels == [
         ["untrained", "Non-FL", "Min-Local", *averaged],
         averaged,
-        ["untrained", "SimCLR", "supervised", "own classifier"],
+        ["untrained", "SimCLR", *alone, "supervised", "own classifier"],
     ]
     assert [line.split()[1] for line in tables[2].splitlines()[1:3]] == ["1", "6"]
     for name in ("figure2", "figure2-1-bubbles", "figure2-1-clients"):
@@ -308,6 +310,49 @@ def test_a_table_has_the_paper_s_numbers_beside_ours(recorded, run):
 
 
 @needs_make
+def test_every_number_of_the_paper_is_shown(recorded):
+    shown = {}
+    for dataset in ("cifar10", "cifar100", "tinyimagenet", "imagenet100"):
+        goals = "table1 figure2" if dataset == "cifar10" else "table1"
+        for command in recorded(f"{MAKE} {goals} DATASET={dataset}"):
+            if command[0] == "compare":
+                alpha = re.search("alpha([0-9.]+)/", " ".join(command))[1]
+                for text in values(command, "--published"):
+                    label, number = text.split("=")
+                    shown[dataset, alpha, label] = number
+    with open(FLESD / "paper.csv", newline="") as file:
+        _, *rows = csv.reader(file)
+    assert shown == {tuple(row[1:4]): row[4] for row in rows}
+
+
+@needs_make
+def test_the_search_has_the_paper_s_grids(recorded, plan):
+    commands = recorded(f"{MAKE} search-1 DATASET=cifar100 SEEDS=0")
+    runs = {}
+    for command in (c for c in commands if c[0] == "plan"):
+        for step in of(plan(*without_output(command)), "train"):
+            name = PurePath(step["outputs"][0]).parts[3]
+            epochs, mu = (
+                values(step["command"], o)[-1:] for o in ("--epochs", "--proximal")
+            )
+            runs.setdefault(name, set()).add((step["round"], *epochs, *mu))
+    grid = {1: "200", 2: "100", 4: "50", 10: "20", 20: "10", 40: "5"}
+    expected = {
+        f"{row}-{rounds}x{epochs}": {(n, epochs) for n in range(1, rounds + 1)}
+        for row in ("flesd", "fedavg") for rounds, epochs in grid.items()
+    }  # fmt: skip
+    for mu in ("0.001", "0.01", "0.1", "1"):
+        name = f"fedprox-10x20-mu{mu}"
+        expected[name] = {(n, "20", mu) for n in range(1, 11)}
+    assert runs == expected
+    (command,) = (c for c in commands if c[0] == "compare")
+    assert values(command, "--published") == [
+        "FedAvg, T 10=43.2",
+        "FLESD, T 2=43.8",
+    ]
+
+
+@needs_make
 def test_claims_are_judged_by_both_alphas(recorded, run):
     rows = {"fedavg": (0.50, 10), "flesd": (0.52, 2), "cc": (0.45, 1)}
     for seed, noise in enumerate((0, 0.001, 0.003)):
@@ -335,8 +380,9 @@ def test_the_paper_s_numbers_are_all_there():
         *keys, percent = csv.DictReader(file).fieldnames
         file.seek(0)
         found = {tuple(r[k] for k in keys): r[percent] for r in csv.DictReader(file)}
-    # Table 1: six methods, four datasets, three alphas; Figure 2: three bars, two alphas.
-    assert len(found) == 6 * 4 * 3 + 3 * 2
+    # Table 1: six methods, four datasets, three alphas; Figure 2: three bars, two alphas,
+    # and two clients.
+    assert len(found) == 6 * 4 * 3 + 3 * 2 + 2
     assert found["table1", "cifar10", "1", "FLESD"] == "76.2"
     assert found["figure2", "cifar10", "0.01", "own classifier"] == "18.5"
     assert "76.2 %" in (FLESD / "recipe.toml").read_text()

@@ -66,12 +66,16 @@ def test_a_round_with_its_objective_and_dataset(call):
     found = round_of(call, "cnn5")
     options = found["client"]["options"]
     assert (options["objective"], options["margin"]) == ("agreement", 0.1)
+    assert options["plugin furlkit-toys"].startswith("0.1.0 ")
     assert found["knn"]["class_names"] == ["down", "across", "diagonal"]
     assert found["knn"]["accuracy"] > 0.5
 
 
 def test_a_round_with_its_encoder(call):
-    assert round_of(call, "tiny")["knn"]["accuracy"] > 0.5
+    found = round_of(call, "tiny")
+    assert found["knn"]["accuracy"] > 0.5
+    both = [found[name]["options"]["plugin furlkit-toys"] for name in ("client", "knn")]
+    assert both[0] == both[1]
 
 
 def test_help_and_checks_know_it(call):

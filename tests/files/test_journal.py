@@ -1,4 +1,5 @@
 import json
+import os
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -61,5 +62,19 @@ def test_two_outputs_never_share_a_journal(tmp_path):
 def test_journal_that_cannot_be_written(tmp_path):
     journal = Journal(tmp_path / "c.safetensors")
     journal.path.mkdir()
-    with pytest.raises(DiskError, match="c.log.jsonl: cannot write: Is a directory"):
+    with pytest.raises(DiskError, match="c.log.jsonl: cannot write: it is a folder"):
         journal.write({"step": 1})
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe"])
+def test_a_journal_never_writes_into_something_else(tmp_path, kind):
+    journal, other = Journal(tmp_path / "c.safetensors"), tmp_path / "other"
+    if kind == "pipe":
+        os.mkfifo(journal.path)
+    else:
+        journal.path.symlink_to(other)
+    if kind == "link":
+        other.write_text("mine")
+    with pytest.raises(DiskError, match=f"c.log.jsonl: cannot write.*{kind[-4:]}"):
+        journal.write({"step": 1})
+    assert not other.exists() or other.read_text() == "mine"

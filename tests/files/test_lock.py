@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from furlkit.errors import TooEarlyError
+from furlkit.errors import DiskError, TooEarlyError
 from furlkit.files.lock import holder, holding, lock_path
 
 HOLD = """
@@ -87,7 +87,7 @@ def test_many_processes_never_hold_it_at_once(tmp_path, environment):
     code = """
 import sys, time
 from pathlib import Path
-from furlkit.errors import TooEarlyError
+from furlkit.errors import DiskError, TooEarlyError
 from furlkit.files.lock import holding
 output, log = Path(sys.argv[1]), sys.argv[2]
 for _ in range(200):
@@ -134,3 +134,56 @@ def test_a_folder_that_cannot_be_written_is_left_to_the_writer(tmp_path):
     (tmp_path / "file").write_text("x")
     with holding(tmp_path / "file" / "x.st"):
         assert holder(tmp_path / "file" / "x.st") is None
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "hard link", "text"])
+def test_a_lock_never_empties_a_file_of_the_user(tmp_path, kind):
+    output, thesis = tmp_path / "x.st", tmp_path / "thesis.tex"
+    thesis.write_text("chapter 1")
+    if kind == "hard link":
+        lock_path(output).hardlink_to(thesis)
+    elif kind == "text":
+        lock_path(output).write_text("chapter 1")
+    else:
+        lock_path(output).symlink_to(thesis if kind == "link" else tmp_path / "new")
+    with pytest.raises(DiskError, match=r"\.x\.st\.lock.*remove it"), holding(output):
+        pass
+    assert thesis.read_text() == "chapter 1" and not (tmp_path / "new").exists()
+    assert os.path.lexists(lock_path(output)) and holder(output) is None
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link to /dev/full", "folder"])
+def test_a_lock_that_is_no_file_is_refused_and_not_waited_for(tmp_path, refused, kind):
+    output = tmp_path / "p.safetensors"
+    lock = lock_path(output)
+    if kind == "pipe":
+        os.mkfifo(lock)
+    elif kind == "folder":
+        lock.mkdir()
+    else:
+        lock.symlink_to("/dev/full")
+    words = lock, kind.split()[0], "remove it"
+    refused(tmp_path, 74, words, "partition", "--data", "digits", "--clients", 2,
+            "-o", output)  # fmt: skip
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_lock_of_another_user_is_refused_unless_it_is_empty(tmp_path):
+    output = tmp_path / "x.st"
+    lock = lock_path(output)
+    lock.write_text('{"host": "a", "process": 1}')
+    os.chown(lock, 12345, 12345)
+    with pytest.raises(DiskError, match="another user"), holding(output):
+        pass
+    lock.write_text("")
+    with holding(output):
+        assert holder(output) == f"process {os.getpid()} on {os.uname().nodename}"
+
+
+def test_attempts_to_make_a_lock_are_bounded(tmp_path, monkeypatch):
+    def lose(*_arguments):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(os, "open", lose)
+    with pytest.raises(TooEarlyError, match="removed"), holding(tmp_path / "x.st"):
+        pass

@@ -76,6 +76,23 @@ def test_damaged_progress_is_no_obstacle(tmp_path, damage):
     assert reason.startswith(f"{file.path}: ") and reason.endswith("; starting over")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"w": None},
+        {"w": np.array([1.5], np.float64)},
+        {"w": np.array([1.5, 2.5], np.float32)},
+        {"more": np.zeros(1)},
+    ],
+)
+def test_resealed_progress_with_other_tensors_is_not_resumed(tmp_path, forge, change):
+    file = ProgressFile(tmp_path / "c", PROVENANCE)
+    file.save(7, {**TENSORS, "slot": np.zeros(2)}, VALUES)
+    forge(file.path, change)
+    found, reason = file.load()
+    assert found is None and "c.progress: cannot be resumed: its tensors" in reason
+
+
 def test_work_that_is_done_leaves_nothing(tmp_path):
     file = ProgressFile(tmp_path / "c", PROVENANCE)
     file.save(1, TENSORS, VALUES)

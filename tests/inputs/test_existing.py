@@ -211,3 +211,14 @@ def test_of_two_processes_one_writes(commands, environment, tmp_path):
 @pytest.mark.slow
 def test_of_two_processes_one_writes_20_times(commands, environment, tmp_path):
     check_at_once(commands, environment, tmp_path, 20)
+
+
+def test_a_changed_option_is_shown_as_it_is_typed(tmp_path, run):
+    """And not the facts that follow from it."""
+    init = ("init", *DIGITS, "--projector", "16,8", "-o", tmp_path / "g")
+    assert run(*init, "--width", 0.02).code == 0
+    said = run(*init, "--width", 0.03).err
+    assert said == f"{tmp_path / 'g'}: making it again with --width 0.03, was 0.02\n"
+    other = ("--width", 0.03, "--projector", "8,4", "--seed", 1)
+    said = run(*init, *other).err
+    assert said.endswith("with --projector 8,4, was 16,8; --seed 1, was 0\n")

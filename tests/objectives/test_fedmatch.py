@@ -10,11 +10,12 @@ from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images, View
 from furlkit.objectives.fedmatch import (
     agreed_labels,
-    consistency_loss,
+    divergences,
     l1_penalty,
     l2_penalty,
     labelled_step,
     learner,
+    mean_over,
     nearest_clients,
 )
 from furlkit.randomness import torch_generator
@@ -74,9 +75,16 @@ def test_consistency_matches_loops():
         for mine, theirs in zip(p.tolist(), q.tolist(), strict=True):
             pairs = zip(mine, theirs, strict=True)
             total += sum(b * math.log(b / a) for a, b in pairs)
-    found = consistency_loss(p.log(), others).item()
-    assert found == pytest.approx(total / 2 / 5, rel=1e-12)
-    assert consistency_loss(p.log(), [p]).item() == pytest.approx(0, abs=1e-12)
+    found = divergences(p.log(), others)
+    assert found.mean().item() == pytest.approx(total / 2 / 5, rel=1e-12)
+    assert divergences(p.log(), [p]).abs().max().item() == pytest.approx(0, abs=1e-12)
+
+
+def test_the_mean_is_over_images_that_count():
+    losses = torch.tensor([1.0, 2.0, float("inf"), 6.0])
+    counts = torch.tensor([True, False, False, True])
+    assert mean_over(counts, losses) == 3.5
+    assert mean_over(counts & ~counts, losses) == 0
 
 
 def test_penalties_by_hand():
@@ -156,7 +164,7 @@ def test_helpers_are_neither_trained_nor_kept_nor_changed():
 def test_where_nobody_is_sure_only_the_penalties_are_left():
     made = begun(Tiny(), confidence=1.0, helpers=[Tiny(1)])
     losses = made.step(batch_of()).losses
-    assert losses["agreement"] == 0 and "consistency" not in losses
+    assert losses["agreement"] == 0 and losses["consistency"] == 0
     torch.stack(list(losses.values())).sum().backward()
     for name, weight in made.net.named_parameters():
         sigma = made.state_dict()[f"sigma.{name}"]

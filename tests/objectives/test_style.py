@@ -46,6 +46,17 @@ def test_loss_matches_loops(reduction, tau):
     assert found == pytest.approx(transcribed(z, s, tau, reduction), abs=1e-12)
 
 
+def test_rows_need_not_be_unit_rows():
+    """As printed, Eq. 2 compares z itself."""
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(8, 3, generator=generator, dtype=torch.float64)
+    found = float(style_loss(z, styles(4), 0.5, "paper"))
+    assert found == pytest.approx(transcribed(z, styles(4), 0.5, "paper"), abs=1e-12)
+    assert found != pytest.approx(
+        float(style_loss(normalise(z), styles(4), 0.5, "paper"))
+    )
+
+
 def test_values_by_hand():
     """Two styles in two points, and all rows in one, for B = 3 images."""
     apart = torch.eye(2, dtype=torch.float64).repeat_interleave(3, dim=0)
@@ -101,14 +112,16 @@ class Tiny(nn.Module):
         self.projector = nn.Linear(3, 2)
 
 
-def test_a_step_compares_plain_images_with_their_edges():
+@pytest.mark.parametrize("normalised", [True, False])
+def test_a_step_compares_plain_images_with_their_edges(normalised):
     pixels = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 1), np.uint8)
     view = View(Augmentation(), 8, 1, (0.5,), (0.5,))
     images = Images(pixels, None, np.arange(5), view, torch.device("cpu"))
     batch, net = images.batch(torch.arange(4), torch.Generator()), Tiny()
-    forward = step(net, batch, temperature=0.5, reduction="mean")
+    forward = step(net, batch, temperature=0.5, reduction="mean", normalised=normalised)
     x = torch.cat([batch.plain(), batch.edges()])
-    z = normalise(net.projector(net.encoder(x)))
+    z = net.projector(net.encoder(x))
+    z = normalise(z) if normalised else z
     assert torch.equal(forward.views, x)
     torch.testing.assert_close(
         forward.losses["style"], style_loss(z, torch.tensor([0] * 4 + [1] * 4), 0.5)

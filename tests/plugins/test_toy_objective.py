@@ -3,12 +3,17 @@
 The package is written into a temporary folder and found through its entry point.
 """
 
+import importlib
 import subprocess
 import sys
+from importlib.metadata import Distribution, EntryPoint
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+
+from furlkit.catalogue.distributions import described
 
 ENTRY = """
 from furlkit.catalogue import Head, Number, Objective, Option
@@ -135,6 +140,7 @@ def test_its_option_reaches_the_method_and_the_header(furlkit, start, tmp_path):
     a, b = load_file(tmp_path / "a.st"), load_file(tmp_path / "b.st")
     assert any(not np.array_equal(a[name], b[name]) for name in a)
     assert '"shrink": 3' in furlkit("inspect", "--json", "b.st").stdout
+    assert "--shrink 3.0 " in furlkit("replay", "b.st", "--depth", 1).stdout
     simclr = ("--objective", "simclr", "--shrink", 1)
     done = train(furlkit, "g.st", "c", *simclr, code=2)
     assert "--shrink" in done.stderr
@@ -180,3 +186,71 @@ def test_without_its_package_a_model_is_refused_by_name(
                    "-o", tmp_path / "k.json")  # fmt: skip
     assert done.returncode == 65
     assert "guesser" in done.stderr
+
+
+def test_an_output_is_made_again_if_the_code_of_its_package_has_changed(
+    furlkit, start, package, tmp_path
+):
+    train(furlkit, "g.st", "a", "--epochs", 1)
+    before = (tmp_path / "a.st").read_bytes()
+    assert "already there" in train(furlkit, "g.st", "a", "--epochs", 1).stdout
+    method = package / "toy_method.py"
+    method.write_text(METHOD.replace("guess, ", "2 * guess, "))
+    done = train(furlkit, "g.st", "a", "--epochs", 1)
+    method.write_text(METHOD)
+    assert "made with other plugin toy ('1.0 " in done.stderr
+    assert (tmp_path / "a.st").read_bytes() != before
+
+
+def test_a_package_that_a_command_does_not_use_leaves_no_trace(
+    furlkit, program, tmp_path
+):
+    words = ("partition", "--data", "digits", "--clients", 3, "-o")
+    furlkit(*words, "with.st")
+    assert program(*words, tmp_path / "without.st").returncode == 0
+    files = [(tmp_path / f"{name}.st").read_bytes() for name in ("with", "without")]
+    assert files[0] == files[1]
+
+
+@pytest.fixture
+def point(tmp_path, monkeypatch):
+    """Write the files of a package of an entry; gives the entry point."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def write(files: dict[str, str], listed: str = "") -> EntryPoint:
+        info = tmp_path / "toys-1.0.dist-info"
+        texts = {"METADATA": "Metadata-Version: 2.1\nName: toys\nVersion: 1.0\n"}
+        for path, text in {
+            **files,
+            "toys-1.0.dist-info/METADATA": texts["METADATA"],
+        }.items():
+            (tmp_path / path).parent.mkdir(exist_ok=True)
+            (tmp_path / path).write_text(text)
+        if listed:
+            (info / "RECORD").write_text(listed)
+        importlib.invalidate_caches()
+        found = EntryPoint("toy", "toys.entry:TOY", "furlkit.objectives")
+        vars(found).update(dist=Distribution.at(info))
+        return found
+
+    return write
+
+
+def test_the_hash_of_a_package_covers_its_files_and_not_its_place(point):
+    files = {
+        "toys/__init__.py": "",
+        "toys/entry.py": "TOY = 1\n",
+        "other.py": "x = 1\n",
+    }
+    entry = SimpleNamespace(function="other:learner")
+    first = described(point(files), entry)
+    assert first.startswith("1.0 ") and len(first) == 4 + 64
+    # An ordinary installation lists its files, an editable one does not.
+    record = "toys/entry.py,,\ntoys/__init__.py,,\ntoys-1.0.dist-info/METADATA,,\n"
+    assert described(point(files, record), entry) == first
+    assert (
+        described(point({**files, "toys/__pycache__/entry.pyc": "y"}), entry) == first
+    )
+    for change in ({"toys/entry.py": "TOY = 2\n"}, {"other.py": "x = 2\n"},
+                   {"toys/table.csv": "1,2\n"}):  # fmt: skip
+        assert described(point({**files, **change}), entry) != first

@@ -10,6 +10,7 @@ from tests.conftest import MAKES_OWN
 
 # Stands in for furlkit: notes its words, one on each line, and writes what it is told to.
 FAKE = r"""
+test "$1" = status && exit
 for word; do printf '%s\n' "$word"; done >> "$HERE/words"
 echo . >> "$HERE/calls"
 clients=
@@ -47,7 +48,8 @@ WORDS = [
     "a\\ b",
 ]
 CONTROL = set("\n\r\t")
-IMPOSSIBLE = set("*?[]|;\\")  # In the names of files that make makes; ~ at the start.
+# In the names of files that make makes; also ~ at the start, and $(.
+IMPOSSIBLE = set("*?[]|;\\")
 
 
 STEPS = ["partition", "init", "knn", "train", "average", "knn"]
@@ -76,7 +78,7 @@ def carried_out(form, environment):
 def test_a_folder_can_have_any_name(recipe, run, fake, form, folder):
     words = (f"out={folder}", "rounds=1", "clients=2", "--group", 2)
     done = run("plan", recipe(), *words, "--as", form, "-o", "run")
-    impossible = IMPOSSIBLE & set(folder) or folder.startswith("~")
+    impossible = IMPOSSIBLE & set(folder) or folder.startswith("~") or "$(" in folder
     if CONTROL & set(folder) or (form == "make" and impossible):
         assert done.code == 2 and "cannot" in done.err
         assert not Path("run").exists() and not Path(folder).exists()

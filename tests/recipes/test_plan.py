@@ -406,6 +406,7 @@ def test_keep_last_removes_what_no_later_step_reads(recipe, run):
         (["rounds=-1"], 2, "0 or more"),
         (["rounds=9999999999"], 2, "10,000,000"),
         (["fraction=nan"], 2, "(0, 1]"),
+        (["fraction=0.5", "rounding=up"], 2, "rounding=up"),
         (["fraction=a"], 2, "a number"),
         (["threads=0"], 65, "threads"),
         (["seed=a"], 65, "seed"),

@@ -61,6 +61,17 @@ def test_a_run_that_is_done(done_before, run):
     assert "running" not in said and "left" not in said
 
 
+def test_a_score_that_was_changed_is_refused(done_before, run):
+    path = Path("exp/r002/knn.json")
+    before, times = path.read_text(), path.stat()
+    found = json.loads(before)["accuracy"]
+    path.write_text(before.replace(f'"accuracy": {found}', '"accuracy": 0.979'))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    done = run("status", "exp")
+    assert done.code == 65 and "exp/r002/knn.json: was changed" in done.err
+    path.write_text(before)
+
+
 def test_scores_are_a_table(done_before, run):
     lines = run("status", "exp", "--scores").out.splitlines()
     assert lines[0].split() == ["round", "knn"]

@@ -1,6 +1,7 @@
 """FCL: the rows of encrypted images that clients share, and what leaves a client."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from safetensors.numpy import load_file
 
 from furlkit.files.container.read import Container
 from furlkit.files.features import read_features
+from furlkit.inputs.dictionary import rows_of_others
 from furlkit.training import loop
 from tests.helpers import epoch_losses, furlkit, tensor_bytes
 
@@ -292,3 +294,42 @@ def test_a_client_of_too_few_images_for_a_mixture(tmp_path, refused):
     words += ("--features-out", tmp_path / "f", "--share-rows", "mixup")
     words += ("--batch-size", 2, "-o", tmp_path / "c")
     refused(tmp_path, 65, ["3 images", "mixup"], *words)
+
+
+def test_a_bank_for_one_client_trains_it_as_the_full_bank_without_its_rows(
+    world, train, run, tmp_path
+):
+    """The server leaves the rows out, or the client does: the same bytes."""
+    out = ("--features-out", tmp_path / "f{client}", "--share-rows", "plain", *SIZE)
+    train("c{client}", *out, clients="0-2")
+    rows = [tmp_path / f"f{client}" for client in range(3)]
+    models = [tmp_path / f"c{client}" for client in range(3)]
+    assert run("aggregate", *models, "-o", tmp_path / "g").code == 0
+    pool = ("aggregate", "--rule", "dictionary", *SIZE, *rows)
+    assert run(*pool, "-o", tmp_path / "all").code == 0
+    done = run(*pool, "--for", 1, "-o", tmp_path / "for1")
+    assert done.code == 0 and "without those of client 1" in done.out
+    full, made = read_features(tmp_path / "all"), read_features(tmp_path / "for1")
+    assert made.facts.made_for == 1 and made.facts.owners == [[0, 10], [1, 0], [2, 10]]
+    assert made.rows.tobytes() == rows_of_others(full, 1).tobytes()
+    given = {"model": tmp_path / "g", "clients": "1"}
+    local = train("l", "--dictionary", tmp_path / "all", "--leave-own-out", **given)
+    for name, more in (("s", ()), ("t", ("--leave-own-out",))):
+        server = train(name, "--dictionary", tmp_path / "for1", *more, **given)
+        assert epoch_losses(server) == epoch_losses(local)
+        assert tensor_bytes(server) == tensor_bytes(local)
+    train("x", "--dictionary", tmp_path / "for1", model=tmp_path / "g", code=65)
+    received = (world / "g0", tmp_path / "g", tmp_path / "for1")
+    (tmp_path / "run").mkdir()
+    for path in (*rows, *models, *received, server):
+        shutil.copy(path, tmp_path / "run" / f"{path.name}.safetensors")
+    told = json.loads(run("ledger", tmp_path / "run", "--json").out)
+    (cell,) = [each for each in told["cells"] if each["round"] == 2]
+    bank = cell["received"]["kinds"]["features"]
+    assert bank["bytes"] == (tmp_path / "for1").stat().st_size
+    assert bank["payload"] == made.rows.nbytes + made.index.nbytes
+
+
+def test_for_needs_a_client(world, refused, tmp_path):
+    given = ("--rule", "dictionary", tmp_path / "f0", "--for", "../x")
+    refused(tmp_path, 2, ["--for"], "aggregate", *given, "-o", tmp_path / "d")

@@ -1,9 +1,12 @@
 """A folder of images of different sizes and modes, in every stage that takes --data."""
 
+import shutil
+
 import numpy as np
 import pytest
 from PIL import Image
 
+from furlkit.data.sets.source import Source
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.dataset import read_dataset
 from tests.helpers import furlkit
@@ -114,3 +117,38 @@ def test_a_client_gives_the_same_of_the_folder_and_the_packed_file(
     found = run(*train, "--data", tmp_path / "d", "-o", tmp_path / "c")
     assert found.code == 0, found.err
     assert (tmp_path / "c").read_bytes() == (started / "c0").read_bytes()
+
+
+@pytest.fixture
+def mixed(pictures, tmp_path):
+    """Images in class folders, deeper, and in none."""
+    folder = tmp_path / "mixed"
+    shutil.copytree(pictures, folder)
+    (folder / "2024" / "may").mkdir(parents=True)
+    for place in ("img_001.png", "2024/may/img_002.png"):
+        shutil.copy(pictures / "cat" / "0.png", folder / place)
+    return folder
+
+
+def test_a_folder_of_mixed_depth_is_trained_on_without_labels(mixed, tmp_path, run):
+    net = ("--image-size", 8, "--channels", 3, "--width", 0.02, "--projector", "8,4")
+    assert furlkit("init", *net, "-o", tmp_path / "g") == 0
+    data = ("--data", mixed)
+    site = (tmp_path / "g", *data, "--client", "north", *TRAIN)
+    trained = run("local-train", *site, "-o", tmp_path / "north")
+    assert trained.code == 0 and "22 images" in trained.err
+    known = Source(mixed).labels()
+    assert (known.examples, known.labels) == (22, None)
+
+
+def test_labels_of_a_folder_of_mixed_depth_are_refused(mixed, tmp_path, refused):
+    folder, made = tmp_path, tmp_path / "made"
+    stray = "img_001.png is not inside a class folder, but 21 other images are"
+    split = ("--scheme", "classes", "--clients", 2)
+    refused(folder, 2, [mixed, stray], "partition", "--data", mixed, *split, "-o", made)
+    size = ("--image-size", 8)
+    words = [mixed, stray, "--no-labels"]
+    refused(folder, 65, words, "pack", mixed, *size, "-o", made)
+    assert furlkit("pack", mixed, *size, "--no-labels", "-o", made) == 0
+    packed = read_dataset(made)
+    assert len(packed.images) == 22 and packed.labels is None

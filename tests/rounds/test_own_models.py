@@ -111,6 +111,37 @@ def test_the_upload_is_that_of_fedavg_to_the_bit_and_holds_nothing_of_ones_own(
     assert rest == tensor_bytes(plain / "k2_0") and len(own) > len(rest)
 
 
+@pytest.mark.parametrize("objective", ["simclr", "byol"])
+@pytest.mark.parametrize("form", ["fedstyle-ditto", "fedstyle-apfl", "apfl"])
+def test_with_sent_model_own_the_server_averages_the_clients_own_models(
+    rounds, objective, form
+):
+    """FedStyle's Algorithm 1, line 10."""
+    folder = rounds(objective, *FORMS[form], "--sent-model", "own")
+    sent = [read_checkpoint(folder / f"c2_{client}").tensors for client in (0, 1)]
+    for client, upload in enumerate(sent):
+        own = own_bytes(folder, 2, client)
+        assert tensor_bytes(folder / f"c2_{client}").items() <= own.items()
+        assert {part_of(name) for name in upload} >= {"encoder", "projector"}
+    name = next(iter(sent[0]))
+    mean = read_checkpoint(folder / "g2").tensors[name]
+    np.testing.assert_allclose(mean, (sent[0][name] + sent[1][name]) / 2, rtol=1e-6)
+    # Up to the first upload both readings train the same models.
+    other = rounds(objective, *FORMS[form])
+    assert own_bytes(folder, 1) == own_bytes(other, 1)
+    assert own_bytes(folder, 2) != own_bytes(other, 2)
+
+
+@pytest.mark.parametrize("form", ["fedstyle-ditto", "fedstyle-apfl"])
+def test_an_upload_tells_the_loss_of_the_model_that_is_sent(rounds, form):
+    folder = rounds("simclr", *FORMS[form], "--sent-model", "own")
+    losses = epoch_losses(folder / "c2_0")
+    names = ("simclr", "ditto") if "ditto" in form else ("own.simclr",)
+    told = read_checkpoint(folder / "c2_0").facts.loss
+    assert told == pytest.approx(sum(losses[-1][name] for name in names))
+    assert told != pytest.approx(losses[0]["simclr"])
+
+
 @every_objective
 @alone
 def test_without_a_pull_and_with_all_of_its_own_the_client_trains_alone_to_the_bit(
@@ -264,6 +295,7 @@ def test_fedprox_of_fedstyle_pulls_what_is_the_clients_own(rounds):
             ("--mix weights",),
         ),
         (("--pull", 1), ("--pull does not apply",)),
+        (("--sent-model", "own"), ("--sent-model does not apply",)),
         ((*APFL, "--mix", "views", "--own-share-rate", 1), ("--own-share-rate",)),
         (
             (*APFL, "--own-share-rate", 1, "--precision", "float16", "--private-out", "k"),

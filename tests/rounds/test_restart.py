@@ -250,6 +250,9 @@ FORGERIES = {
     "a tensor of another shape": lambda t, v: (
         {k: np.zeros((2, 2), a.dtype) if "conv" in k else a for k, a in t.items()}, v
     ),
+    "no slots of the optimiser": lambda t, v: (
+        {k: a for k, a in t.items() if ".optimiser." not in k}, v
+    ),
     "a tensor of nobody": lambda t, v: ({**t, "inner.learner.odd.x": np.zeros(3)}, v),
     "no values": lambda t, v: (t, {}),
     "another turn": lambda t, v: (t, {**v, "turn": 7}),

@@ -120,3 +120,14 @@ def test_what_it_refuses(world, refused):
         here, 65, (world.model, "client"), "attack", world.model, "-o", world.output
     )
     refused(here, 65, (world.clients[0], "features"), *line, "backdoor-rows")
+
+
+@pytest.mark.parametrize("kind", ["scale", "flip", "noise"])
+@pytest.mark.parametrize("shape", [(7, 1, 3, 3), (5,), ()])
+def test_an_upload_of_other_shapes_is_refused(world, forge, refused, kind, shape):
+    upload = forge(
+        world.clients[0], {"encoder.conv1.weight": np.zeros(shape, np.float32)}
+    )
+    given = (upload, "--kind", kind, "--parent", world.model, "-o", world.folder / "x")
+    words = [upload, "encoder.conv1.weight", world.model]
+    refused(world.folder, 65, words, "attack", *given)

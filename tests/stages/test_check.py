@@ -1,15 +1,18 @@
 """check: what of a dataset cannot be read."""
 
+import io
 import json
 import os
 
 import numpy as np
 import pytest
+import tifffile
 from PIL import Image
 
 from furlkit.data.sets.source import Source
 from furlkit.files.container.read import Container
 from furlkit.files.dataset import read_dataset
+from furlkit.reports.sheet import contact_sheet
 from tests.helpers import digest, furlkit
 
 
@@ -53,7 +56,8 @@ def test_all_broken_files_are_listed_at_once(run, tmp_path):
         f"{folder}: 7 images of 2 sizes, 8 x 8 to 9 x 8 pixels, 0 grey; 4 files cannot "
         "be read; skipped 2 files that are no images and 1 folder without images"
     )
-    assert lines[5].startswith("decoded images are kept in ") and len(lines) == 6
+    assert lines[5] == f"{folder}: 7 PNG; 7 uint8 from 0 to 255"
+    assert lines[6].startswith("decoded images are kept in ") and len(lines) == 7
 
 
 def test_the_same_for_programs(run, tmp_path):
@@ -75,7 +79,7 @@ def test_a_stray_image_is_found_too(run, tmp_path):
     folder = pictures(tmp_path / "p")
     (folder / "cat/0.png").rename(folder / "stray.png")
     found = run("check", folder)
-    assert found.code == 65 and "stray.png" in found.err
+    assert found.code == 0 and "no labels, since stray.png" in found.err
 
 
 def test_other_datasets_are_opened(run, tmp_path):
@@ -174,3 +178,92 @@ def test_what_only_begins_like_a_dataset_is_broken(tmp_path, refused, start):
     (tmp_path / "x").write_bytes(start + b" " * 99)
     command = ("partition", "--data", tmp_path / "x", "-o", tmp_path / "p")
     refused(tmp_path, 65, [tmp_path / "x"], *command)
+
+
+def scans(folder):
+    """Files of several formats, types, channels and pages, two of them equal."""
+    folder.mkdir()
+    ramp = np.arange(64, dtype=np.uint16).reshape(8, 8)
+    tifffile.imwrite(folder / "deep.tif", ramp * 60)
+    tifffile.imwrite(folder / "float.tif", (ramp / 7).astype(np.float32))
+    five = np.zeros((8, 8, 5), np.uint8)
+    how = {"photometric": "minisblack", "planarconfig": "contig"}
+    tifffile.imwrite(folder / "five.tif", five, **how)
+    pages = np.stack([ramp] * 3)
+    tifffile.imwrite(folder / "pages.tif", pages, photometric="minisblack")
+    Image.fromarray(ramp.astype(np.uint8)).save(folder / "grey.png")
+    Image.fromarray(ramp.astype(np.uint8)).save(folder / "same.bmp")
+    tifffile.imwrite(folder / "nan.tif", np.full((8, 8), np.nan, np.float32))
+    return folder
+
+
+def test_formats_types_ranges_channels_pages_and_copies_are_listed(run, tmp_path):
+    found = run("check", "--json", scans(tmp_path / "s"))
+    data = json.loads(found.out)
+    assert found.code == 65 and "64 of its values are NaN" in data["broken"]["nan.tif"]
+    assert data["formats"] == {"TIFF": 4, "PNG": 1, "BMP": 1}
+    assert data["types"]["uint16"] == {"images": 2, "low": 0, "high": 3780}
+    assert data["types"]["float32"] == {"images": 1, "low": 0, "high": 9}
+    assert data["types"]["uint8"]["images"] == 3
+    assert data["channels"] == {"1": 5, "5": 1} and data["pages"] == {"1": 5, "3": 1}
+    assert data["duplicates"] == [["grey.png", "same.bmp"]]
+    assert data["window"] == "0,3780"
+
+
+def test_people_are_told_what_to_decide(run, tmp_path):
+    folder = scans(tmp_path / "s")
+    (folder / "nan.tif").unlink()
+    found = run("check", folder)
+    assert found.code == 0
+    for words in (
+        "1, 5 channels",
+        "1, 3 pages",
+        "--window 0,3780",
+        "grey.png and same",
+    ):
+        assert words in found.out
+
+
+def test_files_that_need_options_are_not_broken(run, tmp_path):
+    folder = scans(tmp_path / "s")
+    (folder / "five.tif").unlink()
+    how = ("--window", "0,3780", "--pages", "first", "--skip-broken")
+    found = run("pack", folder, *how, "-o", tmp_path / "p")
+    assert found.code == 0 and "left out 1 files" in found.err
+    assert len(read_dataset(tmp_path / "p").images) == 5
+
+
+def test_images_of_train_and_test_are_compared(run, tmp_path):
+    one, other = pictures(tmp_path / "a"), tmp_path / "b"
+    other.mkdir()
+    pixels = np.asarray(Image.open(one / "cat/0.png"))
+    Image.fromarray(pixels).save(other / "x.bmp")
+    found = run("check", one, "--test-data", other)
+    assert found.code == 0 and "x.bmp" in found.err and "cat/0.png" in found.err
+    assert "warning" not in run("check", "digits", "--test-data", "digits").err
+    assert run("check", one, "--test-data", other, "--strict").code == 65
+
+
+def test_a_sheet_has_the_pixels_that_a_model_sees(run, tmp_path):
+    folder, model = tmp_path / "s", tmp_path / "m"
+    folder.mkdir()
+    values = np.arange(256, dtype=np.uint16).reshape(16, 16) * 16
+    tifffile.imwrite(folder / "a.tif", values)
+    init = ("init", "--image-size", 16, "--channels", 1, "--window", "0,4080")
+    assert furlkit(*init, "--width", 0.02, "-o", model) == 0
+    sheet, plain = tmp_path / "sheet.png", tmp_path / "plain.png"
+    assert run("check", folder, "--sheet", sheet, "--model", model).code == 0
+    given = ("--window", "0,4080", "--channels", 1)
+    assert run("check", folder, "--sheet", plain, *given).code == 0
+    for path in (sheet, plain):
+        drawn = np.asarray(Image.open(path))
+        assert np.array_equal(drawn[2:-2, 2:-2], np.arange(256).reshape(16, 16))
+        assert (drawn[:2] == 128).all()
+
+
+def test_a_sheet_of_many_channels_has_a_tile_for_each():
+    images = np.zeros((3, 4, 5, 7))
+    images[2, :, :, 6] = 1
+    drawn = np.asarray(Image.open(io.BytesIO(contact_sheet(images))))
+    assert drawn.shape == (3 * (4 + 2) + 2, 7 * (5 + 2) + 2)
+    assert (drawn[14:18, 44:49] == 255).all() and (drawn == 255).sum() == 20

@@ -141,7 +141,8 @@ def test_a_model_s_own_classes_have_no_noise_of_probes(run, scores, protocol):
     a = scores("a", means, (0, 1), protocol="cluster", each=each)
     own = {"protocol": protocol, "seed": None}
     b = scores("b", [0.7, 0.9], (0, 1), **own)
-    done = run("compare", *a, *b, "--reference", "a", "--json")
+    allowed = ("--allow-different", "protocol")
+    done = run("compare", *a, *b, "--reference", "a", "--json", *allowed)
     rows = json.loads(done.out)["rows"]
     assert done.err == "" and rows[1]["probe_std"] == 0
     assert rows[1]["difference"]["probes_alone"] == pytest.approx(2 * 0.01 / 2**0.5)
@@ -273,6 +274,152 @@ def test_a_file_that_is_no_metrics_file(run, tmp_path):
     (tmp_path / "x.json").write_text("{}")
     done = run("compare", "--series", f"a={tmp_path / 'x.json'}")
     assert done.code == 65 and "x.json" in done.err
+
+
+# --- conditions -----------------------------------------------------------------------
+
+TRAIN, TEST = {"examples": 1438, "labels": "ab"}, {"examples": 359, "labels": "cd"}
+FASHION = {"examples": 6000, "labels": "ef"}
+PROBE = {"epochs": 20, "lr": 0.1, "solver": "gradient", "threads": 1, "probes": 5}
+
+
+@pytest.mark.parametrize(
+    "other, name, said",
+    [
+        ({"options": {**PROBE, "epochs": 100}}, "epochs", "--epochs 100, "),
+        (
+            {"options": {**PROBE, "milestones": [60]}},
+            "milestones",
+            "--milestones [60], ",
+        ),
+        ({"data": {"train": TRAIN, "test": FASHION}}, "test-data", "6,000 images (ef)"),
+        ({"data": {"train": FASHION, "test": TEST}}, "data", "6,000 images (ef)"),
+        ({"protocol": "knn", "options": {"k": 200}}, "protocol", "the protocol knn"),
+    ],
+)
+def test_scores_that_were_not_measured_alike_are_refused(
+    run, scores, other, name, said
+):
+    data = {"train": TRAIN, "test": TEST}
+    a = scores("a", [0.5], (0,), options=PROBE, data=data)
+    b = scores("b", [0.6], (0,), **{"options": PROBE, "data": data, **other})
+    done = run("compare", *a, *b)
+    assert done.code == 65 and done.out == ""
+    assert "b0.json: was measured with " in done.err and "a0.json with " in done.err
+    assert said in done.err and f"--allow-different {name}\n" in done.err
+    done = run("compare", *a, *b, "--allow-different", name)
+    assert done.code == 0 and done.err == ""
+
+
+def test_all_differences_are_named_and_one_that_is_not_allowed_is_refused(run, scores):
+    a = scores("a", [0.5], (0,), options=PROBE)
+    b = scores("b", [0.6], (0,), options={**PROBE, "epochs": 100, "lr": 0.3})
+    assert "and other lr; " in run("compare", *a, *b).err
+    assert run("compare", *a, *b, "--allow-different", "epochs").code == 65
+    for words in (["epochs,lr"], ["epochs", "--allow-different", "--lr"]):
+        assert run("compare", *a, *b, "--allow-different", *words).code == 0
+
+
+def test_a_comparison_may_be_about_models_seeds_machines_and_noise(run, scores):
+    more = {"device": "cuda", "threads": 4, "probes": 1, "random-init": True}
+    a = scores("a", [0.5], (0,), options=PROBE, scored=1)
+    b = scores("b", [0.6], (5,), options={**PROBE, **more}, scored=2)
+    done = run("compare", *a, *b)
+    assert done.code == 0 and done.err == ""
+
+
+def test_series_called_by_the_values_of_an_option_are_about_it(run, scores):
+    a = scores("20", [0.5], (0,), options=PROBE)
+    b = scores("100", [0.6], (0,), options={**PROBE, "epochs": 100})
+    assert run("compare", *a, *b).code == 0
+    c = scores("100", [0.6], (0,), options={**PROBE, "epochs": 100, "lr": 1})
+    assert "--allow-different lr\n" in run("compare", *a, *c).err
+
+
+def test_plots_of_scores_that_were_not_measured_alike_are_refused(
+    run, scores, tmp_path
+):
+    a = scores("a", [0.5], (0,), options=PROBE)
+    b = scores("b", [0.6], (0,), options={**PROBE, "epochs": 100})
+    for plot in (("curve",), ("bars",), ("differences", "--reference", "a")):
+        words = ("plot", *plot, *a, *b, "-o", tmp_path / "x.png", "--dry-run")
+        done = run(*words)
+        assert done.code == 65 and "--allow-different epochs" in done.err, plot
+        assert run(*words, "--allow-different", "epochs").code == 0, plot
+    both = ("--series", f"1={a[1][2:]}", "--series", f"2={b[1][2:]}", "--over", "x")
+    done = run("plot", "sweep", *both, "-o", tmp_path / "x.png", "--dry-run")
+    assert done.code == 65 and "--allow-different epochs" in done.err
+
+
+def test_groups_of_bars_may_be_measured_differently(run, scores, tmp_path):
+    a = scores("one:a", [0.5], (0,), data={"test": {"examples": 3, "labels": "ab"}})
+    b = scores("two:a", [0.6], (0,), data={"test": {"examples": 4, "labels": "ab"}})
+    words = ("plot", "bars", *a, *b, "-o", tmp_path / "x.png", "--dry-run")
+    assert run(*words).code == 0
+
+
+def test_scores_of_a_model_that_is_not_there_any_more_are_marked(world, run):
+    words = ("evaluate", "knn", "--data", "digits", "--k", 5, "-o")
+    for number in range(2):
+        client, folder = world.clients[number], world.folder / str(number)
+        folder.mkdir()
+        model = client.rename(folder / client.name)
+        assert run(*words, folder / "knn.json", model).code == 0
+    series = ("--series", f"a={world.folder}/0/knn.json,{world.folder}/1/knn.json")
+    done = run("compare", *series)
+    assert done.code == 0 and done.err == "" and "stale" not in done.out
+    again = ("local-train", world.partition, world.model, "--data", "digits", "--epochs",
+             1, "--batch-size", 240, "--lr", 0.5, "--client", 1)  # fmt: skip
+    assert run(*again, "-o", world.folder / "1" / "client_1.safetensors").code == 0
+    done = run("compare", *series)
+    assert done.code == 0 and "stale: 1 of 2 scores" in done.out
+    assert "1/knn.json: has the score of a model that is not there" in done.err
+    assert run("compare", *series, "--strict").code == 65
+    (row,) = json.loads(run("compare", *series, "--json").out)["rows"]
+    assert row["stale"] == [f"{world.folder}/1/knn.json"]
+
+
+def changed(path):
+    """Another number in a file that furlkit wrote."""
+    path.write_text(path.read_text().replace('"accuracy": 0.5', '"accuracy": 0.979'))
+    return path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", "--series", "a={file}"),
+        ("compare", "--series", "a={folder}"),
+        ("inspect", "{file}"),
+        ("plot", "curve", "{file}", "-o", "{folder}/x.png"),
+        ("plot", "bars", "--series", "a={folder}", "-o", "{folder}/x.png"),
+        ("plot", "confusion", "{file}", "-o", "{folder}/x.png"),
+    ],
+)
+def test_a_number_that_was_changed_is_refused(run, scores, tmp_path, words):
+    scores("a", [0.5], (0,))
+    names = {"file": changed(tmp_path / "a0.json"), "folder": tmp_path}
+    done = run(*(word.format(**names) for word in words))
+    assert done.code == 65 and "a0.json: was changed" in done.err and done.out == ""
+
+
+def test_scores_of_older_versions_are_read_with_a_warning(run, scores, tmp_path):
+    words = scores("a", [0.5, 0.6, 0.7])
+    for path in tmp_path.glob("a*.json"):
+        document = json.loads(path.read_text())
+        del document["content"]
+        path.write_text(json.dumps({**document, "version": 2}))
+    done = run("compare", *words)
+    assert done.code == 0 and done.out.splitlines()[1].split()[:3] == [
+        "a",
+        "3",
+        "60.00",
+    ]
+    assert done.err.count("warning") == 1
+    assert "a0.json and 2 more: has no content hash" in done.err
+    strict = run("compare", *words, "--strict")
+    assert strict.code == 65 and "content hash" in strict.err
+    assert run("inspect", tmp_path / "a0.json", "--strict").code == 65
 
 
 # --- claims ---------------------------------------------------------------------------

@@ -3,7 +3,7 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torchvision import models
 
 from furlkit.files.checkpoint import read_checkpoint
@@ -72,7 +72,78 @@ def test_timm_loads_the_folder(export, size, channels, net):
     folder, x, expected = export(size, channels, *net)
     found = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
     torch.testing.assert_close(found(x), expected, rtol=1e-5, atol=1e-5)
-    assert found.pretrained_cfg["input_size"] == [channels, size, size]
+    assert [*found.pretrained_cfg["input_size"]] == [channels, size, size]
+
+
+FINETUNED = {
+    "ResNet-18": (64, 3, ("--encoder", "resnet18")),
+    "ResNet-18 of a small stem": (16, 1, ("--encoder", "resnet18")),
+    "ResNet-18 of torchvision": (32, 1, ("--encoder", "torchvision:resnet18")),
+    "cnn5": (8, 1, ("--width", 0.02)),
+    "ViT": (32, 1, ("--encoder", "timm:test_vit")),
+}
+finetuned = pytest.mark.parametrize("size, channels, net", FINETUNED.values(),
+                                    ids=FINETUNED)  # fmt: skip
+
+
+def first_gradient(net, scores):
+    """How far the first layer would move to raise the first class."""
+    scores[:, 0].sum().backward()
+    return next(net.parameters()).grad.abs().sum()
+
+
+@finetuned
+def test_timm_finetunes_it_for_classes(export, size, channels, net):
+    timm = pytest.importorskip("timm", reason="timm is not installed")
+    importlib.import_module("furlkit.models.timm")
+    folder, x, h = export(size, channels, *net)
+    name = f"local-dir:{folder}"
+    found = timm.create_model(name, pretrained=True, num_classes=4).eval()
+    expected = found.get_classifier()(h)
+    assert expected.shape == (2, 4)
+    torch.testing.assert_close(found(x), expected, rtol=1e-5, atol=1e-5)
+    assert first_gradient(found, found(x)) > 0
+    found.reset_classifier(0)
+    torch.testing.assert_close(found(x), h, rtol=1e-5, atol=1e-5)
+
+
+@finetuned
+def test_timm_adapts_it_to_other_channels(export, size, channels, net):
+    timm = pytest.importorskip("timm", reason="timm is not installed")
+    importlib.import_module("furlkit.models.timm")
+    folder, x, _ = export(size, channels, *net)
+    options = {"num_classes": 4, "in_chans": 4 - channels}
+    found = timm.create_model(f"local-dir:{folder}", pretrained=True, **options).eval()
+    assert found(x[:, :1].repeat(1, 4 - channels, 1, 1)).shape == (2, 4)
+
+
+@finetuned
+def test_torch_finetunes_it_for_classes(export, monkeypatch, size, channels, net):
+    folder, x, h = export(size, channels, *net)
+    config = json.loads((folder / "config.json").read_text())
+    monkeypatch.chdir(folder)
+    names = {}
+    exec("\n".join(config["how_to_load"]), names)
+    head = torch.nn.Linear(config["num_features"], 4)
+    found = torch.nn.Sequential(names["net"], head)
+    torch.testing.assert_close(found(x), head(h))
+    assert first_gradient(found, found(x)) > 0
+
+
+@finetuned
+def test_transformers_finetunes_it_for_classes(export, size, channels, net):
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is not installed, and too large to require"
+    )
+    importlib.import_module("furlkit.models.timm")
+    folder, x, h = export(size, channels, *net)
+    auto = transformers.AutoModelForImageClassification
+    found = auto.from_pretrained(folder, num_labels=4).eval()
+    expected = found.timm_model.get_classifier()(h)
+    torch.testing.assert_close(found(x).logits, expected, rtol=1e-5, atol=1e-5)
+    assert first_gradient(found, found(x).logits) > 0
+    plain = transformers.AutoModel.from_pretrained(folder).eval()
+    torch.testing.assert_close(plain(x).pooler_output, h, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -159,3 +230,25 @@ def test_inspect_says_what_was_exported(export, capsys):
     capsys.readouterr()
     assert furlkit("inspect", folder / "model.safetensors") == 0
     assert "encoder: the bare encoder cnn5 after round 0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_files_of_other_programs_are_not_replaced(world, refused, name, dry):
+    folder = world.folder / "encoder"
+    folder.mkdir()
+    if name == "config.json":
+        (folder / name).write_text('{"architecture": "resnet18"}')
+    else:
+        save_file({"conv1.weight": torch.zeros(1)}, folder / name)
+    words = (folder / name, "did not write", "another -o")
+    refused(world.folder, 2, words, "export", world.model, "-o", folder, *dry)
+
+
+def test_an_export_replaces_an_older_export(world, run):
+    folder = world.folder / "encoder"
+    for model in (world.clients[0], world.model):
+        assert run("export", model, "-o", folder).code == 0
+    expected = read_checkpoint(world.model).tensors["encoder.conv1.weight"]
+    found = load_file(folder / "model.safetensors")["conv1.weight"]
+    assert torch.equal(found, torch.from_numpy(expected))

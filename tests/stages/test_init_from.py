@@ -199,6 +199,28 @@ def test_weights_that_are_not_finite_are_refused(vit, taken):
     assert code == 65 and "norm.weight has 64 values that are NaN" in err
 
 
+@pytest.mark.parametrize(
+    "name, value, words",
+    [
+        ("conv1.weight", 1e38, ("1e+38", "1e+12")),
+        ("conv1.weight", -1e38, ("-1e+38", "1e+12")),
+        ("bn1.running_var", -0.5, ("-0.5", "variance")),
+    ],
+)
+def test_weights_that_no_training_gives_are_refused(
+    tmp_path, refused, name, value, words
+):
+    from torchvision.models import resnet18
+
+    tensors = resnet18().state_dict()
+    tensors[name].view(-1)[3] = value
+    save_file(tensors, tmp_path / "r.safetensors")
+    known = (tmp_path / "r.safetensors", f"encoder.{name}", *words, "another --from")
+    net = ("--encoder", "resnet18", *shape(32, 3))
+    output = ("--from", tmp_path / "r.safetensors", "-o", tmp_path / "new.st")
+    refused(tmp_path, 65, known, "init", *net, *output)
+
+
 def test_a_folder_without_weights_and_a_partition_are_refused(tmp_path, taken):
     code, _, err = taken(tmp_path, *shape(8, 1))
     assert code == 65 and "without model.safetensors" in err

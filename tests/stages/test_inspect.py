@@ -384,7 +384,7 @@ def test_metrics_say_protocol_accuracy_and_model(tmp_path):
     write_metrics(path, {**values, "checkpoint": scored, "confusion": matrix})
     text = lines(path, verify=True)
     assert "metrics: knn accuracy 93.21 % of the global model after round 3" in text
-    assert "verified  no, JSON has no hash" in text
+    assert "verified  yes, every value fits the content hash" in text
     assert "options.k  200" in text and "confusion  (2 x 2 values)" in text
     assert "content      abababababab" in text
     _, data = explain(path)
@@ -453,6 +453,43 @@ def test_verify_finds_a_flipped_bit_that_a_look_does_not(tmp_path):
     assert explain(path)[1]["verified"] is False
     with pytest.raises(InputError, match="do not match the content hash"):
         explain(path, verify=True)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A run: two checkpoints, scores, an export and notes that are not furlkit's."""
+    for place in ("r001", "export", ".hidden"):
+        (tmp_path / "run" / place).mkdir(parents=True)
+    run = tmp_path / "run"
+    checkpoint(run / "r001" / "a.safetensors")
+    checkpoint(run / "b", client=4)
+    write_metrics(run / "r001" / "linear.json", {"accuracy": 0.769})
+    save_file({"w": ZEROS}, run / "export" / "model.safetensors")
+    (run / "export" / "config.json").write_text('{"architecture": "resnet18"}')
+    (run / "notes.txt").write_text("notes")
+    (run / ".hidden" / "c.safetensors").write_text("unfinished")
+    return run
+
+
+def test_verify_checks_all_files_below_a_folder(folder):
+    ((text, data),) = run({**defaults("inspect"), "paths": (folder,), "verify": True})
+    assert text.startswith(f"{folder}: 3 files verified (2 checkpoint, 1 metrics)")
+    assert data["verified"] == {"checkpoint": 2, "metrics": 1}
+    assert (data["other"], data["unsealed"]) == (3, 0)
+    with pytest.raises(InputError, match="run: is a folder; --verify"):
+        explain(folder)
+
+
+def test_verify_names_every_broken_file_below_a_folder(folder, capsys):
+    scores = folder / "r001" / "linear.json"
+    scores.write_text(scores.read_text().replace("0.769", "0.979"))
+    with pytest.raises(InputError, match="linear.json: was changed"):
+        explain(folder, verify=True)
+    (folder / "r001" / "a.safetensors").write_bytes(b"not one")
+    with pytest.raises(InputError, match="run: 2 files below are broken"):
+        explain(folder, verify=True)
+    said = capsys.readouterr().err
+    assert "a.safetensors" in said and "linear.json: was changed" in said
 
 
 def test_files_are_explained_in_the_order_given(tmp_path):

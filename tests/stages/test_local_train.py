@@ -257,3 +257,19 @@ def test_a_cosine_goes_on_through_the_rounds(world, train, tmp_path):
     assert rates == pytest.approx(by_hand)
     _, single = train("c3", "--schedule", "cosine", model=tmp_path / "g1.st")
     assert "first-round" not in read_checkpoint(single).header.options
+
+
+def test_all_are_the_clients_with_images(tmp_path, run):
+    """The public client has none and does not train."""
+    round_0(tmp_path, ("--clients", 3, "--public-client", 1))
+    words = (tmp_path / "p.st", tmp_path / "g.st", "--client", "all")
+    for command in ("local-train", "pretrain-style"):
+        made = run(command, *words, *FAST, "--dry-run", "-o", tmp_path / "c{client}")
+        assert made.code == 0, made.err
+        names = [line.split()[2] for line in made.out.splitlines()]
+        assert names == [f"{tmp_path}/c0:", f"{tmp_path}/c2:"]
+
+
+def test_all_without_a_partition_is_wrong_usage(world, refused):
+    words = ("local-train", world / "g.st", "--client", "all", *FAST)
+    refused(world, 2, ["--client all", "PARTITION"], *words, "-o", world / "c")

@@ -419,3 +419,29 @@ def test_folders_of_domains_are_packed_as_domains(tmp_path):
     assert packed.facts.domain_names == ["art", "photo"]
     assert packed.images[:, 0, 0, 0].tolist() == [0, 1, 2]
     assert furlkit("pack", "digits", "--domain-folders", "-o", path) == 2
+
+
+def test_some_images_are_drawn_from_a_folder_by_seed(tmp_path):
+    pixels = pictures(tmp_path / "p", each=5)
+    found = {}
+    for seed, count in ((3, 2), (3, 4), (4, 4)):
+        path = tmp_path / f"{seed}_{count}"
+        some = ("--images", count, "--seed", seed)
+        assert furlkit("pack", tmp_path / "p", *some, "-o", path) == 0
+        packed = read_dataset(path)
+        names = [np.flatnonzero((pixels == i).all((1, 2, 3)))[0] for i in packed.images]
+        assert packed.labels.tolist() == [name // 5 for name in names]
+        found[seed, count] = names
+        header = Container(path).header
+        assert (header.seed, header.options["images"]) == (seed, count)
+    assert set(found[3, 2]) < set(found[3, 4]) != set(found[4, 4])
+
+
+def test_some_images_of_each_source_after_its_split(tmp_path):
+    source, path = styles(tmp_path / "a.npz"), tmp_path / "d.safetensors"
+    more = ("--train-fraction", 0.5, "--images", 4)
+    assert furlkit("pack", source, *more, "-o", path) == 0
+    assert len(read_dataset(path).images) == 4
+    assert furlkit("pack", "digits", source, "--image-size", 8, "--images", 5,
+                   "-o", path) == 0  # fmt: skip
+    assert np.bincount(read_dataset(path).domains).tolist() == [5, 5]

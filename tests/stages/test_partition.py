@@ -94,7 +94,7 @@ def test_other_domains_make_another_partition(tmp_path, styles, capsys):
     np.savez(tmp_path / "s.npz", **other)
     assert furlkit("pack", tmp_path / "s.npz", "-o", styles) == 0
     assert furlkit(*draw, "-o", path) == 0
-    assert "made with other" in capsys.readouterr().err
+    assert "making it again with" in capsys.readouterr().err
     assert read_partition(path).facts.domain_names == ["0", "1", "2"]
 
 
@@ -225,3 +225,52 @@ def test_a_split_file_decides_the_number_of_clients(tmp_path):
     assert furlkit(*draw, tmp_path / "s.json", "-o", tmp_path / "p") == 0
     options = Container(tmp_path / "p").header.options
     assert read_partition(tmp_path / "p").facts.clients == options["clients"] == 2
+
+
+def test_verify_finds_a_flipped_bit_in_the_images_of_a_packed_file(tmp_path, run):
+    packed, output = tmp_path / "d.safetensors", tmp_path / "p.safetensors"
+    assert run("pack", "digits", "-o", packed).code == 0
+    partition = ("partition", "--data", packed, "-o", output)
+    assert run(*partition, "--verify").code == 0
+    content = bytearray(packed.read_bytes())
+    content[-1] ^= 1
+    packed.write_bytes(content)
+    output.unlink()
+    outcome = run(*partition, "--verify")
+    assert (outcome.code, output.exists()) == (65, False)
+    assert str(packed) in outcome.err and "checksum" in outcome.err
+    assert run(*partition).code == 0
+
+
+def test_verify_is_for_packed_files(tmp_path, refused):
+    words = "--verify", "digits", "pack"
+    refused(tmp_path, 2, words, "partition", "--data", "digits", "--verify",
+            "-o", tmp_path / "p")  # fmt: skip
+
+
+def drawn(path, count, seed=0, *more):
+    words = ("--images", count, "--seed", seed, "--clients", 3, *more)
+    assert furlkit("partition", "--data", "digits", *words, "-o", path) == 0
+    return read_partition(path)
+
+
+def test_some_images_are_drawn_by_seed_and_whatever_their_class(tmp_path):
+    found = drawn(tmp_path / "p.st", 60, 1, "--public-count", 6)
+    assert found.sizes.tolist() == [18, 18, 18] and len(found.public) == 6
+    assert found.facts.dataset["examples"] == 1438
+    every = np.concatenate([found.indices, found.public])
+    assert len(set(every)) == 60 and every.max() > 1300
+    assert Container(tmp_path / "p.st").header.options["images"] == 60
+    smaller, other = drawn(tmp_path / "q.st", 20, 1), drawn(tmp_path / "r.st", 20, 2)
+    assert set(smaller.indices) < set(every)
+    assert set(smaller.indices) != set(other.indices)
+
+
+def test_a_partition_of_all_images_has_no_option_images(tmp_path):
+    assert furlkit("partition", "--data", "digits", "-o", tmp_path / "p.st") == 0
+    assert "images" not in Container(tmp_path / "p.st").header.options
+
+
+def test_more_images_than_there_are_is_wrong_usage(tmp_path, refused):
+    words = ("partition", "--data", "digits", "--images", 1439, "-o", tmp_path / "p")
+    refused(tmp_path, 2, ["--images 1439", "1,438"], *words)

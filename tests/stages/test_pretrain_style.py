@@ -47,6 +47,13 @@ def pretrain(world, tmp_path):
     return run
 
 
+def test_without_normalisation_the_loss_is_that_of_z_itself(pretrain):
+    unit, raw = pretrain("unit"), pretrain("raw", "--no-normalise")
+    assert epoch_losses(unit)[0] != epoch_losses(raw)[0]
+    options = [Container(path).header.options for path in (unit, raw)]
+    assert "normalise" not in options[0] and options[1]["normalise"] is False
+
+
 def test_the_private_file_has_a_style_model_of_the_content_model_s_encoder(
     world, pretrain
 ):

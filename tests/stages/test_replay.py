@@ -1,6 +1,8 @@
 """replay: the printed commands make the same bytes; --run says whether they do."""
 
+import json
 import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,8 @@ import pytest
 
 from furlkit.files.container.read import Container
 from furlkit.files.journal import Journal
+from furlkit.files.metrics import write_metrics
+from furlkit.stages.replay.comparison import compared
 from tests.helpers import digest, furlkit
 
 
@@ -60,7 +64,7 @@ def test_weights_of_ones_own_are_not_recorded(world, run):
     line = ("aggregate", *world.clients, "--weights", weights, "-o", world.output)
     assert furlkit(*line) == 0
     outcome = run("replay", world.output, "--depth", 1)
-    assert outcome.code == 0 and "weights of one's own" in outcome.out
+    assert outcome.code == 65 and "weights of one's own" in outcome.out
     assert commands(outcome.out) == []
 
 
@@ -107,14 +111,14 @@ def test_running_says_whether_it_is_the_same(made, world, run, forge, change):
 def test_an_input_that_is_gone_ends_the_chain(made, world, run):
     world.clients[1].unlink()
     outcome = run("replay", made[0])
-    assert outcome.code == 0
+    assert outcome.code == 65 and f"{made[0]}: its client 1" in outcome.err
     assert f"# {made[0]}: its client 1" in outcome.out
     assert "aggregate" not in [words[0] for words in commands(outcome.out)]
 
 
 def test_inputs_are_found_among_other_folders(made, world, run, tmp_path):
-    (tmp_path / "elsewhere").mkdir()
-    moved = made[0].rename(tmp_path / "elsewhere" / "mean.safetensors")
+    (tmp_path / "elsewhere" / "deeper").mkdir(parents=True)
+    moved = made[0].rename(tmp_path / "elsewhere" / "deeper" / "mean.safetensors")
     assert "not among the files" in run("replay", moved, "--depth", 1).out
     lost = run("replay", moved, "--among", tmp_path / "nowhere")
     assert lost.code == 65 and "nowhere: no such folder" in lost.err
@@ -125,7 +129,7 @@ def test_inputs_are_found_among_other_folders(made, world, run, tmp_path):
 def test_images_that_are_not_found_are_asked_for(world, run, forge):
     forge(world.partition, facts={"dataset": {"examples": 9, "labels": "0" * 64}})
     outcome = run("replay", world.partition)
-    assert outcome.code == 0 and "9 of them; name them by --data" in outcome.out
+    assert outcome.code == 65 and "9 of them; name them by --data" in outcome.out
 
 
 @pytest.mark.parametrize(
@@ -135,7 +139,7 @@ def test_images_that_are_not_found_are_asked_for(world, run, forge):
 def test_headers_of_others_are_no_obstacle(world, run, forge, inputs):
     forge(world.model, inputs=inputs, stage="aggregate")
     outcome = run("replay", world.model)
-    assert outcome.code == 0 and "not among the files" in outcome.out
+    assert outcome.code == 65 and "not among the files" in outcome.out
     assert "\x1b" not in outcome.out
 
 
@@ -151,7 +155,7 @@ def test_headers_of_others_are_no_obstacle(world, run, forge, inputs):
 def test_a_forged_header_gives_no_command_of_its_own(made, world, run, forge, words):
     forge(made[0], **words)
     outcome = run("replay", made[0], "--depth", 1)
-    assert outcome.code == 0
+    assert outcome.code in (0, 65)
     (line,) = [x for x in outcome.out.splitlines() if not x.startswith("# ")] or [""]
     assert "rm" not in shlex.split(line) and not line.startswith("rm")
 
@@ -169,3 +173,204 @@ def test_what_differs_between_two_machines_is_told(made, world, run, forge):
     outcome = run("replay", client, "--depth", 1, "--run")
     assert outcome.code == 1
     assert "torch 1.0, now " in outcome.out and "cpu NONE, now " in outcome.out
+
+
+@pytest.mark.parametrize("into", ["world", "world/", "link", "link/deeper"])
+def test_a_folder_with_a_compared_file_is_not_written_to(
+    made, world, refused, tmp_path, into
+):
+    (world.folder / "deeper").mkdir()
+    (tmp_path / "link").symlink_to(world.folder)
+    if into == "link/deeper":  # The folder of an input.
+        world.clients[1].rename(world.folder / "deeper" / world.clients[1].name)
+    line = ("replay", made[0], "--depth", 1, "--into", tmp_path / into)
+    for run in ((), ("--run",)):
+        refused(world.folder, 2, ["--into", "compared or read"], *line, *run)
+
+
+def test_a_folder_that_leads_to_a_compared_file_is_not_written_to(
+    made, world, refused, tmp_path
+):
+    (world.folder / "plan").mkdir()
+    (world.folder / "plan" / "recipe.json").write_text("{}")
+    (world.folder / "r001").mkdir()
+    mean = made[0].rename(world.folder / "r001" / made[0].name)
+    (tmp_path / "again").mkdir()
+    (tmp_path / "again" / "r001").symlink_to(mean.parent)
+    line = ("replay", mean, "--depth", 1, "--run", "--into", tmp_path / "again")
+    refused(world.folder, 2, [mean, "compared or read"], *line)
+
+
+def test_names_that_look_like_options_are_paths(made, world, run, monkeypatch):
+    monkeypatch.chdir(world.folder)
+    folder = world.folder / f"--report={world.folder}"
+    folder.mkdir(parents=True)
+    for path in world.clients:
+        path.rename(folder / path.name)
+    (folder / world.clients[0].name).rename("--help")
+    outcome = run("replay", made[0].name, "--depth", 1, "--run", "--into", "--again")
+    assert outcome.code == 0, outcome.err
+    assert "mean.safetensors: same bytes" in outcome.out
+    (words,) = commands(run("replay", made[0].name, "--depth", 1).out)
+    assert words[1] == "./--help" and words[2].startswith("./--report=/")
+    assert "mean.safetensors" in {path.name for path in Path("--again").iterdir()}
+
+
+def test_a_packed_file_with_the_name_of_a_dataset_is_a_path(world, run, monkeypatch):
+    monkeypatch.chdir(world.folder)
+    assert furlkit("pack", "digits", "--split", "test", "-o", "packed") == 0
+    Path("packed").rename("digits")
+    line = ("partition", "--data", "./digits", "--clients", 2, "-o", "p.safetensors")
+    assert furlkit(*line) == 0
+    (words,) = commands(run("replay", "p.safetensors").out)
+    assert words[words.index("--data") + 1] == "./digits"
+    assert run("replay", "p.safetensors", "--run").out == "p.safetensors: same bytes\n"
+
+
+@pytest.mark.parametrize("role", ["partition --private", "global 2", "", " ", "--help"])
+def test_a_role_that_no_stage_has_is_named(world, run, forge, role):
+    path = world.clients[0]
+    inputs = Container(path).header.inputs
+    forge(path, inputs={**inputs, role: inputs["partition"]})
+    outcome = run("replay", path, "--depth", 1)
+    assert outcome.code == 65 and f"local-train takes no {role}".strip() in outcome.out
+    assert commands(outcome.out) == []
+
+
+def test_inputs_are_found_in_the_folder_around_the_rounds(made, world, run):
+    """The layout of the README: a folder for each round, beside the partition."""
+    for number, paths in enumerate(([world.model], [*world.clients, made[0]])):
+        (world.folder / f"r00{number}").mkdir()
+        for path in paths:
+            path.rename(world.folder / f"r00{number}" / path.name)
+    outcome = run("replay", world.folder / "r001" / made[0].name)
+    assert outcome.code == 0, outcome.err
+    lines = commands(outcome.out)
+    assert [words[0] for words in lines[:2]] in (
+        ["partition", "init"], ["init", "partition"],
+    )  # fmt: skip
+    assert lines[-1][-1] == "replay/r001/mean.safetensors" and len(lines) == 6
+
+
+def test_copies_that_an_earlier_replay_wrote_are_not_read(made, world, run):
+    again, own = world.folder / "again", world.folder / "r001"
+    again.mkdir(), own.mkdir()
+    for path in world.clients:
+        shutil.copy(path, again)
+        path.rename(own / path.name)
+    outcome = run("replay", made[0], "--depth", 1, "--into", again)
+    assert outcome.code == 0, outcome.err
+    paths = commands(outcome.out)[0][1:4]
+    assert paths == [str(own / path.name) for path in world.clients]
+
+
+# --- scores ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def scores(world):
+    """A linear score of the first client's model."""
+    path = world.folder / "linear.json"
+    words = ("linear", world.clients[0], "--data", "digits", "--epochs", 2)
+    assert furlkit("evaluate", *words, "--probes", 2, "--seed", 3, "-o", path) == 0
+    return path
+
+
+def test_scores_are_made_again_and_their_numbers_compared(scores, world, run):
+    (words,) = commands(run("replay", scores).out)
+    assert words[:5] == [
+        "evaluate",
+        "linear",
+        str(world.clients[0]),
+        "--data",
+        "digits",
+    ]
+    assert words[words.index("--epochs") + 1] == "2" and "--probes" in words
+    outcome = run("replay", scores, "--run")
+    assert (outcome.code, outcome.out) == (0, f"{scores}: same bytes\n")
+    lines = commands(run("replay", scores, "--depth", 3).out)
+    assert [line[0] for line in lines[-2:]] == ["local-train", "evaluate"]
+
+
+def test_scores_that_differ_say_how_far_and_on_which_machine(scores, run):
+    document = json.loads(scores.read_text())
+    true = document["accuracy"]
+    write_metrics(scores, {**document, "accuracy": true + 0.25})
+    Journal(scores).write({"event": "start", "torch": "1.0", "cpu": "NONE"})
+    outcome = run("replay", scores, "--run")
+    assert outcome.code == 1 and "differs in 1 of " in outcome.out
+    assert f"accuracy is {true + 0.25}, now {true}, 0.25 apart" in outcome.out
+    assert "(furlkit none, now " in outcome.out
+    assert "torch 1.0, now " in outcome.out and "cpu NONE, now " in outcome.out
+
+
+def test_what_differs_between_two_scores_is_told(tmp_path):
+    one, other = tmp_path / "one.json", tmp_path / "other.json"
+    known = {"accuracy": 0.5, "per_class": [0.25, 0.75], "options": {"threads": 1}}
+    write_metrics(one, known)
+    write_metrics(other, known)
+    assert compared(one, other, scores=True) == "same bytes"
+    unknown = " (the versions and the machine of the first are not recorded)"
+    write_metrics(other, {**known, "options": {"threads": 2}})
+    said = compared(one, other, scores=True)
+    assert said == f"same numbers; it has other options{unknown}"
+    for path in (one, other):
+        Journal(path).write({"event": "start", "torch": "2.7", "cpu": "AVX2"})
+    write_metrics(other, {**known, "per_class": [0.25, 0.5]})
+    assert compared(one, other, scores=True) == (
+        "differs in 1 of 4 values: per_class.1 is 0.75, now 0.5, 0.25 apart "
+        "(same versions and machine)"
+    )
+
+
+def test_scores_that_were_changed_are_not_made_again(scores, refused):
+    true = json.loads(scores.read_text())["accuracy"]
+    text = scores.read_text().replace(f'"accuracy": {true}', '"accuracy": 0.979')
+    scores.write_text(text)
+    refused(scores.parent, 65, [scores, "was changed"], "replay", scores, "--run")
+
+
+@pytest.mark.parametrize(
+    "protocol, words",
+    [
+        ("knn", ("{client}", "--k", 5)),
+        ("knn", ("--untrained", "--width", 0.02, "--k", 5)),
+        ("cluster", ("{client}", "--kmeans", 3, "--repeats", 2)),
+        ("angles", ("{client}", "{model}", "--split", "test")),
+        ("drift", ("{client}", "{model}", "--partition", "{partition}", "--part", 1,
+                   "--images", 40)),
+        ("negatives", ("{partition}",)),
+        ("personal", ("{partition}", "{model}", "--client", "0,2",
+                      "--solver", "lbfgs")),
+        ("semi", ("{client}", "--partition", "{partition}", "--fraction", 0.1,
+                  "--rounds", 1, "--epochs", 1, "--hidden", 4)),
+    ],
+)  # fmt: skip
+def test_the_command_of_every_protocol_gives_the_same_bytes(
+    world, run, protocol, words
+):
+    path, names = world.folder / "scores.json", {"client": world.clients[0]}
+    names |= {"model": world.model, "partition": world.partition}
+    given = [str(word).format(**names) for word in words]
+    data = () if protocol == "negatives" else ("--data", "digits")
+    assert furlkit("evaluate", protocol, *given, *data, "-o", path) == 0
+    outcome = run("replay", path)
+    assert outcome.code == 0, outcome.err
+    (line,) = commands(outcome.out)
+    assert furlkit(*line[:-1], world.folder / "again.json") == 0
+    assert digest(world.folder / "again.json") == digest(path)
+
+
+def test_scores_on_images_of_ones_own_name_both_sets(world, run, monkeypatch):
+    monkeypatch.chdir(world.folder)
+    for split in ("train", "test"):
+        words = ("pack", "digits", "--split", split, "-o", f"{split}.safetensors")
+        assert furlkit(*words) == 0
+    words = ("knn", world.clients[0].name, "--data", "train.safetensors")
+    words += ("--test-data", "test.safetensors", "-o", "knn.json")
+    assert furlkit("evaluate", *words) == 0
+    line = " ".join(commands(run("replay", "knn.json").out)[0])
+    assert "--data train.safetensors --test-data test.safetensors" in line
+    Path("test.safetensors").unlink()  # Both have the images of digits.
+    line = " ".join(commands(run("replay", "knn.json").out)[0])
+    assert "--data train.safetensors --test-data digits" in line

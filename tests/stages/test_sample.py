@@ -10,8 +10,8 @@ from tests.helpers import furlkit
 
 
 def drawn(clients, fraction, rounds, seed):
-    names = ("clients", "fraction", "rounds", "seed")
-    values = zip(names, (clients, fraction, rounds, seed), strict=True)
+    names = ("clients", "fraction", "rounds", "seed", "rounding")
+    values = zip(names, (clients, fraction, rounds, seed, "nearest"), strict=True)
     return run(dict(values))[1]["rounds"]
 
 
@@ -41,6 +41,25 @@ def test_every_client_is_drawn_about_as_often():
 def test_one_client_takes_part_at_least_and_all_at_most():
     assert len(draw((4, 5, 6), 0.01, 0, 1)) == 1
     assert draw((4, 5, 6), 1.0, 0, 1) == [4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    "clients, fraction, nearest, down",
+    [(15, 0.5, 8, 7), (3, 0.5, 2, 1), (100, 0.29, 29, 29), (20, 0.5, 10, 10), (9, 0.1, 1, 1)],
+)  # fmt: skip
+def test_fedstyle_rounds_the_number_of_clients_down(clients, fraction, nearest, down):
+    """Algorithm 1, line 3: K = floor(alpha N)."""
+    known = tuple(range(clients)), fraction, 0, 1
+    assert len(draw(*known)) == nearest
+    assert len(draw(*known, rounding="down")) == down
+
+
+def test_the_rounding_is_an_option(capsys):
+    words = ("sample", "--clients", "0-14", "--fraction", 0.5, "--rounding", "down")
+    assert furlkit(*words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [f"1/{k}" for k in draw(range(15), 0.5, 0, 1, "", "down")]
+    assert len(lines) == 7
 
 
 def test_the_seed_is_read():

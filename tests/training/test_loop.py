@@ -229,7 +229,7 @@ def test_the_loop_is_this_loop():
     step = 0
     for epoch in range(2):
         order = images.order(loop.derive(0, "test", "order", epoch))
-        for index in (order[:4], order[4:8]):
+        for index in (order.part(0, 4), order.part(4, 8)):
             generator = loop.torch_generator(0, "test", "augment", step)
             forward = loss_of(other)(images.batch(index, generator))
             reference.zero_grad()
@@ -352,6 +352,46 @@ def test_resident_and_mapped_images_give_the_same_batches(monkeypatch, tmp_path)
     assert torch.equal(one.two_views(), other.two_views())
 
 
+@pytest.fixture
+def mapped(monkeypatch, tmp_path) -> Images:
+    """Images that stay on disk."""
+    monkeypatch.setattr(batches, "RESIDENT_LIMIT", 0)
+    np.save(
+        tmp_path / "pixels.npy", np.arange(20 * 64, dtype=np.uint8).reshape(20, 8, 8, 1)
+    )
+    pixels = np.load(tmp_path / "pixels.npy", mmap_mode="r")
+    return Images(pixels, None, np.arange(20)[::-1], VIEW, torch.device("cpu"))
+
+
+def test_a_batch_that_was_prefetched_is_gathered_once(mapped, monkeypatch):
+    taken, gather = [], np.take
+    monkeypatch.setattr(np, "take", lambda *a, **k: taken.append(1) or gather(*a, **k))
+    order = mapped.order(1)
+    first, second = order.part(0, 4), order.part(4, 8)
+    mapped.prefetch(first)
+    found = mapped.batch(first, torch.Generator()).images
+    assert len(taken) == 1
+    mapped.prefetch(first)  # Another one is wanted after all.
+    other = mapped.batch(second, torch.Generator()).images
+    for index, images in ((first, found), (second, other)):
+        expected = [mapped._mapped[19 - i] for i in index.cpu.tolist()]
+        assert torch.equal(images, torch.from_numpy(np.stack(expected)))
+
+
+def test_a_training_of_mapped_images_has_the_bytes_of_resident_ones(
+    mapped, monkeypatch
+):
+    """The next batch is gathered while a step computes, across the ends of epochs."""
+    plan = Plan(epochs=3, batch_size=4, optimiser="sgd", lr=0.1)
+    monkeypatch.undo()
+    resident = Images(
+        mapped._mapped, None, np.arange(20)[::-1], VIEW, torch.device("cpu")
+    )
+    nets = [run(plan, images=images)[0].state_dict() for images in (mapped, resident)]
+    for name, tensor in nets[0].items():
+        assert torch.equal(tensor, nets[1][name])
+
+
 def test_grey_images_feed_a_net_for_colour_with_three_equal_channels():
     view = View(
         Augmentation(grey=0, jitter_probability=0), 8, 3, (0.5,) * 3, (0.5,) * 3
@@ -419,10 +459,32 @@ def test_each_phase_has_an_optimiser_of_its_own():
     assert moved.median().item() == pytest.approx(0.01, rel=0.01)
 
 
+def test_an_optimiser_that_restarts_has_no_momentum_of_the_epoch_before():
+    """With one step in an epoch there is then no momentum at all, to the bit."""
+
+    def trained(batch_size, momentum, restarts):
+        net = Parts()
+        plan = Plan(3, batch_size, "sgd", momentum=momentum, restart_optimiser=restarts)
+        list(train(net, None, tiny(), plan, (0, "test"), Memory()))
+        return net.state_dict()
+
+    assert same(trained(10, 0.9, True), trained(10, 0, False))
+    assert not same(trained(10, 0.9, False), trained(10, 0, False))
+    assert not same(trained(4, 0.9, True), trained(4, 0, False))
+
+
+@pytest.mark.parametrize("kill", range(6))
+def test_killed_with_an_optimiser_that_restarts_it_ends_with_the_same_bits(kill):
+    killed_and_restarted(Plan(3, 4, restart_optimiser=True), kill)
+
+
 @pytest.mark.parametrize("kill", range(6))
 def test_killed_in_any_phase_it_ends_with_the_same_bits(kill):
-    plan, images = Plan(3, 4, phases=PHASES), tiny()
-    whole = Parts()
+    killed_and_restarted(Plan(3, 4, phases=PHASES), kill)
+
+
+def killed_and_restarted(plan, kill):
+    images, whole = tiny(), Parts()
     list(train(whole, None, images, plan, (0, "test"), Memory()))
     keeper, net = Memory(every=1), Parts()
     for step in train(net, None, images, plan, (0, "test"), keeper):

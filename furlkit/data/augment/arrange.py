@@ -1,43 +1,87 @@
-"""Sort a batch so that images with the same operation are adjacent."""
+"""Plan the operations on a batch on the CPU, then run them on the device of the images.
+
+Random draws are made on the CPU, so the parameters of all operations are known before an
+image is touched. They travel to the device in one copy.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
+from furlkit.data.transfer import send
 
-class Arranged:
-    """A batch that is reordered while operations run and restored at the end.
+Operation = Callable[..., Any]
 
-    Reordering costs one copy. In return, the images of an operation are a slice, which
-    it can change in place without masks and without a scatter.
+
+class Planned(NamedTuple):
+    """An operation that changes the images of some rows in place; None reorders all."""
+
+    part: slice | None
+    operation: Operation
+    parameters: tuple[Tensor, ...]
+
+
+class Operations:
+    """The operations on n images, which are reordered in between and restored at the end.
+
+    Images with the same operation are made adjacent. Reordering costs one copy. In
+    return, the images of an operation are a slice, which the operation can change in
+    place without masks and without a scatter.
     """
 
-    def __init__(self, images: Tensor, who: Tensor | None = None) -> None:
-        """`who` (n,) is the number of the image in each row; default 0 to n - 1."""
-        self.images = images
-        self.who = torch.arange(len(images)) if who is None else who
+    def __init__(self, who: Tensor) -> None:
+        """`who` (n,): the number of the image that each row has at first."""
+        self.who = who
+        self._planned: list[Planned] = []
 
     def sort(self, keys: Tensor, kinds: int) -> list[slice]:
         """Sort the images by key and return the rows of key 0, 1, ..., kinds - 1.
 
-        keys: (n,) integers on the CPU, in the original order of the images.
+        keys: (n,) integers in the original order of the images.
         """
         keys = keys[self.who]
         if (keys.diff() < 0).any():
             rows = keys.argsort(stable=True)
             self.who = self.who[rows]
-            self.images = self.images.index_select(0, rows.to(self.images.device))
+            self._planned.append(Planned(None, _reorder, (rows,)))
         ends = keys.bincount(minlength=kinds).cumsum(0).tolist()
         return [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
 
-    def restored(self) -> Tensor:
-        """The images in their original order."""
-        rows = self.who.argsort()
-        return self.images.index_select(0, rows.to(self.images.device))
+    def change(self, part: slice, operation: Operation, *parameters: Tensor) -> None:
+        """Plan `operation(images[part], *parameters)`, which works in place."""
+        self._planned.append(Planned(part, operation, parameters))
+
+    def run(self, source: Tensor, first: Operation, *parameters: Tensor) -> Tensor:
+        """Run all operations on the images that `first(source, *parameters)` returns.
+
+        The result has the original order.
+        """
+        last = self.who.argsort()
+        every = [*parameters, *(p for step in self._planned for p in step.parameters)]
+        sent = iter(send([last, *every], source.device))
+        last = next(sent)
+        # A caller's autocast must not reduce the precision of the resize products.
+        with torch.inference_mode(), torch.autocast(source.device.type, enabled=False):
+            images = first(source, *(next(sent) for _ in parameters))
+            for part, operation, planned in self._planned:
+                arrived = [next(sent) for _ in planned]
+                if part is None:
+                    images = operation(images, *arrived)
+                else:
+                    operation(images[part], *arrived)
+        # Outside inference mode: autograd cannot use inference tensors.
+        return _reorder(images, last)
+
+
+def _reorder(images: Tensor, rows: Tensor) -> Tensor:
+    return images.index_select(0, rows)
 
 
 def uniform(generator: Generator, *shape: int) -> Tensor:
-    """Random numbers in [0, 1), on the generator's device."""
-    return torch.rand(shape, generator=generator, device=generator.device)
+    """Random numbers in [0, 1), on the CPU."""
+    return torch.rand(shape, generator=generator)
 
 
 def draw_chosen(n: int, probability: float, generator: Generator) -> Tensor:
@@ -46,5 +90,5 @@ def draw_chosen(n: int, probability: float, generator: Generator) -> Tensor:
 
 
 def per_image(values: Tensor, images: Tensor) -> Tensor:
-    """(n,) parameters on the images' device, shaped to act on (n, C, H, W)."""
-    return values.to(images.device, images.dtype).view(-1, 1, 1, 1)
+    """(n,) parameters, shaped to act on (n, C, H, W)."""
+    return values.to(images.dtype).view(-1, 1, 1, 1)

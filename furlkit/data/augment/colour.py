@@ -4,12 +4,14 @@ Each takes one parameter per image and equals torchvision's on float tensors. As
 saturation, hue and grey do nothing to grey images.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
-from furlkit.data.augment.arrange import Arranged, per_image, uniform
+from furlkit.data.augment.arrange import Operations, per_image, uniform
+from furlkit.data.transfer import constant
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 LUMA = (0.2989, 0.587, 0.114)
@@ -24,17 +26,17 @@ class Blends(NamedTuple):
     flat: Tensor  # (..., n, 1, 1)
 
 
-def blends(kinds: Tensor, factors: Tensor, images: Tensor) -> Blends:
+def blends(kinds: Tensor, factors: Tensor, channels: int) -> Blends:
     """Brightness, contrast or saturation by kinds (..., n), with factors (..., n).
 
     All three blend the image with something: black, its mean luma, its luma. In this
     common form, images with different operations are processed in one call.
     """
-    luma = images.new_tensor(LUMA if images.shape[1] == 3 else (1.0,))
-    keep = factors.to(images.device, images.dtype)[..., None, None]  # (..., n, 1, 1)
-    kinds = kinds.to(images.device)[..., None, None]
+    keep = factors[..., None, None]  # (..., n, 1, 1)
+    kinds = kinds[..., None, None]
+    luma = constant(LUMA if channels == 3 else (1.0,), keep)
     given = (1 - keep) * (kinds != BRIGHTNESS)
-    return Blends(keep, given * luma, (kinds == CONTRAST).to(images.dtype))
+    return Blends(keep, given * luma, (kinds == CONTRAST).to(keep.dtype))
 
 
 def blend_(images: Tensor, keep: Tensor, luma: Tensor, flat: Tensor) -> Tensor:
@@ -77,7 +79,7 @@ def hue_(images: Tensor, shifts: Tensor) -> Tensor:
     torch.maximum(v, b, out=v)
     torch.sub(v, torch.minimum(c, b, out=c), out=c).clamp_min_(SMALLEST_CHROMA)
     h = (g - r).add_(b).sub_(v)
-    torch.addcdiv(h.new_tensor(1 / 3), h, c, value=1 / 6, out=h)
+    torch.addcdiv(constant(1 / 3, h), h, c, value=1 / 6, out=h)
     away = g - b
     torch.copysign(h, away, out=h).add_(1 + per_image(shifts, images)).frac_()
     v.add_(c)
@@ -104,10 +106,9 @@ def draw_jitter(
     strengths: of brightness, contrast, saturation (factors within 1 +- strength, at
     least 0) and hue (shifts within +- strength).
     """
-    device = generator.device
-    reach = torch.tensor(strengths, device=device)
-    high = torch.tensor([1.0, 1.0, 1.0, 0.0], device=device) + reach
-    low = (high - 2 * reach).clamp_min(torch.tensor([0, 0, 0, -0.5], device=device))
+    reach = torch.tensor(strengths)
+    high = torch.tensor([1.0, 1.0, 1.0, 0.0]) + reach
+    low = (high - 2 * reach).clamp_min(torch.tensor([0, 0, 0, -0.5]))
     # Sorting uniform numbers gives a random permutation of the four operations.
     u = uniform(generator, 2, n, 4)
     return Jitter(u[1].argsort(dim=1), low + (high - low) * u[0])
@@ -115,27 +116,41 @@ def draw_jitter(
 
 def jitter_keys(params: Jitter, chosen: Tensor) -> Tensor:
     """(n,): 3 minus the number of blends before the hue; 4 for images not chosen."""
-    before = params.order.cpu().argmax(dim=1)  # HUE is the largest of the numbers.
-    return torch.where(chosen.cpu(), 3 - before, 4)
+    before = params.order.argmax(dim=1)  # HUE is the largest of the numbers.
+    return torch.where(chosen, 3 - before, 4)
 
 
-def jitter_chosen(arranged: Arranged, params: Jitter, chosen: Tensor) -> None:
-    """Jitter the chosen images of a batch.
+def plan_jitter(
+    operations: Operations, params: Jitter, chosen: Tensor, channels: int
+) -> None:
+    """Plan the jitter of the chosen images.
 
     The images are sorted by the number of blends before their hue. Then hue is one call
     for all of them, and each of the 1st, 2nd and 3rd blend is two calls: one for the
     images that blend before their hue and one for those that blend after it.
     """
-    order, factors = params.order.cpu(), params.factors.cpu()
-    rows = arranged.sort(jitter_keys(params, chosen), kinds=5)
+    rows = operations.sort(jitter_keys(params, chosen), kinds=5)
     end = rows[3].stop
-    images, who = arranged.images[:end], arranged.who[:end]
-    order, factors = order[who], factors[who]
+    who = operations.who[:end]
+    order, factors = params.order[who], params.factors[who]
     kinds = order[order != HUE].view(end, 3)  # the blends of each image, in order
-    steps = list(zip(*blends(kinds.T, factors.gather(1, kinds).T, images), strict=True))
-    borders = [rows[2].stop, rows[1].stop, rows[0].stop]  # over 0, 1, 2 blends before
+    steps = blends(kinds.T, factors.gather(1, kinds).T, channels)  # (3, n, ...) each
+    borders = (rows[2].stop, rows[1].stop, rows[0].stop)  # over 0, 1, 2 blends before
+    jitter = partial(_jitter_, borders)
+    operations.change(slice(0, end), jitter, factors[:, HUE], *steps)
+
+
+def _jitter_(
+    borders: tuple[int, ...], images: Tensor, shifts: Tensor, *blends: Tensor
+) -> None:
+    steps = list(zip(*blends, strict=True))
     for border, step in zip(borders, steps, strict=True):
         blend_(images[:border], *(x[:border] for x in step))
-    hue_(images, factors[:, HUE])
+    hue_(images, shifts)
     for border, step in zip(borders, steps, strict=True):
         blend_(images[border:], *(x[border:] for x in step))
+
+
+def grey_rows_(images: Tensor, rows: Tensor) -> None:
+    """Make some images grey; copying few out and back costs less than sorting all."""
+    images.index_copy_(0, rows, grey_(images.index_select(0, rows)))

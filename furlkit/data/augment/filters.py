@@ -25,7 +25,7 @@ def blur_(images: Tensor, sigmas: Tensor, taps: int) -> Tensor:
     taps for large images.
     """
     half = taps // 2
-    weights = gaussian(sigmas.to(images.device, images.dtype), half)
+    weights = gaussian(sigmas.to(images.dtype), half)
     padded = F.pad(images, (half, half, half, half), mode="reflect")  # (n, C, H', W')
     columns = images.new_empty(*images.shape[:3], padded.shape[3])
     _weigh(padded, weights, dim=2, out=columns)
@@ -65,7 +65,7 @@ def cutout_(images: Tensor, centres: Tensor, side: int) -> Tensor:
     centres: (n, 2) positions in the image, y and x in [0, 1).
     """
     _, _, height, width = images.shape
-    y, x = centres.to(images.device).unbind(1)
+    y, x = centres.unbind(1)
     rows = _covered((y * height).floor(), side, height)  # (n, H)
     columns = _covered((x * width).floor(), side, width)  # (n, W)
     hole = rows.unsqueeze(2) & columns.unsqueeze(1)  # (n, H, W)

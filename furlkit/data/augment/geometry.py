@@ -24,8 +24,7 @@ def draw_crops(
     width. Ten shapes are drawn and the first that fits is used; if none fits, it is the
     largest centred box within the ratios. The generator advances equally for any sides.
     """
-    device = generator.device
-    limits = torch.tensor(sides, device=device).view(2, 1, 1)
+    limits = torch.tensor(sides).view(2, 1, 1)
     u, place = uniform(generator, 2, n, ATTEMPTS), uniform(generator, 2, n, 1)
     low, high = math.log(ratio[0]), math.log(ratio[1])
     area = (scale[0] + (scale[1] - scale[0]) * u[0]) * (sides[0] * sides[1])
@@ -37,7 +36,7 @@ def draw_crops(
     shape = shape.gather(2, first.expand(2, n, 1))  # (2, n, 1)
     start = (place * (limits - shape + 1)).floor_()
     boxes = torch.cat([start, shape]).squeeze(2).T.long()  # (n, 4)
-    fallback = torch.tensor(_centred_box(*sides, ratio), device=device)
+    fallback = torch.tensor(_centred_box(*sides, ratio))
     return torch.where(fits.any(dim=1, keepdim=True), boxes, fallback)
 
 
@@ -69,7 +68,6 @@ def resized_crop(
     of weights. At small sizes this is several times as fast as sampling pixels.
     """
     n, (_, channels, height, width) = len(who), images.shape
-    who, boxes, flips = (x.to(images.device) for x in (who, boxes, flips))
     across = resize_weights(boxes[:, 1::2], width, size, flips)  # (n, W, S)
     if height <= size and images.device.type == "cpu":
         rows = _enlarged_rows(images, who, boxes[:, 0::2], size, scale)  # (n, C * S, W)
@@ -145,5 +143,4 @@ def resize_weights(
 
 def flip(images: Tensor, flips: Tensor) -> Tensor:
     """Mirror images (n, C, H, W) left to right where flips (n,) bool is True."""
-    flips = flips.to(images.device).view(-1, 1, 1, 1)
-    return torch.where(flips, images.flip(3), images)
+    return torch.where(flips.view(-1, 1, 1, 1), images.flip(3), images)

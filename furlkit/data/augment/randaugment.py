@@ -4,6 +4,7 @@ The list and the magnitudes are torchvision's, with 31 bins, nearest sampling an
 fill. torchvision rounds to 8 bits after each operation; here values stay float.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -11,8 +12,9 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from furlkit.data.augment import colour
-from furlkit.data.augment.arrange import Arranged, per_image
+from furlkit.data.augment.arrange import Operations, per_image
 from furlkit.data.augment.filters import solarise_
+from furlkit.data.transfer import constant
 
 KINDS = (
     *("identity", "shear-x", "shear-y", "translate-x", "translate-y", "rotate"),
@@ -37,30 +39,30 @@ class Draws(NamedTuple):
 
 def draw_randaugment(n: int, operations: int, generator: Generator) -> Draws:
     """Draw kinds, with repetition, and signs uniformly."""
-    shape, device = (n, operations), generator.device
-    kinds = torch.randint(len(KINDS), shape, generator=generator, device=device)
-    signs = torch.randint(2, shape, generator=generator, device=device) * 2 - 1
+    shape = (n, operations)
+    kinds = torch.randint(len(KINDS), shape, generator=generator)
+    signs = torch.randint(2, shape, generator=generator) * 2 - 1
     return Draws(kinds, signs)
 
 
-def randaugment_arranged(arranged: Arranged, draws: Draws, magnitude: int) -> None:
-    """Apply each image's operations in place, on a batch that may be reordered."""
-    signs = draws.signs.cpu()
-    for column, kinds in enumerate(draws.kinds.cpu().unbind(1)):
-        rows = arranged.sort(kinds, len(KINDS))
+def plan_randaugment(operations: Operations, draws: Draws, magnitude: int) -> None:
+    """Plan the operations of each image."""
+    for kinds, signs in zip(draws.kinds.T, draws.signs.T, strict=True):
+        rows = operations.sort(kinds, len(KINDS))
         for kind, part in zip(KINDS, rows, strict=True):
-            sign = signs[arranged.who[part], column]
-            operate_(arranged.images[part], kind, sign * (magnitude / TOP_MAGNITUDE))
+            levels = signs[operations.who[part]] * (magnitude / TOP_MAGNITUDE)
+            operations.change(part, partial(operate_, kind=kind), levels)
 
 
-def operate_(images: Tensor, kind: str, levels: Tensor) -> Tensor:
+def operate_(images: Tensor, levels: Tensor, kind: str) -> Tensor:
     """One operation on all images, in place; levels: (n,) signed, in [-1, 1]."""
     if kind in GEOMETRIC:
         matrices = affine_matrices(kind, levels, images.shape[2], images.shape[3])
         return images.copy_(sample_affine(images, matrices))
     if kind in BLENDS:
-        kinds = torch.full(levels.shape, BLENDS[kind])
-        return colour.blend_(images, *colour.blends(kinds, 1 + 0.9 * levels, images))
+        kinds = torch.full_like(levels, BLENDS[kind])
+        blends = colour.blends(kinds, 1 + 0.9 * levels, images.shape[1])
+        return colour.blend_(images, *blends)
     if kind == "sharpness":
         return sharpness_(images, 1 + 0.9 * levels)
     if kind == "posterise":
@@ -93,9 +95,9 @@ def sample_affine(images: Tensor, matrices: Tensor) -> Tensor:
     y = torch.arange(height, device=images.device) - (height - 1) / 2
     x = torch.arange(width, device=images.device) - (width - 1) / 2
     place = torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=2)  # (H, W, 2)
-    linear, shift = matrices.to(images.device, images.dtype).split([2, 1], dim=2)
+    linear, shift = matrices.to(images.dtype).split([2, 1], dim=2)
     source = place.view(1, -1, 2) @ linear.transpose(1, 2) + shift.transpose(1, 2)
-    grid = source / source.new_tensor([width / 2, height / 2])  # (n, H * W, 2)
+    grid = source / constant((width / 2, height / 2), source)  # (n, H * W, 2)
     return F.grid_sample(
         images, grid.view(-1, height, width, 2), mode="nearest", align_corners=False
     )

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from furlkit.data.augment import colour, filters, geometry, randaugment
-from furlkit.data.augment.arrange import Arranged, draw_chosen, uniform
+from furlkit.data.augment.arrange import Operation, Operations, draw_chosen, uniform
+from furlkit.data.transfer import constant
 from furlkit.errors import InputError, UsageError
 
 SOLARISE_THRESHOLD = 0.5
@@ -58,6 +60,22 @@ class Augmentation:
                 flag, found = "--" + name.replace("_", "-"), getattr(self, name)
                 raise UsageError(f"{flag}: found {found}, expected {values}")
 
+    def check_channels(self, channels: int) -> None:
+        """Refuse operations on colours for images that are neither grey nor RGB."""
+        jitters = self.jitter_probability > 0 and any(self.jitter)
+        off = {
+            "--jitter-probability 0": jitters,
+            "--grey 0": self.grey > 0,
+            "--randaugment 0,9": self.randaugment[0] > 0,
+        }
+        flags = [flag for flag, on in off.items() if on]
+        if flags and channels not in (1, 3):
+            raise UsageError(
+                f"{' '.join(flags)}: give {'this' if len(flags) == 1 else 'these'}, since "
+                f"images of {channels} channels have no colours (--preset medical has no "
+                "operation on colours)"
+            )
+
     @property
     def weak(self) -> "Augmentation":
         """Its crop and flip alone."""
@@ -89,7 +107,7 @@ def normalise(
     layout: torch.memory_format = torch.preserve_format,
 ) -> Tensor:
     """(images - mean) / std per channel of float (B, C, H, W), in the given layout."""
-    shift, scale = images.new_tensor([mean, std]).view(2, -1, 1, 1)  # (C, 1, 1) each
+    shift, scale = constant((*mean, *std), images).view(2, -1, 1, 1)  # (C, 1, 1) each
     # Arithmetic on contiguous planes is several times as fast as on interleaved
     # channels, so the layout changes only at the end.
     return torch.sub(images, shift).mul_(1 / scale).to(memory_format=layout)
@@ -102,9 +120,9 @@ def _unit(images: Tensor) -> Tensor:
 
 
 def _check_stored(images: Tensor) -> None:
-    if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
+    if images.dtype != torch.uint8 or images.ndim != 4:
         found = f"{images.dtype} {tuple(images.shape)}"
-        raise InputError(f"images: found {found}, expected uint8 (B, H, W, 1 or 3)")
+        raise InputError(f"images: found {found}, expected uint8 (B, H, W, C)")
 
 
 def augment(
@@ -114,26 +132,22 @@ def augment(
 
     Values are in [0, 1]. All images of view 1 come first, then all of view 2.
     """
-    n = views * len(images)
+    how.check_channels(images.shape[3])
+    _check_stored(images)
+    n, channels = views * len(images), images.shape[3]
     jitter = _draw_jitter(n, how, generator)
     # Images are created in the order that jitter needs, so that it need not sort them.
     keys = colour.jitter_keys(*jitter) if jitter else torch.zeros(n, dtype=torch.int64)
-    who = keys.argsort(stable=True)
-    # A caller's autocast must not reduce the precision of the resize products. The last
-    # step is outside inference mode: autograd cannot use inference tensors.
-    with torch.inference_mode(), torch.autocast(images.device.type, enabled=False):
-        arranged = Arranged(_cropped(images, how, size, generator, who), who)
-        operations, magnitude = how.randaugment
-        if operations:
-            draws = randaugment.draw_randaugment(n, operations, generator)
-            randaugment.randaugment_arranged(arranged, draws, magnitude)
-        if jitter:
-            colour.jitter_chosen(arranged, *jitter)
-        _apply_filters(arranged, how, generator)
-    batch = arranged.restored()
-    if how.cutout:
-        filters.cutout_(batch, uniform(generator, n, 2), how.cutout)
-    return batch
+    operations = Operations(keys.argsort(stable=True))
+    crop = _draw_crop(images, how, size, generator, operations.who)
+    count, magnitude = how.randaugment
+    if count:
+        draws = randaugment.draw_randaugment(n, count, generator)
+        randaugment.plan_randaugment(operations, draws, magnitude)
+    if jitter:
+        colour.plan_jitter(operations, *jitter, channels)
+    _plan_filters(operations, how, size, generator)
+    return operations.run(images, *crop)
 
 
 def _draw_jitter(
@@ -145,45 +159,63 @@ def _draw_jitter(
     return params, draw_chosen(n, how.jitter_probability, generator)
 
 
-def _cropped(
+def _draw_crop(
     images: Tensor, how: Augmentation, size: int, generator: Generator, who: Tensor
-) -> Tensor:
-    """Crop and flip: (n, C, size, size); row i is a view of image who[i] % B."""
+) -> tuple[Operation, *tuple[Tensor, ...]]:
+    """A function that crops and flips, and its parameters; row i is of image who[i]."""
     n, sides = len(who), (images.shape[1], images.shape[2])
-    _check_stored(images)
-    who, rows = who % max(len(images), 1), who.to(generator.device)
-    if how.crops:
-        scale, ratio = how.crop_scale, how.crop_ratio
-        boxes = geometry.draw_crops(n, sides, scale, ratio, generator)
+    source = who % max(len(images), 1)
+    if not how.crops:
         flips = draw_chosen(n, how.flip, generator)
-        planes, boxes, flips = images.permute(0, 3, 1, 2), boxes[rows], flips[rows]
-        return geometry.resized_crop(planes, who, boxes, flips, size, scale=1 / 255)
-    whole = plain(images, size).contiguous().index_select(0, who.to(images.device))
-    return geometry.flip(whole, draw_chosen(n, how.flip, generator)[rows])
+        return partial(_whole, size), source, flips[who]
+    scale, ratio = how.crop_scale, how.crop_ratio
+    boxes = geometry.draw_crops(n, sides, scale, ratio, generator)
+    flips = draw_chosen(n, how.flip, generator)
+    return partial(_cropped, size), source, boxes[who], flips[who]
 
 
-def _apply_filters(arranged: Arranged, how: Augmentation, generator: Generator) -> None:
-    """Apply grey, blur and solarisation in place."""
-    n = len(arranged.images)
-    grey = draw_chosen(n, how.grey, generator).cpu()
+def _whole(size: int, images: Tensor, who: Tensor, flips: Tensor) -> Tensor:
+    """(n, C, size, size): whole images, resized and flipped."""
+    return geometry.flip(plain(images, size).contiguous().index_select(0, who), flips)
+
+
+def _cropped(
+    size: int, images: Tensor, who: Tensor, boxes: Tensor, flips: Tensor
+) -> Tensor:
+    """(n, C, size, size): boxes of images, resized and flipped."""
+    planes = images.permute(0, 3, 1, 2)
+    return geometry.resized_crop(planes, who, boxes, flips, size, scale=1 / 255)
+
+
+def _plan_filters(
+    operations: Operations, how: Augmentation, size: int, generator: Generator
+) -> None:
+    """Plan grey, blur, solarisation and cutout."""
+    n = len(operations.who)
+    grey = draw_chosen(n, how.grey, generator)
     if how.blur:
-        blur = draw_chosen(n, how.blur, generator).cpu()
+        blur = draw_chosen(n, how.blur, generator)
         sigmas = filters.draw_sigmas(n, how.blur_sigma, generator)
         # In the order grey, grey and blurred, blurred, neither, the grey images are one
         # slice and so are the blurred ones.
         keys = torch.where(grey, blur.int(), 3 - blur.int())
-        _, both, last, _ = arranged.sort(keys, kinds=4)
-        colour.grey_(arranged.images[: both.stop])
+        _, both, last, _ = operations.sort(keys, kinds=4)
+        operations.change(slice(0, both.stop), colour.grey_)
         blurred = slice(both.start, last.stop)
-        part, sigmas = arranged.images[blurred], sigmas.cpu()[arranged.who[blurred]]
-        filters.blur_(part, sigmas, filters.blur_taps(part.shape[3]))
+        blur_ = partial(filters.blur_, taps=filters.blur_taps(size))
+        operations.change(blurred, blur_, sigmas[operations.who[blurred]])
     elif how.grey:
-        # Copying the few grey images out and back costs less than sorting all.
-        rows = grey[arranged.who].nonzero().squeeze(1).to(arranged.images.device)
-        part = colour.grey_(arranged.images.index_select(0, rows))
-        arranged.images.index_copy_(0, rows, part)
+        rows = grey[operations.who].nonzero().squeeze(1)
+        operations.change(slice(None), colour.grey_rows_, rows)
     if how.solarise:
-        chosen = draw_chosen(n, how.solarise, generator).cpu()
-        _, solarised = arranged.sort(chosen.int(), kinds=2)
-        part = arranged.images[solarised]
-        filters.solarise_(part, torch.full((len(part),), SOLARISE_THRESHOLD))
+        chosen = draw_chosen(n, how.solarise, generator)
+        _, solarised = operations.sort(chosen.int(), kinds=2)
+        operations.change(solarised, _solarise_)
+    if how.cutout:
+        centres = uniform(generator, n, 2)[operations.who]
+        cutout_ = partial(filters.cutout_, side=how.cutout)
+        operations.change(slice(None), cutout_, centres)
+
+
+def _solarise_(images: Tensor) -> None:
+    filters.solarise_(images, images.new_full((len(images),), SOLARISE_THRESHOLD))

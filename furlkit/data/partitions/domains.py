@@ -7,7 +7,13 @@ import numpy as np
 
 from furlkit.data.partitions.classes import iid
 from furlkit.data.partitions.dirichlet import dirichlet_client
-from furlkit.data.partitions.sizes import Parts, Rng, even_sizes
+from furlkit.data.partitions.sizes import (
+    Parts,
+    Rng,
+    even_sizes,
+    group_by_class,
+    split_by_owner,
+)
 from furlkit.data.sets.labels import LabelSet
 from furlkit.errors import UsageError
 
@@ -19,13 +25,15 @@ def domains(
     *,
     concentration: float | None = None,
     repeat: bool,
+    balance: str = "none",
 ) -> Parts:
     """Sample each domain to the mean domain size and divide it among its clients.
 
     The clients of the first domain come first. Inside a domain they get equal random
-    parts, or with a concentration those of `dirichlet-client`. Examples of a domain
-    smaller than the mean are repeated, so that all clients have the same size; without
-    `repeat`, it contributes what it has.
+    parts, with `balance` equal parts of every class, or with a concentration those of
+    `dirichlet-client`. Examples of a domain smaller than the mean are repeated, so that
+    all clients have the same size; without `repeat`, it contributes what it has. With
+    the balance "classes" the same holds for each class of a domain.
     """
     present = present_domains(data)
     if clients % len(present):
@@ -36,17 +44,61 @@ def domains(
         )
     mean, count = data.examples // len(present), clients // len(present)
     equal = mean // count * count
-    divide: Callable[..., Parts] = iid
-    if concentration is not None:
-        divide = partial(dirichlet_client, concentration=concentration)
+    balance = "none" if concentration is not None else balance
+    divide = _division(data, concentration, balance)
     parts = []
     for domain in present:
         members = np.flatnonzero(data.domains == domain)
-        size = equal if repeat else min(mean, len(members))
-        chosen = sample_to(members, size, rng)
-        divided = divide(data.subset(chosen), count, rng, with_replacement=False)
+        if balance == "classes":
+            chosen = _sample_classes(data, members, mean // count, count, repeat, rng)
+        else:
+            size = equal if repeat else min(mean, len(members))
+            chosen = sample_to(members, size, rng)
+        divided = divide(data.subset(chosen), count, rng)
         parts += [np.sort(chosen[part]).astype(np.int64) for part in divided]
     return parts
+
+
+def _division(
+    data: LabelSet, concentration: float | None, balance: str
+) -> Callable[[LabelSet, int, Rng], Parts]:
+    """The function that divides the examples of a domain among its clients."""
+    if concentration is not None:
+        return partial(
+            dirichlet_client, concentration=concentration, with_replacement=False
+        )
+    if balance == "none":
+        return partial(iid, with_replacement=False)
+    if data.labels is None:
+        raise UsageError(f"--balance {balance} needs labels, but {data.name} has none")
+    return deal_classes
+
+
+def deal_classes(data: LabelSet, clients: int, rng: Rng) -> Parts:
+    """Deal the examples out, class by class, to one client after the other.
+
+    Of each class, and of all, two clients have the same number, up to one.
+    """
+    order, _ = group_by_class(data, rng)
+    return split_by_owner(order, np.arange(len(order)) % clients, clients)
+
+
+def _sample_classes(
+    data: LabelSet, members: np.ndarray, size: int, clients: int, repeat: bool, rng: Rng
+) -> np.ndarray:
+    """Members of a domain, the same number of each class for clients of this size."""
+    labels = np.asarray(data.labels)[members]
+    found, sizes = np.unique(labels, return_counts=True)
+    each = size // len(found)
+    if not repeat:
+        each = min(each, sizes.min() // clients)
+    if not each:
+        raise UsageError(
+            f"--balance classes: a client of {size:,} examples has none of some of the "
+            f"{len(found)} classes; lower --clients-per-domain, or give --balance clients"
+        )
+    drawn = [sample_to(members[labels == c], each * clients, rng) for c in found]
+    return np.concatenate(drawn)
 
 
 def present_domains(data: LabelSet) -> np.ndarray:

@@ -70,6 +70,12 @@ def draw_public(
     examples: int, fraction: float | None, count: int | None, rng: Rng
 ) -> np.ndarray:
     """Sorted indices of a random public part, of a given fraction or count."""
+    size = public_size(examples, fraction, count)
+    return np.sort(rng.choice(examples, size, replace=False)).astype(np.int64)
+
+
+def public_size(examples: int, fraction: float | None, count: int | None) -> int:
+    """How many examples are public."""
     if fraction is not None and count is not None:
         raise UsageError("give --public-fraction or --public-count, not both")
     size = count if count is not None else round((fraction or 0) * examples)
@@ -78,7 +84,7 @@ def draw_public(
             f"--public-count {size}: expected fewer than the {examples:,} examples of "
             "the dataset, so that clients get some"
         )
-    return np.sort(rng.choice(examples, size, replace=False)).astype(np.int64)
+    return size
 
 
 def label_histogram(

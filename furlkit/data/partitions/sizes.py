@@ -16,8 +16,7 @@ def group_by_class(data: LabelSet, rng: Rng) -> tuple[np.ndarray, np.ndarray]:
     """
     if data.labels is None:
         raise UsageError(
-            f"this --scheme needs labels, but {data.name} has none; "
-            "use iid, volume or file"
+            f"{data.without_labels}, which this --scheme needs; use iid, volume or file"
         )
     shuffled = rng.permutation(data.examples)
     order = shuffled[stable_order(data.labels[shuffled])]

@@ -1,11 +1,35 @@
 """Which files of a folder can be read as images, and what they are."""
 
-from collections import Counter
-from dataclasses import dataclass, field
+import hashlib
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from furlkit import console
 from furlkit.data.sets.folder import in_blocks, list_folder
+from furlkit.data.sets.ranges import Span, span_of
+from furlkit.data.sets.window import Raw, Reading, check_values
+
+# Accepts every file that some options can read.
+ANY = Reading(pages="first", slices="axial")
+PAGES = Reading(pages="each", slices="axial")
+
+
+class Examined(NamedTuple):
+    """What one file is; `size` is width and height, `digest` a hash of its values."""
+
+    format: str
+    size: tuple[int, int]
+    channels: int
+    pages: int
+    digest: str
+    type: str
+    span: Span | None
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -13,35 +37,108 @@ class Checked:
     """What decoding every image of a folder has found.
 
     `broken` has a reason for each path that cannot be read, `skipped` says what is no
-    image, `sizes` counts images by (width, height).
+    image. `sizes` counts images by (width, height), and the other counters by the values
+    of `Examined`. `ranges` has the least and greatest value of each type, `digests` the
+    files of each content.
     """
 
-    images: int
-    broken: dict[str, str]
-    skipped: str
+    images: int = 0
+    broken: dict[str, str] = field(default_factory=dict)
+    skipped: str = ""
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
-    grey: int = 0
+    formats: Counter[str] = field(default_factory=Counter)
+    types: Counter[str] = field(default_factory=Counter)
+    channels: Counter[int] = field(default_factory=Counter)
+    pages: Counter[int] = field(default_factory=Counter)
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    spans: list[Span] = field(default_factory=list)
+    digests: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def grey(self) -> int:
+        """How many images are grey."""
+        return self.channels[1]
+
+    @property
+    def duplicates(self) -> list[list[str]]:
+        """Files of the same values."""
+        return sorted(
+            sorted(names) for names in self.digests.values() if len(names) > 1
+        )
+
+    @property
+    def proposal(self) -> str | None:
+        """A window for all images of more than 8 bits; None if they need none."""
+        if not self.spans:
+            return None
+        lows, highs = [s.low for s in self.spans], [s.high for s in self.spans]
+        types = tuple(sorted({kind for span in self.spans for kind in span.types}))
+        ranges = {span.range for span in self.spans}
+        common = ranges.pop() if len(ranges) == 1 else None
+        whole = Span(min(lows), max(highs), types, common)
+        return "full" if whole.is_full else whole.proposal
 
 
 def checked_folder(root: Path) -> Checked:
     """Decode every image of a folder and keep none of them."""
-    from furlkit.data.sets.decode import decoded_or_reason
-
-    listing, sizes, grey = list_folder(root), Counter[tuple[int, int]](), 0
+    listing = list_folder(root)
     broken, paths = dict(listing.broken), sorted(listing.images)
+    found, done = Checked(broken=broken, skipped=listing.skipped), 0
+    digests = defaultdict(list)
 
-    def decode(name: str) -> tuple[tuple[int, int], bool] | None:
-        image = decoded_or_reason(root / name, 3)
-        if isinstance(image, str):
-            broken[name] = image
+    def look(name: str) -> Examined | None:
+        try:
+            return examine(root / name)
+        except Exception as error:  # Damaged files make PIL raise many kinds.
+            from furlkit.data.sets.decode import reason_of
+
+            broken[name] = reason_of(error)
             return None
-        return image.size, image.grey
 
-    done = 0
     with console.bar(f"checking {root}", len(paths)) as bar:
-        for block in in_blocks(decode, paths):
-            found = [image for image in block if image]
-            sizes.update(size for size, _ in found)
-            grey += sum(is_grey for _, is_grey in found)
+        for block in in_blocks(look, paths):
+            for name, one in zip(paths[done : done + len(block)], block, strict=True):
+                if one is not None:
+                    _count(found, one)
+                    digests[one.digest].append(name)
             bar.reach(done := done + len(block))
-    return Checked(sizes.total(), broken, listing.skipped, sizes, grey)
+    return replace(found, images=found.sizes.total(), digests=dict(digests))
+
+
+def _count(found: Checked, one: Examined) -> None:
+    found.sizes[one.size] += 1
+    found.formats[one.format] += 1
+    found.types[one.type] += 1
+    found.channels[one.channels] += 1
+    found.pages[one.pages] += 1
+    low, high = found.ranges.get(one.type, (one.low, one.high))
+    found.ranges[one.type] = min(low, one.low), max(high, one.high)
+    if one.span is not None:
+        found.spans.append(one.span)
+
+
+def examine(path: Path) -> Examined:
+    """Decode one file."""
+    from furlkit.data.sets.decode import format_of, page_count, read_file, read_raw
+
+    content = read_file(path)
+    raw = read_raw(content, 3, ANY)
+    check_values(raw.values)
+    height, width, channels = raw.values.shape
+    low, high = float(raw.values.min()), float(raw.values.max())
+    return Examined(
+        format_of(content), (width, height), 1 if raw.grey else channels,
+        page_count(content, PAGES), values_hash(raw), str(raw.values.dtype),
+        span_of([raw]), low, high,
+    )  # fmt: skip
+
+
+def values_hash(raw: Raw) -> str:
+    """The same for grey images in one and in three channels."""
+    return image_hash(raw.values[..., :1] if raw.grey else raw.values)
+
+
+def image_hash(image: np.ndarray) -> str:
+    """A hash of the values of one image (H, W, C)."""
+    head = repr((image.shape, image.dtype.str)).encode()
+    return hashlib.sha256(head + np.ascontiguousarray(image).tobytes()).hexdigest()

@@ -1,6 +1,6 @@
 """Images with their labels, and the datasets that are known by name."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +8,16 @@ import numpy as np
 
 from furlkit import catalogue
 from furlkit.data.sets import digits
-from furlkit.data.sets.fingerprint import fingerprint_of
+from furlkit.data.sets.fingerprint import fingerprint_of, fingerprint_of_reading
 from furlkit.data.sets.labels import LabelSet
+from furlkit.data.sets.published import PUBLISHED_SETS
 from furlkit.data.sets.torchvision import TORCHVISION_SETS
+from furlkit.data.sets.window import AS_STORED, Reading
 from furlkit.errors import UsageError
 
 DEFAULT_ROOT = Path("data")
-OWN_SETS = ("digits", *TORCHVISION_SETS)
+FILED_SETS: dict[str, Any] = {**TORCHVISION_SETS, **PUBLISHED_SETS}
+OWN_SETS = ("digits", *FILED_SETS)
 SPLITS = ("train", "test")
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -24,18 +27,24 @@ class ImageSet(LabelSet):
     """Images as (N, H, W, C) uint8, in memory or memory-mapped, with their labels.
 
     `mean` and `std` normalise values in [0, 1], one number per channel. The
-    fingerprint is that of the images before any resizing.
+    fingerprint is that of the images before any resizing. `reading` has the window
+    that made the pixels.
     """
 
     images: np.ndarray
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    reading: Reading = AS_STORED
 
 
-def with_images(labels: LabelSet, images: np.ndarray) -> ImageSet:
-    """Images without a mean and std of their own."""
+def with_images(
+    labels: LabelSet, images: np.ndarray, reading: Reading = AS_STORED
+) -> ImageSet:
+    """Images without a mean and std of their own; the fingerprint names the window."""
     mean, std = default_mean_std(images.shape[3])
-    return ImageSet(**vars(labels), images=images, mean=mean, std=std)
+    fingerprint = {**labels.fingerprint, **fingerprint_of_reading(reading)}
+    labels = replace(labels, fingerprint=fingerprint)
+    return ImageSet(**vars(labels), images=images, mean=mean, std=std, reading=reading)
 
 
 def names() -> tuple[str, ...]:
@@ -65,8 +74,8 @@ def open_named(name: str, split: str, root: Path | None, download: bool) -> Imag
         images, labels = digits.read_digits(split)
         class_names, mean, std = digits.CLASSES, digits.MEAN, digits.STD
     else:
-        entry: Any = TORCHVISION_SETS.get(name) or catalogue.datasets()[name]
-        own = name in TORCHVISION_SETS
+        entry: Any = FILED_SETS.get(name) or catalogue.datasets()[name]
+        own = name in FILED_SETS
         read = entry.read if own else catalogue.load(entry.function)
         images, labels, class_names = read(split, root, download=download)
         mean, std = entry.mean, entry.std

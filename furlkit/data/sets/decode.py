@@ -1,7 +1,8 @@
-"""Decode image files of any mode to uint8 pixels.
+"""Decode image files to pixels.
 
 Pillow may open the formats that are named here and no others: one of its readers, that
-of PostScript, would start an interpreter for whatever a file contains.
+of PostScript, would start an interpreter for whatever a file contains. Images of 8 bits
+are Pillow's; a window makes pixels of the values of all others.
 """
 
 import hashlib
@@ -13,15 +14,36 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from furlkit.data.sets import dicom, nifti, tiff
 from furlkit.data.sets.resize import resized_shape
+from furlkit.data.sets.window import (
+    AS_STORED,
+    MOST_CHANNELS,
+    MOST_PAGES,
+    MOST_PIXELS,
+    NeedsWindow,
+    Raw,
+    Reading,
+    TooManyPixels,
+    develop,
+    type_range,
+)
 from furlkit.errors import InputError
 
+PNG = b"\x89PNG\r\n\x1a\n"
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
-GREY = ("1", "L", "LA", "La", "I", "F")  # and the 16-bit modes, which begin with I
-MOST_PIXELS = 89_478_485  # Pillow's own limit, above which it warns
+STARTS = {
+    PNG: "PNG", b"\xff\xd8": "JPEG", b"GIF8": "GIF", b"BM": "BMP", b"RIFF": "WEBP",
+    b"II": "TIFF", b"MM": "TIFF",
+}  # fmt: skip
+GREY = ("1", "L", "LA", "La")
+MODES = {1: "L", 3: "RGB"}  # Pillow's modes by channels
+LUMA = np.array([19595, 38470, 7471])  # Pillow's weights of red, green, blue / 65536
 MOST_BYTES = 2**30
 # Such an image is refused here; Pillow need not warn of it as well.
 warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
+# A later torchvision may lack its decoder of PNG, which is handled here.
+warnings.filterwarnings("ignore", category=DeprecationWarning, module="torchvision")
 
 
 class Decoded(NamedTuple):
@@ -46,30 +68,206 @@ def read_file(path: Path) -> bytes:
     return content
 
 
-def decode_file(path: Path, channels: int) -> Decoded:
-    """Decode one image of any size, rotated by its EXIF orientation."""
-    found = decoded_or_reason(path, channels)
-    if isinstance(found, str):
+def decode_file(
+    path: Path, channels: int, reading: Reading = AS_STORED, page: int = 0
+) -> Decoded:
+    """Decode one image of any size, rotated by its EXIF orientation.
+
+    `page` chooses a page if the reading makes an image of each.
+    """
+    try:
+        return _decoded(read_file(path), channels, reading, page)
+    except NeedsWindow as error:
+        raise NeedsWindow(f"{path}: {error}") from None
+    except Exception as error:  # Damaged files make PIL raise many kinds.
         raise InputError(
-            f"{path}: cannot be read as an image ({found}); furlkit check lists all "
-            "such files of a folder, pack --skip-broken leaves them out"
-        )
-    return found
+            f"{path}: cannot be read as an image ({reason_of(error)}); furlkit check lists "
+            "all such files of a folder, pack --skip-broken leaves them out"
+        ) from error
 
 
-def decoded_or_reason(path: Path, channels: int) -> Decoded | str:
+def decoded_or_reason(
+    path: Path, channels: int, reading: Reading = AS_STORED
+) -> Decoded | str:
     """The image, or why it cannot be read."""
     try:
-        content = read_file(path)
-        with Image.open(io.BytesIO(content), formats=FORMATS) as file:
-            _check_pixels(file.width * file.height)
-            grey = file.mode in GREY or file.mode.startswith("I;")
-            mode = "RGB" if channels == 3 else "L"
-            image = _convert(ImageOps.exif_transpose(file), mode)
+        return _decoded(read_file(path), channels, reading)
     except Exception as error:  # Damaged files make PIL raise many kinds.
-        return _reason(error)
-    pixels = np.asarray(image).reshape(image.height, image.width, channels)
-    return Decoded(pixels, grey, hashlib.sha256(content).digest())
+        return reason_of(error)
+
+
+def format_of(content: bytes) -> str:
+    """The format of a file that can be read, by its first bytes."""
+    if dicom.is_dicom(content):
+        return "DICOM"
+    if nifti.is_nifti(content):
+        return "NIfTI"
+    starts = {
+        name: start for start, name in STARTS.items() if content.startswith(start)
+    }
+    return next(iter(starts), "PPM")
+
+
+def page_count(content: bytes, reading: Reading) -> int:
+    """How many images --pages each and --slices make of a file."""
+    if reading.slices is not None and nifti.is_nifti(content):
+        return nifti.slice_count(content, nifti.parse_slices(reading.slices))
+    if reading.pages == "each" and content.startswith(tiff.STARTS):
+        return tiff.read_tags(content).pages
+    if reading.pages == "each" and dicom.is_dicom(content):
+        return dicom.frame_count(content)
+    return 1
+
+
+def read_raw(
+    content: bytes, channels: int, reading: Reading = AS_STORED, page: int = 0
+) -> Raw:
+    """The values of an image; of 8 bits and 1 or 3 channels, they are converted to that.
+
+    Others come with all channels that the file has.
+    """
+    if content.startswith(tiff.STARTS):
+        raw = _raw_tiff(content, channels, reading, page)
+    elif content.startswith(PNG) and content[24:25] == b"\x10":
+        raw = _raw_png(content)
+    elif dicom.is_dicom(content):
+        raw = _raw_dicom(content, reading, page)
+    elif nifti.is_nifti(content):
+        raw = nifti.read_nifti(content, reading.slices, page)
+    else:
+        raw = None
+    if raw is not None:
+        return raw
+    with Image.open(io.BytesIO(content), formats=FORMATS) as file:
+        if page:
+            file.seek(page)
+        _check_pixels(file.width * file.height)
+        if file.mode == "F" or file.mode.startswith("I"):
+            return _grey_values(file)
+        if _white(file) > 255:
+            raise ValueError("it is a PPM file of 16 bits in colour; save it as TIFF")
+        grey = file.mode in GREY
+        image = _convert(ImageOps.exif_transpose(file), MODES.get(channels, file.mode))
+    values = np.asarray(image).reshape(image.height, image.width, -1)
+    return Raw(values, grey=grey, colour=not grey)
+
+
+def _decoded(content: bytes, channels: int, reading: Reading, page: int = 0) -> Decoded:
+    raw = read_raw(content, channels, reading, page)
+    pixels = _with_channels(develop(raw, reading), channels, raw.colour)
+    return Decoded(pixels, raw.grey, hashlib.sha256(content).digest())
+
+
+def _raw_tiff(content: bytes, channels: int, reading: Reading, page: int) -> Raw | None:
+    """The values of a TIFF file; None if Pillow reads them unchanged."""
+    tags = tiff.read_tags(content)
+    pages = _chosen_pages(tags.pages, tags.samples, reading, page)
+    _check_pixels(tags.values * len(pages))
+    if tags.ordinary and channels in MODES and len(pages) == 1:
+        return None
+    try:
+        return tiff.read_tiff(content, tags, pages)
+    except tiff.NoCodec:
+        # Without imagecodecs, Pillow can still read deep grey images.
+        with Image.open(io.BytesIO(content), formats=("TIFF",)) as file:
+            if len(pages) == 1 and file.mode.startswith(("F", "I;16")):
+                file.seek(pages[0])
+                return _grey_values(file)._replace(inverted=tags.photometric == 0)
+        raise
+
+
+def _raw_dicom(content: bytes, reading: Reading, page: int) -> Raw:
+    count = dicom.frame_count(content)
+    pages = _chosen_pages(count, 1, reading, page)
+    frames = [dicom.read_dicom(content, number) for number in pages]
+    if len(frames) == 1:
+        return frames[0]
+    values = np.concatenate([frame.values for frame in frames], axis=2)
+    return frames[0]._replace(values=values, grey=False, colour=False)
+
+
+def _chosen_pages(count: int, samples: int, reading: Reading, page: int) -> range:
+    """The pages of a file that are read, by --pages."""
+    if count > 1 and reading.pages is None:
+        number = f"more than {MOST_PAGES:,}" if count > MOST_PAGES else f"{count:,}"
+        raise ValueError(f"it has {number} pages; give --pages first, each or channels")
+    if reading.pages != "channels":
+        return range(page, page + 1)
+    if count * samples > MOST_CHANNELS:
+        raise ValueError(f"its pages have more than {MOST_CHANNELS} channels")
+    return range(count)
+
+
+def _raw_png(content: bytes) -> Raw:
+    """A PNG of 16 bits; Pillow would reduce its colours to 8 bits."""
+    with Image.open(io.BytesIO(content), formats=("PNG",)) as file:
+        _check_pixels(file.width * file.height)
+        if file.mode.startswith("I"):
+            return _grey_values(file)
+        orientation = file.getexif().get(0x0112, 1)
+    values = tiff.upright(_png_values(content), orientation)
+    # Alpha, the second or fourth channel, is left out as in images of 8 bits.
+    colours = 1 if values.shape[2] < 3 else 3
+    values, span = values[..., :colours], type_range(values.dtype)
+    return Raw(values, span, grey=colours == 1, colour=colours == 3)
+
+
+def _png_values(content: bytes) -> np.ndarray:
+    """The values (H, W, C) of a PNG, by the only decoder here that keeps 16 bits."""
+    import torch
+
+    try:
+        from torchvision.io import ImageReadMode, decode_png
+    except ImportError:
+        raise ValueError("it has 16 bits in colour; save it as TIFF") from None
+    stored = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    planes = decode_png(stored, ImageReadMode.UNCHANGED).numpy()  # (C, H, W)
+    return planes.transpose(1, 2, 0)
+
+
+def _grey_values(file: Image.Image) -> Raw:
+    """Grey values of Pillow; it scales those of PGM files, which is undone here."""
+    white = _white(file)
+    values = np.asarray(ImageOps.exif_transpose(file))[..., None]
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    if white:
+        values = np.rint(values * (white / 65535)).astype(np.uint16)
+        return Raw(values, (0.0, float(white)), grey=True)
+    return Raw(values, type_range(values.dtype), grey=True)
+
+
+def _white(file: Image.Image) -> int:
+    """The value that the header of a PPM or PGM file calls white; 0 for other files.
+
+    Asked before the file is decoded: Pillow then forgets how it is stored.
+    """
+    if file.format != "PPM" or file.mode == "F":
+        return 0
+    arguments = getattr(file, "tile")[0][3]  # noqa: B009  Unknown to mypy.
+    if isinstance(arguments, tuple) and isinstance(arguments[1], int):
+        return arguments[1] or 65535
+    return 65535 if file.mode.startswith("I") else 255
+
+
+def _with_channels(pixels: np.ndarray, channels: int, colour: bool) -> np.ndarray:
+    """Pixels with these channels: grey becomes three equal ones, colours become grey."""
+    found = pixels.shape[2]
+    if found == channels:
+        return pixels
+    if found == 1 and channels == 3:
+        return np.repeat(pixels, 3, axis=2)
+    if not colour or channels not in MODES:
+        raise _other_channels(found, channels)
+    if channels == 3:
+        return pixels[..., :3]  # without alpha
+    luma = (pixels[..., :3].astype(np.int64) @ LUMA + 2**15) >> 16
+    return luma.astype(pixels.dtype)[..., None]
+
+
+def _other_channels(found: int, expected: int) -> ValueError:
+    return ValueError(
+        f"it has {found} channels, expected {expected}; give --channels {found}"
+    )
 
 
 def fitted(pixels: np.ndarray, size: int | None) -> np.ndarray:
@@ -79,35 +277,45 @@ def fitted(pixels: np.ndarray, size: int | None) -> np.ndarray:
     """
     if size is None:
         return pixels
+    if pixels.dtype != np.uint8 or pixels.shape[2] not in MODES:
+        planes = [_fitted_plane(plane, size) for plane in np.moveaxis(pixels, 2, 0)]
+        return np.stack(planes, axis=2).astype(pixels.dtype)
     image = Image.fromarray(pixels if pixels.shape[2] == 3 else pixels[..., 0])
+    return np.asarray(_fitted(image, size)).reshape(size, size, pixels.shape[2])
+
+
+def _fitted_plane(plane: np.ndarray, size: int) -> np.ndarray:
+    """One channel of any type; Pillow resizes 8 bits and floats."""
+    if plane.dtype != np.uint8:
+        plane = plane.astype(np.float32)
+    return np.rint(np.asarray(_fitted(Image.fromarray(plane), size)))
+
+
+def _fitted(image: Image.Image, size: int) -> Image.Image:
     height, width, top, left = resized_shape(image.height, image.width, size)
     if (width, height) != image.size:
         image = image.resize((width, height), Image.Resampling.BILINEAR)
-    image = image.crop((left, top, left + size, top + size))
-    return np.asarray(image).reshape(size, size, pixels.shape[2])
+    return image.crop((left, top, left + size, top + size))
 
 
 def _check_pixels(count: int) -> None:
     if count > MOST_PIXELS:
-        raise Image.DecompressionBombError
+        raise TooManyPixels
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Words for an error of a decoder."""
     match error:
         case UnidentifiedImageError():
             return f"it is none of {', '.join(FORMATS)}"
         case Image.DecompressionBombError() | Image.DecompressionBombWarning():
-            return f"it has more than {MOST_PIXELS:,} pixels"
+            return str(TooManyPixels())
         case OSError(strerror=str(words)):
             return words
     return str(error) or type(error).__name__
 
 
 def _convert(image: Image.Image, mode: str) -> Image.Image:
-    if image.mode.startswith("I"):
-        # 16-bit grey to 8 bits; PIL's own conversion clips values above 255 to white.
-        values = np.asarray(image).astype(np.int64)
-        image = Image.fromarray(np.clip(values // 257, 0, 255).astype(np.uint8))
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")  # avoids a warning; same pixels
     return image.convert(mode)

@@ -24,19 +24,21 @@ from furlkit.data.sets.folder import (
     other_size,
     size_range,
 )
+from furlkit.data.sets.ranges import survey
+from furlkit.data.sets.window import AS_STORED, NeedsWindow, Reading
 from furlkit.errors import DiskError, FurlkitError
 from furlkit.files import cache as caching
 from furlkit.files.dataset import DatasetFacts, read_dataset, write_dataset
 from furlkit.files.facts import Provenance
 
-DECODER = 1  # To be raised when the same files give other pixels.
+DECODER = 2  # To be raised when the same files give other pixels.
 # Images of one size keep it, unless all together would take more than this.
 MOST_BYTES = 16 * 2**30
 BLOCK_BYTES = 2**28
 
 
 class Fit(NamedTuple):
-    """The size and channels that images are wanted in.
+    """The size and channels that images are wanted in, and how values become pixels.
 
     Images of one size keep it, unless `exact`; those of different sizes are brought to
     `size`, and refused without one.
@@ -45,6 +47,7 @@ class Fit(NamedTuple):
     size: int | None = None
     channels: int = 3
     exact: bool = False
+    reading: Reading = AS_STORED
 
 
 @dataclass(frozen=True)
@@ -64,11 +67,21 @@ class About:
         return None if _keeps(self.size, fit, examples) else fit.size
 
 
-def folder_images(index: FolderIndex, fit: Fit, cache: Path | None) -> np.ndarray:
-    """The images of a folder, (N, H, W, C) uint8, mapped from the cache if there is one.
+def folder_images(
+    index: FolderIndex, fit: Fit, cache: Path | None
+) -> tuple[np.ndarray, Reading]:
+    """The images of a folder, (N, H, W, C), mapped from the cache if there is one.
 
-    One warning says what had to be changed.
+    One warning says what had to be changed. The reading has the window that was used.
     """
+    try:
+        return _folder_images(index, fit, cache), fit.reading
+    except NeedsWindow:
+        reading = survey(index.root, index.paths, fit.reading, fit.channels).reading
+    return _folder_images(index, fit._replace(reading=reading), cache), reading
+
+
+def _folder_images(index: FolderIndex, fit: Fit, cache: Path | None) -> np.ndarray:
     known = _known(index, cache) or _known_copy(index, cache)
     found = _kept(index, fit, cache, known)
     if found is None:
@@ -84,17 +97,21 @@ def folder_images(index: FolderIndex, fit: Fit, cache: Path | None) -> np.ndarra
 def _kept(
     index: FolderIndex, fit: Fit, cache: Path | None, about: About | None
 ) -> tuple[np.ndarray, About] | None:
-    """The images of the cache; None if it lacks them."""
+    """The images of the cache; None if it lacks them or has damaged ones."""
     if cache is None or about is None:
         return None
     path = caching.images_path(cache, _key(about, fit, len(index)))
     try:
         images = read_dataset(path).images
-    except FurlkitError:  # Missing, or damaged.
+        with console.bar(f"verifying {index.root.name}", images.nbytes) as bar:
+            caching.use_images(path, bar.reach)
+    except FurlkitError:
+        if path.exists():
+            console.info(f"{path}: the cache has a damaged copy of {index.root}")
+            caching.drop(path)
         return None
     if len(images) != len(index) or images.shape[3] != fit.channels:
         return None
-    caching.mark_used(path)
     return images, about
 
 
@@ -137,7 +154,7 @@ def _key(about: About, fit: Fit, examples: int) -> str:
     import PIL
 
     side = about.side(fit, examples)
-    how = DECODER, PIL.__version__
+    how = DECODER, PIL.__version__, *sorted(fit.reading.facts().items())
     return caching.cache_key(about.content, side, fit.channels, how)
 
 
@@ -177,7 +194,8 @@ def _decoded(
         )
         return images, about
     caching.make_room(cache, path)
-    return read_dataset(path).images, about
+    # Another process may remove the file at any time; the decoded array is as good.
+    return _kept(index, fit, cache, about) or (images, about)
 
 
 def _check_room(images: np.ndarray) -> None:
@@ -206,12 +224,12 @@ def _decode(
     """
     from furlkit.data.sets.decode import Decoded, decode_file, fitted
 
-    first = decode_file(index.root / index.paths[0], fit.channels)
+    first = decode_file(index.root / index.paths[0], fit.channels, fit.reading)
     side = None if _keeps(first.size, fit, len(index)) else fit.size
 
     def decode(name: str) -> tuple[Decoded, tuple[int, int]]:
         nonlocal side
-        image = decode_file(index.root / name, fit.channels)
+        image = decode_file(index.root / name, fit.channels, fit.reading)
         if side is None and image.size != first.size:
             if fit.size is None:
                 raise other_size(index.root / name, image.size, first.size)
@@ -286,11 +304,16 @@ def _warn(index: FolderIndex, fit: Fit, about: About, images: np.ndarray) -> Non
     reasons = list(_changes(fit, about, images))
     if reasons:
         height, width, channels = images.shape[1:]
-        what = "grey" if channels == 1 else "colour"
+        what = colours_of(channels)
         console.warn(
             f"{index.root}: {' and '.join(reasons)}; all are brought to {width} x "
             f"{height} pixels in {what}"
         )
+
+
+def colours_of(channels: int) -> str:
+    """The channels of images in words."""
+    return {1: "grey", 3: "colour"}.get(channels, f"{channels} channels")
 
 
 def _changes(fit: Fit, about: About, images: np.ndarray) -> Iterator[str]:
@@ -300,6 +323,6 @@ def _changes(fit: Fit, about: About, images: np.ndarray) -> Iterator[str]:
     elif about.size != (width, height) and not fit.exact:
         yield f"its {n:,} images of {about.sizes} would take too much space"
     changed = about.grey if fit.channels == 3 else n - about.grey
-    if changed:
+    if changed and fit.channels in (1, 3):
         was = "grey" if fit.channels == 3 else "in colour"
         yield f"{changed:,} of {n:,} images are {was}"

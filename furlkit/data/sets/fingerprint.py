@@ -2,7 +2,8 @@
 
 A fingerprint is a dict of `examples` and up to four hashes: `images` (pixels), `labels`,
 `files` (names and sizes in an image folder, available without decoding) and `domains`.
-An unknown hash is None; a set without files or domains does not have theirs.
+An unknown hash is None; a set without files or domains does not have theirs. Pixels that
+a window has made have the entry `window`, and `pages` if an option has chosen pages.
 """
 
 import hashlib
@@ -11,8 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from furlkit.data.sets.window import Reading
+
 SAMPLE = 1024
 HASHES = ("images", "labels", "files")  # Each identifies a dataset.
+READING = ("window", "pages", "slices")
 
 
 def image_fingerprint(images: np.ndarray) -> str:
@@ -70,6 +74,11 @@ def fingerprint_of(
     return fingerprint
 
 
+def fingerprint_of_reading(reading: Reading) -> dict[str, str]:
+    """The entries for pixels that were made by options; none for ordinary images."""
+    return {key: str(reading.facts()[key]) for key in READING if key in reading.facts()}
+
+
 def comparable(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
     """The hashes that identify a dataset and that both fingerprints have."""
     return [key for key in HASHES if a.get(key) and b.get(key)]
@@ -87,8 +96,7 @@ def same_dataset(a: dict[str, Any], b: dict[str, Any]) -> str | None:
     common = comparable(a, b)
     if not common:
         return "they have no fingerprint in common, so they cannot be told apart"
-    if a.get("domains") and b.get("domains"):
-        common.append("domains")
+    common += [key for key in ("domains", *READING) if a.get(key) and b.get(key)]
     different = [key for key in common if a[key] != b[key]]
     if different:
         return (

@@ -1,7 +1,8 @@
 """Folders of images: indexed without opening them, decoded in blocks by threads.
 
 pictures/cat/001.jpg            one folder per class, with files at any depth
-pictures/001.jpg                no class folders: images without labels
+pictures/001.jpg                some images in no class folder: images without labels,
+pictures/2024/may/002.jpg       nested in any way
 pictures/art/cat/001.jpg        with `domains`: one folder per domain, classes below
 """
 
@@ -10,6 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -19,12 +21,16 @@ import numpy as np
 from furlkit import console
 from furlkit.data.sets.fingerprint import fingerprint_of
 from furlkit.data.sets.labels import LabelSet, number_by_name
+from furlkit.data.sets.window import AS_STORED, Reading
 from furlkit.errors import InputError
 
 JPEG = (".jpg", ".jpeg", ".jfif")
-ENDINGS = (*JPEG, ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
+MEDICAL = (".dcm", ".dicom", ".nii", ".nii.gz")
+COMMON = (*JPEG, ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
+ENDINGS = (*COMMON, *MEDICAL)
 SPLITS = {"train", "test", "val", "valid", "validation"}
 BLOCK = 256
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -56,15 +62,28 @@ class FolderIndex:
     """The images of a folder: sorted relative paths, and their labels.
 
     `state` changes when a file does, as far as the file system tells without reading.
+    `pages` has the page of each image if every page of a file is an image.
     """
 
     root: Path
     paths: tuple[str, ...]
     labels: LabelSet
     state: str
+    pages: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        """Path and page of every image."""
+        return list(zip(self.paths, self.pages or [0] * len(self), strict=True))
+
+    def at(self, positions: Iterable[int]) -> "FolderIndex":
+        """The images at some positions, with the labels of all images."""
+        places = self.places
+        paths, pages = zip(*(places[i] for i in positions), strict=True)
+        return replace(self, paths=paths, pages=pages)
 
 
 def list_folder(root: Path) -> Listing:
@@ -78,12 +97,18 @@ def list_folder(root: Path) -> Listing:
 
 
 def index_folder(
-    root: Path, *, domains: bool = False, without: Collection[str] | None = None
+    root: Path,
+    *,
+    domains: bool = False,
+    labelled: bool | None = None,
+    without: Collection[str] | None = None,
 ) -> FolderIndex:
     """List the images of a folder and their labels without opening them.
 
-    Files that are not images are skipped. A folder without images is not a class.
-    `without` are paths to leave out; unless it is given, none may be broken.
+    Files that are not images are skipped. A folder without images is not a class. If
+    only some images are in a class folder, none has a label; `labelled` refuses such a
+    folder, or reads no labels if it is False. `without` are paths to leave out; unless
+    it is given, none may be broken.
     """
     listing = list_folder(root)
     if listing.broken and without is None:
@@ -95,7 +120,7 @@ def index_folder(
     if listing.skipped:
         console.info(f"{root}: skipped {listing.skipped}")
     chosen = {path: listing.images[path] for path in paths}
-    labels = _labels(root, paths, domains)
+    labels = _labels(root, paths, domains, labelled)
     files = ((path, about.st_size) for path, about in chosen.items())
     fingerprint = fingerprint_of(
         len(paths), labels=labels.labels, domains=labels.domains, files=files
@@ -114,7 +139,7 @@ def state_of(stats: Iterable[os.stat_result]) -> str:
 
 
 def in_blocks(
-    function: Callable[[str], T], paths: Sequence[str], block: int = BLOCK
+    function: Callable[[S], T], paths: Sequence[S], block: int = BLOCK
 ) -> Iterator[list[T]]:
     """What a function gives for each path, by threads; one block in memory at a time."""
     # Decoding releases the GIL, so threads run in parallel.
@@ -124,24 +149,36 @@ def in_blocks(
 
 
 def read_images(
-    index: FolderIndex, size: int | None, *, channels: int = 3, block: int = BLOCK
+    index: FolderIndex,
+    size: int | None,
+    *,
+    channels: int = 3,
+    reading: Reading = AS_STORED,
+    only_grey: bool = False,
+    block: int = BLOCK,
 ) -> Iterator[np.ndarray]:
-    """Decode a folder as blocks of (n, size, size, channels) uint8, in order.
+    """Decode a folder as blocks of (n, size, size, channels), in order.
 
     Without a size, all images must have the size of the first: (n, H, W, channels).
-    Only one block is in memory at a time.
+    With `only_grey`, images in colour are refused. Only one block is in memory at a time.
     """
     from furlkit.data.sets.decode import decode_file, fitted
 
-    _, height, width, _ = folder_shape(index, size, channels)
+    _, height, width, _ = folder_shape(index, size, channels, reading)
 
-    def decode(name: str) -> np.ndarray:
-        image = decode_file(index.root / name, channels)
+    def decode(place: tuple[str, int]) -> np.ndarray:
+        name, page = place
+        image = decode_file(index.root / name, channels, reading, page)
+        if only_grey and not image.grey:
+            raise InputError(
+                f"{index.root / name}: is in colour, a sample of the other images is "
+                "grey; give --channels 1 or --channels 3"
+            )
         if size is None and image.size != (width, height):
             raise other_size(index.root / name, image.size, (width, height))
         return fitted(image.pixels, size)
 
-    for images in in_blocks(decode, index.paths, block):
+    for images in in_blocks(decode, index.places, block):
         yield np.stack(images)
 
 
@@ -165,15 +202,18 @@ def other_size(
 
 
 def folder_shape(
-    index: FolderIndex, size: int | None, channels: int = 3
+    index: FolderIndex,
+    size: int | None,
+    channels: int = 3,
+    reading: Reading = AS_STORED,
 ) -> tuple[int, int, int, int]:
     """Shape (N, H, W, C) of the decoded folder; opens at most one image."""
     if size is not None:
         return len(index), size, size, channels
     from furlkit.data.sets.decode import decode_file
 
-    height, width, _ = decode_file(index.root / index.paths[0], channels).pixels.shape
-    return len(index), height, width, channels
+    first = decode_file(index.root / index.paths[0], channels, reading)
+    return len(index), first.size[1], first.size[0], channels
 
 
 def _walk(
@@ -206,34 +246,65 @@ def _walk(
 
 
 def _is_image(entry: os.DirEntry) -> bool:
-    """Whether a file is called like an image; a pipe or device is none."""
-    named = entry.name.lower().endswith(ENDINGS)
-    return named and stat.S_ISREG(entry.stat().st_mode)
+    """Whether a file is called like an image; a pipe or device is none.
+
+    Archives of DICOM files give them names without a suffix, so their start is read.
+    """
+    name = entry.name.lower()
+    ending = name.rpartition(".")[2] if "." in name else ""
+    unnamed = (not ending or ending.isdecimal()) and name != "dicomdir"
+    if not (name.endswith(ENDINGS) or unnamed):
+        return False
+    if not stat.S_ISREG(entry.stat().st_mode):
+        return False
+    return name.endswith(ENDINGS) or _is_dicom(entry.path)
 
 
-def _labels(root: Path, paths: tuple[str, ...], domains: bool) -> LabelSet:
+def _is_dicom(path: str) -> bool:
+    with suppress(OSError), open(path, "rb") as stream:
+        return stream.read(132)[128:] == b"DICM"
+    return False
+
+
+def _labels(
+    root: Path, paths: tuple[str, ...], domains: bool, labelled: bool | None
+) -> LabelSet:
     """The labels that the folders' names give, without a fingerprint yet."""
-    levels = _levels(root, paths, 2 if domains else 1)
-    class_names, labels = number_by_name(levels[-1]) if levels else ((), None)
-    domain_names, codes = number_by_name(levels[0]) if domains else ((), None)
-    outer, kind = (domain_names, "domains") if domains else (class_names, "classes")
-    if outer and SPLITS.issuperset(outer):
-        raise InputError(
-            f"{root}: found folders {', '.join(outer)}, which are splits and not "
-            f"{kind}; pass one of them, such as {root / outer[0]}"
-        )
-    return LabelSet(str(root), len(paths), labels, codes, class_names, {}, domain_names)
-
-
-def _levels(root: Path, paths: tuple[str, ...], depth: int) -> list[tuple[str, ...]]:
-    """The names of the first `depth` folders of every path; [] for a flat folder."""
+    none = LabelSet(str(root), len(paths), None, None, (), {})
+    depth = domains + (labelled is not False)
     shallow = [path for path in paths if path.count("/") < depth]
-    if not shallow:
-        return list(zip(*(path.split("/")[:depth] for path in paths), strict=True))
-    if depth == 1 and len(shallow) == len(paths):
-        return []
-    kind = "a class folder" if depth == 1 else "a domain folder and a class folder"
-    raise InputError(
-        f"{root}: {shallow[0]} is not inside {kind}, but "
-        f"{len(paths) - len(shallow):,} other images are; move or remove it"
-    )
+    if depth == 0 or (len(shallow) == len(paths) and not domains):
+        return none
+    if shallow:
+        expected = ["a domain folder"] * domains + ["a class folder"]
+        reason = _strays(shallow, len(paths), " and ".join(expected[:depth]))
+        if domains or labelled:
+            raise InputError(
+                f"{root}: {reason}; move or remove it"
+                + (", or give --no-labels" if labelled and not domains else "")
+            )
+        console.info(f"{root}: its images have no labels, since {reason}")
+        return replace(none, no_labels_because=reason)
+    levels = list(zip(*(path.split("/")[:depth] for path in paths), strict=True))
+    _check_splits(root, {*levels[0]}, "domains" if domains else "classes")
+    class_names, labels = number_by_name(levels[-1]) if depth > domains else ((), None)
+    domain_names, codes = number_by_name(levels[0]) if domains else ((), None)
+    return replace(
+        none, labels=labels, domains=codes, class_names=class_names,
+        domain_names=domain_names,
+    )  # fmt: skip
+
+
+def _strays(shallow: list[str], images: int, expected: str) -> str:
+    """Words for images that are not as deep in a folder as the others."""
+    others = images - len(shallow)
+    return f"{shallow[0]} is not inside {expected}, but {others:,} other images are"
+
+
+def _check_splits(root: Path, names: set[str], kind: str) -> None:
+    if SPLITS.issuperset(names):
+        first, *_ = listed = sorted(names)
+        raise InputError(
+            f"{root}: found folders {', '.join(listed)}, which are splits and not "
+            f"{kind}; pass one of them, such as {root / first}"
+        )

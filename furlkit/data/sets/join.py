@@ -16,8 +16,21 @@ def joined(sets: Sequence[LabelSet], names: Sequence[str]) -> LabelSet:
     labels, class_names = _joined_labels(sets)
     domains = np.repeat(np.arange(len(sets)), sizes)
     return LabelSet(
-        ", ".join(names), sum(sizes), labels, domains, class_names, {}, tuple(names)
-    )
+        ", ".join(names), sum(sizes), labels, domains, class_names, {}, tuple(names),
+        groups=_joined_groups(sets),
+    )  # fmt: skip
+
+
+def _joined_groups(sets: Sequence[LabelSet]) -> np.ndarray | None:
+    """Groups of all; an image of a dataset without groups is a group of its own."""
+    if all(one.groups is None for one in sets):
+        return None
+    columns, first = [], 0
+    for one in sets:
+        own = np.arange(one.examples) if one.groups is None else one.groups
+        columns.append(own + first)
+        first += int(own.max(initial=-1)) + 1
+    return np.concatenate(columns)
 
 
 def _joined_labels(

@@ -19,7 +19,9 @@ LABEL_FILES = (".npy", ".json", ".txt")
 class LabelSet:
     """Labels and domains of every example; either may be unknown.
 
-    `name` is what the user passed, for messages only.
+    `name` is what the user passed, and `no_labels_because` why a folder has no labels:
+    both are for messages only. Images of the same number in `groups`, such as those of
+    a patient, must stay together.
     """
 
     name: str
@@ -29,6 +31,14 @@ class LabelSet:
     class_names: tuple[str, ...]
     fingerprint: dict[str, Any]
     domain_names: tuple[str, ...] = ()
+    no_labels_because: str = ""
+    groups: np.ndarray | None = None
+
+    @property
+    def without_labels(self) -> str:
+        """The start of a refusal: the dataset has no labels, and the reason if known."""
+        reason = f" ({self.no_labels_because})" if self.no_labels_because else ""
+        return f"{self.name}: has no labels{reason}"
 
     @property
     def classes(self) -> int:
@@ -39,7 +49,13 @@ class LabelSet:
         """The chosen examples, numbered from 0."""
         labels = None if self.labels is None else self.labels[chosen]
         domains = None if self.domains is None else self.domains[chosen]
-        return replace(self, examples=len(chosen), labels=labels, domains=domains)
+        groups = None if self.groups is None else self.groups[chosen]
+        columns: dict[str, Any] = {
+            "labels": labels,
+            "domains": domains,
+            "groups": groups,
+        }
+        return replace(self, examples=len(chosen), **columns)
 
     def by_domain(self) -> dict[str, np.ndarray]:
         """Positions of the examples of each domain that has some, by the domain's name.

@@ -6,20 +6,48 @@ import numpy as np
 
 from furlkit.data.sets.fingerprint import fingerprint_of
 from furlkit.data.sets.labels import LabelSet, check_labels, default_names
+from furlkit.data.sets.ranges import span_of, window_for
+from furlkit.data.sets.window import (
+    AS_STORED,
+    MOST_CHANNELS,
+    Raw,
+    Reading,
+    develop,
+    type_range,
+)
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files.opening import open_regular
 
 NAMES = ("labels", "domains", "class_names", "domain_names")
 
 
-def read_npz(path: Path) -> tuple[LabelSet, np.ndarray]:
-    """Labels, and images (N, H, W, C).
+def read_npz(
+    path: Path, reading: Reading = AS_STORED
+) -> tuple[LabelSet, np.ndarray, Reading]:
+    """Labels, images (N, H, W, C), and the reading with the window that was used.
 
     There may be `domains`, numbers like the labels, `class_names` and `domain_names`.
-    Images are stored as uint8 (N, H, W, C), or (N, H, W) if grey. Nothing is unpickled.
+    Images are stored as (N, H, W, C), or (N, H, W) if grey. Nothing is unpickled.
     """
     images = _images(path)
-    return _label_set(path, _load(path, NAMES), images), images
+    labels = _label_set(path, _load(path, NAMES), images)
+    try:
+        return labels, *_developed(path, images, reading)
+    except ValueError as error:
+        raise InputError(f"{path}: in images, {error}") from error
+
+
+def _developed(
+    path: Path, images: np.ndarray, reading: Reading
+) -> tuple[np.ndarray, Reading]:
+    """Pixels of values that are not uint8; percentiles are those of each image."""
+    whole = Raw(images, type_range(images.dtype))
+    if whole.deep and reading.window is None:
+        reading = window_for(f"{path}: images have", span_of([whole]), reading)
+    if whole.deep and "percentile" in str(reading.window):
+        each = (develop(whole._replace(values=image), reading) for image in images)
+        return np.stack(list(each)), reading
+    return develop(whole, reading), reading
 
 
 def read_npz_labels(path: Path) -> LabelSet:
@@ -68,15 +96,16 @@ def _images(path: Path) -> np.ndarray:
     images = _load(path, ("images",)).get("images")
     if images is None:
         raise InputError(f"{path}: has no array called images")
-    if images.dtype != np.uint8 or images.ndim not in (3, 4) or not images.size:
+    if images.dtype.kind not in "iuf" or images.ndim not in (3, 4) or not images.size:
         raise InputError(
             f"{path}: images are {images.dtype} {images.shape}, "
-            "expected uint8 (N, H, W) or (N, H, W, C)"
+            "expected numbers of shape (N, H, W) or (N, H, W, C)"
         )
     images = images[..., None] if images.ndim == 3 else images
-    if images.shape[3] not in (1, 3):
+    channels_first = images.shape[1] in (1, 3) and images.shape[3] not in (1, 3)
+    if images.shape[3] > MOST_CHANNELS or channels_first:
         raise InputError(
-            f"{path}: images are {images.shape}, expected 1 or 3 channels last; "
-            "transpose them to (N, H, W, C)"
+            f"{path}: images are {images.shape}, expected channels last, at most "
+            f"{MOST_CHANNELS}; transpose them to (N, H, W, C)"
         )
     return images

@@ -1,12 +1,12 @@
 """Open a dataset by name or path, with its images or with labels only.
 
-A name is one of `datasets.names()`. A path is an image folder, an .npz of arrays, or a
-packed dataset. A path is one whole set: `split` is not used, pass the path of the split.
+A name is one of `datasets.names()`. A path is an image folder, an .npz of arrays, idx
+files, or a packed dataset. A path is one whole set: `split` is not used, pass the path of
+the split. A folder of idx files is an exception: it has splits, like a dataset by name.
 For a path, for `digits` and for a label file, torch is imported only if images must be
 resized.
 """
 
-import difflib
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,8 +17,16 @@ import numpy as np
 from furlkit import console
 from furlkit.data.sets.datasets import ImageSet, is_name, names, open_named, with_images
 from furlkit.data.sets.decoded import Fit, folder_images
-from furlkit.data.sets.fingerprint import label_fingerprint
+from furlkit.data.sets.fingerprint import READING, label_fingerprint
 from furlkit.data.sets.folder import index_folder, state_of
+from furlkit.data.sets.idx import (
+    ENDINGS,
+    GZIP,
+    IMAGES,
+    idx_file,
+    idx_splits,
+    read_idx,
+)
 from furlkit.data.sets.labels import (
     LABEL_FILES,
     LabelSet,
@@ -27,7 +35,8 @@ from furlkit.data.sets.labels import (
 )
 from furlkit.data.sets.npz import read_npz, read_npz_labels
 from furlkit.data.sets.resize import resize_images
-from furlkit.errors import InputError, UsageError
+from furlkit.data.sets.window import AS_STORED, Reading
+from furlkit.errors import InputError, UsageError, did_you_mean
 from furlkit.files.cache import open_cache, read_note, write_note
 from furlkit.files.opening import open_regular, reading
 
@@ -41,6 +50,7 @@ class Source:
     `data_root` is the folder of torchvision's files (default: `data` in the working
     folder). `size` resizes the shorter side of the images and crops the centre. `cache`
     is where the decoded images of a folder are kept (default: the user's cache folder).
+    `reading` makes pixels of the values in image files and .npz files.
     """
 
     data: str | Path
@@ -49,6 +59,7 @@ class Source:
     split: str = "train"
     size: int | None = None
     cache: Path | None = None
+    reading: Reading = AS_STORED
 
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:
@@ -62,7 +73,13 @@ class Source:
     @property
     def is_folder(self) -> bool:
         """Whether it is a folder of images, which may have any size."""
-        return not is_name(self.name) and Path(self.name).is_dir()
+        path = Path(self.name)
+        return not is_name(self.name) and path.is_dir() and not idx_splits(path)
+
+    @property
+    def has_splits(self) -> bool:
+        """Whether `split` chooses a part of the dataset."""
+        return is_name(self.name) or bool(idx_splits(Path(self.name)))
 
     def images(self, fit: Fit = ANY, again: bool = False) -> ImageSet:
         """Open the dataset with its images; `fit` is for those of a folder.
@@ -78,9 +95,20 @@ class Source:
             if kind == "packed":
                 opened = _open_packed(path)
                 self._verify(path, again)
+            elif kind == "idx":
+                opened = self._idx(path)
             else:
-                opened = with_images(*read_npz(path))
+                opened = with_images(*read_npz(path, self.reading))
         return replace(opened, images=resize_images(opened.images, self.size))
+
+    def verify(self) -> None:
+        """Read a packed file whole and compare the checksum; other data has none."""
+        kind = None
+        if not is_name(self.name) and not self.is_folder:
+            path, kind = _path_and_kind(self.name, *LABEL_FILES)
+        if kind != "packed":
+            raise UsageError(f"--verify: {self.name} is no packed file; pack it first")
+        self._verify(path, again=True)
 
     def labels(self) -> LabelSet:
         """Open the labels without decoding images, which a partition needs.
@@ -94,14 +122,21 @@ class Source:
         path, kind = _path_and_kind(self.name, *LABEL_FILES)
         if kind == "packed":
             return _open_packed(path)
+        if kind == "idx":
+            return self._idx(path)
         return read_npz_labels(path) if kind == "npz" else read_label_file(path)
 
     def _folder(self, fit: Fit) -> ImageSet:
         if self.size is not None:
             fit = fit._replace(size=self.size, exact=True)
-        index = index_folder(Path(self.name))
-        images = folder_images(index, fit, open_cache(self.cache))
-        return with_images(index.labels, images)
+        index, fit = index_folder(Path(self.name)), fit._replace(reading=self.reading)
+        if self.reading.several:  # pack alone makes several images of a file.
+            fit = fit._replace(reading=replace(self.reading, pages=None, slices=None))
+        images, reading = folder_images(index, fit, open_cache(self.cache))
+        return with_images(index.labels, images, reading)
+
+    def _idx(self, path: Path) -> ImageSet:
+        return with_images(*read_idx(idx_file(path, self.split), self.name))
 
     def _verify(self, path: Path, again: bool) -> None:
         from furlkit.files.container.read import Container
@@ -132,13 +167,20 @@ def _open_packed(path: Path) -> ImageSet:
         examples=len(packed.images),
         labels=packed.labels,
         domains=packed.domains,
+        groups=packed.groups,
         class_names=tuple(facts.class_names) or default_names(packed.labels),
         fingerprint=facts.fingerprint,
         domain_names=tuple(facts.domain_names) or default_names(packed.domains),
         images=packed.images,
         mean=tuple(facts.mean),
         std=tuple(facts.std),
+        reading=_reading(path, facts.fingerprint),
     )
+
+
+def _reading(path: Path, fingerprint: dict[str, Any]) -> Reading:
+    known = {key: fingerprint[key] for key in READING if key in fingerprint}
+    return Reading.from_facts(known, path)
 
 
 def _check_hash(
@@ -153,12 +195,14 @@ def _check_hash(
 
 
 def _path_and_kind(name: str, *more_suffixes: str) -> tuple[Path, str]:
-    """The path and what it holds: packed, npz, or labels if `more_suffixes` are allowed.
+    """The path and its kind: packed, npz, idx, or labels if `more_suffixes` are allowed.
 
     A file is known by its content. Where that says nothing, as of text or of a damaged
     file, its suffix says what was meant. What is neither is a UsageError with a hint.
     """
     path = Path(name)
+    if idx_splits(path):
+        return path, "idx"
     if path.is_file() and (kind := _kind_by_content(path, bool(more_suffixes))):
         return path, kind
     meant = {".npz": "npz", ".safetensors": "packed"}
@@ -166,11 +210,12 @@ def _path_and_kind(name: str, *more_suffixes: str) -> tuple[Path, str]:
         if not path.exists():
             raise InputError(f"{name}: no such file")
         return path, meant.get(path.suffix, "labels")
-    near = difflib.get_close_matches(name.lower(), names(), 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    if path.name.endswith(ENDINGS):
+        return path, "idx"
     raise UsageError(
         f"{name}: neither a known dataset ({', '.join(names())}) nor a path to a folder "
-        f"of images, an .npz or a packed .safetensors file{hint}"
+        f"of images, an .npz, an idx or a packed .safetensors file"
+        f"{did_you_mean(name, names())}"
     )
 
 
@@ -182,4 +227,6 @@ def _kind_by_content(path: Path, labels: bool) -> str | None:
     # No header of a packed file takes 4 GB, and it is JSON.
     if start[4:] == b"\0\0\0\0{":
         return "packed"
+    if start.startswith((GZIP, IMAGES)):
+        return "idx"
     return "labels" if labels and start.startswith(b"\x93NUMPY") else None

@@ -20,12 +20,14 @@ from furlkit.errors import InputError, UsageError
 class TorchvisionSet(NamedTuple):
     """A torchvision dataset: its class, the argument of its splits, its mean and std.
 
-    The argument is `train`, true or false, or `split`, the split's name. An unlabelled
-    set is the unlabelled part of another, and has images to train on only.
+    `place` is where its files lie in --data-root. The argument is `train`, true or
+    false, or `split`, the split's name. An unlabelled set is the unlabelled part of
+    another, and has images to train on only.
     """
 
     name: str
     dataset: str
+    place: str
     argument: str
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -61,16 +63,17 @@ class TorchvisionSet(NamedTuple):
             with contextlib.redirect_stdout(io.StringIO()):
                 return dataset(root=str(root), download=download, **arguments)
         except Exception as error:  # Damaged files make it raise many kinds.
-            advice = (
-                "the download failed; check the network connection"
-                if download
-                else "pass --download, or --data-root with the folder that has it"
-            )
             reason = (str(error) or type(error).__name__).splitlines()[0]
             raise InputError(
-                f"{self.name}: not found, or broken, in {root.absolute()}; {advice} "
-                f"({reason})"
+                f"{self.name}: not found, or broken, in {root.absolute()}, expected "
+                f"{self.place}; {self._advice(download)} ({reason})"
             ) from error
+
+    def _advice(self, download: bool) -> str:
+        if download:
+            return "the download failed; check the network connection"
+        idx = "; idx files are read as --data FOLDER" * self.place.endswith("raw/")
+        return f"pass --download, or --data-root with the folder that has it{idx}"
 
 
 def _channels_last(images: np.ndarray) -> np.ndarray:
@@ -86,13 +89,22 @@ _CIFAR100 = ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
 _STL = ((0.4467, 0.4398, 0.4066), (0.2603, 0.2566, 0.2713))
 _SVHN = ((0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970))
 _SETS = (
-    TorchvisionSet("cifar10", "CIFAR10", "train", *_CIFAR10),
-    TorchvisionSet("cifar100", "CIFAR100", "train", *_CIFAR100),
-    TorchvisionSet("stl10", "STL10", "split", *_STL),
-    TorchvisionSet("stl10-unlabelled", "STL10", "split", *_STL, labelled=False),
-    TorchvisionSet("svhn", "SVHN", "split", *_SVHN),
-    TorchvisionSet("mnist", "MNIST", "train", (0.1307,), (0.3081,)),
-    TorchvisionSet("usps", "USPS", "train", (0.2469,), (0.2989,)),
-    TorchvisionSet("fashion-mnist", "FashionMNIST", "train", (0.2860,), (0.3530,)),
+    TorchvisionSet("cifar10", "CIFAR10", "cifar-10-batches-py/", "train", *_CIFAR10),
+    TorchvisionSet("cifar100", "CIFAR100", "cifar-100-python/", "train", *_CIFAR100),
+    TorchvisionSet("stl10", "STL10", "stl10_binary/", "split", *_STL),
+    TorchvisionSet(
+        "stl10-unlabelled", "STL10", "stl10_binary/", "split", *_STL, labelled=False
+    ),
+    TorchvisionSet("svhn", "SVHN", "train_32x32.mat", "split", *_SVHN),
+    TorchvisionSet("mnist", "MNIST", "MNIST/raw/", "train", (0.1307,), (0.3081,)),
+    TorchvisionSet("usps", "USPS", "usps.bz2", "train", (0.2469,), (0.2989,)),
+    TorchvisionSet(
+        "fashion-mnist",
+        "FashionMNIST",
+        "FashionMNIST/raw/",
+        "train",
+        (0.2860,),
+        (0.3530,),
+    ),
 )
 TORCHVISION_SETS = {entry.name: entry for entry in _SETS}

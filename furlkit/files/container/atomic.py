@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from furlkit.errors import DiskError
+from furlkit.files.opening import open_in_place
 
 EVERYBODY, OWNER = 0o666, 0o600  # Who may read and write a file.
 
@@ -107,12 +108,12 @@ def _remove_litter(path: Path) -> None:
         names = os.listdir(path.parent)
     for name in names:
         if name.startswith(begin) and form.fullmatch(name[len(begin) :]):
-            with suppress(OSError):
+            with suppress(OSError, DiskError):
                 _remove_unheld(path.with_name(name))
 
 
 def _remove_unheld(part: Path) -> None:
-    handle = os.open(part, os.O_RDONLY | os.O_NONBLOCK)  # A pipe is not waited for.
+    handle = open_in_place(part, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.unlink(part)

@@ -109,14 +109,14 @@ def parse_header(path: Path, text: str) -> Header:
     return header
 
 
-def check_version(path: Path, version: Any) -> None:
+def check_version(path: Path, version: Any, newest: int = VERSION) -> None:
     """Older versions are read; a newer one is refused, and what is no version too."""
     if type(version) is not int or version < 1:
         raise InputError(f"{path}: its format version is {short(version)}")
-    if version > VERSION:
+    if version > newest:
         raise InputError(
             f"{path}: written in format version {short(version)}, this furlkit reads "
-            f"up to {VERSION}; install a newer furlkit"
+            f"up to {newest}; install a newer furlkit"
         )
 
 
@@ -152,7 +152,11 @@ def with_article(noun: str) -> str:
 
 def short(value: Any) -> str:
     """A value from a file as a message shows it, cut to 60 characters."""
-    text = repr(value)
+    return shortened(repr(value))
+
+
+def shortened(text: str) -> str:
+    """A text cut to 60 characters."""
     return text if len(text) <= 60 else text[:57] + "..."
 
 

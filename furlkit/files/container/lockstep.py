@@ -1,18 +1,21 @@
 """Reading many checkpoints side by side, in one pass and little memory."""
 
+import hashlib
 import os
 import resource
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
 from furlkit.errors import FurlkitError
 from furlkit.files.container.layout import Entry
-from furlkit.files.container.read import Container
+from furlkit.files.container.read import ChangedFile, Container
 from furlkit.files.container.seal import PIECE, starts_in
 from furlkit.files.opening import open_handle, open_regular
 
@@ -25,21 +28,22 @@ STACK = 4 * 1024 * 1024  # Bytes of all files that are in memory at once, by thr
 class Lockstep:
     """Reads tensor after tensor, piece after piece, each from every file that has it.
 
-    Pieces are combined by a few threads. Checksums are computed along the way; `finish`
-    compares them, when every tensor has been combined or skipped.
+    A few threads combine the pieces. The bytes of a file that has `digests` are compared
+    with them piece by piece, and a difference raises ChangedFile. Of other files the
+    checksums are computed along the way; `finish` compares them, after every tensor has
+    been combined or skipped.
     """
 
     def __init__(self, containers: Sequence[Container]):
-        self._containers = containers
-        self._layouts = [_Layout(opened.entries) for opened in containers]
-        self._pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1))
-        self._handles: list[int] = []
+        self._files = [_File(opened) for opened in containers]
+        self._threads = min(4, os.cpu_count() or 1)
+        self._pool = ThreadPoolExecutor(self._threads)
 
     def __enter__(self) -> "Lockstep":
-        allowed = _allow_files(len(self._containers) + SPARE) - SPARE
+        allowed = _allow_files(len(self._files) + SPARE) - SPARE
         try:
-            for opened in self._containers[: max(0, allowed)]:
-                self._handles.append(open_handle(opened.path))
+            for file in self._files[: max(0, allowed)]:
+                file.keep_open()
         except FurlkitError:
             self.__exit__()
             raise
@@ -47,8 +51,8 @@ class Lockstep:
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
-        while self._handles:
-            os.close(self._handles.pop())
+        for file in self._files:
+            file.close()
 
     def combine(self, entry: Entry, combine: Combine) -> Iterator[np.ndarray]:
         """For each piece of a tensor, what `combine` computes from all files.
@@ -65,14 +69,17 @@ class Lockstep:
     def stacked(self, entry: Entry, function: Stacked) -> Iterator[np.ndarray]:
         """For each slice of a tensor, `function` of that slice of all files, (m, n).
 
-        Slices are so short that those of all files together fit into STACK.
+        Slices are so short that those of all files together fit into STACK. One slice
+        for each thread is in memory, and one more.
         """
-
-        def one(piece: tuple[int, int]) -> list[np.ndarray]:
-            return [function(stack) for stack in self._stacks(entry, *piece)]
-
-        for found in self._pool.map(one, enumerate(starts_in(entry.size))):
-            yield from found
+        pending: deque[Future[np.ndarray]] = deque()
+        for number, start in enumerate(starts_in(entry.size)):
+            for stack in self._stacks(entry, number, start):
+                pending.append(self._pool.submit(function, stack))
+                if len(pending) > self._threads:
+                    yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
     def skip(self, entry: Entry) -> None:
         """Read a tensor that is not used for the checksum alone."""
@@ -81,59 +88,106 @@ class Lockstep:
 
     def finish(self) -> None:
         """Check every file against its checksum."""
-        for opened, layout in zip(self._containers, self._layouts, strict=True):
-            opened.check(layout.crcs)
+        for file in self._files:
+            file.finish()
 
     def _stacks(self, entry: Entry, number: int, start: int) -> Iterator[np.ndarray]:
-        having = [
-            k for k, each in enumerate(self._layouts) if entry.name in each.places
-        ]
+        having = [file for file in self._files if entry.name in file.places]
         # A multiple of every type's width.
         step = max(STACK // len(having) // 64 * 64, 64)
         end = min(start + PIECE, entry.size)
-        crcs = dict.fromkeys(having, 0)
+        sums = [file.new_sum() for file in having]
         for begin in range(start, end, step):
             stack = np.empty((len(having), min(step, end - begin)), np.uint8)
-            for row, k in zip(stack, having, strict=True):
-                body, _ = self._layouts[k].places[entry.name]
-                with self._handle(k) as handle:
-                    self._containers[k].fill(row, body + begin, handle)
-                crcs[k] = zlib.crc32(row.data, crcs[k])
+            for row, file, sum_ in zip(stack, having, sums, strict=True):
+                file.fill(row, entry, begin)
+                sum_.update(row.data)
             yield stack.view(entry.dtype)
-        for k, crc in crcs.items():
-            layout = self._layouts[k]
-            layout.crcs[layout.places[entry.name][1] + number] = crc
-
-    @contextmanager
-    def _handle(self, k: int) -> Iterator[int]:
-        """A file that is open, or for a moment one of those that are too many."""
-        if k < len(self._handles):
-            yield self._handles[k]
-        else:
-            with open_regular(self._containers[k].path) as stream:
-                yield stream.fileno()
+        for file, sum_ in zip(having, sums, strict=True):
+            file.keep_sum(entry, number, sum_)
 
     def _columns(self, entry: Entry, number: int, start: int) -> Iterator[np.ndarray]:
         buffer = np.empty(PIECE, np.uint8)[: entry.size - start]
-        for k, layout in enumerate(self._layouts):
-            if entry.name not in layout.places:
+        for file in self._files:
+            if entry.name not in file.places:
                 continue
-            body, piece = layout.places[entry.name]
-            with self._handle(k) as handle:
-                self._containers[k].fill(buffer, body + start, handle)
-            layout.crcs[piece + number] = zlib.crc32(buffer.data)
+            file.fill(buffer, entry, start)
+            sum_ = file.new_sum()
+            sum_.update(buffer.data)
+            file.keep_sum(entry, number, sum_)
             yield buffer.view(entry.dtype)
 
 
-class _Layout:
-    """Where tensors begin in a file's body and among its pieces, and their checksums."""
+class _Crc32:
+    """zlib's crc32 as an object with `update`, like those of hashlib."""
 
-    def __init__(self, entries: Sequence[Entry]):
-        counts = (len(starts_in(entry.size)) for entry in entries)
+    def __init__(self) -> None:
+        self.value = 0
+
+    def update(self, data: memoryview) -> None:
+        """Add bytes."""
+        self.value = zlib.crc32(data, self.value)
+
+
+class _File:
+    """One of the files; `places` are where tensors begin in its body and its pieces."""
+
+    def __init__(self, opened: Container):
+        self._opened = opened
+        self._handle: int | None = None
+        counts = (len(starts_in(entry.size)) for entry in opened.entries)
         pieces = list(accumulate(counts, initial=0))
-        self.crcs = np.zeros(pieces[-1], np.uint32)
-        pairs = zip(entries, pieces, strict=False)
+        self._crcs = np.zeros(pieces[-1], np.uint32)
+        pairs = zip(opened.entries, pieces, strict=False)
         self.places = {entry.name: (entry.start, piece) for entry, piece in pairs}
+        self.places |= {k: self.places[name] for k, name in opened.aliases.items()}
+
+    def keep_open(self) -> None:
+        """Open it once for all reads; without, it is opened for a moment for each."""
+        with self._changes():
+            self._handle = open_handle(self._opened.path)
+
+    def close(self) -> None:
+        """Close it, if it was kept open."""
+        if self._handle is not None:
+            os.close(self._handle)
+        self._handle = None
+
+    def fill(self, buffer: np.ndarray, entry: Entry, start: int) -> None:
+        """Read bytes of a tensor, from `start` on."""
+        begin = self.places[entry.name][0] + start
+        with self._changes():
+            if self._handle is not None:
+                return self._opened.fill(buffer, begin, self._handle)
+            with open_regular(self._opened.path) as stream:
+                self._opened.fill(buffer, begin, stream.fileno())
+
+    def new_sum(self) -> Any:
+        """What the bytes of a piece are added to: sha256 if it has digests, or crc32."""
+        return _Crc32() if self._opened.digests is None else hashlib.sha256()
+
+    def keep_sum(self, entry: Entry, number: int, sum_: Any) -> None:
+        """Compare or keep the sum of one piece of a tensor, all of which was read."""
+        piece = self.places[entry.name][1] + number
+        if self._opened.digests is None:
+            self._crcs[piece] = sum_.value
+        elif sum_.digest() != self._opened.digests[piece]:
+            raise ChangedFile(self._opened.path)
+
+    def finish(self) -> None:
+        """Check it against its checksum; a file with digests was checked already."""
+        if self._opened.digests is None:
+            self._opened.check(self._crcs)
+
+    @contextmanager
+    def _changes(self) -> Iterator[None]:
+        """A file with digests that cannot be read any more has changed."""
+        try:
+            yield
+        except FurlkitError as error:
+            if self._opened.digests is None:
+                raise
+            raise ChangedFile(self._opened.path) from error
 
 
 def _allow_files(count: int) -> int:

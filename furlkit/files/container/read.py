@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from furlkit.errors import InputError
+from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container import seal
 from furlkit.files.container.header import LIMIT, Header, parse_header, with_article
 from furlkit.files.container.layout import Entry, located, table
@@ -31,14 +31,33 @@ FLOATS = "float16 float32 float64"
 _COPY_AGAIN = "copy it again or re-create it"
 
 
+class ChangedFile(InputError):
+    """A file that is not any more what it was when it was checked."""
+
+    def __init__(self, path: Path):
+        super().__init__(f"{path}: has changed since it was checked")
+        self.path = path
+
+
+class ForeignError(InputError):
+    """A safetensors file that another program wrote."""
+
+
 class Container:
-    """A furlkit file opened for reading: its header is checked, its body is not yet."""
+    """A furlkit file opened for reading: its header is checked, its body is not yet.
+
+    `digests` are the sha256 of every piece of the body, if `verified_pieces` was asked to
+    remember them; a later pass compares the bytes that it reads with them. `aliases` are
+    further names of tensors, for files that are read side by side.
+    """
 
     def __init__(self, path: Path):
         self.path = Path(path)
         self._head = _read_head(self.path)
         self.header, self.entries = _parse(self.path, self._head)
         self._by_name = {entry.name: entry for entry in self.entries}
+        self.digests: list[bytes] | None = None
+        self.aliases: dict[str, str] = {}
 
     @property
     def content(self) -> str:
@@ -113,6 +132,18 @@ class Container:
         """All tensors, after the checksum has been compared."""
         return {entry.name: array for entry, array in self.stream()}
 
+    def verified_tensors(
+        self, by: str | None, remember: bool = False
+    ) -> dict[str, np.ndarray]:
+        """All tensors, after `content` or `check` of these very bytes was compared."""
+        arrays = {e.name: np.empty(e.shape, e.dtype) for e in self.entries}
+        done = dict.fromkeys(arrays, 0)
+        for entry, piece in self.verified_pieces(by, remember):
+            start = done[entry.name]
+            done[entry.name] += len(piece)
+            seal.bytes_of(arrays[entry.name])[start : done[entry.name]] = piece
+        return arrays
+
     def memmap(self, name: str) -> np.ndarray:
         """One tensor as a read-only memory map; its bytes are not checked."""
         entry = self.entry(name)
@@ -149,19 +180,35 @@ class Container:
                     self.fill(piece, entry.start + start, stream.fileno())
                     yield entry, piece
 
-    def verified_pieces(self, by: str | None) -> Iterator[tuple[Entry, np.ndarray]]:
-        """The same; after the last one `content` or `check` is compared, or nothing."""
-        digest, crcs = self._digest(), []
+    def verified_pieces(
+        self, by: str | None, remember: bool = False
+    ) -> Iterator[tuple[Entry, np.ndarray]]:
+        """The same; after the last one `content` or `check` is compared, or nothing.
+
+        With `remember` the sha256 of each piece is kept in `digests`.
+        """
+        whole, crcs, digests = self._digest(), [], []
         for entry, piece in self.pieces():
             if by == "content":
-                digest.update(piece)
+                whole.update(piece)
             elif by == "check":
                 crcs += seal.crcs_of(piece)
+            if remember:
+                digests.append(hashlib.sha256(piece.data).digest())
             yield entry, piece
         if by == "content":
-            self._compare(digest.hexdigest(), "content")
+            self._compare(whole.hexdigest(), "content")
         elif by == "check":
             self.check(crcs)
+        self.digests = digests if remember else None
+
+    def is_unchanged(self) -> bool:
+        """Whether the body has the `digests` that were remembered."""
+        try:
+            found = [hashlib.sha256(piece.data).digest() for _, piece in self.pieces()]
+        except FurlkitError:
+            return False
+        return found == self.digests
 
     def verify(self) -> None:
         """Compare the sha256 of the whole file without keeping anything."""
@@ -273,7 +320,7 @@ def _parsing(path: Path) -> Iterator[None]:
 
 def _furlkit_header(path: Path, metadata: dict[str, str]) -> Header:
     if "furlkit" not in metadata:
-        raise InputError(
+        raise ForeignError(
             f"{path}: is a safetensors file, but not one of furlkit's: "
             "its metadata has no key 'furlkit'"
         )

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from furlkit.reports.figures import UNFRAMED, Frame, style
-from furlkit.reports.figures.style import COLOURS
+from furlkit.reports.figures.style import COLOURS, GREY
 from furlkit.reports.metrics import Value
 from furlkit.reports.results import Results
 from furlkit.reports.text import shorten
@@ -24,6 +24,8 @@ def draw_bars(
     """A bar for each mean with one standard deviation up and down, a dot per seed.
 
     A label has the same colour in all groups. An axis with a `start` above 0 says so.
+    Bars with a difference from the reference of their group have it above them, and a
+    dashed line shows the reference.
     """
     labels = list(dict.fromkeys(bar.label for bar in bars))
     groups = list(dict.fromkeys(bar.group for bar in bars))
@@ -37,14 +39,19 @@ def draw_bars(
         narrow = (width - 1) / (places.max() + 1) < 0.36  # Inches for a bar's number.
         above: dict[str, Any] = {"textcoords": "offset points", "ha": "center"}
         above |= {"fontsize": 8, "rotation": 90 if narrow else 0}
+        compared = any(bar.difference for bar in bars)
+        if compared:  # The line of the reference is not to strike out numbers.
+            white = {"facecolor": "white", "linewidth": 0, "pad": 0.3}
+            above |= {"linespacing": 1.0, "bbox": white, "zorder": 4}
         handles: dict[str, Any] = {}
         for place, bar in zip(places, bars, strict=True):
             drawn = _draw_bar(axes, place, bar, labels.index(bar.label), value)
             handles.setdefault(bar.label, drawn)
             top = place, value.scale * max(0, bar.extent[1])
-            shown = value.show(bar.summary.mean, ".1f")
-            axes.annotate(shown, top, (0, 3), **above)
-        axes.margins(y=0.14)  # For the numbers above the bars.
+            axes.annotate(_numbers(bar, value, narrow), top, (0, 3), **above)
+        # For the numbers above the bars.
+        axes.margins(y=0.4 if compared else 0.14)
+        _draw_references(axes, places, bars, value)
         axes.grid(axis="y")
         if min(bar.extent[0] for bar in bars) < 0:
             axes.use_sticky_edges = False
@@ -57,6 +64,9 @@ def draw_bars(
         axes.tick_params(axis="x", length=0)
         counts = (len(bar.values) for bar in bars)
         note = style.note(counts, "results (dots)", "error bar")
+        if compared:
+            with_interval = "" if narrow else ", ±: its 95% interval"
+            note.append(f"dashed: reference; +: difference from it{with_interval}")
         if len(groups) > 1:
             middles = [places[group == k].mean() for k in range(len(groups))]
             _name_slots(axes, middles, groups, width)
@@ -66,7 +76,36 @@ def draw_bars(
             _name_slots(axes, places, [bar.label for bar in bars], width)
             note.insert(0, shorten(groups[0], LABEL_WIDTH))
         axes.set_xlabel("\n".join(note).lstrip())
+        style.fit_labels(figure)
     return figure
+
+
+def _numbers(bar: Results, value: Value, narrow: bool) -> str:
+    """The mean of a bar, and how far it is above the reference, if there is one."""
+    mean = value.show(bar.summary.mean, ".1f")
+    if bar.difference is None:
+        return mean
+    effect = bar.difference.effect
+    text = value.show(effect.estimate, "+.1f")
+    if narrow:  # Side by side, without room for the interval.
+        return f"{mean} ({text})"
+    if effect.low is not None and effect.high is not None:
+        half = value.show((effect.high - effect.low) / 2, ".1f")
+        text += f"\n±{half}"
+    return f"{text}\n{mean}"
+
+
+def _draw_references(
+    axes: Axes, places: np.ndarray, bars: Sequence[Results], value: Value
+) -> None:
+    """A dashed line at the mean of each group's reference, as wide as the group."""
+    for group in dict.fromkeys(bar.group for bar in bars):
+        mine = [k for k, bar in enumerate(bars) if bar.group == group]
+        (reference, *others) = sorted(mine, key=lambda k: bool(bars[k].difference))
+        if others and bars[others[0]].difference:
+            ends = places[mine].min() - 0.5, places[mine].max() + 0.5
+            height = value.scale * bars[reference].summary.mean
+            axes.hlines(height, *ends, color=GREY, linestyle="--", linewidth=0.9)
 
 
 def _draw_bar(axes: Axes, place: float, bar: Results, number: int, value: Value) -> Any:

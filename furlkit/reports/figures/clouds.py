@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import product
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from furlkit.reports.figures import UNFRAMED, Frame, style
-from furlkit.reports.figures.style import COLOURS
+from furlkit.reports.figures.style import TEN_COLOURS
 from furlkit.reports.summary import Cloud
-from furlkit.reports.text import shorten
+from furlkit.reports.text import plain, shorten
 
 SIDE = 3.4  # Inches of a panel.
 REST = "#D4D4D4"
 MARKS = ("o", "x", "^")  # Distinct at the size of a point.
-LOOKS = tuple(product(MARKS, COLOURS))  # More classes than these get a colour bar.
+LOOKS = tuple(product(MARKS, TEN_COLOURS))  # More classes than these get a colour bar.
 LONGEST = 16  # Entries in a column of the legend, and letters of a class name.
 
 
@@ -41,6 +42,9 @@ def draw_clouds(
     rows, columns = style.shape_of(len(clouds))
     size = SIDE * columns + 1.4 * beside, (SIDE + 0.2) * rows + 0.3
     with style.canvas(*size, frame) as figure:
+        if frame.title:  # Beside the legend, which has the right edge.
+            letters = int(12 * (figure.get_figwidth() - beside))
+            figure.suptitle(fill(plain(frame.title), letters), x=0.02, ha="left")
         panels = style.panels_of(figure, len(clouds))
         for axes, cloud in zip(panels, clouds, strict=True):
             axes.set_title(shorten(cloud.label, 36))
@@ -80,7 +84,7 @@ def _draw_points(axes: Axes, cloud: Cloud, shown: Sequence[int]) -> Any:
             x[mine], y[mine], s=size, c=ranks[mine], linewidth=0, **shades
         )
     for turn, mark in enumerate(MARKS):
-        mine = ranks // len(COLOURS) == turn
+        mine = ranks // len(TEN_COLOURS) == turn
         colours = [LOOKS[place][1] for place in ranks[mine]]
         width = 0.9 if mark == "x" else 0
         looks: dict[str, Any] = {"marker": mark, "linewidth": width, "alpha": 0.85}

@@ -1,7 +1,6 @@
 """Line plots: scores over rounds or cost, and training losses over local epochs."""
 
 from collections.abc import Sequence
-from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
+from matplotlib.ticker import EngFormatter, FormatStrFormatter, LogLocator, NullLocator
 
 from furlkit.reports.figures import UNFRAMED, Frame, style
 from furlkit.reports.figures.style import GREY, MARKERS
@@ -17,6 +16,7 @@ from furlkit.reports.metrics import Value
 from furlkit.reports.summary import Line
 
 DASHED = (0, (3, 1.5))
+NARROW = 4.5  # Inches: a column of a paper.
 MARKED = 25  # Markers on a line: more of them would hide it.
 # The x axes of `draw_lines`, and their labels.
 LABELS = {
@@ -42,13 +42,11 @@ def draw_lines(
             _draw_spread(axes, line.x, mean, std, looks["color"])
         runs = np.concatenate([line.runs for line in lines])
         note = "; ".join(style.note(runs, "runs", "band or bar"))
-        letters = int(13 * figure.get_figwidth())
-        axes.set_xlabel(
-            "\n".join(fill(each, letters) for each in (LABELS[over], note)).rstrip()
-        )
+        axes.set_xlabel("\n".join(filter(None, (LABELS[over], note))))
         _finish(figure, handles, lines, value, lower=bool(frame.title))
         if over == "bytes":
             _tick_bytes(axes, np.concatenate([line.x for line in lines]))
+        style.fit_labels(figure)
     return figure
 
 
@@ -76,6 +74,7 @@ def draw_sweep(
         if any(line.label for line in lines):
             labels = [line.label for line in lines]
             style.legend(figure, handles, labels, lower=bool(frame.title))
+        style.fit_labels(figure)
     return figure
 
 
@@ -90,14 +89,20 @@ def _scale(axes: Axes, every: np.ndarray) -> None:
         axes.set_xscale("symlog", linthresh=positive.min())
 
 
-def draw_loss(losses: Sequence[Line], value: Value, frame: Frame = UNFRAMED) -> Figure:
+def draw_loss(
+    losses: Sequence[Line], value: Value, frame: Frame = UNFRAMED, log: bool = False
+) -> Figure:
     """Losses over local epochs: dashed within a round, solid across an aggregation."""
     with style.canvas(6, 3.8, frame) as figure:
-        axes = figure.add_subplot()
+        axes = figure.add_subplot(yscale="log" if log else "linear")
         handles = [_draw_rounds(axes, k, loss) for k, loss in enumerate(losses)]
         axes.set_xlabel(LABELS["epochs"])
         _finish(figure, handles, losses, value, lower=bool(frame.title))
-        _explain_styles(axes, losses)
+        _explain_styles(axes, losses, narrow=figure.get_figwidth() < NARROW)
+        if log:
+            axes.set_ylabel(f"{axes.get_ylabel()}, log scale")
+            _tick_log(axes)
+        style.fit_labels(figure)
     return figure
 
 
@@ -134,6 +139,16 @@ def _tick_bytes(axes: Axes, every: np.ndarray) -> None:
     axes.xaxis.set(**ticks, major_formatter=EngFormatter("B"))
 
 
+def _tick_log(axes: Axes) -> None:
+    """Name more than powers of ten if the axis has few of them."""
+    low, high = axes.get_ylim()
+    subs = (1, 2, 5) if high > 10 * low else range(1, 10)
+    axes.yaxis.set(
+        major_locator=LogLocator(subs=subs), minor_locator=NullLocator(),
+        major_formatter=FormatStrFormatter("%g"),
+    )  # fmt: skip
+
+
 def _draw_rounds(axes: Axes, number: int, loss: Line) -> Any:
     """Draw each round, then each aggregation; returns the handle for the legend."""
     ends, looks = loss.round_ends, style.look(number)
@@ -151,8 +166,11 @@ def _draw_rounds(axes: Axes, number: int, loss: Line) -> Any:
     return Line2D([], [], **looks, marker=marker if len(ends) else "")
 
 
-def _explain_styles(axes: Axes, losses: Sequence[Line]) -> None:
-    """What dashed, band and solid mean, as far as they appear."""
+def _explain_styles(axes: Axes, losses: Sequence[Line], narrow: bool) -> None:
+    """Say what dashed, band and solid mean, as far as they appear.
+
+    A narrow picture has no room for a legend in the axes, so it says so below.
+    """
     dashed = any(len(loss.x) > len(np.unique(loss.rounds)) for loss in losses)
     mean = {"linestyle": DASHED} if dashed else {"linestyle": "", "marker": MARKERS[0]}
     keys: dict[str, Any] = {"mean of clients": Line2D([], [], color=GREY, **mean)}
@@ -161,4 +179,10 @@ def _explain_styles(axes: Axes, losses: Sequence[Line]) -> None:
     if any(len(loss.round_ends) for loss in losses):
         solid: dict[str, Any] = {"color": GREY, "marker": MARKERS[0], "markersize": 4}
         keys["aggregation"] = Line2D([], [], **solid)
-    axes.legend(keys.values(), keys, fontsize=8, frameon=True, framealpha=0.7)
+    if narrow:
+        words = {"mean of clients": "dashed" if dashed else "marker",
+                 "one standard deviation": "band", "aggregation": "solid"}  # fmt: skip
+        note = "; ".join(f"{words[key]}: {key}" for key in keys)
+        axes.set_xlabel(f"{axes.get_xlabel()}\n{note}")
+    else:
+        axes.legend(keys.values(), keys, fontsize=8, frameon=True, framealpha=0.7)

@@ -7,6 +7,7 @@ the same numbers give the same bytes whatever the user's own settings are.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 from warnings import catch_warnings
 
@@ -33,6 +34,8 @@ METADATA: dict[str, dict[str, None]] = {
 }
 # Okabe and Ito's colours, safe for colour-blind readers; their yellow is too pale.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+# Three more for points, as far apart for colour-blind readers as those are.
+TEN_COLOURS = (*COLOURS, "#882255", "#332288", "#B7CC7A")
 MARKERS = "osD^vPX"
 DASHES = ("-", "--", ":")
 GREY = "#555555"
@@ -129,6 +132,37 @@ def legend(
     columns = max(1, min(len(labels), fitting))
     where: Any = f"outside {'lower' if lower else 'upper'} left"
     figure.legend(handles, labels, loc=where, ncols=columns)
+
+
+def fit_labels(figure: Figure) -> None:
+    """Break labels of axes into lines: as long as the y axis, and as the figure is wide.
+
+    Constrained layout makes room for the height of a label, not for its length. Other
+    lines make other axes, so the room is measured until nothing changes.
+    """
+    (axes,) = figure.axes
+    labels = axes.xaxis.label, axes.yaxis.label
+    texts = [label.get_text().split("\n") for label in labels]
+    for _ in range(4):
+        with catch_warnings(record=True):  # `save` warns of missing room and letters.
+            figure.draw_without_rendering()
+        area = axes.get_window_extent()
+        rooms = 2 * figure.bbox.width - area.x0 - area.x1, area.height
+        before = [label.get_text() for label in labels]
+        for label, lines, room in zip(labels, texts, rooms, strict=True):
+            label.set_text("\n".join(_filled(figure, line, room) for line in lines))
+        if before == [label.get_text() for label in labels]:
+            break
+
+
+def _filled(figure: Figure, line: str, room: float) -> str:
+    """A line of a label, broken where it would take more pixels than there is room."""
+    written = figure.text(0, 0, line)
+    with catch_warnings(record=True):
+        share = room / max(1.0, written.get_window_extent().width)
+    written.remove()
+    # Letters differ in width, so a line of the mean number of letters may be too long.
+    return line if share >= 1 else fill(line, max(8, int(0.93 * share * len(line))))
 
 
 def slanted(degrees: float) -> dict[str, Any]:

@@ -17,15 +17,16 @@ from furlkit.files.checkpoint import CheckpointFacts, open_checkpoint
 from furlkit.files.clients import ClientId
 from furlkit.files.container.header import Header
 from furlkit.files.container.lockstep import Lockstep
-from furlkit.files.container.read import Container
+from furlkit.files.container.read import ChangedFile, Container
 from furlkit.files.container.write import Blocks, write
 from furlkit.files.facts import Provenance
 from furlkit.files.metrics import read_json, write_metrics
 from furlkit.files.partition import Partition, read_partition
 from furlkit.inputs.existing import already, made_before, scored_before
-from furlkit.inputs.inbox import open_uploads
+from furlkit.inputs.inbox import Kind, name_left_out, open_uploads
 from furlkit.inputs.paths import check_output
-from furlkit.inputs.uploads import Options, provenance_of
+from furlkit.inputs.uploads import Options, check_enough, provenance_of
+from furlkit.reports.text import counted
 from furlkit.stages.aggregate.claims import capped, cut, name_dominant
 from furlkit.stages.aggregate.clients import (
     Client,
@@ -35,7 +36,8 @@ from furlkit.stages.aggregate.clients import (
     open_client,
 )
 from furlkit.stages.aggregate.report import describe, line_of
-from furlkit.weights import is_batchnorm_statistic
+from furlkit.stages.aggregate.suspects import name_missing, name_suspects
+from furlkit.weights import is_batchnorm_statistic, online_name
 
 # Their result has a mean of BatchNorm's statistics, which one client can move.
 AVERAGE_STATISTICS = ("mean", "l-dawa")
@@ -56,6 +58,23 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     used = {**DEFAULTS, **values}
     partition = used["partition"] and read_partition(used["partition"])
     options, clients = _open(values, used, partition)
+    if partition:
+        name_missing(clients, partition)
+    if options.rule == "mean" and not (used["report"] or used["staleness"]):
+        parent = None if options.parent is None else Container(options.parent)
+        name_suspects(clients, parent)
+    while True:
+        try:
+            return _combined(options, clients, partition)
+        except ChangedFile as error:
+            clients = _unchanged(clients, error.path)
+            check_enough(options, clients)
+
+
+def _combined(
+    options: Options, clients: list[Client], partition: Partition | None
+) -> tuple[str, dict[str, Any]]:
+    """Write what the rule makes of these clients; a file of an inbox may have changed."""
     settings = {**DEFAULTS, **options.settings}
     how, bn, staleness, report, _, most = (settings.pop(name) for name in DEFAULTS)
     _check_report(options, report, staleness)
@@ -83,6 +102,21 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return _made(options, job, facts, provenance, report)
 
 
+def _unchanged(clients: list[Client], changed: Path) -> list[Client]:
+    """The clients but those of files that have changed since they were checked.
+
+    All files of the inbox are read again: if several change, they are left out at once.
+    """
+    reasons = {
+        client.path: str(ChangedFile(client.path))
+        for client in clients
+        if client.path == changed
+        or (client.opened.digests is not None and not client.opened.is_unchanged())
+    }
+    name_left_out(reasons)
+    return [client for client in clients if client.path not in reasons]
+
+
 def _open(
     values: dict[str, Any], used: dict[str, Any], partition: Partition | None
 ) -> tuple[Options, list[Client]]:
@@ -92,7 +126,7 @@ def _open(
         partition=partition,
         statistics=values["rule"] in AVERAGE_STATISTICS and used["bn"] == "average",
     )
-    return open_uploads(values, open_client, together, ("checkpoint",), examined)
+    return open_uploads(values, Kind(("checkpoint",), open_client, examined, together))
 
 
 def _shares(
@@ -127,8 +161,8 @@ def _made(
 
 def _line(options: Options, job: "_Job", facts: CheckpointFacts) -> str:
     line = (
-        f"{options.output}: round {facts.round}, {options.rule} of {len(job.clients)} "
-        f"clients, {_counted(facts)}"
+        f"{options.output}: round {facts.round}, {options.rule} of "
+        f"{counted(len(job.clients), 'client')}, {_counted(facts)}"
     )
     old = len(job.clients) - len(of_last_round(job.clients))
     return f"{line}, {old} of them of earlier rounds" if old else line
@@ -220,7 +254,8 @@ class _Uploads:
         self.names, self.parent = job.names, job.parent is not None
         entries = [client.opened.entries for client in job.clients]
         self._held = [{entry.name for entry in each} for each in entries]
-        self._entries = {entry.name: entry for each in entries for entry in each}
+        more = job.parent.entries if job.parent else []
+        self._entries = {e.name: e for each in (more, *entries) for e in each}
         self._read: set[str] = set()
 
     def shares(self, name: str) -> list[float]:
@@ -271,27 +306,39 @@ def _write(options: Options, job: _Job, header: Header) -> str:
     entries = [entry for entry in newest if entry.name in chosen]
     with job.uploads() as uploads:
         result = job.rule(uploads)
+        broken: list[str] = []
 
         def pieces(name: str) -> Iterator[np.ndarray]:
             for piece in result(name):
                 if piece.dtype.kind == "f" and not np.isfinite(piece).all():
-                    raise FurlkitError(
-                        f"{options.output}: --rule {options.rule} gives values of "
-                        f"{name} that are not finite"
-                    )
+                    broken.append(name)
                 yield piece
             if name == entries[-1].name:
-                # Before the output takes its place, so that damage leaves no file.
+                # Before the output takes its place, so that damage leaves no file; and
+                # before its values are judged, since a changed file explains them.
                 uploads.check()
+                _check_result(options, broken)
 
         tensors = {e.name: Blocks(e.dtype, e.shape, pieces(e.name)) for e in entries}
         return write(options.output, tensors, header)
 
 
+def _check_result(options: Options, broken: list[str]) -> None:
+    if broken:
+        raise FurlkitError(
+            f"{options.output}: --rule {options.rule} gives values of {broken[0]} that "
+            "are not finite"
+        )
+
+
 def _open_parent(
     options: Options, report: Path | None, client: Client, names: list[str]
 ) -> Container | None:
-    """The model of --parent, if its weights count; the uploads were trained from it."""
+    """The model of --parent, if its weights count; the uploads were trained from it.
+
+    The model of round 0 has no target network. Objectives start theirs as a copy of the
+    network that is trained, which is read in its place.
+    """
     needed = catalogue.RULES[options.rule].parent
     if needed and options.parent is None:
         raise UsageError(
@@ -303,7 +350,10 @@ def _open_parent(
     opened, _ = open_checkpoint(options.parent)
     for name in names:
         entry = client.opened.entry(name)
-        opened.expect(name, entry.dtype.name, *entry.shape)
+        if name not in opened and online_name(name) in opened:
+            opened.aliases[name] = online_name(name)
+        stored = opened.aliases.get(name, name)
+        opened.expect(stored, entry.dtype.name, *entry.shape)
     return opened
 
 

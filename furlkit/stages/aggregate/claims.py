@@ -11,7 +11,7 @@ from furlkit.aggregators.dictionary import unit_rows
 from furlkit.aggregators.mean import dominant, limited
 from furlkit.files.features import Features
 from furlkit.files.partition import Partition
-from furlkit.inputs.uploads import UnfitUpload, Upload
+from furlkit.inputs.uploads import Upload, check_fit
 
 C = TypeVar("C", bound=Any)
 SHOWN = 10  # Clients that a message names.
@@ -20,21 +20,26 @@ DIGITS, REPEATED = 4, 0.1
 
 
 def check_members(clients: Sequence[Upload], partition: Partition) -> None:
-    """Refuse a client that a partition does not have, or that tells of another one."""
-    for client in clients:
-        number, told = client.facts.client, client.facts.partition
-        if isinstance(number, str) or number >= partition.facts.clients:
-            raise UnfitUpload(
-                f"{client.path}: is of client {number}, {partition.path} has the clients "
-                f"0 to {partition.facts.clients - 1}; leave it out",
-                client.path,
-            )
-        if told not in (None, partition.content):
-            raise UnfitUpload(
-                f"{client.path}: client {number} was trained under another partition than "
-                f"{partition.path}; train it again, or leave it out",
-                client.path,
-            )
+    """Refuse clients that a partition does not have, or that tell of another one."""
+    number = partition.facts.clients
+    check_fit(
+        (
+            client,
+            f"is of client {client.facts.client}, {partition.path} has the clients 0 to "
+            f"{number - 1}; leave it out",
+        )
+        for client in clients
+        if isinstance(client.facts.client, str) or client.facts.client >= number
+    )
+    check_fit(
+        (
+            client,
+            f"client {client.facts.client} was trained under another partition than "
+            f"{partition.path}; train it again, or leave it out",
+        )
+        for client in clients
+        if client.facts.partition not in (None, partition.content)
+    )
 
 
 def capped(clients: list[C], partition: Partition | None) -> list[C]:

@@ -1,17 +1,20 @@
 """The clients' models: each upload opened, and checked against the others."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.checkpoint import CheckpointFacts, open_checkpoint
 from furlkit.files.container.header import canonical
 from furlkit.files.container.read import Container
 from furlkit.files.partition import Partition
-from furlkit.inputs.bodies import Squares, check_sizes, squares_of
+from furlkit.inputs.bodies import Sizes, check_sizes, examined_body
 from furlkit.inputs.uploads import (
     ROUND,
-    UnfitUpload,
+    check_fit,
     check_same,
     check_same_facts,
     usual,
@@ -29,7 +32,8 @@ class Client(NamedTuple):
     content: str
     opened: Container
     facts: CheckpointFacts
-    squares: Squares
+    sizes: Sizes
+    sketch: np.ndarray
 
 
 def open_client(path: Path) -> Client:
@@ -46,12 +50,13 @@ def open_client(path: Path) -> Client:
         raise InputError(f"{path}: its classes have no numbers of images; re-create it")
     if all(is_batchnorm_statistic(entry.name) for entry in opened.entries):
         raise InputError(f"{path}: has no weights at all")
-    return Client(path, opened.content, opened, facts, {})
+    return Client(path, opened.content, opened, facts, {}, np.zeros(0))
 
 
-def examined(client: Client, by: str | None) -> Client:
+def examined(client: Client, by: str | None, remember: bool) -> Client:
     """The same, with its numbers read and checked; `by` is the hash to compare."""
-    return client._replace(squares=squares_of(client.opened, by))
+    body = examined_body(client.opened, by, remember)
+    return client._replace(sizes=body.sizes, sketch=body.sketch)
 
 
 def of_last_round(clients: list[Client]) -> list[Client]:
@@ -73,13 +78,11 @@ def check_together(
     newest = of_last_round(clients) if several_rounds else clients
     check_same_facts(newest, ROUND)
     common = usual(newest, [_layout(client) for client in newest])
-    for client in newest:
-        _check_names(client, common)
-    for client in clients:
-        _check_tensors(client, common)
+    check_fit(_odd_names(newest, common))
+    check_fit(_odd_tensors(clients, common))
     counts = [len(client.facts.cluster_losses or ()) for client in clients]
     check_same(clients, "number of cluster losses", counts, "train it as the others")
-    for fact in ("architecture", "mean", "std"):
+    for fact in ("architecture", "mean", "std", "reading"):
         values = [canonical(getattr(client.facts, fact)) for client in clients]
         check_same(clients, fact, values, "train all clients from one global model")
     if partition:
@@ -92,23 +95,33 @@ def _layout(client: Client) -> tuple:
     return tuple((e.name, e.shape, e.dtype.str) for e in client.opened.entries)
 
 
-def _check_names(client: Client, common: Client) -> None:
+def _odd_names(
+    clients: Sequence[Client], common: Client
+) -> Iterator[tuple[Client, str]]:
+    """Each client with more or fewer tensors, and the first one of these."""
     theirs = {e.name for e in common.opened.entries}
-    ours = {e.name for e in client.opened.entries}
-    if odd := sorted(theirs ^ ours):
-        one, rest = ("has", "lack") if odd[0] in ours else ("lacks", "have")
-        message = f"{client.path}: {one} {odd[0]}, the others {rest} it"
-        raise UnfitUpload(message, client.path)
+    for client in clients:
+        ours = {e.name for e in client.opened.entries}
+        if odd := sorted(theirs ^ ours):
+            one, rest = ("has", "lack") if odd[0] in ours else ("lacks", "have")
+            yield client, f"{one} {odd[0]}, the others {rest} it"
 
 
-def _check_tensors(client: Client, common: Client) -> None:
+def _odd_tensors(
+    clients: Sequence[Client], common: Client
+) -> Iterator[tuple[Client, str]]:
+    """Each client with a tensor of another shape or type, and the first one of these."""
     theirs = {e.name: e for e in common.opened.entries}
-    for entry in client.opened.entries:
-        name, other = entry.name, theirs.get(entry.name, entry)
-        if (entry.shape, entry.dtype) != (other.shape, other.dtype):
-            raise UnfitUpload(
-                f"{client.path}: {name} is {entry.dtype} {entry.shape}, the others have "
-                f"{other.dtype} {other.shape}; was it trained with another --stem or "
-                "--width?",
-                client.path,
-            )
+    for client in clients:
+        for entry in client.opened.entries:
+            name, other = entry.name, theirs.get(entry.name, entry)
+            if (entry.shape, entry.dtype) != (other.shape, other.dtype):
+                yield (
+                    client,
+                    (
+                        f"{name} is {entry.dtype} {entry.shape}, the others have "
+                        f"{other.dtype} {other.shape}; was it trained with another --stem "
+                        "or --width?"
+                    ),
+                )
+                break

@@ -11,18 +11,18 @@ from furlkit.files.features import (
     FeatureFacts,
     Features,
     check_probabilities,
-    read_features,
     write_features,
 )
 from furlkit.inputs.existing import already, made_before
-from furlkit.inputs.inbox import open_uploads
-from furlkit.inputs.uploads import check_same, provenance_of
+from furlkit.inputs.inbox import Kind, open_uploads
+from furlkit.inputs.uploads import Sent, check_same, provenance_of
 from furlkit.stages.aggregate import similarities
+from furlkit.stages.aggregate.tables import examined_rows, open_rows
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check that all are of the same images in the same order; average and sharpen."""
-    options, clients = open_uploads(values, _read, _check_together)
+    options, clients = open_uploads(values, KIND)
     first, index = clients[0].facts, clients[0].index
     facts = FeatureFacts(
         PROBABILITIES, first.dataset, first.part, round=first.round, examples=len(index)
@@ -45,10 +45,15 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return line, data
 
 
-def _read(path: Path) -> Features:
-    client = read_features(path)
+def _open(path: Path) -> Sent:
+    sent = open_rows(path)
+    similarities.check_upload(sent)
+    return sent
+
+
+def _examined(sent: Sent, by: str | None, remember: bool) -> Features:
+    client = examined_rows(sent, by, remember)
     check_probabilities(client)
-    similarities.check_upload(client)
     return client
 
 
@@ -57,3 +62,6 @@ def _check_together(clients: list[Features]) -> None:
     widths = [client.rows.shape[1] for client in clients]
     cure = "train that client from the same model as the others"
     check_same(clients, "number of classes", widths, cure)
+
+
+KIND = Kind(("features",), _open, _examined, _check_together)

@@ -15,22 +15,24 @@ from furlkit.errors import UsageError
 from furlkit.weights import is_batchnorm_statistic
 
 Rule = Callable[[Uploads], Pieces]
+MOST_APPLIED = 64
 
 
 def describe(uploads: Uploads, rule: Rule, name: str) -> dict[str, Any]:
     """The facts of a report; `name` is the rule's.
 
-    `moved` is the distance between the weights of the result with and without a client. For the
-    mean it follows from the products of the uploads; other rules are applied once more
-    for each client.
+    `moved` is the distance between the weights of the result with and without a client.
+    For the mean it follows from the products of the uploads. Other rules are applied
+    once more for each client, up to MOST_APPLIED clients; with more, `moved` is None.
     """
     G = inner_products(uploads, uploads.parent)
     shares = uploads.shares(uploads.names[0])
     found = measured(uploads, G)
     reasons, columns = stand_out(found), range(len(uploads.clients))
+    moved: list[float | None] = [None] * len(columns)
     if name == "mean":
         moved = _moved_mean(G[uploads.parent :, uploads.parent :], shares)
-    else:
+    elif len(columns) <= MOST_APPLIED:
         result = rule(uploads)
         moved = [_moved(uploads, result, rule, k) for k in columns]
     clients = [

@@ -8,45 +8,52 @@ import numpy as np
 from furlkit import console
 from furlkit.aggregators.dictionary import dictionary
 from furlkit.aggregators.mean import dominant, shares_of
-from furlkit.errors import InputError
-from furlkit.files.features import FeatureFacts, Features, read_features, write_features
+from furlkit.errors import InputError, UsageError
+from furlkit.files.clients import ClientId, client_of
+from furlkit.files.features import FeatureFacts, Features, write_features
 from furlkit.inputs.existing import already, made_before
-from furlkit.inputs.inbox import open_uploads
+from furlkit.inputs.inbox import Kind, open_uploads
 from furlkit.inputs.uploads import (
     ROUND,
+    Sent,
     check_same,
     check_same_facts,
     provenance_of,
 )
+from furlkit.reports.text import counted
 from furlkit.stages.aggregate.claims import SHOWN, name_repeats
+from furlkit.stages.aggregate.tables import examined_rows, open_rows
 
 ROUNDING = 1e-3
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check the uploads against each other, then write one after the other."""
-    options, clients = open_uploads(values, _read, _check_together)
+    made_for = _client(values.get("made_for"))
+    options, clients = open_uploads(values, KIND)
     size, most = (options.settings[name] for name in ("dictionary_size", "max_share"))
     given = [client.rows for client in clients]
     if most is not None:
         given = _cut(clients, max(1, int(most * size)), f"--max-share {most:g}")
     kept = dictionary(given, size)
-    rows = np.concatenate(kept)
     name_repeats(clients)
     if most is None:
         _name_dominant(clients, [len(each) for each in kept])
+    kept = _without(kept, clients, made_for)
+    rows = np.concatenate(kept)
     owners = [[c.facts.client or 0, len(k)] for c, k in zip(clients, kept, strict=True)]
     first = clients[0].facts
     line = (
         f"{options.output}: round {first.round}, dictionary of {len(rows):,} rows of "
-        f"{len(clients)} clients"
+        f"{counted(len(clients), 'client')}"
     )
+    line += "" if made_for is None else f", without those of client {made_for}"
     data: dict[str, Any] = {"round": first.round, "rows": len(rows), "owners": owners}
     if not options.dry_run:
         facts = FeatureFacts(
             layer="z", dataset={}, part="dictionary", round=first.round,
             examples=len(rows), parent=first.parent, owners=owners,
-            share_rows=_made(clients),
+            share_rows=_made(clients), made_for=made_for,
         )  # fmt: skip
         provenance = provenance_of(options, clients)
         content = made_before(options, "features", provenance, facts)
@@ -57,19 +64,43 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return line, data
 
 
-def _read(path: Path) -> Features:
-    client = read_features(path)
-    facts = client.facts
+def _client(text: str | None) -> ClientId | None:
+    if text is None:
+        return None
+    client = client_of(text)
+    if client is None:
+        raise UsageError(f"--for {text}: expected a client, by its number or its name")
+    return client
+
+
+def _without(
+    kept: list[np.ndarray], clients: list[Features], left_out: ClientId | None
+) -> list[np.ndarray]:
+    """The same rows but those of one client: it would drop them from the full bank."""
+    own = [client.facts.client == left_out for client in clients]
+    if left_out is not None and not any(own):
+        console.info(f"--for {left_out}: this client shares no rows here")
+    return [k[:0] if mine else k for k, mine in zip(kept, own, strict=True)]
+
+
+def _open(path: Path) -> Sent:
+    sent = open_rows(path)
+    facts = sent.facts
     if facts.layer != "z" or facts.client is None or facts.owners is not None:
         raise InputError(
             f"{path}: is not what a client shares; pass the files that local-train "
             "--features-out writes"
         )
+    return sent
+
+
+def _examined(sent: Sent, by: str | None, remember: bool) -> Features:
+    client = examined_rows(sent, by, remember)
     lengths = np.linalg.norm(client.rows.astype(np.float64), axis=1)
     if len(lengths) and np.abs(lengths - 1).max() > ROUNDING:
         odd = lengths[np.abs(lengths - 1).argmax()]
         raise InputError(
-            f"{path}: a row of client {facts.client} has length {odd:.3g}, expected rows "
+            f"{client.path}: a row of client {client.facts.client} has length {odd:.3g}, expected rows "
             "of length 1, as local-train --features-out writes them"
         )
     return client
@@ -123,3 +154,6 @@ def _check_together(clients: list[Features]) -> None:
     check_same_facts(clients, ROUND)
     widths = [client.rows.shape[1] for client in clients]
     check_same(clients, "length of a row", widths, ROUND["round"])
+
+
+KIND = Kind(("features",), _open, _examined, _check_together)

@@ -16,27 +16,33 @@ from furlkit.files.container.header import canonical, with_article
 from furlkit.files.container.read import Container
 from furlkit.files.ensemble import EnsembleFacts, write_parts
 from furlkit.files.facts import Provenance
-from furlkit.files.features import PROBABILITIES, Features, read_features
+from furlkit.files.features import PROBABILITIES, Features
 from furlkit.files.similarity import (
     SHORTEST,
     Similarity,
     cosines,
-    read_similarity,
     write_similarity,
 )
 from furlkit.inputs.existing import already, made_before
-from furlkit.inputs.inbox import open_uploads
+from furlkit.inputs.inbox import Kind, open_uploads
 from furlkit.inputs.uploads import (
-    UnfitUpload,
+    Sent,
+    check_fit,
     check_same,
     check_same_facts,
     provenance_of,
     usual,
 )
 from furlkit.stages.aggregate.claims import name_repeats
+from furlkit.stages.aggregate.tables import (
+    examined_rows,
+    examined_similarity,
+    open_rows,
+)
 
 BLOCK = 1024
 SAMPLE, TINY = 256, 1e-300
+KINDS = ("features", "similarity")
 Upload = Features | Similarity
 # What must be the same, and what to do if it is not.
 ALIKE = {
@@ -48,8 +54,7 @@ ALIKE = {
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Check that all are of the same images in the same order, then combine them."""
-    kinds = ("features", "similarity")
-    options, clients = open_uploads(values, _read, check_together, kinds)
+    options, clients = open_uploads(values, KIND)
     first, form = clients[0], _form(clients, options.settings["matrix"])
     facts = EnsembleFacts(
         form=form,
@@ -163,26 +168,32 @@ def _cosines(client: Upload):
     return dense
 
 
-def _read(path: Path) -> Upload:
+def _open(path: Path) -> Sent:
     kind = Container(path).header.kind
-    if kind not in ("features", "similarity"):
+    if kind not in KINDS:
         raise InputError(
             f"{path}: is {with_article(kind)} file, expected a features or similarity "
             "file; create it with embed, from a client's model and the public images"
         )
-    client = read_similarity(path) if kind == "similarity" else read_features(path)
-    check_upload(client)
-    if client.facts.layer == PROBABILITIES:
+    sent = open_rows(path, kind)
+    check_upload(sent)
+    if sent.facts.layer == PROBABILITIES:
         raise InputError(
             f"{path}: holds probabilities of classes; combine them with aggregate --rule "
             f"{PROBABILITIES}, or embed h or z"
         )
-    if isinstance(client, Features):
-        _check_directions(client)
+    return sent
+
+
+def _examined(sent: Sent, by: str | None, remember: bool) -> Upload:
+    if sent.opened.header.kind == "similarity":
+        return examined_similarity(sent, by, remember)
+    client = examined_rows(sent, by, remember)
+    _check_directions(client)
     return client
 
 
-def check_upload(client: Upload) -> None:
+def check_upload(client: Sent) -> None:
     """It is a client's, and of public images that are known."""
     facts = client.facts
     if facts.owners is not None:
@@ -227,26 +238,26 @@ def check_together(clients: Sequence[Upload]) -> None:
     check_same_facts(clients, ALIKE)
     # Row i is of the same image everywhere.
     common = usual(clients, [client.index.tobytes() for client in clients])
-    for client in clients:
-        if difference := _difference(client.index, common.index):
-            raise UnfitUpload(
-                f"{client.path}: {difference} {common.path}; embed the same part of the "
-                "same partition for every client",
-                client.path,
-            )
+    differences = [_difference(client.index, common.index) for client in clients]
+    cure = "embed the same part of the same partition for every client"
+    check_fit(
+        (client, f"{difference} {common.path}; {cure}")
+        for client, difference in zip(clients, differences, strict=True)
+        if difference
+    )
 
 
 def _check_datasets(clients: Sequence[Upload]) -> None:
     """Of two fingerprints, what both know is compared."""
     common = usual(clients, [canonical(client.facts.dataset) for client in clients])
-    for client in clients:
-        ours, theirs = client.facts.dataset, common.facts.dataset
-        if ours != theirs and (difference := same_dataset(ours, theirs)):
-            raise UnfitUpload(
-                f"{client.path}: is of another dataset than {common.path}: {difference}; "
-                "embed the same public images for every client",
-                client.path,
-            )
+    theirs = common.facts.dataset
+    cure = "embed the same public images for every client"
+    check_fit(
+        (client, f"is of another dataset than {common.path}: {difference}; {cure}")
+        for client in clients
+        if client.facts.dataset != theirs
+        if (difference := same_dataset(client.facts.dataset, theirs))
+    )
 
 
 def _difference(index: np.ndarray, expected: np.ndarray) -> str:
@@ -256,3 +267,6 @@ def _difference(index: np.ndarray, expected: np.ndarray) -> str:
         return f"has images, {missing:,} of {len(index):,}, that are not in"
     places = np.flatnonzero(index != expected)
     return f"has, from row {places[0]} on, another order than" if len(places) else ""
+
+
+KIND = Kind(KINDS, _open, _examined, check_together)

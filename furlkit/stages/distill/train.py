@@ -10,7 +10,8 @@ from furlkit.files.checkpoint import write_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.progress import ProgressFile
 from furlkit.inputs.existing import already, made_before
-from furlkit.inputs.matching import check_batch, check_cutout
+from furlkit.inputs.matching import check_augmentation, check_batch
+from furlkit.inputs.models import encoder_plugin
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
 from furlkit.models.architecture import Net
@@ -35,7 +36,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     device = runtime.start(options.runtime)
     module = MODULES[options.teacher]
     lesson: Lesson = catalogue.load(f"furlkit.stages.distill.{module}:lesson")(options)
-    check_cutout(options.augmentation.cutout, lesson.model)
+    check_augmentation(options.augmentation, lesson.model)
     check_batch(lesson.images.name, len(lesson.index), options.plan.batch_size)
     net, facts = load_net(lesson.model, device), lesson.facts
     line = f"{options.output}: round {facts.round}, {lesson.words}"
@@ -89,7 +90,8 @@ def _warn_of_idleness(options: Options, last: Epoch) -> None:
 
 
 def _provenance(options: Options, lesson: Lesson) -> Provenance:
-    resolved = {**options.resolved, **lesson.resolved}
+    plugin = encoder_plugin(lesson.model)
+    resolved = {**options.resolved, **plugin, **lesson.resolved}
     contents = {**lesson.contents, "start": lesson.model.content}
     return Provenance("distill", resolved, options.seed, contents)
 

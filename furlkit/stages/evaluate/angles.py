@@ -53,6 +53,7 @@ def run(values: dict[str, Any]) -> Result:
         "models": [describe_checkpoint(model) for model in models],
         "checkpoint": describe_checkpoint(models[0]),
         "data": {"images": images.fingerprint},
+        "inputs": {f"model {n}": model.content for n, model in enumerate(models)},
     }
     document = found_before(options, known)
     if document is None:

@@ -60,6 +60,7 @@ def run(values: dict[str, Any]) -> Result:
         "class_names": list(names),
         "data": {"test": test.fingerprint},
         "checkpoint": scoring.describe_checkpoint(model),
+        "inputs": scoring.contents(model=model),
     }
     scored = scoring.model_name(model)
     if before := found_before(options, known):

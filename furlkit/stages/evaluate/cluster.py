@@ -74,6 +74,7 @@ def run(values: dict[str, Any]) -> Result:
         "class_names": list(test.class_names),
         "data": {**data, "train": train.fingerprint} if train else data,
         "checkpoint": scoring.describe_checkpoint(model),
+        "inputs": scoring.contents(model=model),
     }
     scored = scoring.model_name(model)
     if options.dry_run:

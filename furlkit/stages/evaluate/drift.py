@@ -81,9 +81,13 @@ def run(values: dict[str, Any]) -> Result:
         "round": common_round(compared),
         "checkpoint": describe_checkpoint(compared[0]),
         "data": {"images": images.fingerprint, **contents},
+        "inputs": {
+            **contents,
+            **{f"model {n}": m.content for n, m in enumerate(compared)},
+        },
     }
     document = found_before(options, origins)
-    if document is None or _contents(document) != [m.content for m in compared]:
+    if document is None:
         measured = [_measured(options, model, sample, device) for model in compared]
         numbers = [numbers for numbers, _ in measured]
         ratio = None if sample.labels is None else false_negative_ratio(sample.labels)
@@ -105,11 +109,6 @@ def run(values: dict[str, Any]) -> Result:
     )
     line += "" if cka is None else f", CKA {cka:.3f}"
     return f"{line} of {seen}", document
-
-
-def _contents(document: dict[str, Any]) -> list[Any]:
-    """The models that a document was made of, by their content hashes."""
-    return [model.get("content") for model in document.get("models", [])]
 
 
 def _sample(options: Options, images: ImageSet, index: np.ndarray) -> Sample:

@@ -11,6 +11,7 @@ from furlkit import console, runtime
 from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
+from furlkit.data.sets.groups import whole_groups
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.clients import ClientId
@@ -148,7 +149,7 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
         **scoring.scores(trained, labels, inputs.classes, "repeats"),
         "train_loss": sum(losses) / len(losses),
     }
-    result = write_scores(options, found, scored)
+    result = write_scores(options, found, scored, trained=True)
     ProgressFile(options.output, provenance).discard()
     return result
 
@@ -220,6 +221,10 @@ def _labelled(
         chosen[client] = (
             index[:0] if few else choose(index, options.fraction, labels, rng)
         )
+        if train.groups is not None and options.fraction < 1 and not few:
+            # Whole groups, about as many images as were chosen.
+            own = train.groups[index]
+            chosen[client] = index[whole_groups(own, len(chosen[client]), rng)]
     return chosen
 
 

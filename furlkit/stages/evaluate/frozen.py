@@ -75,7 +75,8 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
     known: dict[str, Any] = {"recorded": recorded(f"evaluate {protocol}", values)}
     options = fill(OPTIONS[protocol], {**train_and_test(values), **known})
     model, train, test = open_labelled(options)
-    net = load_net(model, runtime.start(options.runtime))
+    device = runtime.start(options.runtime)
+    net = load_net(model, device)
     scored = scoring.model_name(model)
     origins = {"protocol": protocol, **scoring.origins(model, train, test)}
     pairs = domain_pairs(train, test) if options.by_domain else {}
@@ -100,12 +101,15 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
     def features_of(data: ImageSet) -> Labelled:
         index, view = np.arange(len(data.images)), view_of(model, Augmentation())
         labels = torch.from_numpy(np.asarray(data.labels))
-        return embed(net, data.images, index, view, "h"), labels
+        h = embed(net, data.images, index, view, "h")
+        return h.to(device), labels.to(device)
 
     def score(learned: Labelled, tested: Labelled) -> dict[str, Any]:
         classes, (rows, labels) = max(train.classes, test.classes), tested
         predictions, facts = options.predict(*learned, rows, classes)
-        found = scoring.scores(predictions, labels, classes, "probes")
+        found = scoring.scores(
+            [each.cpu() for each in predictions], labels.cpu(), classes, "probes"
+        )
         return {**found, **facts, "train_examples": len(learned[1])}
 
     learned, tested = features_of(train), features_of(test)

@@ -45,6 +45,7 @@ def run(values: dict[str, Any]) -> Result:
         "protocol": "negatives",
         "clients": clients,
         "data": {"images": partition.facts.dataset, "partition": partition.content},
+        "inputs": {"partition": partition.content},
     }
     whose = f"{options.negatives} negatives of {clients} clients"
     if options.dry_run:

@@ -45,6 +45,7 @@ def run(values: dict[str, Any]) -> Result:
         "images": images,
         "data": {"images": found[0].facts.dataset},
         "neighbours": [each.content for each in found],
+        "inputs": {f"neighbours {n}": each.content for n, each in enumerate(found)},
     }
     if options.dry_run:
         return f"would score {seen}", origins
@@ -74,9 +75,7 @@ def _scores(found: Sequence[Neighbours], labels: np.ndarray) -> dict[str, Any]:
 def _labels(data: Source, found: Sequence[Neighbours]) -> np.ndarray:
     known = data.labels()
     if known.labels is None:
-        raise InputError(
-            f"{data.name}: has no labels, which evaluate neighbours compares"
-        )
+        raise InputError(f"{known.without_labels}, which evaluate neighbours compares")
     for each in found:
         if difference := same_dataset(each.facts.dataset, known.fingerprint):
             raise InputError(

@@ -36,6 +36,7 @@ from furlkit.models.loading import fitting_net, load_net, view_of
 from furlkit.models.style import filled_generator, style_net
 from furlkit.reports import document as scoring
 from furlkit.reports.metrics import domains_text
+from furlkit.reports.text import counted
 from furlkit.stages.evaluate import Result, found_before, write_document
 from furlkit.stages.evaluate.probe import Predictions, Probe
 from furlkit.weights import Tensors, divide
@@ -105,7 +106,7 @@ def run(values: dict[str, Any]) -> Result:
     options, clients = inputs.options, inputs.clients
     origins = _origins(inputs)
     if options.dry_run:
-        line = f"would score the models of {len(clients)} clients by personal"
+        line = f"would score the models of {counted(clients, 'client')} by personal"
         return line, {"protocol": "personal", "clients": clients}
     if document := found_before(options, origins):
         line = f"{_line(options.output, document)} ({ALREADY})"
@@ -193,6 +194,11 @@ def _origins(inputs: Inputs) -> dict[str, Any]:
     private = {k: each.private and each.private.content for k, each in own.items()}
     uploads = {k: each.upload and each.upload.content for k, each in own.items()}
     found = {**origins, "protocol": "personal", "data": data, "private": private}
+    found["inputs"] = {
+        **scoring.contents(model=inputs.model, partition=inputs.partition),
+        **{f"private {k}": content for k, content in private.items() if content},
+        **{f"upload {k}": content for k, content in uploads.items() if content},
+    }
     if any(uploads.values()):
         found["uploads"] = uploads
     names = [inputs.domain_of(client) for client in inputs.clients]
@@ -325,8 +331,8 @@ def _line(output: Path, document: dict[str, Any]) -> str:
     mean, worst = document["accuracy"], document["worst_tenth_accuracy"]
     each = domains_text(document)
     return (
-        f"{output}: personal accuracy {100 * mean:.2f}% of {len(document['clients'])} "
-        f"clients (std {100 * document['clients_std']:.2f}, worst tenth "
+        f"{output}: personal accuracy {100 * mean:.2f}% of "
+        f"{counted(document['clients'], 'client')} (std {100 * document['clients_std']:.2f}, worst tenth "
         f"{100 * worst:.2f}%), round {document['checkpoint']['facts']['round']}"
         f"{each and f'; {each}'}"
     )

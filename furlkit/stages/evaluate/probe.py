@@ -28,6 +28,8 @@ class Probe:
     ) -> Predictions:
         """Fit classifiers to h (n, d), and let them sort the rows of `test`."""
         if self.settings is None:
+            if h.device.type == "mps":  # It has no float64.
+                h, labels, test = h.cpu(), labels.cpu(), test.cpu()
             regression, facts = choose_logistic(h, labels, classes)
             return [regression.predict(test)], facts
         heads = fit_linear(h, labels, classes, self.settings, self._drawn(seed))

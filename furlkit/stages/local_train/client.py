@@ -15,6 +15,7 @@ from furlkit.files.private import Private, read_private
 from furlkit.inputs import matching
 from furlkit.inputs.dictionary import averaged_features, rows_of_others
 from furlkit.inputs.kept import kept_rows
+from furlkit.inputs.models import encoder_plugin
 from furlkit.inputs.neighbours import MEMORY as NEIGHBOURS
 from furlkit.inputs.neighbours import (
     NEAREST,
@@ -313,7 +314,7 @@ def _provenance(
     }
     contents = {role: file.content for role, file in files.items() if file}
     options = inputs.options
-    resolved = options.resolved
+    resolved = {**options.resolved, **encoder_plugin(inputs.model)}
     if not inputs.dictionary:  # A recipe may give the flag in the first round too.
         for name in ("leave-own-out", "negatives", "dictionary-positive"):
             resolved.pop(name, None)

@@ -17,7 +17,7 @@ from furlkit.files.features import Features
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.targets import Targets, read_targets
 from furlkit.inputs import matching
-from furlkit.inputs.dictionary import open_dictionary
+from furlkit.inputs.dictionary import check_made_for, open_dictionary
 from furlkit.inputs.images import open_images
 from furlkit.inputs.sites import images_of
 from furlkit.models.architecture import Architecture, build
@@ -94,13 +94,13 @@ def open_inputs(options: Options) -> Inputs:
         _check_continued(model)
     architecture = full_architecture(model.path, model.facts)
     matching.check_heads(model, architecture, options.objective)
-    matching.check_cutout(options.augmentation.cutout, model)
+    matching.check_augmentation(options.augmentation, model)
     _check_mining(options.mining, model, architecture)
     images = open_images(options.data, model)
     if partition:
         matching.check_dataset(partition, images)
     if "classes" in options.tell and images.labels is None:
-        raise InputError(f"{images.name}: has no labels, which --tell classes counts")
+        raise InputError(f"{images.without_labels}, which --tell classes counts")
     if options.objective.labels:
         matching.check_labels(images, architecture.heads["classifier"][0], model)
     expected = _expected(options, architecture)
@@ -224,7 +224,11 @@ def _align(options: Options, model: Checkpoint) -> tuple[Targets, ImageSet] | No
 
 def _dictionary(options: Options, model: Checkpoint) -> Features | None:
     path = options.sharing.dictionary
-    return open_dictionary(path, z_width(model), model) if path else None
+    if path is None:
+        return None
+    found = open_dictionary(path, z_width(model), model)
+    check_made_for(found, options.clients)
+    return found
 
 
 def _check_round(inputs: Inputs) -> None:

@@ -24,7 +24,8 @@ def with_neighbours(inputs: Inputs, client: Client, net: Net, mining: Mining) ->
         return client
     view, index = view_of(inputs.model, Augmentation()), client.index
     rows = embed(net, inputs.images.images, index, view, mining.mine_layer)
-    nearest = index[nearest_others(rows, mining.nearest).numpy()]
+    rows = rows.to(next(net.parameters()).device)
+    nearest = index[nearest_others(rows, mining.nearest).cpu().numpy()]
     console.info(
         f"client {client.number}: mined the {nearest.shape[1]} nearest of each of its "
         f"{len(index):,} images by {mining.mine_layer}"

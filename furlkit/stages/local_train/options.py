@@ -13,6 +13,7 @@ from furlkit.errors import UsageError
 from furlkit.files.clients import ClientId
 from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
+from furlkit.inputs.sites import chosen_clients
 from furlkit.stages.local_train.helpers import Helpers
 from furlkit.training.plan import Phase, Plan
 from furlkit.training.run import Execution
@@ -94,7 +95,7 @@ class Options(Computing):
 
     `settings` are the objective's own options, `update_settings` the update's,
     `personal_settings` those of the client's own model, and `terms` those of each term
-    that is switched on. Only an objective that compares images with their neighbours has
+    that is switched on. `sent_model` is copy or own, the model that leaves the client. Only an objective that compares images with their neighbours has
     `mining`. `send` names the parts of the model that leave the client; None stands for
     the net and its heads. `tell` are the facts about its images that an upload has.
     Without a partition there is one client, a site, and all images are its own.
@@ -111,6 +112,7 @@ class Options(Computing):
     update_settings: dict[str, Any]
     personal: catalogue.Personal
     personal_settings: dict[str, Any]
+    sent_model: str
     terms: dict[str, dict[str, Any]]
     align: Path | None
     align_data: Source | None
@@ -142,6 +144,11 @@ class Options(Computing):
         return self.personal.name != "none"
 
     @property
+    def sends_own(self) -> bool:
+        """Whether the client sends the model that it trains for itself."""
+        return self.has_own_model and self.sent_model == "own"
+
+    @property
     def infuses(self) -> bool:
         """Whether the client's style model and a generator take part."""
         return any(catalogue.TERMS[name].infuses for name in self.terms)
@@ -156,6 +163,7 @@ def options_of(values: dict[str, Any]) -> Options:
     elsewhere = (*catalogue.MINING, *catalogue.HELPERS)
     own = [option for option in objective.options if option not in elsewhere]
     settings, rest = divided(rest, own)
+    sent_model = rest.pop(catalogue.SENT_MODEL.key, catalogue.SENT_MODEL.default)
     personal_settings, rest = divided(rest, personal.options)
     update_settings, rest = divided(rest, update.options)
     terms = {}
@@ -171,11 +179,13 @@ def options_of(values: dict[str, Any]) -> Options:
         "update_settings": update_settings,
         "personal": personal,
         "personal_settings": personal_settings,
+        "sent_model": sent_model,
         "terms": terms,
         "align_data": _align_source(rest),
         "send": tuple(rest["send"].split(",")) if rest["send"] else None,
         "tell": parse_tell(rest["tell"]),
         "phases": parse_phases(rest["phases"]) if rest["phases"] else (),
+        "clients": chosen_clients(rest["clients"], rest["partition"]),
         "recorded": recorded,
     }
     if known["phases"]:

@@ -13,6 +13,7 @@ from furlkit.inputs.paths import fill
 from furlkit.inputs.sites import class_counts
 from furlkit.stages.local_train.client import Client
 from furlkit.stages.local_train.inputs import Inputs
+from furlkit.stages.local_train.options import Options
 from furlkit.stages.local_train.sharing import Rows, rows_after_training, share
 from furlkit.training.learners import parts_by_name
 from furlkit.training.loop import Epoch
@@ -24,8 +25,9 @@ Result = tuple[str, dict[str, Any]]
 class Trained(NamedTuple):
     """What a client's round gave.
 
-    `own` is the learner of the model that the client trained for itself, and `memory`
-    what its method remembers. `last` is the last epoch of the model that is sent. `early`
+    `learner` is that of the global model's copy, `own` that of the model that the client
+    trained for itself, and `memory` what its method remembers. `last` is the last epoch
+    of the model that is sent. `early`
     has the rows that are shared, where the global model computed them.
     """
 
@@ -42,6 +44,8 @@ def write(inputs: Inputs, client: Client, trained: Trained) -> Result:
     data: dict[str, Any] = {}
     memory = _remembered(inputs, client, trained, data)
     upload, kept = divide(_tensors(inputs, trained.learner), inputs.sent)
+    if options.sends_own:
+        upload, _ = divide(_tensors(inputs, trained.own), inputs.sent)
     if options.private_out:
         own = _private_parts(inputs, client, trained, upload, kept)
         about = PrivateFacts(
@@ -65,6 +69,7 @@ def write(inputs: Inputs, client: Client, trained: Trained) -> Result:
         partition=inputs.partition.content if inputs.partition else None,
         parts=parts_of(upload),
         init_seed=inputs.model.facts.init_seed,
+        reading=inputs.model.facts.reading,
         **_told(inputs, client, trained.last),
     )
     output = fill(options.output, number)
@@ -104,10 +109,17 @@ def _told(inputs: Inputs, client: Client, last: Epoch) -> dict[str, Any]:
     if "classes" in tell:
         told["classes"] = class_counts(inputs.images, client.index)
     if "loss" in tell:
-        named = last.losses.items()
-        told["loss"] = sum(loss for name, loss in named if not name.startswith(OWN))
+        told["loss"] = sum(_losses_of_sent(inputs.options, last))
         told |= _cluster_facts(last)
     return told
+
+
+def _losses_of_sent(options: Options, last: Epoch) -> list[float]:
+    """The losses of the model that is sent; APFL's epoch has those of both models."""
+    own = {name: loss for name, loss in last.losses.items() if name.startswith(OWN)}
+    if own and options.sends_own:
+        return list(own.values())
+    return [loss for name, loss in last.losses.items() if name not in own]
 
 
 def _without_counts(upload: Tensors, received: Tensors) -> Tensors:

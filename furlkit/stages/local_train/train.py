@@ -178,9 +178,10 @@ def _learner(inputs: Inputs, net: Net, more: Tensors, settings: dict[str, Any]) 
 def _run(
     inputs: Inputs, client: Client, job: Job, own: Job | None
 ) -> tuple[Epoch, Tensors]:
-    """Train the model that is sent, and the client's own with it or afterwards.
+    """Train the copy of the global model, and the client's own with it or afterwards.
 
-    Gives the last epoch of the first, and what the method of the second remembers.
+    Gives the last epoch of the model that is sent, and what the method of the client's
+    own model remembers.
     """
     options, method = inputs.options, inputs.options.personal
     run = partial(
@@ -199,7 +200,7 @@ def _run(
         return last, {name: np.array(value) for name, value in memory.items()}
     jobs = Afterwards(method, job, own, client.received, settings)
     run(jobs)
-    return jobs.epochs[0], {}
+    return jobs.epochs[int(options.sends_own)], {}
 
 
 def _begin_journal(inputs: Inputs, client: Client) -> None:

@@ -16,6 +16,7 @@ def run(
     by_domain: bool,
     reference: str | None,
     start: float,
+    allow_different: tuple[str, ...],
     frame: Frame,
 ) -> Picture:
     """Draw a bar for each series: mean and deviation of its files, each as a dot.
@@ -28,9 +29,9 @@ def run(
         files = files_of(paths, protocol, last=True)
         given.append(Results("".join(group), name, (), (), files))
     if by_domain:
-        found = _read_domains(given, value, reference)
+        found = _read_domains(given, value, reference, allow_different)
     else:
-        found = read_all(given, value, reference)
+        found = read_all(given, value, reference, allow_different=allow_different)
     bars = [b._replace(group=plain(b.group), label=plain(b.label)) for b in found]
     protocols = dict.fromkeys(plain(bar.protocol) for bar in bars)
     shown = Value(plain(value), tuple(protocols))
@@ -52,7 +53,7 @@ def run(
 
 
 def _read_domains(
-    given: list[Results], value: str, reference: str | None
+    given: list[Results], value: str, reference: str | None, allowed: tuple[str, ...]
 ) -> list[Results]:
     """The value of every domain, one group each, and then their mean."""
     for each in given:
@@ -66,7 +67,7 @@ def _read_domains(
     return [
         bar._replace(group=name)
         for name, place in places
-        for bar in read_all(given, place, reference)
+        for bar in read_all(given, place, reference, allow_different=allowed)
     ]
 
 

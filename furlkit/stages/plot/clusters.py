@@ -11,9 +11,9 @@ from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
 from furlkit.files.container.header import short
-from furlkit.files.metrics import read_metrics
 from furlkit.inputs.settings import fill
 from furlkit.reports.figures import Frame
+from furlkit.reports.metrics import read_one
 from furlkit.reports.summary import ImageRow
 from furlkit.reports.text import counted, lookup
 from furlkit.stages.plot.confusion import class_names
@@ -28,7 +28,7 @@ def run(
     file: Path, clusters: tuple[int, ...] | None, images: int, frame: Frame, **data: Any
 ) -> Picture:
     """Draw a row of images for each cluster, in the order of the classes they match."""
-    metrics, source = read_metrics(file), fill(Source, data)
+    metrics, source = read_one(file), fill(Source, data)
     surest, matching = _surest(file, metrics), metrics["matching"]
     if not any(surest):
         raise InputError(f"{file}: names no images; evaluate it again with --surest 12")

@@ -8,10 +8,9 @@ import numpy as np
 
 from furlkit.errors import InputError
 from furlkit.files.container.header import short
-from furlkit.files.metrics import read_metrics
 from furlkit.reports.explain import describe_metrics
 from furlkit.reports.figures import Frame
-from furlkit.reports.metrics import facts_of, is_number
+from furlkit.reports.metrics import facts_of, is_number, read_one
 from furlkit.reports.text import plain, word
 from furlkit.stages.plot.picture import Picture, figure, picture
 
@@ -19,7 +18,7 @@ from furlkit.stages.plot.picture import Picture, figure, picture
 @picture
 def run(file: Path, frame: Frame) -> Picture:
     """Draw the confusion matrix of a metrics file; clusters by the class they match."""
-    metrics = read_metrics(file)
+    metrics = read_one(file)
     matrix = _matrix(file, metrics)
     names = class_names(metrics, len(matrix))
     columns, label = names, "predicted class"

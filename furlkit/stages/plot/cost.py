@@ -4,15 +4,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from furlkit import console
 from furlkit.errors import InputError, UsageError
 from furlkit.files.container.header import canonical
-from furlkit.files.metrics import as_metrics, read_json
+from furlkit.reports.conditions import Measured, check_alike, measured
 from furlkit.reports.figures import Frame
 from furlkit.reports.ledger import read_ledger
-from furlkit.reports.metrics import Score, Value, check_labels, read_score
+from furlkit.reports.metrics import (
+    Score,
+    Value,
+    check_labels,
+    metrics_below,
+    protocol_of,
+    read_score,
+)
 from furlkit.reports.runs import File, planned_epochs
 from furlkit.reports.summary import Line, grouped, summarise
 from furlkit.reports.text import byte_size, counted, plain
@@ -37,13 +43,20 @@ class Point(NamedTuple):
 
 @picture
 def run(
-    series: Series, over: str, last: bool, value: str, protocol: str, frame: Frame
+    series: Series,
+    over: str,
+    last: bool,
+    value: str,
+    protocol: str,
+    allow_different: tuple[str, ...],
+    frame: Frame,
 ) -> Picture:
     """Draw scores of global models over what they cost.
 
     With `last` only the last round of each run counts.
     """
     check_labels([label for label, _ in series])
+    check_alike(list(_conditions(series, protocol)), allow_different)
     shown = Value(plain(value), (plain(protocol),))
     lines, ends, data = [], [], []
     for label, folders in series:
@@ -62,6 +75,14 @@ def run(
         f"{protocol} {value} of {'; '.join(ends)}",
         {"over": over, "lines": data},
     )
+
+
+def _conditions(series: Series, protocol: str) -> Iterator[Measured]:
+    """How the scores of the runs were measured."""
+    for label, folders in series:
+        for path, metrics in (file for f in folders for file in metrics_below(f)):
+            if metrics.get("protocol") == protocol:
+                yield measured(label, path, protocol_of(metrics), metrics)
 
 
 def _line(
@@ -150,21 +171,9 @@ def _epochs(files: Iterable[File]) -> dict[int, int]:
 def _scores(folder: Path, value: str, protocol: str) -> Iterator[tuple[int, float]]:
     """Rounds and scores of global models; the same result twice counts once."""
     scores: dict[str, Score] = {}
-    for path in sorted(folder.rglob("*.json")):
-        metrics = _metrics(path)
+    for path, metrics in metrics_below(folder):
         if metrics.get("protocol") == protocol:
             scores[canonical(metrics)] = read_score(path, metrics, value)
     found = (score for score in scores.values() if score.role == "global")
     for round_, group in sorted(grouped(found, lambda score: score.round).items()):
         yield round_, summarise(score.value for score in group).mean
-
-
-def _metrics(path: Path) -> dict[str, Any]:
-    """A metrics file; empty for other JSON, such as an export's config."""
-    try:
-        document = read_json(path)
-    except InputError as error:
-        console.warn(f"{error}; left out")
-        return {}
-    other = not isinstance(document, dict) or document.get("kind") != "metrics"
-    return {} if other else as_metrics(path, document)

@@ -1,12 +1,14 @@
 """plot curve: scores over rounds."""
 
 from furlkit.files.container.header import with_article
+from furlkit.reports.conditions import Measured, check_alike, measured
 from furlkit.reports.figures import Frame
 from furlkit.reports.metrics import (
     Score,
     Value,
     check_same,
     files_of,
+    protocol_of,
     read_once,
     read_score,
 )
@@ -16,10 +18,16 @@ from furlkit.stages.plot.picture import Picture, Series, figure, picture
 
 
 @picture
-def run(series: Series, value: str, protocol: str, frame: Frame) -> Picture:
+def run(
+    series: Series,
+    value: str,
+    protocol: str,
+    allow_different: tuple[str, ...],
+    frame: Frame,
+) -> Picture:
     """Draw a value over rounds, one line for each series and protocol."""
     files = tuple((label, files_of(paths, protocol, False)) for label, paths in series)
-    found = _scores(files, value)
+    found = _scores(files, value, allow_different)
     protocols = dict.fromkeys(protocol for _, protocol in found)
     lines = []
     for (label, protocol), scores in found.items():
@@ -37,14 +45,20 @@ def run(series: Series, value: str, protocol: str, frame: Frame) -> Picture:
     )
 
 
-def _scores(series: Series, value: str) -> dict[tuple[str, str], list[Score]]:
+def _scores(
+    series: Series, value: str, allowed: tuple[str, ...]
+) -> dict[tuple[str, str], list[Score]]:
     """Scores by label and protocol, labels in the order they were given."""
     found: dict[tuple[str, str], list[Score]] = {}
+    conditions: list[Measured] = []
     for label, given in grouped(series, lambda each: plain(each[0])).items():
         read = read_once(path for _, paths in given for path in paths)
+        conditions += [measured(label, p, protocol_of(m), m) for p, m in read]
         scores = [read_score(path, metrics, value) for path, metrics in read]
         by_protocol = grouped(scores, lambda score: score.protocol)
         found |= {(label, name): by_protocol[name] for name in sorted(by_protocol)}
+    for alike in grouped(conditions, lambda each: each.protocol).values():
+        check_alike(alike, allowed)
     return found
 
 

@@ -16,12 +16,14 @@ def run(
     reference: str,
     interval: str,
     lowest: tuple[str, ...],
+    allow_different: tuple[str, ...],
     numbers: bool,
     frame: Frame,
 ) -> Picture:
     """Draw a row for each series but the reference: its paired difference from it."""
     check_lowest(lowest, [label for label, _ in series])
-    found = read_series(series, protocol, value, reference, lowest, interval)
+    given = series, protocol, value, reference, lowest, interval
+    found = read_series(*given, allow_different)
     rows = [each._replace(label=plain(each.label)) for each in found if each.difference]
     if not rows:
         raise UsageError(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from furlkit import console
-from furlkit.errors import InputError
+from furlkit.errors import InputError, UsageError
 from furlkit.files.container.header import short
 from furlkit.reports.figures import Frame
 from furlkit.reports.metrics import Value, check_labels, is_number
@@ -24,7 +24,7 @@ Losses = dict[tuple[int, int], list[float]]
 
 @picture
 def run(
-    series: Series, term: str | None, objective: str | None, frame: Frame
+    series: Series, term: str | None, objective: str | None, log: bool, frame: Frame
 ) -> Picture:
     """Draw losses over the local epochs of all rounds."""
     check_labels([label for label, _ in series])
@@ -37,8 +37,14 @@ def run(
         data.append(line.to_json(**more))
     what = "sum of all terms" if term is None else plain(term)
     value = Value(f"training loss, {what}")
+    least = min(line.mean.min() for line in lines)
+    if log and least <= 0:
+        raise UsageError(
+            f"--log: a loss goes down to {least:.4g}; a logarithmic axis needs losses "
+            "above 0"
+        )
     return (
-        lambda: figure("lines:draw_loss")(lines, value, frame),
+        lambda: figure("lines:draw_loss")(lines, value, frame, log),
         "; ".join(map(_describe, lines)),
         {"term": term, "lines": data},
     )

@@ -13,7 +13,14 @@ from furlkit.stages.plot.picture import Picture, Series, figure, picture
 
 
 @picture
-def run(series: Series, over: str, value: str, protocol: str, frame: Frame) -> Picture:
+def run(
+    series: Series,
+    over: str,
+    value: str,
+    protocol: str,
+    allow_different: tuple[str, ...],
+    frame: Frame,
+) -> Picture:
     """Draw a line for each LINE of labels LINE:NUMBER, a point for each NUMBER."""
     given = []
     for label, paths in series:
@@ -21,7 +28,7 @@ def run(series: Series, over: str, value: str, protocol: str, frame: Frame) -> P
         _number(label)
         files = files_of(paths, protocol, last=True)
         given.append(Results(line, number, (), (), files))
-    found = read_all(given, value, None)
+    found = read_all(given, value, None, allow_different=allow_different)
     lines = [
         _line(plain(label), points)
         for label, points in grouped(found, lambda each: each.group).items()
@@ -32,7 +39,7 @@ def run(series: Series, over: str, value: str, protocol: str, frame: Frame) -> P
     data = [{**line.to_json(), "x": line.x.tolist()} for line in lines]
     return (
         lambda: figure("lines:draw_sweep")(lines, shown, plain(over), frame),
-        f"{shown.name} of {text}",
+        f"{shown.name} {text}",
         {"over": over, "value": value, "lines": data},
     )
 
@@ -69,4 +76,4 @@ def _describe(line: Line, value: Value, over: str) -> str:
         f"{value.show(mean)} at {x:g}"
         for x, mean in zip(line.x, line.mean, strict=True)
     )
-    return f"{line.label} by {over}: {each}".lstrip()
+    return f"{line.label and f'of {line.label} '}by {over}: {each}"

@@ -151,7 +151,7 @@ def lay_out(rows: np.ndarray, perplexity: float, seed: int) -> tuple[np.ndarray,
 def _coloured(images: LabelSet, classes: tuple[int, ...] | None) -> dict[int, str]:
     """The names of the classes that are in colour."""
     if images.labels is None:
-        raise InputError(f"{images.name}: has no labels to colour by")
+        raise InputError(f"{images.without_labels} to colour by")
     last = images.classes - 1
     for label in classes or ():
         if not 0 <= label <= last:

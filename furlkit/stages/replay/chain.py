@@ -4,14 +4,19 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from furlkit.errors import FurlkitError, InputError
-from furlkit.files.container.header import Header
+from furlkit.files.container.header import Header, check_types
 from furlkit.files.container.read import Container
+from furlkit.files.metrics import read_metrics
+from furlkit.files.opening import first_line
+from furlkit.reports.text import lookup
 
 PLANNED = Path("plan", "recipe.json")  # What the folder of a planned run has.
+MOST_FILES = 10_000  # That are looked at in a folder which nobody has named.
 
 
 @dataclass(frozen=True)
@@ -32,25 +37,46 @@ class Link:
         """The fingerprint of the images that it was made from; empty if it has none."""
         parents = (link.header for link in self.parents.values() if link)
         for header in (self.header, *parents):
-            for known in (header.facts, header.options):
-                found = known.get("dataset")
+            images = lookup(header.facts, "data.images")  # Of scores.
+            for found in (
+                *(k.get("dataset") for k in (header.facts, header.options)),
+                images,
+            ):
                 if isinstance(found, dict) and found:
                     return found
         return {}
 
 
-def folder_of_run(path: Path) -> Path:
-    """The folder of the planned run that a file is in, or else the file's own folder."""
+def folders_of_run(path: Path) -> list[Path]:
+    """The folder of the planned run that a file is in.
+
+    Without a plan: the file's folder, and the folder around it, in which rounds lie side
+    by side, unless that is the user's home or has very many files.
+    """
     folder = path.absolute().parent
     runs = (one for one in (folder, *folder.parents) if (one / PLANNED).is_file())
-    found = next(runs, folder)
-    return found if path.is_absolute() else Path(os.path.relpath(found))
+    run, around = next(runs, None), folder.parent
+    found = [run] if run else [folder, *([around] if _is_small(around) else [])]
+    return found if path.is_absolute() else [Path(os.path.relpath(f)) for f in found]
 
 
-def found_in(folders: Iterable[Path]) -> dict[str, Link]:
-    """The files of furlkit below some folders, by content; of copies the first."""
+def _is_small(folder: Path) -> bool:
+    if folder in (folder.parent, Path(os.path.expanduser("~"))):
+        return False
+    return sum(1 for _ in islice(_below([folder]), MOST_FILES + 1)) <= MOST_FILES
+
+
+def found_in(folders: Iterable[Path], into: Path) -> dict[str, Link]:
+    """The files of furlkit below some folders, by content; of copies the first.
+
+    Files below `into`, which an earlier replay may have written, come last.
+    """
     found: dict[str, Link] = {}
-    for path in _below(folders):
+    written = os.path.realpath(into) + os.sep
+    paths = sorted(
+        _below(folders), key=lambda path: os.path.realpath(path).startswith(written)
+    )
+    for path in paths:
         try:
             header = Container(path).header
         except FurlkitError:
@@ -71,12 +97,31 @@ def _below(folders: Iterable[Path]) -> Iterator[Path]:
                     yield path
 
 
+def header_of(path: Path) -> Header:
+    """The header of a file; that of scores has the same entries."""
+    if not first_line(path).lstrip().startswith(b"{"):
+        return Container(path).header
+    document = read_metrics(path)
+    names = ("data", "clients", "untrained", "checkpoint")
+    header = Header(
+        kind="metrics",
+        stage=f"evaluate {document.get('protocol')}",
+        options=document.get("options", {}),
+        seed=document.get("seed"),
+        inputs=document.get("inputs", {}),
+        facts={name: document[name] for name in names if name in document},
+        content=document.get("content", ""),
+    )
+    check_types(path, header, "entry")
+    return header
+
+
 def chain(path: Path, found: dict[str, Link], depth: int | None) -> list[Link]:
     """The file and its ancestors, each after its parents.
 
     `depth` counts generations: 1 is the file alone. Parents are looked up in any case.
     """
-    first = Link(path, Container(path).header)
+    first = Link(path, header_of(path))
     known = {**found, first.header.content: first}
     taken, generation = {}, [first.header.content]
     while generation and (depth is None or depth > 0):

@@ -12,7 +12,7 @@ from furlkit.data.sets.source import Source
 from furlkit.errors import FurlkitError
 from furlkit.files.dataset import read_dataset
 from furlkit.stages.replay.chain import Link
-from furlkit.stages.replay.words import Find
+from furlkit.stages.replay.words import Find, path_word
 
 Known = tuple[list[str], dict[str, Any]]  # The words for images, their fingerprint.
 
@@ -31,7 +31,9 @@ def finder(names: Iterable[str], where: dict[str, Any], found: dict[str, Link]) 
         own = (pair for path in packed for pair in _of_packed(path))
         return [*given, *own, *_of_name("digits", where)]
 
-    def find(fingerprint: dict[str, Any]) -> list[str] | None:
+    def find(fingerprint: Any) -> list[str] | None:
+        if not isinstance(fingerprint, dict):
+            return None
         if type(fingerprint.get("examples")) is not int:
             return None
         fits = (w for w, each in known() if not same_dataset(fingerprint, each))
@@ -42,12 +44,14 @@ def finder(names: Iterable[str], where: dict[str, Any], found: dict[str, Link]) 
 
 def _of_packed(path: Path) -> Iterator[Known]:
     with suppress(FurlkitError):  # Nobody has asked for it, so it need not be whole.
-        yield [str(path)], read_dataset(path).facts.fingerprint
+        yield [path_word(path)], read_dataset(path).facts.fingerprint
 
 
 def _of_name(name: str, where: dict[str, Any]) -> Iterator[Known]:
-    for split in SPLITS if is_name(name) else ("train",):
+    divided = Source(name).has_splits
+    for split in SPLITS if divided else ("train",):
         source = Source(name, where["data_root"], False, split)
         # A folder is known by its files, which need not be decoded.
         known = source.labels() if source.is_folder else source.images()
-        yield [name, split] if is_name(name) else [name], known.fingerprint
+        word = name if is_name(name) else path_word(name)
+        yield [word, split] if divided else [word], known.fingerprint

@@ -2,12 +2,8 @@
 
 Every command reads the files that were found, not those that another has made again, so
 each file is judged for itself: one that differs does not make all later ones differ.
-
-What counts is the file's bytes. Where they differ the tensors are compared: a header may
-differ because another version of furlkit wrote it, and the numbers be the same.
 """
 
-import filecmp
 import shlex
 import subprocess
 import sys
@@ -15,22 +11,26 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import pairwise
+from os.path import realpath
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from furlkit import console
-from furlkit.errors import FurlkitError, InputError
-from furlkit.files.container.read import Container
-from furlkit.files.journal import DECISIVE, Journal
+from furlkit import catalogue, console
+from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.inputs.settings import fill
-from furlkit.stages.replay.chain import Link, chain, folder_of_run, found_in
+from furlkit.stages.replay.chain import (
+    Link,
+    chain,
+    folders_of_run,
+    found_in,
+    header_of,
+)
+from furlkit.stages.replay.comparison import compared
 from furlkit.stages.replay.images import finder
-from furlkit.stages.replay.words import reason_against, words_of
+from furlkit.stages.replay.words import Find, path_word, reason_against, words_of
 
 Result = tuple[str, dict[str, Any]]
-SAME = "same bytes"
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,23 @@ class Options:
 
 @dataclass(frozen=True)
 class Remake:
-    """A file of the chain, the command that makes it as `output`, or why there is none."""
+    """A file of the chain, the command that makes it as `output`, or why there is none.
+
+    A command whose images are not found has both `words` and a reason in `open`.
+    """
 
     link: Link
     output: Path
     words: list[str]
     open: str
+
+    @property
+    def reads(self) -> list[Path]:
+        """The compared file, the inputs of its command, and images that have a path."""
+        inputs = (link.path for link in self.link.parents.values() if link)
+        pairs = pairwise(self.words)
+        data = (Path(value) for flag, value in pairs if flag.endswith("data"))
+        return [self.link.path, *inputs, *(path for path in data if path.exists())]
 
     @property
     def line(self) -> str:
@@ -67,6 +78,7 @@ class Remake:
 def run(values: dict[str, Any]) -> Iterator[Result]:
     """Print the commands, or run them and say of each file whether it is the same."""
     options = fill(Options, values)
+    catalogue.add_plugins()  # Their options are flags of a command too.
     with ExitStack() as stack:
         into = options.into or Path("replay")
         if options.run and not options.into:
@@ -78,25 +90,65 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
             commands = [remake.words for remake in remakes if remake.words]
             text = "\n".join(remake.line for remake in remakes)
             yield text, {"commands": commands, "files": [_told(r) for r in remakes]}
+        _check_complete(remakes)
 
 
 def _remakes(options: Options, into: Path) -> list[Remake]:
     for folder in options.among:
         if not folder.is_dir():
             raise InputError(f"--among {folder}: no such folder")
-    top = folder_of_run(options.path)
-    found = found_in((top, *options.among))
+    depth = options.depth
+    if depth is None and header_of(options.path).kind == "metrics":
+        depth = 1  # The evaluation proves a number; --depth goes on to the training.
+    for top in folders_of_run(options.path):
+        found = found_in((top, *options.among), into)
+        links = chain(options.path, found, depth)
+        if not any(link.missing for link in links):
+            break
     find = finder(options.data, {"data_root": options.data_root}, found)
-    remakes = []
-    for link in chain(options.path, found, options.depth):
-        path, whole = link.path.absolute(), top.absolute()
-        inside = path.relative_to(whole) if path.is_relative_to(whole) else path.name
-        words: list[str] = []
-        lacking = reason_against(link)
-        if not lacking:
-            words, lacking = words_of(link, into / inside, find)
-        remakes.append(Remake(link, into / inside, words, lacking))
+    root = options.data_root
+    remakes = [
+        _remake(link, into / _inside(link.path, top), find, root) for link in links
+    ]
+    _check_into(into, remakes)
     return remakes
+
+
+def _remake(link: Link, output: Path, find: Find, root: Path | None) -> Remake:
+    words: list[str] = []
+    lacking = reason_against(link)
+    if not lacking:
+        words, lacking = words_of(link, output, find)
+    if root and "--data" in words:
+        place = words.index("--data")
+        words[place:place] = ["--data-root", path_word(root)]
+    return Remake(link, output, words, lacking)
+
+
+def _inside(path: Path, top: Path) -> Path:
+    """The place of a file in the folder of the run; of others only the name."""
+    path, whole = path.absolute(), top.absolute()
+    return path.relative_to(whole) if path.is_relative_to(whole) else Path(path.name)
+
+
+def _check_into(into: Path, remakes: list[Remake]) -> None:
+    """No command may write into a folder that has a file of the chain."""
+    written = {realpath(into), *(realpath(each.output.parent) for each in remakes)}
+    for path in (path for remake in remakes for path in remake.reads):
+        whole = Path(realpath(path))
+        if not written.isdisjoint(map(str, (whole, *whole.parents))):
+            raise UsageError(
+                f"--into {into}: has {path}, which is compared or read; name a folder "
+                "that does not exist yet"
+            )
+
+
+def _check_complete(remakes: list[Remake]) -> None:
+    """Inputs and images must be found, and the named file must have a command."""
+    lost = [r for r in remakes if r.open and (r.link.missing or r.words)]
+    lost += [remake for remake in remakes[-1:] if remake.open]
+    if lost:
+        raise InputError(f"{lost[0].link.path}: {lost[0].open}")
 
 
 def _run_all(remakes: list[Remake]) -> Iterator[Result]:
@@ -123,44 +175,8 @@ def _verdict(remake: Remake) -> str:
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
         return f"failed with exit code {done.returncode}: {''.join(said)}"
-    found = _comparison(remake.link.path, remake.output)
-    return found if found == SAME else f"{found}{_versions(remake)}"
-
-
-def _comparison(old: Path, new: Path) -> str:
-    """In which way two files are the same."""
-    if filecmp.cmp(old, new, shallow=False):
-        return SAME
-    one, other = Container(old), Container(new)
-    theirs, ours = one.tensors(), other.tensors()
-    names = sorted(theirs.keys() | ours.keys())
-    unlike = [name for name in names if not _same(theirs.get(name), ours.get(name))]
-    if unlike:
-        return f"differs in {len(unlike)} of {len(names)} tensors, {unlike[0]} first"
-    entries = vars(one.header), vars(other.header)
-    keys = [k for k in entries[0] if k not in ("content", "check")]
-    keys = [key for key in keys if entries[0][key] != entries[1][key]]
-    return f"same tensors; its header has other {', '.join(keys)}"
-
-
-def _same(one: np.ndarray | None, other: np.ndarray | None) -> bool:
-    if one is None or other is None:
-        return False
-    alike = (one.dtype, one.shape) == (other.dtype, other.shape)
-    return alike and one.tobytes() == other.tobytes()
-
-
-def _versions(remake: Remake) -> str:
-    """What the journals of the two say of the machine, where it is not the same."""
-    then, now = (Journal(p).machine() for p in (remake.link.path, remake.output))
-    if not then or not now:
-        return ""
-    changed = [
-        f"{name} {then.get(name, 'none')}, now {now.get(name, 'none')}"
-        for name in DECISIVE
-        if name in then.keys() | now.keys() and then.get(name) != now.get(name)
-    ]
-    return f" ({'; '.join(changed)})" if changed else ""
+    scores = remake.link.header.kind == "metrics"
+    return compared(remake.link.path, remake.output, scores)
 
 
 def _told(remake: Remake) -> dict[str, Any]:

@@ -10,14 +10,28 @@ from pathlib import Path
 from typing import Any
 
 from furlkit.catalogue import COMMANDS, Flag, Option
+from furlkit.data.sets.datasets import is_name
 from furlkit.files.clients import is_client
+from furlkit.reports.text import lookup
 from furlkit.stages.replay.chain import Link
 
-Find = Callable[[dict[str, Any]], list[str] | None]
+Find = Callable[[Any], list[str] | None]
 Words = list[str]
 
-# For each stage, the roles of its positional arguments; "*" stands for all of them.
+# For each stage, the roles of its positional arguments; "*" stands for all others.
 GIVEN = {
+    "evaluate linear": ("model",),
+    "evaluate knn": ("model",),
+    "evaluate personal": ("partition", "model", "*"),
+    "evaluate classifier": ("model",),
+    "evaluate cluster": ("model",),
+    "evaluate semi": ("model",),
+    "evaluate finetune": ("model",),
+    "evaluate transfer": ("model",),
+    "evaluate angles": ("*",),
+    "evaluate drift": ("*",),
+    "evaluate neighbours": ("*",),
+    "evaluate negatives": ("partition",),
     "partition": (),
     "init": (),
     "pretrain-align": ("model",),
@@ -30,6 +44,9 @@ GIVEN = {
 }
 # The option that takes the file of a role, where that is no positional argument.
 FLAGS = {
+    ("evaluate semi", "partition"): "--partition",
+    ("evaluate finetune", "partition"): "--partition",
+    ("evaluate drift", "partition"): "--partition",
     ("init", "source"): "--from",
     ("pretrain-align", "partition"): "--partition",
     ("local-train", "private"): "--private",
@@ -46,7 +63,7 @@ FLAGS = {
 }
 # Stages that draw nothing, or get everything about their images from a file.
 CLIENTS = ("local-train", "pretrain-style")
-WITHOUT_DATA = ("init", "aggregate")
+WITHOUT_DATA = ("init", "aggregate", "evaluate negatives")
 WITHOUT_SEED = ("embed", "neighbours", "aggregate")
 
 
@@ -55,6 +72,8 @@ def reason_against(link: Link) -> str:
     header = link.header
     if header.stage not in GIVEN:
         return f"{header.stage or 'its stage'} does not record what it was given"
+    if header.kind == "metrics" and not header.content:
+        return "an older furlkit wrote it, without a content hash; evaluate again"
     if header.version == 1:
         return "format version 1 does not record options by their flags"
     if header.options.get("scheme") == "file":
@@ -65,41 +84,103 @@ def reason_against(link: Link) -> str:
         return "it does not say which client it is of"
     if not all(map(str.isprintable, _options(link))):
         return "its options are no text that furlkit writes"
-    roles = {role.split()[0] if role.split() else "" for role in link.parents}
-    known = {*GIVEN[header.stage], *(r for stage, r in FLAGS if stage == header.stage)}
-    if "*" not in known and not roles <= known:
-        return f"{header.stage} takes no {', '.join(sorted(roles - known))}"
+    if odd := sorted(r for r in link.parents if not _is_taken(header.stage, r)):
+        return f"{header.stage} takes no {', '.join(odd)}"
     if link.missing:
         lost = (f"{role} {header.inputs[role]!s:.12}" for role in link.missing)
-        return f"its {', '.join(lost)} is not among the files"
+        return f"its {', '.join(lost)} is not among the files; add --among FOLDER"
     return ""
+
+
+def path_word(path: Path | str) -> str:
+    """A path as a word of a command: no option, and no name of a dataset."""
+    text = str(path)
+    return f"./{text}" if text.startswith("-") or is_name(text) else text
 
 
 def words_of(link: Link, output: Path, find: Find) -> tuple[Words, str]:
     """The command that makes a file again as `output`, and what is still open."""
     stage, header = link.header.stage, link.header
-    data, lacking = _data(link, find)
-    seed = [] if stage in WITHOUT_SEED else ["--seed", str(header.seed or 0)]
-    client = header.facts.get("client")
-    clients = ["--client", str(client)] if stage in CLIENTS else []
-    words = [*stage.split(), *_files(link), *clients, *data, *_options(link), *seed]
+    data, lacking = _scored_data(link, find) if _is_scored(link) else _data(link, find)
+    drawn = stage not in WITHOUT_SEED
+    if header.kind == "metrics":
+        drawn = header.seed is not None
+    seed = ["--seed", str(header.seed or 0)] if drawn else []
+    own = [*_clients(link), *data, *_options(link), *_untrained(link)]
+    words = [*stage.split(), *_files(link), *own, *seed]
     return [*words, *_outputs(link, output)], lacking
+
+
+def _clients(link: Link) -> Words:
+    """--client of a stage that trains or scores single clients."""
+    stage, facts = link.header.stage, link.header.facts
+    if stage in CLIENTS:
+        return ["--client", str(facts.get("client"))]
+    scored = facts.get("clients") if stage == "evaluate personal" else None
+    each = [c.get("client") for c in scored or () if isinstance(c, dict)]
+    known = each and all(map(is_client, each))
+    return ["--client", ",".join(map(str, each))] if known else []
+
+
+def _untrained(link: Link) -> Words:
+    """The network of scores of --untrained, which is in no file."""
+    if link.header.facts.get("untrained") is not True:
+        return []
+    known = lookup(link.header.facts, "checkpoint.facts.architecture")
+    names = ("encoder", "width", "stem", "image_size")
+    sizes = {n: known.get(n) for n in names} if isinstance(known, dict) else {}
+    given = (pair for pair in sizes.items() if isinstance(pair[1], str | int | float))
+    flags = ((f"--{key.replace('_', '-')}", _text(v)) for key, v in given if v)
+    return ["--untrained", *(word for flag in flags for word in flag)]
+
+
+def _is_taken(stage: str, role: str) -> bool:
+    given = GIVEN[stage]
+    return "*" in given or role in given or (stage, _flagged(role)) in FLAGS
+
+
+def _flagged(role: str) -> str:
+    """The role as FLAGS has it: `helper 3` is one of several helpers."""
+    return "helper" if role.startswith("helper ") else role
 
 
 def _files(link: Link) -> Words:
     stage = link.header.stage
-    paths = {role: str(found.path) for role, found in link.parents.items() if found}
-    if GIVEN[stage] == ("*",):
-        flagged = {role: p for role, p in paths.items() if (stage, role) in FLAGS}
-        words = [path for role, path in paths.items() if role not in flagged]
-        return [
-            *words,
-            *(w for role, p in flagged.items() for w in (FLAGS[stage, role], p)),
-        ]
+    paths = {role: path_word(p.path) for role, p in link.parents.items() if p}
     words = [paths.pop(role) for role in GIVEN[stage] if role in paths]
-    for role, path in paths.items():
-        words += [FLAGS[stage, role.split()[0]], path]
+    flags = {role: FLAGS.get((stage, _flagged(role))) for role in paths}
+    words += [path for role, path in paths.items() if flags[role] is None]
+    for role, flag in flags.items():
+        words += [flag, paths[role]] if flag else []
     return words
+
+
+def _is_scored(link: Link) -> bool:
+    data = link.header.facts.get("data")
+    return link.header.kind == "metrics" and isinstance(data, dict) and "test" in data
+
+
+def _scored_data(link: Link, find: Find) -> tuple[Words, str]:
+    """--data and --test-data of scores; a name stands for both its splits."""
+    data = link.header.facts["data"]
+    train = find(data["train"]) if "train" in data else None
+    test = find(data["test"])
+    words = ["--data", train[0]] if train else []
+    if test and test[1:] == ["test"] and (not train or train == [test[0], "train"]):
+        words = ["--data", test[0]]
+    elif test:
+        words += ["--test-data", test[0]]
+    if test and (train or "train" not in data):
+        return words, ""
+    lost = data["train"] if test else data["test"]
+    return words, _not_found(lost)
+
+
+def _not_found(fingerprint: Any) -> str:
+    images = fingerprint.get("examples") if isinstance(fingerprint, dict) else None
+    return (
+        f"its images are not found: {images or 'unknown'} of them; name them by --data"
+    )
 
 
 def _data(link: Link, find: Find) -> tuple[Words, str]:
@@ -119,8 +200,7 @@ def _data(link: Link, find: Find) -> tuple[Words, str]:
             else []
         )
         if name == "DATASET":
-            images = fingerprint.get("examples", "unknown")
-            lacking = f"its images are not found: {images} of them; name them by --data"
+            lacking = _not_found(fingerprint)
     return words, lacking
 
 
@@ -167,7 +247,7 @@ def _text(value: Any) -> str:
 
 def _outputs(link: Link, output: Path) -> Words:
     """-o and the other files that the same command writes, each beside it."""
-    header, name = link.header, str(output)
+    header, name = link.header, path_word(output)
     beside = {"-o": f"{name}.model"}
     own = "-o"
     if header.stage == "local-train":

@@ -7,7 +7,7 @@ import torch
 from torchvision.transforms import ColorJitter
 from torchvision.transforms import functional as TF
 
-from furlkit.data.augment.arrange import Arranged
+from furlkit.data.augment.arrange import Operations
 from furlkit.data.augment.colour import (
     BRIGHTNESS,
     CONTRAST,
@@ -18,7 +18,7 @@ from furlkit.data.augment.colour import (
     draw_jitter,
     grey_,
     hue_,
-    jitter_chosen,
+    plan_jitter,
 )
 from tests.data.augment.noise import generator
 
@@ -46,9 +46,10 @@ def pictures(n, channels=3):
 
 
 def jitter(images, params):
-    arranged = Arranged(images)
-    jitter_chosen(arranged, params, torch.ones(len(images), dtype=torch.bool))
-    return arranged.restored()
+    operations = Operations(torch.arange(len(images)))
+    every = torch.ones(len(images), dtype=torch.bool)
+    plan_jitter(operations, params, every, images.shape[1])
+    return operations.run(images, torch.clone)
 
 
 def close(got, expected, tolerance=TOLERANCE):
@@ -65,7 +66,8 @@ def test_blend_equals_torchvision(kind, channels):
     ]
     kinds = torch.full((16,), kind)
     close(
-        blend_(images.clone(), *blends(kinds, factors, images)), torch.stack(expected)
+        blend_(images.clone(), *blends(kinds, factors, images.shape[1])),
+        torch.stack(expected),
     )
 
 
@@ -93,7 +95,7 @@ def test_saturation_hue_and_grey_leave_grey_images_alone():
     images = pictures(4, channels=1)
     factors = torch.tensor([0.0, 0.5, 1.5, 3.0])
     kinds = torch.full((4,), SATURATION)
-    close(blend_(images.clone(), *blends(kinds, factors, images)), images)
+    close(blend_(images.clone(), *blends(kinds, factors, images.shape[1])), images)
     assert hue_(images.clone(), torch.full((4,), 0.3)).equal(images)
     assert grey_(images.clone()).equal(images)
 

@@ -5,13 +5,13 @@ import torch
 from torchvision.transforms import InterpolationMode, RandAugment
 from torchvision.transforms.autoaugment import _apply_op
 
-from furlkit.data.augment.arrange import Arranged
+from furlkit.data.augment.arrange import Operations
 from furlkit.data.augment.randaugment import (
     KINDS,
     Draws,
     draw_randaugment,
     operate_,
-    randaugment_arranged,
+    plan_randaugment,
 )
 from tests.data.augment.noise import generator
 
@@ -72,7 +72,7 @@ def test_operation_equals_torchvision(kind, sign, channels):
     ]
     expected = torch.stack(expected).float()
     expected = expected / 255 if kind in LEVELS_ONLY else expected
-    got = operate_(floats.clone(), kind, sign * torch.tensor(list(MAGNITUDES)) / 30)
+    got = operate_(floats.clone(), sign * torch.tensor(list(MAGNITUDES)) / 30, kind)
     differs = (got - expected).abs() > 3e-6
     # A pixel that lies between two others by rounding may be taken from either.
     allowed = 0.0005 if kind in KINDS[1:6] else 0
@@ -80,9 +80,9 @@ def test_operation_equals_torchvision(kind, sign, channels):
 
 
 def randaugment(images, draws, magnitude):
-    arranged = Arranged(images)
-    randaugment_arranged(arranged, draws, magnitude)
-    return arranged.restored()
+    operations = Operations(torch.arange(len(images)))
+    plan_randaugment(operations, draws, magnitude)
+    return operations.run(images, torch.clone)
 
 
 def test_each_image_gets_its_own_operations_in_turn():
@@ -92,7 +92,7 @@ def test_each_image_gets_its_own_operations_in_turn():
     for image, kinds, signs in zip(images, *draws, strict=True):
         one = image[None].clone()
         for kind, sign in zip(kinds, signs, strict=True):
-            operate_(one, KINDS[kind], sign[None] * (9 / 30))
+            operate_(one, sign[None] * (9 / 30), KINDS[kind])
         expected.append(one[0])
     kept = images.clone()
     got = randaugment(images, draws, 9)

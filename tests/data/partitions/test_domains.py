@@ -42,6 +42,53 @@ def test_every_domain_has_its_number_of_clients_and_all_are_equal(each, mixed):
         assert len(np.unique(own)) == min(size, mean // each * each)
 
 
+# Two styles of 50 images; class 0 has 30 of the first and 6 of the second.
+SKEWED = dataset(
+    [0] * 30 + [1] * 10 + [2] * 10 + [0] * 6 + [1] * 20 + [2] * 24, [0] * 50 + [1] * 50
+)
+
+
+def test_balanced_clients_have_the_same_number_of_a_class_up_to_one():
+    known = chosen("domains", clients_per_domain=4, balance="clients")
+    parts = split(SKEWED, known, rng()).indices
+    assert [len(part) for part in parts] == [12] * 8
+    counts = table(parts, SKEWED).reshape(2, 4, -1)  # (domains, clients, classes)
+    assert (np.ptp(counts, axis=1) <= 1).all()
+    loose = split(SKEWED, chosen("domains", clients_per_domain=4), rng()).indices
+    assert np.ptp(table(loose, SKEWED).reshape(2, 4, -1), axis=1).max() > 1
+
+
+def test_balanced_classes_have_the_same_number_of_images_at_every_client():
+    """FedStyle: in IID settings each client has the same amount across classes."""
+    known = chosen("domains", clients_per_domain=4, balance="classes")
+    parts = split(SKEWED, known, rng()).indices
+    assert table(parts, SKEWED)[:, :3].tolist() == [[4, 4, 4]] * 8
+    # Class 0 of the second style is repeated, evenly; nothing else is if it need not be.
+    rare = np.concatenate(parts[4:])
+    rare = rare[SKEWED.labels[rare] == 0]
+    assert sorted(np.bincount(rare)[50:]) == [2, 2, 3, 3, 3, 3]
+    common = np.concatenate(parts[:4])
+    assert len(np.unique(common[SKEWED.labels[common] == 0])) == 16
+
+
+def test_balanced_classes_without_repeats_are_as_many_as_the_smallest():
+    known = chosen("domains", clients_per_domain=2, balance="classes", repeat=False)
+    parts = split(SKEWED, known, rng()).indices
+    counts = table(parts, SKEWED)[:, :3]
+    assert counts.tolist() == [[5, 5, 5]] * 2 + [[3, 3, 3]] * 2
+    assert len(np.unique(np.concatenate(parts))) == counts.sum()
+
+
+def test_a_balance_needs_labels_and_an_image_of_every_class():
+    unlabelled = dataset(None, [0, 0, 1, 1])
+    with pytest.raises(UsageError, match="--balance clients needs labels.* toy"):
+        split(unlabelled, chosen("domains", 2, balance="clients"), rng())
+    with pytest.raises(UsageError, match="--balance classes.* 3 classes"):
+        split(SKEWED, chosen("domains", 50, balance="classes"), rng())
+    with pytest.raises(UsageError, match="--balance does not apply beside"):
+        chosen("domains", 2, balance="clients", concentration=0.2)
+
+
 def test_clients_per_domain_is_a_multiple_of_clients():
     one = split(TOY, chosen("domains", clients_per_domain=2), rng()).indices
     other = split(TOY, chosen("domains", 6), rng()).indices
@@ -82,7 +129,7 @@ def test_clients_must_be_a_multiple_of_the_domains():
 def test_domains_by_class_need_labels_and_domains():
     with pytest.raises(UsageError, match="needs domains.* toy"):
         split(dataset([0, 1, 2]), chosen("domains", 3), rng())
-    with pytest.raises(UsageError, match="needs labels.* toy"):
+    with pytest.raises(UsageError, match="toy: has no labels"):
         split(
             dataset(None, [0, 0, 1, 1]),
             chosen("domains", 2, concentration=1.0),

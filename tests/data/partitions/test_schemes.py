@@ -124,7 +124,7 @@ def test_schemes_by_class_need_labels(scheme):
     if scheme in ("iid", "volume"):
         assert len(split(data, options, rng()).indices) == 2
     else:
-        with pytest.raises(UsageError, match="needs labels"):
+        with pytest.raises(UsageError, match="has no labels"):
             split(data, options, rng())
 
 

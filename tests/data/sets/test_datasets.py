@@ -91,7 +91,7 @@ def test_npz_labels_match_the_images_with_and_without_labels(tmp_path):
     "arrays, message",
     [
         ({"labels": LABELS}, "no array .*images"),
-        ({"images": GREY.astype(np.float32)}, r"float32 \(12, 6, 6\)"),
+        ({"images": GREY.astype(np.complex64)}, r"complex64 \(12, 6, 6\)"),
         ({"images": GREY[0]}, r"uint8 \(6, 6\)"),
         ({"images": COLOUR.transpose(0, 3, 1, 2)}, "transpose"),
         ({"images": GREY, "labels": LABELS[1:]}, r"int64 \(11,\)"),

@@ -16,6 +16,7 @@ from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.data.sets.source import Source
 from furlkit.errors import DiskError, InputError
 from furlkit.files import cache as caching
+from furlkit.files.container.read import Container
 from tests.helpers import Killed, furlkit, killed
 
 MIXED = ((8, 8), (8, 8), (6, 10), (12, 9), (8, 8))  # height, width
@@ -130,15 +131,16 @@ def test_every_file_is_read_once_for_all_commands(source, reads):
     assert len(reads) == 5 and set(reads.values()) == {1}
 
 
-def test_partition_and_init_read_no_image_and_local_train_each_once(
+def test_partition_reads_no_image_init_a_sample_and_local_train_each_once(
     pictures, tmp_path, reads
 ):
     save(pictures, [(8, 8), (9, 8)] * 8)
     p, g, data = tmp_path / "p", tmp_path / "g", ("--data", pictures)
     assert furlkit("partition", *data, "--clients", 2, "-o", p) == 0
-    net = ("--image-size", 8, "--width", 0.02, "--projector", "8,4")
-    assert furlkit("init", *data, *net, "-o", g) == 0
     assert not reads
+    net = ("--image-size", 8, "--width", 0.02, "--projector", "8,4")
+    assert furlkit("init", *data, *net, "-o", g) == 0  # Does one need a window?
+    reads.clear()
     train = ("local-train", p, g, *data, "--epochs", 1, "--batch-size", 4)
     for client in (0, 1, 0):
         out = ("--client", client, "--force", "-o", tmp_path / "c")
@@ -187,6 +189,53 @@ def test_a_damaged_cache_is_made_again(source, tmp_path, kind, damage):
     (path,) = (tmp_path / "cache" / kind).iterdir()
     path.write_bytes(damage)
     assert np.array_equal(source.images(Fit(7)).images, before)
+
+
+def flip_bit(path, position):
+    content = bytearray(path.read_bytes())
+    content[position] ^= 4
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("position", [-1, -7 * 7 * 3, -5 * 7 * 7 * 3])
+def test_a_flipped_bit_in_the_cache_is_found_and_decoded_again(
+    source, tmp_path, capsys, position
+):
+    before = source.images(Fit(7)).images.copy()
+    (path,) = (tmp_path / "cache/images").iterdir()
+    whole = path.read_bytes()
+    flip_bit(path, position)
+    capsys.readouterr()
+    assert np.array_equal(source.images(Fit(7)).images, before)
+    assert capsys.readouterr().err.count(f"{path}: the cache has a damaged copy") == 1
+    assert path.read_bytes() == whole
+
+
+def test_images_of_the_cache_are_checked_once_in_a_process(source, monkeypatch):
+    checked, check = [], Container.check_body
+
+    def counted(opened, reach):
+        checked.append(opened.path)
+        check(opened, reach)
+
+    monkeypatch.setattr(Container, "check_body", counted)
+    for _ in range(3):
+        source.images(Fit(7))
+    assert len(checked) == 1
+
+
+def test_images_that_are_removed_after_they_were_written_are_used(
+    source, pictures, tmp_path, monkeypatch
+):
+    write = decoded.write_dataset
+
+    def lose(path, *arguments):
+        write(path, *arguments)
+        path.unlink()
+
+    monkeypatch.setattr(decoded, "write_dataset", lose)
+    assert np.array_equal(source.images(Fit(7)).images, expected(pictures, 7))
+    assert not list((tmp_path / "cache/images").iterdir())
 
 
 @pytest.mark.parametrize("name", ["_write", "_note", "_refitted"])

@@ -8,6 +8,7 @@ from furlkit.data.sets.decode import decode_file, fitted
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.data.sets.folder import folder_shape, index_folder, read_images
 from furlkit.data.sets.source import Source
+from furlkit.data.sets.window import Reading
 from furlkit.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -70,8 +71,32 @@ def test_flat_folder_has_no_labels(tmp_path):
 def test_stray_image_beside_class_folders_is_named(tmp_path):
     by_class(tmp_path)
     save(tmp_path / "stray.png")
-    with pytest.raises(InputError, match="stray.png .*class folder.* 4 "):
-        index_folder(tmp_path)
+    with pytest.raises(InputError, match="stray.png .*class folder.* 4 .*--no-labels"):
+        index_folder(tmp_path, labelled=True)
+
+
+def test_images_at_any_depth_are_read_without_labels(tmp_path, capsys):
+    by_class(tmp_path)
+    save(tmp_path / "stray.png")
+    save(tmp_path / "2024" / "may" / "deep.png")
+    opened = Source(tmp_path).images()
+    assert opened.labels is None and opened.class_names == ()
+    assert len(opened.images) == 6 and opened.fingerprint["labels"] is None
+    assert "stray.png is not inside a class folder" in capsys.readouterr().err
+    silent = index_folder(tmp_path, labelled=False).labels
+    assert silent.fingerprint == opened.fingerprint and capsys.readouterr().err == ""
+
+
+def test_domains_without_labels_need_domain_folders_alone(tmp_path):
+    for name in ("art/cat/1.png", "art/2.png", "photo/1.png"):
+        save(tmp_path / name)
+    opened = index_folder(tmp_path, domains=True, labelled=False).labels
+    assert opened.labels is None and list(opened.domains) == [0, 0, 1]
+    save(tmp_path / "stray.png")
+    with pytest.raises(
+        InputError, match="stray.png is not inside a domain folder, but"
+    ):
+        index_folder(tmp_path, domains=True, labelled=False)
 
 
 def test_domains_above_classes(tmp_path):
@@ -180,10 +205,11 @@ def test_modes_become_rgb(tmp_path):
     zero = Image.new("L", (8, 8))
     black = Image.fromarray(255 - grey)
     Image.merge("CMYK", [zero, zero, zero, black]).save(tmp_path / "cmyk.tif")
+    how = Reading("full")  # For the images of 16 bits; the others are unchanged.
     for path in sorted(tmp_path.iterdir()):
-        found = decode_file(path, 3).pixels
+        found = decode_file(path, 3, how).pixels
         assert np.array_equal(found, np.repeat(grey[..., None], 3, axis=2)), path.name
-        assert np.array_equal(decode_file(path, 1).pixels[..., 0], grey), path.name
+        assert np.array_equal(decode_file(path, 1, how).pixels[..., 0], grey), path.name
 
 
 def test_unreadable_folder_is_named(tmp_path):

@@ -144,9 +144,24 @@ def test_usps(tmp_path):
 def test_missing_files_name_the_folder_and_the_options(tmp_path, name, capsys):
     with pytest.raises(InputError) as caught:
         Source(name, data_root=tmp_path).labels()
-    for word in (f"{name}: ", str(tmp_path), "--download", "--data-root"):
+    place = TORCHVISION_SETS[name].place
+    for word in (f"{name}: ", str(tmp_path), place, "--download", "--data-root"):
         assert word in str(caught.value)
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("name", TORCHVISION_SETS)
+def test_places_are_torchvision_s(name):
+    entry = TORCHVISION_SETS[name]
+    dataset = getattr(torchvision.datasets, entry.dataset)
+    places = {
+        "MNIST": lambda: f"{dataset.__name__}/raw/",
+        "SVHN": lambda: dataset.split_list["train"][1],
+        "USPS": lambda: dataset.split_list["train"][1],
+    }
+    base = places["MNIST"] if issubclass(dataset, torchvision.datasets.MNIST) else None
+    known = base or places.get(entry.dataset) or (lambda: f"{dataset.base_folder}/")
+    assert entry.place == known()
 
 
 def test_labels_by_name_are_those_of_the_images(tmp_path, stl):

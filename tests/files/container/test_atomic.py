@@ -73,6 +73,30 @@ def test_missing_folders_are_made(tmp_path):
     assert (tmp_path / "a" / "b" / "file").read_bytes() == b"new"
 
 
+@pytest.mark.parametrize(
+    "flush, expected", [(True, ["file", "rename", "folder"]), (False, ["rename"])]
+)
+def test_the_file_is_flushed_before_the_rename_and_the_folder_after_it(
+    path, monkeypatch, flush, expected
+):
+    """Without the folder, a machine that stops may forget the new name."""
+    events, fsync, replace = [], os.fsync, os.replace
+
+    def flush_handle(handle):
+        same = os.path.samestat(os.fstat(handle), path.parent.stat())
+        events.append("folder" if same else "file")
+        fsync(handle)
+
+    def rename(*names):
+        events.append("rename")
+        replace(*names)
+
+    monkeypatch.setattr(os, "fsync", flush_handle)
+    monkeypatch.setattr(os, "replace", rename)
+    write_bytes(path, b"new", flush=flush)
+    assert events == expected
+
+
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
 def test_disk_that_fails_leaves_the_old_file_alone(path, monkeypatch, call, number):
@@ -179,10 +203,12 @@ def test_litter_of_a_killed_process_is_removed_by_the_next(tmp_path, environment
     assert sorted(names(path)) == ["file", "other"]
 
 
-def test_a_pipe_with_the_name_of_litter_is_not_waited_for(path):
-    os.mkfifo(path.with_name(".file.0123456789ab.part"))
+@pytest.mark.parametrize("make", [os.mkfifo, lambda p: os.symlink("/dev/full", p)])
+def test_a_pipe_or_link_with_the_name_of_litter_is_left_alone(path, make):
+    other = path.with_name(".file.0123456789ab.part")
+    make(other)
     write_bytes(path, b"new")
-    assert names(path) == ["file"]
+    assert sorted(names(path)) == [other.name, "file"]
 
 
 def test_what_a_live_process_writes_is_no_litter(path):

@@ -7,7 +7,7 @@ from furlkit.errors import DiskError, InputError
 from furlkit.files.container import lockstep
 from furlkit.files.container.header import Header
 from furlkit.files.container.lockstep import Lockstep
-from furlkit.files.container.read import Container
+from furlkit.files.container.read import ChangedFile, Container
 from furlkit.files.container.write import write
 
 FILES = 5
@@ -30,6 +30,10 @@ def opened(tmp_path) -> list[Container]:
     for k in range(FILES):
         write(tmp_path / f"{k}", tensors(k), Header("private", "x"))
     return [Container(tmp_path / f"{k}") for k in range(FILES)]
+
+
+def open_files() -> int:
+    return len(os.listdir("/dev/fd"))
 
 
 def concatenated(columns) -> np.ndarray:
@@ -98,8 +102,9 @@ def test_error_while_reading_names_the_input(opened, monkeypatch):
 @pytest.mark.parametrize("allowed", [0, 1, 3])
 def test_more_files_than_the_system_allows_to_be_open(opened, monkeypatch, allowed):
     monkeypatch.setattr(lockstep, "_allow_files", lambda _: lockstep.SPARE + allowed)
+    before = open_files()
     with Lockstep(opened) as files:
-        assert len(files._handles) == allowed
+        assert open_files() - before == allowed
         for entry in opened[0].entries:
             files.skip(entry)
         files.finish()
@@ -115,9 +120,50 @@ def test_the_hard_limit_of_open_files_is_the_limit(python):
 
 
 def test_handles_are_closed(opened):
-    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    before = open_files()
     for _ in range(3):
         with Lockstep(opened):
             pass
-    if before:
-        assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files() == before
+
+
+def forged_byte(path, place: int) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[place] ^= 4
+    path.write_bytes(raw)
+
+
+@pytest.mark.parametrize("change", ["forged", "shorter", "gone", "a link to another"])
+@pytest.mark.parametrize("way", ["combine", "stacked"])
+def test_bytes_other_than_those_remembered_are_never_combined(opened, way, change):
+    """A crc32 can be forged, so it is not asked."""
+    for file in opened:
+        for _ in file.verified_pieces("content", remember=True):
+            pass
+    entry, path = opened[0].entry("large"), opened[3].path
+    assert all(file.is_unchanged() for file in opened)
+    if change == "forged":
+        forged_byte(path, opened[3].body_start + opened[3].entry("large").end - 1)
+    elif change == "shorter":
+        os.truncate(path, opened[3].body_start + 100)
+    else:
+        path.unlink()
+        if change == "a link to another":
+            path.symlink_to(opened[2].path)
+    with pytest.raises(ChangedFile) as error, Lockstep(opened) as files:
+        list(getattr(files, way)(entry, concatenated))
+    assert error.value.path == path
+    assert [file.is_unchanged() for file in opened] == [True] * 3 + [False, True]
+
+
+def test_files_as_remembered_are_combined_and_need_no_checksum(opened):
+    for file in opened[:3]:
+        for _ in file.verified_pieces(None, remember=True):
+            pass
+    with Lockstep(opened) as files:
+        for entry in opened[0].entries:
+            pieces = list(files.stacked(entry, np.copy))
+            expected = np.stack([tensors(k)[entry.name].ravel() for k in range(FILES)])
+            found = np.concatenate(pieces, axis=1) if pieces else expected[:, :0]
+            np.testing.assert_array_equal(found, expected)
+        files.finish()

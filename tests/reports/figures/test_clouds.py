@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from furlkit.reports.figures.clouds import LOOKS, draw_clouds
-from furlkit.reports.figures.style import COLOURS
+from furlkit.reports.figures.style import COLOURS, TEN_COLOURS
 from furlkit.reports.summary import Cloud
 
 MOST = len(LOOKS)
@@ -31,6 +31,54 @@ def test_points_have_the_colour_of_their_class_and_the_rest_is_grey():
     words = [text.get_text() for text in figure.legends[0].get_texts()]
     assert words == ["cow", "cat", "other classes"]
     assert figure.axes[0].get_title(loc="left") == "a"
+
+
+def markers(axes):
+    return [
+        len(c.get_paths()[0].vertices) for c in axes.collections if c.get_offsets().size
+    ]
+
+
+def test_ten_classes_have_ten_colours_and_one_marker():
+    points = np.random.default_rng(0).normal(size=(20, 2))
+    cloud = Cloud("", points, np.arange(20) % 10)
+    figure = draw_clouds([cloud], {k: str(k) for k in range(10)})
+    assert points_by_colour(figure.axes[0]).keys() == {*TEN_COLOURS}
+    assert len(markers(figure.axes[0])) == 1
+    more = draw_clouds([Cloud("", points, np.arange(20))], dict.fromkeys(range(20), ""))
+    assert len(set(markers(more.axes[0]))) == 2
+
+
+# Machado, Oliveira and Fernandes, "A physiologically-based model for simulation of
+# color vision deficiency", 2009, severity 1.
+SEEN = {
+    "as it is": np.eye(3),
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216],
+                   [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413],
+                     [-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602],
+                   [0.004733, 0.691367, 0.303900]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("eyes", SEEN)
+def test_the_ten_colours_are_apart_for_colour_blind_readers(eyes):
+    """No two are nearer than those of Okabe and Ito, by CIEDE2000."""
+    from matplotlib.colors import to_rgb
+    from skimage.color import deltaE_ciede2000, rgb2lab
+
+    values = np.array([to_rgb(colour) for colour in TEN_COLOURS])
+    linear = np.where(
+        values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4
+    )
+    seen = np.clip(linear @ np.transpose(SEEN[eyes]), 0, 1)
+    screen = np.where(
+        seen <= 0.0031308, 12.92 * seen, 1.055 * seen ** (1 / 2.4) - 0.055
+    )
+    lab = rgb2lab(screen[None])[0]
+    apart = deltaE_ciede2000(lab[:, None], lab[None])
+    assert apart[np.triu_indices(10, 1)].min() > 10.8
 
 
 @pytest.mark.parametrize("classes", [10, MOST, MOST + 1, 100])

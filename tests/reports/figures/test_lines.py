@@ -142,3 +142,40 @@ def test_more_lines_than_colours_differ():
         handles = figure.legends[0].get_lines()
         looks = {(handle.get_color(), handle.get_marker()) for handle in handles}
         assert len(looks) == 9
+
+
+COLUMN = Frame("", (3.3, 2.4))  # Inches of a column in a paper of two.
+
+
+@pytest.mark.parametrize("over", ["round", "bytes"])
+def test_labels_fit_a_column_of_a_paper(over):
+    lines = [line(name, [0.5, 0.6], [1, 2], std=0.1, runs=3) for name in ("knn", "lin")]
+    value = Value("accuracy", ("knn", "linear"))
+    figure = draw_lines(lines, value, COLUMN, over)
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    y, x = axes.yaxis.label.get_window_extent(), axes.xaxis.label.get_window_extent()
+    assert axes.get_ylabel().split() == ["k-NN", "or", "linear", "accuracy", "(%)"]
+    assert y.height <= axes.get_window_extent().height + 1
+    assert not y.overlaps(figure.legends[0].get_window_extent())
+    assert x.x0 >= 0 and x.x1 <= figure.bbox.width
+
+
+def test_a_narrow_picture_explains_the_styles_of_losses_below():
+    loss = line("", [4.0, 3, 3.5, 2], [1, 2, 3, 4], [1, 1, 2, 2], 0.5)
+    (axes,) = draw_loss([loss], Value("loss"), COLUMN).axes
+    told = " ".join(axes.get_xlabel().split())
+    assert "dashed: mean of clients; band: one standard deviation" in told
+    assert axes.get_legend() is None
+
+
+def test_a_logarithmic_axis_of_losses():
+    loss = line("", [40.0, 8, 2, 0.5], [1, 2, 3, 4], [1, 1, 2, 2])
+    figure = draw_loss([loss], Value("loss"), log=True)
+    (axes,) = figure.axes
+    assert (axes.get_yscale(), axes.get_ylabel()) == ("log", "loss, log scale")
+    low, high = axes.get_ylim()
+    ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
+    assert ticks == pytest.approx([0.5, 1, 2, 5, 10, 20])
+    (axes,) = draw_loss([loss], Value("loss")).axes
+    assert axes.get_yscale() == "linear"

@@ -19,19 +19,31 @@ def model(k: int) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture
-def folder(tmp_path):
+def upload_files(tmp_path):
+    """Write a global model g and one upload of each client from it: c0, c1, ..."""
+
+    def write(models: list[dict], parent: dict | int) -> None:
+        if isinstance(parent, int):  # Filled with this number.
+            parent = {k: np.full_like(v, parent) for k, v in models[0].items()}
+        known = {"architecture": {"encoder": "toy"}, "mean": [0.5], "std": [0.5]}
+        facts = CheckpointFacts(role="global", round=0, **known)
+        content = write_checkpoint(tmp_path / "g", parent, facts, Provenance("init"))
+        for k, tensors in enumerate(models):
+            facts = CheckpointFacts(
+                role="client", round=1, client=k, examples=10, parent=content, **known
+            )
+            made = Provenance("local-train")
+            write_checkpoint(tmp_path / f"c{k}", tensors, facts, made)
+
+    return write
+
+
+@pytest.fixture
+def folder(tmp_path, upload_files):
     """A global model g, and seven clients trained from it; 6 is hostile."""
-    known = {"architecture": {"encoder": "toy"}, "mean": [0.5], "std": [0.5]}
-    facts = CheckpointFacts(role="global", round=0, **known)
-    parent = write_checkpoint(tmp_path / "g", model(99), facts, Provenance("init"))
-    for k in range(7):
-        facts = CheckpointFacts(
-            role="client", round=1, client=k, examples=10, parent=parent, **known
-        )
-        tensors = model(k)
-        if k == 6:
-            tensors = {name: array * 100 for name, array in tensors.items()}
-        write_checkpoint(tmp_path / f"c{k}", tensors, facts, Provenance("local-train"))
+    models = [model(k) for k in range(7)]
+    models[6] = {name: array * 100 for name, array in models[6].items()}
+    upload_files(models, model(99))
     return tmp_path
 
 

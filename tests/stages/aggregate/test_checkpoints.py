@@ -76,6 +76,12 @@ def test_aggregate_of_one_client_is_identity(tmp_path):
         assert found[name].tobytes() == array.tobytes()
 
 
+def test_the_line_counts_its_clients(tmp_path, uploads):
+    assert "mean of 4 clients, " in run(values(uploads, tmp_path))[0]
+    line, _ = run(values(uploads[:1], tmp_path, force=True))
+    assert "mean of 1 client, " in line
+
+
 def transcribed(weights) -> dict[str, np.ndarray]:
     """The weighted mean in plain float64, in client order, cast at the very end."""
     found = {}

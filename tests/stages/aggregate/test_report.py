@@ -110,3 +110,25 @@ def test_what_a_report_refuses(folder, refused):
     raw[-40] ^= 1
     (folder / "c0").write_bytes(raw)
     refused(folder, 65, (folder / "c0", "bytes"), *line, folder / "r.json")
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_tensors_of_one_number_and_of_none_name_the_right_client(
+    tmp_path, run, upload_files, rule
+):
+    """Client 0 of five is hostile: its bias, of one number, is far from the others'."""
+    models = [
+        {"decoder.bias": np.array([b], "f4"), "decoder.scale": np.array(b / 9, "f4")}
+        for b in (90, 1.0, 1.1, 1.2, 1.3)
+    ]
+    none = {"decoder.none": np.zeros((0, 3), "f4")}
+    upload_files([{**each, **none} for each in models], parent=-1)
+    more = ("--assumed-hostile", 1) if rule == "krum" else ()
+    done = run(*reported(tmp_path, rule, *more))
+    assert done.code == 0, done.err
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["stands_out"] == [0]
+    found = read_checkpoint(tmp_path / "out").tensors
+    assert found["decoder.none"].shape == (0, 3) and found["decoder.scale"].shape == ()
+    if rule not in ("mean", "l-dawa"):  # Neither withstands a scaled upload.
+        assert 1 <= found["decoder.bias"][0] <= 1.3

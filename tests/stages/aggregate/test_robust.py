@@ -1,5 +1,7 @@
 """Robust rules on files: what they read, write and refuse."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -91,3 +93,42 @@ def test_statistics_that_clients_keep_are_left_out(folder, run):
     for rule in ("median", "krum", "clip"):
         assert run(*words(folder, rule, "--bn", "keep")).code == 0
         assert read_checkpoint(folder / "out").tensors.keys() == {"encoder.w"}
+
+
+@pytest.mark.parametrize("rule", ["clip", "l-dawa"])
+def test_a_parent_without_a_target_network_has_its_net_for_it(
+    tmp_path, upload_files, run, rule
+):
+    """Objectives start the target as a copy, so both files give the same numbers."""
+    uploads = [{"encoder.w": w(k), "target.encoder.w": w(k + 50)} for k in range(5)]
+    found = []
+    for parent in (
+        {"encoder.w": w(99)},
+        {"encoder.w": w(99), "target.encoder.w": w(99)},
+        {"encoder.w": w(99), "projector.unsent": w(7)},
+    ):
+        upload_files(uploads, parent)
+        report = ("--report", tmp_path / "report.json", "--force")
+        done = run(*words(tmp_path, rule, *report))
+        assert done.code == 0, done.err
+        said = json.loads((tmp_path / "report.json").read_text())["clients"]
+        tensors = read_checkpoint(tmp_path / "out").tensors
+        found.append((said, {k: v.tolist() for k, v in tensors.items()}))
+    assert found[0] == found[1] == found[2]
+    assert found[0][1]["target.encoder.w"] != found[0][1]["encoder.w"]
+
+
+def test_a_report_against_a_parent_without_a_target_network(
+    tmp_path, upload_files, run
+):
+    uploads = [{"encoder.w": w(k), "target.encoder.w": w(99)} for k in range(3)]
+    upload_files(uploads, {"encoder.w": w(99)})
+    more = ("--parent", tmp_path / "g", "--report", tmp_path / "report.json")
+    assert run(*words(tmp_path, "mean", *more)).code == 0
+    said = json.loads((tmp_path / "report.json").read_text())["clients"]
+    for k, each in enumerate(said):
+        assert each["norm"] == pytest.approx(np.linalg.norm(w(k) - w(99)), rel=1e-5)
+
+
+def w(k: int) -> np.ndarray:
+    return np.random.default_rng(k).normal(size=(30, 4)).astype(np.float32) + 1

@@ -218,15 +218,18 @@ def test_test_images_are_embedded_once_for_clients_that_share_an_encoder(
     assert sorted(counts) == [60, 60, 60, 60]
 
 
-def test_the_order_of_files_does_not_matter_and_twice_is_once(evaluate, method, run):
+def test_the_order_of_files_does_not_matter_and_twice_is_once(evaluate, method, capsys):
     folder = method("apfl")
     _, output = evaluate("x", folder / "g2", *privates(folder))
     first = output.read_bytes()
     assert evaluate("y", folder / "g2", *privates(folder)[::-1])[0] == 0
     assert output.with_name("y.json").read_bytes() == first
+    capsys.readouterr()
+    assert evaluate("x", folder / "g2", *privates(folder))[0] == 0
+    assert "already there" in capsys.readouterr().out
     output.write_bytes(first.replace(b'"clients_std": ', b'"clients_std": 7'))
     assert evaluate("x", folder / "g2", *privates(folder))[0] == 0
-    assert output.read_bytes() != first  # It was there, so nothing was computed.
+    assert output.read_bytes() == first  # A file that was changed is made again.
     assert evaluate("x", folder / "g2", more=("--seed", 1))[0] == 0
     assert json.loads(output.read_text())["seed"] == 1
 

@@ -1,9 +1,11 @@
 import json
 
 import pytest
+from matplotlib.collections import LineCollection
 
 from furlkit.catalogue import defaults
 from furlkit.errors import InputError, UsageError
+from furlkit.reports.differences import Difference, Interval
 from furlkit.reports.figures.bars import draw_bars
 from furlkit.reports.metrics import Value
 from furlkit.reports.results import Results
@@ -326,3 +328,28 @@ def test_scores_by_domain_are_not_mixed_with_others(tmp_path, metrics, series):
     _, (plain,) = series(tmp_path, "a", [0.5])
     with pytest.raises(UsageError, match="linear by domain.*two --series"):
         draw((("a", (plain, other)),), tmp_path / "x.png")
+
+
+def test_the_reference_and_differences_from_it_are_drawn():
+    effect = Interval(0.1, 0.06, 0.14)
+    bars = [
+        Results(group, label, (0.5 + k / 10, 0.7 + k / 10), difference=found)
+        for k, group in enumerate("xy")
+        for label, found in (("b", Difference(0.1, effect, 2)), ("a", None))
+    ]
+    figure = draw_bars(bars, Value("accuracy"))
+    (axes,) = figure.axes
+    (one, other) = (c for c in axes.collections if isinstance(c, LineCollection)
+                    and c.get_linestyle()[0][1])  # fmt: skip
+    heights = [lines.get_segments()[0][:, 1].tolist() for lines in (one, other)]
+    assert heights == [pytest.approx([60, 60]), pytest.approx([70, 70])]
+    texts = [text.get_text() for text in axes.texts]
+    assert texts == ["+10.0\n±4.0\n60.0", "60.0", "+10.0\n±4.0\n70.0", "70.0"]
+    assert "dashed: reference" in axes.get_xlabel()
+
+
+def test_without_a_reference_no_line_is_drawn():
+    (axes,) = draw_bars([Results("", "a", (0.5,))] * 2, Value("accuracy")).axes
+    assert "reference" not in axes.get_xlabel()
+    assert [text.get_text() for text in axes.texts] == ["50.0", "50.0"]
+    assert not axes.collections

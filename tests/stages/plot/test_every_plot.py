@@ -52,10 +52,11 @@ def test_axes_name_the_protocols(run, tmp_path, metrics, drawn):
     linear = metrics(tmp_path, "a")
     knn = metrics(tmp_path, "b", round_=2, protocol="knn")
     two = ("--series", f"a={knn}", "--series", f"b={linear}")
+    allowed = ("--allow-different", "protocol")
     for name, words, label in (
         ("curve", (linear,), "linear accuracy (%)"),
         ("curve", (linear, knn), "k-NN or linear accuracy (%)"),
-        ("bars", two, "k-NN or linear accuracy (%)"),
+        ("bars", (*two, *allowed), "k-NN or linear accuracy (%)"),
         ("bars", two[:2], "k-NN accuracy (%)"),
     ):
         assert run("plot", name, *words, "-o", tmp_path / "x.png").code == 0

@@ -276,3 +276,13 @@ def test_one_phase_of_a_run_is_drawn(tmp_path, draw, run):
     ):
         done = run(*words, *more)
         assert done.code == 65 and f"{folder}: has" in done.err and word in done.err
+
+
+def test_a_logarithmic_axis_needs_losses_above_0(make, run, refused, tmp_path):
+    folder = make("run", {1: [0.5, -0.25]})
+    words = ("plot", "loss", "--series", f"A={folder}", "-o", tmp_path / "x.png")
+    refused(tmp_path, 2, ["--log", "-0.25"], *words, "--log")
+    assert run(*words).code == 0
+    other = make("other", {1: [0.5, 0.25]})
+    words = ("plot", "loss", "--series", f"A={other}", "-o", tmp_path / "x.png")
+    assert run(*words, "--log").code == 0

@@ -38,6 +38,17 @@ def test_a_line_has_its_points_in_the_order_of_the_numbers(sweep):
     assert line["std"] == pytest.approx([0.02 / 2**0.5, 0, 0.04 / 2**0.5])
 
 
+def test_the_line_names_what_is_drawn(run, metrics, tmp_path):
+    words = ("--series", f"20={metrics(tmp_path, 'a', 0.5)}", "--over", "probe epochs")
+    output = tmp_path / "x.svg"
+    said = run("plot", "sweep", *words, "-o", output, "--dry-run").out
+    assert said == f"would draw {output}: accuracy by probe epochs: 50.00 at 20\n"
+    said = run(
+        "plot", "sweep", "--series", f"a:{words[1]}", *words[2:], "-o", output
+    ).out
+    assert said == f"{output}: accuracy of a by probe epochs: 50.00 at 20\n"
+
+
 @pytest.mark.parametrize(
     "numbers, scale",
     [

@@ -1,0 +1,130 @@
+"""Measured ranges of values, and the window that they suggest."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from furlkit import console
+from furlkit.data.sets.window import Raw, Reading, check_values
+from furlkit.errors import InputError
+
+SAMPLE = 32  # Files of a folder that are measured.
+
+
+class Span(NamedTuple):
+    """The least and greatest value of some images, their types and the types' range."""
+
+    low: float
+    high: float
+    types: tuple[str, ...]
+    range: tuple[float, float] | None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the values use the whole range of their type."""
+        return self.range == (self.low, self.high)
+
+    @property
+    def proposal(self) -> str:
+        """A window that contains all values: from 0 to 2^k - 1, or the range itself."""
+        low, high = min(self.low, 0.0), self.high
+        whole = all(kind.startswith(("uint", "int")) for kind in self.types)
+        if low == 0 and whole:
+            high = 2.0 ** int(high).bit_length() - 1
+        elif low == 0 and high <= 1:
+            high = 1.0
+        return _pair(low, high if high > low else low + 1)
+
+
+def span_of(images: Iterable[Raw]) -> Span | None:
+    """The range of the images with more than 8 bits; None without any."""
+    lows, highs, types, ranges = [], [], set(), set()
+    for raw in images:
+        if raw.deep:
+            check_values(raw.values)
+            lows.append(float(raw.values.min()))
+            highs.append(float(raw.values.max()))
+            types.add(str(raw.values.dtype))
+            ranges.add(raw.range)
+    if not lows:
+        return None
+    common = ranges.pop() if len(ranges) == 1 else None
+    return Span(min(lows), max(highs), tuple(sorted(types)), common)
+
+
+def sample_of(paths: Sequence[str]) -> list[str]:
+    """Evenly spaced paths, with the first and the last."""
+    places = np.linspace(0, len(paths) - 1, min(SAMPLE, len(paths)))
+    return [paths[int(place)] for place in places]
+
+
+class Survey(NamedTuple):
+    """What a sample of a folder says: how to read it, and channels of its images."""
+
+    reading: Reading
+    channels: int
+
+
+def survey(
+    root: Path, paths: Sequence[str], reading: Reading, channels: int | None = None
+) -> Survey:
+    """Look at a sample of a folder, for a window and for channels that are not given.
+
+    Images that use the whole range of their type have the window `full`. A window for
+    others must be given: the error proposes one.
+    """
+    if reading.window is not None and channels is not None:
+        return Survey(reading, channels)
+    sample = _sample(root, paths, reading, channels or 3)
+    seen: list[int] = []
+
+    def noted() -> Iterator[Raw]:
+        for raw in sample:
+            seen.append(1 if raw.grey else 3 if raw.colour else raw.values.shape[2])
+            yield raw
+
+    span = span_of(noted())
+    if reading.window is None:
+        where = f"{root}: measured {len(seen)} of {len(paths):,} files:"
+        reading = window_for(where, span, reading)
+    return Survey(reading, channels or max(seen, default=3))
+
+
+def _sample(
+    root: Path, paths: Sequence[str], reading: Reading, channels: int
+) -> Iterator[Raw]:
+    """Some images, one at a time; decoding says which others are broken, and why."""
+    from furlkit.data.sets.decode import read_file, read_raw
+
+    for name in sample_of(paths):
+        with suppress(Exception):
+            yield read_raw(read_file(root / name), channels, reading)
+
+
+def window_for(where: str, span: Span | None, reading: Reading) -> Reading:
+    """The reading for images with these values; `where` begins messages."""
+    if span is None:
+        return reading
+    values = (
+        f"{' and '.join(span.types)} values from {_pair(span.low, span.high, ' to ')}"
+    )
+    if span.is_full:
+        console.info(
+            f"{where} {values}, the whole range; --window full maps them to grey"
+        )
+        return replace(reading, window="full")
+    kind = "which have no range of their own"
+    if span.range is not None:
+        kind = f"their type goes from {_pair(*span.range, ' to ')}"
+    raise InputError(
+        f"{where} {values}, {kind}; furlkit does not guess which values are black and "
+        f"white: give pack or init --window {span.proposal} (or percentile 1,99, full)"
+    )
+
+
+def _pair(low: float, high: float, between: str = ",") -> str:
+    return f"{low:.10g}{between}{high:.10g}"

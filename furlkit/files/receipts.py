@@ -1,0 +1,148 @@
+"""Receipts of a planned run: which command made a file, from which contents.
+
+A command whose output lies in the folder of a planned run notes two lines in
+plan/made.jsonl there: when it begins, the fingerprint of the command; when it ends, the
+content hashes of the files that it wrote too. A file is finished if its last receipt has
+the fingerprint of the planned command and the hashes of the files that are there. No
+path and no time is part of a fingerprint, so a run may be copied or unpacked.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from furlkit.errors import FurlkitError
+from furlkit.files.contents import Contents, content_of
+from furlkit.files.opening import LONGEST_LIST, read_bytes
+
+NOTED, MADE, CACHE = "plan/recipe.json", "plan/made.jsonl", "plan/contents.json"
+# Flags and options that decide no byte of an output.
+SILENT = frozenset(
+    ("-q", "--quiet", "-v", "--verbose", "--json", "--strict", "--force", "--download")
+)
+PLACES = frozenset(("--data-root", "--cache"))
+OUTPUT = frozenset(("-o", "--output"))
+_BETWEEN = re.compile("([=,:])")
+Content = Callable[[str], str | None]
+
+
+class Receipt(NamedTuple):
+    """The fingerprint of a command, and the hashes of what it wrote; None until its end."""
+
+    command: str
+    contents: list[str | None] | None
+
+
+class Call(NamedTuple):
+    """A command for one client: its words, the files it writes, and the one of -o."""
+
+    words: list[tuple[str, str]]  # Each with the flag that it follows.
+    writes: list[str]
+    output: str
+
+    def fingerprint(self, folder: str, content: Content, preset: Content) -> str:
+        """The hash of a command, with contents in place of the files that it reads."""
+        texts = []
+        for flag, word in self.words:
+            if flag == "--preset":
+                texts.append(preset(word) or word)
+            else:
+                texts.append(content(word) or _text(word, folder, content))
+        return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:32]
+
+
+def call_of(words: Sequence[str], client: Any, writing: Collection[str]) -> "Call":
+    """The call of a command line for a client; it writes a file after `writing` flags."""
+    found, writes, output, flag = [], [], "", ""
+    for word in _apart(words):
+        filled = word.replace("{client}", str(client))
+        if flag in writing or flag in OUTPUT:
+            writes.append(filled)
+            output = filled if flag in OUTPUT else output
+        elif flag == "--client" and client is not None:
+            found.append((flag, str(client)))
+        elif flag not in PLACES and word not in SILENT | PLACES:
+            found.append((flag, filled))
+        flag = word if word.startswith("-") else ""
+    return Call(found, writes, output)
+
+
+def _apart(words: Sequence[str]) -> Iterator[str]:
+    """Words, with a flag and its value apart from one another."""
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if equals and flag.startswith("--"):
+            yield from (flag, value)
+        else:
+            yield word
+
+
+def _text(word: str, folder: str, content: Content) -> str:
+    """A word that is no file; it may hold names of files, as LABEL=FILE,FILE does."""
+    parts = _BETWEEN.split(word)
+    if len(parts) > 1:
+        return "".join(content(part) or part for part in parts)
+    inside = bool(folder) and (word == folder or word.startswith(f"{folder}/"))
+    return f"{{out}}{word[len(folder) :]}" if inside else word
+
+
+def run_folder(output: str) -> str | None:
+    """The folder of the planned run that a file lies in; "" is the current one."""
+    for folder in Path(output).parents:
+        if (folder / NOTED).is_file():
+            return "" if folder == Path() else str(folder)
+    return None
+
+
+@contextmanager
+def noting(folder: str, calls: Sequence[Call], preset: Content) -> Iterator[None]:
+    """Note that commands begin, and at the end which contents they wrote.
+
+    Inputs are hashed first: one that is replaced meanwhile makes the outputs stale.
+    """
+    contents = Contents(Path(folder) / CACHE)
+    made = {c.output: c.fingerprint(folder, contents.of, preset) for c in calls}
+    append(folder, {path: Receipt(command, None) for path, command in made.items()})
+    yield
+    written = {c.output: [content_of(path) for path in c.writes] for c in calls}
+    append(folder, {path: Receipt(made[path], written[path]) for path in made})
+
+
+def append(folder: str, receipts: dict[str, Receipt]) -> None:
+    """Add receipts, by the file that they are for, in the order of the commands.
+
+    Where the folder cannot be written, there are none: the files count as not finished.
+    """
+    lines = [[os.path.relpath(path, folder or "."), *r] for path, r in receipts.items()]
+    text = "".join(f"\n{json.dumps(line)}" for line in lines) + "\n"
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    with suppress(OSError):
+        handle = os.open(Path(folder) / MADE, flags, 0o666)
+        try:
+            with suppress(OSError):  # A file system without locks.
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            os.write(handle, text.encode())
+        finally:
+            os.close(handle)
+
+
+def read(folder: str) -> dict[str, Receipt]:
+    """The last receipt of each file of a run, by its path from the run's folder."""
+    try:
+        raw = read_bytes(Path(folder) / MADE, LONGEST_LIST)
+    except FurlkitError:
+        return {}
+    found: dict[str, Receipt] = {}
+    for line in raw.split(b"\n"):
+        with suppress(
+            ValueError, TypeError
+        ):  # Half a line of a process that was killed.
+            path, command, contents = json.loads(line)
+            found[str(path)] = Receipt(command, contents)
+    return found

@@ -1,0 +1,215 @@
+"""Which steps of a plan are finished: the one definition for make, sh and status.
+
+A file is finished if its last receipt names the planned command with the contents of
+the present inputs, and the contents of the present outputs (see `files.receipts`). A
+file without any receipt, as earlier versions made it, is judged by its time.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from functools import cache
+from os.path import normpath
+from pathlib import Path
+from time import time_ns
+
+from furlkit import presets
+from furlkit.catalogue import COMMANDS, writes_file
+from furlkit.files import receipts
+from furlkit.files.contents import Contents
+from furlkit.files.receipts import Call
+from furlkit.recipes.expand import Plan, Step, expand, noted_in
+from furlkit.recipes.read import Run
+from furlkit.recipes.removal import removals
+from furlkit.recipes.template import templates
+
+DONE, STALE, MISSING = "done", "stale", "missing"
+EARLIER = 10**9  # Nanoseconds: some shells compare times in seconds.
+
+
+class Finished:
+    """The states of all steps of a plan; `left` counts the files that are to be made."""
+
+    def __init__(self, plan: Plan):
+        self._plan, self._run = plan, plan.run
+        self._inside = noted_in(plan.run, "").removesuffix("plan/")
+        self._folder = "" if (out := str(Path(plan.run.out))) == "." else out
+        self._receipts = receipts.read(self._folder)
+        self._contents = Contents(Path(self._folder) / receipts.CACHE)
+        self._removals = [r for r in removals(plan) if os.path.exists(r.stamp)]
+        self._gone = {path for each in self._removals for path in each.files}
+        self._noted: dict[str, str | None] = {}  # Contents of files that are gone.
+        self._times: dict[str, int | None] = {}
+        self._remade: set[str] = set()
+        self._absent: set[str] = set()
+        self._preset = {
+            name: self._presets(name) for name in {*map(command_name, plan.steps)}
+        }
+        self._finished: list[list[bool]] = []  # By step and output.
+        self.states = [self._state(step) for step in plan.steps]
+        self._need_again()
+        self.left = [
+            0 if state == DONE else len(found) - sum(found)
+            for state, found in zip(self.states, self._finished, strict=True)
+        ]
+
+    # --- contents -------------------------------------------------------------------------
+
+    def _presets(self, command: str) -> receipts.Content:
+        """The table of a preset as it is now; of one that is not there, as planned."""
+        planned = presets.as_text(presets.table(self._run.preset, command))
+
+        @cache
+        def text(name: str) -> str | None:
+            found = presets.table_text(name, command)
+            known = found is not None or name != self._run.settings["preset"]
+            return found if known else planned
+
+        return text
+
+    def _content(self, path: str) -> str | None:
+        found = self._contents.of(path)
+        return self._noted.get(path) if found is None else found
+
+    def _judged(self, step: Step) -> Iterator[bool | None]:
+        """Whether each output of a step is finished; None without a receipt."""
+        for call in calls(step):
+            path = normpath(call.output.removeprefix(self._inside))
+            receipt = self._receipts.get(path)
+            if receipt is None:
+                yield None
+                continue
+            noted = receipt.contents or []
+            gone = zip(call.writes, noted, strict=False)
+            self._noted.update((p, c) for p, c in gone if p in self._gone)
+            preset = self._preset[command_name(step)]
+            now = call.fingerprint(self._folder, self._content, preset)
+            yield now == receipt.command and noted == [*map(self._content, call.writes)]
+
+    # --- states ---------------------------------------------------------------------------
+
+    def _time(self, path: str) -> int | None:
+        """The time in nanoseconds; None for a file that is not there."""
+        if path not in self._times:
+            try:
+                self._times[path] = os.stat(path).st_mtime_ns
+            except OSError:
+                self._times[path] = None
+        return self._times[path]
+
+    def _state(self, step: Step) -> str:
+        """The state of a step, after the states of all steps before it."""
+        before = [self._time(path) for path in step.after]
+        made = [self._time(path) for path in step.outputs]
+        removed = None in made and self._gone.issuperset(step.outputs)
+        if removed:  # On purpose. Its readers are as old or new as its own inputs.
+            self._absent.update(step.outputs)
+            self._times.update(dict.fromkeys(step.outputs, _newest(before)))
+        again = not self._remade.isdisjoint(step.after)
+        found = [
+            not again
+            and (time is not None or removed)
+            and (None not in before and (time or _newest(before)) >= _newest(before)
+                 if judged is None else judged)
+            for judged, time in zip(self._judged(step), made, strict=True)
+        ]  # fmt: skip
+        self._finished.append(found)
+        if all(found):
+            return DONE
+        self._remade.update(step.outputs)
+        return MISSING if None in made and not removed else STALE
+
+    def _need_again(self) -> None:
+        """What was removed is made again if a step that reads it is."""
+        needed: set[str] = set()
+        for number in reversed(range(len(self.states))):
+            step = self._plan.steps[number]
+            if not needed.isdisjoint(step.outputs):
+                self.states[number] = STALE
+                self._finished[number] = [False] * len(step.outputs)
+            if self.states[number] != DONE:
+                needed.update(self._absent.intersection(step.after))
+
+    # --- times that make and sh act upon --------------------------------------------------
+
+    def settle(self) -> None:
+        """Set times so that make and `test -nt` find the same steps to do.
+
+        A finished output is no older than its inputs; any other one is older than all.
+        """
+        self._leave_future()
+        for step, found in zip(self._plan.steps, self._finished, strict=True):
+            before = [self._time(path) for path in step.after]
+            there = [self._time(p) for p in step.after if p not in self._absent]
+            oldest = min((time for time in there if time is not None), default=0)
+            for path, finished in zip(step.outputs, found, strict=True):
+                self._settle(path, finished, oldest, _newest(before))
+        for removal in self._removals:
+            newest = _newest(self._time(path) for path in removal.after)
+            if (self._time(removal.stamp) or 0) < newest:
+                self._contents.set_time(removal.stamp, newest)
+
+    def save(self) -> None:
+        """Keep the contents of all files, and of images that commands will look for."""
+        for step in self._plan.samples:
+            for path in step.after:
+                self._contents.of(path)
+        self._contents.save()
+
+    def _leave_future(self) -> None:
+        """Files that are made from now on must not be older than their inputs."""
+        now = time_ns()
+        for path, time in list(self._times.items()):
+            if time is not None and time > now and path.startswith(self._inside):
+                self._set_time(path, now)
+
+    def _settle(self, path: str, finished: bool, oldest: int, newest: int) -> None:
+        time = self._time(path)
+        if path in self._absent or time is None:
+            self._times[path] = newest if finished else time
+        elif finished and time < newest:
+            self._set_time(path, newest)
+        elif not finished and time > oldest - EARLIER:
+            self._set_time(path, oldest - EARLIER)
+
+    def _set_time(self, path: str, time: int) -> None:
+        self._contents.set_time(path, time)
+        self._times[path] = time
+
+
+def settle_times(run: Run, group: int) -> None:
+    """Set the times of a run's files by which make and sh decide."""
+    folder = Path(run.out)
+    if (folder / receipts.MADE).exists():
+        finished = Finished(expand(run, group))
+        finished.settle()
+        finished.save()
+        return
+    # Nothing has been made. Commands will look for images in the cache.
+    contents = Contents(folder / receipts.CACHE)
+    for path in {p for t in templates(run).values() for p in t.sources}:
+        contents.of(path)
+    contents.save()
+
+
+def _newest(times: Iterable[int | None]) -> int:
+    return max((time for time in times if time is not None), default=0)
+
+
+def command_name(step: Step) -> str:
+    """The name of a step's command, of one word or two."""
+    two = " ".join(step.command[:2])
+    return two if two in COMMANDS else step.command[0]
+
+
+@cache
+def _writing(command: str) -> frozenset[str]:
+    options = COMMANDS[command].options.values()
+    return frozenset(f"--{option.name}" for option in options if writes_file(option))
+
+
+def calls(step: Step) -> Iterator[Call]:
+    """The calls of a step, one for each of its outputs."""
+    writing = _writing(command_name(step))
+    many = len(step.outputs) > 1
+    for client in step.clients if many else (None,):
+        yield receipts.call_of(step.command, client, writing)

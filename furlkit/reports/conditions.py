@@ -1,0 +1,162 @@
+"""How scores were measured: numbers stand side by side only if measured alike.
+
+The conditions of a score are the protocol, the options of the evaluation, and the images
+that a classifier learns from and is tested on. The model is compared, and with it
+everything about its training: seed, round, partition, architecture.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from furlkit.data.sets.fingerprint import same_dataset
+from furlkit.errors import InputError
+from furlkit.files.container.header import canonical, short
+from furlkit.files.container.read import Container
+from furlkit.reports.text import lookup
+
+# Options that are no condition: where it was computed, how many probes or repeats the
+# mean is of, which compare shows, and the reference without training.
+FREE = ("device", "threads", "isa", "probes", "repeats", "surest", "random-init")
+DATA = {"train": "data", "test": "test-data", "images": "data"}
+MOST_NAMED = 6
+
+
+class Measured(NamedTuple):
+    """A score's label and file, and its conditions by name, as --allow-different has."""
+
+    label: str
+    path: Path
+    protocol: str
+    options: dict[str, Any] | None
+    data: dict[str, dict[str, Any]]
+
+    def value(self, name: str) -> Any:
+        """An option, or the fingerprint of images."""
+        known = {**(self.options or {}), **self.data, "protocol": self.protocol}
+        return known.get(name)
+
+
+def measured(
+    label: str, path: Path, protocol: str, metrics: dict[str, Any]
+) -> Measured:
+    """The conditions of a metrics file; options are None if it does not have any."""
+    options, data = metrics.get("options"), metrics.get("data")
+    if isinstance(options, dict):
+        options = {k: v for k, v in options.items() if not _is_free(k)}
+    known = data if isinstance(data, dict) else {}
+    images = {
+        name: known[key]
+        for key, name in DATA.items()
+        if isinstance(known.get(key), dict) and type(known[key].get("examples")) is int
+    }
+    own = options if isinstance(options, dict) else None
+    return Measured(label, path, protocol, own, images)
+
+
+def _is_free(name: str) -> bool:
+    # The package of an encoder belongs to the model; images have a fingerprint.
+    return name in FREE or name.startswith("plugin ")
+
+
+def check_alike(scores: Sequence[Measured], allowed: Collection[str]) -> None:
+    """Refuse scores that were not measured alike, but for what is `allowed`.
+
+    `allowed` has names with commas between them. An option whose values are the labels,
+    20 and 100 for 20 and 100 epochs, is what the comparison is about.
+    """
+    free = {name.strip("- ") for text in allowed for name in text.split(",")}
+    for one in scores[1:]:
+        first = scores[0]
+        names = [n for n in _differences(first, one) if n not in free]
+        names = [n for n in names if not _is_label(n, scores)]
+        if not names:
+            continue
+        more = names[1:MOST_NAMED]
+        others = f", and other {', '.join(more)}" if more else ""
+        raise InputError(
+            f"{one.path}: was measured with {_shown(names[0], one)}, {first.path} with "
+            f"{_shown(names[0], first)}{others}; evaluate both alike, or name what may "
+            f"differ: --allow-different {','.join(names)}"
+        )
+
+
+def _differences(first: Measured, other: Measured) -> list[str]:
+    """The conditions in which two scores differ; options of two protocols are unlike."""
+    found = []
+    if first.protocol != other.protocol:
+        found.append("protocol")
+    elif first.options is not None and other.options is not None:
+        names = sorted(first.options.keys() | other.options.keys())
+        values = ((first.options.get(n), other.options.get(n)) for n in names)
+        pairs = zip(names, values, strict=True)
+        found += [n for n, (a, b) in pairs if canonical(a) != canonical(b)]
+    for name in sorted(first.data.keys() & other.data.keys()):
+        if same_dataset(first.data[name], other.data[name]):
+            found.append(name)
+    return found
+
+
+def _is_label(name: str, scores: Sequence[Measured]) -> bool:
+    return all(_names(score.label, score.value(name)) for score in scores)
+
+
+def _names(label: str, value: Any) -> bool:
+    """Whether a label is the value of an option: 20, 1e-3 or gradient."""
+    if type(value) not in (int, float):
+        return label == str(value)
+    with suppress(ValueError):
+        return float(label) == value
+    return False
+
+
+def _shown(name: str, score: Measured) -> str:
+    """A condition and its value, for people."""
+    value = score.value(name)
+    if name == "protocol":
+        return f"the protocol {value}"
+    if name in score.data:
+        hashes = (value.get(key) for key in ("images", "labels", "files"))
+        known = next((text for text in hashes if isinstance(text, str)), "unknown")
+        return f"{name} of {value['examples']:,} images ({known:.12})"
+    return f"no --{name}" if value is None else f"--{name} {short(value)}"
+
+
+def stale_files(files: Iterable[tuple[Path, dict[str, Any]]]) -> list[Path]:
+    """Scores of a model that the folder does not have any more, but another in its place.
+
+    The other model has the same stage, role, round and client.
+    """
+    models: dict[Path, dict[str, tuple]] = {}
+    found = []
+    for path, metrics in files:
+        content = lookup(metrics, "checkpoint.content")
+        if not isinstance(content, str):
+            continue
+        folder = path.parent
+        if folder not in models:
+            models[folder] = dict(_models(folder))
+        known = lookup(metrics, "checkpoint.facts")
+        place = _place(lookup(metrics, "checkpoint.stage"), known)
+        if content not in models[folder] and place in models[folder].values():
+            found.append(path)
+    return found
+
+
+def _models(folder: Path) -> Iterable[tuple[str, tuple]]:
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            header = Container(path).header
+        except InputError:
+            continue
+        if header.kind == "checkpoint":
+            yield header.content, _place(header.stage, header.facts)
+
+
+def _place(stage: Any, facts: Any) -> tuple:
+    known = facts if isinstance(facts, dict) else {}
+    return (
+        stage,
+        *(canonical(known.get(name)) for name in ("role", "round", "client")),
+    )

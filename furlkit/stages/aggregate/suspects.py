@@ -1,0 +1,66 @@
+"""aggregate --rule mean: warn of uploads that plainly do not fit, which all count."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from furlkit import console
+from furlkit.aggregators.outliers import sketched
+from furlkit.files.container.read import Container
+from furlkit.files.partition import Partition
+from furlkit.inputs.bodies import sketch_of_parent
+from furlkit.stages.aggregate.claims import SHOWN
+from furlkit.stages.aggregate.clients import Client
+from furlkit.weights import is_batchnorm_statistic
+
+ADVICE = "it counts; --report says more, --rule median and others withstand it"
+
+
+def name_suspects(clients: Sequence[Client], parent: Container | None) -> None:
+    """Warn of updates that are far longer than others, or that work against them."""
+    names = _weights(clients[0])
+    sketch = None if parent is None else sketch_of_parent(parent, names)
+    sketches = np.stack([client.sketch for client in clients])
+    examples = np.array([client.facts.examples or 1 for client in clients], float)
+    found = sketched(sketches, sketch, examples)
+    if found is None:
+        return
+    place = "the middle of the uploads" if sketch is None else "the global model"
+    _name(clients, found.far, found.ratios, f"times as far from {place} as most")
+    _name(clients, found.against, found.angles, "degrees away from the others")
+
+
+def name_missing(clients: Sequence[Client], partition: Partition) -> None:
+    """Tell which clients of a partition have sent nothing: rounds may be of some only."""
+    here = {client.facts.client for client in clients}
+    missing = [k for k in range(partition.facts.clients) if k not in here]
+    if missing:
+        more = f" and {len(missing) - SHOWN:,} more" if len(missing) > SHOWN else ""
+        console.info(
+            f"{partition.path}: {len(missing):,} of its {partition.facts.clients:,} "
+            f"clients have no upload here: {', '.join(map(str, missing[:SHOWN]))}{more}"
+        )
+
+
+def _weights(client: Client) -> list[str]:
+    """The tensors that a sketch has."""
+    return [
+        entry.name
+        for entry in client.opened.entries
+        if entry.dtype.kind == "f" and not is_batchnorm_statistic(entry.name)
+    ]
+
+
+def _name(
+    clients: Sequence[Client], odd: np.ndarray, values: np.ndarray, words: str
+) -> None:
+    """One line: the first upload of these, and how many more there are."""
+    places = np.flatnonzero(odd)
+    if not len(places):
+        return
+    first = clients[places[0]]
+    more = f", as are {len(places) - 1:,} more uploads" if len(places) > 1 else ""
+    console.warn(
+        f"{first.path}: the update of client {first.facts.client} is about "
+        f"{values[places[0]]:.3g} {words}{more}; {ADVICE}"
+    )

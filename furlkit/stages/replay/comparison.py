@@ -1,0 +1,92 @@
+"""Comparing a file that was made again with the first one.
+
+The bytes decide. If bytes differ, tensors or scores are compared: a header may differ
+because another version of furlkit wrote it, while the numbers are the same.
+"""
+
+import filecmp
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from furlkit.files.container.read import Container
+from furlkit.files.journal import DECISIVE, Journal
+from furlkit.files.metrics import read_metrics
+
+SAME = "same bytes"
+# The entries of a metrics file that say how the numbers were measured.
+CONDITIONS = ("options", "seed", "data", "inputs", "checkpoint", "version", "content")
+
+
+def compared(old: Path, new: Path, scores: bool) -> str:
+    """In which way two files are the same; versions and machine if they are not."""
+    if filecmp.cmp(old, new, shallow=False):
+        return SAME
+    found = _scores(old, new) if scores else _tensors(old, new)
+    return f"{found}{_versions(old, new)}"
+
+
+def _tensors(old: Path, new: Path) -> str:
+    one, other = Container(old), Container(new)
+    theirs, ours = one.tensors(), other.tensors()
+    names = sorted(theirs.keys() | ours.keys())
+    unlike = [name for name in names if not _same(theirs.get(name), ours.get(name))]
+    if unlike:
+        return f"differs in {len(unlike)} of {len(names)} tensors, {unlike[0]} first"
+    entries = vars(one.header), vars(other.header)
+    keys = [k for k in entries[0] if k not in ("content", "check")]
+    keys = [key for key in keys if entries[0][key] != entries[1][key]]
+    return f"same tensors; its header has other {', '.join(keys)}"
+
+
+def _same(one: np.ndarray | None, other: np.ndarray | None) -> bool:
+    if one is None or other is None:
+        return False
+    alike = (one.dtype, one.shape) == (other.dtype, other.shape)
+    return alike and one.tobytes() == other.tobytes()
+
+
+def _scores(old: Path, new: Path) -> str:
+    one, other = read_metrics(old), read_metrics(new)
+    theirs, ours = (dict(_values(each)) for each in (one, other))
+    names = sorted(theirs.keys() | ours.keys(), key=lambda name: name != "accuracy")
+    unlike = [name for name in names if theirs.get(name) != ours.get(name)]
+    if not unlike:
+        keys = [k for k in CONDITIONS[:-1] if one.get(k) != other.get(k)]
+        return f"same numbers; it has other {', '.join(keys)}"
+    then, now = (each.get(unlike[0]) for each in (theirs, ours))
+    apart = ""
+    if isinstance(then, int | float) and isinstance(now, int | float):
+        apart = f", {abs(then - now):.3g} apart"
+    return (
+        f"differs in {len(unlike)} of {len(names)} values: {unlike[0]} is {then}, now "
+        f"{now}{apart}"
+    )
+
+
+def _values(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The measured values by their places, like `domains.svhn.accuracy`."""
+    measured = {k: v for k, v in document.items() if k not in CONDITIONS}
+    stack = [("", measured)]
+    while stack:
+        name, value = stack.pop()
+        if isinstance(value, dict | list):
+            inner = value.items() if isinstance(value, dict) else enumerate(value)
+            stack += [(f"{name}.{key}".lstrip("."), each) for key, each in inner]
+        else:
+            yield name, value
+
+
+def _versions(old: Path, new: Path) -> str:
+    """The versions and the instruction set that differ, from the two journals."""
+    then, now = (Journal(path).machine() for path in (old, new))
+    if not then or not now:
+        return " (the versions and the machine of the first are not recorded)"
+    changed = [
+        f"{name} {then.get(name, 'none')}, now {now.get(name, 'none')}"
+        for name in DECISIVE
+        if name in then.keys() | now.keys() and then.get(name) != now.get(name)
+    ]
+    return f" ({'; '.join(changed)})" if changed else " (same versions and machine)"

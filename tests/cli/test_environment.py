@@ -1,0 +1,101 @@
+"""Containers and clusters: no user, no home, little memory, no temporary folder."""
+
+import resource
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from furlkit.files.cache import default_cache, open_cache
+
+STRANGER = ("unshare", "--user", "--map-user=54321", "--map-group=54321")
+SEALED = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
+WITHOUT_TEMPORARY = """
+mount -t tmpfs -o ro none /tmp && mount -t tmpfs -o ro none /var/tmp && cd /proc &&
+exec "$@"
+"""
+
+
+def allows(*command) -> bool:
+    if not shutil.which(command[0]):
+        return False
+    return subprocess.run([*command, "true"], capture_output=True).returncode == 0
+
+
+needs_users = pytest.mark.skipif(
+    not allows(*STRANGER), reason="no user namespaces here"
+)
+
+
+def call(environment, *words, before=(), **how):
+    command = [*before, sys.executable, "-m", "furlkit", *map(str, words)]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, **how
+    )
+
+
+@pytest.fixture
+def homeless(environment):
+    return {k: v for k, v in environment.items() if k not in ("HOME", "XDG_CACHE_HOME")}
+
+
+def test_without_home_and_entry_in_passwd_there_is_no_cache(monkeypatch):
+    def missing(user):
+        raise KeyError(f"getpwuid(): uid not found: {user}")
+
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", missing)
+    assert default_cache() is None and open_cache(None) is None
+    monkeypatch.setenv("HOME", "relative")
+    assert default_cache() is None
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    (tmp_path / "d/c").mkdir(parents=True)
+    for number in range(8):
+        pixels = np.full((8, 8), number, np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"d/c/{number}.png")
+    return tmp_path / "d"
+
+
+@needs_users
+def test_a_user_without_home_and_name_can_check_a_folder(pictures, homeless):
+    done = call(homeless, "check", pictures, before=STRANGER)
+    assert done.returncode == 0, done.stderr
+    assert "--cache" in done.stdout
+
+
+@needs_users
+@pytest.mark.slow
+def test_a_user_without_home_and_name_can_train(pictures, world, homeless):
+    train = ("local-train", world.model, "--data", pictures, "--client", "a")
+    output = world.folder / "c.safetensors"
+    words = (*train, "--epochs", 1, "--batch-size", 4, "-o", output)
+    done = call(homeless, *words, before=STRANGER)
+    assert done.returncode == 0, done.stderr
+    assert output.exists()
+
+
+def test_too_little_memory_for_pytorch_is_no_bug(world, environment):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (300 * 2**20, 300 * 2**20))
+
+    train = ("local-train", world.partition, world.model, "--data", "digits")
+    words = (*train, "--client", 0, "--epochs", 1, "-o", world.folder / "c")
+    done = call(environment, *words, preexec_fn=limit)
+    assert done.returncode == 1 and "bug" not in done.stderr
+    assert "out of memory" in done.stderr and "300 MB (ulimit -v)" in done.stderr
+
+
+@pytest.mark.skipif(
+    not allows(*SEALED, WITHOUT_TEMPORARY, "sh"), reason="no mount namespaces here"
+)
+def test_without_a_temporary_folder_the_remedy_is_named(environment):
+    before = (*SEALED, WITHOUT_TEMPORARY, "sh")
+    done = call(environment, "replay", "x", "--run", before=before)
+    assert done.returncode == 74 and "TMPDIR" in done.stderr

@@ -1,0 +1,239 @@
+"""A device written in Python, which stands in for a GPU in tests.
+
+Tensors of the device compute on the CPU. As with CUDA, an operation refuses tensors of
+two devices and a generator of the wrong device. `Device` also counts two things that
+happen inside a training step, by the line of furlkit that caused them:
+
+    reads     the program waits for a value of the device (.item(), a mask as an index,
+              a copy to the CPU)
+    copies    tensors sent to the device
+
+The begin and the end of an epoch, saving and constants, which are sent once, are not
+part of a step.
+
+Nothing of it needs a driver: torch offers PrivateUse1 for devices that others add. A
+stand-in has limits: no streams, no pinned memory, no mixed precision, and inference mode
+is no_grad, because torch does not let a device in Python make inference tensors.
+"""
+
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+from torch.utils import backend_registration
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    return_and_correct_aliasing,
+)
+from torch.utils._pytree import tree_leaves, tree_map
+
+import furlkit
+
+NAME = "stand_in"
+PACKAGE = Path(furlkit.__file__).parent
+aten = torch.ops.aten
+# Operations whose result has a shape or a value that the CPU must know.
+READS = {
+    aten._local_scalar_dense.default,
+    aten.nonzero.default,
+    aten.masked_select.default,
+    aten._unique2.default,
+    aten.repeat_interleave.Tensor,
+    aten.equal.default,
+}
+INDEXING = {
+    aten.index.Tensor,
+    aten.index_put_.default,
+    aten.index_put.default,
+    aten._index_put_impl_.default,
+}
+COPIES = {aten._to_copy.default, aten.copy_.default}
+# Functions of the training loop, and what it calls, that are not part of a step.
+OUTSIDE = {
+    *("_resume", "begin_epoch", "order", "_constant"),
+    *("_finish_epoch", "end_epoch", "_keep", "_check_finite"),
+}
+
+
+class _Backend(backend_registration._DummyBackendModule):
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.float16, torch.bfloat16]
+
+    def synchronize(self) -> None:
+        """Nothing is left to do: every operation is finished when it returns."""
+
+
+@cache
+def device() -> torch.device:
+    """The device; the first call makes torch know it, for the rest of the process."""
+    backend_registration._setup_privateuseone_for_python_backend(
+        NAME, backend_module=_Backend()
+    )
+    return torch.device(f"{NAME}:0")
+
+
+class StandIn(Tensor):
+    """A tensor of the device; `host` has its values."""
+
+    host: Tensor
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, host: Tensor) -> "StandIn":
+        made = Tensor._make_wrapper_subclass(
+            cls, host.size(), strides=host.stride(), dtype=host.dtype,
+            storage_offset=host.storage_offset(), device=device(),
+        )  # fmt: skip
+        made.host = host
+        return made
+
+    def __init__(self, host: Tensor) -> None:
+        pass
+
+    def __repr__(self, **_how: Any) -> str:
+        return f"StandIn({self.host!r})"
+
+    def tolist(self) -> Any:
+        return self.cpu().tolist()
+
+    def numpy(self, **_how: Any) -> Any:
+        raise TypeError(f"numpy() of a tensor on {device()}; use .cpu() first")
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return _run(func, args, kwargs or {}, None)
+
+
+class Device(TorchDispatchMode):
+    """Counts what happens inside training steps, while it is entered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: Counter[str] = Counter()  # By the line of furlkit.
+        self.copies: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return _run(func, args, kwargs or {}, self)
+
+    def note(self, counter: "Counter[str]") -> None:
+        """Count something by its line, if a training step is under way."""
+        frames = [f for f in traceback.extract_stack() if _of_furlkit(f)]
+        names = {frame.name for frame in frames}
+        if "train" in names and names.isdisjoint(OUTSIDE):
+            path = Path(frames[-1].filename).relative_to(PACKAGE)
+            counter[f"{path}:{frames[-1].lineno}"] += 1
+
+
+def _run(func: Any, args: Any, kwargs: dict[str, Any], counter: Device | None) -> Any:
+    leaves = tree_leaves((args, kwargs))
+    ours = [leaf for leaf in leaves if isinstance(leaf, StandIn)]
+    target = kwargs.get("device")
+    arrives = target is not None and torch.device(target).type == NAME
+    _refuse_mixtures(func, args, kwargs, ours, arrives)
+    if counter is not None:
+        _count(func, args, ours, target, arrives, counter)
+    own_args, own = tree_map(_host, (args, kwargs))
+    if arrives:
+        own["device"] = torch.device("cpu")
+    own.pop("pin_memory", None)
+    found = func(*own_args, **own)
+    if func is aten.copy_.default:
+        return args[0]
+    leaves_device = func is aten._to_copy.default and target is not None and not arrives
+    if leaves_device or not (ours or arrives):
+        return found
+    found = tree_map(lambda x: StandIn(x) if _plain(x) else x, found)
+    return return_and_correct_aliasing(func, args, kwargs, found)
+
+
+def _host(leaf: Any) -> Any:
+    return leaf.host if isinstance(leaf, StandIn) else leaf
+
+
+def _plain(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and not isinstance(leaf, StandIn)
+
+
+def _refuse_mixtures(
+    func: Any, args: Any, kwargs: dict[str, Any], ours: list[StandIn], arrives: bool
+) -> None:
+    """As CUDA does; a number without dimensions may be on the CPU."""
+    leaves = tree_leaves((args, kwargs))
+    others = [leaf for leaf in leaves if _plain(leaf) and leaf.dim() > 0]
+    if ours and others and func not in COPIES:
+        raise RuntimeError(f"{func}: tensors on {device()} and on cpu")
+    generator = kwargs.get("generator")
+    if generator is not None and (ours or arrives):
+        raise RuntimeError(f"{func}: a generator of cpu for a tensor on {device()}")
+
+
+def _count(
+    func: Any,
+    args: Any,
+    ours: list[StandIn],
+    target: Any,
+    arrives: bool,
+    counter: Device,
+) -> None:
+    if func in COPIES:
+        source = args[1] if func is aten.copy_.default else args[0]
+        ends = isinstance(args[0], StandIn) if func is aten.copy_.default else arrives
+        moves = func is aten.copy_.default or target is not None
+        if isinstance(source, StandIn) and moves and not ends:
+            counter.note(counter.reads)
+        elif _plain(source) and ends:
+            counter.note(counter.copies)
+    elif ours and (func in READS or (func in INDEXING and _has_mask(args[1]))):
+        counter.note(counter.reads)
+
+
+def _has_mask(index: Any) -> bool:
+    kinds = (torch.bool, torch.uint8)
+    return any(leaf.dtype in kinds for leaf in tree_leaves(index) if _tensor(leaf))
+
+
+def _tensor(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor)
+
+
+def _of_furlkit(frame: traceback.FrameSummary) -> bool:
+    return Path(frame.filename).is_relative_to(PACKAGE)
+
+
+@contextmanager
+def on_device() -> Iterator[Device]:
+    """Let torch use the device: patches what torch does in C++ past a dispatch mode."""
+    place, tensor, new = device(), torch.tensor, Tensor.new_tensor
+
+    def make(*values: Any, device: Any = None, **how: Any) -> Tensor:
+        made = tensor(*values, **how)
+        return made if device is None else made.to(device)
+
+    def make_like(self: Tensor, data: Any, **how: Any) -> Tensor:
+        if self.device != place:
+            return new(self, data, **how)
+        return tensor(data, dtype=how.get("dtype", self.dtype)).to(place)
+
+    with (
+        mock.patch.object(torch, "tensor", make),
+        mock.patch.object(Tensor, "new_tensor", make_like),
+        mock.patch.multiple(torch.inference_mode, __enter__=_enter, __exit__=_exit),
+        Device() as counter,
+    ):
+        yield counter
+
+
+def _enter(self: Any) -> None:
+    self.before = torch.is_grad_enabled()
+    torch.set_grad_enabled(not self.mode)
+
+
+def _exit(self: Any, *_error: Any) -> None:
+    torch.set_grad_enabled(self.before)

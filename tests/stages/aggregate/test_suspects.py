@@ -1,0 +1,51 @@
+"""aggregate --rule mean: uploads that plainly do not fit, and clients that are missing."""
+
+import shutil
+
+import pytest
+
+from tests.helpers import furlkit
+
+
+@pytest.fixture(scope="module")
+def hostile(_world, tmp_path_factory):
+    """What client 1 of three sends: its update times 100."""
+    output = tmp_path_factory.mktemp("lies") / "scaled"
+    given = (_world.clients[1], "--kind", "scale", "--parent", _world.model)
+    assert furlkit("attack", *given, "-o", output) == 0
+    return output
+
+
+def mean(world, *more):
+    return ("aggregate", *world.clients, *more, "-o", world.folder / "mean")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_update_far_from_the_others_is_named(world, hostile, run, known):
+    shutil.copy(hostile, world.clients[1])
+    done = run(*mean(world, *(("--parent", world.model) if known else ())))
+    assert done.code == 0 and done.err.count("warning") == 1
+    assert f"{world.clients[1]}: the update of client 1 is about" in done.err
+    assert ("global model" if known else "middle of the uploads") in done.err
+
+
+def test_with_strict_no_result_is_written(world, hostile, run):
+    shutil.copy(hostile, world.clients[1])
+    done = run(*mean(world, "--strict"))
+    assert done.code != 0 and not (world.folder / "mean").exists()
+
+
+@pytest.mark.parametrize("more", [(), ("--parent",)])
+def test_honest_rounds_and_two_clients_give_no_warning(world, hostile, run, more):
+    given = ("--parent", world.model) if more else ()
+    assert run(*mean(world, *given)).err == ""
+    shutil.copy(hostile, world.clients[1])
+    two = ("aggregate", *world.clients[:2], *given, "-o", world.folder / "two")
+    assert run(*two).err == ""
+
+
+def test_clients_of_the_partition_without_an_upload_are_told(world, run):
+    given = (world.clients[0], world.clients[2], "--partition", world.partition)
+    done = run("aggregate", *given, "-o", world.folder / "some")
+    assert done.code == 0 and "1 of its 3 clients have no upload here: 1" in done.err
+    assert "warning" not in done.err

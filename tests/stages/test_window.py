@@ -1,0 +1,137 @@
+"""A window goes from pack and init through all stages; another one is refused."""
+
+import json
+
+import numpy as np
+import pytest
+import tifffile
+
+from furlkit.files.checkpoint import read_checkpoint
+from furlkit.files.dataset import read_dataset
+from tests.helpers import digest, furlkit
+
+NET = ("--width", 0.02, "--projector", "8,4")
+TRAIN = ("--epochs", 1, "--batch-size", 4)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Two classes of 12-bit TIFF files, packed with two windows, and two models."""
+    folder = tmp_path_factory.mktemp("window")
+    rng = np.random.default_rng(0)
+    for name, low in (("dark", 0), ("light", 2000)):
+        (folder / "scans" / name).mkdir(parents=True)
+        for number in range(8):
+            values = rng.integers(low, low + 2000, (8, 8), np.uint16)
+            tifffile.imwrite(folder / f"scans/{name}/{number}.tif", values)
+    for name, window in (("a", "0,4095"), ("b", "0,2000")):
+        pack = ("pack", folder / "scans", "--channels", 1, "--window", window)
+        assert furlkit(*pack, "-o", folder / f"{name}.data") == 0
+        init = ("init", "--data", folder / f"{name}.data", *NET)
+        assert furlkit(*init, "-o", folder / f"{name}.model") == 0
+    return folder
+
+
+def client(folder, model, data, out):
+    where = ("--data", data, "--client", "x", "-o", out, "--force")
+    return ("local-train", folder / model, *where, *TRAIN)
+
+
+def test_pixels_and_window_are_packed(world):
+    packed = read_dataset(world / "a.data")
+    values = tifffile.imread(world / "scans/dark/0.tif")
+    assert np.array_equal(packed.images[0, ..., 0], np.rint(values * (255 / 4095)))
+    assert packed.facts.fingerprint["window"] == "0,4095"
+
+
+def test_the_model_keeps_the_window_through_a_round(world, tmp_path, run):
+    out, model = tmp_path / "c", tmp_path / "g"
+    assert furlkit(*client(world, "a.model", world / "a.data", out)) == 0
+    assert furlkit("aggregate", out, "-o", model) == 0
+    for path in (world / "a.model", out, model):
+        assert read_checkpoint(path).facts.reading == {"window": "0,4095"}
+    assert furlkit("export", model, "-o", tmp_path / "e") == 0
+    config = json.loads((tmp_path / "e/config.json").read_text())
+    assert config["reading"] == {"window": "0,4095"}
+    for source in (model, tmp_path / "e"):
+        init = ("init", "--image-size", 8, "--channels", 1, *NET, "--from", source)
+        assert furlkit(*init, "-o", tmp_path / "again") == 0
+        again = read_checkpoint(tmp_path / "again").facts
+        assert again.reading == {"window": "0,4095"}
+    assert "0,4095" in run("inspect", model).out
+    assert "0,4095" in run("inspect", world / "a.data").out
+
+
+def test_a_folder_is_read_with_the_models_window(world, tmp_path):
+    for name, data in (("folder", world / "scans"), ("packed", world / "a.data")):
+        embed = ("embed", world / "a.model", "--data", data)
+        assert furlkit(*embed, "-o", tmp_path / name) == 0
+    from safetensors.numpy import load_file
+
+    one, other = (load_file(tmp_path / name)["rows"] for name in ("folder", "packed"))
+    assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("stage", ["local-train", "embed", "evaluate knn"])
+def test_another_window_is_refused(world, tmp_path, refused, stage):
+    model, data = world / "a.model", world / "b.data"
+    command = {
+        "local-train": client(world, "a.model", data, tmp_path / "o"),
+        "embed": ("embed", model, "--data", data, "-o", tmp_path / "o"),
+        "evaluate knn": (
+            "evaluate", "knn", model, "--data", data, "--test-data", world / "a.data",
+            "-o", tmp_path / "o",
+        ),
+    }[stage]  # fmt: skip
+    words = [model, data, "--window 0,4095", "--window 0,2000"]
+    refused(tmp_path, 65, words, *command)
+
+
+def test_uploads_of_different_windows_are_refused(world, tmp_path, refused):
+    for name in "ab":
+        out = tmp_path / f"{name}.up"
+        train = client(world, f"{name}.model", world / f"{name}.data", out)
+        assert furlkit(*(f"{name}x" if a == "x" else a for a in train)) == 0
+    uploads = [tmp_path / "a.up", tmp_path / "b.up"]
+    refused(tmp_path, 65, ["parent"], "aggregate", *uploads, "-o", tmp_path / "g")
+
+
+def test_a_model_for_8_bits_refuses_windowed_images(world, tmp_path, refused):
+    model = tmp_path / "m"
+    assert furlkit("init", "--image-size", 8, "--channels", 1, *NET, "-o", model) == 0
+    embed = ("embed", model, "--data", world / "a.data", "-o", tmp_path / "o")
+    refused(tmp_path, 65, [model, world / "a.data", "8 bits", "0,4095"], *embed)
+
+
+def test_8_bits_are_used_with_a_warning(world, tmp_path, run):
+    out = run("embed", world / "a.model", "--data", "digits", "-o", tmp_path / "o")
+    assert out.code == 0 and "digits" in out.err and "--window 0,4095" in out.err
+
+
+@pytest.mark.parametrize("stage", ["pack", "init", "embed"])
+def test_without_a_window_every_stage_proposes_one(world, tmp_path, refused, stage):
+    model, scans = tmp_path / "m", world / "scans"
+    assert furlkit("init", "--image-size", 8, "--channels", 1, *NET, "-o", model) == 0
+    command = {
+        "pack": ("pack", scans),
+        "init": ("init", "--data", scans, "--image-size", 8),
+        "embed": ("embed", model, "--data", scans),
+    }[stage]
+    words = [scans, "measured 16 of 16 files", "--window 0,4095"]
+    refused(tmp_path, 65, words, *command, "-o", tmp_path / "o")
+
+
+def test_a_window_given_to_init_must_be_the_datas(world, tmp_path, refused):
+    init = ("init", "--data", world / "a.data", "--window", "0,9", *NET)
+    refused(tmp_path, 65, ["0,9", "0,4095"], *init, "-o", tmp_path / "m")
+
+
+def test_sources_of_different_windows_are_not_joined(world, tmp_path, refused):
+    sources = [world / "a.data", world / "b.data"]
+    words = ["0,4095", "0,2000"]
+    refused(tmp_path, 65, words, "pack", *sources, "-o", tmp_path / "o")
+
+
+def test_bytes_of_8_bit_datasets_are_unchanged(tmp_path):
+    assert furlkit("pack", "digits", "-o", tmp_path / "d") == 0
+    assert digest(tmp_path / "d").startswith("b635b82c76a2")

@@ -1,0 +1,75 @@
+"""Training in two processes, as torchrun starts them, gives what one process gives."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from furlkit.files.checkpoint import read_checkpoint
+from furlkit.files.container.read import Container
+from tests.helpers import epochs, furlkit, round_0
+
+DIGITS = ("--data", "digits")
+TWO = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "furlkit")
+MORE = {"cluster": ("--mine-layer", "h")}
+SLOWLY = ("--optimiser", "sgd", "--lr", 0.001)
+
+
+@pytest.fixture
+def together(environment):
+    """Call the program in two processes."""
+
+    def call(*arguments) -> subprocess.CompletedProcess:
+        command = [sys.executable, *TWO, *map(str, arguments)]
+        return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+    return call
+
+
+def check_alike(folder, one: str, two: str) -> None:
+    expected = read_checkpoint(folder / one).tensors
+    for name, tensor in read_checkpoint(folder / two).tensors.items():
+        np.testing.assert_allclose(tensor, expected[name], atol=1e-5, err_msg=name)
+    for a, b in zip(epochs(folder / one), epochs(folder / two), strict=True):
+        assert a["losses"] == pytest.approx(b["losses"], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    ["simclr", *(pytest.param(o, marks=pytest.mark.slow) for o in (
+        "moco", "byol", "cluster", "barlow", "deepcluster", "rotation", "autoencoder"
+    ))],
+)  # fmt: skip
+def test_two_processes_give_the_weights_of_one(together, tmp_path, objective):
+    net = ("--width", 0.05, "--projector", "16,8", "--predictor", "8,8")
+    round_0(tmp_path, ("--clients", 5), (*net, "--objective", objective))
+    train = (
+        "local-train", tmp_path / "p.st", tmp_path / "g.st", "--objective", objective,
+        *DIGITS, "--client", 0, "--epochs", 1, "--batch-size", 64, *SLOWLY,
+        *MORE.get(objective, ()),
+    )  # fmt: skip
+    assert furlkit(*train, "-o", tmp_path / "one") == 0
+    done = together(*train, "-o", tmp_path / "two")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("client 0, round 1") == 1
+    check_alike(tmp_path, "one", "two")
+    assert Container(tmp_path / "two").header.options["processes"] == 2
+    assert "processes" not in Container(tmp_path / "one").header.options
+
+
+@pytest.mark.slow
+def test_a_batch_that_processes_cannot_divide_is_refused(together, tmp_path):
+    round_0(tmp_path, ("--clients", 5))
+    train = ("local-train", tmp_path / "p.st", tmp_path / "g.st", *DIGITS)
+    done = together(*train, "--client", 0, "--batch-size", 33, "-o", tmp_path / "u")
+    assert done.returncode != 0
+    assert "--batch-size 33" in done.stderr and not (tmp_path / "u").exists()
+
+
+@pytest.mark.slow
+def test_a_command_that_trains_nothing_ends_in_all_processes(together, tmp_path):
+    round_0(tmp_path, ("--clients", 5))
+    done = together("inspect", tmp_path / "g.st")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("checkpoint") >= 1
