@@ -150,8 +150,8 @@ def _settings(inputs: Inputs, client: Client, early: Rows | None) -> dict[str, A
     if options.sharing.own_rows:
         own = early.z if early else own_rows(inputs, client)
         settings["z_own"] = torch.from_numpy(own).to(device)
-    for what, rows in client.kept.items():
-        settings[what] = torch.from_numpy(rows).to(device)
+    for what, kept in client.kept.items():
+        settings[what] = torch.from_numpy(kept).to(device)
     if options.mining:
         settings["neighbours"] = torch.from_numpy(positions_of(client.memory))
     if client.helpers:
