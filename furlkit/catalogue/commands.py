@@ -26,6 +26,7 @@ from furlkit.catalogue.groups import (
     CHANNELS,
     COUNT,
     DATA_FILES,
+    DEPTH,
     DRAWN,
     DRY_RUN,
     EXECUTION,
@@ -189,6 +190,7 @@ COMMANDS = named(
                 kind=Choice(("first", "each", "channels")),
                 help="Of files with several pages, read the first, make each an image, "
                      "or make all of them channels."),
+            DEPTH,
             Option("slices", Text("AXIS[,STEP]"),
                    help="Make images of the slices of NIfTI volumes, along axial, coronal "
                         "or sagittal, every STEP-th one: axial,5.", newer=True),
@@ -278,6 +280,7 @@ COMMANDS = named(
             CHANNELS,
             WINDOW._replace(usual="the data's"),
             PAGES._replace(usual="the data's"),
+            DEPTH._replace(default=None, usual="the data's"),
             Option("classes", Whole(), help="Classes of the classifier.",
                    usual="the data's"),
             Option("mean", Numbers(), help="Normalisation.",

@@ -63,6 +63,9 @@ PART = (
 CHANNELS = Option("channels", Whole(1, 32),
                   help="1 is grey, 3 is colour; TIFF files and arrays may have up to 32.",
                   usual="the data's")
+DEPTH = Option("depth", Choice(("8", "16")), "8",
+               "Bits of the pixels that a window makes. With 16, augmentation starts from "
+               "16 bits; files and memory are twice as large.", newer=True)
 PAGES = Option("pages", Choice(("first", "channels")),
                help="Of files with several pages, read the first, or all as channels.",
                usual="refuse them", newer=True)

@@ -109,7 +109,7 @@ class Images:
         self._order: tuple[int, Positions] | None = None
         self._gatherer = ThreadPoolExecutor(1)
         self._ahead: tuple[Tensor, Future[Tensor]] | None = None
-        if len(index) * int(np.prod(images.shape[1:])) <= RESIDENT_LIMIT:
+        if len(index) * images[:1].nbytes <= RESIDENT_LIMIT:
             self._resident = torch.from_numpy(images[index]).to(device)
         self._labels = None
         if labels is not None:

@@ -1,4 +1,4 @@
-"""Packed datasets: uint8 images and labels in one file, memory-mapped on reading."""
+"""Packed datasets: images and labels in one file, memory-mapped on reading."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,6 +13,8 @@ from furlkit.files.container.read import Container
 from furlkit.files.container.write import Blocks, write
 from furlkit.files.facts import Provenance, check_fingerprint, open_facts
 
+BYTES = np.dtype("uint8")
+
 
 @dataclass(frozen=True)
 class DatasetFacts:
@@ -26,7 +28,10 @@ class DatasetFacts:
 
 
 class Packed(NamedTuple):
-    """A packed dataset; `images` is a read-only memory map of (N, H, W, C) uint8."""
+    """A packed dataset; `images` is a read-only memory map of (N, H, W, C).
+
+    Its type is uint8, or uint16 for images of 16 bits.
+    """
 
     images: np.ndarray
     labels: np.ndarray | None
@@ -42,9 +47,10 @@ def write_dataset(
     columns: dict[str, np.ndarray],
     facts: DatasetFacts,
     provenance: Provenance,
+    dtype: np.dtype = BYTES,
 ) -> str:
     """Write images from blocks of (n, H, W, C); `columns` are labels, domains and groups."""
-    images = Blocks(np.dtype("uint8"), shape, blocks)
+    images = Blocks(dtype, shape, blocks)
     header = provenance.header("dataset", facts)
     return write(path, {"images": images, **columns}, header)
 
@@ -55,7 +61,9 @@ def read_dataset(path: Path) -> Packed:
     `Source` compares the checksum when it opens a file for the first time.
     """
     opened, facts = open_facts(path, "dataset", DatasetFacts)
-    shape = opened.expect("images", "uint8", "N", "H", "W", "C").shape
+    deep = "images" in opened and opened.entry("images").dtype == np.dtype("<u2")
+    kind = "uint16" if deep else "uint8"
+    shape = opened.expect("images", kind, "N", "H", "W", "C").shape
     if not all(shape):
         raise InputError(f"{path}: images is {shape}; pack a dataset that has images")
     check_fingerprint(path, facts.fingerprint)

@@ -27,14 +27,14 @@ from furlkit.data.sets.folder import (
     index_folder,
     read_images,
 )
-from furlkit.data.sets.groups import FOLDER, with_groups
+from furlkit.data.sets.groups import FOLDER, recorded_groups, with_groups
 from furlkit.data.sets.join import joined, joined_by_number, missing_classes
 from furlkit.data.sets.labels import LabelSet
 from furlkit.data.sets.ranges import survey
 from furlkit.data.sets.resize import resize_images
 from furlkit.data.sets.source import Source
 from furlkit.data.sets.split import drawn_positions, train_positions
-from furlkit.data.sets.window import AS_STORED, MOST_PAGES, Reading
+from furlkit.data.sets.window import AS_STORED, MOST_PAGES, Reading, deepened
 from furlkit.errors import InputError, UsageError
 from furlkit.files.dataset import DatasetFacts, write_dataset
 from furlkit.files.facts import Provenance
@@ -96,7 +96,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     places = ("data_root", "download", "cache", "split")
     where = {key: given.pop(key) for key in places}
     where["size"] = given.pop("image_size")
-    where["reading"] = Reading(*(given.pop(key) for key in READING))
+    where["reading"] = Reading(**{k: given.pop(k) for k in (*READING, "depth")})
     known = {
         "sources": tuple(Source(name, **where) for name in sources),
         "recorded": {**_recorded(values), "sources": len(sources)},
@@ -119,13 +119,14 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         resolved = {**options.recorded, **pinned_option(options.isa)}
         blocks = _blocks_with_progress(parts, shape)
         more = (columns, facts, Provenance("pack", resolved, options.drawn_from))
-        data["content"] = write_dataset(options.output, shape, blocks, *more)
+        kind = options.sources[0].reading.dtype
+        data["content"] = write_dataset(options.output, shape, blocks, *more, kind)
     return line, data
 
 
 def _recorded(values: dict[str, Any]) -> dict[str, Any]:
     """The options for the header; files of older versions have channels as text."""
-    options = recorded("pack", values)
+    options = recorded("pack", values) | recorded_groups(values["groups"])
     return options | {k: str(options[k]) for k in ("channels",) if k in options}
 
 
@@ -171,7 +172,7 @@ def _columns_and_facts(
 
 def _common_reading(parts: list[Part]) -> Reading:
     """The reading of all sources; images of 8 bits fit any window."""
-    found = {part.reading: part for part in parts if part.reading.facts()}
+    found = {part.reading: part for part in parts if part.reading.window}
     if len(found) > 1:
         names = [f"{p.labels.name} (--window {r.window})" for r, p in found.items()]
         raise InputError(
@@ -255,7 +256,8 @@ def _blocks_with_progress(parts: list[Part], shape: Shape) -> Iterator[np.ndarra
     with console.bar("packing", shape[0]) as bar:
         for part in parts:
             for block in part.blocks():
-                yield np.ascontiguousarray(_with_channels(block, shape[3]))
+                block = _with_channels(block, shape[3])
+                yield np.ascontiguousarray(deepened(block, part.reading))
                 done += len(block)
                 bar.reach(done)
 
@@ -267,6 +269,8 @@ def _open_part(source: Source, options: Options) -> Part:
         raise UsageError(f"--domain-folders: {source.name} is not a folder of images")
     opened = replace(source, size=None).images()
     opened = with_groups(opened, options.groups, None)
+    if opened.images.dtype.itemsize > source.reading.dtype.itemsize:
+        raise InputError(f"{source.name}: has images of 16 bits; give --depth 16")
     images = resize_images(opened.images, source.size)
     chosen = _chosen(opened, source, options)
 
@@ -282,7 +286,8 @@ def _open_part(source: Source, options: Options) -> Part:
     labels = opened if chosen is None else _subset(opened, chosen)
     shape = (labels.examples, *images.shape[1:])
     found = _by(opened.images.shape[1:])
-    return Part(labels, shape, found, opened.reading, take, blocks)
+    reading = replace(opened.reading, depth=source.reading.depth)
+    return Part(labels, shape, found, reading, take, blocks)
 
 
 def _folder_part(source: Source, options: Options) -> Part:
@@ -407,7 +412,7 @@ def _sample(parts: list[Part], shape: Shape) -> Iterator[np.ndarray]:
     for part in parts:
         inside = (positions >= start) & (positions < start + part.shape[0])
         if inside.any():
-            taken = part.take(positions[inside] - start)
+            taken = deepened(part.take(positions[inside] - start), part.reading)
             yield from _with_channels(taken, shape[3])
         start += part.shape[0]
 

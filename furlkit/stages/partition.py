@@ -15,7 +15,7 @@ from furlkit.data.partitions.schemes import split as split_images
 from furlkit.data.partitions.sizes import Parts
 from furlkit.data.sets.fingerprint import label_fingerprint as hashed
 from furlkit.data.sets.folder import index_folder
-from furlkit.data.sets.groups import with_groups
+from furlkit.data.sets.groups import recorded_groups, with_groups
 from furlkit.data.sets.labels import LabelSet
 from furlkit.data.sets.source import Source
 from furlkit.data.sets.split import drawn_positions
@@ -61,9 +61,11 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         None if domains is None else list(data.domain_names),
     )  # fmt: skip
     sizes = [len(part) for part in parts]
+    drawn = f"{options.images:,} drawn from " if options.images else ""
     line = (
         f"{options.output}: {len(parts)} clients of {min(sizes):,} to {max(sizes):,} "
-        f"images by {options.scheme.scheme}, {len(public):,} public, of {data.examples:,}"
+        f"images by {options.scheme.scheme}, {len(public):,} public, of {drawn}"
+        f"{data.examples:,}"
     )
     result: dict[str, Any] = {
         "clients": len(parts),
@@ -80,7 +82,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         line += f"; {result['groups']:,} groups, none divided"
     if not options.dry_run:
         # A split file decides the number of clients, whatever --clients says.
-        resolved = {**options.recorded, "clients": len(parts)}
+        groups = recorded_groups(options.groups)
+        resolved = {**options.recorded, **groups, "clients": len(parts)}
         inputs = {} if data.groups is None else {"groups": hashed(data.groups)}
         provenance = Provenance("partition", resolved, options.seed, inputs)
         content = made_before(options, "partition", provenance, facts)

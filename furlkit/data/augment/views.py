@@ -14,6 +14,7 @@ from furlkit.data.transfer import constant
 from furlkit.errors import InputError, UsageError
 
 SOLARISE_THRESHOLD = 0.5
+WHITE = {torch.uint8: 255, torch.uint16: 65535}  # by the types of stored images
 
 
 @dataclass(frozen=True)
@@ -114,15 +115,17 @@ def normalise(
 
 
 def _unit(images: Tensor) -> Tensor:
-    """uint8 (B, H, W, C) -> float (B, C, H, W) in [0, 1], with the same strides."""
+    """Stored (B, H, W, C) -> float (B, C, H, W) in [0, 1], with the same strides."""
     _check_stored(images)
-    return images.float().mul_(1 / 255).permute(0, 3, 1, 2)
+    return images.float().mul_(1 / WHITE[images.dtype]).permute(0, 3, 1, 2)
 
 
 def _check_stored(images: Tensor) -> None:
-    if images.dtype != torch.uint8 or images.ndim != 4:
+    if images.dtype not in WHITE or images.ndim != 4:
         found = f"{images.dtype} {tuple(images.shape)}"
-        raise InputError(f"images: found {found}, expected uint8 (B, H, W, C)")
+        raise InputError(
+            f"images: found {found}, expected uint8 or uint16 (B, H, W, C)"
+        )
 
 
 def augment(
@@ -183,8 +186,11 @@ def _cropped(
     size: int, images: Tensor, who: Tensor, boxes: Tensor, flips: Tensor
 ) -> Tensor:
     """(n, C, size, size): boxes of images, resized and flipped."""
+    scale = 1 / WHITE[images.dtype]
+    if images.dtype == torch.uint16:  # Few operations take this type.
+        images = images.float()
     planes = images.permute(0, 3, 1, 2)
-    return geometry.resized_crop(planes, who, boxes, flips, size, scale=1 / 255)
+    return geometry.resized_crop(planes, who, boxes, flips, size, scale=scale)
 
 
 def _plan_filters(

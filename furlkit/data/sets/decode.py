@@ -300,7 +300,7 @@ def _fitted(image: Image.Image, size: int) -> Image.Image:
 
 def _check_pixels(count: int) -> None:
     if count > MOST_PIXELS:
-        raise TooManyPixels
+        raise TooManyPixels(MOST_PIXELS)
 
 
 def reason_of(error: Exception) -> str:

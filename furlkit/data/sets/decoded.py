@@ -211,7 +211,8 @@ def _write(path: Path, images: np.ndarray, about: About) -> None:
     blocks = (images[i : i + BLOCK] for i in range(0, len(images), BLOCK))
     how = Provenance("cache", {"content": about.content})
     n, height, width, channels = images.shape
-    write_dataset(path, (n, height, width, channels), blocks, {}, facts, how)
+    shape = (n, height, width, channels)
+    write_dataset(path, shape, blocks, {}, facts, how, images.dtype)
 
 
 def _decode(
@@ -240,7 +241,8 @@ def _decode(
     rest = in_blocks(decode, index.paths[1:], block)
     # With some of them, so that space for a size that is not kept is seldom taken.
     some = [(first, first.size), *next(rest, [])]
-    images = _space((len(index), *fitted(first.pixels, side).shape), cache)
+    shape = len(index), *fitted(first.pixels, side).shape
+    images = _space(shape, fit.reading.dtype, cache)
     sizes: set[tuple[int, int]] = set()
     digests: list[bytes] = []
     greys = 0
@@ -266,7 +268,7 @@ def _keeps(size: tuple[int, int] | None, fit: Fit, examples: int) -> bool:
     """Whether images that all have a size keep it."""
     if size is None or fit.exact:
         return False
-    total = examples * size[0] * size[1] * fit.channels
+    total = examples * size[0] * size[1] * fit.channels * fit.reading.dtype.itemsize
     return fit.size is None or total <= MOST_BYTES
 
 
@@ -276,23 +278,25 @@ def _refitted(
     """The same array for images of another size, with those that are done."""
     from furlkit.data.sets.decode import fitted
 
-    smaller = _space((len(images), side, side, images.shape[3]), cache)
+    shape = len(images), side, side, images.shape[3]
+    smaller = _space(shape, images.dtype, cache)
     for position in range(done):
         smaller[position] = fitted(images[position], side)
     return smaller
 
 
-def _space(shape: tuple[int, ...], cache: Path | None) -> np.ndarray:
+def _space(shape: tuple[int, ...], dtype: np.dtype, cache: Path | None) -> np.ndarray:
     """An array that lies in a nameless file of the cache, or else in memory."""
     if cache is None or not hasattr(os, "posix_fallocate"):
-        return np.empty(shape, np.uint8)
+        return np.empty(shape, dtype)
     try:
         with tempfile.TemporaryFile(dir=cache) as file:
             # A full disk must be found now: writing to the map could not say so.
-            os.posix_fallocate(file.fileno(), 0, int(np.prod(shape, dtype=np.int64)))
-            return np.memmap(file, np.uint8, "r+", shape=shape)
+            size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+            os.posix_fallocate(file.fileno(), 0, size)
+            return np.memmap(file, dtype, "r+", shape=shape)
     except OSError:
-        return np.empty(shape, np.uint8)
+        return np.empty(shape, dtype)
 
 
 def _tell_wait(index: FolderIndex) -> None:

@@ -52,6 +52,11 @@ def with_groups(data: L, groups: str | None, paths: Sequence[str] | None) -> L:
     return replace(data, groups=number_by_name(names)[1])
 
 
+def recorded_groups(groups: str | None) -> dict[str, str]:
+    """The option for a header, without the path of a table."""
+    return {} if groups is None else {"groups": FOLDER if groups == FOLDER else "table"}
+
+
 def one_of_each(data: LabelSet, groups: np.ndarray) -> tuple[LabelSet, np.ndarray]:
     """A dataset with one example for each group, and the number of every image's group.
 

@@ -1,9 +1,14 @@
-"""Datasets in .npz files with arrays `images` and `labels`."""
+"""Datasets in .npz files with arrays `images` and `labels`.
 
+MedMNIST has arrays `train_images`, `train_labels`, `test_images`, ... for its splits.
+"""
+
+import zipfile
 from pathlib import Path
 
 import numpy as np
 
+from furlkit import console
 from furlkit.data.sets.fingerprint import fingerprint_of
 from furlkit.data.sets.labels import LabelSet, check_labels, default_names
 from furlkit.data.sets.ranges import span_of, window_for
@@ -21,16 +26,27 @@ from furlkit.files.opening import open_regular
 NAMES = ("labels", "domains", "class_names", "domain_names")
 
 
+def npz_has_splits(path: Path) -> bool:
+    """Whether a file has arrays for its splits, and none for all images."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            names = set(file.namelist())
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return False
+    return "train_images.npy" in names and "images.npy" not in names
+
+
 def read_npz(
-    path: Path, reading: Reading = AS_STORED
+    path: Path, reading: Reading = AS_STORED, split: str = ""
 ) -> tuple[LabelSet, np.ndarray, Reading]:
     """Labels, images (N, H, W, C), and the reading with the window that was used.
 
     There may be `domains`, numbers like the labels, `class_names` and `domain_names`.
     Images are stored as (N, H, W, C), or (N, H, W) if grey. Nothing is unpickled.
+    `split` chooses arrays of a file that has splits.
     """
-    images = _images(path)
-    labels = _label_set(path, _load(path, NAMES), images)
+    images = _images(path, split)
+    labels = _label_set(path, _load(path, NAMES, split), images)
     try:
         return labels, *_developed(path, images, reading)
     except ValueError as error:
@@ -50,10 +66,11 @@ def _developed(
     return develop(whole, reading), reading
 
 
-def read_npz_labels(path: Path) -> LabelSet:
+def read_npz_labels(path: Path, split: str = "") -> LabelSet:
     """Labels only; without any, the images are read to identify the dataset."""
-    columns = _load(path, NAMES)
-    return _label_set(path, columns, None if "labels" in columns else _images(path))
+    columns = _load(path, NAMES, split)
+    images = None if "labels" in columns else _images(path, split)
+    return _label_set(path, columns, images)
 
 
 def _label_set(
@@ -79,7 +96,11 @@ def _names(given: np.ndarray | None, column: np.ndarray | None) -> tuple[str, ..
     return names if len(names) >= len(numbers) else numbers
 
 
-def _load(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+def _load(path: Path, names: tuple[str, ...], split: str = "") -> dict[str, np.ndarray]:
+    """Arrays by name; with a split, the labels of MedMNIST (N, 1) as (N)."""
+    if split:
+        found = _load(path, tuple(f"{split}_{name}" for name in names))
+        return _columns({k.removeprefix(f"{split}_"): a for k, a in found.items()})
     try:
         with (
             open_regular(path) as stream,
@@ -92,10 +113,21 @@ def _load(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
         raise InputError(f"{path}: cannot be read as .npz ({error})") from error
 
 
-def _images(path: Path) -> np.ndarray:
-    images = _load(path, ("images",)).get("images")
+def _columns(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays with labels (N); several labels for each image are left out."""
+    labels = arrays.pop("labels", None)
+    if labels is not None and labels.size == len(labels):
+        arrays["labels"] = labels.reshape(-1)
+    elif labels is not None:
+        console.info(f"labels are {labels.shape}, several for each image; left out")
+    return arrays
+
+
+def _images(path: Path, split: str) -> np.ndarray:
+    images = _load(path, ("images",), split).get("images")
     if images is None:
-        raise InputError(f"{path}: has no array called images")
+        name = f"{split}_images" if split else "images"
+        raise InputError(f"{path}: has no array called {name}")
     if images.dtype.kind not in "iuf" or images.ndim not in (3, 4) or not images.size:
         raise InputError(
             f"{path}: images are {images.dtype} {images.shape}, "

@@ -16,7 +16,7 @@ def resized_shape(height: int, width: int, size: int) -> tuple[int, int, int, in
 
 
 def resize_images(images: np.ndarray, size: int | None) -> np.ndarray:
-    """Resize (N, H, W, C) uint8 to (N, size, size, C), bilinear with antialiasing.
+    """Resize (N, H, W, C) to (N, size, size, C), bilinear with antialiasing.
 
     Images that already have the size are returned unchanged, still memory-mapped.
     """
@@ -26,13 +26,14 @@ def resize_images(images: np.ndarray, size: int | None) -> np.ndarray:
     from torch.nn.functional import interpolate
 
     height, width, top, left = resized_shape(images.shape[1], images.shape[2], size)
-    resized = np.empty((len(images), size, size, images.shape[3]), np.uint8)
+    white = np.iinfo(images.dtype).max
+    resized = np.empty((len(images), size, size, images.shape[3]), images.dtype)
     for start in range(0, len(images), BLOCK):
         block = torch.from_numpy(np.array(images[start : start + BLOCK]))
         block = block.permute(0, 3, 1, 2).float()  # (n, C, H, W)
         block = interpolate(block, (height, width), mode="bilinear", antialias=True)
         block = (
-            block[:, :, top : top + size, left : left + size].round_().clamp_(0, 255)
+            block[:, :, top : top + size, left : left + size].round_().clamp_(0, white)
         )
-        resized[start : start + BLOCK] = block.byte().permute(0, 2, 3, 1).numpy()
+        resized[start : start + BLOCK] = block.permute(0, 2, 3, 1).numpy()
     return resized

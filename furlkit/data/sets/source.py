@@ -33,7 +33,7 @@ from furlkit.data.sets.labels import (
     default_names,
     read_label_file,
 )
-from furlkit.data.sets.npz import read_npz, read_npz_labels
+from furlkit.data.sets.npz import npz_has_splits, read_npz, read_npz_labels
 from furlkit.data.sets.resize import resize_images
 from furlkit.data.sets.window import AS_STORED, Reading
 from furlkit.errors import InputError, UsageError, did_you_mean
@@ -79,7 +79,8 @@ class Source:
     @property
     def has_splits(self) -> bool:
         """Whether `split` chooses a part of the dataset."""
-        return is_name(self.name) or bool(idx_splits(Path(self.name)))
+        path = Path(self.name)
+        return is_name(self.name) or bool(idx_splits(path)) or npz_has_splits(path)
 
     def images(self, fit: Fit = ANY, again: bool = False) -> ImageSet:
         """Open the dataset with its images; `fit` is for those of a folder.
@@ -98,7 +99,7 @@ class Source:
             elif kind == "idx":
                 opened = self._idx(path)
             else:
-                opened = with_images(*read_npz(path, self.reading))
+                opened = with_images(*read_npz(path, self.reading, self._arrays(path)))
         return replace(opened, images=resize_images(opened.images, self.size))
 
     def verify(self) -> None:
@@ -124,7 +125,9 @@ class Source:
             return _open_packed(path)
         if kind == "idx":
             return self._idx(path)
-        return read_npz_labels(path) if kind == "npz" else read_label_file(path)
+        if kind == "npz":
+            return read_npz_labels(path, self._arrays(path))
+        return read_label_file(path)
 
     def _folder(self, fit: Fit) -> ImageSet:
         if self.size is not None:
@@ -134,6 +137,10 @@ class Source:
             fit = fit._replace(reading=replace(self.reading, pages=None, slices=None))
         images, reading = folder_images(index, fit, open_cache(self.cache))
         return with_images(index.labels, images, reading)
+
+    def _arrays(self, path: Path) -> str:
+        """The split whose arrays are read; empty for a file without splits."""
+        return self.split if npz_has_splits(path) else ""
 
     def _idx(self, path: Path) -> ImageSet:
         return with_images(*read_idx(idx_file(path, self.split), self.name))
@@ -174,13 +181,13 @@ def _open_packed(path: Path) -> ImageSet:
         images=packed.images,
         mean=tuple(facts.mean),
         std=tuple(facts.std),
-        reading=_reading(path, facts.fingerprint),
+        reading=_reading(path, facts.fingerprint, packed.images.dtype),
     )
 
 
-def _reading(path: Path, fingerprint: dict[str, Any]) -> Reading:
+def _reading(path: Path, fingerprint: dict[str, Any], dtype: np.dtype) -> Reading:
     known = {key: fingerprint[key] for key in READING if key in fingerprint}
-    return Reading.from_facts(known, path)
+    return Reading.from_facts({**known, "depth": 8 * dtype.itemsize}, path)
 
 
 def _check_hash(

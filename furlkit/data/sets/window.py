@@ -69,6 +69,7 @@ class Reading:
     depth: int = 8
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", int(self.depth or 8))
         if self.window is not None:
             object.__setattr__(self, "window", str(parse_window(self.window)))
 
@@ -92,7 +93,7 @@ class Reading:
         """The reading that the header of a file describes."""
         try:
             found = cls(**(facts or {}))
-        except (TypeError, AttributeError, UsageError) as error:
+        except (TypeError, ValueError, AttributeError, UsageError) as error:
             raise InputError(f"{path}: its window cannot be read ({error})") from error
         if found.depth not in (8, 16) or found.pages not in (None, *PAGES):
             raise InputError(f"{path}: its images were read in an unknown way: {facts}")
@@ -130,8 +131,8 @@ class Refused(ValueError):
 class TooManyPixels(Refused):
     """An image has more pixels than furlkit decodes."""
 
-    def __str__(self) -> str:
-        return f"it has more than {MOST_PIXELS:,} pixels"
+    def __init__(self, most: int = MOST_PIXELS):
+        super().__init__(f"it has more than {most:,} pixels")
 
 
 class NeedsWindow(InputError):
@@ -171,7 +172,16 @@ def develop(raw: Raw, reading: Reading) -> np.ndarray:
 
 def deepened(pixels: np.ndarray, reading: Reading) -> np.ndarray:
     """Pixels of 8 bits in the type of the reading; 255 becomes 65535."""
-    return pixels if reading.depth == 8 else pixels.astype(np.uint16) * np.uint16(257)
+    if pixels.dtype == reading.dtype:
+        return pixels
+    return pixels.astype(np.uint16) * np.uint16(257)
+
+
+def in_bytes(pixels: np.ndarray) -> np.ndarray:
+    """Pixels of 8 bits, for pictures of them."""
+    return (
+        pixels if pixels.dtype == np.uint8 else np.rint(pixels / 257).astype(np.uint8)
+    )
 
 
 def windowed(

@@ -9,6 +9,7 @@ from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.decoded import Fit
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.data.sets.source import Source
+from furlkit.data.sets.window import in_bytes
 from furlkit.errors import InputError, UsageError
 from furlkit.files.container.header import short
 from furlkit.inputs.settings import fill
@@ -120,7 +121,7 @@ def _row(
     size = occupancy[cluster] if known else len(index)
     name = "no class" if label is None else names[label]
     note = f"cluster {cluster}: {counted(size, 'image')}"
-    return ImageRow(cluster, name, note, images.images[index], wrong)
+    return ImageRow(cluster, name, note, in_bytes(images.images[index]), wrong)
 
 
 def _to_json(row: ImageRow, surest: list[list[int]], images: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import numpy as np
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.decoded import Fit
 from furlkit.data.sets.source import Source
+from furlkit.data.sets.window import in_bytes
 from furlkit.inputs.settings import fill
 from furlkit.randomness import numpy_generator
 from furlkit.reports.figures import Frame
@@ -45,7 +46,7 @@ def _drawn(of: np.ndarray, images: int, seed: int) -> np.ndarray:
 
 
 def _rows(known: ImageSet, name: str, of: np.ndarray) -> list[ImageRow]:
-    taken, right = known.images[of], [False] * len(of)
+    taken, right = in_bytes(known.images[of]), [False] * len(of)
     edges = _edges(taken)
     return [
         ImageRow(0, plain(name), "images", taken, right),

@@ -258,3 +258,23 @@ def test_a_single_value_is_not_a_column(tmp_path, column):
     for read in (Source.images, Source.labels):
         with pytest.raises(InputError, match="a.npz: .*int64"):
             read(Source(tmp_path / "a.npz"))
+
+
+def test_arrays_of_medmnist_have_splits(tmp_path):
+    path, counts = tmp_path / "bloodmnist.npz", {"train": 6, "val": 2, "test": 4}
+    arrays = {}
+    for split, count in counts.items():
+        arrays[f"{split}_images"] = np.full((count, 8, 8, 3), count, np.uint8)
+        arrays[f"{split}_labels"] = np.arange(count)[:, None] % 3
+    np.savez(path, **arrays)
+    for split in ("train", "test"):
+        source = Source(path, split=split)
+        found = source.images()
+        assert source.has_splits and (found.images == counts[split]).all()
+        assert found.labels.tolist() == [k % 3 for k in range(counts[split])]
+        assert source.labels().fingerprint["labels"] == found.fingerprint["labels"]
+    several = {"train_images": GREY, "train_labels": np.zeros((12, 14), np.uint8)}
+    np.savez(tmp_path / "chestmnist.npz", **several)
+    assert Source(tmp_path / "chestmnist.npz").images().labels is None
+    with pytest.raises(InputError, match="test_images"):
+        Source(tmp_path / "chestmnist.npz", split="test").images()
