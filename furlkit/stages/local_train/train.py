@@ -143,9 +143,9 @@ def _settings(inputs: Inputs, client: Client, early: Rows | None) -> dict[str, A
     """The objective's settings, with the rows that it takes."""
     options, device = inputs.options, runtime.device_of(inputs.options.runtime)
     settings = dict(options.settings)
-    rows = _rows_of_others(client, device)
-    if rows is not None and options.objective.negatives:
-        settings["z_dict"] = rows
+    z_dict = _rows_of_others(client, device)
+    if z_dict is not None and options.objective.negatives:
+        settings["z_dict"] = z_dict
         settings["remote_only"] = options.sharing.negatives == "remote"
     if options.sharing.own_rows:
         own = early.z if early else own_rows(inputs, client)
@@ -161,7 +161,7 @@ def _settings(inputs: Inputs, client: Client, early: Rows | None) -> dict[str, A
 
 
 def _rows_of_others(client: Client, device: torch.device) -> torch.Tensor | None:
-    """The rows of the dictionary that the client takes, if there are any."""
+    """The client's rows of the dictionary on the device; None without a row."""
     if client.negatives is None or not len(client.negatives):
         return None
     return torch.from_numpy(client.negatives).float().to(device)
