@@ -32,7 +32,7 @@ def described(point: EntryPoint, entry: Any) -> str:
 
 
 def _listed(point: EntryPoint) -> Iterator[tuple[str, Path]]:
-    """Files that the distribution lists, without its metadata and its scripts."""
+    """Files of the distribution's list, without metadata and scripts."""
     for file in (point.dist and point.dist.files) or ():
         inside = not file.parts[0].endswith((".dist-info", "..", ".egg-info"))
         path = Path(str(file.locate()))

@@ -234,8 +234,8 @@ class Objective(Method):
 class Term(Method):
     """What is added to any objective; `switch` is the option that turns it on.
 
-    One that `matches_rows` needs an objective with `negatives`, whose step gives `rows`;
-    one that `infuses` needs one with `again`, and the client's style model.
+    One that `matches_rows` needs an objective with z, the output of a projector; its
+    rows are those of the step or, of an objective without any, the dictionary's. One that `infuses` needs one with `again`, and the client's style model.
     """
 
     switch: str = ""

@@ -202,7 +202,7 @@ PROTOCOLS = named(
         ),
         paper=FEDSTYLE,
         equation="Eq. 4, Tables 1-3",
-        printed="as printed; `--generator frozen` and `none` leave G as it is, or out",
+        printed="as printed with `--generator trained`; by default h_c alone",
     ),
     Protocol("classifier",
         "Score the classifier that a model has of its own; nothing is trained.",

@@ -13,9 +13,9 @@ def aggregate() -> None:
 
     An UPLOAD may be a folder, the inbox of a server. What is no upload of this round is
     left out there with a warning (a private file, a broken one, a link), and the round
-    goes on with the others if there are --at-least so many. So is an upload that changes
-    after it was checked. Hidden names are skipped. Once the output is there, the round is
-    closed, whatever arrives later.
+    goes on with the others if there are --at-least so many. An upload that changes after
+    the check is left out too. Hidden names are skipped. Once the output is there, the
+    round is closed, whatever arrives later.
 
     What an upload says of itself is a claim. Its hash is compared with its bytes, unless
     --trust-headers; --partition or --max-share limits what its number of images counts.
@@ -29,11 +29,12 @@ def aggregate() -> None:
     They count all clients alike, since the number of images is a client's own claim;
     --weights examples counts it. Of counters they take the median, the mean the largest.
 
-    The mean warns of an update more than 4 times as long as most (times its share of
-    images if it has more) and 5 deviations away, and with --parent of one at more than
-    100 degrees to the others and 5 deviations from the median angle. Both are estimates
-    from a sketch of each upload, so a hostile client that knows the sketch can hide; two
-    uploads are never compared. With --partition it tells which clients are missing.
+    The mean warns of an update more than 4 times as long as the median and 5 deviations
+    away; a client with more images than the median may move farther by that factor. With
+    --parent the mean also warns of an update at more than 100 degrees to the others and
+    5 deviations from the median angle. Norms and angles are estimates from a sketch of
+    each upload, from which a hostile client can hide. Fewer than three uploads are not
+    compared. With --partition a line lists the clients without an upload.
 
     The model of round 0 has no target network: --parent then has its network in place of
     the target's, as objectives start the target.

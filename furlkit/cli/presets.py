@@ -4,7 +4,7 @@ from typing import Any
 
 from furlkit import console
 from furlkit.cli.shared import argument, command
-from furlkit.presets import names, summary, text_of
+from furlkit.presets import by_system, names, summary, text_of
 
 
 @command("presets", argument("name", "[NAME]", required=False, kind=str))
@@ -24,5 +24,8 @@ def presets(values: dict[str, Any]) -> None:
         return
     found = {name: summary(name) for name in names()}
     width = max(map(len, found))
-    lines = [f"{name:{width}}  {text}" for name, text in found.items()]
+    lines: list[str] = []
+    for system, members in by_system(found).items():
+        lines += ["", system] if lines else [system]
+        lines += [f"  {name:{width}}  {found[name]}" for name in members]
     console.result("\n".join(lines), found)

@@ -5,18 +5,17 @@ from furlkit.cli.shared import argument, stage
 
 @stage("replay", argument("path", "FILE"))
 def replay() -> None:
-    """A header has the options, the seed and the content of the inputs; scores have the
-    same. The inputs are looked for in the folder of the planned run; without a plan, in
-    the folder of FILE and then in the folder around it; and in those of --among. Images
-    are found by their fingerprint. Every command reads the files that were found and
-    writes below --into; a folder that has one of these files is refused, so that nothing
-    is replaced. Inputs or images that are not found give exit code 65.
+    """Options, seed and content hashes of the inputs are in the header of FILE, or in the
+    scores if FILE is JSON. furlkit searches the inputs in the folder of the planned run;
+    without a plan, in the folder of FILE, then in the folder around it; and in --among.
+    Images are recognised by their fingerprint. The commands write below --into, which
+    must not hold FILE or an input. Missing inputs or images give exit code 65.
 
-    With --run each file that was made again is compared with the one that was found:
-    "same bytes", or "same tensors" or "same numbers" where only the header differs, or
-    what differs, with exit code 1. The bytes are the same with the same versions, threads
-    and instruction set; a difference in these is named, from the journals beside the
-    files, and how far the scores are apart.
+    With --run, each new file is compared with the old file: "same bytes"; "same tensors"
+    or "same numbers" if only the header differs; else the difference, with exit code 1.
+    Bytes are the same with the same versions, threads and instruction set. The journals
+    beside the files record these; if they differ, the message names both sides, and says
+    how far scores are apart.
 
     \b
     Examples:

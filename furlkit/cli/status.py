@@ -7,18 +7,21 @@ from furlkit.cli.shared import arguments, command, tell
 
 @command("status", arguments("runs", "RUN..."))
 def status(values: dict[str, Any]) -> None:
-    """RUN is the folder of a run that `furlkit plan` has planned. Shows what is done,
-    what runs now and where, what is stale because a setting or an input has changed
-    since, the last scores, the time that is left, and the bytes on disk.
+    """RUN is the folder of a run that `furlkit plan` has planned, or a folder of such
+    folders. Shows the steps that are done, running, failed, or stale because a setting or
+    an input has changed since, the last scores, the time that is left, and the bytes on
+    disk. Several runs take one line each. A step is done if its files have the contents
+    that the planned command wrote, and were made of the present inputs; times of files
+    decide nothing.
 
     \b
     Examples:
       furlkit status exp/fedca
-      furlkit status exp/fedca --watch
+      furlkit status exp --watch
     """
     from furlkit.stages.status import run, settle
 
     if values["settle"]:
         settle(values["runs"], values["by"])
     else:
-        tell(run({**values, "run": values["runs"][0]}))
+        tell(run(values))

@@ -13,10 +13,10 @@ from typing import Any
 
 from furlkit.errors import FurlkitError
 from furlkit.files.container.atomic import write_bytes
-from furlkit.files.container.header import LIMIT
 from furlkit.files.opening import LONGEST_LIST, open_regular, read_bytes
 
 _LENGTH = 8  # Bytes of the length of a safetensors header.
+_LONGEST = 4 * 2**20  # The limit in `container.header`, which loads numpy.
 
 
 def content_of(path: str) -> str | None:
@@ -33,7 +33,7 @@ def content_of(path: str) -> str | None:
 
 def _in_header(begin: bytes, stream: Any) -> str | None:
     length = int.from_bytes(begin, "little")
-    if len(begin) < _LENGTH or not 2 <= length <= LIMIT:
+    if len(begin) < _LENGTH or not 2 <= length <= _LONGEST:
         return None
     with suppress(ValueError, LookupError, TypeError, RecursionError):
         noted = json.loads(json.loads(stream.read(length))["__metadata__"]["furlkit"])

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from furlkit.errors import FurlkitError
+from furlkit.errors import FurlkitError, TooEarlyError
 from furlkit.files.contents import Contents, content_of
 from furlkit.files.opening import LONGEST_LIST, read_bytes
 
@@ -27,16 +27,21 @@ SILENT = frozenset(
     ("-q", "--quiet", "-v", "--verbose", "--json", "--strict", "--force", "--download")
 )
 PLACES = frozenset(("--data-root", "--cache"))
+LONGEST_ERROR = 500  # Characters.
 OUTPUT = frozenset(("-o", "--output"))
 _BETWEEN = re.compile("([=,:])")
 Content = Callable[[str], str | None]
 
 
 class Receipt(NamedTuple):
-    """The fingerprint of a command, and the hashes of what it wrote; None until its end."""
+    """The fingerprint of a command, and the hashes of what it wrote; None until its end.
+
+    `error` is the message of a command that failed.
+    """
 
     command: str
-    contents: list[str | None] | None
+    contents: list[str | None] | None = None
+    error: str | None = None
 
 
 class Call(NamedTuple):
@@ -108,8 +113,15 @@ def noting(folder: str, calls: Sequence[Call], preset: Content) -> Iterator[None
     """
     contents = Contents(Path(folder) / CACHE)
     made = {c.output: c.fingerprint(folder, contents.of, preset) for c in calls}
-    append(folder, {path: Receipt(command, None) for path, command in made.items()})
-    yield
+    append(folder, {path: Receipt(command) for path, command in made.items()})
+    try:
+        yield
+    except TooEarlyError:
+        raise
+    except Exception as error:
+        said = str(error)[:LONGEST_ERROR]
+        append(folder, {p: Receipt(command, error=said) for p, command in made.items()})
+        raise
     written = {c.output: [content_of(path) for path in c.writes] for c in calls}
     append(folder, {path: Receipt(made[path], written[path]) for path in made})
 
@@ -143,6 +155,8 @@ def read(folder: str) -> dict[str, Receipt]:
         with suppress(
             ValueError, TypeError
         ):  # Half a line of a process that was killed.
-            path, command, contents = json.loads(line)
-            found[str(path)] = Receipt(command, contents)
+            path, *values = json.loads(line)
+            receipt = Receipt(*values)
+            if isinstance(receipt.contents, list | None):
+                found[str(path)] = receipt
     return found

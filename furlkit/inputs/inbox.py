@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from os.path import dirname, realpath
@@ -45,9 +45,9 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 class Kind(NamedTuple, Generic[S, U]):
     """How the uploads that a rule reads are opened and checked.
 
-    `open` reads a header. `examine` reads the tensors too, compares `by` which hash
-    (`content`, `check` or none) and, for a file that others may change, remembers what
-    it has read: a later pass over the file compares. `check_together` raises UnfitUpload.
+    `open` reads a header. `examine` reads the tensors and compares one hash: `content`,
+    `check` or None. Its flag says that others may change the file; then `examine`
+    remembers the bytes for later passes. `check_together` raises UnfitUpload.
     """
 
     kinds: Sequence[str]
@@ -61,27 +61,11 @@ def open_uploads(
 ) -> tuple[Options, list[U]]:
     """Read and check all uploads of a command, each alone and then together."""
     options = options_of(values)
-    parent, folders = _parent(options), _folders(options)
+    reader = _Reader(options, _parent(options), kind)
+    folders = _folders(options)
     check_output(options.output, (*options.inputs, options.parent))
-
-    def open_one(path: Path) -> S:
-        sent = kind.open(path)
-        if parent:
-            check_parent(sent, parent)
-        return sent
-
-    def examine(sent: S, inbox: bool = False) -> Taken[U]:
-        # The pass that combines named files compares their checksums, and an error then
-        # is early enough.
-        cheap = "check" if inbox or options.dry_run else None
-        by = cheap if options.trust_headers else "content"
-        return Taken(kind.examine(sent, by, inbox), sent.opened)
-
-    files = [open_one(path) for path in options.inputs if path not in folders]
-    # Hashing takes longer than reading, and lets other threads run.
-    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        named = list(pool.map(examine, files))
-    inbox = Inbox(folders, kind.kinds, lambda path: examine(open_one(path), inbox=True))
+    named = reader.read_named([p for p in options.inputs if p not in folders])
+    inbox = Inbox(folders, kind.kinds, reader.read_sent)
     taken: dict[Path, Taken[U]] = {}
 
     def look() -> tuple[list[U], dict[Path, str]]:
@@ -102,6 +86,38 @@ def open_uploads(
     name_copies(counted)
     name_differences(counted)
     return options, clients
+
+
+class _Reader(NamedTuple, Generic[S, U]):
+    """Reads uploads of one kind, that start from `parent` if it is given."""
+
+    options: Options
+    parent: Sent | None
+    kind: Kind[S, U]
+
+    def read_named(self, paths: Iterable[Path]) -> list[Taken[U]]:
+        """Files that were named by hand: all headers first, then all tensors."""
+        opened = [self._open(path) for path in paths]
+        # Hashing takes longer than reading, and lets other threads run.
+        with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+            return list(pool.map(self._examine, opened))
+
+    def read_sent(self, path: Path) -> Taken[U]:
+        """A file of an inbox, which others may change at any time."""
+        return self._examine(self._open(path), inbox=True)
+
+    def _open(self, path: Path) -> S:
+        sent = self.kind.open(path)
+        if self.parent:
+            check_parent(sent, self.parent)
+        return sent
+
+    def _examine(self, sent: S, inbox: bool = False) -> Taken[U]:
+        # The pass that combines named files compares their checksums, and an error then
+        # is early enough.
+        cheap = "check" if inbox or self.options.dry_run else None
+        by = cheap if self.options.trust_headers else "content"
+        return Taken(self.kind.examine(sent, by, inbox), sent.opened)
 
 
 def _parent(options: Options) -> Sent | None:

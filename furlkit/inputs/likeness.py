@@ -28,7 +28,7 @@ OWN = ("channels-last", "compile", "device", "encoding", "precision", "tell", "t
 
 
 def name_copies(taken: Sequence[Taken]) -> None:
-    """Warn of clients that sent the numbers of another client: a line for each number."""
+    """Warn of clients that sent the numbers of another client, once for each model."""
     found: dict[Path, list[Upload]] = {}
     firsts: dict[Path, Upload] = {}
     for copy, first in copies(taken):

@@ -93,7 +93,7 @@ class Taken(NamedTuple, Generic[U]):
 
 
 class UnfitUpload(InputError):
-    """Uploads, each good alone, that do not fit the others: a reason for each path."""
+    """Uploads that do not fit the other uploads: a reason for each path."""
 
     def __init__(self, reasons: Mapping[Path, str]):
         super().__init__(next(iter(reasons.values())))
@@ -233,7 +233,7 @@ def in_client_order(
 
 
 def _same(one: Upload, other: Upload, verified: bool) -> bool:
-    """Whether two files are the same to the byte; one that is gone is not."""
+    """Whether two files have the same bytes; a missing file has other bytes."""
     if one.content != other.content:
         return False
     try:
@@ -261,7 +261,7 @@ def check_same(
 
 
 def check_fit(unfit: Iterable[tuple[Upload, str]]) -> None:
-    """Refuse all of these uploads at once, each with its reason."""
+    """Refuse several uploads at once, each with a reason."""
     reasons = {upload.path: f"{upload.path}: {reason}" for upload, reason in unfit}
     if reasons:
         raise UnfitUpload(reasons)

@@ -26,9 +26,9 @@ def represent(net: Net, x: Tensor, layer: str) -> Tensor:
 
 @contextmanager
 def batch_statistics(net: nn.Module) -> Iterator[None]:
-    """Let BatchNorm normalise by each batch; its running statistics stay as they are.
+    """Let BatchNorm normalise by each batch, without a change of running statistics.
 
-    Without running statistics BatchNorm takes those of the batch, in eval mode too.
+    A BatchNorm layer without running statistics uses batch statistics in eval mode too.
     """
     norms = [module for module in net.modules() if isinstance(module, _BatchNorm)]
     running = [(norm.running_mean, norm.running_var) for norm in norms]

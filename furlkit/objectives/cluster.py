@@ -105,10 +105,10 @@ class Clustering(nn.Module):
     def _choose(
         self, index: Tensor, rng: torch.Generator
     ) -> tuple[Tensor, Tensor | None]:
-        """The images to encode, those of `index` and then their neighbours, image by image.
+        """Images to encode: the batch, then one drawn neighbour of each image.
 
-        All neighbours of a batch have many images twice, which are encoded once: then
-        with the place of each among the images.
+        With all neighbours, images repeat: each is encoded once, and the second value
+        has the place of every image and neighbour among the encoded images.
         """
         if self._neighbours is None:
             raise ValueError("the neighbours of the images are not known")

@@ -122,6 +122,23 @@ def summary(name: str) -> str:
     return ENDED.split(CITED.sub("", text))[0].rstrip(".")
 
 
+def by_system(found: dict[str, str]) -> dict[str, list[str]]:
+    """Presets in groups: variants of a preset such as fedca-align, then all others.
+
+    `found` has the summary of each preset; that of a system begins with its name.
+    """
+    groups: dict[str, list[str]] = {}
+    for name in found:
+        groups.setdefault(name.partition("-")[0], []).append(name)
+    systems = {
+        found[first].partition(":")[0]: members
+        for first, members in groups.items()
+        if len(members) > 1
+    }
+    others = [first for first, members in groups.items() if len(members) == 1]
+    return {**systems, "Others": others}
+
+
 def _path(name: str) -> Path:
     if name.endswith(".toml"):
         return Path(name)

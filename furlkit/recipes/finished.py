@@ -45,6 +45,7 @@ class Finished:
             name: self._presets(name) for name in {*map(command_name, plan.steps)}
         }
         self._finished: list[list[bool]] = []  # By step and output.
+        self.errors: dict[int, str] = {}  # By number of the step, why it failed last.
         self.states = [self._state(step) for step in plan.steps]
         self._need_again()
         self.left = [
@@ -83,7 +84,10 @@ class Finished:
             self._noted.update((p, c) for p, c in gone if p in self._gone)
             preset = self._preset[command_name(step)]
             now = call.fingerprint(self._folder, self._content, preset)
-            yield now == receipt.command and noted == [*map(self._content, call.writes)]
+            same = now == receipt.command
+            if same and receipt.error is not None:
+                self.errors[len(self._finished)] = str(receipt.error)
+            yield same and noted == [*map(self._content, call.writes)]
 
     # --- states ---------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from furlkit import presets
+from furlkit.catalogue import COMMANDS
 from furlkit.errors import FurlkitError, InputError, UsageError, did_you_mean
 from furlkit.files.opening import read_toml
 
@@ -283,6 +284,7 @@ def runs(recipe: Recipe, given: Sequence[str]) -> list[Run]:
             raise UsageError(f"{word}: expected KEY=VALUE")
         if not _is_unicode(word):
             raise UsageError(f"{word!r}: expected text in UTF-8")
+        _check_option(recipe, key, word)
         _check_names(recipe, [key], word, UsageError)
         options = {*recipe.stages, *recipe.removed}
         values = [text] if key in options else _values(text)
@@ -303,6 +305,21 @@ def runs(recipe: Recipe, given: Sequence[str]) -> list[Run]:
         run.settings["out"] = out
         found[out] = run
     return list(found.values())
+
+
+def _check_option(recipe: Recipe, key: str, word: str) -> None:
+    """Refuse a setting that is an option of a stage, with the right form of it."""
+    if key in {*recipe.settings, *recipe.stages, *recipe.removed}:
+        return
+    name, value = key.replace("_", "-"), word.partition("=")[2]
+    for stage in recipe.stages.values():
+        names = (" ".join(stage.line.split()[:count]) for count in (2, 1))
+        command = next((COMMANDS[name] for name in names if name in COMMANDS), None)
+        if command and name in {option.name for option in command.options.values()}:
+            raise UsageError(
+                f"{word}: {key} is not a setting of this recipe, but an option of "
+                f"{stage.name}; write {stage.name}='--{name} {value}'"
+            )
 
 
 def _is_unicode(text: str) -> bool:

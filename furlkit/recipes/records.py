@@ -25,7 +25,6 @@ JSON = "recipe.json"
 HALF_SIGN = re.compile(rb"\\u[dD][89a-fA-F]")
 RECORD = re.compile(rf"{NAME.pattern}-[0-9a-f]{{8}}\.txt")
 BROKEN = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
-SHOWN = 5  # Runs below a folder that are named.
 
 
 def changes(plan: Plan) -> list[str]:
@@ -111,15 +110,21 @@ def changed_presets(folder: Path) -> list[str]:
         return []
 
 
+def runs_in(folder: Path) -> list[Path]:
+    """The folder of a planned run, or all such folders below it."""
+    if (folder / "plan" / JSON).exists():
+        return [folder]
+    below = sorted(path.parents[1] for path in folder.glob(f"**/plan/{JSON}"))
+    return below or [folder]
+
+
 def load(folder: Path) -> tuple[Run, int]:
     """The run that was planned in a folder, and the size of its groups of clients."""
     path = folder / "plan" / JSON
     if not path.exists():
-        below = sorted(str(p.parents[1]) for p in folder.glob(f"**/plan/{JSON}"))
-        hint = f"; there are {', '.join(below[:SHOWN])}" if below else ""
         raise InputError(
             f"{path}: no such file; status needs the folder of a run that furlkit plan "
-            f"has planned{hint}"
+            "has planned, or a folder of such folders"
         )
     raw = read_bytes(path, LONGEST_JSON)
     try:
@@ -166,7 +171,8 @@ def _difference(before: str, after: str) -> str:
     """The options that two records differ in."""
     old, new = _options(before), _options(after)
     keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-    return ", ".join(f"{key} {_shown(old, key)} -> {_shown(new, key)}" for key in keys)
+    found = [f"{key} {_shown(old, key)} -> {_shown(new, key)}" for key in keys]
+    return ", ".join(found) or "the order of its options"
 
 
 def _shown(options: dict[str, str], key: str) -> str:
@@ -181,7 +187,7 @@ def _options(text: str) -> dict[str, str]:
     for word in words:
         if word.startswith("-") and not _is_number(word):
             key = word
-            found[key] = []
+            found.setdefault(key, [])
         else:
             found.setdefault(key, []).append(word)
     options = {key: " ".join(words) or "on" for key, words in found.items()}

@@ -19,12 +19,16 @@ SAMPLE = 20  # Trainings of a stage whose time is looked up.
 
 
 class Status(NamedTuple):
-    """The state of every step, who makes those that are running, and files to make."""
+    """The state of every step; by its number, who makes it now, and why it failed.
+
+    `left` counts the files that are to be made.
+    """
 
     plan: Plan
     states: list[str]
     holders: dict[int, str]
     left: list[int]
+    errors: dict[int, str]
 
     def counted(self, stage: str) -> Counter:
         """How many steps of a stage are in which state."""
@@ -41,12 +45,29 @@ def status(plan: Plan) -> Status:
     for number, step in enumerate(plan.steps):
         if states[number] != DONE and (found := _holder(step)):
             holders[number], states[number] = found, RUNNING
-    return Status(plan, states, holders, finished.left)
+    errors = {k: e for k, e in finished.errors.items() if k not in holders}
+    return Status(plan, states, holders, finished.left, errors)
 
 
 def _holder(step: Step) -> str | None:
     found = (holder(Path(path)) for path in step.outputs)
     return next((name for name in found if name), None)
+
+
+def epoch(step: Step) -> int | None:
+    """The last epoch that a training which runs now has ended."""
+    running = (path for path in step.outputs if holder(Path(path)))
+    lines = [line for path in running for line in Journal(Path(path)).read()]
+    ended = [line.get("epoch") for line in lines if line.get("event") == "epoch"]
+    return ended[-1] if ended and isinstance(ended[-1], int) else None
+
+
+def waits_for(found: Status, number: int) -> list[int]:
+    """The clients whose files of a round are still to be made."""
+    steps = zip(found.plan.steps, found.states, strict=True)
+    late = (s.clients for s, state in steps if s.round == number and state != DONE)
+    trained = {client for clients in late for client in clients}
+    return sorted(trained)
 
 
 def seconds_left(found: Status) -> float | None:

@@ -31,6 +31,8 @@ def verify_below(folder: Path) -> tuple[str, dict[str, Any]]:
         for each in broken:
             console.error(str(each))
         raise InputError(f"{folder}: {len(broken)} files below are broken; see above")
+    if not kinds.keys() - {OTHER}:
+        raise InputError(f"{folder}: is a folder without files of furlkit's")
     return _told(folder, kinds)
 
 

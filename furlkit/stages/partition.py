@@ -61,9 +61,11 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         None if domains is None else list(data.domain_names),
     )  # fmt: skip
     sizes = [len(part) for part in parts]
+    drawn = f"{options.images:,} drawn from " if options.images else ""
     line = (
         f"{options.output}: {len(parts)} clients of {min(sizes):,} to {max(sizes):,} "
-        f"images by {options.scheme.scheme}, {len(public):,} public, of {data.examples:,}"
+        f"images by {options.scheme.scheme}, {len(public):,} public, of {drawn}"
+        f"{data.examples:,}"
     )
     result: dict[str, Any] = {
         "clients": len(parts),

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from furlkit import console
+from furlkit.catalogue import COMMANDS
 from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.container.atomic import write_bytes
 from furlkit.files.lock import holding
 from furlkit.inputs.paths import check_output
+from furlkit.inputs.planned import check_planned, data_warnings
 from furlkit.inputs.settings import fill
 from furlkit.recipes import places, records
 from furlkit.recipes.expand import Plan, expand, noted_in
+from furlkit.recipes.finished import command_name
 from furlkit.recipes.forms import FORMS
 from furlkit.recipes.read import read, runs
 from furlkit.recipes.template import check_used
@@ -116,12 +119,17 @@ def _check(plan: Plan, options: Options, check: Check) -> None:
     places.check_names(plan)
     if not options.allow_outside:
         places.check_places(plan, options.given)
+    last = {step.stage: step.round for step in plan.steps}
     for step in plan.samples:
+        where = f"{plan.run.recipe.path}: [stages] {step.stage}"
         try:
             values = check(step.command)
+            check_planned(values, last.get(step.stage))
         except FurlkitError as error:
-            where = f"{plan.run.recipe.path}: [stages] {step.stage}"
             raise InputError(f"{where}: {error}") from error
+        command = COMMANDS[command_name(step)]
+        for line in data_warnings(command.options, values, step.reads):
+            console.warn(f"{plan.run.recipe.path}: {line}")
         places.check_written(plan, step, values)
         if not options.allow_outside:
             places.check_folders(plan, step, values, options.given)

@@ -16,11 +16,14 @@ from furlkit.recipes.forms import title
 from furlkit.recipes.status import (
     Status,
     bytes_on_disk,
+    epoch,
     scores,
     seconds_left,
     status,
     suspects,
+    waits_for,
 )
+from furlkit.reports.text import plain
 
 EVERY = 2.0  # Seconds between two looks with --watch.
 NAMES = {MISSING: "to do"}
@@ -48,23 +51,28 @@ def settle(folders: Iterable[Path], process: int | None) -> None:
         settle_times(one, group)
 
 
-def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Look once; with `watch`, look until everything is done."""
-    folder = values["run"]
-    line, data = _look(folder)
-    if values["scores"]:
-        return "\n".join(_table(data["scores"])), data
-    while values["watch"]:
+def run(values: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Look once; with `watch`, look until everything is done.
+
+    One run is described in full, several in one line each.
+    """
+    folders = [each for folder in values["runs"] for each in records.runs_in(folder)]
+    found = [_look(folder, len(folders) > 1) for folder in folders]
+    while values["watch"] and not values["scores"]:
         console.clear()
-        if data["done"] == data["steps"]:
+        if all(data["done"] == data["steps"] for _, data in found):
             break
-        console.result(line, data)
+        for line, data in found:
+            console.result(line, data)
         time.sleep(EVERY)
-        line, data = _look(folder)
-    return line, data
+        found = [_look(folder, len(folders) > 1) for folder in folders]
+    for line, data in found:
+        title = [data["run"]] if len(folders) > 1 else []
+        table = "\n".join([*title, *_table(data["scores"])])
+        yield (table if values["scores"] else line), data
 
 
-def _look(folder: Path) -> tuple[str, dict[str, Any]]:
+def _look(folder: Path, short: bool) -> tuple[str, dict[str, Any]]:
     one, group = records.load(folder)
     found = status(expand(one, group))
     steps, states = found.plan.steps, found.states
@@ -83,10 +91,15 @@ def _look(folder: Path) -> tuple[str, dict[str, Any]]:
         },
         "stages": {stage: dict(found.counted(stage)) for stage in found.plan.records},
         "running": [
-            {"step": title(steps[number]), "by": who}
+            {"step": title(steps[number]), "by": who, "epoch": epoch(steps[number])}
             for number, who in found.holders.items()
         ],
         "stale": stale,
+        "failed": [
+            {"step": title(steps[number]), "error": error}
+            for number, error in found.errors.items()
+        ],
+        "waits_for": waits_for(found, _round(found) + 1),
         "changed": records.changed_presets(folder),
         "scores": scores(found),
         "stands_out": suspects(found),
@@ -94,7 +107,7 @@ def _look(folder: Path) -> tuple[str, dict[str, Any]]:
         "files": files,
         "bytes": size,
     }
-    return "\n".join(_lines(data, found)), data
+    return _summary(data) if short else "\n".join(_lines(data, found)), data
 
 
 def _round(found: Status, phase: str = "") -> int:
@@ -127,9 +140,13 @@ def _lines(data: dict[str, Any], found: Status) -> Iterator[str]:
     for name in data["changed"]:
         yield f"changed: {name}, since the plan; run furlkit plan again"
     for entry in data["running"]:
-        yield f"running: {entry['step']}, {entry['by']}"
+        yield f"running: {_running(entry)}, {entry['by']}"
+    for entry in data["failed"]:
+        yield f"failed: {entry['step']}: {plain(entry['error'])}"
     if data["done"] < data["steps"] and not data["running"]:
         yield "running: nothing"
+    if data["waits_for"] and data["round"] < data["rounds"]:
+        yield f"round {data['round'] + 1} waits for {_clients(data['waits_for'])}"
     for name in data["stale"][:SHOWN]:
         yield f"stale: {name}"
     if len(data["stale"]) > SHOWN:
@@ -143,6 +160,32 @@ def _lines(data: dict[str, Any], found: Status) -> Iterator[str]:
     if data["done"] < data["steps"] and data["seconds_left"] is not None:
         yield f"left: about {_duration(data['seconds_left'])} of training"
     yield f"disk: {data['bytes']:,} bytes in {data['files']:,} files"
+
+
+def _summary(data: dict[str, Any]) -> str:
+    """A run in one line."""
+    parts = [
+        f"{data['run']}: {data['done']:,} of {data['steps']:,} steps",
+        f"round {data['round']} of {data['rounds']}",
+        *(f"running {_running(entry)}" for entry in data["running"][:1]),
+        *(f"{len(data[key])} {key}" for key in ("stale", "failed") if data[key]),
+        *(f"{e['step']}: {plain(e['error'])}" for e in data["failed"][:1]),
+    ]
+    if data["waits_for"] and data["round"] < data["rounds"]:
+        parts.append(f"waits for {_clients(data['waits_for'])}")
+    if data["done"] < data["steps"] and data["seconds_left"] is not None:
+        parts.append(f"about {_duration(data['seconds_left'])} left")
+    return ", ".join(parts)
+
+
+def _running(entry: dict[str, Any]) -> str:
+    epoch = "" if entry["epoch"] is None else f", epoch {entry['epoch']} done"
+    return f"{entry['step']}{epoch}"
+
+
+def _clients(numbers: list[int]) -> str:
+    names = ",".join(map(str, numbers[:SHOWN])) + ",..." * (len(numbers) > SHOWN)
+    return f"client{'s' * (len(numbers) > 1)} {names}"
 
 
 def _table(scores: list[dict[str, Any]]) -> Iterator[str]:

@@ -68,6 +68,7 @@ def neighbours(
 ) -> Callable | None:
     """FCL Eq. 12, second summand: lambda L_neigh on the rows that the step had.
 
+    An objective without negatives has no rows: then they are those of other clients.
     The objective has made its own draws by then, so that the term does not change them;
     the generator is the step's, so that a training that is resumed draws the same rows.
     """
@@ -75,11 +76,11 @@ def neighbours(
         return None
 
     def term(batch, forward) -> Tensor:
-        if forward.rows is None:
-            raise ValueError("neighbours: the objective gives no rows to match with")
         with torch.autocast(forward.z.device.type, enabled=False):
             q = F.normalize(forward.z.float(), dim=1)
-            rows = draw_candidates(forward.rows, neighbour_candidates, batch.generator)
+            rows = given.rows if forward.rows is None else forward.rows
+            rows = q[:0] if rows is None else rows  # No client has shared any yet.
+            rows = draw_candidates(rows, neighbour_candidates, batch.generator)
             loss = neighbour_loss(q, rows, neighbours, neighbour_temperature)
             return neighbour_weight * loss
 

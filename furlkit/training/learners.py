@@ -20,7 +20,8 @@ class Given(NamedTuple):
     `public(step, size)` gives the public images of a step; their `index` are rows of
     `h_align` and `z_align`. `received` is the model that the client was given, completed
     by what it keeps. `styles` are h_s of the client's images, and of their Sobel images,
-    by its style model; `learner` is what is trained, which has the generator.
+    by its style model; `learner` is what is trained, which has the generator. `rows` are
+    unit rows of other clients, for an objective that does not take them itself.
     """
 
     public: Callable[[int, int], Batch] | None = None
@@ -29,6 +30,7 @@ class Given(NamedTuple):
     received: Tensors | None = None
     styles: tuple[Tensor, Tensor] | None = None
     learner: Any = None
+    rows: Tensor | None = None
 
 
 def learner_of(

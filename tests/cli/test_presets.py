@@ -567,3 +567,12 @@ def test_another_objective_leaves_out_the_options_of_the_one_it_extends(tmp_path
     assert table["batch-size"] == 128
     path.write_text('extends = "fedsimclr"\n[local-train]\nobjective = "simclr"\n')
     assert presets.tables(str(path))["local-train"]["temperature"] == 0.5
+
+
+def test_the_list_has_a_heading_for_each_system_and_every_preset_once(run):
+    lines = run("presets").out.splitlines()
+    headings = [line for line in lines if line and not line.startswith(" ")]
+    assert headings == ["FCL", "FedCA", "FedStyle", "FedUSC", "FLESD", "Others"]
+    listed = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert sorted(listed) == presets.names()
+    assert listed.index("fedca-align") == listed.index("fedca") + 1

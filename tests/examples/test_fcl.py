@@ -125,6 +125,14 @@ def test_protocols_are_the_paper_s_at_its_scale(plan):
         assert values(step["command"], "--preset") == ["fedmoco"]
 
 
+@pytest.mark.parametrize("row", ROWS)
+def test_statistics_of_rows_reach_rows_of_encrypted_images_alone(plan, row):
+    words = (f"row={row}", "statistics=running", "rounds=1", "dataset=digits")
+    commands = [s["command"] for s in of(plan(FCL / "tables.toml", *words), "train")]
+    expected = ["running"] if row in ("fusion", "remote", "fcl") else []
+    assert all(values(words, "--rows-statistics") == expected for words in commands)
+
+
 def test_settings_of_swav_and_deepcluster_reach_them_alone(plan):
     words = ("dataset=images", "prototypes=17", "swav_batch=64", "clusters=9")
     words += ("swav_epsilon=0.04",)
@@ -176,14 +184,22 @@ def test_clients_of_cifar_100_have_20_classes(plan, run, tmp_path, split, copies
 def test_every_command_of_the_page_is_accepted(recorded, check_all):
     commands = [c for block in blocks(FCL / "README.md") for c in recorded(block)]
     assert sum(command[0] == "plan" for command in commands) >= 20
-    (bars,) = (command for command in commands if command[0] == "plot")
-    assert len(values(bars, "--series")) == 12
+    ratios = [c for c in commands if values(c, "--value") == ["false_negative_ratio"]]
+    assert len(ratios) == 1 and len(values(ratios[0], "--series")) == 12
     check_all(commands)
 
 
 def test_the_makefile_s_own_examples_are_those_of_the_page():
     shown = re.findall(r"^# +make .* (\w+) {2,}", (FCL / "Makefile").read_text(), re.M)
-    assert shown == ["ablation", "table1", "table2", "table3", "figure5", "claims"]
+    assert shown == [
+        "ablation",
+        "table1",
+        "table2",
+        "table3",
+        "figure4",
+        "figure5",
+        "claims",
+    ]
     page = " ".join(blocks(FCL / "README.md"))
     assert all(f" {target} " in page for target in shown)
 
@@ -199,6 +215,7 @@ TINY = """clients=2 each=5 rounds=1 linear="--epochs 1" finetune_rounds=1
 @needs_make
 def test_every_target_makes_its_table(recorded, carry_out):
     targets = "ablation table1-noniid1 table2-noniid1 table3-noniid1 figure5-noniid1"
+    targets += " figure4-noniid1"
     settings = shlex.quote(f"SETTINGS={' '.join(TINY.split())}")
     tables = carry_out(recorded(f"{MAKE} {targets} claims SEEDS=0 {settings}"))
     labels = [[line.split("  ")[0] for line in t.splitlines()[1:]] for t in tables]
@@ -215,11 +232,19 @@ def test_every_target_makes_its_table(recorded, carry_out):
         steps, steps,
     ]  # fmt: skip
     assert "Feature fusion helps MoCo" in tables[-1]
+    drawn = ("figure4", "figure5-linear", "figure5-semi1")
+    for name in drawn:
+        assert Path(f"exp/digits/noniid1/{name}.png").read_bytes()[1:4] == b"PNG"
 
 
 @needs_make
 def test_a_table_has_the_paper_s_numbers_beside_ours(recorded, run):
-    *_, command = recorded(f"{MAKE} figure5-noniid1 DATASET=cifar10")
+    compared = [
+        command
+        for command in recorded(f"{MAKE} figure5-noniid1 DATASET=cifar10")
+        if command[0] == "compare"
+    ]
+    command = compared[-1]
     for row, accuracy in {"fedmoco": 0.6, "fusion": 0.61, "fcl": 0.63}.items():
         folder = Path(f"exp/cifar10/noniid1/{row}/seed0")
         folder.mkdir(parents=True)
@@ -234,6 +259,33 @@ def test_a_table_has_the_paper_s_numbers_beside_ours(recorded, run):
         ["CL", "1", "60.00", "64.00"], ["CL+FF", "1", "61.00", "66.12"],
         ["CL+FF+NM", "1", "63.00", "67.87"],
     ]  # fmt: skip
+
+
+@needs_make
+def test_every_number_of_the_paper_is_beside_one_of_ours(recorded):
+    """Each line of paper.csv is an option of some table's comparison."""
+    used = []
+    for dataset in ("cifar10", "cifar100", "fmnist"):
+        commands = recorded(f"{MAKE} table1 table2 table3 figure5 DATASET={dataset}")
+        used += [value for c in commands for value in values(c, "--published")]
+    with open(FCL / "paper.csv", newline="") as file:
+        lines = [*csv.reader(file)][1:]
+    assert sorted(used) == sorted(f"{method}={value}" for *_, method, value in lines)
+
+
+@needs_make
+def test_figures_draw_the_runs_of_their_tables(recorded):
+    commands = recorded(f"{MAKE} figure4 figure5-iid DATASET=cifar100")
+    plots = [command for command in commands if command[0] == "plot"]
+    labels = [[v.partition("=")[0] for v in values(c, "--series")] for c in plots]
+    systems = ["FedRot", "FedDC", "FedSwAV", "FedSimCLR", "FedCA", "FCL"]
+    bounds = ["MoCo (centralised)", "FedAvg (supervised)"]
+    steps = ["CL", "CL+FF", "CL+FF+NM"]
+    assert labels == [[*systems, *bounds], steps, steps]
+    names = [values(command, "-o")[0] for command in plots]
+    folder = "exp/cifar100/iid"
+    assert names == [f"{folder}/{name}.png" for name in
+                     ("figure4", "figure5-linear", "figure5-semi1")]  # fmt: skip
 
 
 def test_the_paper_s_numbers_are_all_there_and_agree_with_its_text():

@@ -248,6 +248,37 @@ def test_a_table_has_the_paper_s_numbers_beside_ours(recorded, run):
     assert found["FedStyle"] == ["57.00", "89.80"]
 
 
+def score(path, accuracy, seed):
+    """A personal score, as evaluate writes it."""
+    facts = {"round": 100, "role": "global"}
+    found = {"protocol": "personal", "seed": seed, "options": {"by-domain": True}}
+    found |= {"accuracy": accuracy, "checkpoint": {"seed": None, "facts": facts}}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_metrics(path, found)
+
+
+@needs_make
+def test_the_mean_of_all_splits_is_compared_and_drawn(recorded, run):
+    """Tables 2 and 3 have it as "Avg."; the figure on content as bars."""
+    commands = recorded(f"{MAKE} content-officehome-5-all LOSSES=simclr SEEDS=0,1")
+    (table, bars) = commands
+    by_split = {"1/iid": 0.5, "5/iid": 0.3, "5/0.2": 0.1, "5/0.8": 0.2}
+    for (where, accuracy), seed in product(by_split.items(), (0, 1)):
+        runs = Path(f"exp/officehome/{where}/simclr")
+        score(runs / f"fedavg/seed{seed}/personal.json", accuracy + seed / 100, seed)
+        ours = accuracy + 0.06 + seed / 100
+        score(runs / f"fedstyle/seed{seed}/personal.json", ours, seed)
+        score(runs / f"fedstyle/seed{seed}/content.json", ours - 0.03, seed)
+    head, *rows = run(*table).out.splitlines()
+    assert "published" in head
+    found = {line.split("  ")[0]: line for line in rows}
+    assert " 20.50 " in found["FedAvg"] and found["FedAvg"].endswith(" 23.70")
+    assert " 26.50 " in found["FedStyle"] and " 25.10 " in found["FedStyle"]
+    assert " +3.00 " in found["FedStyle, h_c alone"]
+    assert run(*bars).code == 0
+    assert Path("exp/content-officehome-5-all.png").stat().st_size
+
+
 # --- the paper's numbers --------------------------------------------------------------
 
 

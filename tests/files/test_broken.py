@@ -28,8 +28,10 @@ def world(world):
     provenance, index = Provenance("local-train", {}, 0), np.arange(3)
     rows = np.eye(3, 4, dtype=np.float32)
     place = "{}/{}.safetensors".format
-    facts = FeatureFacts("z", {}, "0", 0, 0, 3)
-    for name in ("features_0", "dictionary"):
+    own = FeatureFacts("z", {}, "0", 0, 0, 3)
+    public = FeatureFacts("z", {"examples": 3}, "public", 0, 0, 3)
+    known = {"features_0": own, "dictionary": own, "public_0": public}
+    for name, facts in known.items():
         write_features(place(world.folder, name), rows, index, facts, provenance)
     private = PrivateFacts(0, 0, [], ["averaged_features"])
     memory = {"averaged_features.rows": rows, "averaged_features.index": index}
@@ -39,10 +41,10 @@ def world(world):
     answers = {"h": rows, "z": rows}
     write_targets(place(world.folder, "targets"), answers, index, described, provenance)
     blocks, path = [np.eye(3, dtype=np.float32)], place(world.folder, "similarity_0")
-    write_similarity(path, blocks, index, facts, provenance)
-    known = EnsembleFacts("rows", [0], 1, 0.1, {"examples": 3}, "all", 3)
+    write_similarity(path, blocks, index, public, provenance)
+    ensemble = EnsembleFacts("rows", [0], 1, 0.1, {"examples": 3}, "all", 3)
     path = place(world.folder, "ensemble")
-    write_parts(path, {0: rows}, {}, index, known, provenance)
+    write_parts(path, {0: rows}, {}, index, ensemble, provenance)
     about = NeighbourFacts("z", {"examples": 3}, "0", 3)
     near, path = np.array([[1], [2], [0]]), place(world.folder, "neighbours")
     write_neighbours(path, near, index, about, provenance)
@@ -168,7 +170,7 @@ COMMANDS = {
     local_train_dictionary: "dictionary", local_train_align: "targets",
     local_train_private: "private_0", aggregate_dictionary: "features_0",
     pretrain_align: "global", pretrain_style: "global",
-    aggregate_ensemble: "features_0",
+    aggregate_ensemble: "public_0",
     aggregate_similarity: "similarity_0", distill_ensemble: "ensemble",
     distill_start: "global", neighbours: "global",
     local_train_neighbours: "neighbours",

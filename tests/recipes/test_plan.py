@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.recipes.conftest import AVERAGING, FILES
 
 
@@ -595,3 +596,65 @@ def test_a_changed_preset_is_a_changed_stage(recipe, run):
     done = run("plan", "recipe.toml", "preset=mine.toml", "-o", "run.mk")
     assert "train changes: preset's epochs 5 -> 9" in done.err
     assert "partition changes" not in done.err
+
+
+# --- inputs that are not there --------------------------------------------------------------
+
+
+def test_missing_images_and_test_splits_are_reported(recipe, run):
+    path = recipe()
+    done = run("plan", path, "data=none.npz", "--dry-run")
+    assert done.code == 0 and done.err.count("--data none.npz: no such") == 1
+    done = run("plan", path, "data=none.npz", "--strict", "-o", "run.mk")
+    assert done.code == 65 and "none.npz" in done.err and not Path("run.mk").exists()
+    Path("there.npz").write_text("")
+    done = run("plan", path, "data=there.npz", "--dry-run")
+    assert "recipe.toml: --data there.npz: has no test split" in done.err
+    assert "no such" not in done.err
+    assert run("plan", path, "data=there.npz", "--strict", "-o", "run.mk").code == 65
+    done = run("plan", path, "data=there.npz", "knn=--test-data digits", "--dry-run")
+    assert (done.code, done.err) == (0, "")
+    assert run("plan", path, "--strict", "-o", "run.mk").code == 0
+
+
+def test_domains_of_a_dataset_without_domains_are_refused(recipe, run):
+    done = run("plan", recipe(), "partition=--scheme domains")
+    assert (done.code, done.out) == (65, "")
+    assert "[stages] partition" in done.err and "domains" in done.err
+    fedstyle = ROOT / "examples/fedstyle/recipe.toml"
+    done = run("plan", fedstyle, "data=digits", "test=digits", "--dry-run")
+    assert done.code == 65 and "digits has none" in done.err
+
+
+def test_a_schedule_that_ends_before_the_run_is_refused(recipe, run):
+    fcl = ROOT / "examples/fcl/recipe.toml"
+    done = run("plan", fcl, "data=digits", "rounds=101", "--dry-run")
+    assert (done.code, done.out) == (65, "")
+    assert "--schedule-rounds 100" in done.err and "101 rounds" in done.err
+    longer = ("rounds=101", "train=--schedule-rounds 101", "--dry-run")
+    assert run("plan", fcl, "data=digits", *longer).code == 0
+    assert run("plan", fcl, "data=digits", "rounds=100", "--dry-run").code == 0
+
+
+def test_the_right_form_of_a_setting_is_suggested(recipe, run):
+    path = recipe()
+    done = run("plan", path, "epochs=2")
+    assert done.code == 2 and "write train='--epochs 2'" in done.err
+    done = run("plan", path, "batch_size=32")
+    assert done.code == 2 and "write train='--batch-size 32'" in done.err
+    done = run("plan", path, "--rounds", 2)
+    assert done.code == 2 and "rounds=VALUE" in done.err
+
+
+def test_every_change_of_a_stage_has_words(recipe, run):
+    words = [
+        "--k 5 --k 3",
+        "--k 3 --k 5",
+        "--k 3 --k 5 --temperature 0.2",
+        "--k 9 --k 5",
+    ]
+    assert run("plan", recipe(), "-o", "run.mk").code == 0
+    for options in words:
+        done = run("plan", "recipe.toml", f"knn={options}", "-o", "run.mk")
+        assert done.code == 0 and "knn changes: " in done.err
+        assert "changes: ;" not in done.err

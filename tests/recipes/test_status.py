@@ -159,8 +159,6 @@ def test_what_is_no_run_is_refused(runner, run, tmp_path):
     Path("file").write_text("")
     assert run("status", "file").code == 65
     runner.plan("seed=0,1", "out=both")
-    done = run("status", "both")
-    assert done.code == 65 and "there are both/seed0, both/seed1" in done.err
     for text in ("", "[]", "{}", '{"recipe": 3}', "\xff"):
         Path("both/seed0/plan/recipe.json").write_text(text, "latin-1")
         done = run("status", "both/seed0")
@@ -210,3 +208,51 @@ def test_watch_on_a_terminal_shows_one_screen(done_before, environment):
     os.close(master)
     assert done.returncode == 0
     assert shown.startswith("\033[H\033[J") and shown.count("11 of 11 steps") == 1
+
+
+# --- several runs ---------------------------------------------------------------------------
+
+
+def test_several_runs_take_one_line_each(done_before, run):
+    done_before.plan("seed=0,1", "out=both")
+    done = run("status", "both", "exp")
+    assert done.code == 0 and done.out.splitlines() == [
+        "both/seed0: 0 of 11 steps, round 0 of 2, waits for clients 0,1",
+        "both/seed1: 0 of 11 steps, round 0 of 2, waits for clients 0,1",
+        "exp: 11 of 11 steps, round 2 of 2",
+    ]
+    lines = run("status", "both", "exp", "--json").out.splitlines()
+    assert [json.loads(line)["done"] for line in lines] == [0, 0, 11]
+    assert "exp\nround" in run("status", "both", "exp", "--scores").out
+
+
+def test_clients_of_a_round_that_are_missing_are_named(done_before, run):
+    Path("exp/r002/client_1.safetensors").unlink()
+    assert done_before.status()["waits_for"] == [1]
+    assert "round 2 waits for client 1\n" in run("status", "exp").out
+
+
+def test_a_failed_step_is_named_with_its_error(runner, run):
+    runner.plan("rounds=1", f"test={TEST}")
+    assert runner.finish("make", "-k").code == 2
+    failed = runner.status()["failed"]
+    assert [entry["step"] for entry in failed] == ["knn, round 0", "knn, round 1"]
+    assert all(TEST in entry["error"] for entry in failed)
+    assert f"failed: knn, round 0: {TEST}" in run("status", "exp").out
+    line = run("status", "exp", "exp").out.splitlines()[0]
+    assert "5 of 7 steps" in line and "2 failed" in line and TEST in line
+    runner.plan("rounds=1")
+    runner.done()
+    assert runner.status()["failed"] == []
+
+
+def test_a_training_that_runs_shows_its_epoch(runner):
+    runner.plan("train=--epochs 500 --batch-size 16")
+    process = runner.start("make")
+    try:
+        while not any(entry["epoch"] for entry in trainings(runner)):
+            assert process.poll() is None
+            time.sleep(0.05)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()

@@ -223,12 +223,13 @@ def test_a_bank_without_own_rows_gives_the_loss_of_the_whole_bank(
     words = ("aggregate", "--rule", "dictionary", *size)
     assert furlkit(*words, *rows, "-o", bank) == 0
     assert furlkit(*words, *rows[1:], "-o", tmp_path / "others") == 0
+    assert furlkit(*words, *rows, "--for", 0, "-o", tmp_path / "for") == 0
     outcomes = []
-    for name in ("whole", "others"):
+    for name in ("whole", "others", "for"):
         given = ("--dictionary", tmp_path / name, *size, "--private", tmp_path / "0/k")
         folder = train(world, tmp_path / f"{name}_2", *given, model=model)
         outcomes.append((epoch_losses(folder / "c"), tensor_bytes(folder / "c")))
-    assert outcomes[0] == outcomes[1] and set(outcomes[0][0][0]) == {
+    assert outcomes[0] == outcomes[1] == outcomes[2] and set(outcomes[0][0][0]) == {
         "moco",
         "neighbours",
     }

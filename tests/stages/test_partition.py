@@ -254,8 +254,9 @@ def drawn(path, count, seed=0, *more):
     return read_partition(path)
 
 
-def test_some_images_are_drawn_by_seed_and_whatever_their_class(tmp_path):
+def test_some_images_are_drawn_by_seed_and_whatever_their_class(tmp_path, capsys):
     found = drawn(tmp_path / "p.st", 60, 1, "--public-count", 6)
+    assert capsys.readouterr().out.endswith("6 public, of 60 drawn from 1,438\n")
     assert found.sizes.tolist() == [18, 18, 18] and len(found.public) == 6
     assert found.facts.dataset["examples"] == 1438
     every = np.concatenate([found.indices, found.public])

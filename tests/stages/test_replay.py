@@ -126,6 +126,15 @@ def test_inputs_are_found_among_other_folders(made, world, run, tmp_path):
     assert commands(text)[0][1:4] == list(map(str, world.clients))
 
 
+def test_files_of_one_name_do_not_replace_each_other(made, world, run, tmp_path):
+    (tmp_path / "elsewhere" / "deeper").mkdir(parents=True)
+    moved = made[0].rename(tmp_path / "elsewhere" / "deeper" / world.model.name)
+    text = run("replay", moved, "--among", world.folder, "--into", "again").out
+    outputs = [words[-1] for words in commands(text)]
+    assert len(outputs) == len(set(outputs)) == 6
+    assert f"again/world/{world.model.name}" in outputs
+
+
 def test_images_that_are_not_found_are_asked_for(world, run, forge):
     forge(world.partition, facts={"dataset": {"examples": 9, "labels": "0" * 64}})
     outcome = run("replay", world.partition)

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 
 from furlkit.objectives.learner import Forward
 from furlkit.terms.neighbours import draw_candidates, neighbour_loss, neighbours
+from furlkit.training.learners import Given
 
 
 def units(n, d, seed=0):
@@ -111,10 +112,10 @@ class Batch:
         self.generator = torch.Generator().manual_seed(seed)
 
 
-def made(**more):
+def made(bank=None, **more):
     options = {"neighbours": 2, "neighbour_candidates": 5}
     options |= {"neighbour_temperature": 0.5, "neighbour_weight": 0.25}
-    return neighbours(None, None, **{**options, **more})
+    return neighbours(None, Given(rows=bank), **{**options, **more})
 
 
 def forward(z, rows):
@@ -130,7 +131,16 @@ def test_the_term_is_lambda_times_the_loss_of_normalised_projections():
     assert not torch.equal(other, made()(Batch(), forward(z, rows)))
 
 
-def test_it_is_off_without_neighbours_and_needs_rows():
+def test_it_is_off_without_neighbours_and_nothing_without_rows():
     assert made(neighbours=0) is None
-    with pytest.raises(ValueError, match="no rows"):
-        made()(Batch(), forward(units(4, 3), None))
+    assert made()(Batch(), forward(units(4, 3).float(), None)) == 0
+
+
+def test_an_objective_without_rows_is_matched_with_those_of_other_clients():
+    z, rows = 3 * units(4, 3).float(), units(9, 3, seed=1).float()
+    expected = made()(Batch(), forward(z, rows))
+    found = made(bank=rows)(Batch(), forward(z, None))
+    torch.testing.assert_close(found, expected)
+    # An objective that has rows has the bank among them already.
+    found = made(bank=-rows)(Batch(), forward(z, rows))
+    torch.testing.assert_close(found, expected)

@@ -77,7 +77,7 @@ def _division(
 def deal_classes(data: LabelSet, clients: int, rng: Rng) -> Parts:
     """Deal the examples out, class by class, to one client after the other.
 
-    Of each class, and of all, two clients have the same number, up to one.
+    Every client gets the same number of examples, up to one, and so of each class.
     """
     order, _ = group_by_class(data, rng)
     return split_by_owner(order, np.arange(len(order)) % clients, clients)

@@ -1,4 +1,4 @@
-"""Datasets that people fetch themselves, in the folders that their authors publish.
+"""Datasets without a download, in their published folders.
 
 mini-imagenet/train.csv, val.csv, test.csv      Mini-ImageNet: the lists of Ravi and
 mini-imagenet/images/n0153282900000005.jpg      Larochelle, and 84 x 84 pixels
@@ -53,7 +53,7 @@ class PublishedSet(NamedTuple):
         folder = root / self.folder
         if download and not folder.exists():
             raise UsageError(
-                f"{self.name}: has no --download; fetch it and put it into {folder}"
+                f"{self.name}: has no --download; copy the published files to {folder}"
             )
         paths, names = self.listed(folder)
         class_names, labels = number_by_name(names)

@@ -69,8 +69,8 @@ class Lockstep:
     def stacked(self, entry: Entry, function: Stacked) -> Iterator[np.ndarray]:
         """For each slice of a tensor, `function` of that slice of all files, (m, n).
 
-        Slices are so short that those of all files together fit into STACK. One slice
-        for each thread is in memory, and one more.
+        The slices of all files together fit into STACK. Memory has room for one more
+        stack than there are threads.
         """
         pending: deque[Future[np.ndarray]] = deque()
         for number, start in enumerate(starts_in(entry.size)):
@@ -130,7 +130,7 @@ class _Crc32:
 
 
 class _File:
-    """One of the files; `places` are where tensors begin in its body and its pieces."""
+    """A file; `places` has the first byte and the first piece of each tensor."""
 
     def __init__(self, opened: Container):
         self._opened = opened
@@ -143,7 +143,7 @@ class _File:
         self.places |= {k: self.places[name] for k, name in opened.aliases.items()}
 
     def keep_open(self) -> None:
-        """Open it once for all reads; without, it is opened for a moment for each."""
+        """Open the file once for all reads; otherwise each read opens the file."""
         with self._changes():
             self._handle = open_handle(self._opened.path)
 
@@ -163,7 +163,7 @@ class _File:
                 self._opened.fill(buffer, begin, stream.fileno())
 
     def new_sum(self) -> Any:
-        """What the bytes of a piece are added to: sha256 if it has digests, or crc32."""
+        """An empty sum for a piece: sha256 for a file with digests, crc32 for others."""
         return _Crc32() if self._opened.digests is None else hashlib.sha256()
 
     def keep_sum(self, entry: Entry, number: int, sum_: Any) -> None:

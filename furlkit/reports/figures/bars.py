@@ -37,36 +37,16 @@ def draw_bars(
         width = figure.get_figwidth()
         axes = figure.add_subplot()
         narrow = (width - 1) / (places.max() + 1) < 0.36  # Inches for a bar's number.
-        above: dict[str, Any] = {"textcoords": "offset points", "ha": "center"}
-        above |= {"fontsize": 8, "rotation": 90 if narrow else 0}
-        compared = any(bar.difference for bar in bars)
-        if compared:  # The line of the reference is not to strike out numbers.
-            white = {"facecolor": "white", "linewidth": 0, "pad": 0.3}
-            above |= {"linespacing": 1.0, "bbox": white, "zorder": 4}
         handles: dict[str, Any] = {}
         for place, bar in zip(places, bars, strict=True):
             drawn = _draw_bar(axes, place, bar, labels.index(bar.label), value)
             handles.setdefault(bar.label, drawn)
-            top = place, value.scale * max(0, bar.extent[1])
-            axes.annotate(_numbers(bar, value, narrow), top, (0, 3), **above)
-        # For the numbers above the bars.
-        axes.margins(y=0.4 if compared else 0.14)
+        _draw_numbers(axes, places, bars, value, narrow)
         _draw_references(axes, places, bars, value)
-        axes.grid(axis="y")
-        if min(bar.extent[0] for bar in bars) < 0:
-            axes.use_sticky_edges = False
-            axes.axhline(0, color="black", linewidth=0.8)
-        elif start:
-            axes.set_ylim(bottom=start)
+        _set_y_axis(axes, bars, value, start)
         style.slots(axes, places.max())
-        cut = f"\naxis starts at {start:g}, not at 0" if start else ""
-        axes.set_ylabel(value.label + cut)
         axes.tick_params(axis="x", length=0)
-        counts = (len(bar.values) for bar in bars)
-        note = style.note(counts, "results (dots)", "error bar")
-        if compared:
-            with_interval = "" if narrow else ", ±: its 95% interval"
-            note.append(f"dashed: reference; +: difference from it{with_interval}")
+        note = _notes(bars, narrow)
         if len(groups) > 1:
             middles = [places[group == k].mean() for k in range(len(groups))]
             _name_slots(axes, middles, groups, width)
@@ -78,6 +58,45 @@ def draw_bars(
         axes.set_xlabel("\n".join(note).lstrip())
         style.fit_labels(figure)
     return figure
+
+
+def _set_y_axis(
+    axes: Axes, bars: Sequence[Results], value: Value, start: float
+) -> None:
+    axes.grid(axis="y")
+    if min(bar.extent[0] for bar in bars) < 0:
+        axes.use_sticky_edges = False
+        axes.axhline(0, color="black", linewidth=0.8)
+    elif start:
+        axes.set_ylim(bottom=start)
+    cut = f"\naxis starts at {start:g}, not at 0" if start else ""
+    axes.set_ylabel(value.label + cut)
+
+
+def _notes(bars: Sequence[Results], narrow: bool) -> list[str]:
+    """Lines below the picture that explain dots, error bars and the reference."""
+    counts = (len(bar.values) for bar in bars)
+    notes = style.note(counts, "results (dots)", "error bar")
+    if any(bar.difference for bar in bars):
+        with_interval = "" if narrow else ", ±: its 95% interval"
+        notes.append(f"dashed: reference; +: difference from it{with_interval}")
+    return notes
+
+
+def _draw_numbers(
+    axes: Axes, places: np.ndarray, bars: Sequence[Results], value: Value, narrow: bool
+) -> None:
+    """Numbers above the bars, and a margin for them."""
+    above: dict[str, Any] = {"textcoords": "offset points", "ha": "center"}
+    above |= {"fontsize": 8, "rotation": 90 if narrow else 0}
+    compared = any(bar.difference for bar in bars)
+    if compared:  # The line of the reference is not to strike out numbers.
+        white = {"facecolor": "white", "linewidth": 0, "pad": 0.3}
+        above |= {"linespacing": 1.0, "bbox": white, "zorder": 4}
+    for place, bar in zip(places, bars, strict=True):
+        top = place, value.scale * max(0, bar.extent[1])
+        axes.annotate(_numbers(bar, value, narrow), top, (0, 3), **above)
+    axes.margins(y=0.4 if compared else 0.14)
 
 
 def _numbers(bar: Results, value: Value, narrow: bool) -> str:

@@ -43,7 +43,7 @@ def draw_clouds(
     size = SIDE * columns + 1.4 * beside, (SIDE + 0.2) * rows + 0.3
     with style.canvas(*size, frame) as figure:
         if frame.title:  # Beside the legend, which has the right edge.
-            letters = int(12 * (figure.get_figwidth() - beside))
+            letters = max(8, int(12 * (figure.get_figwidth() - beside)))
             figure.suptitle(fill(plain(frame.title), letters), x=0.02, ha="left")
         panels = style.panels_of(figure, len(clouds))
         for axes, cloud in zip(panels, clouds, strict=True):
@@ -53,21 +53,27 @@ def draw_clouds(
             axes.spines[:].set(visible=True, color="#CCCCCC")
             points = _draw_points(axes, cloud, list(names))
         if few:
-            handles = [
-                Line2D([], [], linestyle="", markersize=5, marker=mark, color=colour)
-                for (mark, colour), _ in entries
-            ]
-            figure.legend(
-                handles, [name for _, name in entries], loc="outside right upper",
-                title=by, alignment="left", handletextpad=0.2, columnspacing=1,
-                ncols=beside
-            )  # fmt: skip
+            _draw_legend(figure, entries, by, beside)
         else:
             places = np.linspace(0, len(names) - 1, 6).round().astype(int).tolist()
             bar = figure.colorbar(points, ax=panels, fraction=0.05, aspect=30)
             bar.set_label(by)
             bar.set_ticks(places, labels=[short[place] for place in places])
     return figure
+
+
+def _draw_legend(
+    figure: Figure, entries: list[tuple[tuple[str, str], str]], title: str, columns: int
+) -> None:
+    """A marker in its colour, and a name, for each entry."""
+    handles = [
+        Line2D([], [], linestyle="", markersize=5, marker=mark, color=colour)
+        for (mark, colour), _ in entries
+    ]
+    figure.legend(
+        handles, [name for _, name in entries], loc="outside right upper", title=title,
+        alignment="left", handletextpad=0.2, columnspacing=1, ncols=columns
+    )  # fmt: skip
 
 
 def _draw_points(axes: Axes, cloud: Cloud, shown: Sequence[int]) -> Any:

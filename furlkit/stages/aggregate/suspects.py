@@ -13,11 +13,11 @@ from furlkit.stages.aggregate.claims import SHOWN
 from furlkit.stages.aggregate.clients import Client
 from furlkit.weights import is_batchnorm_statistic
 
-ADVICE = "it counts; --report says more, --rule median and others withstand it"
+ADVICE = "the upload counts; see --report, or use --rule median"
 
 
 def name_suspects(clients: Sequence[Client], parent: Container | None) -> None:
-    """Warn of updates that are far longer than others, or that work against them."""
+    """Warn of updates that are far longer than most or point against the others."""
     names = _weights(clients[0])
     sketch = None if parent is None else sketch_of_parent(parent, names)
     sketches = np.stack([client.sketch for client in clients])

@@ -43,11 +43,12 @@ def write_document(
     the model has written them already.
     """
     output = options.output
+    document = write_metrics(output, {**_origin(options, found), **found})
     if isinstance(options, Computing) and not trained:
-        journal = Journal(output)
+        journal = Journal(output)  # Last: a full disk must not leave it alone.
         journal.rewind(0)
         journal.write({"event": "start", **machine()})
-    return write_metrics(output, {**_origin(options, found), **found})
+    return document
 
 
 def write_scores(

@@ -103,7 +103,7 @@ def _fresh(inputs: Inputs, client: Client, net: Net) -> np.ndarray:
 
 
 def _even_batches(places: np.ndarray, size: int) -> list[np.ndarray]:
-    """As few batches as training's size allows, none of them much smaller."""
+    """Divide places into batches of equal length, at most the training's."""
     return np.array_split(places, -(-len(places) // min(size, BATCH)))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from furlkit import catalogue, console, runtime
 from furlkit.data.augment import Augmentation
@@ -142,20 +143,28 @@ def _settings(inputs: Inputs, client: Client, early: Rows | None) -> dict[str, A
     """The objective's settings, with the rows that it takes."""
     options, device = inputs.options, runtime.device_of(inputs.options.runtime)
     settings = dict(options.settings)
-    if client.negatives is not None and len(client.negatives):
-        settings["z_dict"] = torch.from_numpy(client.negatives).float().to(device)
+    z_dict = _rows_of_others(client, device)
+    if z_dict is not None and options.objective.negatives:
+        settings["z_dict"] = z_dict
         settings["remote_only"] = options.sharing.negatives == "remote"
     if options.sharing.own_rows:
         own = early.z if early else own_rows(inputs, client)
         settings["z_own"] = torch.from_numpy(own).to(device)
-    for what, rows in client.kept.items():
-        settings[what] = torch.from_numpy(rows).to(device)
+    for what, kept in client.kept.items():
+        settings[what] = torch.from_numpy(kept).to(device)
     if options.mining:
         settings["neighbours"] = torch.from_numpy(positions_of(client.memory))
     if client.helpers:
         files = [read_checkpoint(helper.path) for helper in client.helpers.values()]
         settings["helpers"] = [helper_net(f, inputs.model, device) for f in files]
     return settings
+
+
+def _rows_of_others(client: Client, device: torch.device) -> torch.Tensor | None:
+    """The client's rows of the dictionary on the device; None without a row."""
+    if client.negatives is None or not len(client.negatives):
+        return None
+    return torch.from_numpy(client.negatives).float().to(device)
 
 
 def _learner(inputs: Inputs, net: Net, more: Tensors, settings: dict[str, Any]) -> Any:
@@ -234,6 +243,9 @@ def _given(inputs: Inputs, client: Client, learner: Any, order: Purpose) -> Give
     device = next(learner.parameters()).device
     styles = _styles(inputs, client, device)
     given = Given(received=client.received, styles=styles, learner=learner)
+    rows = _rows_of_others(client, device)
+    if rows is not None and not inputs.options.objective.negatives:
+        given = given._replace(rows=F.normalize(rows, dim=1))
     if inputs.align is None:
         return given
     targets, public = inputs.align

@@ -9,6 +9,7 @@ from furlkit.stages.local_train.options import Mining, Options, Sharing
 # Why a flag needs an objective of this kind.
 WHY = {
     "negatives": "rows of other clients are negatives, for a loss that has some",
+    "z": "rows are those of z, the output of a projector",
     "own_rows": "a client's own rows are positives, for a loss that takes them from "
     "outside the batch",
     "again": "views are infused for a loss that compares the h of two views of an image",
@@ -21,14 +22,17 @@ def check_usage(options: Options) -> None:
     if options.partition is None:
         _check_site(options)
     objective, own = options.objective, sharing.dictionary_positive == "own"
+    matching = _terms_with_rows(options)
+    # Rows that a loss has no use for, images may still be drawn to.
+    rows = "z" if matching else "negatives"
     for flag, given, takes in (
-        ("--dictionary", sharing.dictionary, "negatives"),
-        ("--features-out", sharing.features_out, "negatives"),
+        ("--dictionary", sharing.dictionary, rows),
+        ("--features-out", sharing.features_out, rows),
         ("--negatives", sharing.negatives != "fused", "negatives"),
         ("--dictionary-positive own", own, "own_rows"),
-        *_terms_with_rows(options),
+        *((flag, True, "z") for flag in matching),
     ):
-        if given and not getattr(objective, takes):
+        if given and not _takes(objective, takes):
             raise UsageError(
                 f"{flag} does not apply to --objective {objective.name}: {WHY[takes]}, "
                 f"as {_that(takes)} does"
@@ -69,14 +73,22 @@ def _check_site(options: Options) -> None:
         )
 
 
-def _terms_with_rows(options: Options) -> list[tuple[str, bool, str]]:
+def _terms_with_rows(options: Options) -> list[str]:
+    """The flags of terms that draw images to rows."""
     terms = (catalogue.TERMS[name] for name in options.terms)
-    return [(f"--{t.switch}", t.matches_rows, "negatives") for t in terms]
+    return [f"--{term.switch}" for term in terms if term.matches_rows]
+
+
+def _takes(objective: catalogue.Objective, kind: str) -> bool:
+    """Whether an objective has z, or the field of this name."""
+    if kind == "z":
+        return "projector" in objective.head_names
+    return bool(getattr(objective, kind))
 
 
 def _that(kind: str) -> str:
     """The objectives of a kind: "simclr or moco"."""
-    known = [o.name for o in catalogue.objectives().values() if getattr(o, kind)]
+    known = [o.name for o in catalogue.objectives().values() if _takes(o, kind)]
     return " or ".join(filter(None, (", ".join(known[:-1]), known[-1])))
 
 

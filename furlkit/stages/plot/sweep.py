@@ -76,4 +76,5 @@ def _describe(line: Line, value: Value, over: str) -> str:
         f"{value.show(mean)} at {x:g}"
         for x, mean in zip(line.x, line.mean, strict=True)
     )
-    return f"{line.label and f'of {line.label} '}by {over}: {each}"
+    whose = f"of {line.label} " if line.label else ""
+    return f"{whose}by {over}: {each}"

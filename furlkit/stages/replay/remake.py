@@ -126,9 +126,11 @@ def _remake(link: Link, output: Path, find: Find, root: Path | None) -> Remake:
 
 
 def _inside(path: Path, top: Path) -> Path:
-    """The place of a file in the folder of the run; of others only the name."""
+    """The place of a file in the folder of the run; of others its folder and name."""
     path, whole = path.absolute(), top.absolute()
-    return path.relative_to(whole) if path.is_relative_to(whole) else Path(path.name)
+    if path.is_relative_to(whole):
+        return path.relative_to(whole)
+    return Path(path.parent.name, path.name)
 
 
 def _check_into(into: Path, remakes: list[Remake]) -> None:

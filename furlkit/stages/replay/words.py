@@ -82,7 +82,7 @@ def reason_against(link: Link) -> str:
         return "weights of one's own are not recorded, only the shares that they gave"
     if header.stage in CLIENTS and not is_client(header.facts.get("client")):
         return "it does not say which client it is of"
-    if not all(map(str.isprintable, _options(link))):
+    if not all(map(str.isprintable, (*_options(link), *_untrained(link)))):
         return "its options are no text that furlkit writes"
     if odd := sorted(r for r in link.parents if not _is_taken(header.stage, r)):
         return f"{header.stage} takes no {', '.join(odd)}"

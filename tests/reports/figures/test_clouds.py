@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from furlkit.reports.figures import Frame
 from furlkit.reports.figures.clouds import LOOKS, draw_clouds
 from furlkit.reports.figures.style import COLOURS, TEN_COLOURS
 from furlkit.reports.summary import Cloud
@@ -31,6 +32,12 @@ def test_points_have_the_colour_of_their_class_and_the_rest_is_grey():
     words = [text.get_text() for text in figure.legends[0].get_texts()]
     assert words == ["cow", "cat", "other classes"]
     assert figure.axes[0].get_title(loc="left") == "a"
+
+
+def test_a_title_in_the_smallest_picture():
+    cloud = Cloud("", np.eye(2), np.arange(2))
+    figure = draw_clouds([cloud], {0: "a", 1: "b"}, Frame("t-SNE of h", (1, 1)))
+    assert figure.get_suptitle() == "t-SNE of\nh"
 
 
 def markers(axes):

@@ -116,3 +116,13 @@ def test_every_domain_has_two_rows_and_images_need_not_be_square(run, tmp_path, 
     assert len(axes.images) == 8
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert names == ["ink", "", "paint", ""]
+
+
+def test_a_line_without_a_name_is_described_without_one(run, metrics, tmp_path):
+    words = [f"{n}={metrics(tmp_path, f'm{n}', n / 4)}" for n in (1, 2)]
+    series = [word for one in words for word in ("--series", one)]
+    output = ("--over", "probe epochs", "-o", tmp_path / "x.svg")
+    done = run("plot", "sweep", *series, *output)
+    assert done.out.endswith(
+        "x.svg: accuracy by probe epochs: 25.00 at 1, 50.00 at 2\n"
+    )
