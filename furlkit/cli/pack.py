@@ -16,6 +16,10 @@ def pack() -> None:
       furlkit pack mnist svhn usps --image-size 32 --channels 3 -o train.safetensors
       furlkit pack styles.npz --domain-names art,photo,sketch -o styles.safetensors
     \b
+    Scans of more than 8 bits, with the scans of a patient in one split:
+      furlkit pack scans --window -160,240 --groups folder --train-fraction 0.7 \\
+          -o train.safetensors
+    \b
     A folder of domains in two parts, drawn with the same seed:
       furlkit pack office-home --domain-folders --image-size 224 \\
           --train-fraction 0.7 --seed 2011 -o train.safetensors

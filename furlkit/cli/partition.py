@@ -13,6 +13,7 @@ def partition() -> None:
     Examples:
       furlkit partition --data digits --scheme classes --classes-per-client 2 \\
           -o exp/partition.safetensors
+      furlkit partition --data scans --groups patients.csv -o exp/partition.safetensors
       furlkit partition --data styles.safetensors --scheme domains \\
           --clients-per-domain 5 --concentration 0.2 -o exp/partition.safetensors
     """

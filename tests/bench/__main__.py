@@ -16,6 +16,7 @@ from tests.bench import (
     fcl,
     fedca,
     fedstyle,
+    images,
     kmeans,
     lightly_loop,
     mapped,
@@ -28,6 +29,7 @@ from tests.bench import (
 
 BENCHMARKS = {
     "startup": startup.run,
+    "images": images.run,
     "partition": partition.run,
     "plan": plan.run,
     "clients": clients.run,

@@ -32,8 +32,12 @@ class Tags(NamedTuple):
     bits: int
     compression: int
     photometric: int
+    strip: int  # where the first strip is
     orientation: int
     samples: int
+    rows: int  # of a strip
+    planar: int
+    tile: int
     sample_format: int
     pages: int
 
@@ -48,6 +52,16 @@ class Tags(NamedTuple):
         """The number of values of a page."""
         return self.width * self.height * self.samples
 
+    @property
+    def is_array(self) -> bool:
+        """Whether the values of the only page lie side by side, as in an array."""
+        together = self.planar == 1 or self.samples == 1
+        whole = self.rows >= self.height and not self.tile and self.strip > 0
+        typed = self.sample_format in KINDS and self.bits in (8, 16, 32, 64)
+        return (
+            self.compression == 1 and self.pages == 1 and together and whole and typed
+        )
+
 
 class _Form(NamedTuple):
     """How a file counts: classic TIFF, or BigTIFF with 8 bytes for offsets."""
@@ -59,7 +73,11 @@ class _Form(NamedTuple):
     first: int  # where the offset of the first page is
 
 
-NUMBERS = {256: 0, 257: 0, 258: 1, 259: 1, 262: 1, 274: 1, 277: 1, 339: 1}
+NUMBERS = {
+    256: 0, 257: 0, 258: 1, 259: 1, 262: 1, 273: 0, 274: 1, 277: 1, 278: 2**32 - 1,
+    284: 1, 322: 0, 339: 1,
+}  # fmt: skip
+KINDS = {1: "u", 2: "i", 3: "f"}  # numpy's letters of sample formats
 FORMATS = {1: "B", 3: "H", 4: "I", 16: "Q"}
 
 
@@ -76,16 +94,9 @@ def read_tags(content: bytes) -> Tags:
 
 def read_tiff(content: bytes, tags: Tags, pages: Sequence[int] = (0,)) -> Raw:
     """The values of some pages, as channels (H, W, C); sizes are checked before."""
-    import tifffile
-
     _check(content, tags)
-    try:
-        with tifffile.TiffFile(io.BytesIO(content)) as file:
-            found = [_values(file.pages[number], tags) for number in pages]
-    except ValueError as error:
-        if "imagecodecs" in str(error):
-            raise NoCodec("its compression needs: pip install imagecodecs") from None
-        raise
+    # Half of a collection's time would be spent on opening small files with tifffile.
+    found = [_array(content, tags)] if tags.is_array else _pages(content, tags, pages)
     if len({page.shape for page in found}) > 1 or len({p.dtype for p in found}) > 1:
         raise ValueError("its pages have different sizes or types")
     values = np.concatenate(found, axis=2) if len(pages) > 1 else found[0]
@@ -94,6 +105,29 @@ def read_tiff(content: bytes, tags: Tags, pages: Sequence[int] = (0,)) -> Raw:
         values, type_range(values.dtype), inverted=tags.photometric == 0,
         grey=values.shape[2] == 1, colour=tags.photometric == 2 and len(pages) == 1,
     )  # fmt: skip
+
+
+def _array(content: bytes, tags: Tags) -> np.ndarray:
+    """The values (H, W, C) of a file that stores them as an array."""
+    order = "<" if content[:2] == b"II" else ">"
+    kind = np.dtype(f"{order}{KINDS[tags.sample_format]}{tags.bits // 8}")
+    if tags.strip + tags.values * kind.itemsize > len(content):
+        raise ValueError("it is truncated")
+    values = np.frombuffer(content, kind, tags.values, tags.strip)
+    values = values.astype(kind.newbyteorder("="), copy=False)
+    return values.reshape(tags.height, tags.width, tags.samples)
+
+
+def _pages(content: bytes, tags: Tags, pages: Sequence[int]) -> list[np.ndarray]:
+    import tifffile
+
+    try:
+        with tifffile.TiffFile(io.BytesIO(content)) as file:
+            return [_values(file.pages[number], tags) for number in pages]
+    except ValueError as error:
+        if "imagecodecs" in str(error):
+            raise NoCodec("its compression needs: pip install imagecodecs") from None
+        raise
 
 
 def upright(values: np.ndarray, orientation: int) -> np.ndarray:
