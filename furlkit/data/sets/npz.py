@@ -29,10 +29,10 @@ NAMES = ("labels", "domains", "class_names", "domain_names")
 def npz_has_splits(path: Path) -> bool:
     """Whether a file has arrays for its splits, and none for all images."""
     try:
-        with zipfile.ZipFile(path) as file:
+        with open_regular(path) as stream, zipfile.ZipFile(stream) as file:
             names = set(file.namelist())
-    except (OSError, ValueError, zipfile.BadZipFile):
-        return False
+    except (FurlkitError, OSError, ValueError, zipfile.BadZipFile):
+        return False  # Reading the images says what is wrong.
     return "train_images.npy" in names and "images.npy" not in names
 
 
