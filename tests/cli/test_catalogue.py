@@ -414,7 +414,9 @@ def test_every_choice_with_entries_is_a_family():
 
 def test_presets_lists_and_prints(run):
     code, out, _ = run("presets")
-    assert code == 0 and re.search(r"^  fedca +FedCA: SimCLR on every client", out, re.M)
+    assert code == 0 and re.search(
+        r"^  fedca +FedCA: SimCLR on every client", out, re.M
+    )
     code, out, _ = run("presets", "fedca-align")
     assert code == 0 and out.startswith("# FedSimCLR with FedCA's alignment")
     assert "beta = 0.01              # (P)" in out
