@@ -245,7 +245,7 @@ def test_resolved_stem_is_what_is_stored():
         ({"stem": "small"}, "--stem small"),
         ({"encoder": "resnet18", "width": 1, "stem": "big"}, "--stem big"),
         ({"image_size": 7}, "image size 7"),
-        ({"channels": 4}, "4 channels"),
+        ({"channels": 33}, "33 channels"),
         ({"channels": True}, "True channels"),
         ({"heads": 3}, "heads 3"),
         ({"heads": {"projector": ()}}, "--projector"),
