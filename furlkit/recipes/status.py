@@ -7,6 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from furlkit import console
+from furlkit.errors import FurlkitError
 from furlkit.files.clients import ClientId, client_order, is_client
 from furlkit.files.journal import Journal
 from furlkit.files.lock import holder
@@ -133,15 +135,23 @@ def suspects(found: Status) -> dict[ClientId, list[int]]:
 
 
 def _stand_out(path: str) -> list[ClientId]:
+    found = _readable(path).get("stands_out")
+    return (
+        [each for each in found if is_client(each)] if isinstance(found, list) else []
+    )
+
+
+def _readable(path: str) -> dict[str, Any]:
+    """A metrics file; a broken or edited one is named and left out."""
     try:
-        found = read_metrics(Path(path))["stands_out"]
-        return [client for client in found if is_client(client)]
-    except (TypeError, KeyError):
-        return []
+        return read_metrics(Path(path))
+    except FurlkitError as error:
+        console.warn(f"{error}; left out")
+        return {}
 
 
 def _score(path: str) -> dict[str, Any]:
-    known = read_metrics(Path(path))
+    known = _readable(path)
     wanted = {"protocol": str, "round": int, "accuracy": int | float}
     return {
         key: known[key] for key in wanted if isinstance(known.get(key), wanted[key])

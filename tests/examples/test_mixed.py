@@ -59,7 +59,7 @@ def test_every_command_of_the_page_is_planned(recorded, check_all):
     [
         ("simsiam", ("--dictionary", "d"), ("negatives", "simclr or moco")),
         ("barlow", ("--features-out", "f"), ("negatives", "simclr or moco")),
-        ("byol", ("--neighbours", "2"), ("negatives", "simclr or moco")),
+        ("rotation", ("--neighbours", "2"), ("z", "simclr")),
         ("moco", ("--dictionary-positive", "own", "--dictionary", "d"), ("own rows", "simclr")),
         ("rotation", ("--infusion", "1"), ("two views", "barlow")),
     ],

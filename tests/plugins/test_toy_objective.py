@@ -198,7 +198,7 @@ def test_an_output_is_made_again_if_the_code_of_its_package_has_changed(
     method.write_text(METHOD.replace("guess, ", "2 * guess, "))
     done = train(furlkit, "g.st", "a", "--epochs", 1)
     method.write_text(METHOD)
-    assert "made with other plugin toy ('1.0 " in done.stderr
+    assert "making it again with plugin toy 1.0 " in done.stderr
     assert (tmp_path / "a.st").read_bytes() != before
 
 

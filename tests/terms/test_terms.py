@@ -42,7 +42,7 @@ def batch_at(step, n=4):
 def cycle(number, n=10, size=5):
     """The batches of one pass through the set."""
     steps = range(number * (n // size), (number + 1) * (n // size))
-    return [positions(images(n), size, PURPOSE, step).tolist() for step in steps]
+    return [positions(images(n), size, PURPOSE, step).cpu.tolist() for step in steps]
 
 
 def test_batches_go_through_the_whole_set_once_in_each_cycle():
@@ -59,18 +59,22 @@ def test_every_cycle_has_an_order_of_its_own():
 def test_positions_depend_on_step_and_purpose_alone():
     steps = (5, 0, 3, 4, 1, 2)
     shared = images()
-    by_step = {step: positions(shared, 3, PURPOSE, step).tolist() for step in steps}
-    fresh = {step: positions(images(), 3, PURPOSE, step).tolist() for step in range(6)}
+    by_step = {step: positions(shared, 3, PURPOSE, step).cpu.tolist() for step in steps}
+    fresh = {
+        step: positions(images(), 3, PURPOSE, step).cpu.tolist() for step in range(6)
+    }
     assert by_step == fresh
     others = [(4, *PURPOSE[1:]), (*PURPOSE[:3], 1, "align"), PURPOSE[:-1]]
     for purpose in others:
-        there = [positions(images(), 3, purpose, step).tolist() for step in range(6)]
+        there = [
+            positions(images(), 3, purpose, step).cpu.tolist() for step in range(6)
+        ]
         assert there != [fresh[step] for step in range(6)]
 
 
 def test_a_set_smaller_than_a_batch_is_a_batch():
     for step in range(3):
-        found = positions(images(4), 128, PURPOSE, step).tolist()
+        found = positions(images(4), 128, PURPOSE, step).cpu.tolist()
         assert sorted(found) == [0, 1, 2, 3]
 
 
@@ -106,7 +110,7 @@ def public():
     shown = images(index=index)
 
     def batch_of(step, size):
-        chosen = positions(shown, size, PURPOSE, step)
+        chosen = positions(shown, size, PURPOSE, step).cpu
         return shown.batch(chosen, torch.Generator(), step)
 
     return Given(batch_of, h, z)
@@ -125,7 +129,7 @@ def test_the_alignment_term_matches_loops_over_its_images(public, reduction):
     for step in (0, 1, 2, 5):
         found, total = term(batch_at(step), None).item(), 0.0
         net.eval()
-        for place in positions(images(index=index), 3, PURPOSE, step).tolist():
+        for place in positions(images(index=index), 3, PURPOSE, step).cpu.tolist():
             x = torch.from_numpy(pixels()[index[place : place + 1]])
             x = normalise(plain(x, 8), (0.5,), (0.5,))
             h = net.encoder(x)

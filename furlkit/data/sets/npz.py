@@ -31,10 +31,10 @@ def npz_has_splits(path: Path) -> bool:
     if not path.is_file():  # To open a pipe would wait for a writer.
         return False
     try:
-        with zipfile.ZipFile(path) as file:
+        with open_regular(path) as stream, zipfile.ZipFile(stream) as file:
             names = set(file.namelist())
-    except (OSError, ValueError, zipfile.BadZipFile):
-        return False
+    except (FurlkitError, OSError, ValueError, zipfile.BadZipFile):
+        return False  # Reading the images says what is wrong.
     return "train_images.npy" in names and "images.npy" not in names
 
 
