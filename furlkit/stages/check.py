@@ -27,7 +27,7 @@ DRAWN = 64  # images of a contact sheet
 
 @dataclass(frozen=True)
 class Options:
-    """The dataset, and others that it is compared with or drawn for."""
+    """The dataset, the test images to compare, and the contact sheet to draw."""
 
     data: Source
     test_data: str | None

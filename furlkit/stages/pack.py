@@ -172,7 +172,8 @@ def _columns_and_facts(
 
 def _common_reading(parts: list[Part]) -> Reading:
     """The reading of all sources; images of 8 bits fit any window."""
-    found = {part.reading: part for part in parts if part.reading.window}
+    readings = {replace(part.reading, depth=8): part for part in parts}
+    found = {reading: part for reading, part in readings.items() if reading.facts()}
     if len(found) > 1:
         names = [f"{p.labels.name} (--window {r.window})" for r, p in found.items()]
         raise InputError(

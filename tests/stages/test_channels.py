@@ -76,7 +76,9 @@ def test_pages_of_8_bits_may_be_images_too(tmp_path):
     save(tmp_path / "d/a.tif", values)
     pack = ("pack", tmp_path / "d", "--pages", "each", "-o", tmp_path / "p")
     assert furlkit(*pack) == 0
-    assert np.array_equal(read_dataset(tmp_path / "p").images[..., 0], values)
+    packed = read_dataset(tmp_path / "p")
+    assert np.array_equal(packed.images[..., 0], values)
+    assert packed.facts.fingerprint["pages"] == "each"
 
 
 @pytest.mark.parametrize("command", ["pack", "init"])

@@ -1,4 +1,4 @@
-"""Which files of a folder can be read as images, and what they are."""
+"""Examine every file of a folder: format, type, range, channels, pages, copies."""
 
 import hashlib
 from collections import Counter, defaultdict

@@ -124,7 +124,7 @@ def read_raw(
 ) -> Raw:
     """The values of an image; of 8 bits and 1 or 3 channels, they are converted to that.
 
-    Others come with all channels that the file has.
+    Other images keep all channels of the file.
     """
     if content.startswith(tiff.STARTS):
         raw = _raw_tiff(content, channels, reading, page)

@@ -30,7 +30,7 @@ TAGS = (
 )  # fmt: skip
 # Its files are inflated as a whole before a size is known.
 DEFLATED = b"1.2.840.10008.1.2.1.99"
-EXTRA = "it is a DICOM file; install what reads it: pip install 'furlkit[dicom]'"
+EXTRA = "it is a DICOM file; read it after: pip install 'furlkit[dicom]'"
 
 
 def is_dicom(content: bytes) -> bool:
@@ -163,7 +163,7 @@ def _codestream_sizes(start: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _scoped(opened: Any, frame: int, group: str) -> Any:
-    """Where a frame's transformation is: in its own group, in a shared one, or above."""
+    """The dataset with a frame's transformation: per frame, shared, or the whole file."""
     places = (
         ("PerFrameFunctionalGroupsSequence", frame),
         ("SharedFunctionalGroupsSequence", 0),
@@ -204,7 +204,7 @@ def _of_modality(
 
 
 def _window(scope: Any) -> Range | None:
-    """Black and white of the file's first window; None if it is no line, or has none."""
+    """Black and white of the file's first window; None without a linear window."""
     centre, width = (_first(scope.get(tag)) for tag in ("WindowCenter", "WindowWidth"))
     form = str(scope.get("VOILUTFunction") or "LINEAR")
     if centre is None or width is None or form not in ("LINEAR", "LINEAR_EXACT"):

@@ -60,7 +60,7 @@ def recorded_groups(groups: str | None) -> dict[str, str]:
 def one_of_each(data: LabelSet, groups: np.ndarray) -> tuple[LabelSet, np.ndarray]:
     """A dataset with one example for each group, and the number of every image's group.
 
-    Its labels and domains are those that most images of the group have.
+    A group has the label and the domain of most of the images.
     """
     found, codes = np.unique(groups, return_inverse=True)
     columns: dict[str, Any] = {
@@ -73,7 +73,7 @@ def one_of_each(data: LabelSet, groups: np.ndarray) -> tuple[LabelSet, np.ndarra
 def whole_groups(
     groups: np.ndarray, count: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Which images to take so that whole groups have about `count` of them: bool (N).
+    """Choose whole groups with about `count` images: bool (N).
 
     Groups are taken in random order while they fit; at least one is taken.
     """

@@ -15,7 +15,7 @@ from furlkit.data.sets.window import MOST_PIXELS, Raw, Refused, TooManyPixels
 from furlkit.errors import UsageError
 
 AXES = ("sagittal", "coronal", "axial")  # first to third axis, once turned to RAS
-EXTRA = "it is a NIfTI volume; install what reads it: pip install 'furlkit[nifti]'"
+EXTRA = "it is a NIfTI volume; read it after: pip install 'furlkit[nifti]'"
 HEADER = 348
 _ONE_AT_A_TIME = threading.Lock()
 

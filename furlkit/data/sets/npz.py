@@ -27,7 +27,9 @@ NAMES = ("labels", "domains", "class_names", "domain_names")
 
 
 def npz_has_splits(path: Path) -> bool:
-    """Whether a file has arrays for its splits, and none for all images."""
+    """Whether a file has arrays for splits, and none for all images."""
+    if not path.is_file():  # To open a pipe would wait for a writer.
+        return False
     try:
         with open_regular(path) as stream, zipfile.ZipFile(stream) as file:
             names = set(file.namelist())
