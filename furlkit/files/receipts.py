@@ -45,7 +45,7 @@ class Receipt(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A command for one client: its words, the files it writes, and the one of -o."""
+    """A command for one client: words, written files, and the file of -o."""
 
     words: list[tuple[str, str]]  # Each with the flag that it follows.
     writes: list[str]
@@ -79,7 +79,7 @@ def call_of(words: Sequence[str], client: Any, writing: Collection[str]) -> "Cal
 
 
 def _apart(words: Sequence[str]) -> Iterator[str]:
-    """Words, with a flag and its value apart from one another."""
+    """Split --flag=value into two words."""
     for word in words:
         flag, equals, value = word.partition("=")
         if equals and flag.startswith("--"):
@@ -89,7 +89,7 @@ def _apart(words: Sequence[str]) -> Iterator[str]:
 
 
 def _text(word: str, folder: str, content: Content) -> str:
-    """A word that is no file; it may hold names of files, as LABEL=FILE,FILE does."""
+    """The text of a word, with contents in place of files in LABEL=FILE,FILE."""
     parts = _BETWEEN.split(word)
     if len(parts) > 1:
         return "".join(content(part) or part for part in parts)
@@ -107,7 +107,7 @@ def run_folder(output: str) -> str | None:
 
 @contextmanager
 def noting(folder: str, calls: Sequence[Call], preset: Content) -> Iterator[None]:
-    """Note that commands begin, and at the end which contents they wrote.
+    """Note the start of commands, and at the end the contents of written files.
 
     Inputs are hashed first: one that is replaced meanwhile makes the outputs stale.
     """
@@ -129,7 +129,7 @@ def noting(folder: str, calls: Sequence[Call], preset: Content) -> Iterator[None
 def append(folder: str, receipts: dict[str, Receipt]) -> None:
     """Add receipts, by the file that they are for, in the order of the commands.
 
-    Where the folder cannot be written, there are none: the files count as not finished.
+    A folder that cannot be written gets no receipts.
     """
     lines = [[os.path.relpath(path, folder or "."), *r] for path, r in receipts.items()]
     text = "".join(f"\n{json.dumps(line)}" for line in lines) + "\n"

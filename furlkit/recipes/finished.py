@@ -6,7 +6,7 @@ file without any receipt, as earlier versions made it, is judged by its time.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from os.path import normpath
 from pathlib import Path
@@ -56,7 +56,7 @@ class Finished:
     # --- contents -------------------------------------------------------------------------
 
     def _presets(self, command: str) -> receipts.Content:
-        """The table of a preset as it is now; of one that is not there, as planned."""
+        """Return a function from presets to tables; a missing file has the planned table."""
         planned = presets.as_text(presets.table(self._run.preset, command))
 
         @cache
@@ -104,26 +104,26 @@ class Finished:
         """The state of a step, after the states of all steps before it."""
         before = [self._time(path) for path in step.after]
         made = [self._time(path) for path in step.outputs]
-        removed = None in made and self._gone.issuperset(step.outputs)
-        if removed:  # On purpose. Its readers are as old or new as its own inputs.
+        if None in made and self._gone.issuperset(step.outputs):
+            # Removed on purpose. Readers of the files are as old as the inputs.
+            made = [_newest(before)] * len(made)
             self._absent.update(step.outputs)
-            self._times.update(dict.fromkeys(step.outputs, _newest(before)))
-        again = not self._remade.isdisjoint(step.after)
+            self._times.update(zip(step.outputs, made, strict=True))
+        judged = list(self._judged(step))
+        if not self._remade.isdisjoint(step.after):
+            judged = [False] * len(judged)
         found = [
-            not again
-            and (time is not None or removed)
-            and (None not in before and (time or _newest(before)) >= _newest(before)
-                 if judged is None else judged)
-            for judged, time in zip(self._judged(step), made, strict=True)
-        ]  # fmt: skip
+            time is not None and (_in_order(before, time) if known is None else known)
+            for time, known in zip(made, judged, strict=True)
+        ]
         self._finished.append(found)
         if all(found):
             return DONE
         self._remade.update(step.outputs)
-        return MISSING if None in made and not removed else STALE
+        return MISSING if None in made else STALE
 
     def _need_again(self) -> None:
-        """What was removed is made again if a step that reads it is."""
+        """Removed files are made again if a reader is made again."""
         needed: set[str] = set()
         for number in reversed(range(len(self.states))):
             step = self._plan.steps[number]
@@ -138,7 +138,7 @@ class Finished:
     def settle(self) -> None:
         """Set times so that make and `test -nt` find the same steps to do.
 
-        A finished output is no older than its inputs; any other one is older than all.
+        A finished output is as new as the inputs; an unfinished output is older.
         """
         self._leave_future()
         for step, found in zip(self._plan.steps, self._finished, strict=True):
@@ -195,6 +195,11 @@ def settle_times(run: Run, group: int) -> None:
     contents.save()
 
 
+def _in_order(before: Collection[int | None], time: int) -> bool:
+    """Return whether all inputs of a file are there, and none is newer."""
+    return None not in before and time >= _newest(before)
+
+
 def _newest(times: Iterable[int | None]) -> int:
     return max((time for time in times if time is not None), default=0)
 
@@ -212,7 +217,7 @@ def _writing(command: str) -> frozenset[str]:
 
 
 def calls(step: Step) -> Iterator[Call]:
-    """The calls of a step, one for each of its outputs."""
+    """Return one call for each output of a step."""
     writing = _writing(command_name(step))
     many = len(step.outputs) > 1
     for client in step.clients if many else (None,):

@@ -57,7 +57,7 @@ def check_names(plan: Plan) -> None:
 
 
 def check_written(plan: Plan, step: Step, values: Mapping[str, Any]) -> None:
-    """Refuse a command that writes a file which is none of the plan's."""
+    """Refuse a command that writes an unplanned file."""
     where = f"{plan.run.recipe.path}: [stages] {step.stage}"
     for key, option in _options(step.command).items():
         if not writes_file(option) or not values.get(key):

@@ -74,7 +74,7 @@ def test_a_step_of_an_older_plan_that_ends_later_is_stale(done_before, form):
 
 def test_a_plan_during_a_run(runner):
     """The files of steps that began before the plan are made again."""
-    runner.plan("rounds=1", "train=--epochs 40 --batch-size 32")
+    runner.plan("rounds=1", "train=--epochs 8 --batch-size 64")
     process = runner.start()
     while not list(Path("exp").rglob("client_0*")):
         assert process.poll() is None
