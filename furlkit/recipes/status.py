@@ -7,7 +7,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from furlkit import console
 from furlkit.errors import FurlkitError
 from furlkit.files.clients import ClientId, client_order, is_client
 from furlkit.files.journal import Journal
@@ -142,11 +141,10 @@ def _stand_out(path: str) -> list[ClientId]:
 
 
 def _readable(path: str) -> dict[str, Any]:
-    """A metrics file; a broken or edited one is named and left out."""
+    """A metrics file; empty for a broken one. The step of an edited file is stale."""
     try:
         return read_metrics(Path(path))
-    except FurlkitError as error:
-        console.warn(f"{error}; left out")
+    except FurlkitError:
         return {}
 
 
