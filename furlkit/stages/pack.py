@@ -233,6 +233,11 @@ def _check_names(names: tuple[str, ...]) -> None:
 
 def _warn_of_joining(options: Options, sets: list[LabelSet]) -> None:
     """Say what joining several sources leaves out or takes for the same."""
+    if sum(bool(source.shards) for source in options.sources) > 1:
+        console.warn(
+            f"{sets[0].name} and the other sources become one domain each; to make one "
+            "dataset of shards, quote a pattern: 'shards-*.tar'"
+        )
     for one in sets:
         if one.domains is not None:
             console.warn(

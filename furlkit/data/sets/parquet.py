@@ -51,14 +51,14 @@ def read_table(path: Path, labelled: bool) -> Shard:
     if len(labels) != table.rows:
         raise InputError(f"{path}: has {len(labels):,} labels, {table.rows:,} rows")
     names = tuple(f"{ROW}{row}" for row in range(table.rows))
-    class_names = features.get(label, {}).get("names") if labelled and label else None
+    class_names = _class_names(path, features, label) if labelled else ()
     cells = Cells(table, image)
 
     def read(name: str) -> bytes:
         with _reading(path):
             return cells.read(int(name.removeprefix(ROW)))
 
-    return Shard(path, names, labels, tuple(map(str, class_names or ())), read)
+    return Shard(path, names, labels, class_names, read)
 
 
 class Cells:
@@ -205,6 +205,15 @@ def _image_column(path: Path, schema: Any, features: dict[str, Any]) -> str:
             f"{path}: {column} is {kind}, expected bytes or a struct of bytes and path"
         )
     return column
+
+
+def _class_names(
+    path: Path, features: dict[str, Any], label: str | None
+) -> tuple[str, ...]:
+    names = features.get(label, {}).get("names") if label else None
+    if not (names is None or isinstance(names, list)):
+        raise InputError(f"{path}: the names of {label} are no list")
+    return tuple(map(str, names or ()))
 
 
 def _values(table: Table, column: str) -> Iterator[Any]:

@@ -103,6 +103,15 @@ def test_several_shards_are_one_dataset_in_order_of_names(tmp_path, kind, given)
     assert read_dataset(tmp_path / "parts.st").domains is None
 
 
+def test_shards_as_several_sources_are_domains_with_a_warning(tmp_path, capsys):
+    for number in range(2):
+        write_tar(tmp_path / f"s-{number}.tar", samples(colour_images(2)))
+    shards, output = sorted(tmp_path.iterdir()), tmp_path / "x.st"
+    assert furlkit("pack", *shards, "-o", output) == 0
+    assert read_dataset(output).facts.domain_names == ["s-0", "s-1"]
+    assert "quote a pattern" in capsys.readouterr().err
+
+
 def test_shards_of_two_splits_are_refused(tmp_path, capsys):
     for split in ("train", "test"):
         write_tar(tmp_path / f"{split}-0.tar", samples(colour_images(2)))
@@ -194,7 +203,6 @@ for source in sys.argv[2:]:
     done.set()
     thread.join()
     peaks.append(peak)
-print(peaks, file=sys.stderr)
 print(peaks[1] - peaks[0])
 """
 
@@ -215,4 +223,6 @@ def test_memory_does_not_grow_with_the_number_of_images(tmp_path, kind, environm
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert shards[1].stat().st_size - shards[0].stat().st_size > 600 * 2**16
-    assert int(done.stdout.splitlines()[-1]) < 10_000  # kB, of 38,400
+    assert (
+        int(done.stdout.splitlines()[-1]) < 19_200
+    )  # kB, of 38,400 in the other images
