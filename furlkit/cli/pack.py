@@ -13,7 +13,7 @@ def pack() -> None:
     Shards are read in the same way: WebDataset tar files (one image for each sample, a
     label in .cls or under `label` in .json), and Parquet or Arrow files of Hugging Face
     datasets (columns `image` and `label`; pip install 'furlkit[parquet]'). A quoted
-    pattern, or a folder that holds nothing else, is one source.
+    pattern is one source, and so is a folder of shards.
 
     \b
     Examples:

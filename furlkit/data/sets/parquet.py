@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from furlkit.data.sets.decode import MOST_BYTES
+from furlkit.data.sets.idx import MOST_RATIO, SMALL
 from furlkit.data.sets.shard import Label, Shard
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files.opening import open_regular
@@ -123,19 +124,21 @@ def _open(path: Path) -> Table:
     with open_regular(path) as stream:  # A pipe is refused here.
         start = stream.read(6)
         size = stream.seek(0, 2)
-    table = _open_parquet(path) if start[:4] == b"PAR1" else _open_arrow(path, start)
+    parquet = start[:4] == b"PAR1"
+    table = _open_parquet(path, size) if parquet else _open_arrow(path, start)
     # Each row has an image, so a table of more rows than bytes is a hostile one.
     if table.rows > size:
         raise InputError(f"{path}: declares {table.rows:,} rows in {size:,} bytes")
     return table
 
 
-def _open_parquet(path: Path) -> Table:
+def _open_parquet(path: Path, size: int) -> Table:
     from pyarrow.parquet import ParquetFile
 
     # Without a buffer for whole row groups, only the pages of a batch are in memory.
     file = ParquetFile(path, pre_buffer=False, buffer_size=2**16)
     groups = range(file.metadata.num_row_groups)
+    _check_bound(path, file.metadata, size)
     sizes = [file.metadata.row_group(each).num_rows for each in groups]
     if min(sizes, default=0) < 0:
         raise ValueError("a group has less than 0 rows")
@@ -148,8 +151,19 @@ def _open_parquet(path: Path) -> Table:
     return Table(file.schema_arrow, sum(sizes), starts, batches)
 
 
+def _check_bound(path: Path, metadata: Any, size: int) -> None:
+    """Refuse a compressed file that unpacks to far more bytes than images do."""
+    groups = (metadata.row_group(each) for each in range(metadata.num_row_groups))
+    total = sum(group.total_byte_size for group in groups)
+    most = max(SMALL, MOST_RATIO * size)
+    if total > most:
+        raise InputError(
+            f"{path}: declares {total:,} bytes, a file of {size:,} may unpack to {most:,}"
+        )
+
+
 def _open_arrow(path: Path, start: bytes) -> Table:
-    """A file or a stream: mapped, so that rows are in memory only as far as read."""
+    """Map a file or a stream into memory, so that only rows in use take memory."""
     import pyarrow
 
     def opened() -> Any:

@@ -34,22 +34,22 @@ class Shard(NamedTuple):
 
 
 def find_shards(name: str) -> tuple[Path, ...]:
-    """The shards that a path or a pattern means, sorted; () for other data."""
+    """Sorted paths of the shards for a path or a pattern; () for other data."""
     path = Path(name)
     if path.is_dir():
         return _shards_of_folder(path)
     if not name.endswith((*TAR, *TABLES)):
         return ()
-    if path.exists() or not glob.has_magic(name):
+    if path.exists():
         return (path,)
     matches = tuple(Path(each) for each in sorted(glob.glob(name)))
     if not matches:
-        raise InputError(f"{name}: no file has such a name")
+        raise InputError(f"{name}: no such file")
     return matches
 
 
 def _shards_of_folder(folder: Path) -> tuple[Path, ...]:
-    """The shards in a folder that has neither images nor folders; () for others."""
+    """Shards of a folder without images and folders; () for other folders."""
     shards = []
     try:
         with os.scandir(folder) as entries:

@@ -1,4 +1,4 @@
-"""Shards as one dataset: their images in order, and labels of all or none."""
+"""One dataset of several shards: images in order, labels and class names."""
 
 import os
 from collections import Counter
@@ -22,7 +22,7 @@ from furlkit.errors import InputError
 
 
 def index_shards(name: str, shards: Sequence[Path], labelled: bool) -> FolderIndex:
-    """List the images of shards, as those of a folder; their bytes are not read."""
+    """List the images of shards like the files of a folder, without reading images."""
     _check_splits(name, shards)
     opened = [_open(path, labelled) for path in shards]
     if skipped := sum(shard.skipped for shard in opened):
@@ -65,7 +65,7 @@ def _open(path: Path, labelled: bool) -> Shard:
 
 
 def _label_set(name: str, shards: list[Shard], paths: tuple[str, ...]) -> LabelSet:
-    """The labels of all shards; none, unless every image has one."""
+    """Labels of all shards; every image has a label, or none has."""
     values = [label for shard in shards for label in shard.labels]
     kinds = Counter("none" if v is None else type(v).__name__ for v in values)
     if set(kinds) == {"none"}:

@@ -4,7 +4,7 @@
 0001.cls    and a label, as a number in .cls or under the key `label` in .json
 0002.jpg
 
-A member is read where it is in the file, and nothing is extracted.
+furlkit reads the bytes of a member out of the tar file and extracts no file.
 """
 
 import json
@@ -40,8 +40,8 @@ class Member(NamedTuple):
     size: int
 
     @property
-    def folder_and_base(self) -> tuple[str, str]:
-        """The folder, and the name up to the first dot: WebDataset's key of a sample."""
+    def key(self) -> tuple[str, str]:
+        """WebDataset's key of a sample: the folder, and the name up to the first dot."""
         path = PurePosixPath(self.name)
         return str(path.parent), path.name.partition(".")[0]
 
@@ -57,8 +57,9 @@ def read_tar(path: Path, labelled: bool) -> Shard:
     labels: list[Label] = []
     skipped = 0
     with open_regular(path) as stream, reading(path):
-        members = list(_members(path, stream))
-        for _, group in groupby(members, lambda member: member.folder_and_base):
+        # tarfile looks for the next header itself, so the stream may be moved here.
+        members = _members(path, stream)
+        for _, group in groupby(members, lambda member: member.key):
             sample = list(group)
             image = _image(path, stream, sample)
             if image is None:
@@ -92,7 +93,6 @@ def _members(path: Path, stream: BinaryIO) -> Iterator[Member]:
     _check_plain(path, stream)
     size = os.fstat(stream.fileno()).st_size
     try:
-        # An InputError of a check below is no ValueError.
         with tarfile.open(fileobj=_Headers(stream), mode="r:") as tar:  # type: ignore[call-overload]
             while (info := tar.next()) is not None:
                 tar.members = []  # tarfile would keep all of them.
@@ -114,8 +114,8 @@ def _check_plain(path: Path, stream: BinaryIO) -> None:
     for mark, program in COMPRESSED.items():
         if start.startswith(mark):
             raise InputError(
-                f"{path}: is compressed; unpack it with {program} if you trust it, which "
-                "leaves images as small as they are"
+                f"{path}: is compressed; unpack the file with {program}, and pack the "
+                "plain tar file"
             )
 
 
@@ -126,7 +126,8 @@ def _check_member(path: Path, info: tarfile.TarInfo, size: int) -> None:
         raise InputError(
             f"{path}: {name!r} is a link, a device or a sparse file, expected plain files"
         )
-    if name.startswith("/") or ".." in PurePosixPath(info.name).parts:
+    parts = PurePosixPath(info.name).parts
+    if not parts or parts[0].startswith("/") or ".." in parts:
         raise InputError(f"{path}: {name!r} is a name outside of the archive")
     if not 0 <= info.size <= MOST_BYTES:
         raise InputError(

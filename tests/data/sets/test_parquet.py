@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from furlkit.data.sets.parquet import BATCH, read_table
@@ -86,6 +87,13 @@ def test_more_rows_than_bytes_are_refused(tmp_path, capsys):
     path = write_parquet(tmp_path / "t.parquet", rows, group=50_000)
     assert furlkit("pack", path, "-o", tmp_path / "x.st") == 65
     assert "t.parquet: declares 50,000 rows" in capsys.readouterr().err
+
+
+def test_a_bomb_is_refused(tmp_path, capsys):
+    path = tmp_path / "t.parquet"
+    pq.write_table(table([bytes(70 * 2**20)], plain=True), path, compression="zstd")
+    assert furlkit("pack", path, "-o", tmp_path / "x.st") == 65
+    assert "may unpack to" in capsys.readouterr().err
 
 
 def test_shards_with_other_class_names_are_refused(tmp_path, capsys):

@@ -133,6 +133,7 @@ HOSTILE = {
     "sparse": (sparse("a.png") + END, "sparse"),
     "absolute": (header("/etc/a.png") + END, "outside"),
     "parent": (header("x/../../a.png") + END, "outside"),
+    "no name": (header(".") + END, "outside"),
     "huge": (header("a.png", 8 * 2**30) + END, "bytes"),
     "short": (header("a.png", 2**20) + END, "whole|ends"),
     "negative": (negative("a.png") + END, "bytes|whole"),
