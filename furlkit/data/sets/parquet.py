@@ -6,6 +6,7 @@ entry `huggingface` calls it an Image or a ClassLabel. A path in a cell is not o
 """
 
 import json
+import struct
 import threading
 from bisect import bisect_right
 from collections import deque
@@ -166,23 +167,54 @@ def _open_arrow(path: Path, start: bytes) -> Table:
     """Map a file or a stream into memory, so that only rows in use take memory."""
     import pyarrow
 
-    def opened() -> Any:
-        source = pyarrow.memory_map(str(path))
-        if start == b"ARROW1":
-            return pyarrow.ipc.open_file(source)
-        return pyarrow.ipc.open_stream(source)
-
-    def every() -> Iterator[Any]:
-        reader = opened()
-        if start == b"ARROW1":
-            return map(reader.get_batch, range(reader.num_record_batches))
-        return iter(reader)
+    def source() -> Any:
+        stream = pyarrow.memory_map(str(path))
+        # A file is a stream between 8 bytes and a footer, which is not needed here.
+        stream.seek(8 if start == b"ARROW1" else 0)
+        return stream
 
     def batches(_number: int, column: str) -> Iterator[Any]:
-        return (batch.select([column]) for batch in every())
+        reader = pyarrow.ipc.open_stream(source())
+        return (batch.select([column]) for batch in reader)
 
-    rows = sum(batch.num_rows for batch in every())
-    return Table(opened().schema, rows, [0], batches)
+    for message in pyarrow.ipc.MessageReader.open_stream(source()):
+        if _is_compressed(message):
+            raise InputError(
+                f"{path}: is compressed; write Arrow without compression, or Parquet"
+            )
+    reader = pyarrow.ipc.open_stream(source())
+    rows = sum(batch.num_rows for batch in reader)
+    return Table(reader.schema, rows, [0], batches)
+
+
+def _is_compressed(message: Any) -> bool:
+    """Return if a message of Arrow has compressed buffers, of any length unpacked.
+
+    pyarrow unpacks without a limit and does not tell, so the header is read here: a
+    table of flatbuffers, with RecordBatch.compression as the fourth field.
+    """
+    head = message.metadata.to_pybytes()
+
+    def field(table: int, number: int) -> int:
+        """The place of a field; 0 if the table lacks it."""
+        fields = table - _unpack("<i", head, table)
+        if _unpack("<H", head, fields) <= 4 + 2 * number:
+            return 0
+        offset = _unpack("<H", head, fields + 4 + 2 * number)
+        return table + offset if offset else 0
+
+    def inner(table: int, number: int) -> int:
+        place = field(table, number)
+        return place + _unpack("<I", head, place)
+
+    batch = inner(_unpack("<I", head, 0), 2)
+    if message.type == "dictionary":
+        batch = inner(batch, 1)
+    return message.type != "schema" and field(batch, 3) > 0
+
+
+def _unpack(form: str, content: bytes, place: int) -> int:
+    return struct.unpack_from(form, content, place)[0]
 
 
 def _features(schema: Any) -> dict[str, Any]:

@@ -71,8 +71,9 @@ def write_parquet(path, rows, group=4):
     return path
 
 
-def write_arrow(path, rows, batch=4, stream=True):
+def write_arrow(path, rows, batch=4, stream=True, compression=None):
     new = pa.ipc.new_stream if stream else pa.ipc.new_file
-    with new(str(path), rows.schema) as writer:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with new(str(path), rows.schema, options=options) as writer:
         writer.write_table(rows, max_chunksize=batch)
     return path

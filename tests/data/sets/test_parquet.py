@@ -96,6 +96,25 @@ def test_a_bomb_is_refused(tmp_path, capsys):
     assert "may unpack to" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_compressed_arrow_is_refused(tmp_path, stream, compression, capsys):
+    rows = table(IMAGES)
+    words = pa.array(["a", "b", "a", "b", "b"]).dictionary_encode()
+    for number, each in enumerate((rows, rows.append_column("words", words))):
+        path = tmp_path / f"{number}.arrow"
+        write_arrow(path, each, stream=stream, compression=compression)
+        assert furlkit("pack", path, "-o", tmp_path / "x.st") == 65
+        assert f"{number}.arrow: is compressed" in capsys.readouterr().err
+
+
+def test_labels_of_arrow_may_be_in_a_dictionary(tmp_path):
+    words = pa.array(["b", "a", "b", "b", "a"]).dictionary_encode()
+    rows = table(IMAGES).append_column("label", words)
+    found = packed(write_arrow(tmp_path / "t.arrow", rows))
+    assert found.labels.tolist() == [1, 0, 1, 1, 0]
+
+
 def test_shards_with_other_class_names_are_refused(tmp_path, capsys):
     write_parquet(tmp_path / "a-0.parquet", table(IMAGES, [0] * 5, ["a", "b"]))
     write_parquet(tmp_path / "a-1.parquet", table(IMAGES, [0] * 5, ["b", "a"]))
