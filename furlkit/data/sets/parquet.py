@@ -54,13 +54,19 @@ def read_table(path: Path, labelled: bool) -> Shard:
         raise InputError(f"{path}: has {len(labels):,} labels, {table.rows:,} rows")
     names = tuple(f"{ROW}{row}" for row in range(table.rows))
     class_names = _class_names(path, features, label) if labelled else ()
-    cells = Cells(table, image)
+    # Opened again, so that a dataset of many shards has few open files.
+    return Shard(path, names, labels, class_names, lambda: _open_images(path, image))
+
+
+def _open_images(path: Path, column: str) -> Callable[[str], bytes]:
+    with _reading(path):
+        cells = Cells(_open(path), column)
 
     def read(name: str) -> bytes:
         with _reading(path):
             return cells.read(int(name.removeprefix(ROW)))
 
-    return Shard(path, names, labels, class_names, read)
+    return read
 
 
 class Cells:

@@ -20,8 +20,9 @@ Label = int | str | None
 
 
 class Shard(NamedTuple):
-    """The images of a file: names and labels; `read` gives the bytes of one by name.
+    """The images of a file: names and labels.
 
+    `open` returns a function that reads the bytes of an image by name.
     `class_names` is empty if the file has none. `skipped` counts samples without image.
     """
 
@@ -29,7 +30,7 @@ class Shard(NamedTuple):
     names: tuple[str, ...]
     labels: list[Label]
     class_names: tuple[str, ...]
-    read: Callable[[str], bytes]
+    open: Callable[[], Callable[[str], bytes]]
     skipped: int = 0
 
 

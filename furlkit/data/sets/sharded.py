@@ -2,7 +2,8 @@
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,8 @@ from furlkit.data.sets.shard import TAR, Shard
 from furlkit.data.sets.tar import read_tar
 from furlkit.errors import InputError
 
+OPEN = 2  # Shards at a time: threads read images nearly in order.
+
 
 def index_shards(name: str, shards: Sequence[Path], labelled: bool) -> FolderIndex:
     """List the images of shards like the files of a folder, without reading images."""
@@ -36,13 +39,22 @@ def index_shards(name: str, shards: Sequence[Path], labelled: bool) -> FolderInd
     if not paths:
         raise InputError(f"{name}: found no images")
     labels = _label_set(name, opened, paths)
-    by_path = {shard.path: shard.read for shard in opened}
+    return FolderIndex(root, paths, labels, "", read=_reader(opened))
+
+
+def _reader(shards: list[Shard]) -> Callable[[Path], bytes]:
+    """Return a function that reads an image by the path of the shard and the name."""
+    by_path = {shard.path: shard for shard in shards}
+
+    @lru_cache(maxsize=OPEN)
+    def opened(path: Path) -> Callable[[str], bytes]:
+        return by_path[path].open()
 
     def read(path: Path) -> bytes:
         shard = next(parent for parent in path.parents if parent in by_path)
-        return by_path[shard](str(path.relative_to(shard)))
+        return opened(shard)(str(path.relative_to(shard)))
 
-    return FolderIndex(root, paths, labels, "", read=read)
+    return read
 
 
 def _check_splits(name: str, shards: Sequence[Path]) -> None:

@@ -3,8 +3,8 @@
 A name is one of `datasets.names()`. A path is an image folder, an .npz of arrays, idx
 files, or a packed dataset. A path is one whole set: `split` is not used, pass the path of
 the split. A folder of idx files is an exception: it has splits, like a dataset by name.
-For a path, for `digits` and for a label file, torch is imported only if images must be
-resized.
+Tar, Parquet and Arrow files must be packed first. For a path, for `digits` and for a
+label file, torch is imported only if images must be resized.
 """
 
 import os

@@ -74,7 +74,7 @@ def read_tar(path: Path, labelled: bool) -> Shard:
         with open_regular(path) as stream:
             return _content(path, stream, images[name])
 
-    return Shard(path, tuple(images), labels, (), read, skipped)
+    return Shard(path, tuple(images), labels, (), lambda: read, skipped)
 
 
 class _Headers:

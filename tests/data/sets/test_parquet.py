@@ -126,19 +126,20 @@ def test_shards_with_other_class_names_are_refused(tmp_path, capsys):
 def test_rows_are_read_in_any_order(tmp_path, kind):
     contents = [str(number).encode() * 3 for number in range(10 * BATCH + 3)]
     write = {"parquet": write_parquet, "arrow": write_arrow}[kind]
-    shard = read_table(write(tmp_path / f"t.{kind}", table(contents), 37), True)
+    read = read_table(write(tmp_path / f"t.{kind}", table(contents), 37), True).open()
     order = list(range(len(contents)))
     random.Random(0).shuffle(order)
     for row in (*range(len(contents)), *order):
-        assert shard.read(f"row {row}") == contents[row]
+        assert read(f"row {row}") == contents[row]
 
 
 def reason_to_refuse(path):
     """Read all rows of a table; None if it has no error."""
     try:
         shard = read_table(path, labelled=True)
+        read = shard.open()
         for name in shard.names:
-            shard.read(name)
+            read(name)
     except InputError as error:
         return str(error)
     return None

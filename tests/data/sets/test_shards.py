@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tifffile
 
+from furlkit.data.sets.sharded import index_shards
 from furlkit.data.sets.source import Source
 from furlkit.files.dataset import read_dataset
 from tests.data.sets.shard_files import (
@@ -153,6 +155,12 @@ def test_a_broken_image_is_named_and_can_be_left_out(tmp_path, kind, capsys):
     assert read_dataset(output).labels.tolist() == [0] * 8 + [1] * 13
 
 
+def test_a_pattern_without_files_is_refused(tmp_path, capsys):
+    for name in ("missing.tar", "missing-*.parquet"):
+        assert furlkit("pack", tmp_path / name, "-o", tmp_path / "x.st") == 65
+        assert f"{name}: no such file" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", [("check",), ("partition", "-o", "p", "--data")])
 def test_other_commands_propose_to_pack(tmp_path, command, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -176,6 +184,19 @@ def test_a_tar_has_the_folders_of_its_members_as_groups(tmp_path):
     output = tmp_path / "x.st"
     assert furlkit("pack", shard, "--groups", "folder", "-o", output) == 0
     assert Source(output).images().groups.tolist() == [0, 1, 0, 2]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs /proc")
+def test_few_of_many_shards_are_open(tmp_path):
+    images = colour_images(3)
+    for number in range(6):
+        write_parquet(tmp_path / f"{number}.parquet", table(images))
+    index = index_shards("x", sorted(tmp_path.iterdir()), labelled=True)
+    contents = [index.read(index.root / name) for name in index.paths]
+    assert contents == images * 6
+    handles = Path("/proc/self/fd").iterdir()
+    links = [os.readlink(each) for each in handles if each.is_symlink()]
+    assert sum(link.startswith(str(tmp_path)) for link in links) == 2
 
 
 PEAK = """

@@ -175,7 +175,7 @@ def test_hostile_archives_are_refused(tmp_path, name, capsys):
 
 def test_a_shard_that_is_cut_after_the_listing_is_refused(tmp_path):
     path = write_tar(tmp_path / "s.tar", samples(IMAGES))
-    shard = read_tar(path, labelled=True)
+    read = read_tar(path, labelled=True).open()
     path.write_bytes(path.read_bytes()[:600])
     with pytest.raises(InputError, match=r"s.tar: ends within '0001.png'"):
-        shard.read("0001.png")
+        read("0001.png")
