@@ -11,7 +11,7 @@ import numpy as np
 
 from furlkit import console
 from furlkit.catalogue import recorded
-from furlkit.data.sets.checked import checked_folder
+from furlkit.data.sets.checked import broken_images, checked_folder
 from furlkit.data.sets.datasets import ImageSet, default_mean_std, is_name
 from furlkit.data.sets.decode import page_count, read_file
 from furlkit.data.sets.fingerprint import (
@@ -32,6 +32,8 @@ from furlkit.data.sets.join import joined, joined_by_number, missing_classes
 from furlkit.data.sets.labels import LabelSet
 from furlkit.data.sets.ranges import survey
 from furlkit.data.sets.resize import resize_images
+from furlkit.data.sets.shard import TABLES
+from furlkit.data.sets.sharded import index_shards
 from furlkit.data.sets.source import Source
 from furlkit.data.sets.split import drawn_positions, train_positions
 from furlkit.data.sets.window import AS_STORED, MOST_PAGES, Reading, deepened
@@ -231,6 +233,11 @@ def _check_names(names: tuple[str, ...]) -> None:
 
 def _warn_of_joining(options: Options, sets: list[LabelSet]) -> None:
     """Say what joining several sources leaves out or takes for the same."""
+    if sum(bool(source.shards) for source in options.sources) > 1:
+        console.warn(
+            f"{sets[0].name} and the other sources become one domain each; to make one "
+            "dataset of shards, quote a pattern: 'shards-*.tar'"
+        )
     for one in sets:
         if one.domains is not None:
             console.warn(
@@ -264,7 +271,7 @@ def _blocks_with_progress(parts: list[Part], shape: Shape) -> Iterator[np.ndarra
 
 
 def _open_part(source: Source, options: Options) -> Part:
-    if source.is_folder:
+    if source.is_folder or source.shards:
         return _folder_part(source, options)
     if options.domain_folders:
         raise UsageError(f"--domain-folders: {source.name} is not a folder of images")
@@ -293,18 +300,24 @@ def _open_part(source: Source, options: Options) -> Part:
 
 def _folder_part(source: Source, options: Options) -> Part:
     """A folder is decoded block by block, so that it may be larger than the memory."""
+    if options.domain_folders and source.shards:
+        raise UsageError(f"--domain-folders: {source.name} is not a folder of images")
     if options.domain_folders and len(options.sources) > 1:
         raise UsageError(
             "--domain-folders: expected one folder, since several sources are one "
             "domain each"
         )
-    index = _index(Path(source.name), options)
-    labels = with_groups(index.labels, options.groups, index.paths)
+    index = _index(source, options)
+    rows = any(path.suffix in TABLES for path in source.shards)
+    paths = None if rows else index.paths
+    labels = with_groups(index.labels, options.groups, paths)
     index, size = replace(index, labels=labels), source.size
     chosen = _chosen(index.labels, source, options)
     if chosen is not None:
         index = replace(index.at(chosen), labels=_subset(index.labels, chosen))
-    found = survey(index.root, index.paths, source.reading, options.channels)
+    found = survey(
+        index.root, index.paths, source.reading, options.channels, index.read
+    )
     how: dict[str, Any] = {"channels": found.channels, "reading": found.reading}
     only_grey = options.channels is None and found.channels == 1
     if source.reading.several:
@@ -324,7 +337,8 @@ def _folder_part(source: Source, options: Options) -> Part:
 
 def _each_page(index: FolderIndex, reading: Reading) -> FolderIndex:
     """Every page of every file as an image of its own, with the label of the file."""
-    counts = [page_count(read_file(index.root / name), reading) for name in index.paths]
+    read = index.read or read_file
+    counts = [page_count(read(index.root / name), reading) for name in index.paths]
     if max(counts) > MOST_PAGES:
         name = index.paths[counts.index(max(counts))]
         raise InputError(
@@ -335,8 +349,30 @@ def _each_page(index: FolderIndex, reading: Reading) -> FolderIndex:
     return replace(index.at(files), pages=pages, labels=_subset(index.labels, files))
 
 
-def _index(root: Path, options: Options) -> FolderIndex:
-    """The images of a folder; with --skip-broken those that can be read."""
+def _index(source: Source, options: Options) -> FolderIndex:
+    """The images of a folder or of shards; with --skip-broken those that can be read."""
+    if source.shards:
+        index = index_shards(source.name, source.shards, not options.no_labels)
+        return _readable(index) if options.skip_broken else index
+    return _index_folder(Path(source.name), options)
+
+
+def _readable(index: FolderIndex) -> FolderIndex:
+    """The images of shards that can be read."""
+    broken = broken_images(index)
+    if not broken:
+        return index
+    console.warn(
+        f"{index.root}: left out {len(broken):,} images that cannot be read, such as "
+        f"{min(broken)}"
+    )
+    kept = np.array([i for i, name in enumerate(index.paths) if name not in broken])
+    if not len(kept):
+        raise InputError(f"{index.root}: found no image that can be read")
+    return replace(index.at(kept), labels=_subset(index.labels, kept))
+
+
+def _index_folder(root: Path, options: Options) -> FolderIndex:
     index = partial(
         index_folder, domains=options.domain_folders, labelled=not options.no_labels
     )

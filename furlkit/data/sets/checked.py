@@ -2,6 +2,7 @@
 
 import hashlib
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from furlkit import console
-from furlkit.data.sets.folder import in_blocks, list_folder
+from furlkit.data.sets.folder import FolderIndex, in_blocks, list_folder
 from furlkit.data.sets.ranges import Span, span_of
 from furlkit.data.sets.window import Raw, Reading, check_values
 
@@ -117,11 +118,26 @@ def _count(found: Checked, one: Examined) -> None:
         found.spans.append(one.span)
 
 
-def examine(path: Path) -> Examined:
-    """Decode one file."""
+def broken_images(index: FolderIndex) -> set[str]:
+    """The paths of images that cannot be read."""
+
+    def is_broken(name: str) -> bool:
+        try:
+            examine(index.root / name, index.read)
+        except Exception:  # Damaged files make PIL raise many kinds.
+            return True
+        return False
+
+    blocks = in_blocks(is_broken, index.paths)
+    flags = (flag for block in blocks for flag in block)
+    return {name for name, flag in zip(index.paths, flags, strict=True) if flag}
+
+
+def examine(path: Path, read: Callable[[Path], bytes] | None = None) -> Examined:
+    """Decode one file; `read` gives the bytes of an image that is no file."""
     from furlkit.data.sets.decode import format_of, page_count, read_file, read_raw
 
-    content = read_file(path)
+    content = (read or read_file)(path)
     raw = read_raw(content, 3, ANY)
     check_values(raw.values)
     height, width, channels = raw.values.shape

@@ -8,6 +8,7 @@ are Pillow's; a window makes pixels of the values of all others.
 import hashlib
 import io
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,14 +70,19 @@ def read_file(path: Path) -> bytes:
 
 
 def decode_file(
-    path: Path, channels: int, reading: Reading = AS_STORED, page: int = 0
+    path: Path,
+    channels: int,
+    reading: Reading = AS_STORED,
+    page: int = 0,
+    read: Callable[[Path], bytes] | None = None,
 ) -> Decoded:
     """Decode one image of any size, rotated by its EXIF orientation.
 
-    `page` chooses a page if the reading makes an image of each.
+    `page` chooses a page if the reading makes an image of each. `read` gives the bytes
+    of an image that is no file.
     """
     try:
-        return _decoded(read_file(path), channels, reading, page)
+        return _decoded((read or read_file)(path), channels, reading, page)
     except NeedsWindow as error:
         raise NeedsWindow(f"{path}: {error}") from None
     except Exception as error:  # Damaged files make PIL raise many kinds.

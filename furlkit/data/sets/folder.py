@@ -62,7 +62,8 @@ class FolderIndex:
     """The images of a folder: sorted relative paths, and their labels.
 
     `state` changes when a file does, as far as the file system tells without reading.
-    `pages` has the page of each image if every page of a file is an image.
+    `pages` has the page of each image if every page of a file is an image. `read` gives
+    the bytes of an image inside another file; without it, images are files.
     """
 
     root: Path
@@ -70,6 +71,7 @@ class FolderIndex:
     labels: LabelSet
     state: str
     pages: tuple[int, ...] = ()
+    read: Callable[[Path], bytes] | None = None
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -168,7 +170,7 @@ def read_images(
 
     def decode(place: tuple[str, int]) -> np.ndarray:
         name, page = place
-        image = decode_file(index.root / name, channels, reading, page)
+        image = decode_file(index.root / name, channels, reading, page, index.read)
         if only_grey and not image.grey:
             raise InputError(
                 f"{index.root / name}: is in colour, a sample of the other images is "
@@ -212,7 +214,7 @@ def folder_shape(
         return len(index), size, size, channels
     from furlkit.data.sets.decode import decode_file
 
-    first = decode_file(index.root / index.paths[0], channels, reading)
+    first = decode_file(index.root / index.paths[0], channels, reading, read=index.read)
     return len(index), first.size[1], first.size[0], channels
 
 
@@ -236,7 +238,7 @@ def _walk(
         try:
             if entry.is_dir():
                 _walk(root, name, above, found)
-            elif _is_image(entry):
+            elif is_image(entry):
                 found.images[name] = entry.stat()
             else:
                 found.others += 1
@@ -245,7 +247,7 @@ def _walk(
     found.empty += len(found.images) + len(found.broken) == before
 
 
-def _is_image(entry: os.DirEntry) -> bool:
+def is_image(entry: os.DirEntry) -> bool:
     """Whether a file is called like an image; a pipe or device is none.
 
     Archives of DICOM files give them names without a suffix, so their start is read.

@@ -1,6 +1,6 @@
 """Measured ranges of values, and the window that they suggest."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -70,16 +70,23 @@ class Survey(NamedTuple):
 
 
 def survey(
-    root: Path, paths: Sequence[str], reading: Reading, channels: int | None = None
+    root: Path,
+    paths: Sequence[str],
+    reading: Reading,
+    channels: int | None = None,
+    read: Callable[[Path], bytes] | None = None,
 ) -> Survey:
     """Look at a sample of a folder, for a window and for channels that are not given.
 
     Images that use the whole range of their type have the window `full`. A window for
-    others must be given: the error proposes one.
+    others must be given: the error proposes one. `read` gives the bytes of an image that
+    is no file.
     """
     if reading.window is not None and channels is not None:
         return Survey(reading, channels)
-    sample = _sample(root, paths, reading, channels or 3)
+    sample = _sample(
+        [root / name for name in sample_of(paths)], reading, channels or 3, read
+    )
     seen: list[int] = []
 
     def noted() -> Iterator[Raw]:
@@ -95,14 +102,17 @@ def survey(
 
 
 def _sample(
-    root: Path, paths: Sequence[str], reading: Reading, channels: int
+    paths: list[Path],
+    reading: Reading,
+    channels: int,
+    read: Callable[[Path], bytes] | None,
 ) -> Iterator[Raw]:
     """Some images, one at a time; decoding says which others are broken, and why."""
     from furlkit.data.sets.decode import read_file, read_raw
 
-    for name in sample_of(paths):
+    for path in paths:
         with suppress(Exception):
-            yield read_raw(read_file(root / name), channels, reading)
+            yield read_raw((read or read_file)(path), channels, reading)
 
 
 def window_for(where: str, span: Span | None, reading: Reading) -> Reading:

@@ -3,8 +3,8 @@
 A name is one of `datasets.names()`. A path is an image folder, an .npz of arrays, idx
 files, or a packed dataset. A path is one whole set: `split` is not used, pass the path of
 the split. A folder of idx files is an exception: it has splits, like a dataset by name.
-For a path, for `digits` and for a label file, torch is imported only if images must be
-resized.
+Tar, Parquet and Arrow files must be packed first. For a path, for `digits` and for a
+label file, torch is imported only if images must be resized.
 """
 
 import os
@@ -35,6 +35,7 @@ from furlkit.data.sets.labels import (
 )
 from furlkit.data.sets.npz import npz_has_splits, read_npz, read_npz_labels
 from furlkit.data.sets.resize import resize_images
+from furlkit.data.sets.shard import find_shards
 from furlkit.data.sets.window import AS_STORED, Reading
 from furlkit.errors import InputError, UsageError, did_you_mean
 from furlkit.files.cache import open_cache, read_note, write_note
@@ -74,7 +75,14 @@ class Source:
     def is_folder(self) -> bool:
         """Whether it is a folder of images, which may have any size."""
         path = Path(self.name)
-        return not is_name(self.name) and path.is_dir() and not idx_splits(path)
+        if is_name(self.name) or not path.is_dir():
+            return False
+        return not idx_splits(path) and not self.shards
+
+    @property
+    def shards(self) -> tuple[Path, ...]:
+        """Tar, Parquet or Arrow files, which are packed first; () for other data."""
+        return () if is_name(self.name) else find_shards(self.name)
 
     @property
     def has_splits(self) -> bool:
@@ -210,6 +218,10 @@ def _path_and_kind(name: str, *more_suffixes: str) -> tuple[Path, str]:
     path = Path(name)
     if idx_splits(path):
         return path, "idx"
+    if find_shards(name):
+        raise UsageError(
+            f"{name}: pack it first: furlkit pack '{name}' -o packed.safetensors"
+        )
     if path.is_file() and (kind := _kind_by_content(path, bool(more_suffixes))):
         return path, kind
     meant = {".npz": "npz", ".safetensors": "packed"}
