@@ -45,6 +45,7 @@ READS = {
     aten.nonzero.default,
     aten.masked_select.default,
     aten._unique2.default,
+    aten.bincount.default,
     aten.repeat_interleave.Tensor,
     aten.equal.default,
 }

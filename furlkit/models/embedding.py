@@ -94,7 +94,7 @@ def embed_mixed(
     chosen = instahide.draw_mixtures(
         torch.from_numpy(places), len(index), rng
     )  # (n, k)
-    coefficients = instahide.draw_coefficients(len(places), rng)  # (n, k)
+    coefficients = instahide.draw_coefficients(len(places), rng).to(device)  # (n, k)
     rows = []
     with console.bar(f"embedding {len(places):,} mixtures", len(places)) as bar:
         for start in range(0, len(places), BATCH):
