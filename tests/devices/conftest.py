@@ -131,7 +131,9 @@ def _check_tensors(expected, found):
 
 
 def _check_journals(one: Path, other: Path) -> None:
-    output = [path.with_name(path.name.removesuffix(".log.jsonl")) for path in (one, other)]
+    output = [
+        path.with_name(path.name.removesuffix(".log.jsonl")) for path in (one, other)
+    ]
     for a, b in zip(*map(epochs, output), strict=True):
         check_numbers(a["losses"], b["losses"], one.name)
 

@@ -3,11 +3,19 @@
 The lists are the catalogue's: a method without a case fails here.
 """
 
+import numpy as np
 import pytest
+import torch
 
 from furlkit import catalogue
 from furlkit.catalogue import Choice, Flag
 from furlkit.catalogue.methods import SHARE_ROWS
+from furlkit.data.augment import Augmentation
+from furlkit.data.batches import Images
+from furlkit.files.checkpoint import read_checkpoint
+from furlkit.models.loading import load_net, view_of
+from furlkit.objectives.similarity import Distiller
+from tests.device import device
 from tests.devices.conftest import FAST
 
 CLIENT = ("local-train", "p", "g0", *FAST, "--client", 0)
@@ -162,6 +170,36 @@ def test_an_ensemble_of_another_form_never_waits_for_the_device(trained, form, c
     trained("distill", form, "g0", *FAST, *ANCHORS, copies=copies)
 
 
+def test_a_resumed_student_reads_the_right_rows_of_a_matrix(here, world):
+    """The places of the anchors that are kept on the CPU follow those that are loaded."""
+    asked = []
+
+    class Matrix:
+        device = torch.device("cpu")
+
+        def __call__(self, images, anchors):
+            asked.append(anchors.clone())
+            return torch.ones(len(images), len(anchors))
+
+    net = load_net(read_checkpoint(world / "g0"), device())
+    how = {"layer": "h", "width": 102, "anchors": 8, "temperature": 0.1, "ema": 0.9}
+    view = view_of(read_checkpoint(world / "g0"), Augmentation())
+    pixels = np.load("d.npz")["images"]
+    images = Images(pixels, None, np.arange(20), view, device())
+    first, second = (Distiller(net, Matrix(), **how) for _ in range(2))
+
+    def step(distiller, number):
+        index = torch.arange(4 * number, 4 * number + 4)
+        distiller.step(images.batch(index, torch.Generator(), number))
+
+    step(first, 0)
+    step(first, 1)
+    second.load_state_dict(first.state_dict())
+    step(second, 2)
+    assert asked[-1].tolist() == [8, 9, 10, 11, 4, 5, 6, 7]
+    assert asked[-1].tolist() == second.anchors.tolist()
+
+
 @pytest.mark.parametrize("name", ["simclr", "byol"])
 def test_an_alignment_model_is_trained_on_the_device(trained, name):
     words = ("pretrain-align", "g0", *FAST, "--objective", name)
@@ -172,5 +210,3 @@ def test_an_alignment_model_is_trained_on_the_device(trained, name):
 def test_a_style_model_is_trained_on_the_device(trained, more):
     words = ("pretrain-style", "p", "g0", *FAST, "--client", 0, *more)
     trained(*words, "--projector", "16,8", "--lr", 1e-5)
-
-
