@@ -37,7 +37,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 import furlkit
 
 NAME = "stand_in"
-PACKAGE = Path(furlkit.__file__).parent
+PACKAGE = f"{Path(furlkit.__file__).parent}/"
 aten = torch.ops.aten
 # Operations whose result has a shape or a value that the CPU must know.
 READS = {
@@ -45,6 +45,7 @@ READS = {
     aten.nonzero.default,
     aten.masked_select.default,
     aten._unique2.default,
+    aten.bincount.default,
     aten.repeat_interleave.Tensor,
     aten.equal.default,
 }
@@ -124,11 +125,15 @@ class Device(TorchDispatchMode):
 
     def note(self, counter: "Counter[str]") -> None:
         """Count something by its line, if a training step is under way."""
-        frames = [f for f in traceback.extract_stack() if _of_furlkit(f)]
-        names = {frame.name for frame in frames}
+        frames = [
+            (frame, line)
+            for frame, line in traceback.walk_stack(None)
+            if frame.f_code.co_filename.startswith(PACKAGE)
+        ]
+        names = {frame.f_code.co_name for frame, _ in frames}
         if "train" in names and names.isdisjoint(OUTSIDE):
-            path = Path(frames[-1].filename).relative_to(PACKAGE)
-            counter[f"{path}:{frames[-1].lineno}"] += 1
+            frame, line = frames[0]
+            counter[f"{frame.f_code.co_filename.removeprefix(PACKAGE)}:{line}"] += 1
 
 
 def _run(func: Any, args: Any, kwargs: dict[str, Any], counter: Device | None) -> Any:
@@ -201,10 +206,6 @@ def _has_mask(index: Any) -> bool:
 
 def _tensor(leaf: Any) -> bool:
     return isinstance(leaf, Tensor)
-
-
-def _of_furlkit(frame: traceback.FrameSummary) -> bool:
-    return Path(frame.filename).is_relative_to(PACKAGE)
 
 
 @contextmanager

@@ -15,7 +15,8 @@ class Similarities:
 
     `parts` has each client's R_k, or with `columns` its largest cosines and the images
     they belong to; `matrix` is M itself. Memory is what these take, never n x n unless
-    the matrix was given. Images are named by their place in the public set.
+    the matrix was given. Images are named by their place in the public set, a tensor on
+    `device`: that of the parts, or the CPU for a matrix.
     """
 
     def __init__(
@@ -29,13 +30,12 @@ class Similarities:
     ):
         self._parts, self._columns, self._matrix = parts, columns, matrix
         self._tau, self._name = tau_T, name
+        self.device = parts[0].device if matrix is None else torch.device("cpu")
 
     def __call__(self, images: Tensor, anchors: Tensor) -> Tensor:
         """M[images][:, anchors], (B, m), up to a factor that Eq. 8 divides out."""
         if self._matrix is not None:
             return self._from_matrix(self._matrix, images, anchors)
-        device = self._parts[0].device
-        images, anchors = images.to(device), anchors.to(device)
         cosines = self._sparse if self._columns else self._products
         return ensemble(sharpened(c, self._tau) for c in cosines(images, anchors))
 
@@ -53,11 +53,11 @@ class Similarities:
     def _from_matrix(
         self, matrix: np.ndarray, images: Tensor, anchors: Tensor
     ) -> Tensor:
-        found = torch.from_numpy(matrix[images.cpu().numpy()])[:, anchors.cpu()]
+        found = torch.from_numpy(matrix[images.numpy()])[:, anchors]
         # A mapped matrix is checked where it is read, which is the only place.
         if not torch.isfinite(found).all() or bool((found < 0).any()):
             raise InputError(
                 f"{self._name}: its matrix has values that are not finite or below 0; "
                 "re-create it with aggregate --rule ensemble"
             )
-        return found.to(anchors.device)
+        return found

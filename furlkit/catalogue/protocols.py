@@ -219,7 +219,8 @@ PROTOCOLS = named(
             _SCORED_CLUSTERS,
             group("Clusters",
                 Option("kmeans", Whole(1, 2**16),
-                       help="Cluster h by k-means into so many clusters.",
+                       help="Cluster h by k-means into so many clusters; it is fitted "
+                            "on the CPU, whatever --device is.",
                        replaces="threshold", usual="the model's own clusters"),
                 Option("repeats", Whole(1, 100), 1,
                        "Of k-means, each from other starts; accuracy is the mean, "

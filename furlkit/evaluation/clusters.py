@@ -32,6 +32,10 @@ class Assignment(NamedTuple):
     clusters: Tensor
     sureness: Tensor
 
+    def cpu(self) -> "Assignment":
+        """Both on the CPU, where clusters are matched with classes."""
+        return Assignment(self.clusters.cpu(), self.sureness.cpu())
+
     def surest(self, cluster: int, most: int) -> list[int]:
         """The images of a cluster, the surest first, at most so many."""
         own = (self.clusters == cluster).nonzero().flatten()
@@ -74,7 +78,8 @@ def nmi_and_ari(labels: Tensor, clusters: Tensor) -> tuple[float, float]:
 def kmeans(h: Tensor, count: int, state: int) -> Tensor:
     """H centroids of the rows of h (n, d), scaled to length 1: Lloyd's algorithm.
 
-    It runs on one thread, since sums of several may differ in their last bits.
+    scikit-learn computes them on the CPU, on one thread, since sums of several may differ
+    in their last bits. The centroids are on the device of h.
     """
     check_features(h)
     if len(h) < count:
@@ -85,8 +90,8 @@ def kmeans(h: Tensor, count: int, state: int) -> Tensor:
     with threadpool_limits(1), catch_warnings():
         # Rows of a collapsed model are the same, so that some clusters stay empty.
         simplefilter("ignore", ConvergenceWarning)
-        method.fit(F.normalize(h, dim=1).numpy())
-    return torch.from_numpy(method.cluster_centers_)
+        method.fit(F.normalize(h, dim=1).cpu().numpy())
+    return torch.from_numpy(method.cluster_centers_).to(h.device)
 
 
 def nearest(h: Tensor, centroids: Tensor) -> Assignment:

@@ -94,7 +94,7 @@ def embed_mixed(
     chosen = instahide.draw_mixtures(
         torch.from_numpy(places), len(index), rng
     )  # (n, k)
-    coefficients = instahide.draw_coefficients(len(places), rng)  # (n, k)
+    coefficients = instahide.draw_coefficients(len(places), rng).to(device)  # (n, k)
     rows = []
     with console.bar(f"embedding {len(places):,} mixtures", len(places)) as bar:
         for start in range(0, len(places), BATCH):
@@ -132,12 +132,13 @@ def predict(net: Net, images: np.ndarray, view: View) -> Tensor:
 def cluster_probabilities(net: Net, h: Tensor, head: int) -> Tensor:
     """q, the probabilities of the net's clusters for rows of h: (n, d) -> (n, H).
 
-    Where there are several heads of clusters, they are those of number `head`.
+    Both are on the net's device. If there are several heads of clusters, q is of number
+    `head`.
     """
     clusters = net.head("clusters")
     if clusters is None:
         raise ValueError("the net has no clusters")
     with torch.inference_mode():
-        logits = clusters(h.to(next(net.parameters()).device))
+        logits = clusters(h)
         chosen = logits[:, head] if logits.dim() == 3 else logits  # (n, H)
-        return chosen.float().softmax(dim=1).cpu()
+        return chosen.float().softmax(dim=1)

@@ -68,6 +68,8 @@ class Clustering(nn.Module):
         super().__init__()
         self.net, self._weight = net, weight
         self._neighbours, self._all_near = neighbours, all_near
+        if neighbours is not None and all_near:
+            self._near = neighbours.to(next(net.parameters()).device)
 
     def begin_epoch(self, images: Any, epoch: int, rng: torch.Generator) -> None:
         """Count from 0."""
@@ -79,15 +81,15 @@ class Clustering(nn.Module):
 
     def step(self, batch) -> Forward:
         """A view of each image, and of its neighbours, in one forward pass."""
-        images, place = self._choose(batch.index_cpu, batch.generator)
-        x = batch.at(images).one_view()  # (V, C, S, S)
+        encoded = batch.at(self._choose(batch.index_cpu, batch.generator))
+        x = encoded.one_view()  # (V, C, S, S)
         h = self.net.encoder(x)
         logits = self.net.clusters(h)  # (V, heads, H)
         N = len(batch.index)
         with torch.autocast(h.device.type, enabled=False):
             log_all = logits.float().log_softmax(dim=-1)
-            if place is not None:
-                log_all = log_all[place.to(h.device)]
+            if self._all_near:
+                log_all = log_all[self._places(batch.index, encoded.index)]
             log_q, near = log_all[:N], log_all[N:].unflatten(0, (N, -1))
             losses = scan_loss(log_q, near, self._weight)  # (heads)
         self._count(log_q.detach().exp())
@@ -102,22 +104,23 @@ class Clustering(nn.Module):
         confident = float(self.confident[head]) / sum(spread["occupancy"])
         return {"head": head, **spread, "confident": confident}
 
-    def _choose(
-        self, index: Tensor, rng: torch.Generator
-    ) -> tuple[Tensor, Tensor | None]:
+    def _choose(self, index: Tensor, rng: torch.Generator) -> Tensor:
         """Images to encode: the batch, then one drawn neighbour of each image.
 
-        With all neighbours, images repeat: each is encoded once, and the second value
-        has the place of every image and neighbour among the encoded images.
+        With all neighbours, images repeat: each is encoded once, in ascending order.
         """
         if self._neighbours is None:
             raise ValueError("the neighbours of the images are not known")
         near = self._neighbours[index]  # (N, k)
         if self._all_near:
-            wanted = torch.cat([index, near.flatten()])
-            return wanted.unique(return_inverse=True)
+            return torch.cat([index, near.flatten()]).unique()
         chosen = torch.randint(near.shape[1], index.shape, generator=rng)
-        return torch.cat([index, near[torch.arange(len(index)), chosen]]), None
+        return torch.cat([index, near[torch.arange(len(index)), chosen]])
+
+    def _places(self, index: Tensor, encoded: Tensor) -> Tensor:
+        """The place of every image and neighbour among the encoded images."""
+        wanted = torch.cat([index, self._near[index].flatten()])
+        return torch.searchsorted(encoded, wanted)
 
     def _count(self, q: Tensor) -> None:
         """Add the assignments of a batch, q (N, heads, H)."""

@@ -29,26 +29,33 @@ def pseudo_labels(q: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
     return y, largest >= sigma
 
 
-def inverse_frequency(y: Tensor) -> Tensor:
+def inverse_frequency(y: Tensor, classes: int) -> Tensor:
     """A weight for each of n labels, n / (K n_c): K classes are there, n_c of its own.
 
-    Every class weighs the same in all, and the mean weight is 1.
+    Every class weighs the same in all, and the mean weight is 1. Labels are below
+    `classes`.
     """
-    _, place, counts = y.unique(return_inverse=True, return_counts=True)
-    return len(y) / (len(counts) * counts[place])
+    counts = class_counts(y, classes)  # (classes)
+    return len(y) / ((counts > 0).sum() * counts[y])
+
+
+def class_counts(y: Tensor, classes: int) -> Tensor:
+    """How many labels each class has, (classes); bincount would wait for a GPU."""
+    counts = torch.zeros(classes, dtype=torch.long, device=y.device)
+    return counts.scatter_add_(0, y, torch.ones_like(y))
 
 
 def self_labelling_loss(
-    logits: Tensor, y: Tensor, counts: Tensor, *, class_weights: bool, mean_over: str
+    logits: Tensor, y: Tensor, rows: Tensor, *, class_weights: bool, mean_over: str
 ) -> Tensor:
     """FedUSC Eq. 5, 1/n sum_x 1(x counts) w_y CE(y, softmax(logits)).
 
-    n is B as printed, or the number of images that count (`mean_over` confident); w is 1
-    as printed, or balances the classes.
+    `rows` are the images that count, by place. n is B as printed, or the number of
+    images that count (`mean_over` confident); w is 1 as printed, or balances the classes.
     """
-    losses = F.cross_entropy(logits[counts], y[counts], reduction="none")
+    losses = F.cross_entropy(logits[rows], y[rows], reduction="none")
     if class_weights:
-        losses = losses * inverse_frequency(y[counts])
+        losses = losses * inverse_frequency(y[rows], logits.shape[1])
     n = len(losses) if mean_over == "confident" else len(y)
     return losses.sum() / n
 
@@ -86,14 +93,16 @@ class SelfLabelling(nn.Module):
     def step(self, batch) -> Forward:
         """Labels from a weak view and losses from another, or both from one view.
 
-        Where no image counts the net stays as it was, BatchNorm statistics included.
+        Where no image counts the net stays as it was, BatchNorm statistics included: so
+        the program must look at a value of the device, once.
         """
         before = [buffer.clone() for buffer in self.net.buffers()]
         x = batch.one_view(self._weak)
         with torch.set_grad_enabled(self._weak is None):
             h, logits = self._outputs(x)
         y, counts = self._labels(logits.detach().softmax(dim=1))
-        if not counts.any():
+        rows = counts.nonzero().flatten()
+        if not len(rows):
             for buffer, old in zip(self.net.buffers(), before, strict=True):
                 buffer.copy_(old)
             self.skipped += 1
@@ -101,7 +110,7 @@ class SelfLabelling(nn.Module):
         if self._weak is not None:
             x = batch.one_view()
             h, logits = self._outputs(x)
-        loss = self_labelling_loss(logits, y, counts, **self._loss)
+        loss = self_labelling_loss(logits, y, rows, **self._loss)
         return Forward({NAME: loss}, x, h)
 
     def end_epoch(self, losses: dict[str, float]) -> dict[str, Any]:
@@ -122,7 +131,7 @@ class SelfLabelling(nn.Module):
         """Pseudo-labels and which of them count, which is noted."""
         y, counts = pseudo_labels(q, self._sigma)
         self.mass += q.sum(dim=0)
-        self.members += y.bincount(minlength=len(self.members))
+        self.members += class_counts(y, len(self.members))
         self.confident += counts.sum()
         return y, counts
 

@@ -10,8 +10,9 @@ Representation Learning", FLESD, Eq. 7-10.
     zeta      momentum of the student's slow copy
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from copy import deepcopy
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -39,6 +40,17 @@ def target(M: Tensor) -> Tensor:
     return M / M.sum(dim=1, keepdim=True)
 
 
+class Similarity(Protocol):
+    """Gives M for places of images and of anchors, all of them on `device`."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where M is computed or read."""
+
+    def __call__(self, images: Tensor, anchors: Tensor) -> Tensor:
+        """M[images][:, anchors], (B, m)."""
+
+
 class Distiller(nn.Module):
     """The student, its slow copy and the queue of anchors; only the student is trained.
 
@@ -46,7 +58,8 @@ class Distiller(nn.Module):
     set. The oldest are replaced by those of each step, so that with its own key in the
     queue an image always finds itself among the anchors.
 
-    `similarities(images, anchors)` gives rows of M; `layer` is h or z.
+    `similarities(images, anchors)` gives rows of M for places on its device; `layer` is
+    h or z.
     """
 
     queue: Tensor
@@ -55,7 +68,7 @@ class Distiller(nn.Module):
     def __init__(
         self,
         net: nn.Module,
-        similarities: Callable[[Tensor, Tensor], Tensor],
+        similarities: Similarity,
         *,
         layer: str,
         width: int,
@@ -71,6 +84,12 @@ class Distiller(nn.Module):
         self.register_buffer("queue", torch.zeros(anchors, width, device=device))
         numbers = torch.zeros(anchors, dtype=torch.long, device=device)
         self.register_buffer("anchors", numbers)
+        self._copy_anchors()
+        self.register_load_state_dict_post_hook(lambda own, _: own._copy_anchors())
+
+    def _copy_anchors(self) -> None:
+        """Note the anchors' places on the CPU too, where a matrix on disk is read."""
+        self._anchors_cpu = self.anchors.cpu()
 
     def represent(self, net, images: Tensor) -> tuple[Tensor, Tensor]:
         """h, and unit rows of h or z."""
@@ -101,9 +120,15 @@ class Distiller(nn.Module):
             keys = self.represent(self.slow, batch.one_view())[1]
         self._enqueue(keys, batch)
         with torch.autocast(q.device.type, enabled=False):
-            M = self._similarities(batch.index, self.anchors)  # (B, m)
+            M = self._similarities(*self._places(batch)).to(q.device)  # (B, m)
             loss = distillation_loss(q, self.queue, M, self._tau_S)
         return Forward({"distillation": loss}, x, h, q)
+
+    def _places(self, batch) -> tuple[Tensor, Tensor]:
+        """Places of the batch and of the anchors in the public set, on M's device."""
+        if self._similarities.device.type == "cpu":
+            return batch.index_cpu, self._anchors_cpu
+        return batch.index, self.anchors
 
     def _enqueue(self, keys: Tensor, batch) -> None:
         """First in, first out; the place in the queue follows from the step."""
@@ -112,3 +137,6 @@ class Distiller(nn.Module):
         place = torch.arange(first, first + count, device=device)[-size:] % size
         self.queue[place] = keys[-size:].to(self.queue.dtype)
         self.anchors[place] = batch.index[-size:]
+        if self._anchors_cpu is not self.anchors:
+            place = torch.arange(first, first + count)[-size:] % size
+            self._anchors_cpu[place] = batch.index_cpu[-size:]

@@ -145,21 +145,21 @@ def _write(
     if not options.similarity:
         return write_features(options.output, rows.numpy(), *more)
     _check_directions(options.model, rows)
-    unit = F.normalize(rows, dim=1)
+    unit = F.normalize(rows.to(runtime.device_of(options.runtime)), dim=1)
 
     def blocks() -> Iterator[torch.Tensor]:
         for start in range(0, len(unit), BLOCK):
             yield unit[start : start + BLOCK] @ unit.T
 
     if options.top is None:
-        arrays = (block.numpy() for block in blocks())
+        arrays = (block.cpu().numpy() for block in blocks())
         return write_similarity(options.output, arrays, *more)
     kept = []
     for start, block in zip(range(0, len(unit), BLOCK), blocks(), strict=True):
         block.diagonal(start).fill_(2)  # Rounded, a twin may be nearer than oneself.
         kept.append(block.topk(kept_of(options.top, len(unit)), dim=1))
-    values = torch.cat([block.values for block in kept]).clamp(max=1).numpy()
-    columns = torch.cat([block.indices for block in kept]).numpy()
+    values = torch.cat([block.values for block in kept]).clamp(max=1).cpu().numpy()
+    columns = torch.cat([block.indices for block in kept]).cpu().numpy()
     return write_similarity(options.output, [values], *more, columns)
 
 

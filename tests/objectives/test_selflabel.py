@@ -62,9 +62,9 @@ def test_an_image_that_is_exactly_as_sure_as_asked_for_counts():
 
 def test_weights_are_inverse_frequencies_of_mean_1():
     """Three of class 4 and one of class 2: 4 / (2 * 3) and 4 / (2 * 1)."""
-    weights = inverse_frequency(torch.tensor([4, 4, 2, 4]))
+    weights = inverse_frequency(torch.tensor([4, 4, 2, 4]), 5)
     assert weights.tolist() == pytest.approx([2 / 3, 2 / 3, 2, 2 / 3])
-    assert inverse_frequency(torch.tensor([0, 3, 1])).tolist() == [1, 1, 1]
+    assert inverse_frequency(torch.tensor([0, 3, 1]), 4).tolist() == [1, 1, 1]
 
 
 def test_a_known_value():
@@ -174,7 +174,7 @@ def test_the_label_has_no_gradient():
     scored = other.clusters(other.encoder(batch_of(STILL).one_view()))
     y = scored.detach().argmax(dim=1)
     losses = nn.functional.cross_entropy(scored, y, reduction="none")
-    (losses * inverse_frequency(y)).mean().backward()
+    (losses * inverse_frequency(y, scored.shape[1])).mean().backward()
     assert torch.allclose(net.clusters.weight.grad, other.clusters.weight.grad)
 
 

@@ -88,9 +88,9 @@ def _predictions(net: Net, model: Checkpoint, test: ImageSet) -> Tensor:
     if not isinstance(head, nn.Linear):
         raise ValueError("the net has no classifier")
     h = embed(net, test.images, index, view_of(model, Augmentation()), "h")  # (n, d)
-    weight, bias = (tensor.detach().cpu() for tensor in (head.weight, head.bias))
+    weight, bias = head.weight.detach(), head.bias.detach()
     try:
-        return predict_linear(h, weight, bias)
+        return predict_linear(h.to(weight.device), weight, bias).cpu()
     except InputError as error:
         raise InputError(f"{model.path}: {error}") from error
 

@@ -130,19 +130,20 @@ def _assignments(
     test: ImageSet,
 ) -> tuple[list[Assignment], int]:
     """The clusters of the test images, once for each repeat, and how many there are."""
+    device = next(net.parameters()).device
 
     def features_of(data: ImageSet) -> Tensor:
         index, view = np.arange(len(data.images)), view_of(model, Augmentation())
-        return embed(net, data.images, index, view, "h")  # (n, d)
+        return embed(net, data.images, index, view, "h").to(device)  # (n, d)
 
     h = features_of(test)
     if train is None or options.kmeans is None:
         q = cluster_probabilities(net, h, chosen_head(model))
-        return [most_probable(q)], q.shape[1]
+        return [most_probable(q).cpu()], q.shape[1]
     learned, found = features_of(train), []
     for repeat in range(options.repeats):
         state = derive(options.seed or 0, "evaluate", "cluster", repeat) % 2**32
-        found.append(nearest(h, kmeans(learned, options.kmeans, state)))
+        found.append(nearest(h, kmeans(learned, options.kmeans, state)).cpu())
     return found, options.kmeans
 
 

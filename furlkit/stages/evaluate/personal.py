@@ -208,7 +208,7 @@ def _origins(inputs: Inputs) -> dict[str, Any]:
 
 
 class Features(NamedTuple):
-    """h of a client's images and of its test images, by the client's own model."""
+    """h of a client's images and its test images, by the client's model, on --device."""
 
     learned: Tensor
     test: Tensor
@@ -259,12 +259,13 @@ def _style(inputs: Inputs, client: ClientId, files: ClientFiles) -> Style | None
     h = Features(
         _embed(inputs, net, inputs.train, index), _embed(inputs, net, inputs.test, rows)
     )
-    return Style(filled_generator(generator(private, model), torch.device("cpu")), h)
+    return Style(filled_generator(generator(private, model), device), h)
 
 
 def _embed(inputs: Inputs, net: Net, data: ImageSet, index: np.ndarray) -> Tensor:
     view = view_of(inputs.model, Augmentation())
-    return embed(net, data.images, index, view, "h")
+    h = embed(net, data.images, index, view, "h")
+    return h.to(runtime.device_of(inputs.options.runtime))
 
 
 def _score(
@@ -277,7 +278,7 @@ def _score(
         predictions, _ = _predict(inputs, client, features, style)
     except FurlkitError as error:
         raise type(error)(f"client {client}: {error}") from error
-    probes = [accuracy(each, truth) for each in predictions]
+    probes = [accuracy(each.cpu(), truth) for each in predictions]
     found = {
         "client": client,
         "accuracy": sum(probes) / len(probes),
@@ -295,6 +296,7 @@ def _predict(
     """Classes of a client's test images, learned from its own images."""
     options, index = inputs.options, inputs.index_of(client)
     labels = torch.from_numpy(np.asarray(inputs.train.labels)[index])
+    labels = labels.to(features.learned.device)
     classes = max(inputs.train.classes, inputs.test.classes)
     more = classes, options.seed
     if style is None:

@@ -1,0 +1,212 @@
+"""Every method that trains runs on the device; its steps never wait for it.
+
+The lists are the catalogue's: a method without a case fails here.
+"""
+
+import numpy as np
+import pytest
+import torch
+
+from furlkit import catalogue
+from furlkit.catalogue import Choice, Flag
+from furlkit.catalogue.methods import SHARE_ROWS
+from furlkit.data.augment import Augmentation
+from furlkit.data.batches import Images
+from furlkit.files.checkpoint import read_checkpoint
+from furlkit.models.loading import load_net, view_of
+from furlkit.objectives.similarity import Distiller
+from tests.device import device
+from tests.devices.conftest import FAST
+
+CLIENT = ("local-train", "p", "g0", *FAST, "--client", 0)
+SECOND = ("local-train", "p", "g1", *FAST, "--client", 0)  # Its second round.
+KEPT = ("--private-out", "OUT/private")
+
+
+def alternatives(entry):
+    """An entry as it is by default, and with each other choice of its options."""
+    yield pytest.param(entry.name, (), id=entry.name)
+    for option in entry.options:
+        for words in _other_words(option):
+            yield pytest.param(entry.name, words, id="".join((entry.name, *words)))
+
+
+def _other_words(option):
+    name = f"--{option.name}"
+    if isinstance(option.kind, Choice):
+        others = (word for word in option.kind.words if word != option.default)
+        return [(name, word) for word in others]
+    if isinstance(option.kind, Flag):
+        return [(name.replace("--", "--no-") if option.default else name,)]
+    return []
+
+
+def cases(entries):
+    return [case for entry in entries.values() for case in alternatives(entry)]
+
+
+@pytest.mark.parametrize(("name", "more"), cases(catalogue.OBJECTIVES))
+def test_an_objective_never_waits_for_the_device(trained, name, more):
+    counter = trained(*CLIENT, "--objective", name, *more, *KEPT)
+    assert counter.copies, "nothing was counted"
+
+
+TERMS = {
+    "proximal": ("--proximal", 0.1),
+    "alignment": (
+        *("--align", "targets", "--align-data", "d.npz", "--align-batch-size", 16),
+    ),
+    "neighbours": (
+        *("--dictionary", "dictionary", "--neighbours", 3),
+        *("--neighbour-candidates", 8),
+    ),
+    "infusion": ("--infusion", 0.5, "--private", "style_0", *KEPT),
+}
+
+
+@pytest.mark.parametrize(("name", "more"), cases(catalogue.TERMS))
+def test_a_term_never_waits_for_the_device(trained, name, more):
+    model = SECOND if name == "neighbours" else CLIENT
+    trained(*model, *TERMS[name], *more)
+
+
+@pytest.mark.parametrize("objective", ["moco", "byol"])
+def test_neighbours_of_a_queue_or_of_other_clients_alone(trained, objective):
+    rows = ("--objective", objective, *TERMS["neighbours"])
+    trained(*SECOND, *rows)
+
+
+UPDATES = {
+    "keep": ("local-train", "p", "c_0", *FAST, "--client", 0),
+    "continue": ("local-train", "p", "c_0", *FAST, "--client", 0, "--private", "k_0"),
+}
+
+
+@pytest.mark.parametrize(("name", "more"), cases(catalogue.UPDATES))
+def test_an_update_never_waits_for_the_device(trained, name, more):
+    objective = ("--objective", "byol") if catalogue.UPDATES[name].heads else ()
+    words = UPDATES.get(name, (*SECOND, "--private", "k_0"))
+    trained(*words, "--update", name, *objective, *more, *KEPT)
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    cases({k: p for k, p in catalogue.PERSONAL.items() if p.function}),
+)
+def test_an_own_model_never_waits_for_the_device(trained, name, more):
+    trained(*CLIENT, "--personal", name, *more, *KEPT)
+
+
+def test_an_alpha_that_learns_never_waits_for_the_device(trained):
+    trained(*CLIENT, "--personal", "apfl", "--own-share-rate", 0.1, *KEPT)
+
+
+SHARED = ("--features-out", "OUT/rows", "--dictionary-size", 32)
+
+
+@pytest.mark.parametrize("statistics", ["running", "batch"])
+@pytest.mark.parametrize("rows", SHARE_ROWS)
+def test_rows_are_shared_from_the_device(trained, rows, statistics):
+    how = ("--share-rows", rows)
+    if rows != "averaged":
+        how += ("--rows-statistics", statistics)
+    trained(*CLIENT, *SHARED, *how, *KEPT)
+
+
+@pytest.mark.parametrize("negatives", ["fused", "remote"])
+@pytest.mark.parametrize(
+    "name", [name for name, o in catalogue.OBJECTIVES.items() if o.negatives]
+)
+def test_rows_of_others_are_negatives_on_the_device(trained, name, negatives):
+    rows = ("--dictionary", "dictionary", "--negatives", negatives)
+    trained(*SECOND, "--objective", name, *rows, "--leave-own-out")
+
+
+@pytest.mark.parametrize("source", ["client", "global"])
+def test_own_rows_are_positives_on_the_device(trained, source):
+    rows = ("--dictionary", "dictionary", "--dictionary-positive", "own")
+    kept = ("--private", "k_0", *KEPT)
+    trained(*SECOND, *rows, "--dictionary-from", source, *SHARED, *kept)
+
+
+def test_helpers_answer_on_the_device(trained):
+    helpers = ("--helper", "f_0", "--helper", "f_1", "--confidence", 0)
+    words = ("local-train", "p", "f", *FAST, "--client", 0)
+    trained(*words, "--objective", "fedmatch", *helpers)
+
+
+@pytest.mark.parametrize("more", [
+    ("--randaugment", "2,9", "--cutout", 2), ("--blur", 0.5, "--solarise", 0.2),
+])  # fmt: skip
+def test_augmentation_sends_its_draws_at_once(trained, more):
+    trained(*CLIENT, *more)
+
+
+def test_mapped_images_are_sent_in_one_copy(trained, monkeypatch):
+    from furlkit.data import batches
+
+    monkeypatch.setattr(batches, "RESIDENT_LIMIT", 0)
+    trained(*CLIENT, "--objective", "supervised")
+
+
+TEACHERS = {
+    "ensemble": ("rows", "g0"), "self": ("g1", "--confidence", 0.12),
+    "probabilities": ("probabilities", "g0"), "labels": ("g0",),
+}  # fmt: skip
+ANCHORS = ("--anchors", 64)
+
+
+@pytest.mark.parametrize(("name", "more"), cases(catalogue.TEACHERS))
+def test_a_teacher_never_waits_for_the_device(trained, name, more):
+    """But for `self`, which looks once a step which images count."""
+    queue = ANCHORS if name == "ensemble" else ()
+    words = ("distill", *TEACHERS[name], "--teacher", name, *FAST, *queue, *more)
+    trained(*words, reads=int(name == "self"))
+
+
+@pytest.mark.parametrize(("form", "copies"), [("top", 2), ("matrix", 3)])
+def test_an_ensemble_of_another_form_never_waits_for_the_device(trained, form, copies):
+    """The draws of two views are sent one after the other, and rows of a matrix."""
+    trained("distill", form, "g0", *FAST, *ANCHORS, copies=copies)
+
+
+def test_a_resumed_student_reads_the_right_rows_of_a_matrix(here, world):
+    """The places of the anchors that are kept on the CPU follow those that are loaded."""
+    asked = []
+
+    class Matrix:
+        device = torch.device("cpu")
+
+        def __call__(self, images, anchors):
+            asked.append(anchors.clone())
+            return torch.ones(len(images), len(anchors))
+
+    net = load_net(read_checkpoint(world / "g0"), device())
+    how = {"layer": "h", "width": 102, "anchors": 8, "temperature": 0.1, "ema": 0.9}
+    view = view_of(read_checkpoint(world / "g0"), Augmentation())
+    pixels = np.load("d.npz")["images"]
+    images = Images(pixels, None, np.arange(20), view, device())
+    first, second = (Distiller(net, Matrix(), **how) for _ in range(2))
+
+    def step(distiller, number):
+        index = torch.arange(4 * number, 4 * number + 4)
+        distiller.step(images.batch(index, torch.Generator(), number))
+
+    step(first, 0)
+    step(first, 1)
+    second.load_state_dict(first.state_dict())
+    step(second, 2)
+    assert asked[-1].tolist() == [8, 9, 10, 11, 4, 5, 6, 7]
+    assert asked[-1].tolist() == second.anchors.tolist()
+
+
+@pytest.mark.parametrize("name", ["simclr", "byol"])
+def test_an_alignment_model_is_trained_on_the_device(trained, name):
+    words = ("pretrain-align", "g0", *FAST, "--objective", name)
+    trained(*words, "--targets-out", "OUT/targets")
+
+
+@pytest.mark.parametrize("more", [(), ("--reduction", "paper"), ("--no-normalise",)])
+def test_a_style_model_is_trained_on_the_device(trained, more):
+    words = ("pretrain-style", "p", "g0", *FAST, "--client", 0, *more)
+    trained(*words, "--projector", "16,8", "--lr", 1e-5)
