@@ -1,10 +1,11 @@
 #!/bin/sh
 # A site: sh site.sh NAME IMAGES EXCHANGE ROUNDS. Stopped or killed, run it again.
+# Rounds that were sent, or that the server has closed, are skipped.
 set -eu
 name=$1 images=$2 exchange=$3 rounds=$4 furlkit=${FURLKIT:-furlkit} copy=${COPY:-cp}
 mkdir -p "$name"
 for round in $(seq "$rounds"); do
-    test -e "$name/sent_$round" && continue
+    test -e "$name/sent_$round" || $copy "$exchange/outbox/global_$round.safetensors" "$name/" 2>"$name/copy.log" && continue
     global=global_$((round - 1)).safetensors upload=$name/upload_$round.safetensors
     until $copy "$exchange/outbox/$global" "$name/$global" 2>"$name/copy.log"; do sleep "${PAUSE:-5}"; done
     $furlkit local-train "$name/$global" --data "$images" --client "$name" ${TRAIN:-} -o "$upload"

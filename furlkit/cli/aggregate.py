@@ -14,8 +14,10 @@ def aggregate() -> None:
     An UPLOAD may be a folder, the inbox of a server. What is no upload of this round is
     left out there with a warning (a private file, a broken one, a link), and the round
     goes on with the others if there are --at-least so many. An upload that changes after
-    the check is left out too. Hidden names are skipped. Once the output is there, the
-    round is closed, whatever arrives later.
+    the check is left out too. Uploads of earlier rounds are skipped without a warning, and
+    clients of the last earlier round without an upload in this one are named. Hidden
+    names are skipped. Once the output is there, the round is closed, whatever arrives
+    later.
 
     What an upload says of itself is a claim. Its hash is compared with its bytes, unless
     --trust-headers; --partition or --max-share limits what its number of images counts.

@@ -18,10 +18,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from furlkit import console
 from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.checkpoint import open_checkpoint
+from furlkit.files.clients import ClientId, client_order
 from furlkit.files.container.read import Container
 from furlkit.inputs.likeness import name_copies, name_differences
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.uploads import (
+    EarlierUpload,
     OpenedUpload,
     Options,
     Sent,
@@ -36,6 +38,7 @@ from furlkit.inputs.uploads import (
 S = TypeVar("S", bound=OpenedUpload)
 U = TypeVar("U", bound=Upload)
 LINES = 20  # Reasons that are printed.
+MOST_NAMES = 20  # Clients that one line names.
 POLL = 0.5  # Seconds between two looks.
 # What clients send; a rule passes over the kinds of other rules.
 KINDS = ("checkpoint", "features", "similarity")
@@ -80,7 +83,7 @@ def open_uploads(
         return clients, {**broken, **unfit}
 
     enough = options.expect or options.at_least
-    clients = wait_for(look, enough, seconds_of(options.wait))
+    clients = wait_for(look, enough, seconds_of(options.wait), inbox.missing)
     check_enough(options, clients)
     counted = [taken[client.path] for client in clients]
     name_copies(counted)
@@ -180,7 +183,9 @@ class Inbox(Generic[U]):
         read: Callable[[Path], Taken[U]],
     ):
         self._folders, self._kinds, self._read = folders, kinds, read
-        self._known: dict[Path, tuple[State, Taken[U] | str | None]] = {}
+        self._known: dict[
+            Path, tuple[State, Taken[U] | EarlierUpload | str | None]
+        ] = {}
 
     def look(self) -> tuple[list[Taken[U]], dict[Path, str]]:
         """The uploads that are there now, and why the other files are none."""
@@ -194,7 +199,16 @@ class Inbox(Generic[U]):
             names = sorted(os.listdir(folder))
             yield from (folder / name for name in names if not name.startswith("."))
 
-    def _outcome(self, path: Path) -> Taken[U] | str | None:
+    def missing(self, uploads: Iterable[U]) -> list[ClientId]:
+        """Clients of the last earlier round in the inbox that are not in `uploads`."""
+        found = [outcome for _, outcome in self._known.values()]
+        earlier = [each for each in found if isinstance(each, EarlierUpload)]
+        last = max((each.round for each in earlier), default=0)
+        clients = {each.client for each in earlier if each.round == last}
+        clients -= {getattr(upload.facts, "client", None) for upload in uploads}
+        return sorted((each for each in clients if each is not None), key=client_order)
+
+    def _outcome(self, path: Path) -> Taken[U] | EarlierUpload | str | None:
         """An upload, or why it is none; None for an upload to another rule."""
         try:
             state = _state(path)
@@ -205,7 +219,7 @@ class Inbox(Generic[U]):
             return str(error) or f"{path}: does not fit into memory"
         return self._known[path][1]
 
-    def _opened(self, path: Path) -> Taken[U] | str | None:
+    def _opened(self, path: Path) -> Taken[U] | EarlierUpload | str | None:
         try:
             kind = Container(path).header.kind
             if kind == "private":
@@ -213,6 +227,8 @@ class Inbox(Generic[U]):
             if kind in KINDS and kind not in self._kinds:
                 return None
             return self._read(path)
+        except EarlierUpload as error:
+            return error
         except FurlkitError as error:
             return str(error)
 
@@ -235,7 +251,10 @@ def _state(path: Path) -> State:
 
 
 def wait_for(
-    look: Callable[[], tuple[list[U], dict[Path, str]]], enough: int, seconds: float
+    look: Callable[[], tuple[list[U], dict[Path, str]]],
+    enough: int,
+    seconds: float,
+    missing: Callable[[list[U]], list[ClientId]],
 ) -> list[U]:
     """Look until there are enough uploads or the time is over; report what is none."""
     deadline, before = time.monotonic() + seconds, -1
@@ -245,11 +264,22 @@ def wait_for(
         if len(uploads) >= enough or left <= 0:
             break
         if len(uploads) != before:
-            console.info(f"{len(uploads)} of {enough} clients have reported; waiting")
+            count = f"{len(uploads)} of {enough} clients have reported"
+            console.info(f"{count}; waiting{_names(' for ', missing(uploads))}")
         before = len(uploads)
         time.sleep(min(POLL, left))
     name_left_out(reasons)
+    if late := missing(uploads):
+        console.info(_names("no upload in this round from ", late))
     return uploads
+
+
+def _names(before: str, clients: Sequence[ClientId]) -> str:
+    """Some clients after the words `before`; nothing without clients."""
+    more = len(clients) - MOST_NAMES
+    names = ", ".join(str(client) for client in clients[:MOST_NAMES])
+    others = f" and {more:,} more" if more > 0 else ""
+    return f"{before}{names}{others}" if clients else ""
 
 
 def name_left_out(reasons: Mapping[Path, str]) -> None:

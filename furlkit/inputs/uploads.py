@@ -100,6 +100,14 @@ class UnfitUpload(InputError):
         self.reasons = dict(reasons)
 
 
+class EarlierUpload(InputError):
+    """An upload of an earlier round; in an inbox this is normal."""
+
+    def __init__(self, message: str, round_: int, client: ClientId | None):
+        super().__init__(message)
+        self.round, self.client = round_, client
+
+
 def options_of(values: Mapping[str, Any]) -> Options:
     """The options of aggregate from flat values."""
     settings, rest = divided(values, RULES[values["rule"]].options)
@@ -151,11 +159,14 @@ def check_parent(upload: OpenedUpload, parent: Sent) -> None:
     cannot outvote the clients.
     """
     now, found = parent.facts.round + 1, upload.facts.round
-    if found != now:
-        raise InputError(
-            f"{upload.path}: is of round {found}; this is round {now}, which starts from "
-            f"{parent.path}"
-        )
+    text = (
+        f"{upload.path}: is of round {found}; this is round {now}, which starts from "
+    )
+    if found < now:
+        client = getattr(upload.facts, "client", None)
+        raise EarlierUpload(f"{text}{parent.path}", found, client)
+    if found > now:
+        raise InputError(f"{text}{parent.path}")
     if getattr(upload.facts, "parent", None) not in (None, parent.content):
         raise InputError(
             f"{upload.path}: was trained from another model than {parent.path}; "

@@ -90,6 +90,17 @@ def test_both_sides_are_killed_and_resume_with_the_same_bytes(start, folder):
     assert sent == {f"{name}_{r}.safetensors" for name in SITES for r in (1, 2)}
 
 
+@needs_sh
+def test_a_late_site_skips_closed_rounds(start, folder):
+    outbox = folder / "exchange" / "outbox"
+    outbox.mkdir(parents=True)
+    for round_ in range(3):
+        (outbox / f"global_{round_}.safetensors").write_bytes(b"not opened")
+    ended(start(folder, "site.sh", "late", "images-north", "exchange", "2"))
+    assert not (folder / "exchange" / "inbox").exists()
+    assert not list((folder / "late").glob("upload_*"))
+
+
 def test_each_side_is_a_script_of_about_ten_lines():
     for script in ("server.sh", "site.sh"):
         lines = (SCRIPTS / script).read_text().splitlines()

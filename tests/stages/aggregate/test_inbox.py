@@ -196,6 +196,20 @@ def test_at_the_deadline_the_quorum_decides(world, inbox, run, monkeypatch):
     assert run(*command(world, inbox, *enough)).code == 0
 
 
+def test_earlier_uploads_are_no_warning_and_name_who_is_missing(
+    world, inbox, run, monkeypatch, forge
+):
+    """An inbox keeps the uploads of earlier rounds; clients of the last are expected."""
+    monkeypatch.setattr(inbox_module, "POLL", 0.01)
+    for client, upload in enumerate(world.clients):
+        forge(Path(shutil.copy(upload, inbox / f"old_{client}")), facts={"round": 0})
+    waits = ("--at-least", 2, "--expect", 3, "--wait", "0.05s", "--strict")
+    done = run(*command(world, inbox, *waits))
+    assert done.code == 0 and "warning" not in done.err, done.err
+    assert "2 of 3 clients have reported; waiting for 2\n" in done.err
+    assert "no upload in this round from 2\n" in done.err
+
+
 def test_a_round_that_is_closed_stays_closed(world, inbox, run):
     """Clients have gone on from it: a late upload changes nothing, unless by force."""
     assert run(*command(world, inbox, "--at-least", 2)).code == 0
