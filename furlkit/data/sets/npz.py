@@ -135,6 +135,13 @@ def _images(path: Path, split: str) -> np.ndarray:
             f"{path}: images are {images.dtype} {images.shape}, "
             "expected numbers of shape (N, H, W) or (N, H, W, C)"
         )
+    if split and images.ndim == 4 and len(set(images.shape[1:])) == 1:
+        _, depth, height, width = images.shape
+        raise InputError(
+            f"{path}: {split}_images are {images.shape}, volumes as in MedMNIST-3D, "
+            "and no images; save their slices and the volumes' labels as images and "
+            f"labels: images.reshape(-1, {height}, {width}), labels.repeat({depth})"
+        )
     images = images[..., None] if images.ndim == 3 else images
     channels_first = images.shape[1] in (1, 3) and images.shape[3] not in (1, 3)
     if images.shape[3] > MOST_CHANNELS or channels_first:

@@ -27,7 +27,9 @@ def save(path, frames=FRAMES):
 def test_frames_after_the_first_are_not_lost_in_silence(tmp_path, name):
     path = save(tmp_path / name)
     for pages in (None, "each", "channels"):
-        with pytest.raises(InputError, match=f"{name}: .*animation; give --pages first"):
+        with pytest.raises(
+            InputError, match=f"{name}: .*animation; give --pages first"
+        ):
             decode_file(path, 3, Reading(pages=pages))
     assert np.array_equal(decode_file(path, 3, FIRST).pixels, FRAMES[0])
 
@@ -42,7 +44,9 @@ def test_check_and_pack_name_animations(run, refused, tmp_path):
     folder = save(tmp_path / "s" / "cat.gif").parent
     save(folder / "dog.gif", FRAMES[1:2])
     found = run("check", folder)
-    assert found.code == 0 and "1 file with an animation; give --pages first" in found.out
+    assert (
+        found.code == 0 and "1 file with an animation; give --pages first" in found.out
+    )
     assert json.loads(run("check", folder, "--json").out)["animations"] == 1
     words = ("pack", folder, "--no-labels", "-o", tmp_path / "p")
     refused(tmp_path, 65, ["cat.gif", "animation"], *words)
