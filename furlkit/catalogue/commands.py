@@ -189,7 +189,8 @@ COMMANDS = named(
             PAGES._replace(
                 kind=Choice(("first", "each", "channels")),
                 help="Of files with several pages, read the first, make each an image, "
-                     "or make all of them channels."),
+                     "or make all of them channels; of animations, read the first "
+                     "frame."),
             DEPTH,
             Option("slices", Text("AXIS[,STEP]"),
                    help="Make images of the slices of NIfTI volumes, along axial, coronal "

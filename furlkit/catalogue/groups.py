@@ -67,7 +67,8 @@ DEPTH = Option("depth", Choice(("8", "16")), "8",
                "Bits of the pixels that a window makes. With 16, augmentation starts from "
                "16 bits; files and memory are twice as large.", newer=True)
 PAGES = Option("pages", Choice(("first", "channels")),
-               help="Of files with several pages, read the first, or all as channels.",
+               help="Of files with several pages, read the first, or all as channels; of "
+                    "animations, the first frame.",
                usual="refuse them", newer=True)
 WINDOW = Option("window", Text("LO,HI|..."),
                 help="Which values are black and white, in images of more than 8 bits: "

@@ -717,9 +717,10 @@ SHARE_ROWS = ("averaged", "instahide", "mixup", "plain")
 
 # What a client shares for others to use as negatives.
 SHARING = group("Sharing rows: FedCA's dictionary, FCL's remote features",
-    Option("dictionary", File(),
+    Option("dictionary", Text("FILE"),
            help="Rows that are negatives for every image, and that --neighbours draws "
-                "images to; aggregate --rule dictionary writes them.", recorded=False),
+                "images to; aggregate --rule dictionary writes them. May hold {client}, "
+                "if --for made one for each client.", recorded=False),
     Option("leave-own-out", Flag(), False,
            "Leave the client's own rows of the dictionary out."),
     NEGATIVES,

@@ -1,6 +1,5 @@
 """FedCA's dictionary as a client is given it, and the averaged features it kept."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -52,16 +51,15 @@ def open_dictionary(path: Path, width: int, model: Checkpoint) -> Features:
     return found
 
 
-def check_made_for(dictionary: Features, clients: Iterable[ClientId]) -> None:
+def check_made_for(dictionary: Features, client: ClientId) -> None:
     """Refuse a dictionary that the server made for another client."""
     made_for = dictionary.facts.made_for
-    for client in clients:
-        if made_for not in (None, client):
-            raise InputError(
-                f"{dictionary.path}: was made for client {made_for}, and lacks the rows "
-                f"of that client alone; client {client} needs the dictionary of "
-                f"aggregate --rule dictionary --for {client}"
-            )
+    if made_for not in (None, client):
+        raise InputError(
+            f"{dictionary.path}: was made for client {made_for}, and lacks the rows "
+            f"of that client alone; client {client} needs the dictionary of "
+            f"aggregate --rule dictionary --for {client}"
+        )
 
 
 def rows_of_others(dictionary: Features, client: ClientId) -> np.ndarray:

@@ -98,6 +98,8 @@ def _details(root: Path, found: Checked) -> Iterator[str]:
         yield f"{root}: images have {_counts(found.channels)} channels; give --channels"
     if found.pages.keys() - {1}:
         yield f"{root}: files have {_counts(found.pages)} pages; give --pages or --slices"
+    if several := found.animations[True]:
+        yield f"{root}: {counted(several, 'file')} with an animation; give --pages first"
     if window := found.proposal:
         yield f"{root}: more than 8 bits: give pack or init --window {window}"
     if copies := found.duplicates:
@@ -132,6 +134,7 @@ def _to_json(found: Checked, cache: Path | None) -> dict[str, Any]:
         "images": found.images, "broken": found.broken, "skipped": found.skipped,
         "sizes": sizes, "grey": found.grey, "formats": dict(found.formats),
         "types": types, "channels": dict(found.channels), "pages": dict(found.pages),
+        "animations": found.animations[True],
         "duplicates": found.duplicates, "window": found.proposal,
         "cache": str(cache) if cache else None,
         "cache_bytes": bytes_in(cache) if cache else 0,

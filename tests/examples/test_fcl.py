@@ -54,6 +54,16 @@ def test_files_pass_from_round_to_round(plan):
     assert [step["round"] for step in of(steps, "linear")] == [0, 100]
 
 
+def test_a_late_client_has_a_bank_made_for_it(plan):
+    words = ("clients=6", "fraction=0.5", "rounds=4", "train=--schedule-rounds 4")
+    steps = plan(FCL / "banks.toml", *words)
+    for step in of(steps, "train"):
+        (client,), number = step["clients"], step["round"]
+        bank = f"exp/r{number:03}/dictionary_{client}.safetensors"
+        expected = [bank] if number > 1 else []
+        assert values(step["command"], "--dictionary") == expected
+
+
 def test_the_row_fcl_is_the_recipe(plan):
     recipe = plan(FCL / "recipe.toml", "seed=3")
     row = plan(FCL / "tables.toml", "seed=3")
@@ -410,6 +420,24 @@ def test_no_shared_row_is_that_of_a_clean_image(carried_out, preset, forge, tmp_
         z /= np.linalg.norm(z, axis=1, keepdims=True)
         nearest = np.linalg.norm(rows[:, None] - z, axis=2).min(axis=1)
         assert nearest.min() > 1e-4
+
+
+def test_a_bank_for_each_client_gives_the_same_models(carried_out, plan, run, tmp_path):
+    """The server leaves a client's rows out, with two clients in one process."""
+    words = ("preset=fcl", f"out={tmp_path}", *SMALL, "--group", "2")
+    steps = [s for s in plan(FCL / "banks.toml", *words) if s["stage"] != "linear"]
+    for step in steps:
+        assert run(*step["command"], "-q").code == 0
+    assert len(of(steps, "pool")) == 3
+    bank = read_features(tmp_path / "r002" / "dictionary_1.safetensors")
+    assert bank.facts.owners == [[0, 20], [1, 0], [2, 20]]
+    one, each = (
+        load_file(folder / "r002" / "global.safetensors")
+        for folder in (carried_out("fcl"), tmp_path)
+    )
+    assert {k: v.tobytes() for k, v in one.items()} == {
+        k: v.tobytes() for k, v in each.items()
+    }
 
 
 @pytest.mark.parametrize("preset", SYSTEMS)

@@ -319,6 +319,10 @@ def test_a_bank_for_one_client_trains_it_as_the_full_bank_without_its_rows(
         assert epoch_losses(server) == epoch_losses(local)
         assert tensor_bytes(server) == tensor_bytes(local)
     train("x", "--dictionary", tmp_path / "for1", model=tmp_path / "g", code=65)
+    assert run(*pool, "--for", 2, "-o", tmp_path / "for2").code == 0
+    both = ("--dictionary", tmp_path / "for{client}")
+    train("both{client}", *both, model=tmp_path / "g", clients="1-2")
+    assert tensor_bytes(tmp_path / "both1") == tensor_bytes(local)
     received = (world / "g0", tmp_path / "g", tmp_path / "for1")
     (tmp_path / "run").mkdir()
     for path in (*rows, *models, *received, server):

@@ -135,3 +135,27 @@ def test_sources_of_different_windows_are_not_joined(world, tmp_path, refused):
 def test_bytes_of_8_bit_datasets_are_unchanged(tmp_path):
     assert furlkit("pack", "digits", "-o", tmp_path / "d") == 0
     assert digest(tmp_path / "d").startswith("b635b82c76a2")
+
+
+@pytest.mark.parametrize(
+    "window, warned",
+    [
+        ("full", "16 grey"),
+        ("-9,40000", "26 grey"),
+        ("5000,6000", "1 grey"),
+        ("1,2", ""),
+    ],
+)
+def test_a_window_that_leaves_few_grey_levels_is_named(
+    world, run, tmp_path, window, warned
+):
+    words = ("--window", window, "--channels", 1, "-o", tmp_path / "p")
+    found = run("pack", world / "scans", *words)
+    assert found.code == 0 and ("grey levels" in found.err) == bool(warned)
+    assert warned in found.err and (not warned or "--window 0,4095" in found.err)
+
+
+def test_no_proposal_loses_the_values(world, run, tmp_path):
+    found = run("pack", world / "scans", "-o", tmp_path / "p")
+    assert found.code == 65 and "--window 0,4095" in found.err
+    assert "full" not in found.err

@@ -26,6 +26,7 @@ class Examined(NamedTuple):
     size: tuple[int, int]
     channels: int
     pages: int
+    animation: bool
     digest: str
     type: str
     span: Span | None
@@ -51,6 +52,7 @@ class Checked:
     types: Counter[str] = field(default_factory=Counter)
     channels: Counter[int] = field(default_factory=Counter)
     pages: Counter[int] = field(default_factory=Counter)
+    animations: Counter[bool] = field(default_factory=Counter)
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
     spans: list[Span] = field(default_factory=list)
     digests: dict[str, list[str]] = field(default_factory=dict)
@@ -112,6 +114,7 @@ def _count(found: Checked, one: Examined) -> None:
     found.types[one.type] += 1
     found.channels[one.channels] += 1
     found.pages[one.pages] += 1
+    found.animations[one.animation] += 1
     low, high = found.ranges.get(one.type, (one.low, one.high))
     found.ranges[one.type] = min(low, one.low), max(high, one.high)
     if one.span is not None:
@@ -135,7 +138,13 @@ def broken_images(index: FolderIndex) -> set[str]:
 
 def examine(path: Path, read: Callable[[Path], bytes] | None = None) -> Examined:
     """Decode one file; `read` gives the bytes of an image that is no file."""
-    from furlkit.data.sets.decode import format_of, page_count, read_file, read_raw
+    from furlkit.data.sets.decode import (
+        format_of,
+        is_animation,
+        page_count,
+        read_file,
+        read_raw,
+    )
 
     content = (read or read_file)(path)
     raw = read_raw(content, 3, ANY)
@@ -144,8 +153,8 @@ def examine(path: Path, read: Callable[[Path], bytes] | None = None) -> Examined
     low, high = float(raw.values.min()), float(raw.values.max())
     return Examined(
         format_of(content), (width, height), 1 if raw.grey else channels,
-        page_count(content, PAGES), values_hash(raw), str(raw.values.dtype),
-        span_of([raw]), low, high,
+        page_count(content, PAGES), is_animation(content), values_hash(raw),
+        str(raw.values.dtype), span_of([raw]), low, high,
     )  # fmt: skip
 
 

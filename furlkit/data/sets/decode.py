@@ -37,6 +37,8 @@ STARTS = {
     PNG: "PNG", b"\xff\xd8": "JPEG", b"GIF8": "GIF", b"BM": "BMP", b"RIFF": "WEBP",
     b"II": "TIFF", b"MM": "TIFF",
 }  # fmt: skip
+# Files of several frames contain these bytes; other files may contain them too.
+FRAMES = {b"GIF8": b"GIF8", b"RIFF": b"ANIM", PNG: b"acTL"}
 GREY = ("1", "L", "LA", "La")
 MODES = {1: "L", 3: "RGB"}  # Pillow's modes by channels
 LUMA = np.array([19595, 38470, 7471])  # Pillow's weights of red, green, blue / 65536
@@ -125,6 +127,18 @@ def page_count(content: bytes, reading: Reading) -> int:
     return 1
 
 
+def is_animation(content: bytes) -> bool:
+    """Whether a GIF, WebP or PNG file has several frames."""
+    marks = [mark for start, mark in FRAMES.items() if content.startswith(start)]
+    if not any(mark in content for mark in marks):
+        return False
+    try:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as file:
+            return bool(getattr(file, "is_animated", False))
+    except Exception:  # Decoding the image says what is wrong.
+        return False
+
+
 def read_raw(
     content: bytes, channels: int, reading: Reading = AS_STORED, page: int = 0
 ) -> Raw:
@@ -132,6 +146,10 @@ def read_raw(
 
     Other images keep all channels of the file.
     """
+    if reading.pages != "first" and is_animation(content):
+        raise ValueError(
+            "it is an animation; give --pages first, or save its frames as files"
+        )
     if content.startswith(tiff.STARTS):
         raw = _raw_tiff(content, channels, reading, page)
     elif content.startswith(PNG) and content[24:25] == b"\x10":

@@ -11,7 +11,7 @@ import numpy as np
 from furlkit import console
 from furlkit.data.sets.fingerprint import fingerprint_of
 from furlkit.data.sets.labels import LabelSet, check_labels, default_names
-from furlkit.data.sets.ranges import span_of, window_for
+from furlkit.data.sets.ranges import span_of, warn_of_few_levels, window_for
 from furlkit.data.sets.window import (
     AS_STORED,
     MOST_CHANNELS,
@@ -60,8 +60,11 @@ def _developed(
 ) -> tuple[np.ndarray, Reading]:
     """Pixels of values that are not uint8; percentiles are those of each image."""
     whole = Raw(images, type_range(images.dtype))
-    if whole.deep and reading.window is None:
-        reading = window_for(f"{path}: images have", span_of([whole]), reading)
+    span = span_of([whole])
+    if span is not None and reading.window is None:
+        reading = window_for(f"{path}: images have", span, reading)
+    elif span is not None:
+        warn_of_few_levels(f"{path}: images have", span, reading)
     if whole.deep and "percentile" in str(reading.window):
         each = (develop(whole._replace(values=image), reading) for image in images)
         return np.stack(list(each)), reading
@@ -134,6 +137,13 @@ def _images(path: Path, split: str) -> np.ndarray:
         raise InputError(
             f"{path}: images are {images.dtype} {images.shape}, "
             "expected numbers of shape (N, H, W) or (N, H, W, C)"
+        )
+    if split and images.ndim == 4 and len(set(images.shape[1:])) == 1:
+        _, depth, height, width = images.shape
+        raise InputError(
+            f"{path}: {split}_images are {images.shape}, volumes as in MedMNIST-3D, "
+            "and no images; save their slices and the volumes' labels as images and "
+            f"labels: images.reshape(-1, {height}, {width}), labels.repeat({depth})"
         )
     images = images[..., None] if images.ndim == 3 else images
     channels_first = images.shape[1] in (1, 3) and images.shape[3] not in (1, 3)

@@ -9,10 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from furlkit import console
-from furlkit.data.sets.window import Raw, Reading, check_values
+from furlkit.data.sets.window import Raw, Reading, check_values, parse_window
 from furlkit.errors import InputError
 
 SAMPLE = 32  # Files of a folder that are measured.
+FEW = 32  # Grey levels of a window that leaves little of the images.
 
 
 class Span(NamedTuple):
@@ -27,6 +28,12 @@ class Span(NamedTuple):
     def is_full(self) -> bool:
         """Whether the values use the whole range of their type."""
         return self.range == (self.low, self.high)
+
+    @property
+    def words(self) -> str:
+        """Types and values, for messages."""
+        types = " and ".join(self.types)
+        return f"{types} values from {_pair(self.low, self.high, ' to ')}"
 
     @property
     def proposal(self) -> str:
@@ -79,11 +86,9 @@ def survey(
     """Look at a sample of a folder, for a window and for channels that are not given.
 
     Images that use the whole range of their type have the window `full`. A window for
-    others must be given: the error proposes one. `read` gives the bytes of an image that
-    is no file.
+    others must be given: the error proposes one. A warning names a given window that
+    leaves few grey levels. `read` gives the bytes of an image that is no file.
     """
-    if reading.window is not None and channels is not None:
-        return Survey(reading, channels)
     sample = _sample(
         [root / name for name in sample_of(paths)], reading, channels or 3, read
     )
@@ -95,9 +100,11 @@ def survey(
             yield raw
 
     span = span_of(noted())
+    where = f"{root}: measured {len(seen)} of {len(paths):,} files:"
     if reading.window is None:
-        where = f"{root}: measured {len(seen)} of {len(paths):,} files:"
         reading = window_for(where, span, reading)
+    elif span is not None:
+        warn_of_few_levels(where, span, reading)
     return Survey(reading, channels or max(seen, default=3))
 
 
@@ -119,21 +126,34 @@ def window_for(where: str, span: Span | None, reading: Reading) -> Reading:
     """The reading for images with these values; `where` begins messages."""
     if span is None:
         return reading
-    values = (
-        f"{' and '.join(span.types)} values from {_pair(span.low, span.high, ' to ')}"
-    )
     if span.is_full:
         console.info(
-            f"{where} {values}, the whole range; --window full maps them to grey"
+            f"{where} {span.words}, the whole range; --window full maps them to grey"
         )
         return replace(reading, window="full")
     kind = "which have no range of their own"
     if span.range is not None:
         kind = f"their type goes from {_pair(*span.range, ' to ')}"
     raise InputError(
-        f"{where} {values}, {kind}; furlkit does not guess which values are black and "
-        f"white: give pack or init --window {span.proposal} (or percentile 1,99, full)"
+        f"{where} {span.words}, {kind}; furlkit does not guess which values are black "
+        f"and white: give pack or init --window {span.proposal} (or percentile 1,99)"
     )
+
+
+def warn_of_few_levels(where: str, span: Span, reading: Reading) -> None:
+    """Warn of a window that is far larger than the values, or beside them."""
+    window = parse_window(str(reading.window))
+    limits = span.range if window.kind == "full" else (window.low, window.high)
+    if window.kind not in ("full", "values") or limits is None:
+        return
+    low, high = limits
+    share = max(0.0, min(high, span.high) - max(low, span.low)) / (high - low)
+    levels = int(share * np.iinfo(reading.dtype).max) + 1
+    if levels < FEW and span.low < span.high:
+        console.warn(
+            f"{where} {span.words}, of which --window {window} makes {levels} grey "
+            f"levels at most; --window {span.proposal} keeps them apart"
+        )
 
 
 def _pair(low: float, high: float, between: str = ",") -> str:

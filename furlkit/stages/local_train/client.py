@@ -133,7 +133,7 @@ def open_client(inputs: Inputs, number: ClientId) -> Client:
         memory = {k: v for k, v in memory.items() if k not in NEIGHBOURS}
         memory |= _known_neighbours(inputs, options.mining, index, near or private)
     helpers = _helpers(inputs, number)
-    provenance = _provenance(inputs, private, near, helpers)
+    provenance = _provenance(inputs, number, private, near, helpers)
     return Client(
         number=number,
         index=index,
@@ -276,11 +276,12 @@ def _check_nearest(mining: Mining, client: Client) -> None:
 
 def _negatives(inputs: Inputs, number: ClientId) -> np.ndarray | None:
     """The rows of the dictionary that are negatives for the client's images."""
-    if inputs.dictionary is None or inputs.options.sharing.negatives == "local":
+    dictionary = inputs.dictionaries.get(number)
+    if dictionary is None or inputs.options.sharing.negatives == "local":
         return None
     if inputs.options.sharing.leave_own_out:
-        return rows_of_others(inputs.dictionary, number)
-    return inputs.dictionary.rows
+        return rows_of_others(dictionary, number)
+    return dictionary.rows
 
 
 def _helpers(inputs: Inputs, number: ClientId) -> dict[ClientId, Candidate]:
@@ -299,23 +300,25 @@ def _work(inputs: Inputs, provenance: Provenance) -> Provenance:
 
 def _provenance(
     inputs: Inputs,
+    number: ClientId,
     private: Private | None,
     near: Neighbours | None,
     helpers: dict[ClientId, Candidate],
 ) -> Provenance:
+    dictionary = inputs.dictionaries.get(number)
     files: dict[str, Any] = {
         "global": inputs.model,
         "partition": inputs.partition,
         "private": private,
         "neighbours": near,
-        "dictionary": inputs.dictionary,
+        "dictionary": dictionary,
         "targets": inputs.align and inputs.align[0],
         **{f"helper {client}": helper for client, helper in helpers.items()},
     }
     contents = {role: file.content for role, file in files.items() if file}
     options = inputs.options
     resolved = {**options.resolved, **encoder_plugin(inputs.model)}
-    if not inputs.dictionary:  # A recipe may give the flag in the first round too.
+    if not dictionary:  # A recipe may give the flag in the first round too.
         for name in ("leave-own-out", "negatives", "dictionary-positive"):
             resolved.pop(name, None)
         if not options.sharing.features_out:

@@ -19,6 +19,7 @@ from furlkit.files.targets import Targets, read_targets
 from furlkit.inputs import matching
 from furlkit.inputs.dictionary import check_made_for, open_dictionary
 from furlkit.inputs.images import open_images
+from furlkit.inputs.paths import fill
 from furlkit.inputs.sites import images_of
 from furlkit.models.architecture import Architecture, build
 from furlkit.models.loading import check_tensors, full_architecture, z_width
@@ -42,7 +43,7 @@ class Inputs(NamedTuple):
     expected: "Expected"
     sent: tuple[str, ...]
     align: tuple[Targets, ImageSet] | None
-    dictionary: Features | None
+    dictionaries: dict[ClientId, Features]
     candidates: Candidates | None
 
     @property
@@ -109,7 +110,7 @@ def open_inputs(options: Options) -> Inputs:
     sent = _sent_parts(options, architecture, expected, model.facts.round + 1)
     device = runtime.device_of(options.runtime)
     candidates = open_candidates(options.helpers, model, options.seed, device)
-    shared = _align(options, model), _dictionary(options, model), candidates
+    shared = _align(options, model), _dictionaries(options, model), candidates
     known = options, partition, model, architecture, images
     inputs = Inputs(*known, expected, sent, *shared)
     _check_round(inputs)
@@ -222,13 +223,17 @@ def _align(options: Options, model: Checkpoint) -> tuple[Targets, ImageSet] | No
     return targets, public
 
 
-def _dictionary(options: Options, model: Checkpoint) -> Features | None:
-    path = options.sharing.dictionary
-    if path is None:
-        return None
-    found = open_dictionary(path, z_width(model), model)
-    check_made_for(found, options.clients)
-    return found
+def _dictionaries(options: Options, model: Checkpoint) -> dict[ClientId, Features]:
+    """The dictionary of each client; a file for all clients is read once."""
+    pattern = options.sharing.dictionary
+    if pattern is None:
+        return {}
+    paths = {client: fill(pattern, client) for client in options.clients}
+    width = z_width(model)
+    read = {path: open_dictionary(path, width, model) for path in set(paths.values())}
+    for client, path in paths.items():
+        check_made_for(read[path], client)
+    return {client: read[path] for client, path in paths.items()}
 
 
 def _check_round(inputs: Inputs) -> None:

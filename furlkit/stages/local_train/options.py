@@ -31,7 +31,7 @@ class Sharing:
     positive against a dictionary.
     """
 
-    dictionary: Path | None
+    dictionary: str | None
     leave_own_out: bool
     negatives: str
     features_out: str | None
@@ -91,7 +91,7 @@ class Mining:
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Computing):
-    """`output`, `private` and `private_out` may hold `{client}`.
+    """`output`, `private`, `private_out` and the dictionary may hold `{client}`.
 
     `settings` are the objective's own options, `update_settings` the update's,
     `personal_settings` those of the client's own model, and `terms` those of each term

@@ -1,8 +1,10 @@
 """What local-train can refuse before any file is opened."""
 
+from pathlib import Path
+
 from furlkit import catalogue
 from furlkit.errors import UsageError
-from furlkit.inputs.paths import check_patterns
+from furlkit.inputs.paths import check_patterns, fill
 from furlkit.inputs.sites import check_one_site
 from furlkit.stages.local_train.options import Mining, Options, Sharing
 
@@ -51,7 +53,7 @@ def check_usage(options: Options) -> None:
     public = options.align_data.name if options.align_data else None
     known = (options.model, options.partition, options.data.name, public)
     helpers = options.helpers.helper_files if options.helpers else ()
-    inputs = (*known, options.align, options.sharing.dictionary, *helpers)
+    inputs = (*known, options.align, *helpers, *_dictionaries(options))
     writes = {
         "-o": options.output,
         "--private-out": options.private_out,
@@ -62,6 +64,12 @@ def check_usage(options: Options) -> None:
         _check_mining(options.mining, options.private_out)
         reads["--neighbours-from"] = options.mining.neighbours_from
     check_patterns(options.clients, reads, writes, inputs)
+
+
+def _dictionaries(options: Options) -> set[Path]:
+    """The dictionaries of the clients: one file, or one for each client."""
+    pattern = options.sharing.dictionary
+    return {fill(pattern, client) for client in options.clients} if pattern else set()
 
 
 def _check_site(options: Options) -> None:

@@ -260,6 +260,15 @@ def test_a_single_value_is_not_a_column(tmp_path, column):
             read(Source(tmp_path / "a.npz"))
 
 
+@pytest.mark.parametrize("side", [28, 64])
+def test_volumes_of_medmnist_are_not_read_as_channels(tmp_path, side):
+    path, volumes = tmp_path / "organ.npz", np.zeros((2, side, side, side), np.uint8)
+    np.savez(path, train_images=volumes, train_labels=np.zeros((2, 1), np.uint8))
+    words = rf"organ.npz: .*volumes.*reshape\(-1, {side}, {side}\)"
+    with pytest.raises(InputError, match=words):
+        Source(path, split="train").images()
+
+
 def test_arrays_of_medmnist_have_splits(tmp_path):
     path, counts = tmp_path / "bloodmnist.npz", {"train": 6, "val": 2, "test": 4}
     arrays = {}
