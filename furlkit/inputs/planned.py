@@ -37,9 +37,9 @@ def data_warnings(
             if name not in made and not Path(name).exists() and not is_name(name):
                 yield f"--{option.name} {name}: no such file or folder, and no dataset"
     data = values.get("data")
-    if "test_data" in values and not values["test_data"] and data:
-        if data in made or _is_undivided(data):
-            yield f"--data {data}: has no test split of its own; give --test-data"
+    needs_split = data and "test_data" in values and not values["test_data"]
+    if needs_split and (data in made or _is_undivided(data)):
+        yield f"--data {data}: has no test split of its own; give --test-data"
 
 
 def _is_undivided(data: str) -> bool:
