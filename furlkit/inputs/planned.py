@@ -37,8 +37,8 @@ def data_warnings(
             if name not in made and not Path(name).exists() and not is_name(name):
                 yield f"--{option.name} {name}: no such file or folder, and no dataset"
     data = values.get("data")
-    needs_split = data and "test_data" in values and not values["test_data"]
-    if needs_split and (data in made or _is_undivided(data)):
+    needs_split = "test_data" in values and not values["test_data"]
+    if needs_split and data and (data in made or _is_undivided(data)):
         yield f"--data {data}: has no test split of its own; give --test-data"
 
 
