@@ -11,8 +11,8 @@ def status(values: dict[str, Any]) -> None:
     folders. Shows the steps that are done, running, failed, or stale because a setting or
     an input has changed since, the last scores, the time that is left, and the bytes on
     disk. Several runs take one line each. A step is done if its files have the contents
-    that the planned command wrote, and were made of the present inputs; times of files decide
-    only for files that an earlier version made.
+    that the planned command wrote, and were made of the present inputs; times of files
+    decide only for files that an earlier version made.
 
     \b
     Examples:
