@@ -12,7 +12,7 @@ def status(values: dict[str, Any]) -> None:
     an input has changed since, the last scores, the time that is left, and the bytes on
     disk. Several runs take one line each. A step is done if its files have the contents
     that the planned command wrote, and were made of the present inputs; times of files
-    decide nothing.
+    decide only for files that an earlier version made.
 
     \b
     Examples:

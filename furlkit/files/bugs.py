@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from traceback import walk_tb
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING
 
 from furlkit.errors import DiskError, FurlkitError, is_out_of_memory
@@ -61,12 +61,22 @@ def _plugin(error: BaseException) -> "EntryPoint | None":
     """The entry point of the plugin that was running, if one was."""
     from importlib.metadata import distributions
 
-    running = {_top(frame) for frame, _ in walk_tb(error.__traceback__)} - {"furlkit"}
+    running = {_top(frame) for frame, _ in walk_tb(error.__traceback__)}
+    running = (running | {_lacking_module(error)}) - {"furlkit"}
     with suppress(Exception):  # A broken installation must not hide the error.
         points = (point for found in distributions() for point in found.entry_points)
         plugins = (point for point in points if point.group.startswith("furlkit."))
         return next((one for one in plugins if _modules(one) & running), None)
     return None
+
+
+def _lacking_module(error: BaseException) -> str:
+    """The top-level module that lacks a name or a module that furlkit looked up."""
+    owner = getattr(error, "obj", None)
+    name = owner.__name__ if isinstance(owner, ModuleType) else None
+    if isinstance(error, ModuleNotFoundError):
+        name = error.name
+    return (name or "").partition(".")[0]
 
 
 def _modules(plugin: "EntryPoint") -> set[str]:

@@ -122,7 +122,8 @@ def check_batches(source: str, sizes: Mapping[ClientId, int], batch_size: int) -
     """Warn of clients with fewer images than a batch, in one line."""
     small = [client for client, images in sizes.items() if images < batch_size]
     if small:
-        more = f", and so for {len(small) - 1:,} other clients" * (len(small) > 1)
+        others = f"{len(small) - 1:,} other client{'s' * (len(small) > 2)}"
+        more = f", and so for {others}" * (len(small) > 1)
         whose = f"client {small[0]} in {source}{more}"
         check_batch(whose, sizes[small[0]], batch_size)
 

@@ -37,5 +37,13 @@ def data_warnings(
             if name not in made and not Path(name).exists() and not is_name(name):
                 yield f"--{option.name} {name}: no such file or folder, and no dataset"
     data = values.get("data")
-    if "test_data" in values and not values["test_data"] and data and not is_name(data):
+    needs_split = "test_data" in values and not values["test_data"]
+    if needs_split and data and (data in made or _is_undivided(data)):
         yield f"--data {data}: has no test split of its own; give --test-data"
+
+
+def _is_undivided(data: str) -> bool:
+    """Whether these images exist and have no test split."""
+    from furlkit.data.sets.source import Source  # Here, because few recipes need it.
+
+    return not is_name(data) and Path(data).exists() and not Source(data).has_splits

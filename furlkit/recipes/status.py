@@ -16,6 +16,7 @@ from furlkit.recipes.expand import Plan, Step
 from furlkit.recipes.finished import DONE, Finished
 
 RUNNING = "running"
+FAILED = "failed"
 SAMPLE = 20  # Trainings of a stage whose time is looked up.
 
 
@@ -33,8 +34,9 @@ class Status(NamedTuple):
 
     def counted(self, stage: str) -> Counter:
         """How many steps of a stage are in which state."""
-        steps = zip(self.plan.steps, self.states, strict=True)
-        return Counter(state for step, state in steps if step.stage == stage)
+        steps = enumerate(self.plan.steps)
+        numbers = [number for number, step in steps if step.stage == stage]
+        return Counter(FAILED if n in self.errors else self.states[n] for n in numbers)
 
 
 def status(plan: Plan) -> Status:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 from furlkit import console
-from furlkit.errors import InputError, UsageError
+from furlkit.catalogue import PROTOCOLS
+from furlkit.errors import InputError, UsageError, did_you_mean
 from furlkit.files.container.header import canonical, short, with_article
 from furlkit.files.metrics import as_metrics, is_sealed, read_json, read_metrics
 from furlkit.reports.conditions import check_alike, measured, stale_files
@@ -123,6 +124,11 @@ def _below(folder: Path, protocol: str, last: bool) -> list[Path]:
         known = metrics.get("protocol"), facts_of(metrics).get("role")
         if known == (protocol, role):
             rounds[path] = round_of(path, metrics)
+    if not rounds and protocol not in PROTOCOLS:
+        raise UsageError(
+            f"--protocol {protocol}: known are {', '.join(PROTOCOLS)}"
+            f"{did_you_mean(protocol, PROTOCOLS)}"
+        )
     if not rounds:
         raise InputError(
             f"{folder}: has no {protocol} metrics of a global model; create them with "
@@ -192,6 +198,7 @@ def number(path: Path, metrics: dict[str, Any], name: str) -> float:
     there = [key for key, value in sorted(metrics.items()) if is_number(value)]
     raise InputError(
         f"{path}: has no number {name!r}; it has {', '.join(there) or 'none'}"
+        f"{did_you_mean(name, there)}"
     )
 
 

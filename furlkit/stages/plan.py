@@ -21,6 +21,7 @@ from furlkit.recipes.finished import command_name
 from furlkit.recipes.forms import FORMS
 from furlkit.recipes.read import read, runs
 from furlkit.recipes.template import check_used
+from furlkit.reports.text import counted
 
 Check = Callable[[list[str]], dict[str, Any]]
 # What a file that plan has written has near its beginning, in any form.
@@ -60,8 +61,8 @@ def run(values: dict[str, Any], check: Check) -> tuple[str, dict[str, Any]]:
         _write(options, plans, text)
     if options.output is None:
         return text, data
-    many = "s" * (len(plans) > 1)
-    line = f"{options.output}: {steps:,} steps of {len(plans)} run{many}"
+    counts = f"{counted(steps, 'step')} of {counted(len(plans), 'run')}"
+    line = f"{options.output}: {counts}"
     return f"{line} in {', '.join(folders)}", data
 
 

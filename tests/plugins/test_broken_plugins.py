@@ -68,3 +68,11 @@ def test_an_error_in_a_plugin_names_the_plugin(installed, tmp_path, line, error)
     ):
         assert words in done.stderr
     assert "bug in furlkit" not in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("function", ["spots_reader:raed", "spots_reader.none:read"])
+def test_an_entry_without_its_function_names_the_plugin(installed, tmp_path, function):
+    call = installed(ENTRY.replace("spots_reader:read", function))
+    done = call("partition", "--data", "spots", "-o", tmp_path / "p")
+    assert done.returncode == 1 and "the package spots 1.0" in done.stderr
+    assert "bug in furlkit" not in done.stderr

@@ -239,7 +239,9 @@ def test_a_failed_step_is_named_with_its_error(runner, run):
     failed = runner.status()["failed"]
     assert [entry["step"] for entry in failed] == ["knn, round 0", "knn, round 1"]
     assert all(TEST in entry["error"] for entry in failed)
-    assert f"failed: knn, round 0: {TEST}" in run("status", "exp").out
+    said = run("status", "exp").out
+    assert f"failed: knn, round 0: {TEST}" in said
+    assert "knn          0 of 2 (2 failed)\n" in said
     line = run("status", "exp", "exp").out.splitlines()[0]
     assert "5 of 7 steps" in line and "2 failed" in line and TEST in line
     runner.plan("rounds=1")

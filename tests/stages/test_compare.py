@@ -263,11 +263,18 @@ def test_the_lowest_of_a_seed_needs_seeds(run, scores):
         (("--interval", "bootstrap"), "--interval"),
         (("--claims", "x", "--reference", "a"), "--reference does not apply beside"),
         (("--claims", "x", "--published", "a=1"), "--published does not apply beside"),
+        (("--series", "b=.", "--protocol", "liner"), "did you mean linear?"),
     ],
 )
 def test_what_does_not_fit_is_refused(run, scores, words, message):
     done = run("compare", *scores("a", [0.1, 0.2, 0.3]), *words)
     assert done.code == 2 and message in done.err and done.out == ""
+
+
+def test_the_number_that_was_meant_is_suggested(run, scores):
+    done = run("compare", *scores("a", [0.1], seeds=(0,)), "--value", "acuracy")
+    assert done.code == 65 and "a0.json" in done.err
+    assert done.err.endswith("; did you mean accuracy?\n")
 
 
 def test_a_file_that_is_no_metrics_file(run, tmp_path):
