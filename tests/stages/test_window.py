@@ -159,3 +159,14 @@ def test_no_proposal_loses_the_values(world, run, tmp_path):
     found = run("pack", world / "scans", "-o", tmp_path / "p")
     assert found.code == 65 and "--window 0,4095" in found.err
     assert "full" not in found.err
+
+
+def test_a_folder_beside_the_models_window_is_named(world, tmp_path, run):
+    """Scans of another machine: all of them would be white."""
+    (tmp_path / "site/x").mkdir(parents=True)
+    for number in range(8):
+        values = np.full((8, 8), 9000 + number, np.uint16)
+        tifffile.imwrite(tmp_path / f"site/x/{number}.tif", values)
+    done = run(*client(world, "a.model", tmp_path / "site", tmp_path / "c"))
+    assert done.code == 0 and "leaves 1 grey levels" in done.err
+    assert f"{tmp_path / 'site'}: the window 0,4095" in done.err

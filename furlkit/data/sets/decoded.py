@@ -24,7 +24,7 @@ from furlkit.data.sets.folder import (
     other_size,
     size_range,
 )
-from furlkit.data.sets.ranges import survey
+from furlkit.data.sets.ranges import FEW, SAMPLE, survey
 from furlkit.data.sets.window import AS_STORED, NeedsWindow, Reading
 from furlkit.errors import DiskError, FurlkitError
 from furlkit.files import cache as caching
@@ -180,6 +180,7 @@ def _decoded(
     where = f"; kept in {cache}" if cache else ""
     console.info(f"{index.root}: decoding {len(index):,} images{where}")
     images, about = _decode(index, fit, cache)
+    _warn_of_few_levels(index.root, images, fit.reading)
     _note(index, about, cache)
     if cache is None:
         return images, about
@@ -196,6 +197,17 @@ def _decoded(
     caching.make_room(cache, path)
     # Another process may remove the file at any time; the decoded array is as good.
     return _kept(index, fit, cache, about) or (images, about)
+
+
+def _warn_of_few_levels(root: Path, images: np.ndarray, reading: Reading) -> None:
+    """Warn of a folder with other values than the window that its model has."""
+    some = images[:: -(-len(images) // SAMPLE)] if len(images) else images
+    levels = len(np.unique(some))
+    if reading.window is not None and levels < FEW:
+        console.warn(
+            f"{root}: the window {reading.window} leaves {levels} grey levels of "
+            f"{len(some)} images; furlkit check shows the values of the files"
+        )
 
 
 def _check_room(images: np.ndarray) -> None:

@@ -23,6 +23,7 @@ class Span(NamedTuple):
     high: float
     types: tuple[str, ...]
     range: tuple[float, float] | None
+    has_window: bool = False  # Of the files themselves, as DICOM's.
 
     @property
     def is_full(self) -> bool:
@@ -49,9 +50,10 @@ class Span(NamedTuple):
 
 def span_of(images: Iterable[Raw]) -> Span | None:
     """The range of the images with more than 8 bits; None without any."""
-    lows, highs, types, ranges = [], [], set(), set()
+    lows, highs, types, ranges, windows = [], [], set(), set(), []
     for raw in images:
         if raw.deep:
+            windows.append(raw.window is not None)
             check_values(raw.values)
             lows.append(float(raw.values.min()))
             highs.append(float(raw.values.max()))
@@ -60,7 +62,8 @@ def span_of(images: Iterable[Raw]) -> Span | None:
     if not lows:
         return None
     common = ranges.pop() if len(ranges) == 1 else None
-    return Span(min(lows), max(highs), tuple(sorted(types)), common)
+    known = tuple(sorted(types)), common, all(windows)
+    return Span(min(lows), max(highs), *known)
 
 
 def sample_of(paths: Sequence[str]) -> list[str]:
@@ -136,7 +139,8 @@ def window_for(where: str, span: Span | None, reading: Reading) -> Reading:
         kind = f"their type goes from {_pair(*span.range, ' to ')}"
     raise InputError(
         f"{where} {span.words}, {kind}; furlkit does not guess which values are black "
-        f"and white: give pack or init --window {span.proposal} (or percentile 1,99)"
+        f"and white: give pack or init --window {span.proposal} (or percentile 1,99"
+        f"{', or dicom, the window of the files' if span.has_window else ''})"
     )
 
 
