@@ -134,7 +134,7 @@ class Images:
     def _gather(self, index: Tensor) -> Tensor:
         """Images from the map, in memory that a GPU copies from while it computes."""
         places, shape = self._index[index.numpy()], self._mapped.shape[1:]
-        kind = torch.from_numpy(self._mapped[:0]).dtype
+        kind = torch.from_numpy(np.empty(0, self._mapped.dtype)).dtype
         pinned = self._device.type == "cuda"
         taken = torch.empty((len(places), *shape), dtype=kind, pin_memory=pinned)
         # numpy.take lets other threads run, which an index in brackets does not.

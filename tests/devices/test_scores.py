@@ -64,7 +64,7 @@ def protocols():
             yield pytest.param(name, place, id=f"{name}{place}", marks=marks)
 
 
-@pytest.mark.parametrize(("name", "case"), protocols())
+@pytest.mark.parametrize(("name", "case"), list(protocols()))
 def test_a_protocol_gives_the_same_scores_on_the_device(both, name, case):
     counter = both("evaluate", name, *CASES[name][case], "-o", "OUT/score.json")
     assert not counter.reads, "a training step waited"

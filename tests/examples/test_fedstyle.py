@@ -119,6 +119,7 @@ def test_the_row_fedstyle_is_the_recipe(plan):
 # --- the Makefile and the page --------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_make
 def test_every_command_of_the_page_is_accepted(recorded, check_all):
     # Both losses have the same plans, as have datasets of the same scale.

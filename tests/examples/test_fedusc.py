@@ -257,6 +257,7 @@ def test_all_rows_of_a_seed_have_the_same_partition(plan, run, tmp_path, split):
 # --- the Makefile and the page --------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_make
 def test_every_command_of_the_page_is_accepted(recorded, check_all):
     commands = [c for block in blocks(FEDUSC / "README.md") for c in recorded(block)]

@@ -144,7 +144,10 @@ def test_an_encoding_changes_what_is_sent_and_nothing_else(plan, encoding):
 
 
 @needs_make
-@pytest.mark.parametrize("page, plans", [("README.md", 30), ("RESULTS.md", 8)])
+@pytest.mark.parametrize(
+    "page, plans",
+    [pytest.param("README.md", 30, marks=pytest.mark.slow), ("RESULTS.md", 8)],
+)
 def test_every_command_of_the_pages_is_planned(recorded, check_all, page, plans):
     commands = [c for block in blocks(FLESD / page) for c in recorded(block)]
     assert sum(command[0] == "plan" for command in commands) >= plans
