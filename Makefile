@@ -5,7 +5,7 @@ VENV ?= .venv
 # Clients that `make demo` trains in parallel.
 JOBS ?= 2
 bin := $(VENV)/bin
-code := furlkit tests
+code := furlkit tests examples/one_page.py
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow test-gpu lint bench clean

@@ -94,6 +94,23 @@ class Keeper(Protocol):
         """Save a state."""
 
 
+class NoProgress:
+    """A keeper that saves nothing, for a training that need not be resumed."""
+
+    def restore(self) -> None:
+        """Find no earlier state: every training starts at step 0."""
+
+    def refuse(self, error: Exception) -> None:
+        """Do nothing: there is no state to refuse."""
+
+    def due(self, finished: bool) -> bool:
+        """Never ask for a state."""
+        return False
+
+    def save(self, step: int, tensors: dict[str, Tensor], values: dict) -> None:
+        """Drop the state."""
+
+
 class Meter(NamedTuple):
     """The collapse meter: what it says of the last step's representations."""
 
