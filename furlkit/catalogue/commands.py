@@ -425,6 +425,10 @@ COMMANDS = named(
                    help="The global model that this round's clients were given; other "
                         "uploads are refused. clip and l-dawa need it, and --report "
                         "measures updates from it.", recorded=False, metavar="GLOBAL"),
+            Option("max-upload", Whole(1), 1000,
+                   "The most megabytes that rows or similarities of a client may take. "
+                   "A larger file is refused by its header; in a folder it is left out.",
+                   recorded=False, metavar="MB"),
             Option("trust-headers", Flag(), False,
                    "Do not compare the sha256 in each upload's header with its bytes, "
                    "only its checksum, which is faster and finds no forgery.",

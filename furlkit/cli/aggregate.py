@@ -20,7 +20,8 @@ def aggregate() -> None:
     later.
 
     What an upload says of itself is a claim. Its hash is compared with its bytes, unless
-    --trust-headers; --partition or --max-share limits what its number of images counts.
+    --trust-headers. --max-upload limits rows and similarities by their header, before
+    they are read; models are compared with --parent or with each other. --partition or --max-share limits what its number of images counts.
     Refused with the tensor's name are BatchNorm variances and counters below 0, counters
     near their type's limit, and numbers beyond 10,000 times those of the others. Named by
     a warning are a share more than halfway from an equal one to 1, the numbers of another
@@ -36,7 +37,8 @@ def aggregate() -> None:
     --parent the mean also warns of an update at more than 100 degrees to the others and
     5 deviations from the median angle. Norms and angles are estimates from a sketch of
     each upload, from which a hostile client can hide. Fewer than three uploads are not
-    compared. With --partition a line lists the clients without an upload.
+    compared. With --partition a warning lists the clients without an upload; a round of
+    some clients only says --at-least N, which makes the warning a plain line.
 
     The model of round 0 has no target network: --parent then has its network in place of
     the target's, as objectives start the target.

@@ -34,7 +34,8 @@ class Partition(Record[PartitionFacts]):
 
     `histogram` counts labels, one row for each client; it has no columns without labels.
     `domains` is the domain of each client, -1 for one without images; None where
-    clients are not of one domain each.
+    clients are not of one domain each. `groups` is the hash of the groups that no client
+    shares with another one; None if images have no groups.
     """
 
     indices: np.ndarray
@@ -42,6 +43,7 @@ class Partition(Record[PartitionFacts]):
     public: np.ndarray
     histogram: np.ndarray
     domains: np.ndarray | None = None
+    groups: str | None = None
 
     def of(self, client: ClientId) -> np.ndarray:
         """The indices of one client; of the server, which trains as "public"."""
@@ -99,6 +101,7 @@ def read_partition(path: Path) -> Partition:
     partition = Partition(
         opened.path, facts, opened.content, tensors["indices"], tensors["offsets"],
         tensors["public"], tensors["histogram"], tensors.get("domains"),
+        opened.header.inputs.get("groups"),
     )  # fmt: skip
     _check(partition)
     _check_domains(partition)

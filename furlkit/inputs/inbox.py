@@ -31,7 +31,9 @@ from furlkit.inputs.uploads import (
     Upload,
     agreeing,
     check_enough,
+    check_model_sizes,
     check_parent,
+    check_table_size,
     options_of,
 )
 
@@ -101,6 +103,7 @@ class _Reader(NamedTuple, Generic[S, U]):
     def read_named(self, paths: Iterable[Path]) -> list[Taken[U]]:
         """Files that were named by hand: all headers first, then all tensors."""
         opened = [self._open(path) for path in paths]
+        check_model_sizes(opened)
         # Hashing takes longer than reading, and lets other threads run.
         with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
             return list(pool.map(self._examine, opened))
@@ -113,6 +116,7 @@ class _Reader(NamedTuple, Generic[S, U]):
         sent = self.kind.open(path)
         if self.parent:
             check_parent(sent, self.parent)
+        check_table_size(sent, self.options.max_upload)
         return sent
 
     def _examine(self, sent: S, inbox: bool = False) -> Taken[U]:

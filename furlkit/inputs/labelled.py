@@ -11,6 +11,7 @@ import numpy as np
 from furlkit import console
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.fingerprint import same_dataset
+from furlkit.data.sets.idx import idx_splits
 from furlkit.data.sets.labels import number_names
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
@@ -47,10 +48,17 @@ def train_and_test(values: Mapping[str, Any]) -> dict[str, Any]:
     if undivided and test is None:
         raise UsageError(
             f"--data {data}: has no test split of its own; give --test-data"
+            f"{_folder_hint(Path(data))}"
         )
     train = Source(data, **place) if data else None
     test_source = Source(test or data, **place, split="test")
     return {**given, "train": train, "test": test_source}
+
+
+def _folder_hint(path: Path) -> str:
+    """A proposal to name the folder of an idx file, if the folder has both splits."""
+    both = len(idx_splits(path.parent)) == 2
+    return f", or --data {path.parent}, which has both splits" if both else ""
 
 
 def open_labelled(

@@ -25,6 +25,8 @@ _TRAIN_AGAIN = "train that client again from the current global model"
 ROUND = {"round": _TRAIN_AGAIN, "parent": _TRAIN_AGAIN}
 # Tensors that a client adds to its model take fewer times the bytes of the model.
 MOST_NEW = 4
+# Models of clients that are named together take fewer times the bytes of the usual one.
+MOST_TIMES = 16
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Options:
     at_least: int
     expect: int | None
     wait: str | None
+    max_upload: int
     trust_headers: bool
     dry_run: bool
     force: bool
@@ -199,6 +202,32 @@ def _check_net(upload: OpenedUpload, parent: Sent) -> None:
             f"{upload.path}: has {unknown:,} bytes of tensors that {parent.path} lacks, "
             f"expected at most {MOST_NEW} times that model; {_TRAIN_AGAIN}"
         )
+
+
+def check_table_size(upload: OpenedUpload, most: int) -> None:
+    """By its header, a table of rows takes at most so many megabytes.
+
+    No other file says how many rows a client has, so the limit is an option.
+    """
+    opened = upload.opened
+    if opened.header.kind != "checkpoint" and opened.size > most * 10**6:
+        raise InputError(
+            f"{upload.path}: has {opened.size / 1e6:,.0f} MB of rows, expected at most "
+            f"{most:,}; if that is right, raise --max-upload"
+        )
+
+
+def check_model_sizes(uploads: Sequence[OpenedUpload]) -> None:
+    """By their headers, models take about the same number of bytes."""
+    models = [each for each in uploads if each.opened.header.kind == "checkpoint"]
+    sizes = sorted(model.opened.size for model in models)
+    common = sizes[(len(sizes) - 1) // 2] if sizes else 0
+    for model in models:
+        if model.opened.size > MOST_TIMES * common:
+            raise InputError(
+                f"{model.path}: has {model.opened.size:,} bytes of tensors, the others "
+                f"have {common:,}; was it trained with another --encoder or --width?"
+            )
 
 
 def provenance_of(

@@ -14,8 +14,7 @@ from furlkit.data.partitions.schemes import SchemeOptions, label_histogram
 from furlkit.data.partitions.schemes import split as split_images
 from furlkit.data.partitions.sizes import Parts
 from furlkit.data.sets.fingerprint import label_fingerprint as hashed
-from furlkit.data.sets.folder import index_folder
-from furlkit.data.sets.groups import recorded_groups, with_groups
+from furlkit.data.sets.groups import recorded_groups
 from furlkit.data.sets.labels import LabelSet
 from furlkit.data.sets.source import Source
 from furlkit.data.sets.split import drawn_positions
@@ -52,7 +51,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     options = fill(Options, {**rest, **known})
     if options.verify:
         options.data.verify()
-    data = _with_groups(options)
+    data = options.data.with_groups(options.data.labels(), options.groups)
     parts, public = _drawn(data, options)
     histogram = label_histogram(parts, data.labels, data.classes)
     domains = domains_of_clients(parts, data)
@@ -93,15 +92,6 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
             options.output, parts, public, histogram, facts, provenance, domains
         )
     return line, result
-
-
-def _with_groups(options: Options) -> LabelSet:
-    """The labels; with the groups of --groups, or those that were packed."""
-    data, source = options.data.labels(), options.data
-    paths = None
-    if options.groups and source.is_folder:
-        paths = index_folder(Path(source.name)).paths
-    return with_groups(data, options.groups, paths)
 
 
 def _drawn(data: LabelSet, options: Options) -> tuple[Parts, np.ndarray]:

@@ -99,3 +99,20 @@ def test_without_a_temporary_folder_the_remedy_is_named(environment):
     before = (*SEALED, WITHOUT_TEMPORARY, "sh")
     done = call(environment, "replay", "x", "--run", before=before)
     assert done.returncode == 74 and "TMPDIR" in done.stderr
+
+
+def test_names_of_folders_do_not_depend_on_the_locale(tmp_path, environment):
+    """Under the locale C, Python reads bytes beyond ASCII as lone surrogates."""
+    for name in ("猫", "dog"):
+        (tmp_path / "d" / name).mkdir(parents=True)
+        Image.new("L", (8, 8)).save(tmp_path / "d" / name / "ü.png")
+    (tmp_path / "t.csv").write_text("file,group\n猫/ü.png,1\ndog/ü.png,2\n", "utf-8")
+    line = ("partition", "--data", tmp_path / "d", "--groups", tmp_path / "t.csv")
+    made = []
+    for locale, utf8 in (("C", "0"), ("C.UTF-8", "1")):
+        own = {"LC_ALL": locale, "PYTHONUTF8": utf8, "PYTHONCOERCECLOCALE": "0"}
+        out = tmp_path / locale
+        done = call({**environment, **own}, *line, "--clients", 2, "-o", out)
+        assert done.returncode == 0, done.stderr
+        made.append(out.read_bytes())
+    assert made[0] == made[1]

@@ -193,3 +193,12 @@ def test_ctrl_c_during_an_import_prints_no_traceback(world, environment, module)
     assert (done.returncode, done.stdout) == (130, "")
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith("error: interrupted")
+
+
+def test_nothing_is_imported_before_ctrl_c_is_taken_over(environment):
+    """Until then Ctrl-C prints a traceback."""
+    code = "import sys; a = set(sys.modules); import furlkit.cli; print(*set(sys.modules) - a)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert set(done.stdout.split()) <= {"furlkit", "furlkit.cli", "os"}, done.stderr

@@ -165,6 +165,82 @@ def test_evaluate_semi_labels_whole_patients(scans, tmp_path):
     assert found["train_examples"] % 3 == 0 and 0 < found["train_examples"] <= 14
 
 
+@pytest.fixture
+def parted(scans, tmp_path):
+    """A table of patients, a partition by it, and a model."""
+    groups = table(scans, tmp_path / "patients.csv")
+    command = ("partition", "--data", scans, "--groups", groups, "--clients", 2)
+    assert furlkit(*command, "-o", tmp_path / "p") == 0
+    size = ("--image-size", 8, "--channels", 1, "--width", 0.02)
+    assert furlkit("init", "--data", scans, *size, "-o", tmp_path / "m") == 0
+    return groups
+
+
+def semi(scans, tmp_path, *more):
+    return (
+        "evaluate", "semi", tmp_path / "m", "--data", scans, "--test-data",
+        scans, "--fraction", 0.5, "--epochs", 1, "--rounds", 1, "--batch-size", 3,
+        "--mode", "federated", "--partition", tmp_path / "p", *more,
+        "-o", tmp_path / "s.json",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["folder", "csv"])
+def test_evaluate_semi_of_a_folder_labels_whole_patients(
+    scans, tmp_path, parted, run, kind
+):
+    groups = "folder" if kind == "folder" else parted
+    done = run(*semi(scans, tmp_path, "--groups", groups))
+    assert done.code == 0, done.err
+    found = json.loads((tmp_path / "s.json").read_text())
+    assert all(n % 3 == 0 and n > 0 for n in found["labelled"].values())
+    assert str(parted) not in (tmp_path / "s.json").read_text()
+
+
+def test_evaluate_semi_asks_for_the_groups_of_the_partition(
+    scans, tmp_path, parted, refused
+):
+    words = [tmp_path / "p", "give --groups"]
+    refused(tmp_path, 65, words, *semi(scans, tmp_path))
+    lines = parted.read_text().replace("/a/0.png,a", "/a/0.png,other")
+    (tmp_path / "other.csv").write_text(lines)
+    more = ("--groups", tmp_path / "other.csv")
+    refused(tmp_path, 65, [*words, "other"], *semi(scans, tmp_path, *more))
+
+
+def test_evaluate_semi_of_arrays_takes_a_group_for_each_image(tmp_path, run):
+    images = RNG(0).integers(0, 256, (24, 8, 8, 1), np.uint8)
+    np.savez(tmp_path / "d.npz", images=images, labels=np.arange(24) % 2)
+    lines = ["group", *(str(n // 4) for n in range(24))]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    data = ("--data", tmp_path / "d.npz")
+    assert furlkit("init", *data, "--width", 0.02, "-o", tmp_path / "m") == 0
+    done = run(
+        "evaluate", "semi", tmp_path / "m", *data, "--test-data", tmp_path / "d.npz",
+        "--mode", "central", "--fraction", 0.4, "--epochs", 1, "--batch-size", 4,
+        "--groups", tmp_path / "t.csv", "-o", tmp_path / "s.json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert json.loads((tmp_path / "s.json").read_text())["train_examples"] == 8
+
+
+@pytest.mark.parametrize("kind", ["folder", "csv"])
+def test_replay_finds_the_groups(scans, tmp_path, parted, run, kind):
+    if kind == "folder":
+        command = ("partition", "--data", scans, "--groups", "folder")
+        assert furlkit(*command, "--clients", 2, "-o", tmp_path / "p", "--force") == 0
+    more = ("--data", scans, "--run", "--into", tmp_path / "again" / "here")
+    done = run("replay", tmp_path / "p", *more)
+    assert done.code == 0 and "same bytes" in done.out, done
+    assert furlkit(*semi(scans, tmp_path, "--groups", parted)) == 0
+    done = run("replay", tmp_path / "s.json", *more, "--depth", 1)
+    assert done.code == 0 and "same" in done.out, done
+    parted.unlink()
+    if kind == "csv":
+        done = run("replay", tmp_path / "p", *more)
+        assert done.code == 65 and "table of groups" in done.err
+
+
 @pytest.mark.parametrize(
     "text, word",
     [

@@ -1,5 +1,6 @@
 """Known values in every format: the same pixels, and so the same results of all stages."""
 
+import io
 import json
 
 import nibabel
@@ -7,10 +8,19 @@ import numpy as np
 import pytest
 import tifffile
 from PIL import Image
+from pydicom.uid import JPEG2000Lossless, RLELossless
 from safetensors.numpy import load_file
 
 from furlkit.files.dataset import read_dataset
-from tests.data.sets.dicom_files import save_dicom
+from tests.data.sets.dicom_files import encapsulated, save_dicom
+from tests.data.sets.shard_files import (
+    encoded,
+    samples,
+    table,
+    write_arrow,
+    write_parquet,
+    write_tar,
+)
 from tests.helpers import furlkit
 
 NET = ("--image-size", 8, "--channels", 1, "--width", 0.02, "--projector", "8,4")
@@ -37,6 +47,22 @@ def inverted(path, values):
     save_dicom(path.with_suffix(".dcm"), 4080 - values, **how)
 
 
+def rle(path, values):
+    save_dicom(path.with_suffix(".dcm"), values, RLELossless)
+
+
+def jpeg_2000(path, values):
+    path, stream = save_dicom(path.with_suffix(".dcm"), values), io.BytesIO()
+    how = {"irreversible": False, "num_resolutions": 1, "no_jp2": True}
+    Image.fromarray(values).save(stream, "JPEG2000", **how)
+    encapsulated(path, JPEG2000Lossless, stream.getvalue())
+
+
+def with_window(path, values):
+    # PS3.3 C.11.2.1.2.1: from c - 0.5 - (w - 1) / 2 = 0 to 4080
+    save_dicom(path, values, WindowCenter=2040.5, WindowWidth=4081)
+
+
 # Values of 12 bits are 16 times the pixels, so that windows give the pixels exactly.
 DEEP = PIXELS.astype(np.uint16) * 16
 FORMATS = {
@@ -48,6 +74,9 @@ FORMATS = {
     "tiff of float32": (tiff, (PIXELS / 256).astype(np.float32), "0,0.99609375"),
     "dicom": (hounsfield, DEEP, "-1000,3080"),
     "dicom, low values white": (inverted, DEEP, "0,4080"),
+    "dicom, the window of the file": (with_window, DEEP, "dicom"),
+    "dicom, JPEG 2000": (jpeg_2000, DEEP, "0,4080"),
+    "dicom, RLE": (rle, DEEP, "0,4080"),
 }
 
 
@@ -98,6 +127,27 @@ def test_stages_give_the_same_for_all_formats(tmp_path, expected, name):
 def test_arrays_give_the_same(tmp_path, expected, dtype):
     np.savez(tmp_path / "d.npz", images=DEEP.astype(dtype), labels=LABELS)
     same(results(tmp_path, tmp_path / "d.npz", "0,4080"), expected)
+
+
+def test_medmnist_gives_the_same(tmp_path, expected):
+    splits = {"train": slice(None), "test": slice(0, 2)}
+    arrays = {f"{name}_images": PIXELS[part] for name, part in splits.items()}
+    labels = {f"{n}_labels": np.array(LABELS)[part, None] for n, part in splits.items()}
+    np.savez(tmp_path / "d.npz", **arrays, **labels)
+    same(results(tmp_path, tmp_path / "d.npz", None), expected)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "tar"])
+def test_shards_give_the_same(tmp_path, expected, kind):
+    images, path = [encoded(values) for values in DEEP], tmp_path / f"d.{kind}"
+    if kind == "tar":
+        write_tar(path, samples(images, LABELS))
+    else:
+        write = write_parquet if kind == "parquet" else write_arrow
+        write(path, table(images, LABELS, ["0", "1"]))
+    how = ("--window", "0,4080", "--channels", 1)
+    assert furlkit("pack", path, *how, "-o", tmp_path / "v") == 0
+    same(results(tmp_path, tmp_path / "v", "0,4080"), expected)
 
 
 def test_slices_give_the_same(tmp_path, expected):

@@ -13,7 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from furlkit.data.sets.window import MOST_PIXELS, Range, Raw, Refused, TooManyPixels
+from furlkit.data.sets.window import (
+    MOST_PIXELS,
+    Curve,
+    Range,
+    Raw,
+    Refused,
+    TooManyPixels,
+)
 
 warnings.filterwarnings("ignore", module="pydicom|pylibjpeg|openjpeg|libjpeg")
 for name in ("pydicom", "pylibjpeg"):
@@ -25,7 +32,7 @@ TAGS = (
     "PlanarConfiguration", "NumberOfFrames", "BitsAllocated", "BitsStored", "HighBit",
     "PixelRepresentation", "ExtendedOffsetTable", "ExtendedOffsetTableLengths",
     "ModalityLUTSequence", "RescaleIntercept", "RescaleSlope", "WindowCenter",
-    "WindowWidth", "VOILUTFunction", "SharedFunctionalGroupsSequence",
+    "WindowWidth", "VOILUTFunction", "VOILUTSequence", "SharedFunctionalGroupsSequence",
     "PerFrameFunctionalGroupsSequence",
 )  # fmt: skip
 # Its files are inflated as a whole before a size is known.
@@ -50,7 +57,8 @@ def read_dicom(content: bytes, frame: int) -> Raw:
     try:
         stored = _stored(opened, frame)
         values, span = _of_modality(opened, stored, frame)
-        window = _window(_scoped(opened, frame, "FrameVOILUTSequence"))
+        scope = _scoped(opened, frame, "FrameVOILUTSequence")
+        window = _window(scope) or _table(scope, _order(opened))
         kind = str(opened.PhotometricInterpretation)
     except Refused:
         raise
@@ -203,16 +211,58 @@ def _of_modality(
     return stored, (min(ends), max(ends))
 
 
-def _window(scope: Any) -> Range | None:
-    """Black and white of the file's first window; None without a linear window."""
+def _order(opened: Any) -> str:
+    return "<" if opened.file_meta.TransferSyntaxUID.is_little_endian else ">"
+
+
+def _window(scope: Any) -> Range | Curve | None:
+    """The file's first window; None if it has none, or no such window can be."""
     centre, width = (_first(scope.get(tag)) for tag in ("WindowCenter", "WindowWidth"))
     form = str(scope.get("VOILUTFunction") or "LINEAR")
-    if centre is None or width is None or form not in ("LINEAR", "LINEAR_EXACT"):
+    if centre is None or width is None:
+        return None
+    if form == "SIGMOID":
+        return _sigmoid(centre, width) if 0 < width < 1e30 > abs(centre) else None
+    if form not in ("LINEAR", "LINEAR_EXACT"):
         return None
     if form == "LINEAR":  # PS3.3 C.11.2.1.2.1
         centre, width = centre - 0.5, width - 1
     low, high = centre - width / 2, centre + width / 2
     return (low, high) if -1e30 < low < high < 1e30 else None
+
+
+def _sigmoid(centre: float, width: float) -> Curve:
+    """PS3.3 C.11.2.1.3.1: 1 / (1 + exp(-4 (x - c) / w))."""
+
+    def curve(values: np.ndarray) -> np.ndarray:
+        slope = -4 * (values.astype(np.float64) - centre) / width
+        return 1 / (1 + np.exp(slope.clip(-700, 700)))
+
+    return curve
+
+
+def _table(scope: Any, order: str) -> Curve | None:
+    """The first VOI LUT (PS3.3 C.11.2.1.1): values beyond the table have an end of it."""
+    if not scope.get("VOILUTSequence"):
+        return None
+    item = scope.VOILUTSequence[0]
+    count, first, bits = (int(number) for number in item.LUTDescriptor)
+    count = count % 2**16 or 2**16
+    stored = item.LUTData
+    if isinstance(stored, bytes):
+        stored = np.frombuffer(
+            stored, np.uint8 if len(stored) == count else f"{order}u2"
+        )
+    outputs = np.asarray(stored, np.float64).reshape(-1)[:count]
+    if len(outputs) < count or not 8 <= bits <= 16:
+        raise Refused("its VOI LUT does not have the entries that it promises")
+    fractions = (outputs / (2**bits - 1)).clip(0, 1)
+
+    def curve(values: np.ndarray) -> np.ndarray:
+        places = np.rint(values.astype(np.float64) - first).clip(0, count - 1)
+        return fractions[places.astype(np.int64)]
+
+    return curve
 
 
 def _first(value: Any) -> float | None:

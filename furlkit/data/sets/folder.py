@@ -20,7 +20,7 @@ import numpy as np
 
 from furlkit import console
 from furlkit.data.sets.fingerprint import fingerprint_of
-from furlkit.data.sets.labels import LabelSet, number_by_name
+from furlkit.data.sets.labels import LabelSet, number_by_name, utf8_name
 from furlkit.data.sets.window import AS_STORED, Reading
 from furlkit.errors import InputError
 
@@ -287,7 +287,8 @@ def _labels(
             )
         console.info(f"{root}: its images have no labels, since {reason}")
         return replace(none, no_labels_because=reason)
-    levels = list(zip(*(path.split("/")[:depth] for path in paths), strict=True))
+    named = (utf8_name(path).split("/")[:depth] for path in paths)
+    levels = list(zip(*named, strict=True))
     _check_splits(root, {*levels[0]}, "domains" if domains else "classes")
     class_names, labels = number_by_name(levels[-1]) if depth > domains else ((), None)
     domain_names, codes = number_by_name(levels[0]) if domains else ((), None)

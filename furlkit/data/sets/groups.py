@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from furlkit.data.sets.labels import LabelSet, number_by_name
+from furlkit.data.sets.labels import LabelSet, number_by_name, utf8_name
 from furlkit.errors import InputError, UsageError
 from furlkit.files.opening import LONGEST_LIST, read_bytes
 
@@ -25,6 +25,7 @@ def group_names(
     groups: str, name: str, examples: int, paths: Sequence[str] | None
 ) -> list[str]:
     """The group of every image, by --groups; `paths` are the files of a folder."""
+    paths = None if paths is None else [utf8_name(path) for path in paths]
     if groups == FOLDER:
         if paths is None:
             raise UsageError(f"--groups folder: {name} is not a folder of images")

@@ -1,6 +1,7 @@
 """The labels of a dataset without its images, which a partition needs."""
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -106,6 +107,14 @@ def number_by_name(values: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:
     names = sorted(set(values))
     numbers = {name: number for number, name in enumerate(names)}
     return tuple(names), np.array([numbers[value] for value in values], np.int64)
+
+
+def utf8_name(name: str) -> str:
+    """The name of a file or folder as UTF-8, whatever the locale makes of it.
+
+    Under the locale C, Python reads bytes beyond ASCII as lone surrogates.
+    """
+    return os.fsencode(name).decode("utf-8", "surrogateescape")
 
 
 def check_labels(labels: np.ndarray, examples: int, where: str) -> None:

@@ -19,6 +19,7 @@ from furlkit.data.sets.datasets import ImageSet, is_name, names, open_named, wit
 from furlkit.data.sets.decoded import Fit, folder_images
 from furlkit.data.sets.fingerprint import READING, label_fingerprint
 from furlkit.data.sets.folder import index_folder, state_of
+from furlkit.data.sets.groups import L, with_groups
 from furlkit.data.sets.idx import (
     ENDINGS,
     GZIP,
@@ -136,6 +137,13 @@ class Source:
         if kind == "npz":
             return read_npz_labels(path, self._arrays(path))
         return read_label_file(path)
+
+    def with_groups(self, data: L, groups: str | None) -> L:
+        """The dataset with the groups of --groups, or the groups that were packed."""
+        paths = None
+        if groups and self.is_folder:
+            paths = index_folder(Path(self.name)).paths
+        return with_groups(data, groups, paths)
 
     def _folder(self, fit: Fit) -> ImageSet:
         if self.size is not None:

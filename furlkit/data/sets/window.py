@@ -1,6 +1,6 @@
 """Windows: which values of an image with more than 8 bits are black and white."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ MOST_PAGES = 4096  # of a file
 MOST_CHANNELS = 32
 PAGES = ("first", "each", "channels")
 Range = tuple[float, float]
+Curve = Callable[[np.ndarray], np.ndarray]  # values to 0 (black) to 1 (white)
 # Values that are converted at a time, so that the float64 copy stays small.
 PIECE = 2**20
 
@@ -106,14 +107,15 @@ AS_STORED = Reading()
 class Raw(NamedTuple):
     """The values of one image, upright: (H, W, C) of any type.
 
-    `range` is the range of the type, None for floats. `window` is the file's own.
+    `range` is the range of the type, None for floats. `window` is the file's own: black
+    and white, or a curve for a window that is no straight line.
     Low values of an `inverted` image are white. `colour` images are RGB; an image that
     is neither `grey` nor that has other channels.
     """
 
     values: np.ndarray
     range: Range | None = None
-    window: Range | None = None
+    window: Range | Curve | None = None
     inverted: bool = False
     grey: bool = False
     colour: bool = False
@@ -165,8 +167,11 @@ def develop(raw: Raw, reading: Reading) -> np.ndarray:
     check_values(raw.values)
     if reading.window is None:
         raise NeedsWindow(f"its values are {raw.values.dtype}; give --window {FORMS}")
-    low, high = _limits(raw, parse_window(reading.window))
-    pixels = windowed(raw.values, low, high, reading.dtype)
+    limits = _limits(raw, parse_window(reading.window))
+    if callable(limits):
+        pixels = curved(raw.values, limits, reading.dtype)
+    else:
+        pixels = windowed(raw.values, *limits, reading.dtype)
     return np.iinfo(pixels.dtype).max - pixels if raw.inverted else pixels
 
 
@@ -192,15 +197,25 @@ def windowed(
         # Most files: a table of all 65,536 values is faster than arithmetic.
         table = _table(low, high, values.dtype.str, dtype.str)
         return table[np.ascontiguousarray(values).view(np.uint16)]
+    return _in_pieces(values, lambda piece: _scaled(piece, low, high, dtype), dtype)
+
+
+def curved(values: np.ndarray, curve: Curve, dtype: np.dtype) -> np.ndarray:
+    """Map values by a curve from 0 to 1 to the whole range of a type."""
+    top = np.iinfo(dtype).max
+    return _in_pieces(values, lambda piece: np.rint(curve(piece) * top), dtype)
+
+
+def _in_pieces(values: np.ndarray, function: Curve, dtype: np.dtype) -> np.ndarray:
     pixels = np.empty(values.shape, dtype)
     flat, out = np.ascontiguousarray(values).reshape(-1), pixels.reshape(-1)
     for start in range(0, flat.size, PIECE):
         piece = slice(start, start + PIECE)
-        out[piece] = _scaled(flat[piece], low, high, dtype)
+        out[piece] = function(flat[piece])
     return pixels
 
 
-def _limits(raw: Raw, window: Window) -> Range:
+def _limits(raw: Raw, window: Window) -> Range | Curve:
     if window.kind == "values":
         return window.low, window.high
     if window.kind == "percentile":

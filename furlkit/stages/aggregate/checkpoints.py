@@ -59,7 +59,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     partition = used["partition"] and read_partition(used["partition"])
     options, clients = _open(values, used, partition)
     if partition:
-        name_missing(clients, partition)
+        chosen = options.at_least > 1 or options.expect is not None
+        name_missing(clients, partition, chosen)
     if options.rule == "mean" and not (used["report"] or used["staleness"]):
         parent = None if options.parent is None else Container(options.parent)
         name_suspects(clients, parent)

@@ -30,15 +30,24 @@ def name_suspects(clients: Sequence[Client], parent: Container | None) -> None:
     _name(clients, found.against, found.angles, "degrees away from the others")
 
 
-def name_missing(clients: Sequence[Client], partition: Partition) -> None:
-    """Tell which clients of a partition have sent nothing: rounds may be of some only."""
+def name_missing(clients: Sequence[Client], partition: Partition, chosen: bool) -> None:
+    """Warn of clients of a partition without an upload.
+
+    A number of clients that was `chosen` by an option makes the warning a plain line: a
+    round may be of some clients only.
+    """
     here = {client.facts.client for client in clients}
     missing = [k for k in range(partition.facts.clients) if k not in here]
     if missing:
         more = f" and {len(missing) - SHOWN:,} more" if len(missing) > SHOWN else ""
-        console.info(
+        cure = (
+            f"; if the round has {len(clients)} clients, say --at-least {len(clients)}"
+        )
+        say = console.info if chosen else console.warn
+        say(
             f"{partition.path}: {len(missing):,} of its {partition.facts.clients:,} "
             f"clients have no upload here: {', '.join(map(str, missing[:SHOWN]))}{more}"
+            f"{'' if chosen else cure}"
         )
 
 

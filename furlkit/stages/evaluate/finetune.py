@@ -11,7 +11,8 @@ from furlkit import console, runtime
 from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
-from furlkit.data.sets.groups import whole_groups
+from furlkit.data.sets.fingerprint import label_fingerprint
+from furlkit.data.sets.groups import recorded_groups, whole_groups
 from furlkit.errors import InputError, UsageError
 from furlkit.files.checkpoint import Checkpoint
 from furlkit.files.clients import ClientId
@@ -38,7 +39,7 @@ LEAST = 2  # BatchNorm needs two images.
 # What a protocol does that has no options for it.
 CENTRAL = {
     "partition": None, "rounds": 1, "fraction": 1.0, "choice": "random",
-    "image_size": None,
+    "image_size": None, "groups": None,
 }  # fmt: skip
 MODES = {"semi": "central", "finetune": "federated", "transfer": "central"}
 
@@ -49,7 +50,8 @@ class Options(labelled.Options):
 
     `choice` says how labelled images are chosen: random, or stratified by class.
     `image_size` of None is the model's own. `random_init` takes the model's
-    architecture and nothing else of it.
+    architecture and nothing else of it. `groups` says which images, such as those of a
+    patient, have labels together.
     """
 
     protocol: str
@@ -60,6 +62,7 @@ class Options(labelled.Options):
     rounds: int
     fraction: float
     choice: str
+    groups: str | None
     hidden: int
     image_size: int | None
     random_init: bool
@@ -96,7 +99,8 @@ class Inputs:
     def contents(self) -> dict[str, str]:
         """The content hash of each file."""
         files = {"model": self.model, "partition": self.partition}
-        return {role: file.content for role, file in files.items() if file}
+        groups = {"groups": _hash(self.train)} if self.options.groups else {}
+        return {role: file.content for role, file in files.items() if file} | groups
 
     def repeat(self, number: int) -> "Inputs":
         """The same with another seed, and the images that have labels then."""
@@ -188,13 +192,17 @@ def _open(options: Options) -> Inputs:
     check_output(options.output, [options.partition])
     partition = read_partition(options.partition) if options.partition else None
     model, train, test = labelled.open_labelled(options, options.image_size)
+    train = options.train.with_groups(train, options.groups)
     if partition:
         check_dataset(partition, train)
+        _check_groups(partition, train)
     architecture = architecture_of(model.path, model.facts)
     size = options.image_size or architecture.image_size
     # Metrics and the progress file record the size, whoever decided it, and a number of
     # repeats only where there are several.
-    known = {**options.recorded, "image-size": size}
+    known = {
+        **options.recorded, **recorded_groups(options.groups), "image-size": size
+    }  # fmt: skip
     if options.repeats == 1:
         del known["repeats"]
     options = replace(options, recorded=known)
@@ -204,6 +212,20 @@ def _open(options: Options) -> Inputs:
     )  # fmt: skip
     _check_labelled(inputs)
     return inputs
+
+
+def _check_groups(partition: Partition, train: ImageSet) -> None:
+    """Groups that the partition kept together must be known here too."""
+    if partition.groups not in (None, _hash(train)):
+        raise InputError(
+            f"{partition.path}: keeps groups of images together, and {train.name} has "
+            f"{'no' if train.groups is None else 'other'} groups here; give --groups as "
+            "for partition"
+        )
+
+
+def _hash(train: ImageSet) -> str:
+    return "" if train.groups is None else label_fingerprint(train.groups)
 
 
 def _labelled(

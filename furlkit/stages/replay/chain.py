@@ -66,6 +66,11 @@ def _is_small(folder: Path) -> bool:
     return sum(1 for _ in islice(_below([folder]), MOST_FILES + 1)) <= MOST_FILES
 
 
+def tables_in(folders: Iterable[Path]) -> list[Path]:
+    """The CSV files below some folders."""
+    return [path for path in _below(folders) if path.suffix.lower() == ".csv"]
+
+
 def found_in(folders: Iterable[Path], into: Path) -> dict[str, Link]:
     """The files of furlkit below some folders, by content; of copies the first.
 
@@ -146,4 +151,6 @@ def _with_parents(link: Link, known: dict[str, Link]) -> Link:
 
 
 def _contents(link: Link) -> dict[str, str]:
-    return {role: str(content) for role, content in link.header.inputs.items()}
+    inputs = link.header.inputs.items()
+    # The hash of groups is that of numbers; see `groups`.
+    return {role: str(content) for role, content in inputs if role != "groups"}

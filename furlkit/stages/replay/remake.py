@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from os.path import realpath
 from pathlib import Path
@@ -25,8 +25,10 @@ from furlkit.stages.replay.chain import (
     folders_of_run,
     found_in,
     header_of,
+    tables_in,
 )
 from furlkit.stages.replay.comparison import compared
+from furlkit.stages.replay.groups import group_words
 from furlkit.stages.replay.images import finder
 from furlkit.stages.replay.words import Find, path_word, reason_against, words_of
 
@@ -60,10 +62,12 @@ class Remake:
 
     @property
     def reads(self) -> list[Path]:
-        """The compared file, the inputs of its command, and images that have a path."""
+        """The compared file, the inputs of its command, images and tables that have a path."""
         inputs = (link.path for link in self.link.parents.values() if link)
         pairs = pairwise(self.words)
-        data = (Path(value) for flag, value in pairs if flag.endswith("data"))
+        data = (
+            Path(value) for flag, value in pairs if flag.endswith(("data", "groups"))
+        )
         return [self.link.path, *inputs, *(path for path in data if path.exists())]
 
     @property
@@ -107,8 +111,12 @@ def _remakes(options: Options, into: Path) -> list[Remake]:
             break
     find = finder(options.data, {"data_root": options.data_root}, found)
     root = options.data_root
+    tables = tables_in((top, *options.among))
     remakes = [
-        _remake(link, into / _inside(link.path, top), find, root) for link in links
+        _with_groups(
+            _remake(link, into / _inside(link.path, top), find, root), root, tables
+        )
+        for link in links
     ]
     _check_into(into, remakes)
     return remakes
@@ -123,6 +131,15 @@ def _remake(link: Link, output: Path, find: Find, root: Path | None) -> Remake:
         place = words.index("--data")
         words[place:place] = ["--data-root", path_word(root)]
     return Remake(link, output, words, lacking)
+
+
+def _with_groups(remake: Remake, root: Path | None, tables: list[Path]) -> Remake:
+    if remake.open or "groups" not in remake.link.header.inputs:
+        return remake
+    more, lacking = group_words(remake.link, remake.words, root, tables)
+    place = remake.words.index("-o")
+    words = [*remake.words[:place], *more, *remake.words[place:]]
+    return replace(remake, words=words, open=lacking)
 
 
 def _inside(path: Path, top: Path) -> Path:

@@ -3,6 +3,7 @@
 import numpy as np
 import pydicom
 from pydicom.dataset import Dataset, FileMetaDataset
+from pydicom.encaps import encapsulate
 from pydicom.uid import ExplicitVRLittleEndian, generate_uid
 
 SECRET = "PLANTED^NAME"
@@ -37,6 +38,16 @@ def save_dicom(path, values, syntax=None, **tags):
         )
     pydicom.dcmwrite(path, file, enforce_file_format=True)
     return path
+
+
+def encapsulated(path, syntax, stream, kind=None):
+    """Replace the pixels of a file by a compressed stream of another program."""
+    file = pydicom.dcmread(path)
+    file.PixelData = encapsulate([stream])
+    file["PixelData"].is_undefined_length = True
+    file.file_meta.TransferSyntaxUID = syntax
+    file.PhotometricInterpretation = kind or file.PhotometricInterpretation
+    file.save_as(path, enforce_file_format=True)
 
 
 def _encoder(syntax):

@@ -1,19 +1,36 @@
 """DICOM and NIfTI: known values in, known pixels out, and no tag with them."""
 
 import gzip
+import io
+from base64 import b64decode
 
 import nibabel
 import numpy as np
+import pydicom
 import pytest
-from pydicom.uid import JPEG2000Lossless, RLELossless
+from PIL import Image
+from pydicom.dataset import Dataset
+from pydicom.pixels import apply_voi, apply_voi_lut
+from pydicom.sequence import Sequence
+from pydicom.uid import (
+    JPEG2000Lossless,
+    JPEGBaseline8Bit,
+    JPEGExtended12Bit,
+    JPEGLossless,
+    JPEGLosslessSV1,
+    JPEGLSLossless,
+    JPEGLSNearLossless,
+    RLELossless,
+)
 
 from furlkit.data.sets.decode import decode_file, decoded_or_reason
+from furlkit.data.sets.dicom import read_dicom
 from furlkit.data.sets.folder import list_folder
 from furlkit.data.sets.source import Source
 from furlkit.data.sets.window import Reading
 from furlkit.errors import InputError
 from furlkit.files.dataset import read_dataset
-from tests.data.sets.dicom_files import SECRET, save_dicom
+from tests.data.sets.dicom_files import SECRET, encapsulated, save_dicom
 from tests.helpers import furlkit
 
 RAMP = np.arange(4096, dtype=np.uint16).reshape(64, 64)
@@ -34,6 +51,70 @@ def test_values_are_those_of_the_modality(tmp_path, syntax):
     assert "give --window" in decoded_or_reason(path, 1)
 
 
+# 16 x 16 values of 12 bits, 7, 23, 39, ..., as the library imagecodecs encodes them.
+# ljpeg_encode(values, bitspersample=12)
+LOSSLESS = """
+/9j/xAAXAAEBAQEAAAAAAAAAAAAAAAAICQUL/8MACwwAEAAQAQARAP/aAAgBAAAGAADgDaGhoaGhoaGhoaGhoa
+GhoUAQCAQCAQCAQCAQCAQCAQCAQFAEAgEAgEAgEAgEAgEAgEAgEBQBAIBAIBAIBAIBAIBAIBAIBAUAQCAQCAQC
+AQCAQCAQCAQCAQFAEAgEAgEAgEAgEAgEAgEAgEBQBAIBAIBAIBAIBAIBAIBAIBAUAQCAQCAQCAQCAQCAQCAQCA
+QFAEAgEAgEAgEAgEAgEAgEAgEBQBAIBAIBAIBAIBAIBAIBAIBAUAQCAQCAQCAQCAQCAQCAQCAQFAEAgEAgEAgE
+AgEAgEAgEAgEBQBAIBAIBAIBAIBAIBAIBAIBAUAQCAQCAQCAQCAQCAQCAQCAQFAEAgEAgEAgEAgEAgEAgEAgEB
+QBAIBAIBAIBAIBAIBAIBAIBAD/2Q==
+"""
+# jpegls_encode(values)
+JPEG_LS = """
+/9j/6AAgU1BJRkYAAgAAAQAAABAAAAAQChAGAQAAASwAAAEs/+gACAAAAAH/2P/3AAsQABAAEAEBEQD/+AANAf
+//ABIAQwEUAED/2gAIAQEAAAAAQNg/B+DsNwfg7DcMxeKxOIx8bF4AhBB6HIajEWikSkI6MjIqKhBgCIiIiIjR
+o0aNGiRIkSD1/okSJEiRIkSFCiiiihz/EUUUUUUUUUUUUUUNf1FFFFFFFFFFFFFBGP4ghCEIQhCEIQhFv2hCEI
+QhCEIQhCKfpCEIQiIiIiIiX5REREREREREh+EREREREkkjvukkkkkkkjPskkkkkkqM+qqqqqor6Kqqqqivmr/+
+IP/Z
+"""
+# jpegls_encode(values, level=2)
+NEAR_LOSSLESS = """
+/9j/6AAgU1BJRkYAAgAAAQAAABAAAAAQChAGAQAAASwAAAEs/+gACAAAAAH/2P/3AAsQABAAEAEBEQD/+AANAf
+//ABgATQEiAED/2gAIAQEAAgAAQGDwWFhYcFhYWLDhxxxw2iDQ0NEjRJJIpIooooNZpQlKUJQlKEJQhuaFRFRU
+RURFQnNERFRERURERuSKiImkk0kTmkk0kkkkickkkkklVJyVVVVVJyVVVVVFxf9+Tk//cXF//wmL/3xMX/9iYP
+9/IP/Z
+"""
+# jpeg8_encode(values, level=100, bitspersample=12)
+TWELVE_BITS = """
+/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQ
+EBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQH/wQALDAAQABABAREA/8QAFQABAQAAAAAAAAAAAAAAAAAACw7/xAAc
+EAAABgMAAAAAAAAAAAAAAAAACQ0pNUhUZnL/2gAIAQEAAD8AnfcttNxoBhfGrbxrQQALbTcaAYXxq28a0LwALb
+TcaAYXxq28a0EAC203GgGF8atvGtD/2Q==
+"""
+STREAMS = {  # Each with the largest error.
+    JPEGLossless: (LOSSLESS, 0), JPEGLosslessSV1: (LOSSLESS, 0),
+    JPEGLSLossless: (JPEG_LS, 0), JPEGLSNearLossless: (NEAR_LOSSLESS, 2),
+    JPEGExtended12Bit: (TWELVE_BITS, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("syntax", STREAMS, ids=lambda syntax: syntax.keyword)
+def test_jpeg_streams_give_their_values(tmp_path, syntax):
+    text, most = STREAMS[syntax]
+    values = (np.arange(256, dtype=np.uint16) * 16 + 7).reshape(16, 16)
+    path = save_dicom(tmp_path / "a.dcm", values, **CT)
+    encapsulated(path, syntax, b64decode(text))
+    found = read_dicom(path.read_bytes(), 0).values[..., 0]
+    assert np.abs(found - (values.astype(int) - 1024)).max() <= most
+    shown = pixels(path, "-1024,3071").astype(int)
+    assert np.abs(shown - np.rint(values * (255 / 4095))).max() <= most
+
+
+def test_baseline_jpeg_is_grey_or_colour(tmp_path):
+    x, y = np.mgrid[:16, :16].astype(np.uint8) * 16
+    colours = np.stack([x, y, 255 - x // 2 - y // 2], axis=2)
+    for values, kind in ((x, "MONOCHROME2"), (colours, "YBR_FULL_422")):
+        path = save_dicom(tmp_path / f"{kind}.dcm", values)
+        stream = io.BytesIO()
+        Image.fromarray(values).save(stream, "JPEG", quality=100, subsampling=1)
+        encapsulated(path, JPEGBaseline8Bit, stream.getvalue(), kind)
+        found = decode_file(path, values.ndim if values.ndim == 3 else 1).pixels
+        difference = found.astype(int) - values.reshape(found.shape)
+        assert np.abs(difference).max() <= (1 if kind == "MONOCHROME2" else 12)
+
+
 def test_the_window_of_the_file(tmp_path):
     tags = {"WindowCenter": [40, 500], "WindowWidth": [401, 1000]}
     path = save_dicom(tmp_path / "a.dcm", RAMP, **CT, **tags)
@@ -47,6 +128,60 @@ def test_the_window_of_the_file(tmp_path):
     odd = save_dicom(tmp_path / "d.dcm", RAMP, **CT, **negative)
     for path in (without, odd):
         assert "no window" in decoded_or_reason(path, 1, Reading("dicom"))
+
+
+def test_a_sigmoid_window_is_that_of_pydicom(tmp_path):
+    tags = {"WindowCenter": 2000, "WindowWidth": 900, "VOILUTFunction": "SIGMOID"}
+    path = save_dicom(tmp_path / "a.dcm", RAMP, BitsStored=12, **tags)
+    expected = apply_voi_lut(RAMP, pydicom.dcmread(path)) * (255 / 4095)
+    found = pixels(path, "dicom")
+    assert np.array_equal(found, np.rint(expected)) and found[31, 16] == 128
+    deep = decode_file(path, 1, Reading("dicom", depth=16)).pixels[..., 0]
+    assert np.array_equal(deep, np.rint(expected * 257))
+
+
+def lookup(entries, first, bits, packed=False):
+    """A VOI LUT, with a name beside it; two entries of 8 bits may share a word."""
+    item = Dataset()
+    item.add_new("LUTDescriptor", "SS", [len(entries), first, bits])
+    kind = "u1" if packed else "<u2"
+    item.add_new("LUTData", "OW", np.asarray(entries).astype(kind).tobytes())
+    item.LUTExplanation = SECRET
+    return Sequence([item])
+
+
+def test_a_voi_lut_is_that_of_pydicom(tmp_path):
+    squares = np.arange(1024) ** 2 // 1024  # 10 bits
+    for number, first in enumerate((0, 1500, -200)):
+        tags = {**CT, "VOILUTSequence": lookup(squares, first, 10)}
+        path = save_dicom(tmp_path / f"{number}.dcm", RAMP, **tags)
+        values = RAMP.astype(np.int32) - 1024
+        expected = squares[(values - first).clip(0, 1023)]
+        by_pydicom = apply_voi(values.astype(np.int16), pydicom.dcmread(path))
+        assert np.array_equal(by_pydicom, expected)
+        found = pixels(path, "dicom")
+        assert np.array_equal(found, np.rint(expected * (255 / 1023)))
+
+
+def test_tables_of_8_bits_windows_first_and_short_tables(tmp_path):
+    halves = np.repeat(np.arange(256), 16)[::-1]
+    table = {"VOILUTSequence": lookup(halves, 0, 8, packed=True)}
+    path = save_dicom(tmp_path / "a.dcm", RAMP, **table)
+    assert np.array_equal(pixels(path, "dicom"), 255 - RAMP // 16)
+    window = {"WindowCenter": 2048, "WindowWidth": 4096}
+    path = save_dicom(tmp_path / "b.dcm", RAMP, **table, **window)
+    assert np.array_equal(pixels(path, "dicom"), pixels(path, "0,4095"))
+    table["VOILUTSequence"][0].LUTDescriptor = [9000, 0, 8]
+    path = save_dicom(tmp_path / "c.dcm", RAMP, **table)
+    reason = decoded_or_reason(path, 1, Reading("dicom"))
+    assert "VOI LUT" in reason and SECRET not in reason
+
+
+def test_a_modality_lut_makes_the_values(tmp_path):
+    item = lookup(np.arange(4096)[::-1], 0, 16)
+    item[0].ModalityLUTType = "US"
+    path = save_dicom(tmp_path / "a.dcm", RAMP, ModalityLUTSequence=item)
+    assert np.array_equal(pixels(path, "0,4095"), np.rint((4095 - RAMP) * (255 / 4095)))
 
 
 def test_low_values_of_monochrome1_are_white(tmp_path):

@@ -66,6 +66,15 @@ def test_a_folder_without_the_split_says_which_file_it_lacks(tmp_path):
         Source(tmp_path, split="test").images()
 
 
+def test_evaluate_of_one_file_proposes_the_folder(tmp_path, run):
+    path = save(tmp_path / "d")
+    line = ("evaluate", "knn", "m", "--data", path, "-o", tmp_path / "k.json")
+    assert "which has both splits" not in run(*line).err
+    save(tmp_path / "d", "t10k")
+    done = run(*line)
+    assert done.code == 2 and f"or --data {path.parent}, which has" in done.err
+
+
 def test_it_is_the_same_dataset_as_torchvision_s(tmp_path):
     images = np.random.default_rng(1).integers(0, 256, (3, 28, 28), np.uint8)
     write_mnist(tmp_path, images, [1, 0, 2])

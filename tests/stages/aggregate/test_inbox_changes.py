@@ -185,28 +185,44 @@ def test_strangers_cannot_outvote_the_global_model(tmp_path, inbox, run, forge):
     assert read_checkpoint(tmp_path / "out").facts.examples == 60
 
 
+def lengthen(path: Path, name: str, rows: int) -> None:
+    """Let the header promise so many rows of a tensor; the file is sparse."""
+    opened = Container(path)
+    entry = opened.entry(name)
+    with open(path, "rb") as stream:  # The file may be a long one already.
+        head = stream.read(opened.body_start)[8:].rstrip(b" ")
+    shape = ",".join(map(str, (rows, *entry.shape[1:])))
+    grown = head.replace(
+        str([*entry.shape]).replace(" ", "").encode(), f"[{shape}]".encode()
+    )
+    more = (rows - entry.shape[0]) * (entry.size // entry.shape[0])
+    for old in sorted({e.end for e in opened.entries if e.end >= entry.end})[::-1]:
+        grown = grown.replace(f"{old}".encode(), f"{old + more}".encode())
+    path.write_bytes(len(grown).to_bytes(8, "little") + grown)
+    os.truncate(path, 8 + len(grown) + opened.size + more)
+
+
 def test_a_header_that_does_not_fit_is_refused_before_the_body_is_read(
     tmp_path, inbox, run, forge
 ):
     """A sparse file of 40 GB: nobody waits for its checksum."""
     large = {"encoder.w": np.zeros((301, 7), np.float32)}
     path = forge(Path(shutil.copy(tmp_path / "c0", inbox / "large")), large)
-    opened = Container(path)
-    rows = 10**10 // 7
-    head = path.read_bytes()[8 : opened.body_start].rstrip(b" ")
-    size = opened.entry("encoder.w").size
-    grown = head.replace(b"[301,7]", f"[{rows},7]".encode())
-    for entry in opened.entries:
-        for old in (entry.start, entry.end):
-            if old >= opened.entry("encoder.w").end:
-                new = old - size + rows * 28
-                grown = grown.replace(f"{old}".encode(), f"{new}".encode())
-    path.write_bytes(len(grown).to_bytes(8, "little") + grown)
-    os.truncate(path, 8 + len(grown) + opened.size - size + rows * 28)
+    lengthen(path, "encoder.w", 10**10 // 7)
     done = run(*command(tmp_path, "mean"))
     assert done.code == 0, done.err
     (line,) = [line for line in done.err.splitlines() if "left out" in line]
     assert "large: encoder.w is (" in line
+
+
+def test_a_model_far_larger_than_the_others_is_refused_by_its_header(
+    tmp_path, inbox, run
+):
+    """A sparse file of 40 GB among named files, without --parent."""
+    path = Path(shutil.copy(tmp_path / "c0", tmp_path / "large"))
+    lengthen(path, "encoder.w", 10**10 // 7)
+    done = run("aggregate", path, tmp_path / "c1", "-o", tmp_path / "out")
+    assert done.code == 65 and f"{path}: has 40,0" in done.err, done.err
 
 
 def test_reasons_that_repeat_are_one_line(tmp_path, inbox, run, forge):
@@ -308,3 +324,23 @@ def test_a_table_is_compared_with_its_hash_in_the_pass_that_reads_it(
     done = run(*command(tmp_path, "dictionary"))
     assert done.code == 0 and f"{public}/f1: its bytes do not match" in done.err
     assert read_features(tmp_path / "out").facts.owners == [[0, 6], [2, 6]]
+
+
+@pytest.mark.parametrize("rule, name, tensor", [
+    ("ensemble", "s1", "matrix"), ("dictionary", "f1", "rows"),
+])  # fmt: skip
+def test_a_table_with_too_many_rows_is_refused_by_its_header(
+    tmp_path, public, run, rule, name, tensor
+):
+    """A sparse file of 12 GB, of the right round: its body is not read."""
+    for path in public.glob("s*" if rule == "dictionary" else "f*"):
+        path.unlink()
+    path = public / name
+    lengthen(path, "index", 10**9)
+    lengthen(path, tensor, 10**9)
+    done = run(*command(tmp_path, rule))
+    assert done.code == 0 and f"{path}: has " in done.err, done.err
+    assert "--max-upload; left out" in done.err
+    named = ("aggregate", "--rule", rule, *sorted(public.glob("?[0-9]")))
+    done = run(*named, "-o", tmp_path / "named")
+    assert done.code == 65 and f"{path}: has " in done.err

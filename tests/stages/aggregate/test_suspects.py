@@ -44,8 +44,19 @@ def test_honest_rounds_and_two_clients_give_no_warning(world, hostile, run, more
     assert run(*two).err == ""
 
 
-def test_clients_of_the_partition_without_an_upload_are_told(world, run):
+def test_clients_of_the_partition_without_an_upload_are_a_warning(world, run):
     given = (world.clients[0], world.clients[2], "--partition", world.partition)
-    done = run("aggregate", *given, "-o", world.folder / "some")
-    assert done.code == 0 and "1 of its 3 clients have no upload here: 1" in done.err
+    line = ("aggregate", *given, "-o", world.folder / "some")
+    text = "1 of its 3 clients have no upload here: 1"
+    done = run(*line)
+    assert done.code == 0 and "warning" in done.err and text in done.err
+    assert run(*line, "--strict", "--force").code == 65
+
+
+def test_a_quorum_makes_missing_clients_no_warning(world, run):
+    given = (world.clients[0], world.clients[2], "--partition", world.partition)
+    done = run("aggregate", *given, "-o", world.folder / "some", "--at-least", 2)
+    assert done.code == 0 and "have no upload here: 1\n" in done.err
     assert "warning" not in done.err
+    every = ("aggregate", *world.clients, "--partition", world.partition)
+    assert run(*every, "-o", world.folder / "all", "--strict").err == ""
