@@ -417,6 +417,23 @@ def test_numbers_that_fedstyle_prints():
     assert tables["evaluate.linear"] == tables_of("fedu")["evaluate.linear"]
 
 
+def test_fedstyle_has_the_printed_z_and_fedstyle_stable_unit_rows():
+    printed, stable = tables_of("fedstyle"), tables_of("fedstyle-stable")
+    equation_2 = {"normalise": False, "reduction": "paper"}
+    assert equation_2.items() <= printed["pretrain-style"].items()
+    assert stable == {
+        **printed, "pretrain-style": {**printed["pretrain-style"], "normalise": True}
+    }  # fmt: skip
+    assert "(P)" in line_of("fedstyle", "normalise")
+    assert "(O)" in line_of("fedstyle-stable", "normalise")
+
+
+def line_of(preset, option):
+    """The line of a preset's file that sets an option."""
+    (line,) = re.findall(rf"^{option} = .*$", text_of(preset), re.M)
+    return line
+
+
 def test_a_flag_wins_over_a_preset():
     values = values_of("evaluate.linear", "--preset", "moco", "--lr", "3")
     assert values["lr"] == 3 and values["epochs"] == 100
