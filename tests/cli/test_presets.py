@@ -15,7 +15,7 @@ from furlkit.cli.program import furlkit
 FEDCA = ("fedca", "fedca-align", "fedca-dictionary", "fedca-ensemble")
 FLESD = (
     "flesd", "flesd-cc", "flesd-fedavg", "flesd-fedprox", "flesd-nonfl",
-    "flesd-supervised", "flesd-text",
+    "flesd-code", "flesd-supervised",
 )  # fmt: skip
 SYSTEMS = tuple(n for n in presets.names() if "local-train" in presets.tables(n))
 SCORES = tuple(name for name in presets.names() if name not in SYSTEMS)
@@ -289,7 +289,7 @@ def test_numbers_that_flesd_prints():
 
 
 def test_the_text_of_flesd_differs_from_its_code_in_the_layer_alone():
-    text, code = tables_of("flesd-text"), tables_of("flesd")
+    text, code = tables_of("flesd"), tables_of("flesd-code")
     assert (text["embed"].pop("layer"), text["distill"].pop("layer")) == ("h", "h")
     assert (code["embed"].pop("layer"), code["distill"].pop("layer")) == ("z", "z")
     assert text == code
