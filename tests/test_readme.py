@@ -97,7 +97,8 @@ FOLLOWS = ("as printed", "differs: ", "nothing printed")
 
 
 def test_every_method_says_whether_it_follows_its_equation():
-    rows = methods_table().replace("\\|", "/").splitlines()[2:]
+    rows = re.findall(r"^\| `.*$", METHODS.replace("\\|", "/"), re.M)
+    assert len(rows) > len(methods_table().splitlines())
     cells = [row.removesuffix(" |").rpartition(" | ")[2] for row in rows]
     assert [cell for cell in cells if not cell.startswith(FOLLOWS)] == []
     flags = {flag for cell in cells for flag in re.findall(r"--([a-z0-9-]+)", cell)}

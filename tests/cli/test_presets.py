@@ -15,7 +15,7 @@ from furlkit.cli.program import furlkit
 FEDCA = ("fedca", "fedca-align", "fedca-dictionary", "fedca-ensemble")
 FLESD = (
     "flesd", "flesd-cc", "flesd-fedavg", "flesd-fedprox", "flesd-nonfl",
-    "flesd-supervised", "flesd-text",
+    "flesd-code", "flesd-supervised",
 )  # fmt: skip
 SYSTEMS = tuple(n for n in presets.names() if "local-train" in presets.tables(n))
 SCORES = tuple(name for name in presets.names() if name not in SYSTEMS)
@@ -289,7 +289,7 @@ def test_numbers_that_flesd_prints():
 
 
 def test_the_text_of_flesd_differs_from_its_code_in_the_layer_alone():
-    text, code = tables_of("flesd-text"), tables_of("flesd")
+    text, code = tables_of("flesd"), tables_of("flesd-code")
     assert (text["embed"].pop("layer"), text["distill"].pop("layer")) == ("h", "h")
     assert (code["embed"].pop("layer"), code["distill"].pop("layer")) == ("z", "z")
     assert text == code
@@ -415,6 +415,23 @@ def test_numbers_that_fedstyle_prints():
     assert tables["init"]["encoder"] == "resnet18"
     assert tables["init"]["projector"] == tables["init"]["predictor"] == [256, 128]
     assert tables["evaluate.linear"] == tables_of("fedu")["evaluate.linear"]
+
+
+def test_fedstyle_has_the_printed_z_and_fedstyle_stable_unit_rows():
+    printed, stable = tables_of("fedstyle"), tables_of("fedstyle-stable")
+    equation_2 = {"normalise": False, "reduction": "paper"}
+    assert equation_2.items() <= printed["pretrain-style"].items()
+    assert stable == {
+        **printed, "pretrain-style": {**printed["pretrain-style"], "normalise": True}
+    }  # fmt: skip
+    assert "(P)" in line_of("fedstyle", "normalise")
+    assert "(O)" in line_of("fedstyle-stable", "normalise")
+
+
+def line_of(preset, option):
+    """The line of a preset's file that sets an option."""
+    (line,) = re.findall(rf"^{option} = .*$", text_of(preset), re.M)
+    return line
 
 
 def test_a_flag_wins_over_a_preset():

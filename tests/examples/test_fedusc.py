@@ -99,7 +99,7 @@ def test_every_client_mines_after_phase_1_whenever_it_takes_part_first(plan):
 
 def test_joint_rounds_train_both_and_upload_once(plan):
     """One loop of 200 rounds; the clustering continues from the pretext epochs."""
-    assert len((FEDUSC / "joint.toml").read_text().splitlines()) <= 33
+    assert len((FEDUSC / "joint.toml").read_text().splitlines()) <= 25
     steps = plan(FEDUSC / "joint.toml", "rounds=3")
     for learn, train in zip(of(steps, "learn"), of(steps, "train"), strict=True):
         (client,), number = learn["clients"], learn["round"]

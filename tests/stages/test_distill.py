@@ -182,7 +182,7 @@ def test_any_number_of_anchors_from_a_batch_on(distill, batch, anchors):
 
 def in_steps(world, tmp_path, name, count, *more):
     """Distil for some steps, 3 of which are an epoch, from a preset that has epochs."""
-    words = ["distill", world / "e", world / "start", *DIGITS, "--preset", "flesd"]
+    words = ["distill", world / "e", world / "start", *DIGITS, "--preset", "flesd-code"]
     words += ["--steps", count, "--batch-size", 20, "--anchors", 40, "-q", *more]
     return [*words, "-o", tmp_path / name]
 
@@ -322,7 +322,7 @@ def test_the_layer_is_the_one_the_clients_were_asked_for(world, distill, run):
 )
 def test_the_text_s_h_goes_through_every_stage(world, tmp_path, embedding):
     """embed, aggregate and distill by the preset alone: the projector is not trained."""
-    preset = ("--preset", "flesd-text")
+    preset = ("--preset", "flesd")
     part = ("--partition", world / "p", "--part", "public")
     files = [tmp_path / f"h{client}" for client in CLIENTS]
     for client, path in zip(CLIENTS, files, strict=True):

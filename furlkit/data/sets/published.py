@@ -5,6 +5,13 @@ mini-imagenet/images/n0153282900000005.jpg      Larochelle, and 84 x 84 pixels
 COVID-19_Radiography_Dataset/COVID/images/      COVID-19 radiography database (Chowdhury
     Lung_Opacity, Normal, Viral Pneumonia       et al. 2020): 299 x 299 grey pixels
 
+The lists, with columns filename,label, are those of
+https://github.com/twitter-research/meta-learning-lstm/tree/master/data/miniImagenet.
+The x-rays are those of kaggle.com/datasets/tawsifurrahman/covid19-radiography-database
+after its second update: COVID-1.png and 3,615 more, 6,012 of Lung_Opacity, 10,192 of
+Normal and 1,345 of Viral Pneumonia. Names and numbers were compared with public
+programs that read both datasets, not with the files themselves.
+
 Neither has a split of its own in which all classes are to train and to test: the lists
 of Mini-ImageNet divide its classes, for learning from few examples. Here every sixth
 image of a class of Mini-ImageNet (10,000 of 60,000) is to test, and every fifth x-ray.

@@ -1,0 +1,116 @@
+"""The 31 tables and figures with results: each has commands at both scales."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from tests.examples.conftest import EXAMPLES, needs_make
+
+
+class Item(NamedTuple):
+    """A table or figure: its target, the paper's datasets, and if the paper draws it."""
+
+    name: str
+    target: str
+    datasets: tuple[str, ...]
+    drawn: bool = False
+
+
+CIFAR = ("cifar10", "cifar100")
+STYLES = ("digit", "officehome", "adaptiope")
+ITEMS = {
+    "fedca": [
+        Item("Table 1", "table1", (*CIFAR, "miniimagenet")),
+        Item("Table 2", "table2", (*CIFAR, "miniimagenet")),
+        Item("Table 3", "table3", (
+            "cifar100 TARGET=cifar10",
+            "miniimagenet TARGET=cifar10 SETTINGS=target_size=84",
+            "miniimagenet TARGET=cifar100 SETTINGS=target_size=84",
+        )),
+        Item("Figure 3", "figure3", CIFAR[:1], drawn=True),
+        Item("Figure 4", "figure4", CIFAR[:1], drawn=True),
+        Item("Figure 5", "figure5", ("cifar10 ENCODER=resnet50",), drawn=True),
+    ],
+    "fcl": [
+        Item("Table 1", "table1", (*CIFAR, "fmnist")),
+        Item("Table 2", "table2", (*CIFAR, "fmnist")),
+        Item("Table 3", "table3", (*CIFAR, "fmnist")),
+        Item("Figure 4", "figure4", CIFAR, drawn=True),
+        Item("Figure 5", "figure5", CIFAR[:1], drawn=True),
+    ],
+    "fedusc": [
+        Item("ablation (a)", "augmentation", CIFAR[:1]),
+        Item("ablation (b)", "pretext", CIFAR[:1]),
+        Item("ablation (c)", "update", CIFAR[:1]),
+        Item("ablation (d)", "parts", ("cifar10 SPLITS='dirichlet100 dirichlet1'",)),
+        Item("headline table", "table", (
+            "cifar10 SPLITS='uniform unbalanced dirichlet100 dirichlet1'",
+        )),
+        Item("picture of the number of clients", "clients", CIFAR[:1], drawn=True),
+        Item("datasets table", "datasets", (
+            "svhn", "stl10", "mini-imagenet", "covid-xray",
+        )),
+    ],
+    "fedstyle": [
+        Item("Table 1", "table1", STYLES),
+        Item("Table 2", "table2", STYLES[1:]),
+        Item("Table 3", "table3", STYLES[:1]),
+        Item("Table 4", "table4", STYLES[1:]),
+        Item("Table 5", "table5", STYLES),
+        Item("Figure 4", "figure4", STYLES[:1], drawn=True),
+        Item("Figure 5", "figure5", STYLES[:1], drawn=True),
+        Item("figure on the stylised content feature", "content", STYLES, drawn=True),
+        Item("figure on the style extraction time", "extraction", STYLES[2:],
+             drawn=True),
+    ],
+    "flesd": [
+        Item("Table 1", "table1", (*CIFAR, "tinyimagenet", "imagenet100")),
+        Item("Figure 2", "figure2", CIFAR[:1], drawn=True),
+        Item("Figure 4", "figure4", CIFAR[1:], drawn=True),
+        Item("Figure 5", "figure5", CIFAR[1:], drawn=True),
+    ],
+}  # fmt: skip
+TABLE = r"^\| in the (?:paper|slides) \|.*\n(?:\|.*\n)+"
+# The scale of two cores; three styles of digits are `images`.
+SMALL = {"fedstyle": "images"}
+
+
+def test_there_are_31_and_the_pages_list_them():
+    assert sum(len(items) for items in ITEMS.values()) == 31
+    for system, items in ITEMS.items():
+        page = (EXAMPLES / system / "README.md").read_text()
+        (table,) = re.findall(TABLE, page, re.M)
+        head, _, *lines = table.splitlines()
+        rows = {cells[1]: cells for cells in map(cells_of, lines)}
+        for item in items:
+            cells = rows[item.name]
+            assert f"`{item.target}`" in cells[2], item
+            drawn = cells[cells_of(head).index("drawn")]
+            assert bool(drawn) >= item.drawn, item
+
+
+def cells_of(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split("|")]
+
+
+def cases() -> Iterator[tuple[str, Item, str]]:
+    for system, items in ITEMS.items():
+        for item in items:
+            for words in (SMALL.get(system, "digits"), *item.datasets):
+                yield system, item, words
+
+
+@needs_make
+@pytest.mark.slow
+@pytest.mark.parametrize("system, item, words", [*cases()])
+def test_every_one_is_planned_at_both_scales(recorded, check_all, system, item, words):
+    few = "SEEDS=0 LOSSES=simclr" if system == "fedstyle" else "SEEDS=0"
+    call = f"make -f examples/{system}/Makefile {item.target} {few} DATASET={words}"
+    commands = recorded(call)
+    kinds = {command[0] for command in commands}
+    # Partitions and packed files are drawn and described without a run.
+    assert kinds & {"plan", "partition", "inspect"}, call
+    assert ("plot" in kinds) >= item.drawn
+    check_all([command for command in commands if command[:2] != ["plot", "partition"]])
