@@ -6,7 +6,7 @@ options. The flags, the groups of --help, the checks of what applies to what, th
 that a file records and the table of METHODS.md are all made from these entries.
 
 Other packages add entries through the entry-point groups `furlkit.objectives`,
-`furlkit.encoders` and `furlkit.datasets`; see `add_plugins`.
+`furlkit.encoders`, `furlkit.datasets` and `furlkit.exchanges`; see `add_plugins`.
 """
 
 from furlkit.catalogue.commands import (
@@ -25,6 +25,7 @@ from furlkit.catalogue.entries import (
     Command,
     Dataset,
     Encoder,
+    Exchange,
     Family,
     File,
     Flag,
@@ -52,10 +53,12 @@ from furlkit.catalogue.entries import (
     shown,
     writes_file,
 )
+from furlkit.catalogue.exchanges import EXCHANGES, PERSONAL
 from furlkit.catalogue.installed import (
     add_plugins,
     datasets,
     encoders,
+    exchanges,
     heads,
     load,
     objectives,
@@ -65,13 +68,8 @@ from furlkit.catalogue.installed import (
 from furlkit.catalogue.methods import (
     ENCODERS,
     HEADS,
-    HELPERS,
-    MINING,
     OBJECTIVES,
-    PERSONAL,
     RULES,
-    SENT_MODEL,
-    SHARING,
     TEACHERS,
     TERMS,
     UPDATES,

@@ -15,11 +15,13 @@ from furlkit.catalogue.entries import (
     Numbers,
     Objective,
     Option,
+    Part,
     Text,
     Whole,
     group,
     named,
 )
+from furlkit.catalogue.exchanges import NEAREST
 from furlkit.catalogue.groups import (
     ALLOW_DIFFERENT,
     AUGMENTATION,
@@ -58,13 +60,10 @@ from furlkit.catalogue.groups import (
     series_option,
     split_option,
 )
-from furlkit.catalogue.installed import encoders, heads, objectives
+from furlkit.catalogue.installed import encoders, exchanges, heads, objectives
 from furlkit.catalogue.methods import (
     ATTACKS,
-    NEAREST,
-    PERSONAL,
     RULES,
-    SHARING,
     TEACHERS,
     TERMS,
     UPDATES,
@@ -93,18 +92,20 @@ def _head_widths() -> Group:
 
 
 def _unaided() -> dict[str, Objective]:
-    """Objectives that need images alone: no labels, neighbours or other clients."""
+    """Objectives that need images alone: no labels, no options of an exchange."""
+    aided = {option for e in exchanges().values() for option in e.options}
     found = objectives().items()
-    return {k: o for k, o in found if not (o.labels or o.mines or o.helped)}
+    return {k: o for k, o in found if not (o.labels or aided & {*o.options})}
+
+
+def _exchange_parts() -> list[Part]:
+    """The options of exchanges that no objective or term lists."""
+    return [e.part for e in exchanges().values() if e.part]
 
 
 OBJECTIVE = Family("objective", objectives, "simclr", "What a batch minimises.")
 UPDATE = Family(
     "update", lambda: UPDATES, "replace", "What the client starts the round from."
-)
-OWN_MODEL = Family(
-    "personal", lambda: PERSONAL, "none",
-    "A model of the client's own, which stays in its private file.", newer=True,
 )
 RULE = Family("rule", lambda: RULES, "mean", "What is made of the uploads.", mixed=True)
 ATTACK = Family("kind", lambda: ATTACKS, "scale", "What is sent instead.")
@@ -129,7 +130,7 @@ FOR_EACH = OUTPUT._replace(
 
 
 def command(
-    name: str, help_text: str, *parts: "Group | Family | Callable[[], Group]"
+    name: str, help_text: str, *parts: "Part | Callable[[], Part | list[Part]]"
 ) -> Command:
     """A command with these groups of options."""
     return Command(name, help_text, parts)
@@ -354,10 +355,9 @@ COMMANDS = named(
                    usual="examples,loss"),
         ),
         OBJECTIVE,
-        SHARING,
         *(term.group for term in TERMS.values()),
         UPDATE,
-        OWN_MODEL,
+        _exchange_parts,
         group("Optimisation",
             epochs_option(5, "Local epochs E."),
             *OPTIMISATION.options,

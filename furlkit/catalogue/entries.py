@@ -194,29 +194,21 @@ class Objective(Method):
     """What one batch minimises.
 
     Its function is a `step(net, batch, **options) -> Forward`; a method that carries
-    state has a `learner(net, **options) -> Learner` instead. With `negatives` it takes
-    rows of other clients as `z_dict`, and `remote_only` where nothing else is negative;
-    with `own_rows` rows of the client's own images as `z_own`; with `labels` it sees
-    labels. `keeps` names a tensor of the learner that has a row of z's width for each of
-    the client's images: it is kept in the private file, and given back by that name.
-    One that `mines` has the options MINING, which are not passed to its function; it
-    takes as `neighbours` the positions of the images that are nearest to each. One that
-    does not `mix` sets weights itself, so that a mixture of the weights of two of its
-    nets is not such a net. `sends` are parts of the learner that leave the client with
-    the net. One that is `helped` has the options HELPERS, which are not passed to its
-    function; it takes as `helpers` the nets of other clients. With `again` its pass can
-    be made again from other h of the two views.
+    state has a `learner(net, **options) -> Learner` instead. With `labels` it sees labels.
+    `exchanges` names the exchanges that serve the objective, and `inputs` the data that
+    the function takes from these exchanges, by keyword, if there are any. Options of an
+    exchange are not passed to the function. One that does not `mix` sets weights itself,
+    so that a mixture of the weights of two of its nets is not such a net. `sends` are
+    parts of the learner that leave the client with the net. With `again` its pass can be
+    made again from other h of the two views.
     """
 
     heads: tuple[str | Head, ...] = ()
     labels: bool = False
-    negatives: bool = False
-    own_rows: bool = False
-    keeps: str = ""
-    mines: bool = False
+    exchanges: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
     mixes: bool = True
     sends: tuple[str, ...] = ()
-    helped: bool = False
     again: bool = False
 
     @property
@@ -234,13 +226,13 @@ class Objective(Method):
 class Term(Method):
     """What is added to any objective; `switch` is the option that turns it on.
 
-    One that `matches_rows` needs an objective with z, the output of a projector; its
-    rows are those of the step or, of an objective without any, the dictionary's. One that `infuses` needs one with `again`, and the client's style model.
+    Its maker gets the `inputs` named here as a mapping: `received`, the model that the
+    client received, `learner`, and data of the `exchanges` that the switch turns on.
     """
 
     switch: str = ""
-    matches_rows: bool = False
-    infuses: bool = False
+    exchanges: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
 
     @property
     def group(self) -> Group:
@@ -257,12 +249,16 @@ class Update(Method):
     """What a client starts a round from: update(w_g, w_k, memory, **options).
 
     With `own` it needs w_k, the client's weights after its last round, which the client
-    then keeps in its private file. `heads` are those it decides about, which the
+    then keeps in its private file. `starts_from_own` expects the client's own model in
+    place of the global one; one that `continues` trains the model of this round once more.
+    `heads` are those it decides about, which the
     objective must train. `sends` is a function(parts, round, **options) that gives the
     parts which leave the client in a round.
     """
 
     own: bool = False
+    starts_from_own: bool = False
+    continues: bool = False
     heads: tuple[str, ...] = ()
     sends: str = ""
 
@@ -499,25 +495,63 @@ def writes_file(option: Option) -> bool:
     )
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Exchange(Method):
+    """Data that passes between rounds besides the model: FedCA's dictionary, a bank.
+
+    `function` is a class, see `furlkit.exchanges.exchange`. The options of an exchange
+    with a `title` are a group of local-train's options; those with a `family` are a choice
+    of methods with options. Objectives and terms list the options of the other exchanges.
+    """
+
+    title: str = ""
+    family: Family | None = None
+
+    @property
+    def part(self) -> "Group | Family | None":
+        """The group or family that the exchange adds to local-train."""
+        return self.family or (Group(self.title, self.options) if self.title else None)
+
+    @property
+    def all_options(self) -> tuple[Option, ...]:
+        """The options, with the choice and the options of a family."""
+        family = (self.family.choice, *self.family.options) if self.family else ()
+        return (*self.options, *family)
+
+
+Part = Group | Family
+
+
 class Command(NamedTuple):
-    """A command: its words, one line of help, and the groups of its options."""
+    """A command: its words, one line of help, and the groups of its options.
+
+    A function among the parts gives groups that other packages may add to.
+    """
 
     name: str
     help: str
-    parts: "tuple[Group | Family | Callable[[], Group], ...]" = ()
+    parts: "tuple[Part | Callable[[], Part | list[Part]], ...]" = ()
+
+    @property
+    def resolved_parts(self) -> list[Part]:
+        """The parts; functions are called."""
+        found: list[Part] = []
+        for part in self.parts:
+            whole = part() if callable(part) else part
+            found += whole if isinstance(whole, list) else [whole]
+        return found
 
     @property
     def families(self) -> list[Family]:
         """The choices whose entries have options of their own."""
-        return [part for part in self.parts if isinstance(part, Family)]
+        return [part for part in self.resolved_parts if isinstance(part, Family)]
 
     @property
     def groups(self) -> list[Group]:
         """Its options in the order of --help; options of the same title stand together."""
         found: dict[str, Group] = {}
-        for part in self.parts:
-            whole = part() if callable(part) else part
-            for group in whole.groups if isinstance(whole, Family) else [whole]:
+        for part in self.resolved_parts:
+            for group in part.groups if isinstance(part, Family) else [part]:
                 known = found.get(group.title, Group(group.title, (), group.choices))
                 options = (*known.options, *group.options)
                 found[group.title] = known._replace(options=options)

@@ -6,7 +6,8 @@ from pkgutil import resolve_name
 from typing import Any
 
 from furlkit import console
-from furlkit.catalogue.entries import Dataset, Encoder, Head, Objective
+from furlkit.catalogue.entries import Dataset, Encoder, Exchange, Head, Objective
+from furlkit.catalogue.exchanges import EXCHANGES
 from furlkit.catalogue.methods import ENCODERS, HEADS, OBJECTIVES
 from furlkit.errors import UsageError
 
@@ -20,6 +21,7 @@ KINDS: dict[str, type] = {
     "furlkit.objectives": Objective,
     "furlkit.encoders": Encoder,
     "furlkit.datasets": Dataset,
+    "furlkit.exchanges": Exchange,
 }
 
 
@@ -70,10 +72,11 @@ def _new_names(group: str, taken: Iterable[str]) -> dict[str, Any]:
 
 _added_objectives: dict[str, Objective] = {}
 _added_encoders: dict[str, Encoder] = {}
+_added_exchanges: dict[str, Exchange] = {}
 
 
 def add_plugins() -> bool:
-    """Add the objectives and encoders of other packages; whether there are any.
+    """Add objectives, encoders and exchanges of other packages; whether there are any.
 
     The search reads the metadata of all installed packages, which takes longer than the
     rest of a start. So it waits until a name or an option is not furlkit's own, or
@@ -81,7 +84,8 @@ def add_plugins() -> bool:
     """
     _added_objectives.update(_new_names("furlkit.objectives", OBJECTIVES))
     _added_encoders.update(_new_names("furlkit.encoders", ENCODERS))
-    return bool(_added_objectives or _added_encoders)
+    _added_exchanges.update(_new_names("furlkit.exchanges", EXCHANGES))
+    return bool(_added_objectives or _added_encoders or _added_exchanges)
 
 
 def objectives() -> dict[str, Objective]:
@@ -92,6 +96,11 @@ def objectives() -> dict[str, Objective]:
 def encoders() -> dict[str, Encoder]:
     """The encoders: furlkit's, and those of other packages after `add_plugins`."""
     return {**ENCODERS, **_added_encoders}
+
+
+def exchanges() -> dict[str, Exchange]:
+    """The exchanges: furlkit's, and those of other packages after `add_plugins`."""
+    return {**EXCHANGES, **_added_exchanges}
 
 
 def datasets(taken: Iterable[str] = ()) -> dict[str, Dataset]:

@@ -1,4 +1,4 @@
-"""Objectives, terms, updates, personal models, rules, encoders, what clients share."""
+"""Objectives, terms, updates, rules, teachers, encoders."""
 
 from furlkit.catalogue.entries import (
     Choice,
@@ -11,24 +11,21 @@ from furlkit.catalogue.entries import (
     Numbers,
     Objective,
     Option,
-    Personal,
     Rule,
     Teacher,
     Term,
     Text,
     Update,
     Whole,
-    group,
     named,
 )
+from furlkit.catalogue.exchanges import DICTIONARY_SIZE, HELPERS, NEIGHBOURS, TARGETS
 from furlkit.catalogue.groups import LAYER, PART
 from furlkit.catalogue.papers import (
-    APFL,
     ASTW,
     BARLOW,
     BYOL,
     DEEPCLUSTER,
-    DITTO,
     DSFL,
     FCL,
     FEDAVG,
@@ -69,33 +66,6 @@ HEADS = named(
     Head("clusters", form="clusters", widths=(10,), help="Number of clusters."),
 )
 
-NEAREST = Option("nearest", Whole(1), 20, "Neighbours of each image, by cosine.")
-
-# For objectives that compare an image with its nearest neighbours.
-MINING = (
-    NEAREST._replace(help="Neighbours of each of the client's images; they stay in the "
-                          "private file."),
-    Option("mine-layer", Choice(("h", "z")), "z",
-           "Neighbours are the nearest by cosine of h, the encoder's output, or z, the "
-           "projector's."),
-    Option("mine-every", Whole(0), 0,
-           "Rounds after which a client mines its neighbours again; 0 keeps those of "
-           "its private file."),
-    Option("neighbours-from", Text("FILE"),
-           help="Take the neighbours from this file, which the command neighbours wrote; "
-                "may hold {client}.", recorded=False, replaces="mine-layer mine-every"),
-)
-
-# For objectives that look at what other clients' models say.
-HELPERS = (
-    Option("helper", File(), (),
-           "An upload of the last round that helpers may be chosen from; may be repeated.",
-           multiple=True, recorded=False, variable="helper_files"),
-    Option("helpers", Whole(1), 2,
-           "H, the other clients whose models help: those whose answers to the same noise "
-           "are nearest.", variable="helper_count"),
-)
-
 OBJECTIVES = named(
     Objective("simclr", "contrast of two views (NT-Xent)",
         heads=("projector",),
@@ -105,8 +75,8 @@ OBJECTIVES = named(
             Option("form", Choice(("oneway", "symmetric", "full")), "full",
                    "View 1 against view 2, both ways, or all 2N views."),
         ),
-        negatives=True,
-        own_rows=True,
+        exchanges=("dictionary",),
+        inputs=("z_dict", "remote_only", "z_own"),
         again=True,
         paper=SIMCLR,
         equation="Eq. 1; FedCA Eq. 3-8",
@@ -141,7 +111,8 @@ OBJECTIVES = named(
                    "K, keys of the client's earlier batches; best fewer than it has "
                    "images. They stay in the private file."),
         ),
-        negatives=True,
+        exchanges=("dictionary",),
+        inputs=("z_dict", "remote_only"),
         again=True,
         paper=MOCO,
         equation="Eq. 1-2; FCL Eq. 1-3, 6",
@@ -209,7 +180,8 @@ OBJECTIVES = named(
                    "How much of an image's row in the bank stays when a step meets the "
                    "image. The bank stays in the private file."),
         ),
-        keeps="bank",
+        exchanges=("bank",),
+        inputs=("bank",),
         paper=WU,
         equation="Eq. 2-3",
         printed="as printed; the sum of Eq. 2 is exact, not estimated (Eq. 4-8)",
@@ -225,9 +197,10 @@ OBJECTIVES = named(
                    "A step compares an image with one of its --nearest neighbours, drawn "
                    "at random (SCAN); or sums over all of them (FedUSC Eq. 3), where a "
                    "step takes several times as long.", newer=True),
-            *MINING,
+            *NEIGHBOURS.options,
         ),
-        mines=True,
+        exchanges=("neighbours",),
+        inputs=("neighbours",),
         paper=SCAN,
         equation="Eq. 2; FedUSC Eq. 3",
         printed="differs: one neighbour is drawn in a step (SCAN's code); FedUSC Eq. "
@@ -268,10 +241,11 @@ OBJECTIVES = named(
             Option("l2", Number(low=0), 10.0, "lambda_L2 of ||sigma - psi||^2."),
             Option("psi-share", Number(low=0), 0.2,
                    "psi / sigma of a model that nobody has divided into the two yet."),
-            *HELPERS,
+            *HELPERS.options,
         ),
         sends=("sigma",),
-        helped=True,
+        exchanges=("helpers",),
+        inputs=("helpers",),
         paper=FEDMATCH,
         equation="sections 3.2, 3.3",
         printed="as printed; all weights travel, not their differences",
@@ -282,6 +256,7 @@ TERMS = named(
     Term("proximal", "the weights stay near the global model's",
         "furlkit.terms.proximal:proximal",
         switch="proximal",
+        inputs=("received",),
         options=(
             Option("proximal", Number(low=0), 0.0,
                    "mu of (mu/2) ||w - w_global||^2; 0 turns it off."),
@@ -293,16 +268,10 @@ TERMS = named(
     Term("alignment", "h and z of public images stay near those of a common model",
         "furlkit.terms.alignment:alignment",
         switch="align",
+        exchanges=("targets",),
+        inputs=("public", "h_align", "z_align"),
         options=(
-            Option("align", File(),
-                   help="h and z of public images by the alignment model, as "
-                        "pretrain-align writes them.", recorded=False,
-                   metavar="TARGETS"),
-            Option("align-data", Text("NAME|PATH"),
-                   help="The public images that the targets were made from.",
-                   recorded=False),
-            Option("align-split", Choice(("train", "test")), "train",
-                   "Which split of a dataset known by name.", recorded=False),
+            *TARGETS.options,
             Option("beta", Number(low=0), 0.01, "Weight of the term."),
             Option("align-reduction", Choice(("sum", "mean")), "sum",
                    "Over the public images of a step."),
@@ -326,7 +295,8 @@ TERMS = named(
                    "tau_nm of the choice among them."),
             Option("neighbour-weight", Number(low=0), 0.1, "lambda of the term."),
         ),
-        matches_rows=True,
+        exchanges=("dictionary",),
+        inputs=("rows",),
         paper=FCL,
         equation="Eq. 7-12",
         printed="as printed",
@@ -341,7 +311,8 @@ TERMS = named(
             Option("freeze-generator", Flag(), False,
                    "Leave the generator G, which infuses, as it was drawn."),
         ),
-        infuses=True,
+        exchanges=("style",),
+        inputs=("styles", "learner"),
         paper=FEDSTYLE,
         equation="Eq. 3, Algorithm 3",
         printed="as printed; G is trained too, which is not told: `--freeze-generator`",
@@ -355,12 +326,15 @@ UPDATES = named(
     ),
     Update("keep", "the client's own model, given in place of GLOBAL",
         "furlkit.updates.replace:replace",
+        starts_from_own=True,
         paper=FLESD,
         printed="nothing printed",
     ),
     Update("continue", "the client's own model of this round, given in place of GLOBAL",
         "furlkit.updates.replace:replace",
         own=True,
+        starts_from_own=True,
+        continues=True,
         equation="a second training in a round: FedUSC Eq. 6",
         printed="as printed: both trainings of a round, one after the other",
     ),
@@ -432,54 +406,6 @@ UPDATES = named(
                 "their own",
     ),
 )
-
-# For every method with a model of the client's own; local-train reads it.
-SENT_MODEL = Option("sent-model", Choice(("copy", "own")), "copy",
-    "The model that leaves the client: the trained copy of the global model, or the "
-    "client's own model (FedStyle Algorithm 1, line 10; of --mix weights its own weights "
-    "v).", newer=True)
-
-PERSONAL = named(
-    Personal("none", "no model but the one that is sent", ""),
-    Personal("ditto", "a model that is trained after the other and pulled towards it",
-        "furlkit.personal.ditto:term",
-        options=(
-            Option("pull", Number(low=0), 1.0,
-                   "mu of (mu/2) ||v - w||^2, v the client's own model; 0 trains it on "
-                   "its own."),
-            Option("pull-to", Choice(("received", "trained")), "received",
-                   "w is the global model as it was received, or (FedStyle) the copy "
-                   "that the client has just trained."),
-            SENT_MODEL,
-        ),
-        paper=DITTO,
-        equation="Eq. 1, Algorithm 1; FedStyle's appendix",
-        printed="as printed; FedStyle's form is `--pull-to trained --sent-model own`",
-    ),
-    Personal("apfl", "a mixture of a model of its own and the global one",
-        "furlkit.personal.apfl:learner",
-        options=(
-            Option("own-share", Number(0, 1), 0.5,
-                   "alpha, how much of the mixture is the client's own. At 0 it is the "
-                   "global model; at 1 the client trains on its own."),
-            Option("mix", Choice(("weights", "views")), "weights",
-                   "What is mixed: weights, alpha v + (1 - alpha) w; or (FedStyle) z of "
-                   "one view by the client's own model and of the other by the global "
-                   "one."),
-            Option("own-share-rate", Number(low=0), 0.0,
-                   "Learning rate of alpha, which then starts at --own-share and is kept "
-                   "from round to round; 0 leaves it as it is.",
-                   needs="mix=weights"),
-            SENT_MODEL,
-        ),
-        paper=APFL,
-        equation="Algorithm 1; FedStyle's appendix",
-        printed="as printed; FedStyle's form is `--mix views --sent-model own`, with "
-                "z_g where its line 12 has z",
-    ),
-)
-
-DICTIONARY_SIZE = Option("dictionary-size", Whole(1), 1024, "K, its number of rows.")
 
 # Of every rule for models.
 _WEIGHTS = Option("weights", Text("examples|uniform|FILE.json"), "examples",
@@ -707,51 +633,6 @@ TEACHERS = named(
         equation="section 3.3",
         printed="as printed",
     ),
-)
-
-NEGATIVES = Option("negatives", Choice(("fused", "remote", "local")), "fused",
-    "What images are told apart from where a dictionary is given: the client's own images "
-    "(batch or queue) and the dictionary (FedCA Eq. 6, FCL Eq. 3), the dictionary alone "
-    "(FCL Eq. 5), or its own alone.", newer=True)
-SHARE_ROWS = ("averaged", "instahide", "mixup", "plain")
-
-# What a client shares for others to use as negatives.
-SHARING = group("Sharing rows: FedCA's dictionary, FCL's remote features",
-    Option("dictionary", Text("FILE"),
-           help="Rows that are negatives for every image, and that --neighbours draws "
-                "images to; aggregate --rule dictionary writes them. May hold {client}, "
-                "if --for made one for each client.", recorded=False),
-    Option("leave-own-out", Flag(), False,
-           "Leave the client's own rows of the dictionary out."),
-    NEGATIVES,
-    Option("features-out", Text("FILE"),
-           help="Where to write the rows that the client shares, ceil(K / m) rows; may "
-                "hold {client}.", recorded=False),
-    Option("share-rows", Choice(SHARE_ROWS), SHARE_ROWS[0],
-           "What the rows are: Z, z averaged over rounds (FedCA); z of fresh mixtures of "
-           "4 images with random signs (InstaHide, as FCL has it), or of such mixtures "
-           "without signs; z of single images. InstaHide has been broken (Carlini et "
-           "al. 2021), and features are not anonymous.",
-           needs="features-out", newer=True),
-    Option("rows-statistics", Choice(("running", "batch")), "running",
-           "How BatchNorm normalises the images that rows are computed from: by its "
-           "running statistics, as in evaluation; or by their own batch, as MoCo's slow "
-           "network does in training, without a change of the running statistics (FCL).",
-           needs=f"share-rows={'|'.join(SHARE_ROWS[1:])}", newer=True),
-    Option("alpha", Number(low=0, below=1), 0.5,
-           "Z <- alpha Z + (1 - alpha) z; 0 shares z alone (FedCA Eq. 9).",
-           needs="share-rows=averaged"),
-    DICTIONARY_SIZE._replace(needs="features-out"),
-    Option("participants", Whole(1), help="m, the clients of the round.",
-           usual="all of the partition", needs="features-out"),
-    Option("dictionary-from", Choice(("client", "global")), "client",
-           "Which model computes z of the client's images: the client's, after training "
-           "(FedCA's Algorithm 1), or the global one it was given (the paper's text, "
-           "with --alpha 0). Of MoCo's two networks it is the slow one.", newer=True),
-    Option("dictionary-positive", Choice(("view", "own")), "view",
-           "The positive against the dictionary: the other view, or the image's own row, "
-           "which is that of Z in --private, or with --dictionary-from global the global "
-           "model's z (ours, after MoCo's key).", newer=True),
 )
 
 ENCODERS = named(

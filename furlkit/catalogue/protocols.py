@@ -19,6 +19,7 @@ from furlkit.catalogue.entries import (
     named,
     varied,
 )
+from furlkit.catalogue.exchanges import DICTIONARY_SIZE, NEGATIVES
 from furlkit.catalogue.groups import (
     AUGMENTATION,
     BATCH_SIZE,
@@ -39,7 +40,6 @@ from furlkit.catalogue.groups import (
     split_option,
 )
 from furlkit.catalogue.installed import encoders
-from furlkit.catalogue.methods import DICTIONARY_SIZE, NEGATIVES
 from furlkit.catalogue.papers import FCL, FEDCA, FEDSTYLE, FLESD, SCAN, WANG, WU
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.

@@ -14,6 +14,7 @@ from furlkit.catalogue import recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
+from furlkit.exchanges.style import generator, style_encoder
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.facts import Provenance
 from furlkit.files.features import PROBABILITIES, FeatureFacts, write_features
@@ -25,7 +26,6 @@ from furlkit.inputs.models import class_head, encoder_plugin, width_of
 from furlkit.inputs.parts import chosen_images
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
-from furlkit.inputs.style import generator, style_encoder
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed, embed_probabilities
 from furlkit.models.heads import ClassHead

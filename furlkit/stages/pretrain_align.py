@@ -152,7 +152,9 @@ def _train(inputs: Inputs) -> Epoch:
         purpose=(options.seed, "pretrain-align"),
     )
     every = options.execution.save_every
-    return training.run(job, options.output, inputs.provenance, every, save_last=True)
+    return training.run_jobs(
+        job, options.output, inputs.provenance, every, save_last=True
+    )
 
 
 def _made_before(inputs: Inputs) -> dict[str, Any] | None:

@@ -148,7 +148,7 @@ def _train(inputs: Inputs, number: ClientId, output: Path) -> dict[str, Any]:
     if options.plan.epochs:
         job = _job(inputs, number, net, purpose)
         every = options.execution.save_every
-        data = training.run(job, output, inputs.provenance, every).facts()
+        data = training.run_jobs(job, output, inputs.provenance, every).facts()
     tensors = {PREFIX + name: array for name, array in tensors_of(net).items()}
     facts = PrivateFacts(number, 0, parts_of(tensors), [])
     content = write_private(output, tensors, {}, facts, inputs.provenance)

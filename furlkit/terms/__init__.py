@@ -4,7 +4,8 @@ A module holds the equation as a pure function, and a maker
 
     make(net, given, **options) -> term or None        term(batch, forward) -> Tensor
 
-`given` has what local-train opened for terms (see `training.learners.Given`), `forward`
-what the objective computed from the batch: its views, h and z. A term that makes a pass
-of its own may give it whole, as another Forward, so that the collapse meter sees it.
+`given` maps the inputs that the term's entry in the catalogue names to their values:
+`received`, the model that the client received; `learner`; data of exchanges. `forward` is
+the objective's pass over the batch: its views, h and z. A term that makes a pass of its
+own may return this pass, as another Forward, so that the collapse meter sees it.
 """

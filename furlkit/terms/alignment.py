@@ -58,10 +58,10 @@ def alignment(
         return None
 
     def term(batch, forward) -> Tensor:
-        public = given.public(batch.step, align_batch_size)
+        public = given["public"](batch.step, align_batch_size)
         h, z = forward_eval(net, public.plain())
         rows = public.index
-        h_align, z_align = given.h_align[rows], given.z_align[rows]
+        h_align, z_align = given["h_align"][rows], given["z_align"][rows]
         with torch.autocast(h.device.type, enabled=False):
             return beta * alignment_loss(h, z, h_align, z_align, align_reduction)
 

@@ -13,7 +13,7 @@ View 1 is infused with h_s, view 2 with h_sobel. The style model is frozen, so t
 are known before the first step.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,14 +42,15 @@ def statistics_kept(norms: Iterable[_BatchNorm]) -> Iterator[None]:
 
 
 def infusion(
-    net: nn.Module, given: Any, *, infusion: float, freeze_generator: bool
+    net: nn.Module, given: Mapping[str, Any], *, infusion: float, freeze_generator: bool
 ) -> Callable | None:
     """FedStyle Eq. 3, second summand: lambda L_unsup(g(h'_1), g(h'_2))."""
     if not infusion:
         return None
-    G, styles = given.learner.generator, given.styles
+    learner, styles = given["learner"], given["styles"]
+    G = learner.generator
     G.requires_grad_(not freeze_generator)
-    every = (m for m in given.learner.modules() if isinstance(m, _BatchNorm))
+    every = (m for m in learner.modules() if isinstance(m, _BatchNorm))
     norms = [norm for norm in every if norm.track_running_stats]
 
     def term(batch, forward):

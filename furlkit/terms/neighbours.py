@@ -78,7 +78,7 @@ def neighbours(
     def term(batch, forward) -> Tensor:
         with torch.autocast(forward.z.device.type, enabled=False):
             q = F.normalize(forward.z.float(), dim=1)
-            rows = given.rows if forward.rows is None else forward.rows
+            rows = given.get("rows") if forward.rows is None else forward.rows
             rows = q[:0] if rows is None else rows  # No client has shared any yet.
             rows = draw_candidates(rows, neighbour_candidates, batch.generator)
             loss = neighbour_loss(q, rows, neighbours, neighbour_temperature)

@@ -36,9 +36,11 @@ def weights_like(net: nn.Module, tensors: Mapping[str, np.ndarray]) -> list[Tens
     return [torch.empty_like(p).copy_(torch.from_numpy(array)) for p, array in pairs]
 
 
-def proximal(net: nn.Module, given: Any, *, proximal: float) -> Callable | None:
+def proximal(
+    net: nn.Module, given: Mapping[str, Any], *, proximal: float
+) -> Callable | None:
     """The term for mu = `proximal`: the weights stay near those that were received."""
     if not proximal:
         return None
-    w_g = weights_like(net, given.received)
+    w_g = weights_like(net, given["received"])
     return lambda batch, forward: proximal_term([*net.parameters()], w_g, proximal)

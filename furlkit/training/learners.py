@@ -1,36 +1,16 @@
 """From an entry of the catalogue to a learner and the terms that are added to it."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from furlkit import catalogue
-from furlkit.data.batches import Batch
 from furlkit.models.loading import tensors_of
 from furlkit.objectives.learner import Stateless
 from furlkit.training.loop import Term
 from furlkit.weights import Tensors
-
-
-class Given(NamedTuple):
-    """What a stage opened for terms.
-
-    `public(step, size)` gives the public images of a step; their `index` are rows of
-    `h_align` and `z_align`. `received` is the model that the client was given, completed
-    by what it keeps. `styles` are h_s of the client's images, and of their Sobel images,
-    by its style model; `learner` is what is trained, which has the generator. `rows` are
-    unit rows of other clients, for an objective that does not take them itself.
-    """
-
-    public: Callable[[int, int], Batch] | None = None
-    h_align: Tensor | None = None
-    z_align: Tensor | None = None
-    received: Tensors | None = None
-    styles: tuple[Tensor, Tensor] | None = None
-    learner: Any = None
-    rows: Tensor | None = None
 
 
 def learner_of(
@@ -43,20 +23,20 @@ def learner_of(
     return Stateless(net, partial(function, **settings))
 
 
-def add_generator(learner: Any, generator: nn.Module) -> None:
-    """Let a learner train a generator with its net, and carry along what that takes."""
-    learner.generator = generator
-    if hasattr(learner, "keep_infused"):
-        learner.keep_infused()
-
-
 def terms_of(
-    net: nn.Module, given: Given, settings: dict[str, dict[str, Any]]
+    net: nn.Module, inputs: Mapping[str, Any], settings: dict[str, dict[str, Any]]
 ) -> dict[str, Term]:
-    """The terms that are switched on, by name; `settings` are those of each."""
-    makers = {name: catalogue.load(catalogue.TERMS[name].function) for name in settings}
-    terms = {name: makers[name](net, given, **settings[name]) for name in settings}
-    return {name: term for name, term in terms.items() if term is not None}
+    """The terms that are switched on, by name; `settings` are the options of each.
+
+    A term gets those `inputs` that its entry in the catalogue names.
+    """
+    terms = {}
+    for name, options in settings.items():
+        entry = catalogue.TERMS[name]
+        given = {key: inputs[key] for key in entry.inputs if key in inputs}
+        if term := catalogue.load(entry.function)(net, given, **options):
+            terms[name] = term
+    return terms
 
 
 def parts_by_name(learner: nn.Module) -> Tensors:

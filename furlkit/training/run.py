@@ -91,7 +91,7 @@ def prepare(net: nn.Module, execution: Execution) -> None:
         processes.share(encoder, next(net.parameters()).device)
 
 
-def run(
+def run_jobs(
     jobs: Job | Jobs,
     output: Path,
     provenance: Provenance,
@@ -105,26 +105,22 @@ def run(
     """
     sequence = _Single(jobs) if isinstance(jobs, Job) else jobs
     with bugs.kept(output):
-        return _run(_Keeper(output, provenance, sequence, save_every, save_last))
-
-
-def _run(keeper: "_Keeper") -> loop.Epoch:
-    sequence = keeper.jobs
-    while keeper.turn < sequence.turns:
-        with signals.deferring():
-            job = sequence.job(keeper.turn)
-        _train(job, keeper)
+        keeper = _Keeper(output, provenance, sequence, save_every, save_last)
+        while keeper.turn < sequence.turns:
+            with signals.deferring():
+                job = sequence.job(keeper.turn)
+            _run_job(job, keeper)
+            if keeper.last is None:
+                raise FurlkitError(f"{job.title}: --epochs 0 trains nothing")
+            with signals.deferring():
+                sequence.finish(keeper.turn, keeper.last)
+                keeper.next_turn()
         if keeper.last is None:
-            raise FurlkitError(f"{job.title}: --epochs 0 trains nothing")
-        with signals.deferring():
-            sequence.finish(keeper.turn, keeper.last)
-            keeper.next_turn()
-    if keeper.last is None:
-        raise FurlkitError("there is nothing to train")
-    return keeper.last
+            raise FurlkitError("there is nothing to train")
+        return keeper.last
 
 
-def _train(job: Job, keeper: "_Keeper") -> None:
+def _run_job(job: Job, keeper: "_Keeper") -> None:
     console.detail(
         f"{job.title}: {len(job.images):,} images, {job.steps:,} steps, progress in "
         f"{keeper.file.path} every {keeper.save_every:g} s, journal in "

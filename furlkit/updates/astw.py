@@ -12,6 +12,7 @@ the first exchange of a cycle to what the server has kept from the last one.
 
 from collections.abc import Iterable
 
+from furlkit.errors import UsageError
 from furlkit.weights import Tensors
 
 SHALLOW = "encoder"
@@ -31,6 +32,11 @@ def sent_parts(
 
     Rounds are counted from 1: of cycles of 15 with 5 exchanges, in 11 to 15, 26 to 30.
     """
+    if exchanges > cycle:
+        raise UsageError(
+            f"--exchanges {exchanges}: are the last of the {cycle} rounds of --cycle, so "
+            "there cannot be more of them; lower it"
+        )
     place = (round_ - 1) % cycle + 1
     deep = place > cycle - exchanges
     return tuple(part for part in parts if deep or part == SHALLOW)

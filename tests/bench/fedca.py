@@ -17,7 +17,6 @@ from furlkit.objectives.learner import Stateless
 from furlkit.objectives.simclr import step
 from furlkit.runtime import Runtime, start
 from furlkit.terms.alignment import alignment
-from furlkit.training.learners import Given
 from furlkit.training.loop import Job, positions, train
 from furlkit.training.plan import Plan
 from tests.bench.step import _NoKeeper
@@ -72,7 +71,9 @@ def _alignment(net: Net, size: str) -> Any:
         return public.batch(index, torch.Generator(), step)
 
     options = {"align_reduction": "sum", "align_batch_size": BATCH}
-    return alignment(net, Given(batch_of, h, z), beta=0.01, **options)
+    return alignment(
+        net, {"public": batch_of, "h_align": h, "z_align": z}, beta=0.01, **options
+    )
 
 
 def _bare_passes(size: str) -> Iterator[object]:

@@ -12,6 +12,7 @@ from statistics import median
 import numpy as np
 import torch
 
+from furlkit.exchanges.style import add_generator
 from furlkit.models.architecture import drawn
 from furlkit.models.embedding import embed
 from furlkit.models.style import empty_generator
@@ -19,7 +20,6 @@ from furlkit.objectives.learner import Stateless
 from furlkit.objectives.simclr import step
 from furlkit.runtime import Runtime, start
 from furlkit.terms.infusion import infusion
-from furlkit.training.learners import Given, add_generator
 from furlkit.training.loop import Job, steps_per_epoch, train
 from furlkit.training.plan import Plan
 from tests.bench.fedca import TURNS, _seconds
@@ -60,7 +60,7 @@ def _steps(size: str, infuses: bool = False):
         h_dim, rng = NETS[size].feature_dim, torch.Generator().manual_seed(1)
         add_generator(learner, drawn(empty_generator(h_dim), rng))
         styles = torch.randn(2, IMAGES, h_dim, generator=rng).unbind()
-        given = Given(styles=styles, learner=learner)
+        given = {"styles": styles, "learner": learner}
         terms["infusion"] = infusion(net, given, infusion=0.5, freeze_generator=False)
     plan = Plan(epochs=10**6, batch_size=BATCH)
     job = Job("bench", learner, images, plan, (0, "bench"), terms)

@@ -3,6 +3,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from furlkit.inputs.dictionary import (
+    INDEX,
+    ROWS,
+    averaged_features,
+    open_dictionary,
+    rows_of_others,
+)
 
 from furlkit import catalogue
 from furlkit.aggregators.dictionary import average_features, shared_rows
@@ -11,13 +18,6 @@ from furlkit.files.checkpoint import Checkpoint, CheckpointFacts
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, Features, write_features
 from furlkit.files.private import Private, PrivateFacts
-from furlkit.inputs.dictionary import (
-    INDEX,
-    ROWS,
-    averaged_features,
-    open_dictionary,
-    rows_of_others,
-)
 from furlkit.inputs.settings import fill
 from furlkit.stages.local_train.options import Sharing
 

@@ -5,11 +5,11 @@ import shutil
 
 import numpy as np
 import pytest
+from furlkit.inputs.dictionary import rows_of_others
 from safetensors.numpy import load_file
 
 from furlkit.files.container.read import Container
 from furlkit.files.features import read_features
-from furlkit.inputs.dictionary import rows_of_others
 from furlkit.training import loop
 from tests.helpers import epoch_losses, furlkit, tensor_bytes
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import nn
 
+from furlkit.exchanges.style import add_generator
 from furlkit.models.architecture import Architecture, build, drawn
 from furlkit.models.style import empty_generator
 from furlkit.objectives import rotation, simclr
 from furlkit.objectives.learner import Stateless
 from furlkit.objectives.simclr import nt_xent
 from furlkit.terms.infusion import infused, infusion
-from furlkit.training.learners import Given, add_generator
 from tests.terms.test_terms import batch_at
 
 LAMBDA = 0.25
@@ -36,7 +36,7 @@ def learner_of(seed=0):
 
 def term_of(learner, weight=LAMBDA, freeze=False, styles=None):
     styles = styles or (rows(10, 41, seed=5), rows(10, 41, seed=6))
-    given = Given(styles=styles, learner=learner)
+    given = {"styles": styles, "learner": learner}
     options = {"infusion": weight, "freeze_generator": freeze}
     return infusion(learner.net, given, **options)
 

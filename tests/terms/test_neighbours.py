@@ -6,7 +6,6 @@ import torch.nn.functional as F
 
 from furlkit.objectives.learner import Forward
 from furlkit.terms.neighbours import draw_candidates, neighbour_loss, neighbours
-from furlkit.training.learners import Given
 
 
 def units(n, d, seed=0):
@@ -115,7 +114,7 @@ class Batch:
 def made(bank=None, **more):
     options = {"neighbours": 2, "neighbour_candidates": 5}
     options |= {"neighbour_temperature": 0.5, "neighbour_weight": 0.25}
-    return neighbours(None, Given(rows=bank), **{**options, **more})
+    return neighbours(None, {"rows": bank}, **{**options, **more})
 
 
 def forward(z, rows):

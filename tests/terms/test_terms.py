@@ -11,7 +11,6 @@ from furlkit.models.embedding import embed
 from furlkit.models.loading import tensors_of
 from furlkit.terms.alignment import alignment
 from furlkit.terms.proximal import proximal
-from furlkit.training.learners import Given
 from furlkit.training.loop import positions
 
 VIEW = View(Augmentation(), 8, 1, (0.5,), (0.5,))
@@ -81,7 +80,7 @@ def test_a_set_smaller_than_a_batch_is_a_batch():
 def test_the_proximal_term_starts_at_0_and_is_half_mu_by_hand():
     net = net_of()
     received = {k: v.copy() for k, v in tensors_of(net).items()}
-    term = proximal(net, Given(received=received), proximal=3.0)
+    term = proximal(net, {"received": received}, proximal=3.0)
     assert term(batch_at(0), None).item() == 0
     with torch.no_grad():
         net.encoder.conv1.weight.add_(2.0)
@@ -92,13 +91,13 @@ def test_the_proximal_term_starts_at_0_and_is_half_mu_by_hand():
 def test_the_proximal_term_is_about_the_received_model_and_not_the_start():
     """Two nets whose weights all differ by 2, and their distance to a third."""
     net, received = net_of(), {k: v - 2.0 for k, v in tensors_of(net_of()).items()}
-    term = proximal(net, Given(received=received), proximal=3.0)
+    term = proximal(net, {"received": received}, proximal=3.0)
     count = sum(parameter.numel() for parameter in net.parameters())
     assert term(batch_at(0), None).item() == pytest.approx(3 / 2 * 4 * count, rel=1e-5)
 
 
 def test_a_term_of_weight_0_is_none_at_all(public):
-    assert proximal(net_of(), Given(), proximal=0.0) is None
+    assert proximal(net_of(), {}, proximal=0.0) is None
     assert aligned(net_of(), public, 0.0, "sum", 4) is None
 
 
@@ -113,7 +112,7 @@ def public():
         chosen = positions(shown, size, PURPOSE, step).cpu
         return shown.batch(chosen, torch.Generator(), step)
 
-    return Given(batch_of, h, z)
+    return {"public": batch_of, "h_align": h, "z_align": z}
 
 
 def aligned(net, public, beta, reduction, size):

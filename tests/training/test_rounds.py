@@ -23,7 +23,7 @@ from furlkit.randomness import torch_generator
 from furlkit.training import loop, rounds, signals
 from furlkit.training.plan import Plan
 from furlkit.training.rounds import Finetuning
-from furlkit.training.run import run
+from furlkit.training.run import run_jobs
 from furlkit.weights import weighted_sum
 from tests.helpers import Killed, epochs
 
@@ -63,7 +63,7 @@ def job_of(net=None, parts=PARTS, rounds=2, plan=PLAN):
 def finetuned(folder, job, every=1000.0):
     """The state after a finetuning, and its loss."""
     folder.mkdir(exist_ok=True)
-    run(job, folder / "o.json", Provenance("evaluate", {}, 7, {}), every)
+    run_jobs(job, folder / "o.json", Provenance("evaluate", {}, 7, {}), every)
     load_tensors(job.net, job.weights)
     return {k: v.copy() for k, v in tensors_of(job.net).items()}, job.loss
 

@@ -114,4 +114,4 @@ def _train(options: Options, lesson: Lesson, net: Net, provenance: Provenance) -
         begin=begin,
     )
     every = options.execution.save_every
-    return training.run(job, options.output, provenance, every)
+    return training.run_jobs(job, options.output, provenance, every)

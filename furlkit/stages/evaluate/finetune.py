@@ -144,7 +144,7 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
         ProgressFile(options.output, provenance).discard()
         return scores_before(options, before, scored)
     jobs = _jobs(inputs, device)
-    training.run(jobs, options.output, provenance, options.save_every)
+    training.run_jobs(jobs, options.output, provenance, options.save_every)
     predictions, losses = jobs.results()
     labels = torch.from_numpy(np.asarray(test.labels))
     trained = [torch.from_numpy(each) for each in predictions]

@@ -18,6 +18,7 @@ from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.evaluation.personal import by_domain, summary
 from furlkit.evaluation.scores import accuracy
 from furlkit.evaluation.stylised import Pair, stylised
+from furlkit.exchanges.style import generator, style_encoder
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import ClientId, client_order
 from furlkit.files.container.read import Container
@@ -29,7 +30,6 @@ from furlkit.inputs.matching import check_dataset
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import Computing, fill
 from furlkit.inputs.sites import check_one_site, images_of
-from furlkit.inputs.style import generator, style_encoder
 from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.models.loading import fitting_net, load_net, view_of

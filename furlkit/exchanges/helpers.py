@@ -1,6 +1,6 @@
 """FedMatch's helpers: the other clients whose models are nearest to a client's own."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from furlkit.errors import InputError
+from furlkit.exchanges.exchange import Client, Exchange, Setup, Values, is_asked_for
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.files.clients import ClientId, client_order
 from furlkit.models.architecture import Net
@@ -19,55 +20,56 @@ from furlkit.weights import Tensors, below
 SIGMA = "sigma."
 
 
-@dataclass(frozen=True)
-class Helpers:
-    """The uploads that helpers are chosen from, and how many are chosen."""
-
-    helper_files: tuple[Path, ...]
-    helper_count: int
-
-
 class Candidate(NamedTuple):
-    """A client's upload, and what its model answers to the input that all are asked."""
+    """A client's upload, and the model's answer to the input that all models get."""
 
     path: Path
     content: str
     answer: np.ndarray
 
 
-class Candidates(NamedTuple):
-    """All uploads by client, and what the global model answers."""
+class Helpers(Exchange):
+    """The uploads that helpers are chosen from, and how many are chosen."""
 
-    by_client: dict[ClientId, Candidate]
-    own: np.ndarray
+    def __init__(self, values: Values) -> None:
+        self.inputs = self._files = values.get("helper_files", ())
+        self.active = is_asked_for("helpers", values) and bool(self._files)
+        self._count = values.get("helper_count", 0)
 
-    def nearest(self, client: ClientId, count: int) -> dict[ClientId, Candidate]:
-        """A client's helpers; one that did not take part asks with the global model."""
-        others = {k: c for k, c in self.by_client.items() if k != client}
-        mine = self.by_client.get(client)
+    def open(self, setup: Setup) -> None:
+        """Check the uploads one after the other, and ask each model."""
+        self._setup, model = setup, setup.model
+        if not below(SIGMA, model.tensors):
+            raise InputError(
+                f"{model.path}: has no sigma, which helpers are compared by; it was not "
+                "made from uploads of --objective fedmatch"
+            )
+        self._candidates: dict[ClientId, Candidate] = {}
+        for path in self._files:
+            upload = read_checkpoint(path)
+            client = _checked(upload, model, self._candidates)
+            net = helper_net(upload, model, setup.device)
+            answer = _answer(net, model, setup.seed)
+            self._candidates[client] = Candidate(path, upload.content, answer)
+        self._own = _answer(load_net(model, setup.device), model, setup.seed)
+
+    def start(self, client: Client) -> None:
+        """Choose helpers; a client that did not take part asks with the global model."""
+        others = {k: c for k, c in self._candidates.items() if k != client.number}
+        mine = self._candidates.get(client.number)
         answers = {k: candidate.answer for k, candidate in others.items()}
-        near = nearest_clients(answers, mine.answer if mine else self.own, count)
-        return {k: others[k] for k in sorted(near, key=client_order)}
+        near = nearest_clients(answers, mine.answer if mine else self._own, self._count)
+        self._chosen = {k: others[k] for k in sorted(near, key=client_order)}
 
+    def contents(self) -> dict[str, str]:
+        return {f"helper {k}": helper.content for k, helper in self._chosen.items()}
 
-def open_candidates(
-    helpers: Helpers | None, model: Checkpoint, seed: int, device: torch.device
-) -> Candidates | None:
-    """Check the uploads one after the other, and ask each model; None without any."""
-    if helpers is None or not helpers.helper_files:
-        return None
-    if not below(SIGMA, model.tensors):
-        raise InputError(
-            f"{model.path}: has no sigma, which helpers are compared by; it was not made "
-            "from uploads of --objective fedmatch"
-        )
-    found: dict[ClientId, Candidate] = {}
-    for path in helpers.helper_files:
-        upload = read_checkpoint(path)
-        client = _checked(upload, model, found)
-        answer = _answer(helper_net(upload, model, device), model, seed)
-        found[client] = Candidate(path, upload.content, answer)
-    return Candidates(found, _answer(load_net(model, device), model, seed))
+    def begin(self, client: Client, net: Net) -> dict[str, Any]:
+        if not self._chosen:
+            return {}
+        model, device = self._setup.model, self._setup.device
+        files = (read_checkpoint(helper.path) for helper in self._chosen.values())
+        return {"helpers": [helper_net(file, model, device) for file in files]}
 
 
 def helper_net(upload: Checkpoint, model: Checkpoint, device: torch.device) -> Net:

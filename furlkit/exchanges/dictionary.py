@@ -1,0 +1,483 @@
+"""FedCA's dictionary and FCL's remote features: rows that clients share as negatives.
+
+A client receives the rows of other clients, and shares rows of its own images.
+
+FCL encrypts images again in every epoch and shares the last rows. Rows of earlier epochs
+are lost, so one pass over fresh mixtures after the last epoch computes the shared rows;
+its draws are derived from (seed, round, client).
+
+During training MoCo's slow network normalises by batches (--rows-statistics batch): so
+its keys, and FCL's rows, are of one population. With running statistics, which are those
+of clean images, a row depends on its own mixture alone, and lies far from every key.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from furlkit import catalogue, console
+from furlkit.aggregators.dictionary import (
+    average_features,
+    rows_to_share,
+    shared_rows,
+)
+from furlkit.data.augment.instahide import K as MIXED
+from furlkit.errors import InputError, UsageError
+from furlkit.exchanges.exchange import (
+    Client,
+    Exchange,
+    Kept,
+    Setup,
+    Trained,
+    Values,
+    Written,
+    objectives_that,
+)
+from furlkit.files.checkpoint import Checkpoint
+from furlkit.files.clients import ClientId, is_client
+from furlkit.files.features import (
+    FeatureFacts,
+    Features,
+    read_features,
+    write_features,
+)
+from furlkit.files.private import Private
+from furlkit.inputs.kept import kept_rows
+from furlkit.inputs.paths import fill
+from furlkit.inputs.settings import fill as fill_options
+from furlkit.models.architecture import Net
+from furlkit.models.embedding import BATCH, batch_statistics, embed, embed_mixed
+from furlkit.models.loading import load_tensors, tensors_of, z_width
+from furlkit.randomness import numpy_generator, torch_generator
+from furlkit.training.learners import parts_by_name
+from furlkit.weights import Tensors, below, divide
+
+# Where a private file keeps Z, and of which images its rows are.
+ROWS, INDEX = "averaged_features.rows", "averaged_features.index"
+# Why a flag needs an objective of this kind.
+WHY = {
+    "z_dict": "rows of other clients are negatives, for a loss that has some",
+    "z": "rows are those of z, the output of a projector",
+    "z_own": "a client's own rows are positives, for a loss that takes them from "
+    "outside the batch",
+}
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """The dictionary that is given, and the client's part of the next: FedCA's, FCL's.
+
+    `negatives` says whether the given one is used, and whether anything else is.
+    `share_rows` says how the rows of the next part are made, and `rows_statistics` by
+    which statistics BatchNorm normalises for them. `participants` m, the
+    clients that share rows, are all of the partition's if None. `dictionary_from` says
+    which model computes z of the client's images, and `dictionary_positive` what is the
+    positive against a dictionary.
+    """
+
+    dictionary: str | None
+    leave_own_out: bool
+    negatives: str
+    features_out: str | None
+    share_rows: str
+    rows_statistics: str
+    alpha: float
+    dictionary_size: int
+    participants: int | None
+    dictionary_from: str
+    dictionary_positive: str
+
+    @property
+    def own_rows(self) -> bool:
+        """Whether an image's own row is the positive against a dictionary."""
+        given = self.dictionary is not None and self.negatives != "local"
+        return self.dictionary_positive == "own" and given
+
+    @property
+    def averaged(self) -> bool:
+        """Whether rows are those of Z; all others are made for each round."""
+        return self.share_rows == "averaged"
+
+    @property
+    def mixes(self) -> bool:
+        """Whether rows are shared that are of mixtures of images."""
+        return bool(self.features_out) and self.share_rows in ("instahide", "mixup")
+
+    @property
+    def needs_own(self) -> bool:
+        """Whether images are drawn to the rows Z of the client's last round."""
+        return self.dictionary_positive == "own" and self.dictionary_from == "client"
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the client needs its rows Z in its next round."""
+        return self.averaged and (bool(self.alpha) or self.needs_own)
+
+    def rows(self, clients: int) -> int:
+        """How many rows a client shares, where there are so many clients."""
+        return rows_to_share(self.dictionary_size, self.participants or clients)
+
+
+class Rows(NamedTuple):
+    """What one model makes of a client's images.
+
+    `z` is of all of them, for Z and for own positives; `fresh` of what is shared where
+    that is not Z. What nothing needs is empty.
+    """
+
+    z: np.ndarray = np.empty((0, 0))
+    fresh: np.ndarray = np.empty((0, 0))
+
+
+class Dictionary(Exchange):
+    """Rows received and rows shared; Z, averaged over rounds, stays in the private file."""
+
+    memory = ("averaged_features",)
+
+    def __init__(self, values: Values) -> None:
+        options = catalogue.EXCHANGES["dictionary"].options
+        sharing = fill_options(Sharing, catalogue.divided(values, options)[0])
+        _check(sharing, values)
+        self._sharing, pattern = sharing, sharing.dictionary
+        self._objective = catalogue.objectives()[values["objective"]]
+        if pattern:
+            self.inputs = {fill(pattern, client) for client in values["clients"]}
+        if sharing.features_out:
+            written = Written("--features-out", sharing.features_out, "features")
+            self.writes = (written,)
+
+    def open(self, setup: Setup) -> None:
+        """Read the dictionary of each client; a file for all clients is read once."""
+        self._setup, pattern = setup, self._sharing.dictionary
+        self._dictionaries: dict[ClientId, Features] = {}
+        clients = setup.partition.facts.clients if setup.partition else 1
+        self._shared = self._sharing.rows(clients)  # How many rows a client shares.
+        if pattern:
+            self._open(pattern, setup)
+        self._check_statistics()
+
+    def _open(self, pattern: str, setup: Setup) -> None:
+        paths = {client: fill(pattern, client) for client in setup.clients}
+        width, model = z_width(setup.model), setup.model
+        read = {path: open_dictionary(path, width, model) for path in {*paths.values()}}
+        for client, path in paths.items():
+            check_made_for(read[path], client)
+            self._dictionaries[client] = read[path]
+
+    def _check_statistics(self) -> None:
+        sharing = self._sharing
+        alone = bool(sharing.features_out) and self._shared < 2
+        if alone and sharing.rows_statistics == "batch":
+            raise UsageError(
+                f"--rows-statistics batch: a client shares {self._shared} row, and one "
+                "row has no statistics; raise --dictionary-size"
+            )
+
+    def start(self, client: Client) -> None:
+        sharing, self._early = self._sharing, None  # type: Sharing, Rows | None
+        self._dictionary = self._dictionaries.get(client.number)
+        self._negatives = self._rows_received(client.number)
+        if sharing.features_out or sharing.own_rows:
+            averaged_features(client.private, client.index, z_width(self._setup.model))
+
+    def check(self, client: Client) -> None:
+        sharing, images = self._sharing, len(client.index)
+        if sharing.mixes and images < MIXED:
+            raise InputError(
+                f"client {client.number} has {images} images; --share-rows "
+                f"{sharing.share_rows} mixes {MIXED}; use --share-rows plain"
+            )
+        hidden = sharing.features_out and "examples" not in self._setup.tell
+        if hidden and images <= self._shared:
+            console.warn(
+                f"--features-out {sharing.features_out}: has a row for each of the "
+                f"{images:,} images of client {client.number}, and so tells their number, "
+                "which --tell leaves out; share fewer with a smaller --dictionary-size"
+            )
+
+    def contents(self) -> dict[str, str]:
+        return {"dictionary": self._dictionary.content} if self._dictionary else {}
+
+    def record(self, options: dict[str, Any]) -> None:
+        """Leave options out that change nothing, and add the number of rows."""
+        if not self._dictionary:  # A recipe may give the flag in the first round too.
+            for name in ("leave-own-out", "negatives", "dictionary-positive"):
+                options.pop(name, None)
+            if not self._sharing.features_out:
+                options.pop("dictionary-from", None)
+        if self._sharing.features_out:
+            options["rows"] = self._shared
+
+    def begin(self, client: Client, net: Net) -> dict[str, Any]:
+        """Rows of others and of the client; the global model computes rows if asked."""
+        sharing, device = self._sharing, self._setup.device
+        inputs: dict[str, Any] = {}
+        if sharing.dictionary_from == "global":
+            self._early = self._rows_by_global(client, net)
+        if self._negatives is not None and len(self._negatives):
+            rows = torch.from_numpy(self._negatives).float().to(device)
+            inputs = {"rows": F.normalize(rows, dim=1)}
+            if "z_dict" in self._objective.inputs:
+                remote_only = sharing.negatives == "remote"
+                inputs = {"z_dict": rows, "remote_only": remote_only}
+        if sharing.own_rows:
+            own = self._early.z if self._early else self._own_rows(client)
+            inputs["z_own"] = torch.from_numpy(own).to(device)
+        return inputs
+
+    def _rows_received(self, client: ClientId) -> np.ndarray | None:
+        """The rows of the dictionary that are negatives for the client's images."""
+        dictionary = self._dictionary
+        if dictionary is None or self._sharing.negatives == "local":
+            return None
+        if self._sharing.leave_own_out:
+            return rows_of_others(dictionary, client)
+        return dictionary.rows
+
+    def _own_rows(self, client: Client) -> np.ndarray:
+        """The client's Z of its last round: 0 for images that it never met."""
+        width = z_width(self._setup.model)
+        Z = averaged_features(client.private, client.index, width)
+        if not Z.any():
+            console.warn(
+                f"client {client.number}: --dictionary-positive own: there are no rows of "
+                "its images in a --private file yet, so the other view takes their place"
+            )
+        return Z
+
+    def finish(self, client: Client, trained: Trained) -> Kept:
+        """Write the rows that the client shares; keep Z."""
+        kept = {k: v for k, v in client.memory.items() if k in (ROWS, INDEX)}
+        if self._sharing.features_out:
+            rows = self._early or self._rows_by_client(client, trained.learner)
+            kept = self._share(client, rows, self._sharing.features_out, trained)
+        return Kept({}, kept)
+
+    def _share(
+        self, client: Client, rows: "Rows", pattern: str, trained: Trained
+    ) -> Tensors:
+        sharing, setup, Z = self._sharing, self._setup, rows.fresh
+        if sharing.averaged:
+            before = averaged_features(client.private, client.index, rows.z.shape[1])
+            Z = average_features(before, rows.z, sharing.alpha)
+        rng = numpy_generator(setup.seed, "share", setup.round, client.number)
+        shared = shared_rows(Z, self._shared, rng)
+        # Of the images that the rows belong to the header says nothing.
+        facts = FeatureFacts(
+            layer="z",
+            dataset={},
+            part=str(client.number),
+            client=client.number,
+            round=setup.round,
+            examples=len(shared),
+            parent=setup.parent,
+            share_rows=None if sharing.averaged else sharing.share_rows,
+        )
+        path, places = fill(pattern, client.number), np.arange(len(shared))
+        content = write_features(path, shared, places, facts, client.provenance)
+        trained.results["features"] = content
+        return {ROWS: Z, INDEX: client.index} if sharing.keeps_rows else {}
+
+    def _rows_by_global(self, client: Client, net: Net) -> "Rows":
+        """Rows by the global model; the net is then as it was.
+
+        A resumed training computes them again, from the same model.
+        """
+        parts = ("encoder", *self._setup.architecture.heads)
+        slow = below("target.", client.received)
+        with _weights(net, slow or divide(client.received, parts)[0]):
+            return self._rows(client, net)
+
+    def _rows_by_client(self, client: Client, learner: Any) -> "Rows":
+        """Rows by the client's model: MoCo's slow network, as its keys are, or the net."""
+        with _weights(learner.net, below("target.", parts_by_name(learner))):
+            return self._rows(client, learner.net)
+
+    def _rows(self, client: Client, net: Net) -> "Rows":
+        sharing, setup, rows = self._sharing, self._setup, Rows()
+        shares, images = bool(sharing.features_out), setup.images.images
+        if sharing.own_rows or (shares and sharing.averaged):
+            z = embed(net, images, client.index, setup.plain_view(), "z").numpy()
+            rows = rows._replace(z=z)
+        if shares and not sharing.averaged:
+            rows = rows._replace(fresh=self._fresh(client, net))
+        return rows
+
+    def _fresh(self, client: Client, net: Net) -> np.ndarray:
+        """z of some images of the client, or of mixtures of them, drawn for this round."""
+        sharing, setup, index = self._sharing, self._setup, client.index
+        view, images = setup.plain_view(), setup.images.images
+        purpose = (setup.seed, "share", setup.round, client.number)
+        count = min(self._shared, len(index))
+        places = numpy_generator(*purpose).choice(len(index), count, replace=False)
+        rng, masks = torch_generator(*purpose, "mix"), sharing.share_rows == "instahide"
+
+        def rows_at(places: np.ndarray) -> np.ndarray:
+            if not sharing.mixes:
+                return embed(net, images, index[places], view, "z").numpy()
+            return embed_mixed(net, images, index, places, view, rng, masks).numpy()
+
+        if sharing.rows_statistics == "running":
+            return rows_at(places)
+        with batch_statistics(net):
+            batches = _even_batches(places, setup.plan.batch_size)
+            return np.concatenate([rows_at(batch) for batch in batches])
+
+
+@contextmanager
+def _weights(net: Net, tensors: Tensors) -> Iterator[None]:
+    """Give a net other weights for a while."""
+    own = {k: v.copy() for k, v in tensors_of(net).items() if k in tensors}
+    load_tensors(net, tensors)
+    yield
+    load_tensors(net, own)
+
+
+def _even_batches(places: np.ndarray, size: int) -> list[np.ndarray]:
+    """Divide places into batches of equal length, at most the training's."""
+    return np.array_split(places, -(-len(places) // min(size, BATCH)))
+
+
+def _check(sharing: Sharing, values: Values) -> None:
+    """Refuse options that do not fit the objective or each other."""
+    _check_objective(sharing, values)
+    if sharing.features_out and not (values["partition"] or sharing.participants):
+        raise UsageError(
+            "--features-out: without a PARTITION, give --participants, the number of "
+            "clients that share rows"
+        )
+    used = sharing.features_out or sharing.dictionary_positive == "own"
+    if sharing.dictionary_from == "global" and not used:
+        raise UsageError(
+            "--dictionary-from global: says whose rows are shared, and none are; give "
+            "--features-out"
+        )
+    if sharing.features_out and sharing.needs_own and not sharing.averaged:
+        raise UsageError(
+            f"--share-rows {sharing.share_rows}: with it a client keeps no rows of its "
+            "images for --dictionary-positive own; add --dictionary-from global"
+        )
+    if sharing.features_out and sharing.keeps_rows and not values["private_out"]:
+        _refuse_to_lose_rows(sharing)
+
+
+def _refuse_to_lose_rows(sharing: Sharing) -> None:
+    if sharing.alpha:
+        raise UsageError(
+            f"--alpha {sharing.alpha:g}: features averaged over rounds are kept in a "
+            "private file; give --private-out, or --alpha 0 to share this round's alone"
+        )
+    raise UsageError(
+        "--dictionary-positive own: the rows of a client's images are kept in a private "
+        "file; give --private-out, or --dictionary-from global"
+    )
+
+
+def _check_objective(sharing: Sharing, values: Values) -> None:
+    objective = catalogue.objectives()[values["objective"]]
+    matching = _terms_with_rows(values)
+    # Rows that a loss has no use for, images may still be drawn to.
+    rows, own = "z" if matching else "z_dict", sharing.dictionary_positive == "own"
+    for flag, given, needed in (
+        ("--dictionary", sharing.dictionary, rows),
+        ("--features-out", sharing.features_out, rows),
+        ("--negatives", sharing.negatives != "fused", "z_dict"),
+        ("--dictionary-positive own", own, "z_own"),
+        *((flag, True, "z") for flag in matching),
+    ):
+        if given and not _takes(needed, objective):
+            able = objectives_that(partial(_takes, needed))
+            raise UsageError(
+                f"{flag} does not apply to --objective {objective.name}: {WHY[needed]}, "
+                f"as {able} does"
+            )
+
+
+def _terms_with_rows(values: Values) -> list[str]:
+    """The flags of terms that draw images to rows."""
+    terms = (t for t in catalogue.TERMS.values() if values[catalogue.key_of(t.switch)])
+    return [f"--{term.switch}" for term in terms if "rows" in term.inputs]
+
+
+def _takes(needed: str, objective: catalogue.Objective) -> bool:
+    """Return whether an objective has z, or takes this input."""
+    if needed == "z":
+        return "projector" in objective.head_names
+    return needed in objective.inputs
+
+
+def open_dictionary(path: Path, width: int, model: Checkpoint) -> Features:
+    """Read a dictionary for a global model whose z has `width` numbers."""
+    found, round_ = read_features(path), model.facts.round
+    if found.facts.layer != "z":
+        raise InputError(
+            f"{path}: holds {found.facts.layer}, expected a dictionary of z; create it "
+            "with aggregate --rule dictionary, or embed --layer z"
+        )
+    if found.rows.shape[1] != width:
+        raise InputError(
+            f"{path}: its rows have {found.rows.shape[1]} numbers, the model's z has "
+            f"{width}; use the dictionary that was made with this model"
+        )
+    if found.facts.round is not None and found.facts.round > round_:
+        raise InputError(
+            f"{path}: is of round {found.facts.round}, the model of round {round_}; "
+            "use the dictionary of the model's own round"
+        )
+    parents = {found.facts.parent, model.facts.parent} - {None}
+    if found.facts.round == round_ and len(parents) > 1:
+        raise InputError(
+            f"{path}: was made by clients of another run than {model.path}; use the "
+            "dictionary and the model of one run"
+        )
+    owners = found.facts.owners
+    if owners is not None:
+        pairs = all(len(pair) == 2 and is_client(pair[0]) for pair in owners)
+        pairs = pairs and all(type(rows) is int for _, rows in owners)
+        if not pairs or sum(_counts(owners)) != len(found.rows):
+            raise InputError(
+                f"{path}: has {len(found.rows)} rows, its owners do not add up to "
+                "them; re-create it with aggregate --rule dictionary"
+            )
+    return found
+
+
+def check_made_for(dictionary: Features, client: ClientId) -> None:
+    """Refuse a dictionary that the server made for another client."""
+    made_for = dictionary.facts.made_for
+    if made_for not in (None, client):
+        raise InputError(
+            f"{dictionary.path}: was made for client {made_for}, and lacks the rows "
+            f"of that client alone; client {client} needs the dictionary of "
+            f"aggregate --rule dictionary --for {client}"
+        )
+
+
+def rows_of_others(dictionary: Features, client: ClientId) -> np.ndarray:
+    """The dictionary without the client's own rows."""
+    owners = dictionary.facts.owners
+    if owners is None:
+        raise UsageError(
+            f"--leave-own-out: {dictionary.path} does not say whose rows it has; create "
+            "it with aggregate --rule dictionary"
+        )
+    others = np.array([owner != client for owner, _ in owners], bool)
+    return dictionary.rows[np.repeat(others, _counts(owners))]
+
+
+def _counts(owners: list[list[ClientId]]) -> list[int]:
+    return [int(rows) for _, rows in owners]
+
+
+def averaged_features(
+    private: Private | None, index: np.ndarray, width: int
+) -> np.ndarray:
+    """Z of the images at `index` as the client kept it: 0 for images it never met."""
+    return kept_rows(private, "averaged_features", index, width)

@@ -1,0 +1,209 @@
+"""The interface of exchanges: what local-train gives them, and the calls it makes.
+
+local-train makes every exchange of the catalogue from the values of the command line,
+keeps the active ones, and calls in this order
+
+    open(setup)                     once
+    new_parts, start, contents      for each client, at first for all of them as a check,
+    check(client)                   which ends here
+    begin(client, net)              -> inputs of the learner and of terms
+    jobs(client, job, twin)         -> the trainings
+    finish(client, trained)         -> parts and memory for the private file
+
+An exchange serves one client at a time and may keep data of this client in attributes.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from furlkit import catalogue
+from furlkit.data.augment import Augmentation
+from furlkit.data.sets.datasets import ImageSet
+from furlkit.files.checkpoint import Checkpoint
+from furlkit.files.clients import ClientId
+from furlkit.files.facts import Provenance
+from furlkit.files.partition import Partition
+from furlkit.files.private import Private
+from furlkit.inputs.paths import Files, Patterns
+from furlkit.inputs.sites import images_of
+from furlkit.models.architecture import Architecture, Net
+from furlkit.models.loading import view_of
+from furlkit.training.loop import Epoch, Job, Purpose
+from furlkit.training.plan import Plan
+from furlkit.training.run import Jobs
+from furlkit.updates.decision import Decision
+from furlkit.weights import Tensors
+
+Values = Mapping[str, Any]  # Of a command line, by the keys of its options.
+NO_FILES: Patterns = {}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Everything that is the same for all clients.
+
+    `net` and `learner` have the expected tensors by name: those of the net, and all that
+    the learner carries. `parent` is the content hash of the received model. `tell` names
+    the facts about the client's images that an upload may contain.
+    """
+
+    partition: Partition | None
+    model: Checkpoint
+    architecture: Architecture
+    images: ImageSet
+    net: dict[str, Tensor]
+    learner: dict[str, Tensor]
+    clients: tuple[ClientId, ...]
+    round: int
+    parent: str | None
+    plan: Plan
+    seed: int
+    tell: tuple[str, ...]
+    device: torch.device
+    channels_last: bool
+
+    def index_of(self, client: ClientId) -> np.ndarray:
+        """The places of a client's images in the dataset."""
+        return images_of(client, self.partition, self.images)
+
+    def plain_view(self, channels_last: bool = False) -> Any:
+        """The view of images without augmentation."""
+        return view_of(self.model, Augmentation(), channels_last)
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client at the start of a round.
+
+    `received` is the global model, completed by parts that the client kept; the update
+    makes `tensors` of it, from which training starts. `memory` is what methods remember,
+    and `carried` are tensors of the private file that this training does not change.
+    `work` is the provenance of files that stay at the client: a site's names its images.
+    """
+
+    number: ClientId
+    index: np.ndarray
+    private: Private | None
+    purpose: Purpose
+    received: Tensors
+    tensors: Tensors
+    memory: Tensors
+    carried: Tensors
+    decision: Decision | None
+    provenance: Provenance
+    work: Provenance
+
+
+@dataclass
+class Trained:
+    """A client after training; `learner` trained the copy of the global model.
+
+    An exchange may replace `sent`, the learner that has the upload, with its `last` epoch
+    and its `losses`. `results` go to the output of the command.
+    """
+
+    learner: Any
+    sent: Any
+    last: Epoch
+    losses: dict[str, float]
+    results: dict[str, Any] = field(default_factory=dict)
+
+
+class Kept(NamedTuple):
+    """Tensors for the private file: parts of models, and memory."""
+
+    parts: Tensors
+    memory: Tensors
+
+
+class Written(NamedTuple):
+    """A shared file of each client: the key of its content hash in results, its kind."""
+
+    flag: str
+    pattern: str
+    kind: str
+
+
+class Exchange(Protocol):
+    """One exchange in one run of local-train; a class that derives from it overrides."""
+
+    active: bool = True
+    # Files that are read for each client, by flag, and files that all clients read.
+    reads: Patterns = NO_FILES
+    inputs: Files = ()
+    writes: tuple[Written, ...] = ()
+    # Parts of models: trained with the net, and left alone if the exchange is inactive.
+    trains: tuple[str, ...] = ()
+    carried: tuple[str, ...] = ()
+    # First words of the names of the memory that `finish` returns.
+    memory: tuple[str, ...] = ()
+
+    def __init__(self, values: Values) -> None:
+        """Read the options; raise a UsageError for options that do not fit."""
+
+    def open(self, setup: Setup) -> None:
+        """Open the inputs of all clients and check them against the model."""
+
+    def extend(self, learner: Any, architecture: Architecture) -> None:
+        """Add modules that are trained with the net."""
+
+    def own_tensors(self, setup: Setup) -> dict[str, Tensor]:
+        """Tensors of a private file that only this exchange reads."""
+        return {}
+
+    def new_parts(self, client: ClientId, start: Tensors) -> Tensors:
+        """Draw the parts that `start`, the model of a client's first round, lacks."""
+        return {}
+
+    def start(self, client: Client) -> None:
+        """Open the client's files and check them; nothing is trained yet."""
+
+    def check(self, client: Client) -> None:
+        """Refuse or warn once for each client, before the first of them is trained."""
+
+    def contents(self) -> dict[str, str]:
+        """Content hashes of the files that the client reads, by role."""
+        return {}
+
+    def record(self, options: dict[str, Any]) -> None:
+        """Adapt the options that the client's files record."""
+
+    def begin(self, client: Client, net: Net) -> dict[str, Any]:
+        """Inputs of the learner and of terms; `net` is the model training starts from."""
+        return {}
+
+    def jobs(
+        self, client: Client, job: Job, twin: Callable[[Tensors], Job]
+    ) -> Job | Jobs | None:
+        """Trainings in place of `job`; `twin` makes the same job for a second model."""
+        return None
+
+    def finish(self, client: Client, trained: Trained) -> Kept:
+        """Write the shared files; return the tensors that the client keeps."""
+        return Kept({}, {})
+
+
+def is_asked_for(exchange: str, values: Values) -> bool:
+    """Return whether the objective or a term that is switched on lists an exchange."""
+    terms = (t for t in catalogue.TERMS.values() if values[catalogue.key_of(t.switch)])
+    objective = catalogue.objectives()[values["objective"]]
+    return exchange in objective.exchanges or any(
+        exchange in t.exchanges for t in terms
+    )
+
+
+def objectives_that(accept: Callable[[catalogue.Objective], bool]) -> str:
+    """The names of the objectives that fulfil a condition: "simclr or moco"."""
+    names = [o.name for o in catalogue.objectives().values() if accept(o)]
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def make_exchanges(values: Values) -> list[Exchange]:
+    """Make all exchanges of the catalogue, active or not."""
+    entries = catalogue.exchanges().values()
+    return [catalogue.load(entry.function)(values) for entry in entries]

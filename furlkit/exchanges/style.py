@@ -1,0 +1,148 @@
+"""FedStyle: a client's style model and its generator G, which stay in the private file.
+
+The style model is frozen, and images are not augmented, so h_s of all images is computed
+once before training.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from furlkit import catalogue
+from furlkit.errors import InputError, UsageError
+from furlkit.exchanges.exchange import (
+    Client,
+    Exchange,
+    Setup,
+    Values,
+    is_asked_for,
+    objectives_that,
+)
+from furlkit.files.checkpoint import Checkpoint
+from furlkit.files.clients import ClientId
+from furlkit.files.private import Private
+from furlkit.models.architecture import Architecture, Net, build, drawn
+from furlkit.models.embedding import embed
+from furlkit.models.loading import check_tensors, full_architecture, tensors_of
+from furlkit.models.style import PREFIX, empty_generator, style_architecture, style_net
+from furlkit.randomness import torch_generator
+from furlkit.weights import STYLE, Tensors, below, parts_of
+
+GENERATOR = "generator"
+
+
+class Style(Exchange):
+    """h_s of the client's images, and of their Sobel images, for the infusion term.
+
+    A client keeps its style in rounds without infusion, too.
+    """
+
+    carried = STYLE
+    trains = (GENERATOR,)
+
+    def __init__(self, values: Values) -> None:
+        self.active = is_asked_for("style", values)
+        if self.active:
+            _check(values)
+
+    def open(self, setup: Setup) -> None:
+        self._setup = setup
+
+    def extend(self, learner: Any, architecture: Architecture) -> None:
+        generator = empty_generator(architecture.feature_dim)
+        device = next(learner.parameters()).device
+        add_generator(learner, generator.to_empty(device=device))
+
+    def new_parts(self, client: ClientId, start: Tensors) -> Tensors:
+        if GENERATOR in parts_of(start):
+            return {}
+        rng = torch_generator(self._setup.seed, GENERATOR, client)
+        h_dim = self._setup.architecture.feature_dim
+        new = tensors_of(drawn(empty_generator(h_dim), rng))
+        return {f"{GENERATOR}.{name}": array for name, array in new.items()}
+
+    def start(self, client: Client) -> None:
+        if client.private is not None:
+            self._encoder = style_encoder(client.private, self._setup.model)
+
+    def begin(self, client: Client, net: Net) -> dict[str, Any]:
+        setup = self._setup
+        style = style_net(setup.model, self._encoder, setup.device)
+        images, view = setup.images.images, setup.plain_view()
+        plain, edges = (
+            embed(style, images, client.index, view, "h", edges=e).to(setup.device)
+            for e in (False, True)
+        )
+        return {"styles": (plain, edges)}
+
+
+def _check(values: Values) -> None:
+    objective = catalogue.objectives()[values["objective"]]
+    if not objective.again:
+        raise UsageError(
+            f"--infusion does not apply to --objective {objective.name}: views are infused "
+            "for a loss that compares the h of two views of an image, as "
+            f"{objectives_that(lambda o: o.again)} does"
+        )
+    if not values["private"]:
+        raise UsageError(
+            "--infusion: needs the client's style model; give --private, a file that "
+            "pretrain-style or the client's last round has written"
+        )
+    if not values["private_out"]:
+        raise UsageError(
+            "--infusion: the client's generator would be lost; give --private-out, "
+            "where it keeps its style"
+        )
+    if values["personal"] != "none":
+        raise UsageError(
+            f"--infusion does not apply with --personal {values['personal']}: the "
+            "generator is trained with the model that is sent, and makes it personal; "
+            "leave one of them out"
+        )
+
+
+def add_generator(learner: Any, generator: nn.Module) -> None:
+    """Let a learner train a generator with its net, and carry along what that takes."""
+    learner.generator = generator
+    if hasattr(learner, "keep_infused"):
+        learner.keep_infused()
+
+
+def style_encoder(private: Private, model: Checkpoint) -> Tensors:
+    """f_s, the encoder of the style model, which must be built as the model's is."""
+    expected = build(style_architecture(model), None).state_dict()
+    cure = "create one with pretrain-style, and train with the private file it writes"
+    return _part(
+        private, PREFIX, "encoder.", expected, ("style model", cure), model.path
+    )
+
+
+def generator(private: Private, model: Checkpoint) -> Tensors:
+    """G, which must fit the model's h."""
+    h_dim = full_architecture(model.path, model.facts).feature_dim
+    expected = empty_generator(h_dim).state_dict()
+    cure = "give a private file that local-train --infusion wrote"
+    return _part(private, "generator.", "", expected, ("generator", cure), model.path)
+
+
+def _part(
+    private: Private,
+    prefix: str,
+    part: str,
+    expected: dict[str, torch.Tensor],
+    missing: tuple[str, str],
+    model: Path,
+) -> Tensors:
+    """Tensors of a private file below a prefix, whole and of the expected shapes."""
+    what, cure = missing
+    wanted = {prefix + name: tensor for name, tensor in expected.items()}
+    found = {k: v for k, v in private.tensors.items() if k.startswith(prefix + part)}
+    if not found:
+        raise InputError(f"{private.path}: has no {what}; {cure}")
+    check_tensors(private.path, wanted, found, f"what fits {model}")
+    if lacking := sorted(wanted.keys() - found.keys()):
+        raise InputError(f"{private.path}: lacks {lacking[0]} of its {what}")
+    return below(prefix, found)

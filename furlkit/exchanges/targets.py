@@ -1,0 +1,58 @@
+"""FedCA's alignment targets: h and z of public images by one common model."""
+
+from typing import Any
+
+import torch
+
+from furlkit.data.batches import Batch, Images
+from furlkit.data.sets.source import Source
+from furlkit.errors import UsageError
+from furlkit.exchanges.exchange import Client, Exchange, Setup, Values
+from furlkit.files.targets import read_targets
+from furlkit.inputs import matching
+from furlkit.inputs.images import open_images
+from furlkit.models.architecture import Net
+from furlkit.models.loading import z_width
+from furlkit.training.loop import positions
+
+
+class Targets(Exchange):
+    """Public images with their targets, as inputs of the alignment term."""
+
+    def __init__(self, values: Values) -> None:
+        self._path, data = values["align"], values["align_data"]
+        if self._path and not data:
+            raise UsageError(
+                f"--align {self._path}: give --align-data too, the public images that "
+                "the targets were made from"
+            )
+        self.active, self.inputs = bool(self._path), (self._path, data)
+        place = {key: values[key] for key in ("data_root", "download", "cache")}
+        self._data = Source(data or "", **place, split=values["align_split"])
+
+    def open(self, setup: Setup) -> None:
+        z_width(setup.model)
+        self._setup, self._targets = setup, read_targets(self._path)
+        self._public = open_images(self._data, setup.model)
+        matching.check_targets(self._targets, self._public, setup.model)
+
+    def contents(self) -> dict[str, str]:
+        return {"targets": self._targets.content}
+
+    def begin(self, client: Client, net: Net) -> dict[str, Any]:
+        setup, targets = self._setup, self._targets
+        view, order = setup.plain_view(setup.channels_last), (*client.purpose, "align")
+        pixels = self._public.images
+        images = Images(pixels, None, targets.index, view, setup.device)
+
+        def batch_of(step: int, size: int) -> Batch:
+            # Batches go through the set in a random order (what does not fill a batch is
+            # left out), then in another. Plain images draw nothing from the generator.
+            index = positions(images, size, order, step)
+            return images.batch(index, torch.Generator(), step)
+
+        h, z = (
+            torch.from_numpy(rows).float().to(setup.device)
+            for rows in (targets.h, targets.z)
+        )
+        return {"public": batch_of, "h_align": h, "z_align": z}
