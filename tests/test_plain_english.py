@@ -11,7 +11,7 @@ PROJECT = Path(__file__).parent.parent
 MEAN = 0.06
 HARD_SHARE = 0.01
 # Paths that meet the limits. The list grows until it is furlkit, README.md, examples.
-FINISHED: tuple[str, ...] = ()
+FINISHED = ("furlkit/objectives",)
 
 
 @pytest.mark.parametrize("kind", [DOCSTRINGS, MESSAGES, PROSE])
