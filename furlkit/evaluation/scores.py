@@ -54,7 +54,7 @@ def check_features(features: Tensor) -> None:
         raise InputError(
             f"features: found shape {tuple(features.shape)}, expected one row per image"
         )
-    # The sum of a row with NaN or infinity is not finite; a mask would need more memory.
+    # The sum of a row with NaN or infinity is not finite; a mask needs more memory.
     if not torch.isfinite(features.sum(dim=1)).all():
         raise InputError(
             "features: found NaN or infinity; the model has diverged, train with a "
