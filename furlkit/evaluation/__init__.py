@@ -1,1 +1,1 @@
-"""What a representation is worth: features and labels in, numbers out."""
+"""Scores of a representation: features and labels in, numbers out."""

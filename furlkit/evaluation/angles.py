@@ -1,4 +1,4 @@
-"""The angles between the features of two models, and their boxplot.
+"""Angles between the features of two models, and their boxplot.
 
 Zhang et al., "Federated Unsupervised Representation Learning" (FedCA), the alignment
 module and Figure 4: angles between normalised representations of local models.
@@ -41,19 +41,19 @@ def _unit(rows: Tensor) -> Tensor:
     if not length.all():
         raise InputError(
             "features: found a row of zeros, which has no direction; "
-            "the model that made it has collapsed"
+            "the model has collapsed"
         )
     return rows / length
 
 
 def box(values: np.ndarray) -> dict[str, float | list[float]]:
-    """The numbers of a boxplot of the values, after Tukey.
+    """Numbers of Tukey's boxplot of the values.
 
     `quartiles` are interpolated linearly. `whiskers` end at the outermost values
     within 1.5 heights of the box, but never inside the box; `fliers` is the share of
-    values beyond them. `mean` and `std` are of all values.
+    values beyond the whiskers. `mean` and `std` cover all values.
     """
-    # Sorted, so that the order of the values does not change the rounding of the sums.
+    # Sorted: the order of the values must not change the rounding of the sums.
     values = np.sort(np.asarray(values, dtype=np.float64))
     low, median, high = (float(q) for q in np.percentile(values, (25, 50, 75)))
     reach = REACH * (high - low)

@@ -1,4 +1,4 @@
-"""The collapse meter: how many dimensions a batch of projections uses."""
+"""Collapse meter: the number of dimensions used by a batch of projections."""
 
 import math
 
@@ -12,7 +12,7 @@ NOISE = 1e-6  # Float32 rounding, relative to the largest possible singular valu
 def spread(z: Tensor) -> float:
     """sqrt(d) times the mean over dimensions of the std of unit rows; z (N, d).
 
-    1 if directions are isotropic, 0 if all rows have the same direction. Chen and He,
+    1 if directions are isotropic, 0 if all rows have one direction. Chen and He,
     "Exploring Simple Siamese Representation Learning", CVPR 2021, section 4.1.
     """
     unit = F.normalize(z.detach().float(), dim=1)
@@ -22,8 +22,8 @@ def spread(z: Tensor) -> float:
 def effective_rank(z: Tensor) -> float:
     """exp(-sum_k p_k log p_k), p_k the k-th singular value over their sum; z (N, d).
 
-    The singular values are those of the centred unit rows. At most min(N, d); 1 if all
-    rows have the same direction; NaN if z is not finite. Roy and Vetterli,
+    The singular values belong to the centred unit rows. At most min(N, d); 1 if all
+    rows have one direction; NaN if z is not finite. Roy and Vetterli,
     "The effective rank", EUSIPCO 2007, definition 1.
     """
     unit = F.normalize(z.detach().float(), dim=1)

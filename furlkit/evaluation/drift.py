@@ -1,7 +1,7 @@
 """Measures of a representation, and of the drift between two, without labels.
 
-With labels, also the share of false negatives of a contrastive loss. Everything that
-involves all pairs of images is computed in blocks.
+With labels, also the share of false negatives of a contrastive loss. Sums over all
+pairs of images are computed in blocks.
 """
 
 import math
@@ -15,15 +15,15 @@ from furlkit.errors import InputError
 from furlkit.evaluation.scores import check_features, check_pair, check_rows
 
 BLOCK = 2**22  # Similarities in memory at once, for any number of images.
-NOISE = 1e-6  # Relative norm of centred features that is only float32 rounding.
+NOISE = 1e-6  # Smaller relative norms of centred features are float32 rounding.
 
 
 def alignment(x: Tensor, y: Tensor) -> float:
     """E |f(x) - f(x+)|^2 over positive pairs; x, y (n, d), row i two views of one image.
 
-    Rows are normalised, so 0 (the views coincide) to 4. Wang and Isola, "Understanding
-    Contrastive Representation Learning through Alignment and Uniformity on the
-    Hypersphere", ICML 2020, section 4.1, with alpha = 2.
+    Rows are normalised; the range is 0 (equal views) to 4. Wang and Isola,
+    "Understanding Contrastive Representation Learning through Alignment and Uniformity
+    on the Hypersphere", ICML 2020, section 4.1, with alpha = 2.
     """
     check_pair(x, y)
     u, v = F.normalize(x, dim=1), F.normalize(y, dim=1)
@@ -33,14 +33,14 @@ def alignment(x: Tensor, y: Tensor) -> float:
 def uniformity(x: Tensor, t: float = 2.0) -> float:
     """log E exp(-t |f(x) - f(y)|^2) over all pairs of different rows of x (n, d).
 
-    Rows are normalised: 0 if all coincide, about -2t if they are uniform on a sphere
+    Rows are normalised: 0 if all rows are equal, about -2t for rows uniform on a sphere
     of many dimensions. Wang and Isola, ICML 2020, section 4.1, with t = 2.
     """
     _check_many(x)
     unit = F.normalize(x, dim=1)
     total = torch.zeros((), dtype=torch.float64)
     for start, rows in _blocks(unit):
-        # Only rows from `start` on: each pair is counted once, which halves the work.
+        # Only rows from `start` on: every pair once, which halves the work.
         squares = 2 - 2 * (rows @ unit[start:].T)  # (B, n - start)
         total += (-t * squares.clamp_(min=0)).exp().triu_(1).sum(dtype=torch.float64)
     pairs = len(x) * (len(x) - 1) / 2
@@ -48,11 +48,11 @@ def uniformity(x: Tensor, t: float = 2.0) -> float:
 
 
 def false_negative_ratio(labels: Tensor) -> float:
-    """Share of the ordered pairs of different images that have the same label.
+    """Share of the ordered pairs of different images with equal labels.
 
         sum_c n_c (n_c - 1) / (n (n - 1)),    n_c images of class c
 
-    These pairs are false negatives of an objective that pushes all other images away.
+    These pairs are false negatives of an objective that repels all other images.
     The ratio does not depend on a model.
     """
     n = len(labels)
@@ -63,15 +63,15 @@ def false_negative_ratio(labels: Tensor) -> float:
 
 
 def false_negative_weight(x: Tensor, labels: Tensor, tau: float = 0.5) -> float:
-    """Share of a contrastive loss's repulsion that is between images of the same label.
+    """Share of a contrastive loss's repulsion between images with equal labels.
 
         mean_i  sum_{j != i, y_j = y_i} w_ij / sum_{j != i} w_ij,
         w_ij = exp(cos(x_i, x_j) / tau)
 
     for features x (n, d) and labels y (n). w_ij is the weight of negative j in the
     gradient of NT-Xent (Chen et al., "A Simple Framework for Contrastive Learning of
-    Visual Representations", ICML 2020, Eq. 1). If all features are equal, it is
-    the false-negative ratio; a model that separates the classes has more.
+    Visual Representations", ICML 2020, Eq. 1). If all features are equal, the weight is
+    the false-negative ratio; a model that separates the classes has a larger weight.
     """
     _check_many(x)
     check_rows(x, labels)
@@ -86,14 +86,14 @@ def false_negative_weight(x: Tensor, labels: Tensor, tau: float = 0.5) -> float:
 
 
 def cka_matrix(features: Sequence[Tensor]) -> list[list[float | None]]:
-    """Linear CKA of every pair of features, each (n, its own d) of the same images.
+    """Linear CKA of every pair of features (n, d) of n common images; d may differ.
 
         |Y^T X|_F^2 / (|X^T X|_F |Y^T Y|_F),    X and Y centred: 0 (unlike) to 1 (alike)
 
-    Invariant to rotation and isotropic scaling. None if one is constant, which would be
-    0 / 0. Kornblith et al., "Similarity of Neural Network Representations Revisited",
+    Invariant to rotation and isotropic scaling. None (0 / 0) for constant features.
+    Kornblith et al., "Similarity of Neural Network Representations Revisited",
     ICML 2019, section 3: CKA with a linear kernel. In float64.
-    As |Y^T X|_F^2 = <X X^T, Y Y^T>, features with d >= n are replaced by X X^T.
+    Features with d >= n are replaced by X X^T, since |Y^T X|_F^2 = <X X^T, Y Y^T>.
     """
     if len({len(x) for x in features}) > 1:
         counts = ", ".join(f"{len(x):,}" for x in features)
@@ -124,7 +124,7 @@ def _centred(x: Tensor) -> Tensor:
 
 
 def _product(a: Tensor, b: Tensor) -> float:
-    """|Y^T X|_F^2, where a is X or X X^T, and b is Y or Y Y^T; X X^T is square."""
+    """|Y^T X|_F^2 for a = X or X X^T, and b = Y or Y Y^T; X X^T is square."""
     if a.shape[1] == len(a) and b.shape[1] == len(b):
         return float((a * b).sum())
     if a.shape[1] == len(a):

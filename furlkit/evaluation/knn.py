@@ -16,9 +16,9 @@ BLOCK = 2**23  # Similarities in memory at once: 32 MB, for any number of images
 
 
 def nearest_others(rows: Tensor, k: int) -> Tensor:
-    """The places of each row's k nearest other rows, nearest first; rows (n, d) -> (n, k).
+    """Positions of each row's k nearest other rows, nearest first; (n, d) -> (n, k).
 
-    k is at most n - 1. A row is not its own neighbour, even if another one equals it.
+    k is at most n - 1. A row is never a neighbour of itself, even among equal rows.
     """
     check_features(rows)
     n, start = len(rows), 0
@@ -33,8 +33,7 @@ def nearest_others(rows: Tensor, k: int) -> Tensor:
 def _cosines(rows: Tensor, others: Tensor) -> Iterator[Tensor]:
     """Blocks (B, N) of the cosines of rows (M, d) with others (N, d).
 
-    All blocks are in the same memory. With memory of its own for each, what is kept of
-    one lies between two others, and memory grows as if all of them were kept.
+    All blocks reuse one buffer: separate allocations would fragment the heap.
     """
     others = F.normalize(others, dim=1)
     size = min(max(1, BLOCK // len(others)), len(rows))
@@ -51,7 +50,7 @@ def predict_knn(
     k: int = 200,
     t: float = 0.1,
 ) -> Tensor:
-    """The class with the most votes among each test row's k nearest training rows.
+    """Class with the most votes among each test row's k nearest training rows.
 
         votes_c = sum over neighbours i of class c of exp(s_i / t),   s_i the cosine
 
@@ -67,7 +66,7 @@ def predict_knn(
 
 def _votes(s: Tensor, labels: Tensor, classes: int, k: int, t: float) -> Tensor:
     near, index = s.topk(k, dim=1)  # (M, k)
-    # Relative to the nearest: all votes of a row have one factor, and none overflows.
+    # Relative to the nearest row: a common factor per row, without overflow.
     weights = ((near - near[:, :1]) / t).exp()
     votes = torch.zeros(len(s), classes, dtype=s.dtype, device=s.device)
     return votes.scatter_add_(1, labels[index].long(), weights)  # (M, classes)

@@ -1,11 +1,11 @@
-"""The linear probe: linear classifiers on frozen features, several side by side.
+"""Linear probe: linear classifiers on frozen features, several in parallel.
 
 Features are not standardised: the papers chose their learning rates for raw features.
-A head's result is that of its last epoch, not the best one.
+A head's result is the result of the last epoch, not of the best epoch.
 
-The gradient and the optimisers are written out: for so small a model, autograd and
+The gradient and the optimisers are written out: for a small model, autograd and
 torch.optim take longer than the arithmetic. A step of torch's functional Adam takes
-four times as long as this one, and rounds differently. The tests compare with both.
+four times the time of this step, and rounds differently. The tests compare with both.
 """
 
 import math
@@ -22,14 +22,14 @@ from furlkit.evaluation.scores import check_features, check_labelled
 GAMMA = 0.1
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 # On CIFAR-10, h of 256 numbers, the accuracies of independent heads had a std of 0.27
-# points. Five heads with this lag had 0.23; with one order for all at the same time 0.11.
-# Means of five varied by 0.14 and 0.26, where those of independent heads vary by 0.12.
+# points. Five heads with this lag had 0.23; with one order and no lag 0.11. Means of
+# five varied by 0.14 and 0.26; means of independent heads vary by 0.12.
 LAG = 0.1
 
 
 @dataclass(frozen=True)
 class LinearSettings:
-    """How the head is trained; the defaults are FedCA's.
+    """Training settings of a head; the defaults are FedCA's.
 
     The learning rate is multiplied by 0.1 at each milestone, counted in epochs.
     `momentum` is only for SGD. Weight decay is added to the gradient.
@@ -64,8 +64,8 @@ def fit_linear(
 ) -> list[Head]:
     """Train a head for each generator on features (N, d) and labels (N).
 
-    Each generator draws the initial weights of its head; the first one then draws the
-    order of the rows in each epoch, for all of them.
+    Each generator draws the initial weights of a head; the first generator also draws
+    the order of the rows in each epoch, for all heads.
     """
     check_labelled(features, labels, classes)
     d = features.shape[1]
@@ -75,14 +75,14 @@ def fit_linear(
 
 
 def draw_start(d: int, classes: int, generator: torch.Generator) -> Tensor:
-    """Weight and bias as one vector, drawn as those of torch.nn.Linear."""
+    """Weight and bias in one vector, with the distribution of torch.nn.Linear."""
     size = classes * (d + 1)
     draw = torch.rand(size, generator=generator, device=generator.device)
     return (2 * draw - 1) / math.sqrt(d)  # uniform in +-1/sqrt(d)
 
 
 def draw_orders(rows: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """An order of the rows for each epoch, without end."""
+    """Endless orders of the rows, one per epoch."""
     while True:
         yield torch.randperm(rows, generator=generator, device=generator.device)
 
@@ -96,9 +96,9 @@ def train_heads(
 ) -> list[Head]:
     """Train the heads of `starts` (P, classes * (d + 1)) in one pass over the features.
 
-    One product serves all heads, which takes half the time of one for each, but then
-    they see the same batches. What differs between heads is mostly the order of their
-    last epochs, so each starts LAG of the training after the one before.
+    One product serves all heads, in half the time of separate products, with common
+    batches. Heads differ mostly by the order of their last epochs, so the start of each
+    head is delayed by LAG of the training.
     """
     heads = _Heads.of(starts.to(features.device, copy=True))
     lag = math.ceil(settings.epochs * LAG)
@@ -108,9 +108,7 @@ def train_heads(
         some, order = heads.only(min(own), max(own) + 1), next(orders)
         _train_epoch(some, features, labels, settings, order, list(own.values()))
     if not torch.isfinite(heads.w).all():
-        raise FurlkitError(
-            f"linear head diverged at lr {settings.lr}; use a smaller one"
-        )
+        raise FurlkitError(f"linear head diverged at lr {settings.lr}; lower the rate")
     return [Head(*_divided(w[None], features.shape[1])) for w in heads.w]
 
 
@@ -122,7 +120,7 @@ def _train_epoch(
     order: Tensor,
     epochs: list[int],
 ) -> None:
-    """One epoch, which is that of `epochs` for each head; a partial batch is used too."""
+    """Train one epoch, with the epoch number of each head; use a partial batch too."""
     batches = order.to(features.device).split(settings.batch_size)
     update = heads.adam if settings.optimiser == "adam" else heads.sgd
     factors = [_factors(settings, epoch, len(batches)) for epoch in epochs]
@@ -135,19 +133,19 @@ def _train_epoch(
 
 
 def predict_linear(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The class with the largest logit of each row: (M, d) -> (M)."""
+    """Class with the largest logit of each row: (M, d) -> (M)."""
     check_features(features)
     return torch.addmm(bias, features.float(), weight.T).argmax(dim=1)
 
 
 def _divided(w: Tensor, d: int) -> tuple[Tensor, Tensor]:
-    """The weights (P * classes, d) and biases (P * classes) of heads w."""
+    """Weights (P * classes, d) and biases (P * classes) of heads w."""
     weights = w.shape[1] // (d + 1) * d
     return w[:, :weights].reshape(-1, d), w[:, weights:].reshape(-1)
 
 
 class _Heads(NamedTuple):
-    """Heads, each a row of w: its weight and bias, so that a step is one update.
+    """Heads: a row of w contains weight and bias, so a step is one update.
 
     `m` and `v` are an optimiser's averages.
     """
@@ -158,11 +156,11 @@ class _Heads(NamedTuple):
 
     @classmethod
     def of(cls, w: Tensor) -> "_Heads":
-        """Heads that have made no step."""
+        """Heads before the first step."""
         return cls(w, torch.zeros_like(w), torch.zeros_like(w))
 
     def only(self, first: int, last: int) -> "_Heads":
-        """Some of them; the memory is the same."""
+        """View of some heads, in shared memory."""
         return _Heads(*(tensor[first:last] for tensor in self))
 
     def gradient(self, x: Tensor, y: Tensor) -> Tensor:
@@ -197,9 +195,9 @@ class _Heads(NamedTuple):
 
 
 def _factors(settings: LinearSettings, epoch: int, batches: int) -> list[list[float]]:
-    """What a head's update needs in each step of an epoch: its rate.
+    """Learning rate of a head in each step of an epoch.
 
-    Adam also needs the correction of the second moment for its start from 0.
+    Adam also needs the bias correction of the second moment.
     """
     lr, first = settings.lr_at(epoch), epoch * batches + 1
     if settings.optimiser != "adam":

@@ -1,9 +1,9 @@
 """Logistic regression on frozen features: a convex fit without any randomness.
 
-Minimised is the mean cross-entropy of softmax(W x + b) plus l2/2 ||W||^2, as a function
-of all training rows at once, by L-BFGS in float64. Features are standardised first, by
-the mean and std of the training rows, so that one range of l2 suits every encoder. In
-scikit-learn's LogisticRegression, C is 1 / (l2 N) for N rows.
+The fit minimises the mean cross-entropy of softmax(W x + b) plus l2/2 ||W||^2 over all
+training rows, by L-BFGS in float64. Features are standardised first, by the mean and
+std of the training rows, so one range of l2 suits every encoder. In scikit-learn's
+LogisticRegression, C is 1 / (l2 N) for N rows.
 """
 
 from collections.abc import Sequence
@@ -16,20 +16,20 @@ from torch import Tensor
 from furlkit.errors import InputError
 from furlkit.evaluation.scores import accuracy, check_features, check_labelled
 
-# From strong to weak, since each fit starts where the one before it ended.
+# From strong to weak: each fit starts at the end of the fit before.
 L2 = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
-EVERY = 5  # Of each class every fifth row is held out.
-# The largest entry of the gradient where a fit may end, of the last one and of those that
-# only choose l2; and how many steps it has at most.
+EVERY = 5  # Every fifth row of each class is held out.
+# Largest entry of the gradient at the end of a fit: of the last fit, and of fits to
+# choose l2; largest number of steps.
 TOLERANCE, ROUGHLY, STEPS = 1e-8, 1e-6, 2000
-# Less than this, relative to the mean, is how machines round a constant feature.
+# Smaller stds, relative to the mean, are rounding of a constant feature.
 CONSTANT = 1e-5
 
 
 class Regression(NamedTuple):
     """A fit: weight (classes, d) and bias (classes) for rows of mean 0 and std 1.
 
-    `steps` are those of the last fit.
+    `steps`: number of steps of the last fit.
     """
 
     weight: Tensor
@@ -39,12 +39,12 @@ class Regression(NamedTuple):
     steps: int
 
     def logits(self, features: Tensor) -> Tensor:
-        """Of each row: (M, d) -> (M, classes)."""
+        """Logits of each row: (M, d) -> (M, classes)."""
         x = (features.double() - self.mean) / self.std
         return torch.addmm(self.bias, x, self.weight.T)
 
     def predict(self, features: Tensor) -> Tensor:
-        """The class with the largest logit of each row: (M, d) -> (M)."""
+        """Class with the largest logit of each row: (M, d) -> (M)."""
         check_features(features)
         return self.logits(features).argmax(dim=1)
 
@@ -52,10 +52,10 @@ class Regression(NamedTuple):
 def choose_logistic(
     features: Tensor, labels: Tensor, classes: int
 ) -> tuple[Regression, dict[str, Any]]:
-    """Choose l2 by rows held out of features (N, d), then fit to all of them.
+    """Choose l2 by held-out rows of features (N, d), then fit all rows.
 
-    The loss decides: it differs between any two l2, where rounding could turn a tie of
-    accuracies. Also gives, for the metrics, what every l2 gave on the rows held out.
+    The loss decides, since rounding could change a tie of accuracies. Also return the
+    held-out scores of every l2, for the metrics.
     """
     check_labelled(features, labels, classes)
     held = held_out(labels)
@@ -81,7 +81,7 @@ def _scored(fit: Regression, features: Tensor, labels: Tensor) -> dict[str, Any]
 
 
 def held_out(labels: Tensor) -> Tensor:
-    """Which rows are held out: of each class the fifth, the tenth, ..."""
+    """Mask of the held-out rows: of each class the fifth, the tenth, ..."""
     rank = torch.zeros_like(labels, dtype=torch.long)
     for label in labels.unique():
         own = labels == label
@@ -102,10 +102,10 @@ def fit_path(
     strengths: Sequence[float],
     tolerance: float = TOLERANCE,
 ) -> list[Regression]:
-    """Fits with each l2, each from where the one before it ended.
+    """Fit every l2, starting at the end of the fit before.
 
-    Rows are turned to their principal axes, which changes neither loss nor penalty. In
-    these coordinates the Hessian is nearly diagonal, and so many fewer steps are enough.
+    Rows are rotated to their principal axes, which changes neither loss nor penalty. In
+    these coordinates the Hessian is nearly diagonal, and far fewer steps are enough.
     """
     x, mean, std = features.double(), *_mean_std(features.double())
     x = (x - mean) / std  # (N, d)
@@ -121,7 +121,7 @@ def fit_path(
 
 
 def _mean_std(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and std of each column; a constant one has the std 1."""
+    """Mean and std of each column; the std of a constant column is 1."""
     std, mean = torch.std_mean(x, dim=0, correction=0)
     return mean, torch.where(std > CONSTANT * mean.abs(), std, 1.0)
 
@@ -129,7 +129,7 @@ def _mean_std(x: Tensor) -> tuple[Tensor, Tensor]:
 def _minimise(
     w: Tensor, x: Tensor, y: Tensor, l2: float, scale: Tensor, tolerance: float
 ) -> tuple[Tensor, int]:
-    """Weight and bias, the last column, from w on; and the number of steps.
+    """Return the fit that starts at w (the bias is the last column), and its steps.
 
     L-BFGS moves v = w scale, for which one step length suits all coordinates.
     """
@@ -149,7 +149,7 @@ def _minimise(
 
 
 def _loss(w: Tensor, x: Tensor, y: Tensor, l2: float) -> tuple[Tensor, Tensor]:
-    """The loss and its gradient, which is as large as w; classes are the first axis."""
+    """Loss, and gradient with the shape of w; classes are the first axis."""
     weight, bias = w[:, :-1], w[:, -1:]
     log_p = torch.addmm(bias, weight, x.T).log_softmax(dim=0)  # (classes, N)
     loss = l2 / 2 * weight.square().sum() - log_p.gather(0, y[None]).mean()

@@ -1,11 +1,11 @@
-"""How many of a contrastive loss's negatives are of the image's own class, by client.
+"""Share of a contrastive loss's negatives with the image's class, by client.
 
-FCL Eq. 4-5, from how many images of which class each client has. No model is needed.
+FCL Eq. 4-5, from the class counts of every client. No model is needed.
 
     q       an image of client c and class y
-    Q_l,i   rows of client i's own images; of the others' it is what they share
-    m       classes of a client
-    I(i,q)  whether client i has images of class y
+    Q_l,i   rows of client i's images, or the rows shared with other clients
+    m       number of classes of a client
+    I(i,q)  1 if client i has images of class y, otherwise 0
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ import numpy as np
 
 
 class Ratios(NamedTuple):
-    """Means over all images; None where a client has no such negatives."""
+    """Means over all images; None if a client has no negatives of the kind."""
 
     local: float | None
     fused: float | None
@@ -22,10 +22,10 @@ class Ratios(NamedTuple):
 
 
 def measured(histogram: np.ndarray, own: int, shared: int) -> Ratios:
-    """The ratios by the classes' true shares: `histogram` (clients, classes) counts.
+    """Ratios by the true shares of classes; `histogram` (clients, classes): counts.
 
-    A client has `own` rows of its own images, in which each image is as likely, and
-    `shared` of every other client, or as many as that one has images.
+    A client has `own` rows of its images, uniformly drawn, and `shared` rows of every
+    other client, at most one row per image.
     """
     images = histogram.sum(axis=1, keepdims=True)
     shares = histogram / np.maximum(images, 1)  # (clients, classes)
@@ -33,12 +33,12 @@ def measured(histogram: np.ndarray, own: int, shared: int) -> Ratios:
 
 
 def by_equations(histogram: np.ndarray, own: int, shared: int) -> Ratios:
-    """FCL Eq. 4 and 5, where all of a client's m classes have the same share:
+    """FCL Eq. 4 and 5, with equal shares of a client's m classes:
 
         R  = (|Q_l,c| / m + sum_{i != c} I(i,q) |Q_l,i| / m) / sum_i |Q_l,i|
-        R' = the same without Q_l,c
+        R' = R without Q_l,c
 
-    m is that of the client whose rows they are.
+    m belongs to the client that sent the rows.
     """
     held = histogram > 0
     shares = held / np.maximum(held.sum(axis=1, keepdims=True), 1)
@@ -46,7 +46,7 @@ def by_equations(histogram: np.ndarray, own: int, shared: int) -> Ratios:
 
 
 def _ratios(histogram: np.ndarray, shares: np.ndarray, own: int, shared: int) -> Ratios:
-    """`shares` (clients, classes): how likely a row of a client is of a class."""
+    """`shares` (clients, classes): probability of a class for a row of a client."""
     rows = np.minimum(histogram.sum(axis=1), shared)[:, None]  # (clients, 1)
     false = rows * shares
     others_false = false.sum(axis=0) - false  # (clients, classes), for each c and y
@@ -60,6 +60,6 @@ def _ratios(histogram: np.ndarray, shares: np.ndarray, own: int, shared: int) ->
 
 
 def _mean(ratios: np.ndarray, histogram: np.ndarray) -> float | None:
-    """The mean over all images of ratios by client and class."""
+    """Mean over all images of ratios by client and class."""
     total = histogram.sum()
     return float((ratios * histogram).sum() / total) if total else None

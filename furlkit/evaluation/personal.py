@@ -1,4 +1,4 @@
-"""Scores of many clients: how good, how different, and how bad for the worst of them."""
+"""Scores of many clients: mean, spread and worst clients."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def worst_tenth(accuracies: Sequence[float]) -> float:
-    """The mean of the lowest tenth, rounded up: of one to ten clients the lowest."""
+    """Mean of the lowest tenth, rounded up: of one to ten clients the lowest."""
     count = -(-len(accuracies) // 10)
     return fmean(sorted(accuracies)[:count])
 
@@ -21,7 +21,7 @@ def over_clients(accuracies: Sequence[float]) -> dict[str, float]:
 
 
 def over_probes(clients: Sequence[Sequence[float]]) -> dict[str, object]:
-    """The mean over clients of each probe, and their deviation; nothing for one probe."""
+    """Mean over clients of each probe, and the deviation; empty for one probe."""
     probes = [fmean(each) for each in zip(*clients, strict=True)]
     if len(probes) < 2:
         return {}
@@ -29,7 +29,7 @@ def over_probes(clients: Sequence[Sequence[float]]) -> dict[str, object]:
 
 
 def summary(scores: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What scores of clients are together; each has its `accuracy` and `probes`."""
+    """Combined scores of clients; each client has an `accuracy` and `probes`."""
     return {
         **over_clients([score["accuracy"] for score in scores]),
         **over_probes([score["probes"] for score in scores]),
@@ -37,7 +37,7 @@ def summary(scores: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def by_domain(scores: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The summary of the clients of each `domain`; those that have none are left out."""
+    """Summary of the clients of each `domain`, without clients that have no domain."""
     names = dict.fromkeys(score.get("domain") for score in scores)
     own = {
         name: [score for score in scores if score.get("domain") == name]

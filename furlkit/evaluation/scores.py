@@ -1,6 +1,6 @@
 """Scores of predictions: accuracy, accuracy per class, and the confusion matrix.
 
-Also the checks of features and labels that all scores share.
+Also the checks of features and labels, common to all scores.
 """
 
 import torch
@@ -10,7 +10,7 @@ from furlkit.errors import InputError
 
 
 def accuracy(predictions: Tensor, labels: Tensor) -> float:
-    """Share of the images whose prediction equals the label."""
+    """Share of correct predictions."""
     _check_pairs(predictions, labels)
     return (predictions == labels).sum().item() / len(labels)
 
@@ -54,28 +54,27 @@ def check_features(features: Tensor) -> None:
         raise InputError(
             f"features: found shape {tuple(features.shape)}, expected one row per image"
         )
-    # The sum of a row with NaN or infinity is not finite, and sums need no mask of the
-    # size of the features.
+    # The sum of a row with NaN or infinity is not finite; a mask needs more memory.
     if not torch.isfinite(features.sum(dim=1)).all():
         raise InputError(
-            "features: found NaN or infinity; the model has diverged, train it with a "
+            "features: found NaN or infinity; the model has diverged, train with a "
             "smaller learning rate"
         )
 
 
 def check_pair(a: Tensor, b: Tensor) -> None:
-    """Raise InputError unless both are features, of the same shape and not empty."""
+    """Raise InputError unless both are features of equal shape and not empty."""
     check_features(a)
     check_features(b)
     if a.shape != b.shape or not len(a):
         raise InputError(
             f"features: found shapes {tuple(a.shape)} and {tuple(b.shape)}, expected "
-            "the same images and the same number of dimensions"
+            "the same images and an equal number of dimensions"
         )
 
 
 def check_labelled(features: Tensor, labels: Tensor, classes: int) -> None:
-    """Raise InputError unless features and labels can be learned from."""
+    """Raise InputError unless features and labels fit together."""
     check_features(features)
     check_rows(features, labels)
     check_labels(labels, classes)
@@ -86,7 +85,7 @@ def check_rows(features: Tensor, labels: Tensor) -> None:
     if len(features) != len(labels):
         raise InputError(
             f"found {len(features)} rows of features and {len(labels)} labels, "
-            "expected both of the same images"
+            "expected one label per row"
         )
 
 

@@ -1,10 +1,10 @@
-"""FedStyle Eq. 4: a linear classifier on h = h_c + G(concat[h_c, h_s]), and G with it.
+"""FedStyle Eq. 4: train a linear classifier on h = h_c + G(concat[h_c, h_s]), and G.
 
-    h_c, h_s    what the frozen content and style models make of the images   (N, d)
-    G           the client's generator, (h_c, h_s) -> (N, d); the head's gradient trains it
+    h_c, h_s    outputs of the frozen content and style models                (N, d)
+    G           the client's generator, (h_c, h_s) -> (N, d), trained with the head
 
 "For the personalization linear evaluation, we optimize the generator along with the
-linear classifier": both by the same optimiser, from G as the client has it.
+linear classifier": one optimiser trains both, starting from the client's G.
 """
 
 from collections.abc import Sequence
@@ -27,20 +27,20 @@ from furlkit.evaluation.scores import check_labelled, check_pair
 
 
 class Pair(NamedTuple):
-    """h_c and h_s of the same images."""
+    """h_c and h_s of a set of images."""
 
     content: Tensor
     style: Tensor
 
 
 class Personal(NamedTuple):
-    """A generator and the classifier of what it gives."""
+    """A generator and the classifier of its outputs."""
 
     G: nn.Module
     head: Head
 
     def predict(self, pair: Pair) -> Tensor:
-        """The class with the largest logit of each row: (M)."""
+        """Class with the largest logit of each row: (M)."""
         return predict_linear(stylised(self.G, pair).detach(), *self.head)
 
 
@@ -57,10 +57,11 @@ def fit_stylised(
     generators: Sequence[torch.Generator],
     G: nn.Module,
 ) -> list[Personal]:
-    """Train a head, with a copy of G of its own, for each generator of randomness.
+    """Train a head and a copy of G for each random generator.
 
-    Each draws its head's initial weights, then the order of the rows in each epoch: the
-    first one as `fit_linear` does. Parameters of G that need no gradient stay as they are.
+    A random generator draws the head's initial weights, then the order of the rows in
+    each epoch, like the first one of `fit_linear`. Frozen parameters of G stay
+    constant.
     """
     check_labelled(pair.content, labels, classes)
     check_pair(*pair)
@@ -92,7 +93,7 @@ def _fit(
             optimiser.step()
     if not all(torch.isfinite(each).all() for each in trained):
         raise FurlkitError(
-            f"linear head and generator diverged at lr {settings.lr}; use a smaller one"
+            f"linear head and generator diverged at lr {settings.lr}; lower the rate"
         )
     return Personal(own, Head(weight.detach(), bias.detach()))
 

@@ -1,1 +1,1 @@
-"""Encoders, heads, and the nets they make; from checkpoint to net and back."""
+"""Encoders, heads and nets; from checkpoint to net and back."""

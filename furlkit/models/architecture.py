@@ -1,7 +1,7 @@
-"""A net, described so that it fits in a header, and built from that description.
+"""Description of a net for headers, and the net built from the description.
 
 h = net.encoder(x)        the representation, kept and evaluated        (B, feature_dim)
-z = net.projector(h)      what a contrastive loss sees                  (B, z_dim)
+z = net.projector(h)      the input of a contrastive loss               (B, z_dim)
 """
 
 import math
@@ -22,23 +22,23 @@ from furlkit.models.heads import NORMS, Prototypes, build_head
 T = TypeVar("T")
 N = TypeVar("N", bound=nn.Module)
 STEMS = ("auto", "small", "standard")
-SMALLEST_IMAGE = 8  # Three max-pools of cnn5 leave one pixel of it.
-LARGEST = 2**16  # A broken header must not ask for a layer nobody can build.
+SMALLEST_IMAGE = 8  # Three max-pools of cnn5 leave one pixel.
+LARGEST = 2**16  # A broken header must not ask for a huge layer.
 SMALL_STEM_BELOW = 64
 REQUIRED = {"encoder", "image_size", "channels"}
 KEYS = REQUIRED | {"width", "stem", "heads", "projector_norm"}
-# Heads that format version 1 had as fields of their own.
+# Heads with separate fields in format version 1.
 VERSION_1_HEADS = ("projector", "predictor", "decoder", "classifier", "rotation")
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """Everything needed to build a net; a checkpoint's header carries it.
+    """Everything needed to build a net, stored in a checkpoint's header.
 
     `stem` is stored resolved: "small" (3x3, stride 1, no max-pool) or "standard"
-    (torchvision's 7x7 and max-pool) for a ResNet, "" for an encoder without one.
-    `heads` gives the widths of each head's layers, the last one being its output.
-    `projector_norm` says where the projector has BatchNorm; see `heads.mlp`.
+    (torchvision's 7x7 and max-pool) for a ResNet, "" for an encoder without a stem.
+    `heads` maps heads to the widths of their layers, the output width last.
+    `projector_norm` selects the projector's BatchNorm layers; see `heads.mlp`.
     """
 
     encoder: str
@@ -58,7 +58,9 @@ class Architecture:
             norm, known = str(self.projector_norm)[:60], ", ".join(NORMS)
             raise UsageError(f"--projector-norm {norm}: expected one of {known}")
         if encoder_entry(self.encoder).features is None:
-            _measured_features(self.bare)  # There must be one, for such images.
+            _measured_features(
+                self.bare
+            )  # Check that h exists for images of this size.
 
     @property
     def feature_dim(self) -> int:
@@ -70,7 +72,7 @@ class Architecture:
 
     @property
     def bare(self) -> "Architecture":
-        """The encoder alone."""
+        """Architecture without heads."""
         if not self.heads and self.projector_norm == NORMS[0]:
             return self
         return replace(self, heads={}, projector_norm=NORMS[0])
@@ -81,17 +83,17 @@ class Architecture:
         return self.heads["projector"][-1] if "projector" in self.heads else None
 
     def only(self, parts: list[str]) -> "Architecture":
-        """The same with those heads alone that are among `parts`."""
+        """Architecture with only the heads named in `parts`."""
         heads = {name: widths for name, widths in self.heads.items() if name in parts}
         if "projector" not in heads:
             heads = {k: v for k, v in heads.items() if head_entry(k).reads != "z"}
         return replace(self, heads=heads)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same facts in JSON's types.
+        """Fields in JSON's types.
 
-        A norm that is the default is left out: older files do not name theirs either,
-        and the same net must have the same header.
+        A default norm is left out: older files do not name the norm, and equal nets
+        must have equal headers.
         """
         heads = {name: list(widths) for name, widths in self.heads.items()}
         facts = {**vars(self), "heads": heads}
@@ -101,7 +103,7 @@ class Architecture:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Architecture":
-        """Back from `to_dict`; a missing key has its default."""
+        """Inverse of `to_dict`; missing keys take their defaults."""
         named = isinstance(values, dict)
         if named and "heads" not in values:
             values = _from_version_1(values)
@@ -109,7 +111,7 @@ class Architecture:
             found = sorted(values) if named else values
             raise InputError(
                 f"architecture: found {str(found)[:200]}, expected the keys "
-                f"{', '.join(sorted(KEYS))}; was it written by a newer furlkit?"
+                f"{', '.join(sorted(KEYS))}; is the file from a newer furlkit?"
             )
         try:
             return cls(**values)
@@ -118,7 +120,7 @@ class Architecture:
 
 
 def _from_version_1(values: dict[str, Any]) -> dict[str, Any]:
-    """Heads were fields: widths, a number of classes, or true and false."""
+    """Convert format version 1: heads were widths, numbers of classes, or booleans."""
     heads: dict[str, Any] = {}
     for name in VERSION_1_HEADS:
         found = values.get(name)
@@ -131,7 +133,7 @@ def _from_version_1(values: dict[str, Any]) -> dict[str, Any]:
 
 
 class Net(nn.Module):
-    """An encoder, and its heads as attributes under their names."""
+    """An encoder, and heads in attributes with the heads' names."""
 
     def __init__(self, a: Architecture) -> None:
         super().__init__()
@@ -144,21 +146,21 @@ class Net(nn.Module):
             self.add_module(name, build_head(head, inputs, widths, image, norm))
 
     def head(self, name: str) -> nn.Module | None:
-        """A head, or None where the net has no such head."""
+        """Head with this name, or None."""
         return self._modules.get(name)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The representation h: (B, channels, H, W) -> (B, feature_dim)."""
+        """Representation h: (B, channels, H, W) -> (B, feature_dim)."""
         return self.encoder(x)
 
 
 def build(architecture: Architecture, generator: torch.Generator | None) -> Net:
-    """The net, with weights drawn from `generator` (and on the generator's device).
+    """Build the net, with weights drawn from `generator` (on the generator's device).
 
     Without a generator the net stays on the meta device, costs nothing, and waits for
-    `net.load_state_dict(tensors, assign=True)`; a forgotten load cannot pass for a net.
-    The global random state is not touched either way. The encoder is drawn first, so
-    its weights do not depend on which heads follow.
+    `net.load_state_dict(tensors, assign=True)`; a forgotten load then fails. The global
+    random state does not change in either case. The encoder is drawn first, so the
+    encoder's weights do not depend on the heads.
     """
     with torch.device("meta"):
         net = Net(architecture)
@@ -173,10 +175,10 @@ def build(architecture: Architecture, generator: torch.Generator | None) -> Net:
 
 
 def _encoder_drawn_by_itself(a: Architecture, generator: torch.Generator) -> nn.Module:
-    """An encoder with its library's initial weights, drawn from `generator`.
+    """Encoder with the library's initial weights, drawn from `generator`.
 
-    Libraries draw from torch's global generator. It has `generator`'s state meanwhile,
-    and its own again after it.
+    Libraries draw from torch's global generator. The global generator temporarily takes
+    the state of `generator`.
     """
     with torch.random.fork_rng(devices=[]):
         torch.set_rng_state(generator.get_state())
@@ -186,7 +188,7 @@ def _encoder_drawn_by_itself(a: Architecture, generator: torch.Generator) -> nn.
 
 
 def _empty_encoder(a: Architecture) -> nn.Module:
-    """An encoder on the meta device; one of a library is built once and then copied."""
+    """Encoder on the meta device; a library's encoder is built once, then copied."""
     if not encoder_entry(a.encoder).draws:
         return _built(a)
     return deepcopy(_library_encoder(a.bare))
@@ -199,7 +201,7 @@ def _library_encoder(bare: Architecture) -> nn.Module:
     held = net.state_dict().keys()
     lost = [name for name, _ in net.named_buffers() if name not in held]
     if lost:
-        # No file holds them (Swin's table of positions), so nobody would fill them.
+        # No file holds these buffers (Swin's table of positions): fill them here.
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             real = _built(bare)
         for name in lost:
@@ -209,7 +211,7 @@ def _library_encoder(bare: Architecture) -> nn.Module:
 
 
 def _built(a: Architecture) -> nn.Module:
-    """The encoder by its function; a library may fail in any way for a size."""
+    """Call the encoder's function; a library may raise any error for a size."""
     entry = encoder_entry(a.encoder)
     try:
         return catalogue.load(entry.function)(a)
@@ -223,20 +225,20 @@ def _built(a: Architecture) -> nn.Module:
 
 @cache
 def _measured_features(bare: Architecture) -> int:
-    """The length of h that an encoder gives for two images, computed without numbers."""
+    """Length of an encoder's h, computed without numbers for two images."""
     net = _empty_encoder(bare).to("meta").eval()
     size = bare.image_size
     images = torch.empty(2, bare.channels, size, size, device="meta")
     try:
         with torch.no_grad():
             h = net(images)
-    except Exception as error:  # Whatever a library's network raises.
+    except Exception as error:  # A library's network may raise anything.
         raise _unfit(bare, error) from error
     if not isinstance(h, Tensor) or h.ndim != 2 or len(h) != 2:
         found = tuple(h.shape) if isinstance(h, Tensor) else type(h).__name__
         raise UsageError(
-            f"--encoder {bare.encoder}: gives {found} for two images, expected a row of "
-            "features for each; choose a network that classifies"
+            f"--encoder {bare.encoder}: {found} for two images, expected a row of "
+            "features per image; choose a classification network"
         )
     return h.shape[1]
 
@@ -250,7 +252,7 @@ def _unfit(a: Architecture, error: Exception) -> UsageError:
 
 
 def drawn(net: N, generator: torch.Generator) -> N:
-    """A module that has no weights yet, with weights from `generator`."""
+    """Fill a module without weights with weights drawn from `generator`."""
     net.to_empty(device=generator.device)
     for module in net.modules():
         _initialise(module, generator)
@@ -258,7 +260,7 @@ def drawn(net: N, generator: torch.Generator) -> N:
 
 
 def _initialise(module: nn.Module, generator: torch.Generator) -> None:
-    """Convolutions as torchvision's ResNet, outputs as PyTorch's default layers."""
+    """Convolutions like torchvision's ResNet, outputs like PyTorch's layers."""
     if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
         module.reset_running_stats()
         nn.init.ones_(module.weight)
@@ -277,25 +279,25 @@ def _initialise(module: nn.Module, generator: torch.Generator) -> None:
 
 
 def encoder_entry(name: str) -> catalogue.Encoder:
-    """The catalogue's entry of an encoder."""
+    """Catalogue entry of an encoder."""
     return _entry("--encoder", name, catalogue.encoders)
 
 
 def head_entry(name: str) -> catalogue.Head:
-    """The catalogue's entry of a head."""
+    """Catalogue entry of a head."""
     return _entry("head", name, catalogue.heads)
 
 
 def _entry(what: str, name: str, entries: Callable[[], dict[str, T]]) -> T:
-    """An entry of furlkit's own, or else of another package: that takes a search."""
+    """Entry of furlkit, otherwise of another package, which takes a search."""
     found = catalogue.entry_of(entries(), name)
     if found is None:
         catalogue.add_plugins()
         found = catalogue.entry_of(entries(), name)
     if found is None:
         raise UsageError(
-            f"{what} {name}: expected one of {', '.join(entries())}; is the package that "
-            "adds it installed?"
+            f"{what} {name}: expected one of {', '.join(entries())}; is the plugin "
+            "package installed?"
         )
     return found
 
@@ -317,7 +319,7 @@ def _check_encoder(a: Architecture) -> None:
 
 
 def _checked_heads(heads: Any) -> dict[str, tuple[int, ...]]:
-    """Heads in the catalogue's order, which is the order their weights are drawn in."""
+    """Heads in the catalogue's order, the order in which weights are drawn."""
     if not isinstance(heads, dict) or not all(isinstance(k, str) for k in heads):
         raise UsageError(f"heads {str(heads)[:60]}: expected widths by name")
     order = [*catalogue.HEADS, *sorted(heads.keys() - catalogue.HEADS.keys())]
@@ -329,7 +331,7 @@ def _checked_heads(heads: Any) -> dict[str, tuple[int, ...]]:
             raise UsageError(f"--{name}: reads z; give the net a --projector too")
         if head_entry(name).form == "mlp" and widths[-1] != checked["projector"][-1]:
             raise UsageError(
-                f"--{name} {','.join(map(str, widths))}: its last width must be z's, "
+                f"--{name} {','.join(map(str, widths))}: the last width must be z's, "
                 f"{checked['projector'][-1]}"
             )
     return checked
@@ -344,13 +346,13 @@ def _checked_widths(name: str, widths: Any) -> tuple[int, ...]:
     found = f"--{name} {listed[:60]}"
     if not counts or len(widths) not in lengths:
         raise UsageError(
-            f"{found}: expected the widths of its layers, as 512,128"
+            f"{found}: expected the widths of the layers, such as 512,128"
             if form == "mlp"
-            else f"{found}: expected the number of its outputs"
+            else f"{found}: expected the number of outputs"
         )
     if form == "clusters" and (len({*widths}) > 1 or widths[0] < 2):
         raise UsageError(
-            f"{found}: expected the number of clusters, 2 or more, the same for all heads"
+            f"{found}: expected the number of clusters, 2 or more, equal for all heads"
         )
     return tuple(widths)
 

@@ -1,4 +1,4 @@
-"""What a frozen model computes from images: h, z or probabilities, once."""
+"""Outputs of a frozen model for images: h, z or probabilities."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ BATCH = 256
 
 
 def represent(net: Net, x: Tensor, layer: str) -> Tensor:
-    """h, the encoder's output, or z, the projector's."""
+    """Return h (the encoder's output) or z (the projector's output)."""
     h = net.encoder(x)
     projector = net.head("projector")
     return projector(h) if layer == "z" and projector is not None else h
@@ -52,7 +52,7 @@ def embed(
 ) -> Tensor:
     """Features (n, d), float32 on the CPU, of un-augmented images in eval mode.
 
-    With `edges` they are those of the Sobel images.
+    With `edges`, features of the Sobel images.
     """
     net.eval()
     device = next(net.parameters()).device
@@ -70,7 +70,7 @@ def embed(
 def embed_probabilities(
     net: Net, images: np.ndarray, index: np.ndarray, view: View, head: ClassHead
 ) -> Tensor:
-    """The softmax (n, classes) of a head's outputs, for un-augmented images."""
+    """Softmax (n, classes) of a head's outputs, for un-augmented images."""
     h = embed(net, images, index, view, "h").to(next(net.parameters()).device)
     return head.logits(net, h).softmax(dim=1).cpu()
 
@@ -85,9 +85,9 @@ def embed_mixed(
     rng: torch.Generator,
     masks: bool,
 ) -> Tensor:
-    """z (n, d) of mixtures of the images at `index`: one for each of n places in it.
+    """z (n, d) of mixtures of the images at `index`, one for each of n `places`.
 
-    With `masks` it is InstaHide, without them the same mixtures with their signs.
+    With `masks` the mixtures are InstaHide's, otherwise their signs are kept.
     """
     net.eval()
     device = next(net.parameters()).device
@@ -112,14 +112,14 @@ def embed_mixed(
 def _input(
     taken: np.ndarray, view: View, device: torch.device, edges: bool = False
 ) -> Tensor:
-    """Stored images (B, H, W, C) as a net's input, not augmented: (B, C, S, S)."""
+    """Net's input (B, C, S, S) of stored images (B, H, W, C), not augmented."""
     x = torch.from_numpy(np.ascontiguousarray(taken)).to(device)
     x = plain(x.expand(-1, -1, -1, view.channels), view.size)
     return normalise(sobel(x) if edges else x, view.mean, view.std)
 
 
 def predict(net: Net, images: np.ndarray, view: View) -> Tensor:
-    """The class that the net's classifier gives each un-augmented image, (n)."""
+    """Class predicted by the net's classifier for each un-augmented image, (n)."""
     h = embed(net, images, np.arange(len(images)), view, "h")  # (n, d)
     classifier = net.head("classifier")
     if classifier is None:
@@ -130,10 +130,9 @@ def predict(net: Net, images: np.ndarray, view: View) -> Tensor:
 
 
 def cluster_probabilities(net: Net, h: Tensor, head: int) -> Tensor:
-    """q, the probabilities of the net's clusters for rows of h: (n, d) -> (n, H).
+    """Probabilities q of the net's clusters for rows of h: (n, d) -> (n, H).
 
-    Both are on the net's device. If there are several heads of clusters, q is of number
-    `head`.
+    Both are on the net's device. `head` selects one of several cluster heads.
     """
     clusters = net.head("clusters")
     if clusters is None:

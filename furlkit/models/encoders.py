@@ -1,4 +1,4 @@
-"""Networks that give h: a function from an architecture to each."""
+"""Networks that compute h: a function from an architecture for each network."""
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +14,7 @@ def cnn5(a: Architecture) -> nn.Module:
 
 
 def resnet(a: Architecture) -> nn.Module:
-    """torchvision's ResNet without its classifier, tensors under their own names."""
+    """torchvision's ResNet without the classifier, with torchvision's tensor names."""
     from torchvision import models
 
     net = getattr(models, a.encoder)(weights=None)
@@ -41,7 +41,7 @@ class Cnn5(nn.Module):
         self.fc = nn.Linear(c5 * 4 * 4, _scaled(2048, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        # Pooling before the ReLU gives the same numbers and leaves it a quarter to do.
+        # Pooling before the ReLU gives equal numbers, with a quarter of the ReLUs.
         x = F.relu_(F.max_pool2d(self.bn1(self.conv1(x)), 2))  # (B, c1, H/2, W/2)
         x = F.relu_(F.max_pool2d(self.bn2(self.conv2(x)), 2))  # (B, c2, H/4, W/4)
         x = F.relu_(self.bn3(self.conv3(x)))
@@ -51,10 +51,10 @@ class Cnn5(nn.Module):
 
 
 def _average_pool_4x4(x: Tensor) -> Tensor:
-    """Adaptive average pooling to 4x4, as two matrix products.
+    """Adaptive average pooling to 4x4, by two matrix products.
 
-    PyTorch's own has no deterministic gradient on CUDA, and equal runs give equal
-    bytes here; on the 4x4 maps of 32x32 images there is nothing to do at all.
+    PyTorch's pooling has no deterministic gradient on CUDA, and equal runs must give
+    equal bytes; the 4x4 maps of 32x32 images need no pooling.
     """
     rows, columns = x.shape[2:]
     if (rows, columns) == (4, 4):

@@ -1,4 +1,4 @@
-"""What sits on the representation: projectors, predictors, classifiers, clusters, ..."""
+"""Heads on the representation: projectors, predictors, classifiers, clusters, ..."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from furlkit.catalogue import Head
 
 N = TypeVar("N", bound=nn.Module)
-NORMS = ("hidden", "all")  # Where a projector has BatchNorm; the first is the usual.
+NORMS = ("hidden", "all")  # Layers of a projector with BatchNorm; default first.
 DECODER_CHANNELS = (64, 16)  # At the coarsest map; halved, but never below the second.
 
 
 def build_head(
     head: Head, inputs: int, widths: tuple[int, ...], image: tuple[int, int], norm: str
 ) -> nn.Module:
-    """A head by its form; `image` is the size and channels that a decoder gives back."""
+    """Build a head by form; `image`: size and channels of a decoder's output."""
     if head.form == "decoder":
         return Decoder(inputs, *image)
     if head.form == "linear":
@@ -31,11 +31,11 @@ def build_head(
 
 
 def mlp(inputs: int, widths: tuple[int, ...], norm: str = "hidden") -> nn.Sequential:
-    """Linear layers, BatchNorm and ReLU between; no bias where BatchNorm follows.
+    """Linear layers with BatchNorm and ReLU between; no bias before BatchNorm.
 
-    With `norm` "all" BatchNorm follows the last layer too, there without a shift: so it
-    is in SimCLR's official code, whose layers between have the width of h. With "none"
-    there is no BatchNorm at all.
+    With `norm` "all" BatchNorm follows the last layer too, without a shift, like
+    SimCLR's official code, in which the hidden layers have the width of h. With "none"
+    there is no BatchNorm.
     """
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for i, width in enumerate(widths[:-1], start=1):
@@ -55,7 +55,7 @@ def mlp(inputs: int, widths: tuple[int, ...], norm: str = "hidden") -> nn.Sequen
 class Prototypes(nn.Linear):
     """Scores of z: products with unit rows.
 
-    `steps` counts the steps of a run, as BatchNorm counts its batches.
+    `steps` is the number of steps of a run, like BatchNorm's count of batches.
     """
 
     steps: Tensor
@@ -65,14 +65,14 @@ class Prototypes(nn.Linear):
         self.register_buffer("steps", torch.zeros((), dtype=torch.long))
 
     def _apply(self, fn: Callable, recurse: bool = True) -> Self:
-        """Leave the count on the CPU, where looking at it does not wait for a GPU."""
+        """Leave the count on the CPU: reading from a GPU would wait for the GPU."""
         super()._apply(fn, recurse)
         if self.steps.device.type != "meta":
             self.steps = self.steps.cpu()
         return self
 
     def reset(self, generator: torch.Generator) -> None:
-        """Rows in random directions, and no step."""
+        """Draw rows with random directions; set the count to 0."""
         nn.init.normal_(self.weight, generator=generator)
         with torch.no_grad():
             self.weight.copy_(F.normalize(self.weight, dim=1))
@@ -80,9 +80,10 @@ class Prototypes(nn.Linear):
 
 
 class Clusters(nn.Linear):
-    """Logits of h for `count` clusters, by `heads` heads that are independent.
+    """Logits of h for `count` clusters, by `heads` independent heads.
 
-    One product serves all heads: rows k * count to (k + 1) * count - 1 are head k's.
+    One product serves all heads: rows k * count to (k + 1) * count - 1 belong to head
+    k.
     """
 
     def __init__(self, inputs: int, count: int, heads: int) -> None:
@@ -126,14 +127,14 @@ def conv3x3(inputs: int, outputs: int) -> nn.Conv2d:
 
 
 class ClassHead(NamedTuple):
-    """The head that sorts images: its name, its number among several, its classes."""
+    """Classification head: name, number among several heads, number of classes."""
 
     name: str
     number: int
     classes: int
 
     def logits(self, net: Any, h: Tensor) -> Tensor:
-        """(B, feature_dim) -> (B, classes); heads of several are (B, heads, classes)."""
+        """(B, feature_dim) -> (B, classes), selected from several heads by number."""
         found = getattr(net, self.name)(h)
         return found if found.ndim == 2 else found[:, self.number]
 
@@ -141,12 +142,12 @@ class ClassHead(NamedTuple):
 def give_classifier(
     net: N, inputs: int, hidden: int, classes: int, generator: torch.Generator
 ) -> N:
-    """Take the heads off a net and give it a new classifier of h.
+    """Replace the heads of a net by a new classifier of h.
 
-    Linear, ReLU, Linear; `hidden` of 0 makes it one linear layer. Drawn as PyTorch's
-    layers are, but from `generator`.
+    Linear, ReLU, Linear; one linear layer if `hidden` is 0. Initialised like PyTorch's
+    layers, but from `generator`.
     """
-    # The last layer is drawn first: an order that earlier results rest on.
+    # The last layer is drawn first: earlier results depend on this order.
     last = _drawn_linear(hidden or inputs, classes, generator)
     layers: list[nn.Module] = [last]
     if hidden:

@@ -1,8 +1,8 @@
-"""Encoders of torchvision and timm: their networks without the classifier.
+"""Encoders of torchvision and timm: networks without the classifier.
 
-Tensors have the library's names, and weights are drawn as the library draws them. Dropout
-and stochastic depth are off: all that is random here comes from a seed, so that a resumed
-training gives the same bytes, and theirs would not.
+Tensors have the library's names and initial distributions. Dropout and stochastic depth
+are off: furlkit derives all random numbers from a seed, so a resumed training writes
+equal bytes; the libraries' dropout does not.
 """
 
 from collections.abc import Iterable
@@ -14,18 +14,18 @@ from torch.nn.modules.dropout import _DropoutNd
 from furlkit.errors import UsageError, did_you_mean
 from furlkit.models.architecture import Architecture
 
-CLASSES = 1000  # What a network of torchvision tells apart where nobody says.
-# Networks that have further classifiers within, for training alone.
+CLASSES = 1000  # Default number of classes in torchvision.
+# Networks with additional classifiers inside, used only in training.
 AUXILIARY = ("googlenet", "inception_v3")
 
 
 def timm_encoder(a: Architecture) -> nn.Module:
-    """timm's network of this name, for images of this size and these channels."""
+    """timm's network for the name, image size and channels."""
     timm, name = _timm(a), name_of(a)
     if "." in name:
         raise UsageError(
-            f"--encoder {a.encoder}: leave out .{name.partition('.')[2]}, which names "
-            "weights; give those with init --from"
+            f"--encoder {a.encoder}: leave out .{name.partition('.')[2]}, a name of "
+            "weights; give weights with init --from"
         )
     if not timm.is_model(name):
         raise _unknown(a, timm.list_models())
@@ -35,13 +35,13 @@ def timm_encoder(a: Architecture) -> nn.Module:
 
 
 def has_fixed_size(a: Architecture) -> bool:
-    """Whether a network of timm is built for one size of images (position embeddings)."""
+    """Return True if timm's network requires one image size (position embeddings)."""
     found = _timm(a).get_pretrained_cfg(name_of(a))
     return found is not None and found.fixed_input_size
 
 
 def timm_layers(a: Architecture) -> dict[str, Any]:
-    """The classifier and the first convolution of a network that timm can load."""
+    """Names of the classifier and first convolution of a network timm can load."""
     if a.encoder == "cnn5":
         return {"classifier": "classifier", "first_conv": "conv1"}
     if not a.encoder.startswith("timm:"):  # A ResNet.
@@ -52,7 +52,7 @@ def timm_layers(a: Architecture) -> dict[str, Any]:
 
 
 def torchvision_encoder(a: Architecture) -> nn.Module:
-    """torchvision's network of this name, changed as `torchvision_changes` says."""
+    """torchvision's network for the name, changed by `torchvision_changes`."""
     from torchvision import models
 
     if name_of(a) not in models.list_models(module=models):
@@ -65,7 +65,7 @@ def torchvision_encoder(a: Architecture) -> nn.Module:
 
 
 def torchvision_options(a: Architecture) -> dict[str, Any]:
-    """What torchvision's function is given besides the name."""
+    """Arguments of torchvision's function besides the name."""
     name, size = name_of(a), a.image_size
     if name in AUXILIARY:
         return {"aux_logits": False, "init_weights": True}
@@ -75,7 +75,7 @@ def torchvision_options(a: Architecture) -> dict[str, Any]:
 
 
 def torchvision_changes(net: nn.Module, channels: int) -> dict[str, nn.Module]:
-    """Layers that replace others: nothing for the classifier; the first, for grey."""
+    """Replacements: an identity for the classifier, a new first layer for grey."""
     layers = dict(net.named_modules())
     last = [name for name, layer in layers.items() if _outputs(layer) == CLASSES][-1]
     changes: dict[str, nn.Module] = {last: nn.Identity()}
@@ -86,13 +86,13 @@ def torchvision_changes(net: nn.Module, channels: int) -> dict[str, nn.Module]:
 
 
 def first_convolution(net: nn.Module) -> str | None:
-    """The name of the layer that reads images."""
+    """Name of the layer that reads images."""
     found = (n for n, m in net.named_modules() if isinstance(m, nn.Conv2d))
     return next(found, None)
 
 
 def name_of(a: Architecture) -> str:
-    """An encoder's name without its library's."""
+    """Name of an encoder without the library's prefix."""
     return a.encoder.partition(":")[2] or a.encoder
 
 
@@ -101,7 +101,7 @@ def _outputs(layer: nn.Module) -> int | None:
 
 
 def _reading(layer: Any, channels: int) -> nn.Conv2d:
-    """A convolution like `layer` for other channels."""
+    """Convolution like `layer` with another number of channels."""
     return nn.Conv2d(
         channels, layer.out_channels, layer.kernel_size, layer.stride, layer.padding,
         bias=layer.bias is not None,
@@ -109,7 +109,7 @@ def _reading(layer: Any, channels: int) -> nn.Conv2d:
 
 
 def _without_dropout(net: nn.Module) -> nn.Module:
-    # What torchvision and timm call their stochastic depth, and its probability.
+    # Classes of stochastic depth in torchvision and timm, and their probability.
     depth = {"StochasticDepth": "p", "DropPath": "drop_prob"}
     for module in net.modules():
         name = "p" if isinstance(module, _DropoutNd) else depth.get(_class(module))

@@ -16,16 +16,16 @@ from furlkit.weights import Tensors, divide, is_batchnorm_statistic
 
 
 def architecture_of(path: Path, facts: CheckpointFacts) -> Architecture:
-    """The architecture that a checkpoint's header describes.
+    """Architecture described by a checkpoint's header.
 
-    A file that holds some parts only has those heads alone.
+    A file with only some parts has only the heads among these parts.
     """
     whole = full_architecture(path, facts)
     return whole if facts.parts is None else whole.only(facts.parts)
 
 
 def full_architecture(path: Path, facts: CheckpointFacts | TargetFacts) -> Architecture:
-    """The architecture with all heads, those that clients keep included."""
+    """Architecture with all heads, including heads kept by clients."""
     try:
         return Architecture.from_dict(facts.architecture)
     except InputError as error:
@@ -33,12 +33,12 @@ def full_architecture(path: Path, facts: CheckpointFacts | TargetFacts) -> Archi
 
 
 def fitting_net(checkpoint: Checkpoint) -> Net:
-    """The net that a checkpoint's tensors fit, still empty and on no device."""
+    """Empty net that fits a checkpoint's tensors, on no device."""
     path, facts = checkpoint.path, checkpoint.facts
     architecture = architecture_of(path, facts)
     net = build(architecture, None)
     expected, own = net.state_dict(), ("encoder", *architecture.heads)
-    # A file that declares more parts (a target) may have them.
+    # A file may declare and contain further parts (a target).
     more = [part for part in facts.parts or () if part not in own]
     tensors = divide(checkpoint.tensors, more)[1]
     _check_complete(path, sorted(expected.keys() - tensors.keys()))
@@ -59,14 +59,14 @@ def load_net(checkpoint: Checkpoint, device: torch.device) -> Net:
 def view_of(
     checkpoint: Checkpoint, how: Augmentation, channels_last: bool = False
 ) -> View:
-    """How images become this model's input."""
+    """Conversion of images to the model's input."""
     a = architecture_of(checkpoint.path, checkpoint.facts)
     mean, std = tuple(checkpoint.facts.mean), tuple(checkpoint.facts.std)
     return View(how, a.image_size, a.channels, mean, std, channels_last)
 
 
 def tensors_of(module: nn.Module) -> Tensors:
-    """A module's state as arrays, contiguous and on the CPU."""
+    """State of a module in contiguous arrays on the CPU."""
     return {
         name: tensor.detach().cpu().contiguous().numpy()
         for name, tensor in module.state_dict().items()
@@ -74,7 +74,7 @@ def tensors_of(module: nn.Module) -> Tensors:
 
 
 def load_tensors(module: nn.Module, tensors: Tensors) -> None:
-    """Give a module tensors that it has, in place; the others stay as they are."""
+    """Copy tensors into a module, in place; other tensors stay unchanged."""
     own = module.state_dict()
     with torch.no_grad():
         for name, array in tensors.items():
@@ -87,7 +87,7 @@ def check_tensors(
     tensors: Tensors,
     owner: str = "its architecture",
 ) -> None:
-    """Tensors must be ones that their owner has, of the same shape and type."""
+    """Refuse tensors that the owner lacks, or with another shape or type."""
     for name, array in tensors.items():
         if name not in expected:
             raise InputError(f"{path}: has {name}, which {owner} lacks")
@@ -100,23 +100,23 @@ def check_tensors(
 
 
 def _dtype(tensor: torch.Tensor) -> str:
-    """The name of a tensor's type, which is numpy's too."""
+    """Name of a tensor's type, equal to numpy's name."""
     return str(tensor.dtype).removeprefix("torch.")
 
 
 def _check_complete(path: Path, missing: list[str]) -> None:
-    """Every tensor of the net must be there."""
+    """Refuse a file without every tensor of the net."""
     if missing and all(map(is_batchnorm_statistic, missing)):
         raise InputError(
-            f"{path}: has no BatchNorm statistics (aggregated with --bn keep, each "
-            "client has its own); use a client's checkpoint instead"
+            f"{path}: has no BatchNorm statistics (aggregated with --bn keep; clients "
+            "keep theirs); use a client's checkpoint instead"
         )
     if missing:
         raise InputError(f"{path}: lacks {', '.join(missing[:3])} of its architecture")
 
 
 def z_width(checkpoint: Checkpoint) -> int:
-    """Length of a model's z, which it must have."""
+    """Length of a model's z; a model without z is refused."""
     z_dim = architecture_of(checkpoint.path, checkpoint.facts).z_dim
     if z_dim is None:
         raise InputError(

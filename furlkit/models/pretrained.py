@@ -1,4 +1,4 @@
-"""Weights of one network for another that differs in its input: stem, channels, size."""
+"""Weights of a network for a network with a different stem, channels or image size."""
 
 from collections.abc import Mapping
 from math import isqrt
@@ -15,14 +15,14 @@ from furlkit.models.libraries import first_convolution
 from furlkit.weights import Tensors, is_batchnorm_statistic
 
 ENCODER = "encoder."
-# Further classifiers of GoogLeNet and Inception, for training alone.
+# Additional classifiers of GoogLeNet and Inception, used only in training.
 AUXILIARY = ("encoder.aux1.", "encoder.aux2.", "encoder.AuxLogits.")
 
 LARGEST = 1e12  # Trained networks stay far below; the squares of 1e19 are infinite.
 
 
 class Fitted(NamedTuple):
-    """Tensors for a net, what was changed to make them fit, and what was left out."""
+    """Tensors for a net, the changes made to fit them, and the names left out."""
 
     tensors: Tensors
     changes: list[str]
@@ -30,12 +30,12 @@ class Fitted(NamedTuple):
 
 
 def fitted(source: Pretrained, net: Net, own: Tensors, a: Architecture) -> Fitted:
-    """What a net of this architecture takes over; `own` are its tensors."""
+    """Tensors taken over by a net of this architecture; `own`: the net's tensors."""
     left_out = _check_names(source, own, a)
     stem = first_convolution(net.encoder)
     first = f"{ENCODER}{stem}.weight" if stem else None
     taken: Tensors = {}
-    changes: dict[str, None] = {}  # An ordered set: a type changes in all tensors.
+    changes: dict[str, None] = {}  # An ordered set: a type change affects all tensors.
     for name, array in source.tensors.items():
         if name in own:
             _check_values(source, name, array)
@@ -48,7 +48,7 @@ def fitted(source: Pretrained, net: Net, own: Tensors, a: Architecture) -> Fitte
 
 
 def _check_names(source: Pretrained, own: Tensors, a: Architecture) -> list[str]:
-    """The encoders must have the same tensors; gives the classifier's, left out."""
+    """Require equal encoder tensors; return the names of the unused classifier."""
     theirs = {name for name in source.tensors if name.startswith(ENCODER)}
     ours = {name for name in own if name.startswith(ENCODER)}
     lacking = {name for name in ours - theirs if not _may_lack(name, source.whole)}
@@ -57,20 +57,20 @@ def _check_names(source: Pretrained, own: Tensors, a: Architecture) -> list[str]
         found = f"lacks {_some(lacking)}" if lacking else f"has {_some(more)}"
         verb = "has" if lacking else "lacks"
         raise InputError(
-            f"{source.path}: {found}, which {a.encoder} {verb}; give init the --encoder "
-            "that these weights are of"
+            f"{source.path}: {found}, which {a.encoder} {verb}; give init the matching "
+            "--encoder"
         )
     return sorted(name.removeprefix(ENCODER) for name in theirs - ours)
 
 
 def _may_lack(name: str, whole: bool) -> bool:
-    """BatchNorm's counts, which old files lack; of a checkpoint all its statistics."""
+    """Accept missing BatchNorm counts; in checkpoints, all missing statistics."""
     counts = name.endswith(".num_batches_tracked")
     return counts if whole else is_batchnorm_statistic(name)
 
 
 def _classifies(name: str, source: Pretrained, a: Architecture) -> bool:
-    """Whether a tensor is of a linear layer that reads h, as a classifier does."""
+    """Return True for tensors of a linear layer that reads h, like a classifier."""
     if not source.whole:
         return False
     weight = source.tensors.get(f"{name.rpartition('.')[0]}.weight", np.empty(0))
@@ -79,7 +79,7 @@ def _classifies(name: str, source: Pretrained, a: Architecture) -> bool:
 
 
 def _check_values(source: Pretrained, name: str, array: np.ndarray) -> None:
-    """Refuse numbers that no training gives, with which h would be infinite or NaN."""
+    """Refuse damaged numbers, which would make h infinite or NaN."""
     if array.dtype.kind != "f" or not array.size:
         return
     least, most = float(array.min()), float(array.max())
@@ -91,8 +91,8 @@ def _check_values(source: Pretrained, name: str, array: np.ndarray) -> None:
     else:
         return
     raise InputError(
-        f"{source.path}: {name} {found}; the weights are damaged or of a training that "
-        "diverged; get them again, or give init another --from"
+        f"{source.path}: {name} {found}; the weights are damaged or the training "
+        "diverged; fetch the file again, or give init another --from"
     )
 
 
@@ -105,7 +105,7 @@ def _of_type(array: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, list[str]]
 def _of_shape(
     name: str, array: np.ndarray, shape: tuple[int, ...], first: bool
 ) -> tuple[np.ndarray, list[str]]:
-    """A tensor of the input in another shape, if it can have it; `first` is a stem's."""
+    """Convert an input tensor to another shape if possible; `first` marks the stem."""
     if array.shape == shape:
         return array, []
     short = name.removeprefix(ENCODER)
@@ -124,7 +124,7 @@ def _check_fitted(source: Pretrained, taken: Tensors, own: Tensors) -> None:
             found = source.tensors[name]
             raise InputError(
                 f"{source.path}: {name} is {found.dtype} {found.shape}, the new model has "
-                f"{own[name].dtype} {own[name].shape}; give init the same --encoder, "
+                f"{own[name].dtype} {own[name].shape}; give init equal --encoder, "
                 "--width, --stem, --image-size and heads"
             )
 
@@ -132,11 +132,11 @@ def _check_fitted(source: Pretrained, taken: Tensors, own: Tensors) -> None:
 def _fitted_stem(
     weight: np.ndarray, shape: tuple[int, ...]
 ) -> tuple[np.ndarray, list[str]]:
-    """Filters (O, C, k, k) for other channels and another k.
+    """Convert filters (O, C, k, k) to other channels and another k.
 
-    Every channel gets the mean filter, scaled so that the sum stays: images of equal
-    channels answer as before. Of filters of another size the sum stays too, so that
-    flat surfaces answer as before.
+    Every channel gets the mean filter, scaled to keep the sum: the response to images
+    with equal channels does not change. Resized filters keep their sum too: the
+    response to flat surfaces does not change.
     """
     changes = []
     if weight.shape[1] != shape[1]:
@@ -153,7 +153,7 @@ def _fitted_stem(
 def _fitted_positions(
     positions: np.ndarray, shape: tuple[int, ...]
 ) -> tuple[np.ndarray, list[str]]:
-    """Position embeddings (1, p + n * n, D), p for tokens that are no patches."""
+    """Position embeddings (1, p + n * n, D), with p tokens that are not patches."""
     if positions.ndim != 3 or len(shape) != 3 or positions.shape[2] != shape[2]:
         return positions, []
     sides = (_sides(positions.shape[1], shape[1], p) for p in range(8))
@@ -168,7 +168,7 @@ def _fitted_positions(
 
 
 def _sides(before: int, after: int, p: int) -> tuple[int, int, int] | None:
-    """p and the sides of two squares of patches, if these are squares."""
+    """p and the sides of two squares of patches, or None."""
     old, new = isqrt(max(before - p, 0)), isqrt(max(after - p, 0))
     fits = old * old == before - p and new * new == after - p
     return (p, old, new) if fits and old and new else None

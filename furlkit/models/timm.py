@@ -1,4 +1,4 @@
-"""furlkit's own encoders under names that timm finds, once this module is imported.
+"""furlkit's encoders, registered with timm by the import of this module.
 
     import timm
     import furlkit.models.timm
@@ -20,7 +20,7 @@ from furlkit.models.heads import conv3x3
 
 
 def _small_stem(like: str, in_chans: int = 3, **options: Any) -> nn.Module:
-    """timm's network of this name, with furlkit's small stem."""
+    """timm's network for the name, with furlkit's small stem."""
     net = timm.create_model(like, in_chans=in_chans, **options)
     net.conv1, net.maxpool = conv3x3(in_chans, 64), nn.Identity()
     return net
@@ -49,7 +49,7 @@ class Cnn5Classifier(Cnn5):
         return super().forward(x)
 
     def forward_head(self, h: Tensor, pre_logits: bool = False) -> Tensor:
-        """Return scores of the classes, or h itself if `pre_logits`."""
+        """Return scores of the classes, or h if `pre_logits`."""
         return h if pre_logits else self.classifier(h)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,1 +1,1 @@
-"""What one batch minimises: equations as pure functions, then a step or a learner."""
+"""Losses of a batch: equations as pure functions, then a step or a learner."""

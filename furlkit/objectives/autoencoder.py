@@ -1,7 +1,7 @@
 """Reconstruction through a decoder, the objective of FedAE.
 
 Hinton and Salakhutdinov, "Reducing the Dimensionality of Data with Neural Networks",
-Science 2006 (no numbered equation); squared error, as the baseline of FedCA.
+Science 2006 (no numbered equation); squared error, like the baseline of FedCA.
 """
 
 from torch import Tensor
@@ -12,7 +12,7 @@ from furlkit.objectives.learner import Forward
 def reconstruction_loss(x_hat: Tensor, x: Tensor) -> Tensor:
     """Mean over images, channels and pixels of (x_hat - x)^2.
 
-    x_hat the decoder's images, x the normalised ones it should give; both (B, C, H, W).
+    x_hat the decoder's images, x the normalised input images; both (B, C, H, W).
     """
     if x_hat.shape != x.shape:
         raise ValueError(
@@ -22,7 +22,7 @@ def reconstruction_loss(x_hat: Tensor, x: Tensor) -> Tensor:
 
 
 def step(net, batch) -> Forward:
-    """One view is encoded and decoded again."""
+    """Encode and decode one view."""
     x = batch.one_view()
     h = net.encoder(x)
     loss = reconstruction_loss(net.decoder(h).float(), x)

@@ -1,11 +1,11 @@
-"""Barlow Twins: two views agree in every number of z, and no two numbers say the same.
+"""Barlow Twins: two views agree in every number of z, and the numbers are uncorrelated.
 
 Zbontar et al., "Barlow Twins: Self-Supervised Learning via Redundancy Reduction", ICML
 2021, Eq. 1-2 and Algorithm 1.
 
-    z_1, z_2    projections of the two views of the same N images, rows in one order
-    C           correlations between the numbers of z_1 and those of z_2    (d, d)
-    lambda      weight of all of them but the diagonal
+    z_1, z_2    projections of two views of N images, rows in one order
+    C           correlations between columns of z_1 and columns of z_2    (d, d)
+    lambda      weight of the off-diagonal correlations
 """
 
 import torch
@@ -32,7 +32,7 @@ def barlow_loss(z_1: Tensor, z_2: Tensor, redundancy: float) -> Tensor:
 
 
 def step(net, batch, redundancy: float) -> Forward:
-    """Both views in one forward pass."""
+    """Encode both views in one forward pass."""
     x = batch.two_views()  # (2N, C, S, S)
 
     def forward(h: Tensor, through: Through) -> Forward:

@@ -1,10 +1,10 @@
-"""BYOL: an online net predicts the projections of a target that slowly follows it.
+"""BYOL: an online net predicts the projections of a slowly following target net.
 
 Grill et al., "Bootstrap Your Own Latent", NeurIPS 2020, Eq. 1-2.
 
     p_1, p_2      predictions of the online net for the two views, p = predictor(z)
-    z'_1, z'_2    projections of the same views by the target net, without gradient
-    ema           how much of the target stays in each step
+    z'_1, z'_2    projections of the two views by the target net, without gradient
+    ema           share of the old target kept in each step
 """
 
 from typing import Any
@@ -40,9 +40,9 @@ class Byol(nn.Module):
         self.target = Target(net)
 
     def step(self, batch) -> Forward:
-        """Both views through both nets, from which the pass can be made again.
+        """Pass both views through both nets; `again` repeats the pass with changed h.
 
-        The target's own h changes as the net's does, without a gradient.
+        The change also applies to the target's h, without a gradient.
         """
         x = batch.two_views()  # (2N, C, S, S)
         h, h_target = self.net.encoder(x), self.target.encode(x)
@@ -57,7 +57,7 @@ class Byol(nn.Module):
     def _forward(
         self, x: Tensor, h: Tensor, h_target: Tensor, through: Through
     ) -> Forward:
-        """Each view predicts the target of the other."""
+        """Predict from each view the target's projection of the second view."""
         z = through(self.net.projector, h)  # (2N, d)
         p = through(self.net.predictor, z)  # (2N, d)
         z_target = through(self.target.project, h_target)
@@ -73,5 +73,5 @@ class Byol(nn.Module):
 
 
 def learner(net: nn.Module, *, ema: float) -> Byol:
-    """A target that starts as a copy of the net."""
+    """BYOL with a target initialised with the net's weights."""
     return Byol(net, ema)

@@ -1,19 +1,19 @@
-"""Semantic clustering: an image and its neighbours fall into the same cluster.
+"""Semantic clustering: an image and its neighbours fall into one cluster.
 
 Van Gansbeke et al., "SCAN: Learning to Classify Images without Labels", ECCV 2020, Eq. 2;
 FedUSC Eq. 3.
 
     q(x)        probabilities of H clusters, the softmax of the head's logits
-    x^          one of the nearest neighbours of x, drawn for each step (SCAN); or each of
-                its k neighbours, over which Eq. 3 sums
+    x^          a neighbour of x: one is drawn for each step (SCAN), or Eq. 3 sums over
+                all k nearest neighbours
     p           the mean of q over the images of a batch
     lambda      weight of the entropy of p
 
-All logarithms are taken of sums of exponentials, never of a probability: where q is as
-good as one-hot, log q is still finite, and so is its gradient.
+Logarithms are taken of sums of exponentials, never of a probability: log q and its
+gradient stay finite if q is almost one-hot.
 
-There may be several heads. Each has a loss of its own, and their sum trains the encoder;
-the head of lowest loss in an epoch is the one to use.
+The sum of the losses of all heads trains the encoder. The best head of an epoch is the
+head with the lowest loss.
 """
 
 import math
@@ -32,7 +32,7 @@ def scan_loss(log_q: Tensor, log_near: Tensor, weight: float) -> Tensor:
 
         -1/N sum_x sum_x^ log <q(x), q(x^)> + lambda sum_h p_h log p_h
 
-    The first term is a sum of k: with k = 1, as in SCAN, lambda weighs k times as much.
+    The first term has k summands. With k = 1 (SCAN), lambda weighs k times as much.
     """
     each = consistency(log_q[:, None], log_near)  # (k, ...)
     return each.sum(dim=0) - weight * entropy(log_q)
@@ -44,17 +44,17 @@ def consistency(log_q: Tensor, log_near: Tensor) -> Tensor:
 
 
 def entropy(log_q: Tensor) -> Tensor:
-    """-sum_h p_h log p_h of the mean p of q: ln H if all clusters are used alike."""
+    """Entropy -sum_h p_h log p_h of the mean p of q: ln H for equal clusters."""
     log_p = log_q.logsumexp(dim=0) - math.log(len(log_q))
     return -(log_p.exp() * log_p).sum(dim=-1)
 
 
 class Clustering(nn.Module):
-    """The net and its images' neighbours; and, of the epoch under way, what was assigned.
+    """The net, the neighbours of its images, and the assignments of the current epoch.
 
-    For each head, `mass` has the sum of q and `members` the number of images whose
-    largest q it is, by cluster; `confident` counts images whose largest q is certain.
-    They belong to the epoch: the client neither sends nor keeps them.
+    Per head and cluster: `mass` is the sum of q, `members` the number of images
+    assigned. `confident` is the number of images with max q >= CONFIDENT, per head. The
+    counts belong to the epoch: the client neither sends nor stores them.
     """
 
     net: Any
@@ -72,7 +72,7 @@ class Clustering(nn.Module):
             self._near = neighbours.to(next(net.parameters()).device)
 
     def begin_epoch(self, images: Any, epoch: int, rng: torch.Generator) -> None:
-        """Count from 0."""
+        """Set the counts to 0."""
         heads, clusters = self.net.clusters.shape
         zeros = self.net.clusters.weight.new_zeros
         self.register_buffer("mass", zeros(heads, clusters))
@@ -80,7 +80,7 @@ class Clustering(nn.Module):
         self.register_buffer("confident", zeros(heads))
 
     def step(self, batch) -> Forward:
-        """A view of each image, and of its neighbours, in one forward pass."""
+        """Encode a view of every image and neighbour in one forward pass."""
         encoded = batch.at(self._choose(batch.index_cpu, batch.generator))
         x = encoded.one_view()  # (V, C, S, S)
         h = self.net.encoder(x)
@@ -97,7 +97,7 @@ class Clustering(nn.Module):
         return Forward(dict(zip(names, losses, strict=True)), x, h)
 
     def end_epoch(self, losses: dict[str, float]) -> dict[str, Any]:
-        """The head of lowest loss, and how the images of the epoch are spread over it."""
+        """Return the head with the lowest loss and the sizes of its clusters."""
         own = [losses[name] for name in loss_names(len(self.members))]
         head = own.index(min(own))
         spread = occupancy(self.mass[head], self.members[head])
@@ -105,9 +105,9 @@ class Clustering(nn.Module):
         return {"head": head, **spread, "confident": confident}
 
     def _choose(self, index: Tensor, rng: torch.Generator) -> Tensor:
-        """Images to encode: the batch, then one drawn neighbour of each image.
+        """Images to encode: the batch, then one random neighbour per image.
 
-        With all neighbours, images repeat: each is encoded once, in ascending order.
+        With all neighbours, images repeat: encode every image once, in ascending order.
         """
         if self._neighbours is None:
             raise ValueError("the neighbours of the images are not known")
@@ -118,7 +118,7 @@ class Clustering(nn.Module):
         return torch.cat([index, near[torch.arange(len(index)), chosen]])
 
     def _places(self, index: Tensor, encoded: Tensor) -> Tensor:
-        """The place of every image and neighbour among the encoded images."""
+        """Positions of the images and of their neighbours among the encoded images."""
         wanted = torch.cat([index, self._near[index].flatten()])
         return torch.searchsorted(encoded, wanted)
 
@@ -131,7 +131,7 @@ class Clustering(nn.Module):
 
 
 def occupancy(mass: Tensor, members: Tensor) -> dict[str, Any]:
-    """How images are spread over H clusters: the sum of their q and their numbers, (H)."""
+    """Distribution of images over clusters, from sums of q (H) and counts (H)."""
     mass, counts = mass.cpu().double(), members.long().tolist()
     return {
         "occupancy": counts,
@@ -142,7 +142,7 @@ def occupancy(mass: Tensor, members: Tensor) -> dict[str, Any]:
 
 
 def loss_names(heads: int) -> list[str]:
-    """What the loss of each head is called."""
+    """Names of the losses of the heads."""
     return [f"cluster.{k}" for k in range(heads)] if heads > 1 else ["cluster"]
 
 

@@ -1,17 +1,17 @@
-"""DeepCluster-v2: both views of an image are to fall into the cluster of that image.
+"""DeepCluster-v2: both views of an image should fall into the image's cluster.
 
 Caron et al., "Deep Clustering for Unsupervised Learning of Visual Features", ECCV 2018,
-Eq. 1-2, as improved in "Unsupervised Learning of Visual Features by Contrasting Cluster
-Assignments", NeurIPS 2020, appendix D; the objective of FedDC.
+Eq. 1-2, with the changes of "Unsupervised Learning of Visual Features by Contrasting
+Cluster Assignments", NeurIPS 2020, appendix D; the objective of FedDC.
 
     z         unit projections of views                                       (2N, d)
-    bank      a unit projection of each of the client's n images              (n, d)
+    bank      a unit projection of every image of the client                  (n, d)
     C         centroids of the bank, unit rows: the prototypes, not trained   (K, d)
-    y         the centroid that is nearest to an image, by cosine             (n)
+    y         the nearest centroid of every image, by cosine                  (n)
     tau       temperature
 
-There are several clusterings, each from its own random start. The bank is filled by a
-pass over the images at the start of a round, and then by the steps of each epoch.
+Every clustering has a separate random start. A pass over the images fills the bank at
+the start of a round; the steps of each epoch then update the bank.
 """
 
 from typing import Any
@@ -30,10 +30,10 @@ EMBEDDED = 512  # Images of a forward pass that fills the bank.
 def spherical_kmeans(
     z: Tensor, K: int, iterations: int, rng: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """K centroids of unit rows z, all of them unit rows, and the nearest of each row.
+    """Cluster unit rows z; return K unit centroids and the centroid of every row.
 
-    It starts from K random rows; no more centroids than rows are made. Rows and their
-    sums are on z's device, draws are the generator's.
+    The start is K random rows, or all rows if z has fewer than K. The computation runs
+    on the device of z; random numbers come from `rng`.
     """
     start = torch.randperm(len(z), generator=rng)[:K]
     C = z[start.to(z.device)]  # (K, d)
@@ -43,10 +43,9 @@ def spherical_kmeans(
 
 
 def moved_centroids(z: Tensor, cosine: Tensor, nearest: Tensor, K: int) -> Tensor:
-    """The mean direction of each centroid's rows.
+    """Mean direction of the rows of each centroid.
 
-    A centroid that has none takes a row that is far from its own: the farthest of all,
-    the next one the second farthest, and so on.
+    Centroids without rows take the rows farthest from their centroids, farthest first.
     """
     sums = z.new_zeros(K, z.shape[1]).index_add_(0, nearest, z)  # (K, d)
     empty = (torch.bincount(nearest, minlength=K) == 0).nonzero().flatten()
@@ -61,18 +60,18 @@ def cluster_loss(z: Tensor, C: Tensor, y: Tensor, tau: float) -> Tensor:
 
 
 class DeepCluster(nn.Module):
-    """The net, and for the epoch under way the bank, all centroids and the assignments.
+    """The net, and the bank, centroids and assignments of the current epoch.
 
-    `centroids` of all clusterings are below each other, (K_1 + K_2 + ..., d);
-    `assignments` has a row for each clustering. They belong to the epoch: the client
-    neither sends nor keeps them.
+    `centroids` stacks the centroids of all clusterings, (K_1 + K_2 + ..., d);
+    `assignments` has a row for each clustering. Both belong to the epoch: the client
+    neither sends nor stores them.
     """
 
     net: Any
     bank: Tensor
     centroids: Tensor
     assignments: Tensor
-    _written: tuple[Tensor, Tensor]  # Images of the step under way, and their rows.
+    _written: tuple[Tensor, Tensor]  # Images and rows of the current step.
 
     def __init__(
         self, net: Any, clusters: tuple[int, ...], iterations: int, tau: float
@@ -82,7 +81,7 @@ class DeepCluster(nn.Module):
         self._iterations = iterations
 
     def begin_epoch(self, images: Any, epoch: int, rng: torch.Generator) -> None:
-        """Cluster the client's own projections."""
+        """Cluster the client's projections."""
         if epoch == 0:
             self.register_buffer("bank", self._projections(images, rng))
         how = self._iterations, rng
@@ -91,7 +90,7 @@ class DeepCluster(nn.Module):
         self.register_buffer("assignments", torch.stack([y for _, y in made]))
 
     def step(self, batch) -> Forward:
-        """Both views in one forward pass, scored by each clustering."""
+        """Encode both views in one forward pass; score them with each clustering."""
         x = batch.two_views()  # (2N, C, S, S)
         h = self.net.encoder(x)
         z = self.net.projector(h)  # (2N, d)
@@ -103,12 +102,12 @@ class DeepCluster(nn.Module):
         return Forward({"deepcluster": loss}, x, h, z)
 
     def after_step(self) -> None:
-        """The first views of a batch take their images' places in the bank."""
+        """Write the projections of the first views into the bank."""
         index, rows = self._written
         self.bank[index] = rows
 
     def _loss(self, z: Tensor, assigned: Tensor) -> Tensor:
-        """The mean over clusterings; assigned (clusterings, 2N)."""
+        """Mean loss over clusterings; assigned (clusterings, 2N)."""
         sizes = [min(K, len(self.bank)) for K in self._clusters]
         pairs = zip(self.centroids.split(sizes), assigned, strict=True)
         losses = [cluster_loss(z, C, y, self._tau) for C, y in pairs]
@@ -116,19 +115,19 @@ class DeepCluster(nn.Module):
 
     @torch.no_grad()
     def _projections(self, images: Any, rng: torch.Generator) -> Tensor:
-        """A view of each image as the net sees it in training: BatchNorm by batches."""
+        """Project a view of every image, with BatchNorm in training mode."""
         count, rows = len(images), []
         order = torch.randperm(count, generator=rng)
-        # Parts of nearly the same size: BatchNorm cannot normalise a single image.
+        # Parts of nearly equal size: BatchNorm cannot normalise a single image.
         for index in order.tensor_split(-(-count // EMBEDDED)):
             x = images.batch(index, rng).one_view()
             rows.append(self.net.projector(self.net.encoder(x)).float())
-        # Row i of the parts together is of image order[i].
+        # Row i of the concatenated parts belongs to image order[i].
         return normalise(torch.cat(rows))[order.argsort().to(rows[0].device)]
 
 
 def learner(
     net: Any, *, temperature: float, clusters: tuple[int, ...], kmeans_iterations: int
 ) -> DeepCluster:
-    """Nothing is clustered before the first epoch."""
+    """DeepCluster without clusters; `begin_epoch` computes them."""
     return DeepCluster(net, clusters, kmeans_iterations, temperature)

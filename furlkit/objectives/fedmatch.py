@@ -1,17 +1,17 @@
-"""FedMatch with labels at the server: clients learn what they, and others, are sure of.
+"""FedMatch with labels at the server: clients learn from confident predictions.
 
-Jeong et al., "Federated Semi-Supervised Learning with Inter-Client Consistency & Disjoint
-Learning", ICLR 2021, sections 3.2 and 3.3.
+Jeong et al., "Federated Semi-Supervised Learning with Inter-Client Consistency &
+Disjoint Learning", ICLR 2021, sections 3.2 and 3.3.
 
     theta = sigma + psi    the weights of the network
-    sigma                  learnt from labels by the server; clients leave it as it is
-    psi                    learnt without labels by clients; the server leaves it
-    u, pi(u)               an image as it is, and its strong view
-    p, p_j                 probabilities by the client and by H helpers, other clients
-    tau                    how sure the client must be of an image for it to count
+    sigma                  trained by the server with labels; constant at clients
+    psi                    trained by clients without labels; constant at the server
+    u, pi(u)               an unchanged image and its strong view
+    p, p_j                 probabilities by the client and by its H helpers
+    tau                    smallest probability of a confident prediction
 
-Where sigma stays, the gradient by psi is the gradient by theta. So the network is trained
-as it is, by clients and by the server, and psi is what is left: theta - sigma.
+With constant sigma, the gradient by psi equals the gradient by theta. Clients and
+server therefore train the network theta directly, and psi is theta - sigma.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,9 +30,9 @@ PARTS = ("encoder", "classifier")
 
 
 def agreed_labels(p: Tensor, others: Sequence[Tensor]) -> Tensor:
-    """The class with the most votes, (B): of the client (B, C) and of each helper.
+    """Class with the most votes, (B), of the client's p (B, C) and of the helpers.
 
-    Where several classes have as many, it is the client's if that is one of them.
+    In a tie the client's class wins if it is among the tied classes.
     """
     classes = p.shape[1]
     votes = 1.5 * F.one_hot(p.argmax(dim=1), classes)  # (B, C)
@@ -48,21 +48,21 @@ def divergences(log_p: Tensor, others: Sequence[Tensor]) -> Tensor:
 
 
 def mean_over(counts: Tensor, losses: Tensor) -> Tensor:
-    """The mean of the losses (B) of images that count; 0 without any.
+    """Mean of the losses (B) of the images with a True count; 0 without any.
 
-    A mask as an index would make the program wait for a GPU in every step.
+    A boolean index would wait for the GPU in every step.
     """
     return losses.masked_fill(~counts, 0).sum() / counts.sum().clamp_min(1)
 
 
 def l1_penalty(theta: Iterable[Tensor], sigma: Iterable[Tensor]) -> Tensor:
-    """||psi||_1, which makes psi sparse."""
+    """L1 norm ||psi||_1, for a sparse psi."""
     pairs = zip(theta, sigma, strict=True)
     return torch.stack([(w - s).abs().sum() for w, s in pairs]).sum()
 
 
 def l2_penalty(theta: Iterable[Tensor], sigma: Iterable[Tensor]) -> Tensor:
-    """||sigma - psi||^2, which keeps psi near what labels taught."""
+    """||sigma - psi||^2, which keeps psi near sigma."""
     pairs = zip(theta, sigma, strict=True)
     return torch.stack([(2 * s - w).square().sum() for w, s in pairs]).sum()
 
@@ -70,7 +70,7 @@ def l2_penalty(theta: Iterable[Tensor], sigma: Iterable[Tensor]) -> Tensor:
 def nearest_clients(
     answers: Mapping[int | str, np.ndarray], own: np.ndarray, count: int
 ) -> list[int | str]:
-    """Helpers: the clients whose answers to the same input are nearest to one's own."""
+    """Choose the helpers: the clients with the answers nearest to `own`."""
     far = {client: float(((a - own) ** 2).sum()) for client, a in answers.items()}
     return sorted(far, key=lambda k: (far[k], isinstance(k, str), k))[:count]
 
@@ -86,9 +86,9 @@ class Weights(NamedTuple):
 
 
 class Sigma(nn.ModuleDict):
-    """A copy of a network's weights, without BatchNorm statistics, that is not trained.
+    """Frozen copy of a network's weights, without BatchNorm statistics.
 
-    psi is `share` times sigma, so that both together are the network.
+    The copy is divided by 1 + `share`: psi is then `share` times sigma.
     """
 
     def __init__(self, net: Any, share: float) -> None:
@@ -105,9 +105,9 @@ class Sigma(nn.ModuleDict):
 
 
 class FedMatch(nn.Module):
-    """The net theta, sigma, and how many images of the epoch counted.
+    """The net theta, sigma, and the number of confident images of the epoch.
 
-    The helpers are other clients' nets; they are neither trained nor kept.
+    The helpers are nets of other clients; they are neither trained nor stored.
     """
 
     net: Any
@@ -119,17 +119,17 @@ class FedMatch(nn.Module):
     ):
         super().__init__()
         self.net, self.sigma, self._weights = net, sigma, weights
-        # In a list of modules they would be part of what a client keeps.
+        # A plain list: a ModuleList would add the helpers to the client's state_dict.
         self._helpers = [helper.eval() for helper in helpers]
 
     def begin_epoch(self, images: Any, epoch: int, rng: torch.Generator) -> None:
-        """Count from 0."""
+        """Set the counts to 0."""
         for name in ("images", "confident"):
             device = next(self.net.parameters()).device
             self.register_buffer(name, torch.zeros((), device=device))
 
     def step(self, batch) -> Forward:
-        """u gives the labels, pi(u) the loss; psi is penalised."""
+        """Compute labels from u and the loss from pi(u); penalise psi."""
         u = batch.plain()
         h = self.net.encoder(u)
         logits = self.net.classifier(h).float()  # (B, C)
@@ -149,7 +149,7 @@ class FedMatch(nn.Module):
         return Forward(losses, u, h)
 
     def end_epoch(self, losses: dict[str, float]) -> dict[str, float]:
-        """The share of images that counted."""
+        """Share of confident images."""
         return {"confident": float(self.confident) / float(self.images)}
 
     @torch.no_grad()
@@ -178,13 +178,13 @@ def learner(
     psi_share: float,
     helpers: Sequence[Any] = (),
 ) -> FedMatch:
-    """A net that nobody has divided yet is divided here; else sigma is loaded over it."""
+    """Split a net into sigma and psi; a stored sigma is loaded afterwards."""
     weights = Weights(confidence, agreement_weight, consistency_weight, l1, l2)
     return FedMatch(net, Sigma(net, psi_share), weights, helpers)
 
 
 def labelled_step(net, batch, *, label_weight: float) -> Forward:
-    """The server: lambda_s times the cross-entropy of labels under sigma + psi."""
+    """Server step: lambda_s times the cross-entropy of labels under sigma + psi."""
     x = batch.one_view()
     h = net.encoder(x)
     loss = supervised_loss(net.classifier(h).float(), batch.labels)

@@ -1,14 +1,14 @@
-"""Instance discrimination: every image is a class of its own, known by a row in a bank.
+"""Instance discrimination: every image is a class, represented by a row of a bank.
 
 Wu et al., "Unsupervised Feature Learning via Non-Parametric Instance Discrimination",
 CVPR 2018, Eq. 2-3; one of FedUSC's pretext tasks.
 
     v         unit projections of one view of each image of a batch          (N, d)
     bank      a unit row for each of the client's n images                   (n, d)
-    tau, m    temperature; how much of its row stays when an image is met
+    tau, m    temperature; share of the old row kept in an update
 
-The paper estimates the sum over all images by noise-contrastive estimation (Eq. 4-8), as
-it has 1.3 million of them. A client has few enough for the sum itself, which is exact and
+The paper has 1.3 million images and estimates the sum over all images by
+noise-contrastive estimation (Eq. 4-8). A client has few images, so the sum is exact and
 needs neither a number of negatives nor a normalising constant.
 """
 
@@ -33,24 +33,24 @@ def instance_loss(v: Tensor, bank: Tensor, index: Tensor, tau: float) -> Tensor:
 
 
 def first_bank(kept: Tensor, rng: torch.Generator) -> Tensor:
-    """The rows that a client kept, random unit rows where it has none (0); (n, d)."""
+    """Stored rows of a client, (n, d); rows of zeros become random unit rows."""
     drawn = normalise(torch.randn(kept.shape, generator=rng)).to(kept.device)
     return torch.where(kept.any(dim=1, keepdim=True), kept, drawn)
 
 
 class Instance(nn.Module):
-    """The net and the bank, which `begin_epoch` makes: its length is the client's."""
+    """The net and the bank, (n, d), created by `begin_epoch`."""
 
     net: Any
     bank: Tensor
-    _written: tuple[Tensor, Tensor]  # Images of the step under way, and their rows.
+    _written: tuple[Tensor, Tensor]  # Images and rows of the current step.
 
     def __init__(self, net: Any, tau: float, m: float, kept: Tensor | None):
         super().__init__()
         self.net, self._tau, self._m, self._kept = net, tau, m, kept
 
     def begin_epoch(self, images: Any, epoch: int, rng: torch.Generator) -> None:
-        """The bank is that of the client's last round, or else random."""
+        """Start with the client's stored bank, or with a random bank."""
         if epoch == 0:
             *_, last = self.net.projector.parameters()
             new = torch.zeros(len(images), len(last), device=last.device)
@@ -58,7 +58,7 @@ class Instance(nn.Module):
             self.register_buffer("bank", first_bank(kept, rng))
 
     def step(self, batch) -> Forward:
-        """One view of each image against the whole bank."""
+        """Compare one view of each image with the whole bank."""
         x = batch.one_view()  # (N, C, S, S)
         h = self.net.encoder(x)
         z = self.net.projector(h)  # (N, d)
@@ -69,7 +69,7 @@ class Instance(nn.Module):
         return Forward({"instance": loss}, x, h, z)
 
     def after_step(self) -> None:
-        """bank_i <- m bank_i + (1 - m) v, as a unit row (the authors' code)."""
+        """bank_i <- m bank_i + (1 - m) v, normalised (the authors' code)."""
         index, v = self._written
         self.bank[index] = normalise(self._m * self.bank[index] + (1 - self._m) * v)
 
@@ -77,5 +77,5 @@ class Instance(nn.Module):
 def learner(
     net: Any, *, temperature: float, bank_momentum: float, bank: Tensor | None = None
 ) -> Instance:
-    """`bank` are the rows that the client kept, 0 where it has none."""
+    """`bank`: the client's stored rows, with zeros for new images."""
     return Instance(net, temperature, bank_momentum, bank)

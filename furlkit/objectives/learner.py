@@ -1,9 +1,8 @@
-"""What an objective gives the training loop.
+"""Interface between objectives and the training loop.
 
-A stateless objective is a function `step(net, batch, **options) -> Forward`. One that
-carries something along (a slow copy of the net, a queue, cluster assignments) is a
-`Learner`: an nn.Module whose `net` is trained and whose state_dict is all that has to be
-saved to resume.
+A stateless objective is a function `step(net, batch, **options) -> Forward`. A stateful
+objective (with a slow copy of the net, a queue, cluster assignments) is a `Learner`: an
+nn.Module with a trained `net`, and a state_dict that is sufficient to resume.
 """
 
 from collections.abc import Callable
@@ -14,20 +13,20 @@ from torch import Tensor, nn
 
 
 class Forward(NamedTuple):
-    """One forward pass: named losses, and what terms and the collapse meter look at.
+    """One forward pass: named losses, and tensors for terms and the collapse meter.
 
-    `views` are the images the net saw, `h` the encoder's output, `z` what the loss
-    compares, where that is not h. `rows` are unit rows of z, without gradient, that are
-    the same for all images: the client's own of earlier batches and those of other
-    clients (FCL's Q_l and Q_s), whether or not the loss takes them as negatives. They
-    may be none, (0, d); None stands for an objective that never has any.
+    `views`: input images. `h`: output of the encoder. `z`: rows compared by the loss,
+    if not h. `rows`: unit rows of z without gradient, shared by all images: the
+    client's rows of earlier batches and rows of other clients (FCL's Q_l and Q_s), even
+    if the loss does not use them as negatives. `rows` may be empty, (0, d); None for
+    objectives without rows.
 
-    `again(change)` is the same pass with `change(h, view)` in the place of every h, that
-    of view 0 or 1, by the net or by its slow copy. None stands for an objective whose
-    loss is not one of two views of an image.
+    `again(change)` repeats the pass with `change(h, view)` instead of h, for view 0 and
+    1, in the net and in its slow copy. None if the loss does not compare two views of
+    an image.
 
-    With `skip` the step moves nothing, neither by momentum nor by weight decay; its
-    losses count in the epoch's mean all the same.
+    With `skip` the optimiser does not step, neither by momentum nor by weight decay;
+    the losses still enter the epoch's mean.
     """
 
     losses: dict[str, Tensor]
@@ -44,60 +43,60 @@ Through = Callable[[Any, Tensor], Tensor]
 
 
 def changed_views(h: Tensor, change: Change) -> Tensor:
-    """h of all first views, then of all second ones, each changed as its view is."""
+    """Apply `change` to h of the first views (0) and to h of the second views (1)."""
     h_1, h_2 = h.chunk(2)
     return torch.cat([change(h_1, 0), change(h_2, 1)])
 
 
 def together(head: Any, rows: Tensor) -> Tensor:
-    """Both views through a head at once, the faster way."""
+    """Pass both views through a head in one call, the faster way."""
     return head(rows)
 
 
 def apart(head: Any, rows: Tensor) -> Tensor:
-    """One view after the other, so that BatchNorm normalises each by itself.
+    """Pass the views through a head one by one, with separate BatchNorm statistics.
 
-    Views that were changed differently are two populations. Normalised together they
-    would be told apart by what all rows of a view share, and by little else.
+    Differently changed views are two populations. Under common statistics, the mean of
+    a view would reveal the view, and the loss would learn little more.
     """
     return torch.cat([head(view) for view in rows.chunk(2)])
 
 
 def repeatable(forward: Callable[[Tensor, Through], Forward], h: Tensor) -> Forward:
-    """The pass that `forward` makes from h of both views, with itself as `again`."""
+    """Return the pass `forward` from h of both views; `again` repeats `forward`."""
     return forward(h, together)._replace(
         again=lambda change: forward(changed_views(h, change), apart)
     )
 
 
 class Learner(Protocol):
-    """What the loop calls. All but `step` may be left out."""
+    """Methods called by the loop; only `step` is required."""
 
     net: Any
 
     def step(self, batch: Any) -> Forward:
-        """The losses of one batch."""
+        """Return the losses of one batch."""
 
     def begin_epoch(self, images: Any, epoch: int, rng: torch.Generator) -> None:
-        """Before an epoch, counted from 0: k-means, mining of neighbours."""
+        """Prepare an epoch, counted from 0: run k-means, mine neighbours."""
 
     def after_step(self) -> None:
-        """After the optimiser has moved the weights: moving averages, queues."""
+        """Update moving averages and queues after the optimiser's step."""
 
     def end_epoch(self, losses: dict[str, float]) -> dict[str, Any]:
-        """After an epoch with these mean losses: what the journal says of it besides."""
+        """Return extra measures for the journal, given the epoch's mean losses."""
 
     def keep_infused(self) -> None:
-        """Before the first step, where passes are made again: room for a second queue."""
+        """Allocate a second queue for repeated passes, before the first step."""
 
 
 class Stateless(nn.Module):
-    """A learner that is nothing but a net and a step."""
+    """A learner without state: a net and a step function."""
 
     def __init__(self, net: nn.Module, step: Callable[..., Forward]):
         super().__init__()
         self.net, self._step = net, step
 
     def step(self, batch: Any) -> Forward:
-        """The losses of one batch."""
+        """Return the losses of one batch."""
         return self._step(self.net, batch)

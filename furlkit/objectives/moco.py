@@ -1,17 +1,17 @@
-"""MoCo: a query finds its own key among the keys of earlier batches.
+"""MoCo: a query finds its key among the keys of earlier batches.
 
 He et al., "Momentum Contrast for Unsupervised Visual Representation Learning", CVPR
-2020, Eq. 1-2; FCL Eq. 1-3 and 6, where rows of other clients are further negatives.
+2020, Eq. 1-2; FCL Eq. 1-3 and 6, with rows of other clients as further negatives.
 
     q         projections of the first views by the trained net             (N, d)
     k         projections of the second views by its slow copy, the target  (N, d)
-    Q_l       the queue: keys of the client's own earlier batches
-    Q_s       rows that other clients share (z_dict)
-    tau, m    temperature; how much of the target stays in each step (--ema)
+    Q_l       the queue: keys of the client's earlier batches
+    Q_s       rows shared by other clients (z_dict)
+    tau, m    temperature; share of the old target kept in each step (--ema)
 
-Where the loss is computed again of views that are infused with styles (FedStyle), their
-keys have a queue of their own: a query is told from keys that are not infused by that
-alone, whatever its image shows.
+If the loss is repeated for views infused with styles (FedStyle), the infused keys have
+a separate queue. Otherwise the style alone would distinguish an infused query from the
+keys without a style.
 
 MoCo shuffles BatchNorm over several GPUs; here each net normalises by whole batches.
 """
@@ -44,7 +44,7 @@ class Moco(nn.Module):
     """The net, its target and the queue; only the net is trained."""
 
     net: Any
-    # Keys of the step under way, with the queue that they enter after it.
+    # Keys of the current step and the queue to add them to.
     _new: list[tuple[Queue, Tensor]]
 
     def __init__(
@@ -63,14 +63,14 @@ class Moco(nn.Module):
         self._remote, self._remote_only = remote, remote_only and remote is not None
 
     def keep_infused(self) -> None:
-        """From now on a pass may be made again, with a queue for its keys."""
+        """Create a second queue for the keys of repeated passes."""
         size, width = self.queue.rows.shape
         self.infused_queue = Queue(size, width, self.queue.rows.device)
 
     def step(self, batch) -> Forward:
-        """View 1 through the net, view 2 through the target, against all negatives.
+        """Compare view 1 (by the net) with view 2 (by the target) and all negatives.
 
-        Again, the target's own h changes as the net's does, without a gradient.
+        A repeated pass also changes the target's h, without a gradient.
         """
         x_1, x_2 = batch.two_views().chunk(2)  # (N, C, S, S) each
         h, h_target = self.net.encoder(x_1), self.target.encode(x_2)
@@ -102,7 +102,7 @@ class Moco(nn.Module):
         return Forward({"moco": loss}, x_1, h, z, rows)
 
     def after_step(self) -> None:
-        """The keys enter the queue; MoCo Eq. 2: the target moves towards the net."""
+        """Add the keys to the queue; move the target towards the net (MoCo Eq. 2)."""
         for queue, keys in self._new:
             queue.add(keys)
         self.target.follow(self.net, self._ema)
@@ -117,7 +117,7 @@ def learner(
     z_dict: Tensor | None = None,
     remote_only: bool = False,
 ) -> Moco:
-    """A target that starts as a copy of the net, and an empty queue."""
+    """MoCo with a copy of the net for the target, and an empty queue."""
     *_, last = net.projector.parameters()  # The bias, or weights, of the last layer.
     remote = None if z_dict is None else normalise(z_dict.detach())
     rows = Queue(queue, len(last), last.device)

@@ -1,10 +1,10 @@
-"""Slow copies of a network, which follow the trained one.
+"""Slow copies of a network that follow the trained network.
 
     slow, fast    parameters of the copy and of the trained network
-    m             momentum: how much of the copy stays in each step
+    m             momentum: share of the old copy kept in each step
 
-MoCo, BYOL and FLESD (Eq. 10) all use it. The copy moves towards the trained network,
-never the other way.
+MoCo, BYOL and FLESD (Eq. 10) use slow copies. The copy moves towards the trained
+network, never the reverse.
 """
 
 from collections.abc import Iterable
@@ -25,9 +25,9 @@ def follow(slow: Iterable[Tensor], fast: Iterable[Tensor], m: float) -> None:
 
 
 class Target(nn.ModuleDict):
-    """A slow copy of a net's encoder and projector, which takes no gradient.
+    """Slow copy of a net's encoder and projector, without gradients.
 
-    Its BatchNorm normalises by its own batches, as the net's does.
+    BatchNorm in the copy uses the statistics of the copy's batches.
     """
 
     def __init__(self, net: Any) -> None:

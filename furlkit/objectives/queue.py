@@ -5,10 +5,10 @@ from torch import Tensor, nn
 
 
 class Queue(nn.Module):
-    """At most `size` rows; the newest take the places of the oldest.
+    """At most `size` rows; the newest rows replace the oldest.
 
-    `written` counts the rows that ever entered. It stays on the CPU, where looking at it
-    does not wait for a GPU.
+    `written` is the number of rows ever added. `written` stays on the CPU: reading a
+    number from a GPU would wait for the GPU.
     """
 
     rows: Tensor
@@ -21,17 +21,17 @@ class Queue(nn.Module):
 
     @property
     def filled(self) -> Tensor:
-        """The rows that are there, in no particular order; none at first."""
+        """Rows added so far, in no particular order; empty at first."""
         return self.rows[: int(self.written)]
 
     @property
     def full(self) -> bool:
-        """Whether every place is taken."""
+        """Return True if the queue holds `size` rows."""
         return int(self.written) >= len(self.rows)
 
     @torch.no_grad()
     def add(self, rows: Tensor) -> None:
-        """Let rows in; of more than the queue has room for, the last ones stay."""
+        """Add rows; if there are more than `size`, keep the last."""
         size, start = len(self.rows), int(self.written)
         place = torch.arange(start, start + len(rows), device=rows.device) % size
         self.rows[place[-size:]] = rows[-size:].to(self.rows.dtype)

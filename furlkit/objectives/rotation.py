@@ -1,4 +1,4 @@
-"""Rotation prediction: which of four quarter turns was an image given?
+"""Rotation prediction: classify by how many quarter turns an image is rotated.
 
 Gidaris et al., "Unsupervised Representation Learning by Predicting Image Rotations",
 ICLR 2018, Eq. 2-3; the objective of FedPR (FedRot).
@@ -22,7 +22,7 @@ def rotation_loss(logits: Tensor, turns: Tensor) -> Tensor:
 
 
 def step(net, batch) -> Forward:
-    """Gidaris et al. Eq. 2: every image in all four turns."""
+    """Gidaris et al. Eq. 2: rotate every image by all four turns."""
     x = batch.one_view()  # (N, C, S, S)
     turned = torch.cat([torch.rot90(x, k, (2, 3)) for k in range(4)])  # (4N, C, S, S)
     turns = torch.arange(4, device=x.device).repeat_interleave(len(x))

@@ -1,14 +1,14 @@
-"""Self-labelling: a model is trained on the classes that it is sure of itself.
+"""Self-labelling: a model is trained on its confident predictions.
 
 FedUSC (Zhao et al. 2023), Eq. 5; Van Gansbeke et al., "SCAN: Learning to Classify Images
 without Labels", ECCV 2020, section 2.3.
 
     q         softmax of the head's outputs for B images                   (B, H)
-    sigma     how sure the model must be of an image for it to count
+    sigma     smallest probability of a confident prediction
     y         pseudo-labels, argmax_h q_h(x)                               (B)
 
 Eq. 5 takes label and loss from one view. SCAN takes the label from a weak view of an
-image and the loss from a strong one, and lets every class count alike.
+image and the loss from a strong view, and gives every class an equal weight.
 """
 
 from typing import Any
@@ -24,15 +24,15 @@ NAME = "self-labelling"
 
 
 def pseudo_labels(q: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
-    """FedUSC Eq. 5: argmax_h q_h(x), and which images count, max_h q_h(x) >= sigma."""
+    """FedUSC Eq. 5: y = argmax_h q_h(x), confident if max_h q_h(x) >= sigma."""
     largest, y = q.max(dim=1)  # (B) each
     return y, largest >= sigma
 
 
 def inverse_frequency(y: Tensor, classes: int) -> Tensor:
-    """A weight for each of n labels, n / (K n_c): K classes are there, n_c of its own.
+    """Weights n / (K n_c) of n labels: K classes occur, n_c labels have class c.
 
-    Every class weighs the same in all, and the mean weight is 1. Labels are below
+    Every class has an equal total weight, and the mean weight is 1. Labels are below
     `classes`.
     """
     counts = class_counts(y, classes)  # (classes)
@@ -40,7 +40,7 @@ def inverse_frequency(y: Tensor, classes: int) -> Tensor:
 
 
 def class_counts(y: Tensor, classes: int) -> Tensor:
-    """How many labels each class has, (classes); bincount would wait for a GPU."""
+    """Number of labels of each class, (classes); bincount would wait for a GPU."""
     counts = torch.zeros(classes, dtype=torch.long, device=y.device)
     return counts.scatter_add_(0, y, torch.ones_like(y))
 
@@ -48,10 +48,11 @@ def class_counts(y: Tensor, classes: int) -> Tensor:
 def self_labelling_loss(
     logits: Tensor, y: Tensor, rows: Tensor, *, class_weights: bool, mean_over: str
 ) -> Tensor:
-    """FedUSC Eq. 5, 1/n sum_x 1(x counts) w_y CE(y, softmax(logits)).
+    """FedUSC Eq. 5, 1/n sum_x 1(x confident) w_y CE(y, softmax(logits)).
 
-    `rows` are the images that count, by place. n is B as printed, or the number of
-    images that count (`mean_over` confident); w is 1 as printed, or balances the classes.
+    `rows`: positions of the confident images. In the paper, n is B and w is 1. n can
+    also be the number of confident images (`mean_over` confident), and w can balance
+    the classes.
     """
     losses = F.cross_entropy(logits[rows], y[rows], reduction="none")
     if class_weights:
@@ -61,11 +62,11 @@ def self_labelling_loss(
 
 
 class SelfLabelling(nn.Module):
-    """The net, the steps without an image that counts, and the labels of the epoch.
+    """The net, the number of skipped steps, and the labels of the epoch.
 
-    `mass` has the sum of q and `members` the number of images by class; `confident`
-    counts images that count, `skipped` the steps that had none. `first_used` is the
-    number of classes that the labels of the first epoch had.
+    By class, `mass` holds the sum of q and `members` the number of images; `confident`
+    is the number of confident images, `skipped` the number of steps without any.
+    `first_used` is the number of classes among the labels of the first epoch.
     """
 
     net: Any
@@ -85,16 +86,16 @@ class SelfLabelling(nn.Module):
             self.register_buffer(name, count)
 
     def begin_epoch(self, images: Any, epoch: int, rng: torch.Generator) -> None:
-        """Count the epoch's images from 0."""
+        """Set the epoch's counts to 0."""
         H, device = self._head.classes, self.skipped.device
         for name, shape in {"mass": (H,), "members": (H,), "confident": ()}.items():
             self.register_buffer(name, torch.zeros(shape, device=device))
 
     def step(self, batch) -> Forward:
-        """Labels from a weak view and losses from another, or both from one view.
+        """Take labels from a weak view and losses from a strong view, or use one view.
 
-        Where no image counts the net stays as it was, BatchNorm statistics included: so
-        the program must look at a value of the device, once.
+        Without confident images the net stays unchanged, including BatchNorm
+        statistics. The check reads one value from the device.
         """
         before = [buffer.clone() for buffer in self.net.buffers()]
         x = batch.one_view(self._weak)
@@ -114,7 +115,7 @@ class SelfLabelling(nn.Module):
         return Forward({NAME: loss}, x, h)
 
     def end_epoch(self, losses: dict[str, float]) -> dict[str, Any]:
-        """How sure the model was, and how it spread the images over the classes."""
+        """Return the share of confident images and the sizes of the classes."""
         spread = occupancy(self.mass, self.members)
         if not self.first_used:
             self.first_used.fill_(spread["used_clusters"])
@@ -123,12 +124,12 @@ class SelfLabelling(nn.Module):
         return {**spread, "confident": confident, **counts}
 
     def _outputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """h (B, d), and the head's outputs (B, H) in float32."""
+        """Return h (B, d), and the head's outputs (B, H) in float32."""
         h = self.net.encoder(x)
         return h, self._head.logits(self.net, h).float()
 
     def _labels(self, q: Tensor) -> tuple[Tensor, Tensor]:
-        """Pseudo-labels and which of them count, which is noted."""
+        """Count pseudo-labels; return the labels and a mask of the confident ones."""
         y, counts = pseudo_labels(q, self._sigma)
         self.mass += q.sum(dim=0)
         self.members += class_counts(y, len(self.members))
@@ -145,9 +146,9 @@ def learner(
     class_weights: bool,
     mean_over: str,
 ) -> SelfLabelling:
-    """`head` is a models.heads.ClassHead, the one that labels.
+    """`head`: the models.heads.ClassHead that predicts the labels.
 
-    `weak` is the augmentation of the view that gives the labels; None for one view.
+    `weak`: augmentation of the view for the labels; None for a single view.
     """
     loss = {"class_weights": class_weights, "mean_over": mean_over}
     return SelfLabelling(net, head, weak, confidence, **loss)

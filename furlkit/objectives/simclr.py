@@ -1,17 +1,17 @@
-"""NT-Xent, the contrastive loss of SimCLR, and the pieces that later methods extend.
+"""NT-Xent, the contrastive loss of SimCLR, and the pieces extended by later methods.
 
 Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations",
 ICML 2020, Eq. 1; Zhang et al., "Federated Unsupervised Representation Learning", FedCA,
 Eq. 3 (over both views) and Eq. 4-8 (one view against the other).
 
-    z_1, z_2    projections of the two views of the same N images, rows in one order
-    z_dict      further negatives, the same for every image: FedCA's dictionary
-    z_own       a fixed row for each of the N images, which an earlier model computed
+    z_1, z_2    projections of two views of N images, rows in one order
+    z_dict      further negatives, common to all images: FedCA's dictionary
+    z_own       a fixed row for each of the N images, computed by an earlier model
     tau         temperature
     N, K, d     images in the batch, rows of the dictionary, length of z
 
-Every form is cross-entropy over rows of cosines in which column n of row n is the
-positive. Whoever has more negatives (a dictionary, a queue) appends columns.
+Every form is cross-entropy over rows of cosines, with the positive in column n of row
+n. Methods with more negatives (a dictionary, a queue) append columns.
 """
 
 import torch
@@ -32,16 +32,16 @@ def nt_xent(
     z_own: Tensor | None = None,
     remote_only: bool = False,
 ) -> Tensor:
-    """NT-Xent of two batches of projections, which need not be normalised.
+    """NT-Xent of two batches of projections, normalised here.
 
     oneway     FedCA Eq. 4-8: rows of z_1 against all rows of z_2, and of z_dict
-    symmetric  mean of that and of z_2 against z_1
+    symmetric  mean of oneway(z_1, z_2) and oneway(z_2, z_1)
     full       FedCA Eq. 3, SimCLR Eq. 1: each of 2N views against the 2N - 1 others
 
-    A dictionary, (K, d) and normalised like the rest, adds K columns to every row of
-    every form (FedCA Eq. 5-6); it takes no gradient. With `z_own`, (N, d), the dictionary
-    has a loss of its own, which is added: see `own_row_loss`, which is 0 for K = 0.
-    With `remote_only` nothing but the dictionary is negative, in every form (FCL Eq. 5).
+    A dictionary, (K, d), is normalised too and adds K columns to every row of every
+    form (FedCA Eq. 5-6); it takes no gradient. With `z_own`, (N, d), the dictionary
+    gets a separate loss, which is added: `own_row_loss`, 0 for K = 0. With
+    `remote_only` the only negatives are the dictionary, in every form (FCL Eq. 5).
     """
     if form not in FORMS:
         raise ValueError(f"form {form!r}: expected one of {', '.join(FORMS)}")
@@ -76,29 +76,29 @@ def oneway_logits(z_i: Tensor, z_j: Tensor) -> Tensor:
 
 
 def same_view_logits(z: Tensor) -> Tensor:
-    """z z^T for unit rows, with each row's likeness to itself taken out (-inf)."""
+    """Products z z^T of unit rows, with -inf on the diagonal."""
     itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
     return (z @ z.T).masked_fill(itself, float("-inf"))  # (N, N)
 
 
 def dictionary_logits(z_i: Tensor, z_dict: Tensor) -> Tensor:
-    """FedCA Eq. 5: z_i z_dict^T for unit rows z_i; all of them are negatives."""
+    """FedCA Eq. 5: z_i z_dict^T for unit rows z_i; every column is a negative."""
     return z_i @ normalise(z_dict.detach()).T  # (N, K)
 
 
 def own_row_loss(
     z_i: Tensor, z_j: Tensor, z_dict: Tensor, z_own: Tensor | None, tau: float
 ) -> Tensor:
-    """Ours, not FedCA's: MoCo's loss on the dictionary, whose key is the image's own row.
+    """Ours, not FedCA's: MoCo's loss on the dictionary, with the row z_own for the key.
 
     For unit rows, with the positive in the first column and K negatives:
 
         logits = concat([z_i . z_own, z_i z_dict^T])        CE(logits / tau, 0)
 
-    FedCA concatenates Eq. 4 and 5 instead, so that view j is the positive against the
-    dictionary too. It moves with view i, and both can leave the dictionary behind at no
-    cost; a row that stays where it is holds them. z_own takes no gradient. Where it is 0,
-    a row that is not known, or None, the key is view j.
+    FedCA instead concatenates Eq. 4 and 5: view j is also the positive against the
+    dictionary. View j moves with view i, and both can move away from the dictionary at
+    no cost; a fixed row prevents the drift. z_own takes no gradient. If a row of z_own
+    is zero (unknown), or z_own is None, the key is view j.
     """
     key = z_j
     if z_own is not None:
@@ -125,13 +125,13 @@ def step(
     z_own: Tensor | None = None,
     remote_only: bool = False,
 ) -> Forward:
-    """Both views in one forward pass, then NT-Xent; `z_own` has all images' rows."""
+    """NT-Xent of both views, encoded in one pass; `z_own` has a row per image."""
     x = batch.two_views()  # (2N, C, S, S)
     own = None if z_own is None else z_own[batch.index]
 
     def forward(h: Tensor, through: Through) -> Forward:
         z = through(net.projector, h)  # (2N, d)
-        # Cosines over a small tau need more digits than mixed precision gives products.
+        # Cosines over a small tau need more digits than mixed precision has.
         with torch.autocast(z.device.type, enabled=False):
             z_1, z_2 = z.float().chunk(2)
             loss = nt_xent(z_1, z_2, temperature, form, z_dict, own, remote_only)

@@ -1,4 +1,4 @@
-"""Similarity distillation: a student arranges images as an ensemble of models does.
+"""Similarity distillation: a student copies the similarities of an ensemble of models.
 
 Shi et al., "Towards Communication-Efficient and Privacy-Preserving Federated
 Representation Learning", FLESD, Eq. 7-10.
@@ -24,11 +24,11 @@ from furlkit.objectives.simclr import normalise
 
 
 def distillation_loss(q: Tensor, anchors: Tensor, M: Tensor, tau_S: float) -> Tensor:
-    """FLESD Eq. 7-9: mean_i KL(p^i || q^i) over the same m anchors, where
+    """FLESD Eq. 7-9: mean_i KL(p^i || q^i) over m anchors, with
 
         q_j^i = softmax_j(q_i . anchor_j / tau_S)     p_j^i = M_ij / sum_j M_ij
 
-    M is not negative, and every row has something above 0.
+    M is not negative, and every row has a positive entry.
     """
     log_q = F.log_softmax(q @ anchors.T / tau_S, dim=1)  # (B, m)
     p = target(M)
@@ -36,16 +36,16 @@ def distillation_loss(q: Tensor, anchors: Tensor, M: Tensor, tau_S: float) -> Te
 
 
 def target(M: Tensor) -> Tensor:
-    """FLESD Eq. 8: rows that sum to 1."""
+    """FLESD Eq. 8: scale rows to a sum of 1."""
     return M / M.sum(dim=1, keepdim=True)
 
 
 class Similarity(Protocol):
-    """Gives M for places of images and of anchors, all of them on `device`."""
+    """Function from positions of images and anchors, tensors on `device`, to M."""
 
     @property
     def device(self) -> torch.device:
-        """Where M is computed or read."""
+        """Device that computes or reads M."""
 
     def __call__(self, images: Tensor, anchors: Tensor) -> Tensor:
         """M[images][:, anchors], (B, m)."""
@@ -54,12 +54,12 @@ class Similarity(Protocol):
 class Distiller(nn.Module):
     """The student, its slow copy and the queue of anchors; only the student is trained.
 
-    `queue` holds representations of m anchors and `anchors` their places in the public
-    set. The oldest are replaced by those of each step, so that with its own key in the
-    queue an image always finds itself among the anchors.
+    `queue` holds representations of m anchors, `anchors` their positions in the public
+    set. Each step replaces the oldest anchors by its images, so every image of the step
+    is among the anchors.
 
-    `similarities(images, anchors)` gives rows of M for places on its device; `layer` is
-    h or z.
+    `similarities(images, anchors)` returns rows of M, for positions on the device of
+    `similarities`; `layer` is h or z.
     """
 
     queue: Tensor
@@ -88,11 +88,11 @@ class Distiller(nn.Module):
         self.register_load_state_dict_post_hook(lambda own, _: own._copy_anchors())
 
     def _copy_anchors(self) -> None:
-        """Note the anchors' places on the CPU too, where a matrix on disk is read."""
+        """Copy the anchors' positions to the CPU, for a matrix on disk."""
         self._anchors_cpu = self.anchors.cpu()
 
     def represent(self, net, images: Tensor) -> tuple[Tensor, Tensor]:
-        """h, and unit rows of h or z."""
+        """Return h, and unit rows of h or z."""
         h = net.encoder(images)
         rows = net.projector(h) if self._layer == "z" else h
         return h, normalise(rows.float())
@@ -101,17 +101,17 @@ class Distiller(nn.Module):
     def fill(self, batches: Iterable) -> None:
         """Fill the queue once, with keys of random images, before the first step.
 
-        The steps of `batches` count up to -1, so that step 0 replaces the oldest keys.
+        The steps of `batches` end at -1; step 0 then replaces the oldest keys.
         """
         self.train()
         for batch in batches:
             self._enqueue(self.represent(self.slow, batch.one_view())[1], batch)
 
     def step(self, batch) -> Forward:
-        """The student's view of a batch against the queue, compared with the ensemble.
+        """Compare the student's view of a batch with the queue and with the ensemble.
 
-        The order matters: the copy follows before it makes the keys, and the keys enter
-        the queue before the query is compared with it.
+        The order matters: the copy moves before it computes the keys, and the keys
+        enter the queue before the query is compared with the queue.
         """
         x = batch.one_view()
         h, q = self.represent(self.net, x)  # (B, d)
@@ -125,13 +125,13 @@ class Distiller(nn.Module):
         return Forward({"distillation": loss}, x, h, q)
 
     def _places(self, batch) -> tuple[Tensor, Tensor]:
-        """Places of the batch and of the anchors in the public set, on M's device."""
+        """Positions of batch and anchors in the public set, on M's device."""
         if self._similarities.device.type == "cpu":
             return batch.index_cpu, self._anchors_cpu
         return batch.index, self.anchors
 
     def _enqueue(self, keys: Tensor, batch) -> None:
-        """First in, first out; the place in the queue follows from the step."""
+        """First in, first out; the step number determines the position in the queue."""
         size, count = len(self.queue), len(keys)
         first, device = batch.step * count, keys.device
         place = torch.arange(first, first + count, device=device)[-size:] % size

@@ -1,9 +1,9 @@
-"""SimSiam: each view predicts the other's projection, which takes no gradient.
+"""SimSiam: each view predicts the projection of the second view, without its gradient.
 
 Chen and He, "Exploring Simple Siamese Representation Learning", CVPR 2021, Eq. 1-4.
 
-    z_1, z_2    projections of the two views of the same N images, rows in one order
-    p_1, p_2    predictions made from them, p = predictor(z)
+    z_1, z_2    projections of two views of N images, rows in one order
+    p_1, p_2    predictions, p = predictor(z)
 """
 
 import torch
@@ -27,7 +27,7 @@ def simsiam_loss(p_1: Tensor, p_2: Tensor, z_1: Tensor, z_2: Tensor) -> Tensor:
 
 
 def step(net, batch) -> Forward:
-    """Both views in one forward pass; z is what would collapse."""
+    """Encode both views in one forward pass; z shows a collapse."""
     x = batch.two_views()  # (2N, C, S, S)
 
     def forward(h: Tensor, through: Through) -> Forward:

@@ -1,9 +1,9 @@
-"""Distillation of class probabilities, as DS-FL's server and clients do it.
+"""Distillation of class probabilities, used by the server and the clients of DS-FL.
 
 Itahara et al., "Distillation-Based Semi-Supervised Federated Learning for
 Communication-Efficient Collaborative Training with Non-IID Private Data", IEEE TMC 2021.
 
-    p    probabilities that the clients together give an image    (B, C)
+    p    class probabilities of an image, combined from all clients    (B, C)
 """
 
 import torch.nn.functional as F
@@ -18,7 +18,7 @@ def soft_label_loss(logits: Tensor, p: Tensor) -> Tensor:
 
 
 def step(net, batch, *, head, probabilities: Tensor) -> Forward:
-    """One view is classified; `probabilities` (n, C) are of all images, by position.
+    """Classify one view; `probabilities` (n, C) has a row for every image.
 
     `head` is a models.heads.ClassHead.
     """

@@ -1,7 +1,7 @@
-"""Cross-entropy on labels: what FedAvg's supervised clients minimise.
+"""Cross-entropy on labels, the loss of FedAvg's supervised clients.
 
 McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized
-Data", AISTATS 2017, Eq. 1, with the log loss as f_i.
+Data", AISTATS 2017, Eq. 1, with the log loss for f_i.
 """
 
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ def supervised_loss(logits: Tensor, y: Tensor) -> Tensor:
 
 
 def step(net, batch) -> Forward:
-    """One view is classified."""
+    """Classify one view."""
     x = batch.one_view()
     h = net.encoder(x)
     loss = supervised_loss(net.classifier(h).float(), batch.labels)

@@ -1,17 +1,18 @@
-"""SwAV: each view predicts the other's code, its share in every prototype.
+"""SwAV: each view predicts the code of the second view, a share for every prototype.
 
 Caron et al., "Unsupervised Learning of Visual Features by Contrasting Cluster
 Assignments", NeurIPS 2020, Eq. 1-5; the objective of FedSwAV.
 
-    z_1, z_2        unit projections of the two views of the same N images    (N, d)
+    z_1, z_2        unit projections of two views of N images                 (N, d)
     C               the prototypes, unit rows of a linear head                (K, d)
     s = z C^T       scores                                                    (N, K)
-    q               codes: rows of probabilities, all prototypes used alike   (N, K)
+    q               codes: rows of probabilities, prototypes equally used     (N, K)
     tau, epsilon    temperature of the predictions; smoothness of the codes
 
-Prototypes rest in the first steps of a run, and codes look at features of earlier
-batches only later in it. The head counts the steps of the whole run, for all rounds:
-a count travels with the model, as BatchNorm's does, and a mean takes the largest.
+Prototypes are frozen in the first steps of a run, and codes use features of earlier
+batches only later in the run. The head counts the steps of the whole run, over all
+rounds: the count travels with the model, like BatchNorm's, and a mean takes the
+largest.
 """
 
 from typing import Any, NamedTuple
@@ -27,12 +28,12 @@ from furlkit.objectives.simclr import normalise
 
 @torch.no_grad()
 def sinkhorn(scores: Tensor, epsilon: float, iterations: int) -> Tensor:
-    """SwAV Eq. 3-5: codes q near exp(s / epsilon) whose columns all sum to N / K.
+    """SwAV Eq. 3-5: codes q near exp(s / epsilon), with columns that sum to N / K.
 
     Each iteration scales columns to 1 / K, then rows to 1 / N (Sinkhorn and Knopp); at
     the end each row is a distribution over prototypes.
     """
-    # The largest score may be subtracted, since rows and columns are scaled anyway.
+    # Subtracting the largest score changes nothing: rows and columns are scaled anyway.
     q = ((scores - scores.max()) / epsilon).exp()  # (N, K)
     for _ in range(iterations):
         q = q / q.sum(dim=0, keepdim=True) / q.shape[1]
@@ -48,13 +49,13 @@ def code_loss(scores: Tensor, codes: Tensor, tau: float) -> Tensor:
 def swav_loss(
     scores: tuple[Tensor, Tensor], codes: tuple[Tensor, Tensor], tau: float
 ) -> Tensor:
-    """SwAV Eq. 1, halved as in its code: each view's scores, the other view's codes."""
+    """SwAV Eq. 1, halved (authors' code): scores of one view, codes of the other."""
     (s_1, s_2), (q_1, q_2) = scores, codes
     return (code_loss(s_1, q_2, tau) + code_loss(s_2, q_1, tau)) / 2
 
 
 class Settings(NamedTuple):
-    """The options of SwAV by their names."""
+    """Options of SwAV by name."""
 
     temperature: float
     epsilon: float
@@ -65,11 +66,11 @@ class Settings(NamedTuple):
 
 
 class Swav(nn.Module):
-    """The net with its prototypes, and for each view a queue of its features."""
+    """The net with prototypes, and a queue of features for each view."""
 
     net: Any
     queue: Any
-    # Of the step under way: how many the run had before it, and its features.
+    # Of the current step: number of earlier steps of the run, and features.
     _now: int
     _z: tuple[Tensor, Tensor]
 
@@ -81,11 +82,11 @@ class Swav(nn.Module):
         self.queue = nn.ModuleList(queues)
 
     def begin_epoch(self, images: Any, epoch: int, rng: torch.Generator) -> None:
-        """A mean of unit prototypes, as the server gives it, is shorter."""
+        """Normalise the prototypes: a mean of unit rows is shorter than 1."""
         self._normalise_prototypes()
 
     def step(self, batch) -> Forward:
-        """Both views in one forward pass; codes take no gradient."""
+        """Encode both views in one forward pass; codes take no gradient."""
         x = batch.two_views()  # (2N, C, S, S)
         self._now = int(self.net.prototypes.steps)
         h = self.net.encoder(x)
@@ -100,7 +101,7 @@ class Swav(nn.Module):
         return Forward({"swav": loss}, x, h, z)
 
     def after_step(self) -> None:
-        """Prototypes become unit rows again; features enter the queues."""
+        """Normalise the prototypes; add the features to the queues."""
         if self._now >= self._settings.freeze_steps:
             self._normalise_prototypes()
         if self._now >= self._settings.queue_after:
@@ -109,12 +110,12 @@ class Swav(nn.Module):
         self.net.prototypes.steps += 1
 
     def _scores(self, z: Tensor) -> Tensor:
-        """z C^T, without a gradient for prototypes that are frozen."""
+        """Scores z C^T; frozen prototypes take no gradient."""
         C, frozen = self.net.prototypes.weight, self._now < self._settings.freeze_steps
         return z @ (C.detach() if frozen else C).T
 
     def _codes(self, scores: Tensor, view: int) -> Tensor:
-        """The codes of a view; a full queue of earlier features is scored with it."""
+        """Codes of a view; a full queue adds the scores of earlier features."""
         queue, N, options = self.queue[view], len(scores), self._settings
         if queue.full:
             C = self.net.prototypes.weight.detach()
@@ -128,5 +129,5 @@ class Swav(nn.Module):
 
 
 def learner(net: Any, **options: Any) -> Swav:
-    """Empty queues beside the net."""
+    """SwAV with empty queues."""
     return Swav(net, Settings(**options))

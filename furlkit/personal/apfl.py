@@ -1,22 +1,22 @@
-"""APFL: a client's own model is a mixture of one that it trains alone and the global one.
+"""APFL: a client's personal model mixes a private model with the global model.
 
 Deng et al., "Adaptive Personalized Federated Learning", 2020, Algorithm 1; FedStyle's
-appendix, where outputs are mixed.
+appendix, which mixes outputs.
 
     w        the client's copy of the global model, trained as in FedAvg, and sent
-    v        the client's own weights, which go on from round to round; with --sent-model
-             own (FedStyle Algorithm 1, line 10) the client sends v in place of w
-    alpha    how much of the mixture is the client's own (--own-share)
+    v        the client's private weights, which persist between rounds; with
+             --sent-model own (FedStyle Algorithm 1, line 10) the client sends v, not w
+    alpha    share of v in the mixture (--own-share)
 
     v_bar = alpha v + (1 - alpha) w
     w <- w - eta grad F(w),     v <- v - eta grad_v F(v_bar) = v - eta alpha grad F(v_bar)
 
-on the same batch. alpha enters once, by the chain rule: v itself is never replaced by
-v_bar, and no gradient is scaled a second time. BatchNorm statistics and slow copies
-(target) of the mixture are mixed at the start of a round, when w is the server's, and
-then follow v_bar. So with alpha 0 the mixture is the model of FedAvg, and with alpha 1 it
-is trained alone, to the bit. (Not in float16: the two share a loss scale, and a step that
-overflows in one is left out in both.)
+on one batch. alpha enters once, by the chain rule: v_bar never replaces v, and no
+gradient is scaled a second time. BatchNorm statistics and slow copies (target) of the
+mixture are mixed at the start of a round, when w is the server's, and then follow
+v_bar. With alpha 0 the mixture is therefore the model of FedAvg, and with alpha 1 a
+model trained alone, to the bit. (Not in float16: both models share a loss scale, and an
+overflow in one model skips the step of both.)
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -33,13 +33,13 @@ from furlkit.objectives.learner import Forward
 from furlkit.weights import OWN
 
 Terms = Mapping[str, Callable[[Any, Forward], Tensor]]
-ALPHA = "apfl.alpha"  # What a private file calls it.
+ALPHA = "apfl.alpha"  # Name in a private file.
 
 
 class Pair(nn.Module):
-    """The learner of the global model's copy, and that of the client's own model.
+    """The learner of the global model's copy and the learner of the personal model.
 
-    Each gets the draws that it would get alone, so neither knows of the other.
+    Each learner draws the random numbers of a run without the other learner.
     """
 
     alpha: Tensor
@@ -51,14 +51,14 @@ class Pair(nn.Module):
         self.register_buffer("alpha", torch.tensor(alpha, device=device))
 
     def begin_epoch(self, images: Any, epoch: int, rng: torch.Generator) -> None:
-        """Both prepare the epoch."""
+        """Prepare the epoch in both learners."""
         same = copied(rng)
         if hasattr(self.learner, "begin_epoch"):
             self.learner.begin_epoch(images, epoch, rng)
             self.with_own(self.own.begin_epoch, images, epoch, same)
 
     def step(self, batch: Any) -> Forward:
-        """The losses of both; terms and the collapse meter see the copy."""
+        """Losses of both models; terms and the collapse meter see the copy."""
         same = replace(batch, generator=copied(batch.generator))
         forward = self.learner.step(batch)
         losses = self.with_own(self.own_losses, same)
@@ -66,35 +66,35 @@ class Pair(nn.Module):
         return forward._replace(losses={**forward.losses, **own})
 
     def after_step(self) -> None:
-        """Slow copies and queues of both."""
+        """Update slow copies and queues of both learners."""
         if hasattr(self.learner, "after_step"):
             self.learner.after_step()
             self.with_own(self.own.after_step)
 
     def own_losses(self, batch: Any) -> dict[str, Tensor]:
-        """The losses of the client's own model and its terms."""
+        """Losses of the personal model and its terms."""
         forward = self.own.step(batch)
         more = {name: term(batch, forward) for name, term in self._terms.items()}
         return {**forward.losses, **more}
 
     def with_own(self, call: Callable, *arguments: Any) -> Any:
-        """Call a method of the client's own model."""
+        """Call a method of the personal model."""
         return call(*arguments)
 
     def memory(self) -> dict[str, float]:
-        """What the client is to remember with its own model."""
+        """Numbers to store with the personal model."""
         return {}
 
 
 class Weights(Pair):
-    """The client's own model has the weights v_bar whenever it computes something.
+    """The personal model computes with the weights v_bar.
 
-    With a rate, alpha learns in every step, as v does:
+    With a rate, alpha is trained in every step, like v:
 
         alpha <- alpha - rate <v - w, grad F(v_bar)>        within [0, 1]
     """
 
-    _moving: Tensor  # The alpha of the step under way.
+    _moving: Tensor  # alpha of the current step
 
     def __init__(
         self, learner: Any, own: Any, terms: Terms, alpha: float, rate: float
@@ -105,7 +105,7 @@ class Weights(Pair):
 
     @torch.no_grad()
     def _mix_start(self) -> None:
-        """Mix what is not trained; rows of a queue, and counts, are one model's alone."""
+        """Mix untrained tensors; rows of a queue, and counts, belong to one model."""
         trained = {f"net.{name}" for name, _ in self.own.net.named_parameters()}
         others = self.learner.state_dict()
         for name, mine in self.own.state_dict().items():
@@ -117,20 +117,20 @@ class Weights(Pair):
                 mine.copy_(others[name])
 
     def step(self, batch: Any) -> Forward:
-        """Both, with an alpha that takes a gradient where it learns."""
+        """Run both steps; alpha takes a gradient if it has a rate."""
         self._moving = self.alpha.clone().requires_grad_(bool(self._rate))
         return super().step(batch)
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """alpha moves with w and v."""
+        """Update alpha after w and v."""
         if self._moving.grad is not None:
             self.alpha.sub_(self._rate * self._moving.grad).clamp_(0, 1)
         self._moving = self.alpha
         super().after_step()
 
     def with_own(self, call: Callable, *arguments: Any) -> Any:
-        """The same with v_bar in the place of v; gradients go to v and to alpha."""
+        """Call a method with v_bar instead of v; gradients flow to v and to alpha."""
         w = dict(self.learner.net.named_parameters())
         mixed = {
             f"own.net.{name}": torch.lerp(w[name].detach(), v, self._moving)
@@ -139,27 +139,26 @@ class Weights(Pair):
         return functional_call(self, mixed, (call, *arguments))
 
     def forward(self, call: Callable, *arguments: Any) -> Any:
-        """What functional_call calls while the weights are mixed."""
+        """Entry point of functional_call, with mixed weights."""
         return call(*arguments)
 
     def memory(self) -> dict[str, float]:
-        """How to mix v with the global model, for whoever uses the client's model."""
+        """Store alpha, to mix v with the global model later."""
         return {ALPHA: float(self.alpha)}
 
 
 class Views(Pair):
-    """FedStyle's APFL: projections are mixed, and the client's own are of the other view.
+    """FedStyle's APFL: mix projections of the copy with v's of the second view.
 
         z_hat_1 = (1 - alpha) z_g_1 + alpha z_2,    z_hat_2 = (1 - alpha) z_g_2 + alpha z_1
 
-    z_g by the copy of the global model, without gradient, and z by the client's own; the own
-    model minimises the objective of z_hat. (FedStyle's alpha is 1 - ours.) A target's
-    projections are mixed with those of the other target. The client's own model is then v
-    alone: there is no h of a mixture.
+    z_g by the copy of the global model, without gradient, and z by v; v minimises the
+    objective of z_hat. (FedStyle's alpha is 1 - ours.) Projections of the two targets
+    are mixed likewise. The personal model is then v alone: a mixture has no h.
     """
 
     def step(self, batch: Any) -> Forward:
-        """Note what the projectors of the copy give, then mix it in."""
+        """Record the outputs of the copy's projectors, then mix them in."""
         same = replace(batch, generator=copied(batch.generator))
         z_g: list[Tensor] = []
         with after_projectors(self.learner, partial(_note, z_g)):
@@ -178,7 +177,7 @@ def _note(found: list[Tensor], z: Tensor) -> None:
 
 
 class Crossed:
-    """A batch whose views have changed places."""
+    """A batch with exchanged views."""
 
     def __init__(self, batch: Any) -> None:
         self._batch = batch
@@ -187,7 +186,7 @@ class Crossed:
         return getattr(self._batch, name)
 
     def two_views(self) -> Tensor:
-        """All second views, then all first ones."""
+        """All second views, then all first views."""
         first, second = self._batch.two_views().chunk(2)
         return torch.cat([second, first])
 
@@ -196,7 +195,7 @@ class Crossed:
 def after_projectors(
     learner: nn.Module, change: Callable[[Tensor], Tensor | None]
 ) -> Iterator[None]:
-    """Pass what a learner's projectors give, its target's too, through a function."""
+    """Apply `change` to the outputs of a learner's projectors and its target's."""
     found = [m for name, m in learner.named_modules() if _is_projector(name)]
     hooks = [m.register_forward_hook(lambda _m, _x, z: change(z)) for m in found]
     try:
@@ -211,7 +210,7 @@ def _is_projector(name: str) -> bool:
 
 
 def copied(rng: torch.Generator) -> torch.Generator:
-    """A generator that will draw the same."""
+    """Generator that draws equal numbers."""
     same = torch.Generator(rng.device)
     same.set_state(rng.get_state())
     return same
@@ -227,7 +226,7 @@ def learner(
     mix: str,
     own_share_rate: float,
 ) -> Pair:
-    """Both models, trained together; an alpha that learns goes on where it was."""
+    """Train both models together; a trained alpha continues from its stored value."""
     if mix == "views":
         return Views(learner, own, terms, own_share)
     alpha = float(memory.get(ALPHA, own_share)) if own_share_rate else own_share

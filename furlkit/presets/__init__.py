@@ -1,8 +1,8 @@
-"""Presets: TOML files whose tables hold what one could have typed.
+"""Presets: TOML files with a table of options for every command.
 
-One that says `extends = "NAME"` (or a file beside it) at its top has that preset's
-values wherever it sets none of its own, so it shows what it changes and nothing else.
-Where it chooses another objective or scheme, the options of the old one are left out.
+A preset that begins with `extends = "NAME"` (or names a neighbouring file) inherits the
+values of the base preset and lists only the differences. If the preset chooses another
+objective or scheme, the options of the base's choice are dropped.
 """
 
 import json
@@ -16,24 +16,24 @@ from furlkit.errors import FurlkitError, UsageError, did_you_mean
 from furlkit.files.opening import read_toml, read_toml_text
 
 FOLDER = Path(__file__).parent
-# Papers in a comment, by their year, and the end of a sentence.
+# Citations with a year in a comment, and the end of a sentence.
 CITED, ENDED = re.compile(r" \([^()]*\d{4}[^()]*\)"), re.compile(r"(?<! al)\. ")
-# Commands that take the table of another, where a preset says nothing else in their own.
+# Commands that inherit the table of a second command.
 LIKE = {"evaluate personal": "evaluate linear"}
 
 
 def names() -> list[str]:
-    """The presets that come with furlkit."""
+    """Names of the presets that come with furlkit."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def tables(name: str) -> dict[str, Any]:
-    """All tables of a preset, with those of the presets it extends."""
+    """Tables of a preset, merged with the tables of base presets."""
     return _chain(name)[1]
 
 
 def table(found: dict[str, Any], command: str) -> dict[str, Any] | None:
-    """The table of a command among those of a preset, or None."""
+    """Table of a command in a preset, or None."""
     inner: Any = found
     for word in command.split():
         inner = inner.get(word) if isinstance(inner, dict) else None
@@ -43,7 +43,7 @@ def table(found: dict[str, Any], command: str) -> dict[str, Any] | None:
 
 
 def table_text(name: str, command: str) -> str | None:
-    """The table of a command as canonical JSON; None for a preset that is not there."""
+    """Table of a command in canonical JSON; None if the preset does not exist."""
     try:
         return as_text(table(tables(name), command))
     except FurlkitError:
@@ -51,12 +51,12 @@ def table_text(name: str, command: str) -> str | None:
 
 
 def as_text(found: dict[str, Any] | None) -> str:
-    """A table as canonical JSON."""
+    """Format a table in canonical JSON."""
     return json.dumps(found, sort_keys=True, default=str)
 
 
 def own_files(name: str) -> list[str]:
-    """The files of a preset of one's own, with those that it extends."""
+    """Files of a user's preset and of the base presets."""
     return [link for link in _chain(name)[0] if link.endswith(".toml")]
 
 
@@ -74,7 +74,7 @@ def _chain(name: str) -> tuple[list[str], dict[str, Any]]:
 
 
 def _read_for(name: str, base: str) -> dict[str, Any]:
-    """The preset that another one extends."""
+    """Read the base of a preset."""
     try:
         return _read(base)
     except FurlkitError as error:
@@ -95,7 +95,7 @@ def _merged(
 
 
 def _overruled(command: str, base: dict[str, Any], own: dict[str, Any]) -> set[str]:
-    """Options of a choice that a preset makes otherwise than the one it extends."""
+    """Options of the choices in `base` replaced by the preset."""
     found: set[str] = set()
     families = COMMANDS[command].families if command in COMMANDS else []
     for family in families:
@@ -111,21 +111,22 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def text_of(name: str) -> str:
-    """A preset as it is written, comments included."""
+    """Text of a preset file, including comments."""
     return read_toml_text(_path(name))
 
 
 def summary(name: str) -> str:
-    """The first sentence of a preset's comment, without the papers that it cites."""
+    """First sentence of a preset's comment, without citations."""
     lines = takewhile(lambda line: line.strip("# "), text_of(name).splitlines())
     text = " ".join(line.lstrip("# ") for line in lines if line.startswith("#"))
     return ENDED.split(CITED.sub("", text))[0].rstrip(".")
 
 
 def by_system(found: dict[str, str]) -> dict[str, list[str]]:
-    """Presets in groups: variants of a preset such as fedca-align, then all others.
+    """Group presets: systems with variants (fedca, fedca-align), then the others.
 
-    `found` has the summary of each preset; that of a system begins with its name.
+    `found` maps presets to summaries; the summary of a system begins with the system's
+    name.
     """
     groups: dict[str, list[str]] = {}
     for name in found:

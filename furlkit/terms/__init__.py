@@ -1,6 +1,6 @@
-"""What is added to any objective.
+"""Terms added to the loss of any objective.
 
-A module holds the equation as a pure function, and a maker
+A module holds the equation, a pure function, and a maker
 
     make(net, given, **options) -> term or None        term(batch, forward) -> Tensor
 

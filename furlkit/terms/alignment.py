@@ -1,11 +1,11 @@
-"""The alignment term: a client represents public images as one common net does.
+"""Alignment term: a client represents public images like a common alignment model.
 
 Zhang et al., "Federated Unsupervised Representation Learning", FedCA, Eq. 11-14.
 
     h_u, z_u            h and z of public images by the client's net
-    h_align, z_align    h and z of the same images by the alignment model
+    h_align, z_align    h and z of these images by the alignment model
 
-Neither is normalised.
+No row is normalised.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ def alignment_loss(
 ) -> Tensor:
     """FedCA Eq. 13: L_align = L_z + L_h, each over the n images of the batch:
 
-    sum    Eq. 11-12 as printed:  sum_i ||h_align^i - h_u^i||^2
-    mean   the same over n, which does not grow with the batch
+    sum    Eq. 11-12 in print:  sum_i ||h_align^i - h_u^i||^2
+    mean   the sum over n, independent of the batch size
     """
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction {reduction!r}: expected one of {REDUCTIONS}")
@@ -35,17 +35,18 @@ def alignment_loss(
 def forward_eval(net, images: Tensor) -> tuple[Tensor, Tensor]:
     """h and z of public images in eval mode, with gradients.
 
-    The targets were made in eval mode, so only there is the term 0 at the alignment
-    model's own weights; BatchNorm's running statistics stay those of private images.
+    The alignment model computed its targets in eval mode, so the term is 0 at its
+    weights only in eval mode. BatchNorm's running statistics remain statistics of
+    private images.
     """
-    # Modes are put back one by one: parts that are frozen are in eval mode already.
+    # Restore modes one by one: frozen parts were in eval mode before.
     training = [module for module in net.modules() if module.training]
     net.eval()
     h = net.encoder(images)
     z = net.projector(h)
     for module in training:
         module.training = True
-    # Squares of differences need more digits than mixed precision gives products.
+    # Squared differences need more digits than mixed precision has.
     with torch.autocast(h.device.type, enabled=False):
         return h.float(), z.float()
 

@@ -1,16 +1,16 @@
-"""Style infusion: the objective's loss once more, of views infused with local style.
+"""Style infusion: a second loss, of views infused with the client's style.
 
 "More Generalized and Personalized Unsupervised Representation Learning In A Distributed
 System", FedStyle, Eq. 3 and Algorithm 3.
 
     h_c       h of a view by the net, the content model                     (N, d)
-    h_s       of the same image, not augmented, by the client's style model
-    h_sobel   the same of its Sobel image
-    G         the generator, (h_c, h_s) -> h', trained with the net, and kept
+    h_s       h of the image, without augmentation, by the client's style model
+    h_sobel   h of the image's Sobel image by the style model
+    G         the generator, (h_c, h_s) -> h', trained with the net, and stored
     lambda    weight of the second loss
 
-View 1 is infused with h_s, view 2 with h_sobel. The style model is frozen, so that both
-are known before the first step.
+View 1 is infused with h_s, view 2 with h_sobel. The style model is frozen, so h_s and
+h_sobel are computed before the first step.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,10 +29,9 @@ def infused(G: nn.Module, h_c: Tensor, h_s: Tensor) -> Tensor:
 
 @contextmanager
 def statistics_kept(norms: Iterable[_BatchNorm]) -> Iterator[None]:
-    """BatchNorm still normalises by batches, but leaves its running statistics alone.
+    """BatchNorm normalises by batches but does not update its running statistics.
 
-    They stay those of views that are not infused, which is what the heads are given
-    in eval mode.
+    In eval mode, heads receive views without style; the statistics describe only them.
     """
     for norm in norms:
         norm.track_running_stats = False
@@ -55,13 +54,13 @@ def infusion(
 
     def term(batch, forward):
         if forward.again is None:
-            raise ValueError("infusion: the objective's pass cannot be made again")
+            raise ValueError("infusion: the objective's pass cannot be repeated")
         rows = batch.index
-        h_s = [style[rows] for style in styles]  # of view 1, of view 2
+        h_s = [style[rows] for style in styles]  # views 1 and 2
         with statistics_kept(norms):
             again = forward.again(lambda h, view: infused(G, h, h_s[view]))
         (loss,) = again.losses.values()
-        # The views differ in style, which would hide that images of one are all alike.
+        # The views differ in style, which would hide a collapse within a view.
         z = again.z[: len(rows)]
         return again._replace(losses={"infusion": infusion * loss}, z=z)
 

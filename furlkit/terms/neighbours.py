@@ -1,16 +1,16 @@
-"""Neighbourhood matching: each image is drawn to the rows that are nearest to it.
+"""Neighbourhood matching: each image is drawn to its nearest rows.
 
 "Federated Contrastive Representation Learning with Feature Fusion and Neighborhood
 Matching", FCL, Eq. 7-12.
 
-    q_i        projections of the batch, as unit rows                        (B, d)
+    q_i        unit rows, projections of the batch                           (B, d)
     Q'         K candidates, drawn from the rows Q_s u Q_l                   (K, d)
-    P(q_i)     its neighbours n_j: the N candidates with the highest cosine to q_i
-    L_j        n_j and the candidates that are no neighbours, K - N + 1 rows
+    P(q_i)     neighbours n_j of q_i: the N candidates with the highest cosine
+    L_j        n_j and the candidates outside P(q_i), K - N + 1 rows
     p_ija      softmax over the rows a of L_j of q_i . n_a / tau
     lambda     weight of the term
 
-A small entropy of p_ij means that q_i is certain of n_j.
+A small entropy of p_ij means a confident choice of n_j by q_i.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from torch import Generator, Tensor
 
 
 def draw_candidates(rows: Tensor, K: int, generator: Generator) -> Tensor:
-    """FCL Eq. 7: K different rows, each as likely as any other; all, if there are fewer."""
+    """FCL Eq. 7: draw K different rows uniformly; all rows if there are fewer."""
     if len(rows) <= K:
         return rows
     order = torch.randperm(len(rows), generator=generator)
@@ -32,9 +32,9 @@ def draw_candidates(rows: Tensor, K: int, generator: Generator) -> Tensor:
 def neighbour_loss(q: Tensor, candidates: Tensor, N: int, tau: float) -> Tensor:
     """FCL Eq. 8-11 for unit rows: the mean entropy of p_ij over images i, neighbours j.
 
-    All L_j of an image share the rows that are no neighbours, the rest, so that its
-    entropy is that of the choice between n_j, with probability w, and the rest, plus
-    that within the rest:
+    The sets L_j of an image share the rows outside P(q_i), the rest. The entropy of
+    p_ij is the entropy of the choice between n_j (probability w) and the rest, plus the
+    entropy within the rest:
 
         H(p_ij) = H(w, 1 - w) + (1 - w) H(rest)        w = p_ij of n_j
 
@@ -66,11 +66,11 @@ def neighbours(
     neighbour_temperature: float,
     neighbour_weight: float,
 ) -> Callable | None:
-    """FCL Eq. 12, second summand: lambda L_neigh on the rows that the step had.
+    """FCL Eq. 12, second summand: lambda L_neigh on the rows of the step.
 
-    An objective without negatives has no rows: then they are those of other clients.
-    The objective has made its own draws by then, so that the term does not change them;
-    the generator is the step's, so that a training that is resumed draws the same rows.
+    For objectives without negatives, the rows are rows of other clients. The objective
+    draws its random numbers first, so the term does not change them; the generator
+    belongs to the step, so a resumed training draws equal rows.
     """
     if not neighbours:
         return None
@@ -79,7 +79,7 @@ def neighbours(
         with torch.autocast(forward.z.device.type, enabled=False):
             q = F.normalize(forward.z.float(), dim=1)
             rows = given.get("rows") if forward.rows is None else forward.rows
-            rows = q[:0] if rows is None else rows  # No client has shared any yet.
+            rows = q[:0] if rows is None else rows  # No client has shared rows yet.
             rows = draw_candidates(rows, neighbour_candidates, batch.generator)
             loss = neighbour_loss(q, rows, neighbours, neighbour_temperature)
             return neighbour_weight * loss

@@ -16,7 +16,7 @@ def proximal_term(w: Sequence[Tensor], w_g: Sequence[Tensor], mu: float) -> Tens
 
         (mu / 2) ||w - w_g||^2
 
-    w the trained parameters, w_g the global model's in the same order, mu its weight.
+    w the trained parameters, w_g the global model's in equal order, mu the weight.
     Parameters only: BatchNorm's running statistics take no gradient.
     """
     squares = [squared_distance(a, b) for a, b in zip(w, w_g, strict=True)]
@@ -31,7 +31,7 @@ def squared_distance(a: Tensor, b: Tensor) -> Tensor:
 
 
 def weights_like(net: nn.Module, tensors: Mapping[str, np.ndarray]) -> list[Tensor]:
-    """What `tensors` have for each parameter of a net, in its memory layout."""
+    """Entries of `tensors` for the parameters of a net, in the net's memory layout."""
     pairs = ((p.detach(), tensors[name]) for name, p in net.named_parameters())
     return [torch.empty_like(p).copy_(torch.from_numpy(array)) for p, array in pairs]
 
@@ -39,7 +39,7 @@ def weights_like(net: nn.Module, tensors: Mapping[str, np.ndarray]) -> list[Tens
 def proximal(
     net: nn.Module, given: Mapping[str, Any], *, proximal: float
 ) -> Callable | None:
-    """The term for mu = `proximal`: the weights stay near those that were received."""
+    """Term with mu = `proximal`: the weights stay near the received weights."""
     if not proximal:
         return None
     w_g = weights_like(net, given["received"])

@@ -1,13 +1,13 @@
-"""The update of ASTW: deep layers travel in some rounds only.
+"""Update of ASTW: clients send deep layers only in some rounds.
 
 Chen, Sun and Jin, "Communication-Efficient Federated Deep Learning with Asynchronous
-Model Update and Temporally Weighted Aggregation", IEEE TNNLS 2020. Its other half, the
-weights of models of earlier rounds, is `aggregate --staleness`.
+Model Update and Temporally Weighted Aggregation", IEEE TNNLS 2020. The second half of
+ASTW, weights for models of earlier rounds, is `aggregate --staleness`.
 
-What travels are parts, so the encoder is what the paper calls the shallow layers, and
-the heads, which are fully connected there too, are the deep ones. Where the server has
-not published deep layers, a client trains on with its own; the paper's clients return at
-the first exchange of a cycle to what the server has kept from the last one.
+Clients send parts: the encoder contains the paper's shallow layers, the heads the deep
+layers (fully connected in the paper too). If the server has not published deep layers,
+a client continues with its deep layers; the paper's clients return, at the first
+exchange of a cycle, to the server's deep layers of the last exchange.
 """
 
 from collections.abc import Iterable
@@ -21,16 +21,16 @@ SHALLOW = "encoder"
 def astw(
     w_g: Tensors, w_k: Tensors | None, memory: Tensors, *, cycle: int, exchanges: int
 ) -> tuple[Tensors, Tensors, None]:
-    """w <- w_g, whose deep layers are the client's own where the server has none."""
+    """w <- w_g; deep layers missing there are the client's."""
     return w_g, memory, None
 
 
 def sent_parts(
     parts: Iterable[str], round_: int, *, cycle: int, exchanges: int
 ) -> tuple[str, ...]:
-    """All parts in the last `exchanges` rounds of each cycle, else the encoder alone.
+    """All parts in the last `exchanges` rounds of each cycle, otherwise the encoder.
 
-    Rounds are counted from 1: of cycles of 15 with 5 exchanges, in 11 to 15, 26 to 30.
+    Rounds start at 1: cycles of 15 with 5 exchanges send all in 11 to 15, 26 to 30.
     """
     if exchanges > cycle:
         raise UsageError(

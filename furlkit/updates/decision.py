@@ -1,12 +1,12 @@
-"""What a client decided at the start of a round."""
+"""Decision of a client at the start of a round."""
 
 from typing import Any, NamedTuple
 
 
 class Decision(NamedTuple):
-    """`own` is the share of the client's own weights in what it starts from: 0 to 1.
+    """`own`: share of the client's last weights in its new weights, 0 to 1.
 
-    `distance` is the one that decided; None in a client's first round.
+    `distance`: the distance behind the decision; None in a client's first round.
     """
 
     own: float
@@ -14,9 +14,9 @@ class Decision(NamedTuple):
 
     @property
     def word(self) -> str:
-        """What happened: took the global model's, kept its own, or mixed both."""
+        """Return "took" (the global weights), "kept" (the client's) or "mixed"."""
         return {0.0: "took", 1.0: "kept"}.get(self.own, "mixed")
 
     def to_json(self) -> dict[str, Any]:
-        """For journals."""
+        """Entry for journals."""
         return {"decision": self.word, **self._asdict()}

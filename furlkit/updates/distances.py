@@ -1,6 +1,6 @@
-"""How far two models are apart, by one number, over the tensors of w_k; w_g has them too.
+"""Distances between two models, over the tensors of w_k, which w_g contains too.
 
-BatchNorm statistics do not count: they are computed, not trained.
+BatchNorm statistics are left out: they are computed, not trained.
 """
 
 import numpy as np
@@ -10,14 +10,14 @@ from furlkit.weights import Tensors, is_batchnorm_statistic
 
 
 def mean_conv(w_g: Tensors, w_k: Tensors) -> float:
-    """The mean over convolutions of ||w_g - w_k||, as in FedU.
+    """Mean over convolutions of ||w_g - w_k||, the distance of FedU.
 
-    A tensor with four dimensions is the weight of a convolution, whatever its name.
+    A tensor with four dimensions is the weight of a convolution, with any name.
     """
     convolutions = [name for name, array in w_k.items() if array.ndim == 4]
     if not convolutions:
         raise UsageError(
-            "the distance over convolutions: the model has none; with --update dum, "
+            "distance mean-conv: the model has no convolutions; with --update dum, "
             "give --distance relative"
         )
     norms = [_square(w_g[name], w_k[name]) ** 0.5 for name in convolutions]
@@ -25,12 +25,12 @@ def mean_conv(w_g: Tensors, w_k: Tensors) -> float:
 
 
 def sum_squares(w_g: Tensors, w_k: Tensors) -> float:
-    """||w_g - w_k||^2 over all weights: FedUSC Eq. 4 as it is printed."""
+    """||w_g - w_k||^2 over all weights: FedUSC Eq. 4 in print."""
     return sum(_square(w_g[name], w_k[name]) for name in _trained(w_k))
 
 
 def relative(w_g: Tensors, w_k: Tensors) -> float:
-    """||w_g - w_k|| / ||w_g||, whatever the size of the model."""
+    """||w_g - w_k|| / ||w_g||, independent of the size of the model."""
     length = sum(_square(w_g[name], 0) for name in _trained(w_k)) ** 0.5
     return sum_squares(w_g, w_k) ** 0.5 / max(length, np.finfo(np.float64).tiny)
 

@@ -1,18 +1,18 @@
-"""The dynamic update mechanism of FedUSC: a client that is far away keeps some of its own.
+"""Dynamic update mechanism of FedUSC: a distant client keeps a share of its model.
 
 Zhao et al., "FedUSC: Collaborative Unsupervised Representation Learning from
 Decentralized Data for Internet of Things", IEEE Internet of Things Journal 2023.
 
     q_g, q_c    the global model's backbone and clusters; the client's after its last round
-    mu          the distance up to which the client takes q_g
-    xi          how much of its own it keeps beyond
+    mu          largest distance at which the client takes q_g
+    xi          share of q_c kept beyond mu
 """
 
 from furlkit.updates.decision import Decision
 from furlkit.updates.distances import mean_conv, relative, sum_squares
 from furlkit.weights import Tensors, divide, mixed
 
-# Other heads, as the projector of the pretext task, always follow the server.
+# Other heads, such as the pretext task's projector, are always the server's.
 SCOPE = ("encoder", "clusters")
 DISTANCES = {"mean-conv": mean_conv, "sum-squares": sum_squares, "relative": relative}
 
@@ -27,9 +27,9 @@ def dum(
     distance: str,
 ) -> tuple[Tensors, Tensors, Decision]:
     """FedUSC Eq. 4: q_c <- q_g                       if d(q_c, q_g) <= mu,
-                     q_c <- xi q_c + (1 - xi) q_g     else.
+                     q_c <- xi q_c + (1 - xi) q_g     otherwise.
 
-    BatchNorm statistics of the backbone are mixed by the same xi.
+    xi also mixes BatchNorm statistics of the backbone.
     """
     q_g, q_c = (divide(w, SCOPE)[0] for w in (w_g, w_g if w_k is None else w_k))
     gap = DISTANCES[distance](q_g, q_c)

@@ -1,9 +1,9 @@
-"""The update of FedEMA: the further the global model went, the less of it is taken.
+"""Update of FedEMA: a client keeps more of its model if the global model is far away.
 
 Zhuang et al., "Divergence-aware Federated Self-Supervised Learning", ICLR 2022.
 
-    w_g, w_k    the global model; the client's own after its last round
-    m           how much of its own the client keeps
+    w_g, w_k    the global model; the client's model after its last round
+    m           share of w_k in the new weights
     lambda_k    the client's scale, set once, from tau
 """
 
@@ -20,9 +20,9 @@ def fedema(
 ) -> tuple[Tensors, Tensors, Decision]:
     """w <- m w_k + (1 - m) w_g,   m = min(lambda_k ||w_g - w_k||, 1),
 
-    lambda_k = tau / ||w_g - w_k|| when the client first has a model of its own, so that
-    m = tau then. The distance is that of the trained weights of encoder and projector;
-    the predictor and BatchNorm statistics are mixed by the same m.
+    lambda_k = tau / ||w_g - w_k||, set when w_k first exists; m is tau in this round.
+    The distance covers the trained weights of encoder and projector; m also mixes the
+    predictor and BatchNorm statistics.
     """
     if w_k is None:
         return w_g, memory, Decision(0.0)

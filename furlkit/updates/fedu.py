@@ -1,4 +1,4 @@
-"""The update of FedU: the predictor is the server's only while the encoders are close.
+"""Update of FedU: a client takes the global predictor only if the encoders are close.
 
 Zhuang et al., "Collaborative Unsupervised Visual Representation Learning from
 Decentralized Data", ICCV 2021.
@@ -14,11 +14,11 @@ from furlkit.weights import Tensors, divide
 def fedu(
     w_g: Tensors, w_k: Tensors | None, memory: Tensors, *, mu: float
 ) -> tuple[Tensors, Tensors, Decision]:
-    """Encoder and projector are w_g's; the predictor is, if the divergence is below mu.
+    """Take w_g; keep the client's predictor if the divergence is at least mu.
 
-    It is the mean over the encoder's convolutions of ||w_g - w_k||, between the global
-    model and the client's own. (The authors' code has the client's model before and
-    after its last round in place of these.)
+    The divergence is the mean over the encoder's convolutions of ||w_g - w_k||, between
+    the global model and the client's model. (The authors' code compares the client's
+    model before and after its last round.)
     """
     encoder, _ = divide(w_g if w_k is None else w_k, ["encoder"])
     gap = mean_conv(w_g, encoder)

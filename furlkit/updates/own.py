@@ -1,4 +1,4 @@
-"""The update of a client that continues with its own model, whatever the server sends."""
+"""Update of a client that continues with its model and ignores the server's."""
 
 from furlkit.weights import Tensors
 
@@ -6,9 +6,9 @@ from furlkit.weights import Tensors
 def own(
     w_g: Tensors, w_k: Tensors | None, memory: Tensors
 ) -> tuple[Tensors, Tensors, None]:
-    """w <- w_k, and w <- w_g in the client's first round.
+    """w <- w_k; in the client's first round w <- w_g.
 
-    So FedStyle has FedProx: w_g is not what a client starts from, only what the proximal
-    term pulls it towards.
+    FedStyle uses FedProx in this way: a client does not start from w_g; the proximal
+    term pulls the client towards w_g.
     """
     return {**w_g, **(w_k or {})}, memory, None

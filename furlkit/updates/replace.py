@@ -1,4 +1,4 @@
-"""The update of FedAvg: the model that was given replaces the client's own."""
+"""Update of FedAvg: the received model replaces the client's."""
 
 from furlkit.weights import Tensors
 
@@ -8,8 +8,8 @@ def replace(
 ) -> tuple[Tensors, Tensors, None]:
     """w <- w_g.
 
-    With --update keep the client's own last model is given in the place of w_g: FLESD's
-    clients may differ in architecture, so that no global model fits them. With --update
-    continue it is the client's model of the same round, which is trained once more.
+    With --update keep, w_g is the client's last model: FLESD's clients may differ in
+    architecture, so no global model fits them. With --update continue, w_g is the
+    client's model of the current round, for further training.
     """
     return w_g, memory, None

@@ -117,8 +117,8 @@ def test_a_summary_is_a_whole_sentence_without_its_papers(name):
 
 def test_a_summary_known_by_hand():
     assert presets.summary("fedavg") == (
-        "FedAvg: supervised training on every client, averaged by data size: what "
-        "labels would give"
+        "FedAvg: supervised training on every client, averaged by data size, the "
+        "result with labels"
     )
 
 

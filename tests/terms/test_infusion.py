@@ -129,5 +129,5 @@ def test_an_objective_without_two_views_is_an_error():
     net = build(architecture, torch.Generator().manual_seed(0))
     learner = Stateless(net, rotation.step)
     add_generator(learner, drawn(empty_generator(41), torch.Generator()))
-    with pytest.raises(ValueError, match="made again"):
+    with pytest.raises(ValueError, match="repeated"):
         term_of(learner)(batch_at(0), learner.step(batch_at(0)))
