@@ -58,16 +58,20 @@ from furlkit.catalogue.groups import (
     series_option,
     split_option,
 )
-from furlkit.catalogue.installed import encoders, heads, objectives
+from furlkit.catalogue.installed import (
+    encoders,
+    heads,
+    objectives,
+    rules,
+    terms,
+    updates,
+)
 from furlkit.catalogue.methods import (
     ATTACKS,
     NEAREST,
     PERSONAL,
-    RULES,
     SHARING,
     TEACHERS,
-    TERMS,
-    UPDATES,
 )
 from furlkit.catalogue.protocols import PROTOCOLS
 from furlkit.catalogue.schemes import SCHEMES
@@ -98,15 +102,19 @@ def _unaided() -> dict[str, Objective]:
     return {k: o for k, o in found if not (o.labels or o.mines or o.helped)}
 
 
+def _term_groups() -> list[Group]:
+    return [term.group for term in terms().values()]
+
+
 OBJECTIVE = Family("objective", objectives, "simclr", "What a batch minimises.")
 UPDATE = Family(
-    "update", lambda: UPDATES, "replace", "What the client starts the round from."
+    "update", updates, "replace", "What the client starts the round from."
 )
 OWN_MODEL = Family(
     "personal", lambda: PERSONAL, "none",
     "A model of the client's own, which stays in its private file.", newer=True,
 )
-RULE = Family("rule", lambda: RULES, "mean", "What is made of the uploads.", mixed=True)
+RULE = Family("rule", rules, "mean", "What is made of the uploads.", mixed=True)
 ATTACK = Family("kind", lambda: ATTACKS, "scale", "What is sent instead.")
 TEACHER = Family("teacher", lambda: TEACHERS, "ensemble",
                  "What the model learns from.", newer=True)
@@ -129,7 +137,7 @@ FOR_EACH = OUTPUT._replace(
 
 
 def command(
-    name: str, help_text: str, *parts: "Group | Family | Callable[[], Group]"
+    name: str, help_text: str, *parts: "Group | Family | Callable[[], Group | list[Group]]"
 ) -> Command:
     """A command with these groups of options."""
     return Command(name, help_text, parts)
@@ -355,7 +363,7 @@ COMMANDS = named(
         ),
         OBJECTIVE,
         SHARING,
-        *(term.group for term in TERMS.values()),
+        _term_groups,
         UPDATE,
         OWN_MODEL,
         group("Optimisation",

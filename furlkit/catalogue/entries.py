@@ -504,7 +504,7 @@ class Command(NamedTuple):
 
     name: str
     help: str
-    parts: "tuple[Group | Family | Callable[[], Group], ...]" = ()
+    parts: "tuple[Group | Family | Callable[[], Group | list[Group]], ...]" = ()
 
     @property
     def families(self) -> list[Family]:
@@ -517,7 +517,8 @@ class Command(NamedTuple):
         found: dict[str, Group] = {}
         for part in self.parts:
             whole = part() if callable(part) else part
-            for group in whole.groups if isinstance(whole, Family) else [whole]:
+            some = whole.groups if isinstance(whole, Family) else whole
+            for group in [some] if isinstance(some, Group) else some:
                 known = found.get(group.title, Group(group.title, (), group.choices))
                 options = (*known.options, *group.options)
                 found[group.title] = known._replace(options=options)

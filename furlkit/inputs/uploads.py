@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from furlkit.catalogue import RULES, divided, recorded
+from furlkit.catalogue import divided, recorded, rules
 from furlkit.errors import InputError, TooEarlyError
 from furlkit.files.clients import ClientId, client_order
 from furlkit.files.container.header import short
@@ -110,7 +110,7 @@ class EarlierUpload(InputError):
 
 def options_of(values: Mapping[str, Any]) -> Options:
     """The options of aggregate from flat values."""
-    settings, rest = divided(values, RULES[values["rule"]].options)
+    settings, rest = divided(values, rules()[values["rule"]].options)
     known = {"settings": settings, "recorded": recorded("aggregate", values)}
     return fill(Options, {**rest, **known})
 

@@ -54,7 +54,9 @@ def terms_of(
     net: nn.Module, given: Given, settings: dict[str, dict[str, Any]]
 ) -> dict[str, Term]:
     """The terms that are switched on, by name; `settings` are those of each."""
-    makers = {name: catalogue.load(catalogue.TERMS[name].function) for name in settings}
+    makers = {
+        name: catalogue.load(catalogue.terms()[name].function) for name in settings
+    }
     terms = {name: makers[name](net, given, **settings[name]) for name in settings}
     return {name: term for name, term in terms.items() if term is not None}
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from furlkit.catalogue import RULES, load
+from furlkit.catalogue import load, rules
 from furlkit.inputs.inbox import closed_round
 
 # The module that opens, checks and combines the uploads that a rule reads.
@@ -20,5 +20,5 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         path, content = closed
         line = f"{path}: already there, this round is closed (--force makes it again)"
         return line, {"content": content, "unchanged": True}
-    module = MODULES[RULES[values["rule"]].reads]
+    module = MODULES[rules()[values["rule"]].reads]
     return load(f"furlkit.stages.aggregate.{module}:run")(values)

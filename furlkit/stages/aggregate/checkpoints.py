@@ -90,7 +90,7 @@ def _combined(
     provenance = provenance_of(options, clients, shares=shares, **given)
     names = _names(newest[0], facts.statistics)
     model = _open_parent(options, report, newest[0], names)
-    rule = catalogue.RULES[options.rule]
+    rule = catalogue.rules()[options.rule]
     inputs = dict(provenance.inputs)
     if partition:
         inputs["partition"] = partition.content
@@ -339,7 +339,7 @@ def _open_parent(
     The model of round 0 has no target network. Objectives start theirs as a copy of the
     network that is trained, which is read in its place.
     """
-    needed = catalogue.RULES[options.rule].parent
+    needed = catalogue.rules()[options.rule].parent
     if needed and options.parent is None:
         raise UsageError(
             f"--rule {options.rule}: give the global model that the clients started "

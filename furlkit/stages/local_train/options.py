@@ -151,14 +151,14 @@ class Options(Computing):
     @property
     def infuses(self) -> bool:
         """Whether the client's style model and a generator take part."""
-        return any(catalogue.TERMS[name].infuses for name in self.terms)
+        return any(catalogue.terms()[name].infuses for name in self.terms)
 
 
 def options_of(values: dict[str, Any]) -> Options:
     """The options of local-train from flat values."""
     rest, recorded = dict(values), catalogue.recorded("local-train", values)
     objective = catalogue.objectives()[rest.pop("objective")]
-    update = catalogue.UPDATES[rest.pop("update")]
+    update = catalogue.updates()[rest.pop("update")]
     personal = catalogue.PERSONAL[rest.pop("personal")]
     elsewhere = (*catalogue.MINING, *catalogue.HELPERS)
     own = [option for option in objective.options if option not in elsewhere]
@@ -167,7 +167,7 @@ def options_of(values: dict[str, Any]) -> Options:
     personal_settings, rest = divided(rest, personal.options)
     update_settings, rest = divided(rest, update.options)
     terms = {}
-    for term in catalogue.TERMS.values():
+    for term in catalogue.terms().values():
         # Options that are not recorded name files, which are opened here.
         chosen, rest = divided(rest, [o for o in term.options if o.recorded])
         if values[catalogue.key_of(term.switch)]:

@@ -83,7 +83,7 @@ def _check_site(options: Options) -> None:
 
 def _terms_with_rows(options: Options) -> list[str]:
     """The flags of terms that draw images to rows."""
-    terms = (catalogue.TERMS[name] for name in options.terms)
+    terms = (catalogue.terms()[name] for name in options.terms)
     return [f"--{term.switch}" for term in terms if term.matches_rows]
 
 
