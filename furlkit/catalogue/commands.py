@@ -433,6 +433,14 @@ COMMANDS = named(
                    help="The global model that this round's clients were given; other "
                         "uploads are refused. clip and l-dawa need it, and --report "
                         "measures updates from it.", recorded=False, metavar="GLOBAL"),
+            Option("state", File(),
+                   help="The server's memory after the last round, which --state-out "
+                        "wrote together with --parent; not in the first round.",
+                   recorded=False, metavar="FILE"),
+            Option("state-out", File(written=True),
+                   help="Where to write the server's memory for the next round; it "
+                        "stays at the server. Rules with a memory need it.",
+                   recorded=False, metavar="FILE"),
             Option("trust-headers", Flag(), False,
                    "Do not compare the sha256 in each upload's header with its bytes, "
                    "only its checksum, which is faster and finds no forgery.",

@@ -32,7 +32,8 @@ class Options:
     """Which uploads are combined, and how; `settings` are the rule's own options.
 
     `inputs` are files and folders; `parent` is the global model that the round starts
-    from. With `wait` the folders are looked at until there are `expect` uploads.
+    from, and `state` the rule's memory after the previous round. With `wait` the folders
+    are looked at until there are `expect` uploads.
     """
 
     inputs: tuple[Path, ...]
@@ -40,6 +41,8 @@ class Options:
     rule: str
     settings: dict[str, Any]
     parent: Path | None
+    state: Path | None
+    state_out: Path | None
     at_least: int
     expect: int | None
     wait: str | None
