@@ -1,7 +1,9 @@
 """What a rule for models is given: all uploads, of which nothing is in memory yet.
 
 A rule is a function `rule(uploads, **options)` that gives a function from the name of a
-tensor to the pieces of the result. It may go through all tensors of all uploads first,
+tensor to the pieces of the result. A rule that remembers from round to round is
+`rule(uploads, state, **options)`: the state is such a function too, None in the first
+round, and the rule returns two, of the result and of the next state. It may go through all tensors of all uploads first,
 as often as it needs (distances between clients, angles, weights found by iteration).
 """
 

@@ -6,7 +6,8 @@ options. The flags, the groups of --help, the checks of what applies to what, th
 that a file records and the table of METHODS.md are all made from these entries.
 
 Other packages add entries through the entry-point groups `furlkit.objectives`,
-`furlkit.encoders`, `furlkit.datasets` and `furlkit.exchanges`; see `add_plugins`.
+`furlkit.terms`, `furlkit.updates`, `furlkit.rules`, `furlkit.exchanges`,
+`furlkit.encoders` and `furlkit.datasets`; see `add_plugins`.
 """
 
 from furlkit.catalogue.commands import (
@@ -64,6 +65,9 @@ from furlkit.catalogue.installed import (
     objectives,
     plugin_options,
     plugins,
+    rules,
+    terms,
+    updates,
 )
 from furlkit.catalogue.methods import (
     ENCODERS,

@@ -60,13 +60,18 @@ from furlkit.catalogue.groups import (
     series_option,
     split_option,
 )
-from furlkit.catalogue.installed import encoders, exchanges, heads, objectives
+from furlkit.catalogue.installed import (
+    encoders,
+    exchanges,
+    heads,
+    objectives,
+    rules,
+    terms,
+    updates,
+)
 from furlkit.catalogue.methods import (
     ATTACKS,
-    RULES,
     TEACHERS,
-    TERMS,
-    UPDATES,
 )
 from furlkit.catalogue.protocols import PROTOCOLS
 from furlkit.catalogue.schemes import SCHEMES
@@ -103,11 +108,15 @@ def _exchange_parts() -> list[Part]:
     return [e.part for e in exchanges().values() if e.part]
 
 
+def _term_groups() -> list[Part]:
+    return [term.group for term in terms().values()]
+
+
 OBJECTIVE = Family("objective", objectives, "simclr", "What a batch minimises.")
 UPDATE = Family(
-    "update", lambda: UPDATES, "replace", "What the client starts the round from."
+    "update", updates, "replace", "What the client starts the round from."
 )
-RULE = Family("rule", lambda: RULES, "mean", "What is made of the uploads.", mixed=True)
+RULE = Family("rule", rules, "mean", "What is made of the uploads.", mixed=True)
 ATTACK = Family("kind", lambda: ATTACKS, "scale", "What is sent instead.")
 TEACHER = Family("teacher", lambda: TEACHERS, "ensemble",
                  "What the model learns from.", newer=True)
@@ -355,7 +364,7 @@ COMMANDS = named(
                    usual="examples,loss"),
         ),
         OBJECTIVE,
-        *(term.group for term in TERMS.values()),
+        _term_groups,
         UPDATE,
         _exchange_parts,
         group("Optimisation",
@@ -429,6 +438,14 @@ COMMANDS = named(
                    "The most megabytes that rows or similarities of a client may take. "
                    "A larger file is refused by its header; in a folder it is left out.",
                    recorded=False, metavar="MB"),
+            Option("state", File(),
+                   help="The server's memory after the last round, which --state-out "
+                        "wrote together with --parent; not in the first round.",
+                   recorded=False, metavar="FILE"),
+            Option("state-out", File(written=True),
+                   help="Where to write the server's memory for the next round; it "
+                        "stays at the server. Rules with a memory need it.",
+                   recorded=False, metavar="FILE"),
             Option("trust-headers", Flag(), False,
                    "Do not compare the sha256 in each upload's header with its bytes, "
                    "only its checksum, which is faster and finds no forgery.",

@@ -283,11 +283,14 @@ class Rule(Method):
     """What the server makes of uploads that it `reads`.
 
     They are of the kind checkpoint, rows, similarity or probabilities. With `parent` it
-    needs the global model that the clients started from, --parent.
+    needs the global model that the clients started from, --parent. `state` lists the
+    slots of a rule for checkpoints that remembers: rule(uploads, state, **options) then
+    returns the pieces of the model and of the next state, by names SLOT.TENSOR.
     """
 
     reads: str = "checkpoint"
     parent: bool = False
+    state: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)

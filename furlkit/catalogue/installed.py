@@ -6,9 +6,25 @@ from pkgutil import resolve_name
 from typing import Any
 
 from furlkit import console
-from furlkit.catalogue.entries import Dataset, Encoder, Exchange, Head, Objective
+from furlkit.catalogue.entries import (
+    Dataset,
+    Encoder,
+    Exchange,
+    Head,
+    Objective,
+    Rule,
+    Term,
+    Update,
+)
 from furlkit.catalogue.exchanges import EXCHANGES
-from furlkit.catalogue.methods import ENCODERS, HEADS, OBJECTIVES
+from furlkit.catalogue.methods import (
+    ENCODERS,
+    HEADS,
+    OBJECTIVES,
+    RULES,
+    TERMS,
+    UPDATES,
+)
 from furlkit.errors import UsageError
 
 
@@ -19,9 +35,21 @@ def load(function: str) -> Any:
 
 KINDS: dict[str, type] = {
     "furlkit.objectives": Objective,
+    "furlkit.terms": Term,
+    "furlkit.updates": Update,
+    "furlkit.rules": Rule,
     "furlkit.encoders": Encoder,
     "furlkit.datasets": Dataset,
     "furlkit.exchanges": Exchange,
+}
+# Entries of furlkit by the group that other packages add to.
+OWN: dict[str, dict[str, Any]] = {
+    "furlkit.objectives": OBJECTIVES,
+    "furlkit.terms": TERMS,
+    "furlkit.updates": UPDATES,
+    "furlkit.rules": RULES,
+    "furlkit.exchanges": EXCHANGES,
+    "furlkit.encoders": ENCODERS,
 }
 
 
@@ -70,37 +98,49 @@ def _new_names(group: str, taken: Iterable[str]) -> dict[str, Any]:
     return plugins(group)
 
 
-_added_objectives: dict[str, Objective] = {}
-_added_encoders: dict[str, Encoder] = {}
-_added_exchanges: dict[str, Exchange] = {}
+_added: dict[str, dict[str, Any]] = {group: {} for group in OWN}
 
 
 def add_plugins() -> bool:
-    """Add objectives, encoders and exchanges of other packages; whether there are any.
+    """Add the methods and encoders of other packages; return whether there are any.
 
     The search reads the metadata of all installed packages, which takes longer than the
     rest of a start. So it waits until a name or an option is not furlkit's own, or
     until all of them are to be listed.
     """
-    _added_objectives.update(_new_names("furlkit.objectives", OBJECTIVES))
-    _added_encoders.update(_new_names("furlkit.encoders", ENCODERS))
-    _added_exchanges.update(_new_names("furlkit.exchanges", EXCHANGES))
-    return bool(_added_objectives or _added_encoders or _added_exchanges)
+    for group, own in OWN.items():
+        _added[group].update(_new_names(group, own))
+    return any(_added.values())
 
 
 def objectives() -> dict[str, Objective]:
     """The objectives: furlkit's, and those of other packages after `add_plugins`."""
-    return {**OBJECTIVES, **_added_objectives}
+    return {**OBJECTIVES, **_added["furlkit.objectives"]}
+
+
+def terms() -> dict[str, Term]:
+    """The terms: furlkit's, and those of other packages after `add_plugins`."""
+    return {**TERMS, **_added["furlkit.terms"]}
+
+
+def updates() -> dict[str, Update]:
+    """The updates: furlkit's, and those of other packages after `add_plugins`."""
+    return {**UPDATES, **_added["furlkit.updates"]}
+
+
+def rules() -> dict[str, Rule]:
+    """The rules: furlkit's, and those of other packages after `add_plugins`."""
+    return {**RULES, **_added["furlkit.rules"]}
 
 
 def encoders() -> dict[str, Encoder]:
     """The encoders: furlkit's, and those of other packages after `add_plugins`."""
-    return {**ENCODERS, **_added_encoders}
+    return {**ENCODERS, **_added["furlkit.encoders"]}
 
 
 def exchanges() -> dict[str, Exchange]:
     """The exchanges: furlkit's, and those of other packages after `add_plugins`."""
-    return {**EXCHANGES, **_added_exchanges}
+    return {**EXCHANGES, **_added["furlkit.exchanges"]}
 
 
 def datasets(taken: Iterable[str] = ()) -> dict[str, Dataset]:
@@ -114,13 +154,10 @@ def plugin_options(group: str, name: Any) -> dict[str, str]:
     A command that uses the entry records them with its options, so that its output is
     made again if the code of the package has changed.
     """
-    own: dict[str, Any] = {
-        "furlkit.objectives": OBJECTIVES,
-        "furlkit.encoders": ENCODERS,
-        "furlkit.datasets": ("digits",),  # Others take longer to open than the search.
-    }
+    # Other datasets take longer to open than the search.
+    own = OWN.get(group, ("digits",))
     is_path = not isinstance(name, str) or bool({".", "/"} & set(name))
-    if is_path or name in own[group] or name not in plugins(group):
+    if is_path or name in own or name not in plugins(group):
         return {}
     from furlkit.catalogue.distributions import described, distribution_name
 
@@ -131,7 +168,7 @@ def plugin_options(group: str, name: Any) -> dict[str, str]:
 def heads() -> dict[str, Head]:
     """The heads: furlkit's, then those that objectives of other packages bring."""
     found = dict(HEADS)
-    for objective in _added_objectives.values():
+    for objective in _added["furlkit.objectives"].values():
         for head in objective.heads:
             if isinstance(head, Head):
                 found.setdefault(head.name, head)

@@ -5,12 +5,14 @@ from typing import Any
 
 from furlkit.catalogue.commands import COMMANDS
 from furlkit.catalogue.entries import Option, Teacher, entry_of
-from furlkit.catalogue.installed import objectives, plugin_options
+from furlkit.catalogue.installed import objectives, plugin_options, terms
 from furlkit.errors import UsageError
 
 # Options by key whose value may be the name of an entry of another package.
 USED = {
     "objective": "furlkit.objectives",
+    "update": "furlkit.updates",
+    "rule": "furlkit.rules",
     "encoder": "furlkit.encoders",
     "data": "furlkit.datasets",
     "test_data": "furlkit.datasets",
@@ -114,12 +116,19 @@ def recorded(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """The options that decide the bytes of a command's output, by flag, for its header.
 
     `values` are resolved ones. Options that do not apply are left out, and those whose
-    default the inputs decide: the stage adds what it made of them. Packages that add the
-    chosen objective, encoder or dataset are recorded with their version and hash.
+    default the inputs decide: the stage adds what it made of them. Packages that add a
+    chosen method, encoder or dataset are recorded with their version and hash.
     """
     options = COMMANDS[command].options
-    used = (plugin_options(USED[key], values.get(key)) for key in USED)
-    found = {name: content for each in used for name, content in each.items()}
+    used = [(USED[key], values.get(key)) for key in USED]
+    used += [
+        ("furlkit.terms", term.name)
+        for term in terms().values()
+        if values.get(key_of(term.switch))
+    ]
+    found: dict[str, Any] = {}
+    for group, name in used:
+        found |= plugin_options(group, name)
     return found | {
         option.name: list(values[key]) if type(values[key]) is tuple else values[key]
         for key, option in options.items()

@@ -82,7 +82,7 @@ def _check(values: Values) -> None:
         raise UsageError(
             f"{flag}: a client keeps its own model in a private file; give --private-out"
         )
-    if catalogue.UPDATES[values["update"]].starts_from_own:
+    if catalogue.updates()[values["update"]].starts_from_own:
         raise UsageError(
             f"{flag}: is about the global model, and with --update {values['update']} "
             "a client is not given one; leave one of them out"

@@ -27,7 +27,8 @@ class CheckpointFacts:
     `examples`, `classes` (images of each class by its name) and losses are None where a
     client does not tell them (local-train --tell). `init_seed` is what init drew heads
     that name classes or clusters from, by which one that nobody has trained is known.
-    `reading` has the window of the images; None for images of 8 bits.
+    `reading` has the window of the images; None for images of 8 bits. `state` is the
+    content hash of the server's state that was written together with a global model.
     """
 
     role: str
@@ -47,6 +48,7 @@ class CheckpointFacts:
     classes: dict[str, Any] | None = None
     init_seed: int | None = None
     reading: dict[str, Any] | None = None
+    state: str | None = None
 
 
 @dataclass(frozen=True)

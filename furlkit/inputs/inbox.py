@@ -68,7 +68,10 @@ def open_uploads(
     options = options_of(values)
     reader = _Reader(options, _parent(options), kind)
     folders = _folders(options)
-    check_output(options.output, (*options.inputs, options.parent))
+    files = (*options.inputs, options.parent, options.state)
+    check_output(options.output, files)
+    if options.state_out:
+        check_output(options.state_out, (*files, options.output), "--state-out")
     named = reader.read_named([p for p in options.inputs if p not in folders])
     inbox = Inbox(folders, kind.kinds, reader.read_sent)
     taken: dict[Path, Taken[U]] = {}
@@ -161,11 +164,12 @@ def _folders(options: Options) -> list[Path]:
                 f"--staleness: counts models of earlier rounds, and of {folder} only this "
                 "round's are taken; give files"
             )
-        if realpath(folder) == dirname(realpath(options.output)):
-            raise UsageError(
-                f"-o {options.output}: lies in {folder}, which clients write to; choose "
-                "another place"
-            )
+        for flag, path in (("-o", options.output), ("--state-out", options.state_out)):
+            if path and realpath(folder) == dirname(realpath(path)):
+                raise UsageError(
+                    f"{flag} {path}: lies in {folder}, which clients write to; choose "
+                    "another place"
+                )
     return folders
 
 
@@ -334,4 +338,15 @@ def closed_round(values: Mapping[str, Any]) -> tuple[Path, str] | None:
     same &= all(header.options.get(k) == v for k, v in options.recorded.items())
     same &= facts.get("round") == parent.facts.round + 1
     same &= facts.get("parent") in (None, parent.content)
+    same &= _has_content(options.state_out, facts.get("state"))
     return (output, opened.content) if same else None
+
+
+def _has_content(path: Path | None, content: str | None) -> bool:
+    """Return whether a file that is to be written is there with this content."""
+    if path is None:
+        return True
+    try:
+        return Container(path).content == content
+    except FurlkitError:
+        return False

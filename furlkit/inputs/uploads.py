@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from furlkit.catalogue import RULES, divided, recorded
+from furlkit.catalogue import divided, recorded, rules
 from furlkit.errors import InputError, TooEarlyError
 from furlkit.files.clients import ClientId, client_order
 from furlkit.files.container.header import short
@@ -34,7 +34,8 @@ class Options:
     """Which uploads are combined, and how; `settings` are the rule's own options.
 
     `inputs` are files and folders; `parent` is the global model that the round starts
-    from. With `wait` the folders are looked at until there are `expect` uploads.
+    from, and `state` the rule's memory after the previous round. With `wait` the folders
+    are looked at until there are `expect` uploads.
     """
 
     inputs: tuple[Path, ...]
@@ -42,6 +43,8 @@ class Options:
     rule: str
     settings: dict[str, Any]
     parent: Path | None
+    state: Path | None
+    state_out: Path | None
     at_least: int
     expect: int | None
     wait: str | None
@@ -113,7 +116,7 @@ class EarlierUpload(InputError):
 
 def options_of(values: Mapping[str, Any]) -> Options:
     """The options of aggregate from flat values."""
-    settings, rest = divided(values, RULES[values["rule"]].options)
+    settings, rest = divided(values, rules()[values["rule"]].options)
     known = {"settings": settings, "recorded": recorded("aggregate", values)}
     return fill(Options, {**rest, **known})
 

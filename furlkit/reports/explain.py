@@ -45,6 +45,8 @@ SENTENCES = {
     "{z} values",
     "private": "what client {client} keeps after round {round}: {holds}; it must not "
     "leave the client",
+    "server": "the memory of the server after round {round}, of --rule {rule}; it stays "
+    "at the server",
     "encoder": "the bare encoder {architecture} after round {round}, h has "
     "{num_features} numbers; config.json beside it says how to load it",
     "progress": "an unfinished {stage}, {step} steps done; the same command resumes it",

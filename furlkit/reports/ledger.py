@@ -106,7 +106,8 @@ def _place(transfer: Transfer) -> tuple:
 
 
 def _sent(files: dict[str, File]) -> Iterator[Transfer]:
-    servers = [file for file in files.values() if file.stage == "aggregate"]
+    made = (file for file in files.values() if file.kind != "server")
+    servers = [file for file in made if file.stage == "aggregate"]
     first: dict[str, int] = {}
     for server in sorted(servers, key=lambda file: file.facts["round"]):
         for role, content in server.inputs.items():

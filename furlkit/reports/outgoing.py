@@ -22,6 +22,7 @@ STAYS = {
     "progress": "is an unfinished training, with what the site keeps to itself; finish "
     "it with the same command, and send its output",
     "dataset": "holds the images themselves",
+    "server": "is the memory of the server between rounds, which no client needs",
 }
 
 

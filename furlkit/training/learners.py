@@ -32,7 +32,7 @@ def terms_of(
     """
     terms = {}
     for name, options in settings.items():
-        entry = catalogue.TERMS[name]
+        entry = catalogue.terms()[name]
         given = {key: inputs[key] for key in entry.inputs if key in inputs}
         if term := catalogue.load(entry.function)(net, given, **options):
             terms[name] = term

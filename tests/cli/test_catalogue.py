@@ -349,7 +349,8 @@ def points(monkeypatch):
 
     yield install
     catalogue.plugins.cache_clear()
-    installed._added_objectives.clear()
+    for added in installed._added.values():
+        added.clear()
 
 
 def test_an_objective_of_another_package_brings_its_options(points):

@@ -26,6 +26,7 @@ KINDS = (
     "partition",
     "private",
     "progress",
+    "server",
     "similarity",
     "targets",
 )

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from furlkit.catalogue import RULES, load
+from furlkit.catalogue import load, rules
 from furlkit.inputs.inbox import closed_round
+from furlkit.stages.aggregate.state import check_usage
 
 # The module that opens, checks and combines the uploads that a rule reads.
 MODULES = {
@@ -16,9 +17,11 @@ MODULES = {
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Combine uploads by the rule that was chosen, unless this round is closed."""
+    rule = rules()[values["rule"]]
+    check_usage(rule, values)
     if closed := closed_round(values):
         path, content = closed
         line = f"{path}: already there, this round is closed (--force makes it again)"
         return line, {"content": content, "unchanged": True}
-    module = MODULES[RULES[values["rule"]].reads]
+    module = MODULES[rule.reads]
     return load(f"furlkit.stages.aggregate.{module}:run")(values)

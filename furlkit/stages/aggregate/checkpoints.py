@@ -1,7 +1,7 @@
 """aggregate: one model from many clients' models, by any rule for checkpoints."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,14 +15,15 @@ from furlkit.aggregators.uploads import Combine, Pieces, Stacked, Uploads
 from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.checkpoint import CheckpointFacts, open_checkpoint
 from furlkit.files.clients import ClientId
-from furlkit.files.container.header import Header
+from furlkit.files.container.layout import Entry
 from furlkit.files.container.lockstep import Lockstep
 from furlkit.files.container.read import ChangedFile, Container
 from furlkit.files.container.write import Blocks, write
 from furlkit.files.facts import Provenance
 from furlkit.files.metrics import read_json, write_metrics
 from furlkit.files.partition import Partition, read_partition
-from furlkit.inputs.existing import already, made_before, scored_before
+from furlkit.files.server import ServerFacts
+from furlkit.inputs.existing import already, content_of, made_before, scored_before
 from furlkit.inputs.inbox import Kind, name_left_out, open_uploads
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.uploads import Options, check_enough, provenance_of
@@ -36,6 +37,7 @@ from furlkit.stages.aggregate.clients import (
     open_client,
 )
 from furlkit.stages.aggregate.report import describe, line_of
+from furlkit.stages.aggregate.state import OldState, open_state, state_entries
 from furlkit.stages.aggregate.suspects import name_missing, name_suspects
 from furlkit.weights import is_batchnorm_statistic, online_name
 
@@ -89,17 +91,22 @@ def _combined(
     facts = replace(facts, **_cluster_head(clients, shares))
     given = {} if how in ("examples", "uniform") else {"weights": "given"}
     provenance = provenance_of(options, clients, shares=shares, **given)
-    names = _names(newest[0], facts.statistics)
+    entries = _entries(newest[0], facts.statistics)
+    names = [entry.name for entry in entries]
     model = _open_parent(options, report, newest[0], names)
-    rule = catalogue.RULES[options.rule]
+    rule = catalogue.rules()[options.rule]
+    held = state_entries(rule.state, entries)
+    state = open_state(options.state, rule, options.parent, held)
     inputs = dict(provenance.inputs)
     if partition:
         inputs["partition"] = partition.content
-    if model and rule.parent:  # A report alone does not change the result.
+    if model and (rule.parent or state):  # A report alone does not change the result.
         inputs["parent"] = model.content
+    if state:
+        inputs["state"] = state.content
     provenance = replace(provenance, inputs=inputs)
-    function = catalogue.load(rule.function)
-    job = _Job(partial(function, **settings), clients, shares, names, model)
+    function = partial(catalogue.load(rule.function), **settings)
+    job = _Job(function, clients, shares, entries, model, held, state)
     return _made(options, job, facts, provenance, report)
 
 
@@ -148,16 +155,43 @@ def _made(
 ) -> tuple[str, dict[str, Any]]:
     """Write the report and the model, those that are not there yet."""
     line, data = _line(options, job, facts), _data(job, facts)
-    content = made_before(options, "checkpoint", provenance, facts)
     known = {**_known(provenance, facts, job), "protocol": "uploads"}
     if report and not options.dry_run and not _reported(options, report, known):
         data["stands_out"] = _report(options, report, job, known)
-    if content:
+    if options.state_out and not options.dry_run:
+        state = _write_state(options, options.state_out, job, facts, provenance)
+        facts = replace(facts, state=state)
+    if content := made_before(options, "checkpoint", provenance, facts):
         return already(options.output, content)
     if not options.dry_run:
         header = provenance.header("checkpoint", facts)
-        data["content"] = _write(options, job, header)
+        with job.uploads() as uploads:
+            pieces, _ = job.apply(uploads, uploads.state)
+            tensors = _checked(options, uploads, job.entries, pieces)
+            data["content"] = write(options.output, tensors, header)
     return line, data
+
+
+def _write_state(
+    options: Options,
+    path: Path,
+    job: "_Job",
+    facts: CheckpointFacts,
+    provenance: Provenance,
+) -> str:
+    """Write the rule's memory, unless the file is there; return its content hash.
+
+    The model comes after it and records the hash. Each file takes a pass over the
+    uploads, so that memory is one piece of a tensor.
+    """
+    about = ServerFacts(options.rule, facts.round, facts.architecture)
+    content = None if options.force else content_of(path, "server", provenance, about)
+    if content:
+        return content
+    with job.uploads() as uploads:
+        _, pieces = job.apply(uploads, uploads.state)
+        tensors = _checked(options, uploads, job.held, pieces)
+        return write(path, tensors, provenance.header("server", about))
 
 
 def _line(options: Options, job: "_Job", facts: CheckpointFacts) -> str:
@@ -183,26 +217,42 @@ def _counted(facts: CheckpointFacts) -> str:
 
 
 class _Job(NamedTuple):
-    """What is combined, and by which rule; `names` are the tensors of the result."""
+    """Uploads to combine and the rule.
 
-    rule: Callable[[Uploads], Pieces]
+    `entries` are the tensors of the result and `held` those of the next state, in the
+    order of the files; `state` is the previous state.
+    """
+
+    rule: Callable[..., Any]
     clients: list[Client]
     shares: list[float]
-    names: list[str]
+    entries: list[Entry]
     parent: Container | None
+    held: list[Entry]
+    state: Container | None
 
     @contextmanager
     def uploads(self) -> "Iterator[_Uploads]":
         """All files opened at once."""
         before = [self.parent] if self.parent else []
         opened = [client.opened for client in self.clients]
-        with Lockstep([*before, *opened]) as files:
-            yield _Uploads(files, self)
+        with ExitStack() as stack:
+            files = stack.enter_context(Lockstep([*before, *opened]))
+            state = stack.enter_context(OldState(self.state)) if self.state else None
+            yield _Uploads(files, self, state)
+
+    def apply(
+        self, uploads: Uploads, state: Pieces | None
+    ) -> tuple[Pieces, Pieces | None]:
+        """Pieces of the model and of the next state."""
+        if not self.held:
+            return self.rule(uploads), None
+        return self.rule(uploads, state)
 
 
-def _names(client: Client, statistics: bool) -> list[str]:
-    names = [entry.name for entry in client.opened.entries]
-    return [n for n in names if statistics or not is_batchnorm_statistic(n)]
+def _entries(client: Client, statistics: bool) -> list[Entry]:
+    entries = client.opened.entries
+    return [e for e in entries if statistics or not is_batchnorm_statistic(e.name)]
 
 
 def _check_report(
@@ -238,7 +288,8 @@ def _report(
     With --strict that is an error, after which the report is there and no result.
     """
     with job.uploads() as uploads:
-        found = describe(uploads, job.rule, options.rule)
+        state = uploads.state
+        found = describe(uploads, lambda some: job.apply(some, state)[0], options.rule)
     write_metrics(path, {**known, **found})
     say = console.warn if found["stands_out"] else console.info
     say(line_of(path, found))
@@ -248,11 +299,13 @@ def _report(
 class _Uploads:
     """What a rule sees of the clients; see `aggregators.uploads.Uploads`."""
 
-    def __init__(self, files: Lockstep, job: _Job):
+    def __init__(self, files: Lockstep, job: _Job, state: OldState | None):
         """`files` are those of the clients, that of the parent before them."""
+        self.state = state
         self.clients = [client.facts.client or 0 for client in job.clients]
         self._shares, self._files = job.shares, files
-        self.names, self.parent = job.names, job.parent is not None
+        self.names = [entry.name for entry in job.entries]
+        self.parent = job.parent is not None
         entries = [client.opened.entries for client in job.clients]
         self._held = [{entry.name for entry in each} for each in entries]
         more = job.parent.entries if job.parent else []
@@ -299,32 +352,31 @@ class _Uploads:
         for name in self._entries.keys() - self._read:
             self._files.skip(self._entries[name])
         self._files.finish()
+        if self.state:
+            self.state.check()
 
 
-def _write(options: Options, job: _Job, header: Header) -> str:
-    chosen = set(job.names)
-    newest = of_last_round(job.clients)[0].opened.entries
-    entries = [entry for entry in newest if entry.name in chosen]
-    with job.uploads() as uploads:
-        result = job.rule(uploads)
-        broken: list[str] = []
+def _checked(
+    options: Options, uploads: _Uploads, entries: list[Entry], result: Pieces | None
+) -> dict[str, Blocks]:
+    """Tensors to write; after the last one the uploads and the values are checked."""
+    broken: list[str] = []
 
-        def pieces(name: str) -> Iterator[np.ndarray]:
-            for piece in result(name):
-                if piece.dtype.kind == "f" and not np.isfinite(piece).all():
-                    broken.append(name)
-                yield piece
-            if name == entries[-1].name:
-                # Before the output takes its place, so that damage leaves no file; and
-                # before its values are judged, since a changed file explains them.
-                uploads.check()
-                _check_result(options, broken)
+    def pieces(name: str) -> Iterator[np.ndarray]:
+        for piece in result(name) if result else ():
+            if piece.dtype.kind == "f" and not np.isfinite(piece).all():
+                broken.append(name)
+            yield piece
+        if name == entries[-1].name:
+            # Before the output takes its place, so that damage leaves no file; and
+            # before its values are judged, since a changed file explains them.
+            uploads.check()
+            _check_finite(options, broken)
 
-        tensors = {e.name: Blocks(e.dtype, e.shape, pieces(e.name)) for e in entries}
-        return write(options.output, tensors, header)
+    return {e.name: Blocks(e.dtype, e.shape, pieces(e.name)) for e in entries}
 
 
-def _check_result(options: Options, broken: list[str]) -> None:
+def _check_finite(options: Options, broken: list[str]) -> None:
     if broken:
         raise FurlkitError(
             f"{options.output}: --rule {options.rule} gives values of {broken[0]} that "
@@ -340,7 +392,7 @@ def _open_parent(
     The model of round 0 has no target network. Objectives start theirs as a copy of the
     network that is trained, which is read in its place.
     """
-    needed = catalogue.RULES[options.rule].parent
+    needed = catalogue.rules()[options.rule].parent or options.state is not None
     if needed and options.parent is None:
         raise UsageError(
             f"--rule {options.rule}: give the global model that the clients started "

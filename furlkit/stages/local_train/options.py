@@ -72,14 +72,14 @@ def options_of(values: dict[str, Any]) -> Options:
     clients = chosen_clients(values["clients"], values["partition"])
     exchanges = make_exchanges({**values, "clients": clients})
     objective = catalogue.objectives()[values["objective"]]
-    update = catalogue.UPDATES[values["update"]]
+    update = catalogue.updates()[values["update"]]
     entries = catalogue.exchanges().values()
     theirs = [option for entry in entries for option in entry.all_options]
     _, rest = divided(values, theirs)
     settings, rest = divided(rest, objective.options)
     update_settings, rest = divided(rest, update.options)
     terms = {}
-    for term in catalogue.TERMS.values():
+    for term in catalogue.terms().values():
         chosen, rest = divided(rest, term.options)
         if values[catalogue.key_of(term.switch)]:
             terms[term.name] = chosen

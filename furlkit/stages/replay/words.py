@@ -56,6 +56,7 @@ FLAGS = {
     ("local-train", "helper"): "--helper",
     ("aggregate", "partition"): "--partition",
     ("aggregate", "parent"): "--parent",
+    ("aggregate", "state"): "--state",
     ("embed", "partition"): "--partition",
     ("embed", "private"): "--personal",
     ("neighbours", "partition"): "--partition",
@@ -260,5 +261,10 @@ def _outputs(link: Link, output: Path) -> Words:
     if header.stage == "pretrain-align":
         beside["--targets-out"] = f"{name}.targets"
         own = "--targets-out" if header.kind == "targets" else "-o"
+    if header.stage == "aggregate" and (
+        "state" in header.facts or header.kind == "server"
+    ):
+        beside["--state-out"] = f"{name}.state"
+        own = "--state-out" if header.kind == "server" else "-o"
     beside[own] = name
     return [word for pair in beside.items() for word in pair]
