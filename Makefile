@@ -8,7 +8,7 @@ bin := $(VENV)/bin
 code := furlkit tests examples/one_page.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-gpu lint bench clean
+.PHONY: help demo methods test test-slow test-gpu lint bench clean
 # Two installations into one environment at the same time would conflict.
 .NOTPARALLEL:
 
@@ -18,6 +18,9 @@ help: ## list the targets
 demo: $(VENV)/.demo ## train five clients on digits; scores and plots in exp/demo
 	@$(MAKE) --no-print-directory -s -j$(JOBS) -f examples/demo/Makefile \
 		OUT=exp/demo FURLKIT=$(bin)/furlkit
+
+methods: $(VENV)/.test ## write the table of furlkit/METHODS.md from the catalogue
+	$(bin)/python -m furlkit.catalogue.table
 
 test: lint ## run ruff, mypy and the tests; takes some minutes
 	$(bin)/python -m pytest -n 2

@@ -10,15 +10,15 @@ import pytest
 
 import furlkit
 from furlkit import catalogue, presets
+from furlkit.catalogue.table import methods_table, with_table
 from furlkit.cli.program import _outcome
 from furlkit.cli.program import furlkit as program
 from furlkit.data.sets.torchvision import TORCHVISION_SETS
 from tests.helpers import photographs
-from tests.methods import methods_table
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-METHODS = (ROOT / "METHODS.md").read_text()
+METHODS = (ROOT / "furlkit/METHODS.md").read_text()
 PACKAGE = Path(furlkit.__file__).parent
 
 
@@ -108,9 +108,10 @@ def test_every_method_says_whether_it_follows_its_equation():
 
 
 def test_the_table_of_methods_is_the_catalogue_s():
-    marks = r"<!-- methods:.*?-->\n(.*?)\n<!-- end of methods -->"
-    (table,) = re.findall(marks, METHODS, re.S)
-    assert table == methods_table()
+    assert with_table(METHODS) == METHODS, "run make methods"
+    assert with_table("a\n<!-- methods: -->\nold\n<!-- end of methods -->\nz") == (
+        f"a\n<!-- methods: -->\n{methods_table()}\n<!-- end of methods -->\nz"
+    )
 
 
 def test_every_dataset_is_in_its_table_with_its_place():

@@ -1,10 +1,14 @@
-"""The table of METHODS.md, made from the catalogue."""
+"""The table of METHODS.md, made from the catalogue; `make methods` writes the table."""
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from furlkit import catalogue
 
+PLACE = Path(__file__).parents[1] / "METHODS.md"
+MARKS = re.compile(r"(<!-- methods:.*?-->\n).*?(\n<!-- end of methods -->)", re.S)
 HEADING = ("flag", "module", "from", "follows the equation")
 
 
@@ -41,3 +45,12 @@ def _row(entry: Any, flag: str) -> tuple[str, ...]:
 def _module(entry: Any) -> str:
     path = entry.function.partition(":")[0].removeprefix("furlkit.")
     return path.replace(".", "/") + ".py"
+
+
+def with_table(text: str) -> str:
+    """Return the text of METHODS.md with the present table between its marks."""
+    return MARKS.sub(lambda marks: f"{marks[1]}{methods_table()}{marks[2]}", text)
+
+
+if __name__ == "__main__":
+    PLACE.write_text(with_table(PLACE.read_text()))
