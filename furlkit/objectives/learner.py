@@ -26,8 +26,8 @@ class Forward(NamedTuple):
     of view 0 or 1, by the net or by its slow copy. None stands for an objective whose
     loss is not one of two views of an image.
 
-    With `skip` the step moves nothing, neither by momentum nor by weight decay; its
-    losses count in the epoch's mean all the same.
+    `counts` is a bool on the device. If it is false, the optimiser moves nothing, neither
+    by momentum nor by weight decay; the losses enter the epoch's mean all the same.
     """
 
     losses: dict[str, Tensor]
@@ -36,7 +36,7 @@ class Forward(NamedTuple):
     z: Tensor | None = None
     rows: Tensor | None = None
     again: "Callable[[Change], Forward] | None" = None
-    skip: bool = False
+    counts: Tensor | None = None
 
 
 Change = Callable[[Tensor, int], Tensor]

@@ -22,7 +22,13 @@ from furlkit.objectives.learner import Forward
 from furlkit.randomness import derive, torch_generator
 from furlkit.runtime import check_precision
 from furlkit.training import signals
-from furlkit.training.optimisers import SGD, Adam, LossScale, Optimiser
+from furlkit.training.optimisers import (
+    SGD,
+    Adam,
+    LossScale,
+    Optimiser,
+    wide_dtype,
+)
 from furlkit.training.plan import Plan
 from furlkit.weights import below, part_of, within
 
@@ -150,9 +156,7 @@ class _State:
 
     def add(self, losses: dict[str, Tensor]) -> None:
         for name, loss in losses.items():
-            # MPS has no float64.
-            wide = torch.float32 if loss.device.type == "mps" else torch.float64
-            value = loss.detach().to(wide)
+            value = loss.detach().to(wide_dtype(loss.device))
             self.sums[name] = self.sums[name] + value if name in self.sums else value
 
 
@@ -206,7 +210,7 @@ class _Trainer:
         self.device = next(learner.parameters()).device
         self._trained = {k: p for k, p in learner.named_parameters() if p.requires_grad}
         self.dtype = getattr(torch, plan.precision)
-        self.scale = LossScale(self.dtype is torch.float16)
+        self.scale = LossScale(self.dtype is torch.float16, self.device)
         self.enter(0)
 
     def enter(self, phase: int) -> None:
@@ -233,7 +237,9 @@ class _Trainer:
             self.learner.begin_epoch(images, epoch, rng)
 
     def end_epoch(self, losses: dict[str, float]) -> dict[str, Any]:
-        """What the learner has to say of an epoch with these losses."""
+        """Extra measures of the learner for the journal."""
+        if self.scale.vanished():
+            raise DivergedError("the gradients overflow float16 at every scale")
         told = getattr(self.learner, "end_epoch", None)
         return told(losses) if told else {}
 
@@ -256,15 +262,14 @@ class _Trainer:
             else:
                 losses[name] = found
         loss = torch.stack([value.float() for value in losses.values()]).sum()
-        if not forward.skip:
-            self._update(loss, lr)
+        self._update(loss, lr, forward.counts)
         return losses, {k: f.h if f.z is None else f.z for k, f in passes.items()}
 
-    def _update(self, loss: Tensor, lr: float) -> None:
+    def _update(self, loss: Tensor, lr: float, counts: Tensor | None) -> None:
         self.optimiser.clear()
-        (loss * self.scale.scale).backward()
-        if self.scale.usable(self.optimiser.gradients()[1]):
-            self.optimiser.step(lr)
+        self.scale.scaled(loss).backward()
+        gradients = self.optimiser.gradients()[1]
+        self.optimiser.step(lr, self.scale.usable(gradients, counts))
         if hasattr(self.learner, "after_step"):
             self.learner.after_step()
 
@@ -274,9 +279,9 @@ class _Trainer:
         tensors = {f"learner.{k}": v for k, v in learner.items()}
         tensors |= {f"optimiser.{k}": v for k, v in slots.items()}
         return tensors, {
-            "optimiser_steps": self.optimiser.steps,
-            "scale": self.scale.scale,
-            "good_steps": self.scale.good_steps,
+            "optimiser_steps": int(self.optimiser.steps),
+            "scale": float(self.scale.scale),
+            "good_steps": int(self.scale.good_steps),
         }
 
     def copied(self) -> Callable[[], None]:
@@ -289,7 +294,7 @@ class _Trainer:
                 one._buffers.clear()
                 one._buffers.update(own)
             self.learner.load_state_dict(tensors)
-            self.scale = LossScale(self.dtype is torch.float16)
+            self.scale = LossScale(self.dtype is torch.float16, self.device)
             self.enter(0)
 
         return put_back
@@ -300,7 +305,7 @@ class _Trainer:
         _make_buffers(self.learner, state)
         self.learner.load_state_dict(state)
         self.optimiser.load(below("optimiser.", tensors), values["optimiser_steps"])
-        self.scale.scale, self.scale.good_steps = values["scale"], values["good_steps"]
+        self.scale.load(values["scale"], values["good_steps"])
 
 
 def _trains(name: str, parts: tuple[str, ...] | None) -> bool:

@@ -142,6 +142,12 @@ def test_augmentation_sends_its_draws_at_once(trained, more):
     trained(*CLIENT, *more)
 
 
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", ["simclr", "moco", "byol", "swav"])
+def test_mixed_precision_never_waits_for_the_device(trained, name, precision):
+    trained(*CLIENT, "--objective", name, "--precision", precision)
+
+
 def test_mapped_images_are_sent_in_one_copy(trained, monkeypatch):
     from furlkit.data import batches
 
@@ -158,10 +164,9 @@ ANCHORS = ("--anchors", 64)
 
 @pytest.mark.parametrize(("name", "more"), cases(catalogue.TEACHERS))
 def test_a_teacher_never_waits_for_the_device(trained, name, more):
-    """But for `self`, which looks once a step which images count."""
     queue = ANCHORS if name == "ensemble" else ()
     words = ("distill", *TEACHERS[name], "--teacher", name, *FAST, *queue, *more)
-    trained(*words, reads=int(name == "self"))
+    trained(*words)
 
 
 @pytest.mark.parametrize(("form", "copies"), [("top", 2), ("matrix", 3)])

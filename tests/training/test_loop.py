@@ -330,6 +330,19 @@ def test_float16_leaves_out_a_step_that_overflows():
     assert not torch.equal(net[1].weight, before)
 
 
+def test_float16_stops_if_every_step_overflows():
+    net = module()
+
+    def loss(batch):
+        forward = loss_of(net)(batch)
+        steep = forward.losses["square"].mul(0).sqrt()  # 0, and its gradient is NaN.
+        return forward._replace(losses={"steep": steep})
+
+    plan = Plan(epochs=12, batch_size=2, precision="float16")
+    with pytest.raises(DivergedError, match="overflow"):
+        run(plan, net, loss=loss)
+
+
 def test_resident_and_mapped_images_give_the_same_batches(monkeypatch, tmp_path):
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (20, 8, 8, 1), dtype=np.uint8)
@@ -561,7 +574,7 @@ class Halves(Learner):
         forward, odd = loss_of(self.net)(batch), batch.step % 2
         self.odd += odd
         self.now += odd
-        return forward._replace(skip=bool(odd))
+        return forward._replace(counts=torch.tensor(not odd))
 
     def end_epoch(self, losses):
         assert losses["square"] > 0
