@@ -81,6 +81,13 @@ class Learner(Protocol):
     def begin_epoch(self, images: Any, epoch: int, rng: torch.Generator) -> None:
         """Before an epoch, counted from 0: k-means, mining of neighbours."""
 
+    def choose(self, index: Tensor, rng: torch.Generator) -> Tensor:
+        """Positions of the images that a step with this batch and generator encodes.
+
+        For a step that encodes other images than the batch; mapped images are then
+        gathered one step ahead. `step` must draw them first of all.
+        """
+
     def after_step(self) -> None:
         """After the optimiser has moved the weights: moving averages, queues."""
 

@@ -102,12 +102,13 @@ class SelfLabelling(nn.Module):
     def step(self, batch) -> Forward:
         """Labels from a weak view and losses from another, or both from one view."""
         self._before = [buffer.clone() for buffer in self._buffers_of_passes()]
-        x = batch.one_view(self._weak)
-        with torch.set_grad_enabled(self._weak is None):
+        both = self._weak is not None
+        x, *strong = batch.separate_views(*[self._weak, None] if both else [None])[0]
+        with torch.set_grad_enabled(not both):
             h, logits = self._outputs(x)
         y, counts = self._labels(logits.detach().softmax(dim=1))
-        if self._weak is not None:
-            x = batch.one_view()
+        if both:
+            x = strong[0]
             h, logits = self._outputs(x)
         loss = self_labelling_loss(logits, y, counts, **self._loss)
         self._counts = counts.any()

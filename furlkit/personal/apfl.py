@@ -21,7 +21,6 @@ overflows in one is left out in both.)
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -52,14 +51,14 @@ class Pair(nn.Module):
 
     def begin_epoch(self, images: Any, epoch: int, rng: torch.Generator) -> None:
         """Both prepare the epoch."""
-        same = copied(rng)
+        same = rng.clone_state()
         if hasattr(self.learner, "begin_epoch"):
             self.learner.begin_epoch(images, epoch, rng)
             self.with_own(self.own.begin_epoch, images, epoch, same)
 
     def step(self, batch: Any) -> Forward:
         """The losses of both; terms and the collapse meter see the copy."""
-        same = replace(batch, generator=copied(batch.generator))
+        batch, same = batch.twice()
         forward = self.learner.step(batch)
         losses = self.with_own(self.own_losses, same)
         own = {f"{OWN}{name}": loss for name, loss in losses.items()}
@@ -160,7 +159,7 @@ class Views(Pair):
 
     def step(self, batch: Any) -> Forward:
         """Note what the projectors of the copy give, then mix it in."""
-        same = replace(batch, generator=copied(batch.generator))
+        batch, same = batch.twice()
         z_g: list[Tensor] = []
         with after_projectors(self.learner, partial(_note, z_g)):
             forward = self.learner.step(batch)
@@ -208,13 +207,6 @@ def after_projectors(
 
 def _is_projector(name: str) -> bool:
     return name.rpartition(".")[2] == "projector"
-
-
-def copied(rng: torch.Generator) -> torch.Generator:
-    """A generator that will draw the same."""
-    same = torch.Generator(rng.device)
-    same.set_state(rng.get_state())
-    return same
 
 
 def learner(

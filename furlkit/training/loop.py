@@ -173,20 +173,19 @@ def train(job: Job, keeper: Keeper) -> Iterator[Step]:
             if place == 0:
                 trainer.begin_epoch(images, epoch, job.purpose)
             index = _positions_at(job, state.step)
-            rng = torch_generator(*job.purpose, "augment", state.step)
-            batch = images.batch(index, rng, state.step)
-            if state.step + 1 < job.steps:
-                images.prefetch(_positions_at(job, state.step + 1))
-            state.input_seconds += time.perf_counter() - began
+            rng = _generator_at(job, state.step)
+            batch, waited = images.batch(index, rng, state.step), images.seconds
+            _prefetch(job, state.step)
             lr = plan.lr_at(state.step, steps)
             losses, compared = trainer.step(batch, lr)
+            state.input_seconds += images.seconds - waited
             state.step += 1
             state.add(losses)
             state.seconds += time.perf_counter() - began
             ended = None
             if state.step % steps == 0 or state.step == job.steps:
                 state.seconds += _wait_for(trainer.device)
-                ended = _finish_epoch(state, compared, lr, steps, len(batch.index))
+                ended = _finish_epoch(state, compared, lr, steps, len(index.cpu))
                 ended = ended._replace(measures=trainer.end_epoch(ended.losses))
             yield Step(state.step, ended)
             _keep(trainer, keeper, state, state.step == job.steps)
@@ -195,6 +194,20 @@ def train(job: Job, keeper: Keeper) -> Iterator[Step]:
 
 def _positions_at(job: Job, step: int) -> Positions:
     return positions(job.images, job.plan.batch_size, job.purpose, step)
+
+
+def _generator_at(job: Job, step: int) -> torch.Generator:
+    return torch_generator(*job.purpose, "augment", step)
+
+
+def _prefetch(job: Job, step: int) -> None:
+    """Gather mapped images of the next step while this step computes."""
+    if not job.images.mapped or step + 1 == job.steps:
+        return
+    index = _positions_at(job, step + 1).cpu
+    if choose := getattr(job.learner, "choose", None):
+        index = choose(index, _generator_at(job, step + 1))
+    job.images.prefetch(index)
 
 
 def steps_per_epoch(examples: int, batch_size: int) -> int:
