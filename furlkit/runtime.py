@@ -248,6 +248,13 @@ def _is_available(kind: str) -> bool:
         return False
 
 
+def with_float64(device: "torch.device") -> "torch.device":
+    """The device, or the CPU in the place of MPS, which has no float64."""
+    import torch
+
+    return torch.device("cpu") if device.type == "mps" else device
+
+
 def check_precision(precision: str, device: "torch.device") -> None:
     """Try a small convolution and product in mixed precision, where a CPU may fail.
 

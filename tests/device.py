@@ -11,14 +11,15 @@ happen inside a training step, by the line of furlkit that caused them:
 The begin and the end of an epoch, saving and constants, which are sent once, are not
 part of a step.
 
-Nothing of it needs a driver: torch offers PrivateUse1 for devices that others add. A
-stand-in has limits: no streams, no pinned memory, no mixed precision, and inference mode
-is no_grad, because torch does not let a device in Python make inference tensors.
+Nothing of it needs a driver: torch offers PrivateUse1 for devices that others add. Mixed
+precision casts the operands of the operations that CUDA casts. A stand-in has limits: no
+streams, no pinned memory, and inference mode is no_grad, because torch does not let a
+device in Python make inference tensors.
 """
 
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -27,6 +28,8 @@ from unittest import mock
 
 import torch
 from torch import Tensor
+from torch._C import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
+from torch.library import Library, fallthrough_kernel
 from torch.utils import backend_registration
 from torch.utils._python_dispatch import (
     TorchDispatchMode,
@@ -63,6 +66,24 @@ OUTSIDE = {
 }
 
 
+# Mixed precision: operations in 16 bits and in float32, as far as furlkit uses them, of
+# the lists in torch's documentation of CUDA ("Op-specific behavior").
+AUTOCAST = "AutocastPrivateUse1"
+IN_16_BITS = (
+    *("linear", "matmul", "mm", "bmm", "addmm", "conv1d", "conv2d"),
+    *("conv_transpose2d.input", "prelu"),
+)
+IN_FLOAT32 = (
+    *("exp", "log", "log1p", "pow.Tensor_Scalar", "pow.Tensor_Tensor", "rsqrt"),
+    *("softmax.int", "log_softmax.int", "logsumexp", "cumsum", "prod"),
+    *("sum", "sum.dim_IntList", "norm.ScalarOpt_dim", "linalg_vector_norm"),
+    *("mse_loss", "nll_loss", "cross_entropy_loss", "cosine_similarity"),
+    *("binary_cross_entropy_with_logits", "layer_norm", "group_norm", "cdist"),
+)
+WIDEST = ("cat", "stack")
+_libraries: list[Library] = []  # Kernels last as long as their library.
+
+
 class _Backend(backend_registration._DummyBackendModule):
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         return [torch.float16, torch.bfloat16]
@@ -77,7 +98,46 @@ def device() -> torch.device:
     backend_registration._setup_privateuseone_for_python_backend(
         NAME, backend_module=_Backend()
     )
+    _add_mixed_precision()
     return torch.device(f"{NAME}:0")
+
+
+def _add_mixed_precision() -> None:
+    every, kernels = Library("_", "IMPL"), Library("aten", "IMPL")
+    _libraries.extend([every, kernels])
+    every.fallback(fallthrough_kernel, AUTOCAST)
+    narrow, wide = lambda _: torch.get_autocast_dtype(NAME), lambda _: torch.float32
+    for names, kind in ((IN_16_BITS, narrow), (IN_FLOAT32, wide), (WIDEST, _widest)):
+        for name in names:
+            kernels.impl(name, _casting(name, kind), AUTOCAST)
+
+
+def _widest(tensors: list[Tensor]) -> torch.dtype:
+    kinds = {tensor.dtype for tensor in tensors}
+    return torch.float32 if len(kinds) > 1 else kinds.pop()
+
+
+def _casting(name: str, kind: Callable[[list[Tensor]], torch.dtype]) -> Any:
+    """The operation on operands of another type, chosen by these operands."""
+    packet, _, overload = name.partition(".")
+    operation = getattr(getattr(aten, packet), overload or "default")
+
+    def cast(*args: Any, **kwargs: Any) -> Any:
+        leaves = [leaf for leaf in tree_leaves((args, kwargs)) if _floats(leaf)]
+        with _ExcludeDispatchKeyGuard(DispatchKeySet(DispatchKey.AutocastPrivateUse1)):
+            dtype = kind(leaves) if leaves else None
+            args, kwargs = tree_map(
+                lambda x: x.to(dtype) if _floats(x) else x, (args, kwargs)
+            )
+            return operation(*args, **kwargs)
+
+    return cast
+
+
+def _floats(leaf: Any) -> bool:
+    return isinstance(leaf, StandIn) and leaf.dtype in (
+        *(torch.float16, torch.bfloat16, torch.float32),
+    )
 
 
 class StandIn(Tensor):

@@ -1,18 +1,24 @@
 """The images of one client on the training device, and batches of them."""
 
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from furlkit.data.augment import Augmentation, augment, normalise, plain, sobel
+from furlkit.data.augment import Augmentation, draw_views, normalise, plain, sobel
+from furlkit.data.augment.arrange import Operations
+from furlkit.data.transfer import send
 
 # Up to this many bytes, a client's images are copied to the device once; above it, each
 # batch is read from the memory map.
 RESIDENT_LIMIT = 2 * 2**30
+Send = Callable[[Sequence[Tensor], torch.device], list[Tensor]]
 
 
 @dataclass(frozen=True)
@@ -30,48 +36,110 @@ class View:
     channels_last: bool = False
 
 
-class Positions(NamedTuple):
-    """Positions among a client's images, on the CPU and on the device of the images."""
+class Positions:
+    """Positions among a client's images, on the CPU and on the device of the images.
 
-    cpu: Tensor
-    device: Tensor
+    They are sent to the device when they are first asked for there.
+    """
+
+    def __init__(self, cpu: Tensor, device: torch.device) -> None:
+        self.cpu, self._device = cpu, device
+
+    @cached_property
+    def device(self) -> Tensor:
+        """The positions on the device."""
+        return self.cpu.to(self._device)
 
     def part(self, start: int, stop: int) -> "Positions":
         """Some of them; nothing is copied."""
-        return Positions(self.cpu[start:stop], self.device[start:stop])
+        chosen = Positions(self.cpu[start:stop], self._device)
+        chosen.device = self.device[start:stop]
+        return chosen
 
 
 @dataclass(frozen=True)
 class Batch:
     """Some images of a client, with the only generator that a step may draw from.
 
-    `index` are positions among the client's images, on the images' device; `index_cpu`
-    are the same on the CPU. `images` is uint8 (N, H, W, C). Steps are counted from 0
-    through all epochs.
+    Images and labels are gathered when a step first asks for them. Steps are counted
+    from 0 through all epochs.
     """
 
-    index: Tensor
-    index_cpu: Tensor
-    images: Tensor
-    labels: Tensor | None
+    positions: Positions
+    load: Callable[[], Tensor]
+    load_labels: Callable[[], Tensor | None]
     generator: torch.Generator
     view: View
-    step: int = 0
-    source: "Images | None" = None
+    step: int
+    source: "Images"
+    send: Send = send
+
+    @property
+    def index(self) -> Tensor:
+        """Positions among the client's images, on the images' device."""
+        return self.positions.device
+
+    @property
+    def index_cpu(self) -> Tensor:
+        """Positions among the client's images, on the CPU."""
+        return self.positions.cpu
+
+    @property
+    def images(self) -> Tensor:
+        """(N, H, W, C) as they are stored, uint8 or uint16."""
+        return self.load()
+
+    @property
+    def labels(self) -> Tensor | None:
+        """(N), or None for images without labels."""
+        return self.load_labels()
 
     def at(self, index: Tensor) -> "Batch":
         """Other images of the client, by positions on the CPU, for the same step."""
-        if self.source is None:
-            raise ValueError("a batch that does not know its images has no others")
-        return self.source.batch(index, self.generator, self.step)
+        others = self.source.batch(index, self.generator, self.step)
+        return replace(others, send=self.send)
+
+    def twice(self) -> "tuple[Batch, Batch]":
+        """The batch for two passes, the first one before the second, with equal draws.
+
+        Draws are sent to the device in the first pass alone.
+        """
+        sent: list[list[Tensor]] = []
+
+        def send_and_note(tensors: Sequence[Tensor], device: torch.device) -> Any:
+            sent.append(self.send(tensors, device))
+            return sent[-1]
+
+        second = replace(self, generator=self.generator.clone_state())
+        return (
+            replace(self, send=send_and_note),
+            replace(second, send=lambda _tensors, _device: sent.pop(0)),
+        )
 
     def two_views(self) -> Tensor:
         """Two augmented views of every image: all first views, then all second ones."""
-        return self._augmented(2)
+        return self._augmented(self.view.how, views=2)
 
     def one_view(self, how: Augmentation | None = None) -> Tensor:
         """One augmented view of every image; `how`, if it is not the usual way."""
-        return self._augmented(1, how)
+        return self._augmented(how or self.view.how)
+
+    def separate_views(
+        self, *ways: Augmentation | None, also: Sequence[Tensor] = ()
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """`one_view(how)` for each of several ways, and other tensors on the device.
+
+        All draws, and the other tensors of the CPU, are sent in one copy.
+        """
+        plans = [self._drawn(how or self.view.how) for how in ways]
+        parcels = [plan.parcel() for plan in plans]
+        every = [tensor for parcel in [*parcels, also] for tensor in parcel]
+        sent = iter(self.send(every, self.images.device))
+        views = [
+            self._input(plan.run(self.images, [next(sent) for _ in parcel]))
+            for plan, parcel in zip(plans, parcels, strict=True)
+        ]
+        return views, list(sent)
 
     def plain(self) -> Tensor:
         """The images without augmentation, resized to the network's input."""
@@ -81,9 +149,13 @@ class Batch:
         """The Sobel images of those, one for each image."""
         return self._input(sobel(plain(self.images, self.view.size)))
 
-    def _augmented(self, views: int, how: Augmentation | None = None) -> Tensor:
-        how, size = how or self.view.how, self.view.size
-        return self._input(augment(self.images, how, size, self.generator, views))
+    def _augmented(self, how: Augmentation, views: int = 1) -> Tensor:
+        plan = self._drawn(how, views)
+        sent = self.send(plan.parcel(), self.images.device)
+        return self._input(plan.run(self.images, sent))
+
+    def _drawn(self, how: Augmentation, views: int = 1) -> Operations:
+        return draw_views(self.images, how, self.view.size, self.generator, views)
 
     def _input(self, images: Tensor) -> Tensor:
         v = self.view
@@ -93,7 +165,10 @@ class Batch:
 
 
 class Images:
-    """A client's images, on the device if they are small enough, else memory-mapped."""
+    """A client's images, on the device if they are small enough, else memory-mapped.
+
+    `seconds` is the time that steps have waited for images.
+    """
 
     def __init__(
         self,
@@ -107,8 +182,10 @@ class Images:
         self._mapped, self._index = images, index
         self._resident = None
         self._order: tuple[int, Positions] | None = None
+        self.seconds = 0.0
         self._gatherer = ThreadPoolExecutor(1)
-        self._ahead: tuple[Tensor, Future[Tensor]] | None = None
+        # Images of this step and of the next one, while they are gathered.
+        self._ahead: list[tuple[Tensor, Future[Tensor]]] = []
         if len(index) * images[:1].nbytes <= RESIDENT_LIMIT:
             self._resident = torch.from_numpy(images[index]).to(device)
         self._labels = None
@@ -123,13 +200,20 @@ class Images:
         if self._order is None or self._order[0] != seed:
             generator = torch.Generator().manual_seed(seed)
             order = torch.randperm(self._count, generator=generator)
-            self._order = seed, Positions(order, order.to(self._device))
+            self._order = seed, Positions(order, self._device)
+            _ = self._order[1].device  # Sent at once, not in a step.
         return self._order[1]
 
-    def prefetch(self, index: Positions) -> None:
+    @property
+    def mapped(self) -> bool:
+        """Whether batches are read from a memory map."""
+        return self._resident is None
+
+    def prefetch(self, index: Tensor) -> None:
         """Begin to gather a mapped batch in the background, for `batch` to take."""
-        if self._resident is None:
-            self._ahead = index.cpu, self._gatherer.submit(self._gather, index.cpu)
+        if self.mapped:
+            gathered = index, self._gatherer.submit(self._gather, index)
+            self._ahead = [*self._ahead[-1:], gathered]
 
     def _gather(self, index: Tensor) -> Tensor:
         """Images from the map, in memory that a GPU copies from while it computes."""
@@ -143,9 +227,10 @@ class Images:
 
     def _gathered(self, index: Tensor) -> Tensor:
         """The same, from the background if the batch was prefetched."""
-        if self._ahead is not None and torch.equal(self._ahead[0], index):
-            (_, gathered), self._ahead = self._ahead, None
-            return gathered.result()
+        for place, (expected, gathered) in enumerate(self._ahead):
+            if torch.equal(expected, index):
+                del self._ahead[: place + 1]
+                return gathered.result()
         return self._gather(index)
 
     def batch(
@@ -153,14 +238,23 @@ class Images:
     ) -> Batch:
         """The images at the given positions; a tensor of positions is on the CPU."""
         if isinstance(index, Tensor):
-            index = Positions(index, index.to(self._device))
+            index = Positions(index, self._device)
+        # Cached, so that copies of a batch gather their images once.
+        load, labels = partial(self._pixels, index), partial(self._labels_at, index)
+        return Batch(
+            index, cache(load), cache(labels), generator, self._view, step, self
+        )
+
+    def _pixels(self, index: Positions) -> Tensor:
+        began = time.perf_counter()
         if self._resident is not None:
             images = self._resident.index_select(0, index.device)
         else:
             taken = self._gathered(index.cpu)
             images = taken.to(self._device, non_blocking=True)
+        self.seconds += time.perf_counter() - began
         # A network for colour images gets grey ones as three equal channels.
-        images = images.expand(-1, -1, -1, self._view.channels)
-        labels = None if self._labels is None else self._labels[index.device]
-        known = generator, self._view, step, self
-        return Batch(index.device, index.cpu, images, labels, *known)
+        return images.expand(-1, -1, -1, self._view.channels)
+
+    def _labels_at(self, index: Positions) -> Tensor | None:
+        return None if self._labels is None else self._labels[index.device]

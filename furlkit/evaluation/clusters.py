@@ -14,7 +14,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from scipy.optimize import linear_sum_assignment
-from sklearn.cluster import KMeans
+from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from threadpoolctl import threadpool_limits
@@ -24,6 +24,7 @@ from furlkit.errors import UsageError
 from furlkit.evaluation.scores import check_features, check_labels, check_rows
 
 STARTS = 10  # Starts of k-means; the start with the least squares wins.
+ITERATIONS, TOLERANCE = 300, 1e-4  # As in scikit-learn.
 
 
 class Assignment(NamedTuple):
@@ -79,27 +80,68 @@ def kmeans(h: Tensor, count: int, state: int) -> Tensor:
     """Return H centroids of the normalised rows of h (n, d), by Lloyd's algorithm.
 
     scikit-learn computes on the CPU, on one thread: sums over several threads may
-    differ in the last bits. The centroids are on the device of h.
+    differ in the last bits. On another device the CPU draws the same starts, the device
+    computes, and the centroids agree to rounding.
     """
     check_features(h)
     if len(h) < count:
         raise UsageError(
             f"--kmeans {count}: more clusters than {len(h):,} images; lower --kmeans"
         )
+    rows = F.normalize(h, dim=1)
+    if h.device.type != "cpu":
+        return _fit_on_device(rows, count, state)
     method = KMeans(count, n_init=STARTS, random_state=state)
     with threadpool_limits(1), catch_warnings():
         # A collapsed model has equal rows, and some clusters stay empty.
         simplefilter("ignore", ConvergenceWarning)
-        method.fit(F.normalize(h, dim=1).cpu().numpy())
-    return torch.from_numpy(method.cluster_centers_).to(h.device)
+        method.fit(rows.numpy())
+    return torch.from_numpy(method.cluster_centers_)
+
+
+def _fit_on_device(rows: Tensor, count: int, state: int) -> Tensor:
+    """The centroids of least squares of several starts, which scikit-learn draws."""
+    mean = rows.mean(dim=0)
+    centred = rows - mean
+    least = float(centred.var(dim=0, correction=0).mean()) * TOLERANCE
+    drawn, rng = centred.cpu().numpy(), np.random.RandomState(state)
+    best, best_squares = centred[:count], float("inf")
+    for _ in range(STARTS):
+        start = torch.from_numpy(kmeans_plusplus(drawn, count, random_state=rng)[0])
+        centroids, squares = lloyd(centred, start.to(rows.device), least)
+        if squares < best_squares:
+            best, best_squares = centroids, squares
+    return best + mean
+
+
+def lloyd(x: Tensor, centroids: Tensor, least: float) -> tuple[Tensor, float]:
+    """Lloyd's algorithm from centroids (H, d) on rows x (n, d), and the sum of squares.
+
+    It ends when the centroids move by no more than `least`, in squares. A cluster
+    without rows keeps its centroid.
+    """
+    for _ in range(ITERATIONS):
+        nearest_one = _gaps(x, centroids).argmin(dim=1)
+        members = F.one_hot(nearest_one, len(centroids)).to(x.dtype).T  # (H, n)
+        sizes = members.sum(dim=1, keepdim=True)
+        moved = torch.where(sizes > 0, members @ x / sizes.clamp(min=1), centroids)
+        shift = (moved - centroids).square().sum()
+        centroids = moved
+        if shift <= least:
+            break
+    squares = _gaps(x, centroids).amin(dim=1).sum() + x.square().sum()
+    return centroids, float(squares)
+
+
+def _gaps(x: Tensor, centroids: Tensor) -> Tensor:
+    """|x - c|^2 - |x|^2 for all rows and centroids, (n, H)."""
+    return centroids.square().sum(dim=1) - 2 * x @ centroids.T
 
 
 def nearest(h: Tensor, centroids: Tensor) -> Assignment:
     """Assign each normalised row of h to the nearest centroid; near is confident."""
     check_features(h)
-    # |x - c|^2 = 1 - 2 x c + |c|^2 for rows of length 1.
-    gaps = centroids.square().sum(dim=1) - 2 * F.normalize(h, dim=1) @ centroids.T
-    least, clusters = gaps.min(dim=1)
+    least, clusters = _gaps(F.normalize(h, dim=1), centroids).min(dim=1)
     return Assignment(clusters, -least)
 
 

@@ -38,7 +38,7 @@ def uniformity(x: Tensor, t: float = 2.0) -> float:
     """
     _check_many(x)
     unit = F.normalize(x, dim=1)
-    total = torch.zeros((), dtype=torch.float64)
+    total = torch.zeros((), dtype=torch.float64, device=x.device)
     for start, rows in _blocks(unit):
         # Only rows from `start` on: every pair once, which halves the work.
         squares = 2 - 2 * (rows @ unit[start:].T)  # (B, n - start)
@@ -76,7 +76,7 @@ def false_negative_weight(x: Tensor, labels: Tensor, tau: float = 0.5) -> float:
     _check_many(x)
     check_rows(x, labels)
     unit = F.normalize(x, dim=1)
-    total = torch.zeros((), dtype=torch.float64)
+    total = torch.zeros((), dtype=torch.float64, device=x.device)
     for start, rows in _blocks(unit):
         s = rows @ unit.T / tau  # (B, n)
         s.diagonal(start).fill_(-torch.inf)

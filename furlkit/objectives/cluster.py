@@ -68,8 +68,6 @@ class Clustering(nn.Module):
         super().__init__()
         self.net, self._weight = net, weight
         self._neighbours, self._all_near = neighbours, all_near
-        if neighbours is not None and all_near:
-            self._near = neighbours.to(next(net.parameters()).device)
 
     def begin_epoch(self, images: Any, epoch: int, rng: torch.Generator) -> None:
         """Set the counts to 0."""
@@ -80,16 +78,17 @@ class Clustering(nn.Module):
         self.register_buffer("confident", zeros(heads))
 
     def step(self, batch) -> Forward:
-        """Encode a view of every image and neighbour in one forward pass."""
-        encoded = batch.at(self._choose(batch.index_cpu, batch.generator))
-        x = encoded.one_view()  # (V, C, S, S)
+        """A view of each image, and of its neighbours, in one forward pass."""
+        encoded = batch.at(self.choose(batch.index_cpu, batch.generator))
+        places = [self._places(batch.index_cpu, encoded.index_cpu)] * self._all_near
+        (x,), places = encoded.separate_views(None, also=places)  # (V, C, S, S)
         h = self.net.encoder(x)
         logits = self.net.clusters(h)  # (V, heads, H)
-        N = len(batch.index)
+        N = len(batch.index_cpu)
         with torch.autocast(h.device.type, enabled=False):
             log_all = logits.float().log_softmax(dim=-1)
             if self._all_near:
-                log_all = log_all[self._places(batch.index, encoded.index)]
+                log_all = log_all[places[0]]
             log_q, near = log_all[:N], log_all[N:].unflatten(0, (N, -1))
             losses = scan_loss(log_q, near, self._weight)  # (heads)
         self._count(log_q.detach().exp())
@@ -104,23 +103,26 @@ class Clustering(nn.Module):
         confident = float(self.confident[head]) / sum(spread["occupancy"])
         return {"head": head, **spread, "confident": confident}
 
-    def _choose(self, index: Tensor, rng: torch.Generator) -> Tensor:
-        """Images to encode: the batch, then one random neighbour per image.
+    def choose(self, index: Tensor, rng: torch.Generator) -> Tensor:
+        """Images to encode: the batch, then one drawn neighbour of each image.
 
         With all neighbours, images repeat: encode every image once, in ascending order.
         """
-        if self._neighbours is None:
-            raise ValueError("the neighbours of the images are not known")
-        near = self._neighbours[index]  # (N, k)
+        near = self._near(index)  # (N, k)
         if self._all_near:
             return torch.cat([index, near.flatten()]).unique()
         chosen = torch.randint(near.shape[1], index.shape, generator=rng)
         return torch.cat([index, near[torch.arange(len(index)), chosen]])
 
     def _places(self, index: Tensor, encoded: Tensor) -> Tensor:
-        """Positions of the images and of their neighbours among the encoded images."""
-        wanted = torch.cat([index, self._near[index].flatten()])
+        """The place of every image and neighbour among the encoded images."""
+        wanted = torch.cat([index, self._near(index).flatten()])
         return torch.searchsorted(encoded, wanted)
+
+    def _near(self, index: Tensor) -> Tensor:
+        if self._neighbours is None:
+            raise ValueError("the neighbours of the images are not known")
+        return self._neighbours[index]
 
     def _count(self, q: Tensor) -> None:
         """Add the assignments of a batch, q (N, heads, H)."""

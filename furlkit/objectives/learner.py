@@ -25,8 +25,8 @@ class Forward(NamedTuple):
     1, in the net and in its slow copy. None if the loss does not compare two views of
     an image.
 
-    With `skip` the optimiser does not step, neither by momentum nor by weight decay;
-    the losses still enter the epoch's mean.
+    `counts`: a bool on the device. If false, the optimiser does not step, neither by
+    momentum nor by weight decay; the losses still enter the epoch's mean.
     """
 
     losses: dict[str, Tensor]
@@ -35,7 +35,7 @@ class Forward(NamedTuple):
     z: Tensor | None = None
     rows: Tensor | None = None
     again: "Callable[[Change], Forward] | None" = None
-    skip: bool = False
+    counts: Tensor | None = None
 
 
 Change = Callable[[Tensor, int], Tensor]
@@ -79,6 +79,13 @@ class Learner(Protocol):
 
     def begin_epoch(self, images: Any, epoch: int, rng: torch.Generator) -> None:
         """Prepare an epoch, counted from 0: run k-means, mine neighbours."""
+
+    def choose(self, index: Tensor, rng: torch.Generator) -> Tensor:
+        """Positions of the images that a step with this batch and generator encodes.
+
+        For a step that encodes other images than the batch; mapped images are then
+        gathered one step ahead. `step` must draw them first of all.
+        """
 
     def after_step(self) -> None:
         """Update moving averages and queues after the optimiser's step."""

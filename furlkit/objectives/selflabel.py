@@ -29,36 +29,44 @@ def pseudo_labels(q: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
     return y, largest >= sigma
 
 
-def inverse_frequency(y: Tensor, classes: int) -> Tensor:
-    """Weights n / (K n_c) of n labels: K classes occur, n_c labels have class c.
+def inverse_frequency(y: Tensor, classes: int, counts: Tensor) -> Tensor:
+    """A weight for each of n labels that count, n / (K n_c), for K classes among them.
 
-    Every class has an equal total weight, and the mean weight is 1. Labels are below
-    `classes`.
+    n_c labels have the same class. Every class weighs the same in all, and the mean
+    weight is 1. Labels are below `classes`; the weights of other rows mean nothing.
     """
-    counts = class_counts(y, classes)  # (classes)
-    return len(y) / ((counts > 0).sum() * counts[y])
+    held = class_counts(y, classes, counts)  # (classes)
+    # Without a label that counts, a division by 0 would leave NaN in the gradients.
+    return counts.sum() / ((held > 0).sum() * held[y]).clamp(min=1)
 
 
-def class_counts(y: Tensor, classes: int) -> Tensor:
-    """Number of labels of each class, (classes); bincount would wait for a GPU."""
-    counts = torch.zeros(classes, dtype=torch.long, device=y.device)
-    return counts.scatter_add_(0, y, torch.ones_like(y))
+def class_counts(y: Tensor, classes: int, counts: Tensor | None = None) -> Tensor:
+    """Number of labels, or of labels that count, by class; bincount would wait."""
+    held = torch.zeros(classes, dtype=torch.long, device=y.device)
+    ones = torch.ones_like(y) if counts is None else counts.long()
+    return held.scatter_add_(0, y, ones)
 
 
 def self_labelling_loss(
-    logits: Tensor, y: Tensor, rows: Tensor, *, class_weights: bool, mean_over: str
+    logits: Tensor, y: Tensor, counts: Tensor, *, class_weights: bool, mean_over: str
 ) -> Tensor:
     """FedUSC Eq. 5, 1/n sum_x 1(x confident) w_y CE(y, softmax(logits)).
 
-    `rows`: positions of the confident images. In the paper, n is B and w is 1. n can
-    also be the number of confident images (`mean_over` confident), and w can balance
-    the classes.
+    n is B as printed, or the number of images that count (`mean_over` confident); w is 1
+    as printed, or balances the classes. Without an image that counts, the loss is 0.
     """
-    losses = F.cross_entropy(logits[rows], y[rows], reduction="none")
+    losses = F.cross_entropy(logits, y, reduction="none")
     if class_weights:
-        losses = losses * inverse_frequency(y[rows], logits.shape[1])
-    n = len(losses) if mean_over == "confident" else len(y)
-    return losses.sum() / n
+        losses = losses * inverse_frequency(y, logits.shape[1], counts)
+    total = _sum_of(losses, counts)
+    return total / (counts.sum().clamp(min=1) if mean_over == "confident" else len(y))
+
+
+def _sum_of(losses: Tensor, counts: Tensor) -> Tensor:
+    """Sum of the losses that count."""
+    if losses.device.type == "cpu":  # Elsewhere a mask as an index would wait.
+        return losses[counts].sum()
+    return torch.where(counts, losses, 0.0).sum()
 
 
 class SelfLabelling(nn.Module):
@@ -92,27 +100,30 @@ class SelfLabelling(nn.Module):
             self.register_buffer(name, torch.zeros(shape, device=device))
 
     def step(self, batch) -> Forward:
-        """Take labels from a weak view and losses from a strong view, or use one view.
-
-        Without confident images the net stays unchanged, including BatchNorm
-        statistics. The check reads one value from the device.
-        """
-        before = [buffer.clone() for buffer in self.net.buffers()]
-        x = batch.one_view(self._weak)
-        with torch.set_grad_enabled(self._weak is None):
+        """Labels from a weak view and losses from another, or both from one view."""
+        self._before = [buffer.clone() for buffer in self._buffers_of_passes()]
+        both = self._weak is not None
+        x, *strong = batch.separate_views(*[self._weak, None] if both else [None])[0]
+        with torch.set_grad_enabled(not both):
             h, logits = self._outputs(x)
         y, counts = self._labels(logits.detach().softmax(dim=1))
-        rows = counts.nonzero().flatten()
-        if not len(rows):
-            for buffer, old in zip(self.net.buffers(), before, strict=True):
-                buffer.copy_(old)
-            self.skipped += 1
-            return Forward({NAME: logits.new_zeros(())}, x, h.detach(), skip=True)
-        if self._weak is not None:
-            x = batch.one_view()
+        if both:
+            x = strong[0]
             h, logits = self._outputs(x)
-        loss = self_labelling_loss(logits, y, rows, **self._loss)
-        return Forward({NAME: loss}, x, h)
+        loss = self_labelling_loss(logits, y, counts, **self._loss)
+        self._counts = counts.any()
+        return Forward({NAME: loss}, x, h, counts=self._counts)
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """If no image counts, the net stays as it was, BatchNorm statistics included."""
+        self.skipped += ~self._counts
+        for buffer, old in zip(self._buffers_of_passes(), self._before, strict=True):
+            buffer.copy_(torch.where(self._counts, buffer, old))
+
+    def _buffers_of_passes(self) -> list[Tensor]:
+        """Buffers that a forward pass may change; counters on the CPU are of others."""
+        return [b for b in self.net.buffers() if b.device == self.skipped.device]
 
     def end_epoch(self, losses: dict[str, float]) -> dict[str, Any]:
         """Return the share of confident images and the sizes of the classes."""

@@ -12,7 +12,7 @@ Representation Learning", FLESD, Eq. 7-10.
 
 from collections.abc import Iterable
 from copy import deepcopy
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -105,6 +105,7 @@ class Distiller(nn.Module):
         """
         self.train()
         for batch in batches:
+            self._enter_places(batch)
             self._enqueue(self.represent(self.slow, batch.one_view())[1], batch)
 
     def step(self, batch) -> Forward:
@@ -113,30 +114,42 @@ class Distiller(nn.Module):
         The order matters: the copy moves before it computes the keys, and the keys
         enter the queue before the query is compared with the queue.
         """
-        x = batch.one_view()
+        self._enter_places(batch)
+        views, sent = batch.separate_views(None, None, also=self._rows_from_disk(batch))
+        x, x_slow = views
         h, q = self.represent(self.net, x)  # (B, d)
         follow(self.slow.parameters(), self.net.parameters(), self._zeta)
         with torch.no_grad():
-            keys = self.represent(self.slow, batch.one_view())[1]
+            keys = self.represent(self.slow, x_slow)[1]
         self._enqueue(keys, batch)
         with torch.autocast(q.device.type, enabled=False):
-            M = self._similarities(*self._places(batch)).to(q.device)  # (B, m)
+            M = sent[0] if sent else self._similarities(batch.index, self.anchors)
             loss = distillation_loss(q, self.queue, M, self._tau_S)
         return Forward({"distillation": loss}, x, h, q)
 
-    def _places(self, batch) -> tuple[Tensor, Tensor]:
-        """Positions of batch and anchors in the public set, on M's device."""
-        if self._similarities.device.type == "cpu":
-            return batch.index_cpu, self._anchors_cpu
-        return batch.index, self.anchors
+    def _rows_from_disk(self, batch) -> list[Tensor]:
+        """M, if it is read on the CPU for a student on another device."""
+        if self._similarities.device == self.queue.device:
+            return []
+        return [self._similarities(batch.index_cpu, self._anchors_cpu)]
 
     def _enqueue(self, keys: Tensor, batch) -> None:
-        """First in, first out; the step number determines the position in the queue."""
-        size, count = len(self.queue), len(keys)
-        first, device = batch.step * count, keys.device
-        place = torch.arange(first, first + count, device=device)[-size:] % size
+        """First in, first out; the place in the queue follows from the step."""
+        size = len(self.queue)
+        place = _places_in_queue(batch, size, keys.device)
         self.queue[place] = keys[-size:].to(self.queue.dtype)
+
+    def _enter_places(self, batch) -> None:
+        """Note which images the keys of the batch belong to."""
+        size, device = len(self.anchors), self.anchors.device
+        place = _places_in_queue(batch, size, device)
         self.anchors[place] = batch.index[-size:]
         if self._anchors_cpu is not self.anchors:
-            place = torch.arange(first, first + count)[-size:] % size
+            place = _places_in_queue(batch, size, torch.device("cpu"))
             self._anchors_cpu[place] = batch.index_cpu[-size:]
+
+
+def _places_in_queue(batch: Any, size: int, device: torch.device) -> Tensor:
+    count = len(batch.index_cpu)
+    first = batch.step * count
+    return torch.arange(first, first + count, device=device)[-size:] % size

@@ -21,7 +21,6 @@ overflow in one model skips the step of both.)
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -51,15 +50,15 @@ class Pair(nn.Module):
         self.register_buffer("alpha", torch.tensor(alpha, device=device))
 
     def begin_epoch(self, images: Any, epoch: int, rng: torch.Generator) -> None:
-        """Prepare the epoch in both learners."""
-        same = copied(rng)
+        """Both prepare the epoch."""
+        same = rng.clone_state()
         if hasattr(self.learner, "begin_epoch"):
             self.learner.begin_epoch(images, epoch, rng)
             self.with_own(self.own.begin_epoch, images, epoch, same)
 
     def step(self, batch: Any) -> Forward:
-        """Losses of both models; terms and the collapse meter see the copy."""
-        same = replace(batch, generator=copied(batch.generator))
+        """The losses of both; terms and the collapse meter see the copy."""
+        batch, same = batch.twice()
         forward = self.learner.step(batch)
         losses = self.with_own(self.own_losses, same)
         own = {f"{OWN}{name}": loss for name, loss in losses.items()}
@@ -158,8 +157,8 @@ class Views(Pair):
     """
 
     def step(self, batch: Any) -> Forward:
-        """Record the outputs of the copy's projectors, then mix them in."""
-        same = replace(batch, generator=copied(batch.generator))
+        """Note what the projectors of the copy give, then mix it in."""
+        batch, same = batch.twice()
         z_g: list[Tensor] = []
         with after_projectors(self.learner, partial(_note, z_g)):
             forward = self.learner.step(batch)
@@ -207,13 +206,6 @@ def after_projectors(
 
 def _is_projector(name: str) -> bool:
     return name.rpartition(".")[2] == "projector"
-
-
-def copied(rng: torch.Generator) -> torch.Generator:
-    """Generator that draws equal numbers."""
-    same = torch.Generator(rng.device)
-    same.set_state(rng.get_state())
-    return same
 
 
 def learner(

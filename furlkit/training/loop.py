@@ -22,7 +22,13 @@ from furlkit.objectives.learner import Forward
 from furlkit.randomness import derive, torch_generator
 from furlkit.runtime import check_precision
 from furlkit.training import signals
-from furlkit.training.optimisers import SGD, Adam, LossScale, Optimiser
+from furlkit.training.optimisers import (
+    SGD,
+    Adam,
+    LossScale,
+    Optimiser,
+    wide_dtype,
+)
 from furlkit.training.plan import Plan
 from furlkit.weights import below, part_of, within
 
@@ -167,9 +173,7 @@ class _State:
 
     def add(self, losses: dict[str, Tensor]) -> None:
         for name, loss in losses.items():
-            # MPS has no float64.
-            wide = torch.float32 if loss.device.type == "mps" else torch.float64
-            value = loss.detach().to(wide)
+            value = loss.detach().to(wide_dtype(loss.device))
             self.sums[name] = self.sums[name] + value if name in self.sums else value
 
 
@@ -186,20 +190,19 @@ def train(job: Job, keeper: Keeper) -> Iterator[Step]:
             if place == 0:
                 trainer.begin_epoch(images, epoch, job.purpose)
             index = _positions_at(job, state.step)
-            rng = torch_generator(*job.purpose, "augment", state.step)
-            batch = images.batch(index, rng, state.step)
-            if state.step + 1 < job.steps:
-                images.prefetch(_positions_at(job, state.step + 1))
-            state.input_seconds += time.perf_counter() - began
+            rng = _generator_at(job, state.step)
+            batch, waited = images.batch(index, rng, state.step), images.seconds
+            _prefetch(job, state.step)
             lr = plan.lr_at(state.step, steps)
             losses, compared = trainer.step(batch, lr)
+            state.input_seconds += images.seconds - waited
             state.step += 1
             state.add(losses)
             state.seconds += time.perf_counter() - began
             ended = None
             if state.step % steps == 0 or state.step == job.steps:
                 state.seconds += _wait_for(trainer.device)
-                ended = _finish_epoch(state, compared, lr, steps, len(batch.index))
+                ended = _finish_epoch(state, compared, lr, steps, len(index.cpu))
                 ended = ended._replace(measures=trainer.end_epoch(ended.losses))
             yield Step(state.step, ended)
             _keep(trainer, keeper, state, state.step == job.steps)
@@ -208,6 +211,20 @@ def train(job: Job, keeper: Keeper) -> Iterator[Step]:
 
 def _positions_at(job: Job, step: int) -> Positions:
     return positions(job.images, job.plan.batch_size, job.purpose, step)
+
+
+def _generator_at(job: Job, step: int) -> torch.Generator:
+    return torch_generator(*job.purpose, "augment", step)
+
+
+def _prefetch(job: Job, step: int) -> None:
+    """Gather mapped images of the next step while this step computes."""
+    if not job.images.mapped or step + 1 == job.steps:
+        return
+    index = _positions_at(job, step + 1).cpu
+    if choose := getattr(job.learner, "choose", None):
+        index = choose(index, _generator_at(job, step + 1))
+    job.images.prefetch(index)
 
 
 def steps_per_epoch(examples: int, batch_size: int) -> int:
@@ -223,7 +240,7 @@ class _Trainer:
         self.device = next(learner.parameters()).device
         self._trained = {k: p for k, p in learner.named_parameters() if p.requires_grad}
         self.dtype = getattr(torch, plan.precision)
-        self.scale = LossScale(self.dtype is torch.float16)
+        self.scale = LossScale(self.dtype is torch.float16, self.device)
         self.enter(0)
 
     def enter(self, phase: int) -> None:
@@ -250,7 +267,9 @@ class _Trainer:
             self.learner.begin_epoch(images, epoch, rng)
 
     def end_epoch(self, losses: dict[str, float]) -> dict[str, Any]:
-        """What the learner has to say of an epoch with these losses."""
+        """Extra measures of the learner for the journal."""
+        if self.scale.vanished():
+            raise DivergedError("the gradients overflow float16 at every scale")
         told = getattr(self.learner, "end_epoch", None)
         return told(losses) if told else {}
 
@@ -273,15 +292,14 @@ class _Trainer:
             else:
                 losses[name] = found
         loss = torch.stack([value.float() for value in losses.values()]).sum()
-        if not forward.skip:
-            self._update(loss, lr)
+        self._update(loss, lr, forward.counts)
         return losses, {k: f.h if f.z is None else f.z for k, f in passes.items()}
 
-    def _update(self, loss: Tensor, lr: float) -> None:
+    def _update(self, loss: Tensor, lr: float, counts: Tensor | None) -> None:
         self.optimiser.clear()
-        (loss * self.scale.scale).backward()
-        if self.scale.usable(self.optimiser.gradients()[1]):
-            self.optimiser.step(lr)
+        self.scale.scaled(loss).backward()
+        gradients = self.optimiser.gradients()[1]
+        self.optimiser.step(lr, self.scale.usable(gradients, counts))
         if hasattr(self.learner, "after_step"):
             self.learner.after_step()
 
@@ -291,9 +309,9 @@ class _Trainer:
         tensors = {f"learner.{k}": v for k, v in learner.items()}
         tensors |= {f"optimiser.{k}": v for k, v in slots.items()}
         return tensors, {
-            "optimiser_steps": self.optimiser.steps,
-            "scale": self.scale.scale,
-            "good_steps": self.scale.good_steps,
+            "optimiser_steps": int(self.optimiser.steps),
+            "scale": float(self.scale.scale),
+            "good_steps": int(self.scale.good_steps),
         }
 
     def copied(self) -> Callable[[], None]:
@@ -306,7 +324,7 @@ class _Trainer:
                 one._buffers.clear()
                 one._buffers.update(own)
             self.learner.load_state_dict(tensors)
-            self.scale = LossScale(self.dtype is torch.float16)
+            self.scale = LossScale(self.dtype is torch.float16, self.device)
             self.enter(0)
 
         return put_back
@@ -317,7 +335,7 @@ class _Trainer:
         _make_buffers(self.learner, state)
         self.learner.load_state_dict(state)
         self.optimiser.load(below("optimiser.", tensors), values["optimiser_steps"])
-        self.scale.scale, self.scale.good_steps = values["scale"], values["good_steps"]
+        self.scale.load(values["scale"], values["good_steps"])
 
 
 def _trains(name: str, parts: tuple[str, ...] | None) -> bool:

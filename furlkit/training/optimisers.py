@@ -17,7 +17,8 @@ class Optimiser:
     """Moves the parameters that took part in the loss; the others stay as they are.
 
     `factors` multiply the learning rate of each parameter; without them all have the
-    same. `state` and `steps` are all that must be saved.
+    same. `state` and `steps` are all that must be saved. `steps` is a number on the
+    device once a step was taken that the device alone knows to be usable or not.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class Optimiser:
         self._decay = weight_decay
         self._factors = list(factors) or [1.0] * len(self._all)
         self.state: dict[str, Tensor] = {}
-        self.steps = 0
+        self.steps: int | Tensor = 0
 
     def clear(self) -> None:
         """Forget the gradients."""
@@ -43,9 +44,31 @@ class Optimiser:
         return moved, [p.grad for p in moved if p.grad is not None]
 
     @torch.no_grad()
-    def step(self, lr: float) -> None:
-        """One update; parameters of the same rate are moved together."""
-        self.steps += 1
+    def step(self, lr: float, usable: Tensor | None = None) -> None:
+        """One update. If `usable`, a bool on the device, is false, nothing moves.
+
+        The program does not wait for `usable`: the update is made and then undone.
+        """
+        if usable is None:
+            self._step(lr)
+            return
+        if not isinstance(self.steps, Tensor):
+            # In float64 the bias corrections round as those of Python's numbers.
+            kind = wide_dtype(usable.device)
+            self.steps = torch.full((), self.steps, dtype=kind, device=usable.device)
+        moved, steps = self.gradients()[0], self.steps
+        weights = [p.clone() for p in moved]
+        slots = {key: slot.clone() for key, slot in self.state.items()}
+        self._step(lr)
+        self.steps = torch.where(usable, self.steps, steps)
+        for p, old in zip(moved, weights, strict=True):
+            p.copy_(torch.where(usable, p, old))
+        for key, slot in self.state.items():
+            slot.copy_(torch.where(usable, slot, slots.get(key, 0.0)))
+
+    def _step(self, lr: float) -> None:
+        """Parameters of the same rate are moved together."""
+        self.steps = self.steps + 1
         alike: dict[float, dict[int, Tensor]] = {}
         for i, (p, factor) in enumerate(zip(self._all, self._factors, strict=True)):
             if p.grad is not None:
@@ -87,8 +110,13 @@ class Adam(Optimiser):
         scale = torch._foreach_sqrt(v)
         torch._foreach_div_(scale, (1 - BETA_2**self.steps) ** 0.5)
         torch._foreach_add_(scale, EPSILON)
-        w = list(moved.values())
-        torch._foreach_addcdiv_(w, m, scale, -lr / (1 - BETA_1**self.steps))
+        w, rate = list(moved.values()), -lr / (1 - BETA_1**self.steps)
+        if isinstance(rate, Tensor):  # addcdiv takes no number of the device.
+            change = torch._foreach_mul(m, rate)
+            torch._foreach_div_(change, scale)
+            torch._foreach_add_(w, list(change))
+        else:
+            torch._foreach_addcdiv_(w, m, scale, rate)
 
 
 class SGD(Optimiser):
@@ -116,25 +144,55 @@ class SGD(Optimiser):
 class LossScale:
     """Keeps float16 gradients in range: halved when they overflow, doubled when not.
 
-    A step whose gradients overflowed is left out, as in torch.amp.GradScaler.
+    A step whose gradients overflowed is left out, as in torch.amp.GradScaler. Scale and
+    count stay on the device, so no step waits; `vanished` is asked at the end of epochs.
     """
 
     GROW_AFTER = 2000
+    LARGEST = 2.0**127  # Of the powers of 2 in float32.
+    LEAST = 2.0**-24  # No float16 is nearer to 0.
 
-    def __init__(self, enabled: bool):
+    def __init__(self, enabled: bool, device: torch.device | str = "cpu"):
         self.enabled = enabled
-        self.scale, self.good_steps = (2.0**16 if enabled else 1.0), 0
+        self.scale = torch.full((), 2.0**16 if enabled else 1.0, device=device)
+        self.good_steps = torch.zeros((), dtype=torch.long, device=device)
 
-    def usable(self, gradients: list[Tensor]) -> bool:
-        """Undo the scale in place; say whether all gradients are finite."""
+    def scaled(self, loss: Tensor) -> Tensor:
+        """The loss to call backward of."""
+        return loss * self.scale if self.enabled else loss
+
+    @torch.no_grad()
+    def usable(
+        self, gradients: list[Tensor], counts: Tensor | None = None
+    ) -> Tensor | None:
+        """Undo the scale in place; a bool on the device, or None for a sure yes.
+
+        A step that does not count leaves the scale alone, and is not usable.
+        """
         if not self.enabled:
-            return True
-        torch._foreach_mul_(gradients, 1 / self.scale)
-        # One answer for all of them, because each one asked of a GPU is a wait.
-        finite = bool(torch.stack([g.isfinite().all() for g in gradients]).all())
-        self.good_steps = self.good_steps + 1 if finite else 0
-        if not finite:
-            self.scale /= 2
-        elif self.good_steps % self.GROW_AFTER == 0:
-            self.scale *= 2
+            return counts
+        torch._foreach_mul_(gradients, self.scale.reciprocal())
+        finite = torch.stack([g.isfinite().all() for g in gradients]).all()
+        good = torch.where(finite, self.good_steps + 1, 0)
+        larger = (self.scale * 2).clamp(max=self.LARGEST)
+        scale = torch.where(good % self.GROW_AFTER == 0, larger, self.scale)
+        scale = torch.where(finite, scale, self.scale / 2)
+        if counts is not None:
+            finite, good = finite & counts, torch.where(counts, good, self.good_steps)
+            scale = torch.where(counts, scale, self.scale)
+        self.scale, self.good_steps = scale, good
         return finite
+
+    def vanished(self) -> bool:
+        """Whether gradients overflow at any scale; waits for the device."""
+        return self.enabled and float(self.scale) < self.LEAST
+
+    def load(self, scale: float, good_steps: int) -> None:
+        """Continue from these numbers."""
+        self.scale.fill_(scale)
+        self.good_steps.fill_(good_steps)
+
+
+def wide_dtype(device: torch.device) -> torch.dtype:
+    """The most exact numbers of a device: MPS has no float64."""
+    return torch.float32 if device.type == "mps" else torch.float64

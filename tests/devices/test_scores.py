@@ -4,11 +4,12 @@ The list of protocols is the catalogue's: a protocol without a case fails here.
 """
 
 import pytest
+import torch
 
 from furlkit import catalogue
 from furlkit.catalogue import Group
-from furlkit.evaluation import clusters, knn, linear, logistic
-from tests.device import NAME
+from furlkit.evaluation import clusters, drift, knn, linear, logistic, scores
+from tests.device import NAME, device
 from tests.devices.conftest import DATA
 
 SCORED = (*DATA, "--test-data", "t.npz")
@@ -70,17 +71,29 @@ def test_a_protocol_gives_the_same_scores_on_the_device(both, name, case):
     assert not counter.reads, "a training step waited"
 
 
-@pytest.mark.parametrize("name", ["linear", "knn", "personal", "cluster", "classifier"])
+COMPARED = ("linear", "knn", "personal", "cluster", "classifier", "angles", "drift")
+
+
+@pytest.mark.parametrize("name", COMPARED)
 def test_features_are_compared_on_the_device(both, monkeypatch, name):
     """Not only the network: every computation with features that are scored."""
     used = []
-    for module in (clusters, knn, linear, logistic):
+    for module in (clusters, knn, linear, logistic, drift, scores):
         check = module.check_features
         noted = lambda x, check=check: (used.append(x.device.type), check(x))  # noqa: E731
         monkeypatch.setattr(module, "check_features", noted)
     both("evaluate", name, *CASES[name][-1], "-o", "OUT/score.json")
     assert sorted(set(used)) == ["cpu", NAME]
     assert used.count("cpu") == used.count(NAME)
+
+
+@pytest.mark.parametrize("count", [1, 4, 30])
+def test_k_means_on_the_device_finds_the_centroids_of_scikit_learn(here, count):
+    h = torch.randn(200, 6, generator=torch.Generator().manual_seed(0))
+    expected = clusters.kmeans(h, count, 7)
+    found = clusters.kmeans(h.to(device()), count, 7)
+    assert found.device == device()
+    torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-5)
 
 
 SHARED = [

@@ -47,6 +47,20 @@ def test_a_generator_of_the_cpu_is_found(here):
         torch.rand(3, generator=torch.Generator(), device=device())
 
 
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_mixed_precision_casts_products_alone(here, kind):
+    x, w = (torch.full((2, 2), 1 / 3).to(device()) for _ in range(2))
+    w.requires_grad_()
+    with torch.autocast(NAME, kind):
+        y = torch.nn.functional.linear(x, w)
+        assert y.dtype is kind and y.softmax(dim=1).dtype is torch.float32
+        assert torch.cat([y, x]).dtype is torch.float32 and (x + x).dtype is x.dtype
+    y.float().sum().backward()
+    third = torch.tensor(1 / 3, dtype=kind).float()
+    assert w.grad.cpu().tolist() == [[(third + third).to(kind).item()] * 2] * 2
+    assert torch.nn.functional.linear(x, w).dtype is torch.float32
+
+
 @pytest.mark.parametrize("look", [
     lambda x: x.sum().item(), lambda x: float(x[0, 0]), lambda x: bool((x > 0).any()),
     lambda x: x[x > 0], lambda x: x.nonzero(), lambda x: x.cpu(), lambda x: x.tolist(),

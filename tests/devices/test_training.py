@@ -142,11 +142,28 @@ def test_augmentation_sends_its_draws_at_once(trained, more):
     trained(*CLIENT, *more)
 
 
-def test_mapped_images_are_sent_in_one_copy(trained, monkeypatch):
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", ["simclr", "moco", "byol", "swav"])
+def test_mixed_precision_never_waits_for_the_device(trained, name, precision):
+    trained(*CLIENT, "--objective", name, "--precision", precision)
+
+
+MAPPED = [
+    (*CLIENT, "--objective", "supervised"), (*CLIENT, "--objective", "fedmatch"),
+    (*CLIENT, "--objective", "cluster"),
+    (*CLIENT, "--objective", "cluster", "--nearest-used", "all"),
+    (*CLIENT, "--personal", "apfl", *KEPT), (*CLIENT, "--personal", "ditto", *KEPT),
+    ("distill", "matrix", "g0", *FAST, "--anchors", 64),
+    ("distill", "g1", "--teacher", "self", *FAST, "--confidence", 0.12),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", MAPPED, ids=lambda words: "".join(map(str, words)))
+def test_mapped_images_are_sent_in_one_copy(trained, monkeypatch, words):
     from furlkit.data import batches
 
     monkeypatch.setattr(batches, "RESIDENT_LIMIT", 0)
-    trained(*CLIENT, "--objective", "supervised")
+    trained(*words)
 
 
 TEACHERS = {
@@ -158,16 +175,14 @@ ANCHORS = ("--anchors", 64)
 
 @pytest.mark.parametrize(("name", "more"), cases(catalogue.TEACHERS))
 def test_a_teacher_never_waits_for_the_device(trained, name, more):
-    """But for `self`, which looks once a step which images count."""
     queue = ANCHORS if name == "ensemble" else ()
     words = ("distill", *TEACHERS[name], "--teacher", name, *FAST, *queue, *more)
-    trained(*words, reads=int(name == "self"))
+    trained(*words)
 
 
-@pytest.mark.parametrize(("form", "copies"), [("top", 2), ("matrix", 3)])
-def test_an_ensemble_of_another_form_never_waits_for_the_device(trained, form, copies):
-    """The draws of two views are sent one after the other, and rows of a matrix."""
-    trained("distill", form, "g0", *FAST, *ANCHORS, copies=copies)
+@pytest.mark.parametrize("form", ["top", "matrix"])
+def test_an_ensemble_of_another_form_never_waits_for_the_device(trained, form):
+    trained("distill", form, "g0", *FAST, *ANCHORS)
 
 
 def test_a_resumed_student_reads_the_right_rows_of_a_matrix(here, world):

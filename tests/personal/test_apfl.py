@@ -1,6 +1,6 @@
 """APFL: its updates in loops and by hand, its limits, and FedStyle's mixture of views."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -31,6 +31,9 @@ class Batch:
 
     def two_views(self):
         return self.x
+
+    def twice(self):
+        return self, replace(self, generator=self.generator.clone_state())
 
 
 def batch_of(x, seed=0):

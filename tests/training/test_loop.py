@@ -330,6 +330,19 @@ def test_float16_leaves_out_a_step_that_overflows():
     assert not torch.equal(net[1].weight, before)
 
 
+def test_float16_stops_if_every_step_overflows():
+    net = module()
+
+    def loss(batch):
+        forward = loss_of(net)(batch)
+        steep = forward.losses["square"].mul(0).sqrt()  # 0, and its gradient is NaN.
+        return forward._replace(losses={"steep": steep})
+
+    plan = Plan(epochs=12, batch_size=2, precision="float16")
+    with pytest.raises(DivergedError, match="overflow"):
+        run(plan, net, loss=loss)
+
+
 def test_resident_and_mapped_images_give_the_same_batches(monkeypatch, tmp_path):
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (20, 8, 8, 1), dtype=np.uint8)
@@ -368,10 +381,15 @@ def test_a_batch_that_was_prefetched_is_gathered_once(mapped, monkeypatch):
     monkeypatch.setattr(np, "take", lambda *a, **k: taken.append(1) or gather(*a, **k))
     order = mapped.order(1)
     first, second = order.part(0, 4), order.part(4, 8)
-    mapped.prefetch(first)
+    mapped.prefetch(first.cpu)
     found = mapped.batch(first, torch.Generator()).images
     assert len(taken) == 1
-    mapped.prefetch(first)  # Another one is wanted after all.
+    mapped.prefetch(first.cpu)
+    mapped.prefetch(second.cpu)  # Before the first is used.
+    assert torch.equal(mapped.batch(first, torch.Generator()).images, found)
+    mapped.batch(second, torch.Generator()).images  # noqa: B018 - is gathered
+    assert len(taken) == 3
+    mapped.prefetch(first.cpu)  # Another one is wanted after all.
     other = mapped.batch(second, torch.Generator()).images
     for index, images in ((first, found), (second, other)):
         expected = [mapped._mapped[19 - i] for i in index.cpu.tolist()]
@@ -561,7 +579,7 @@ class Halves(Learner):
         forward, odd = loss_of(self.net)(batch), batch.step % 2
         self.odd += odd
         self.now += odd
-        return forward._replace(skip=bool(odd))
+        return forward._replace(counts=torch.tensor(not odd))
 
     def end_epoch(self, losses):
         assert losses["square"] > 0

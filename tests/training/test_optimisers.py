@@ -152,8 +152,45 @@ def test_loss_scale_grows_after_enough_good_steps_in_a_row(monkeypatch):
     assert seen == [1, 1, 0.5, 0.5, 0.5, 1, 1]
 
 
+def test_loss_scale_stays_if_a_step_does_not_count():
+    scale, no = LossScale(enabled=True), torch.tensor(False)
+    assert not scale.usable([torch.ones(1)], no)
+    assert not scale.usable([torch.tensor([float("inf")])], no)
+    assert scale.scale == 2.0**16 and scale.good_steps == 0
+
+
+def test_loss_scale_vanishes_after_overflows_alone():
+    scale = LossScale(enabled=True)
+    for _ in range(40):
+        scale.usable([torch.tensor([float("nan")])])
+        assert not scale.vanished()
+    scale.usable([torch.tensor([float("nan")])])
+    assert scale.vanished()
+
+
+@pytest.mark.parametrize("make", [
+    lambda w: Adam(w, 0.1), lambda w: SGD(w, 0.1, 0.9), lambda w: Adam(w, 0.1, (1, 9, 1)),
+])  # fmt: skip
+def test_a_step_that_is_not_usable_moves_nothing(make):
+    """Usable steps between others move the weights as if the others had not been."""
+    plain, masked = weights(), weights()
+    one, other = make(plain), make(masked)
+    for step in range(12):
+        usable = step % 3 != 0
+        if usable:
+            pull(plain, step)
+            one.step(0.1)
+        pull(masked, step)
+        if not usable:
+            masked[0].grad.fill_(float("inf"))
+        other.step(0.1, torch.tensor(usable))
+        assert all(map(torch.equal, plain, masked)), step
+    assert int(other.steps) == one.steps == 8
+    assert all(torch.equal(one.state[key], slot) for key, slot in other.state.items())
+
+
 def test_loss_scale_that_is_off_looks_at_nothing():
     scale = LossScale(enabled=False)
     gradients = [torch.tensor([float("inf"), 3.0])]
-    assert scale.usable(gradients) and scale.scale == 1.0
+    assert scale.usable(gradients) is None and scale.scale == 1.0
     assert gradients[0].tolist() == [float("inf"), 3.0]

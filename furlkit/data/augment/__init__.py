@@ -5,6 +5,12 @@ a function applies given parameters. `augment` composes them.
 """
 
 from furlkit.data.augment.sobel import sobel
-from furlkit.data.augment.views import Augmentation, augment, normalise, plain
+from furlkit.data.augment.views import (
+    Augmentation,
+    augment,
+    draw_views,
+    normalise,
+    plain,
+)
 
-__all__ = ["Augmentation", "augment", "normalise", "plain", "sobel"]
+__all__ = ["Augmentation", "augment", "draw_views", "normalise", "plain", "sobel"]

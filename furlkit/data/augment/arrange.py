@@ -4,7 +4,7 @@ Random draws are made on the CPU, so the parameters of all operations are known 
 image is touched. They travel to the device in one copy.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -34,6 +34,7 @@ class Operations:
     def __init__(self, who: Tensor) -> None:
         """`who` (n,): the number of the image that each row has at first."""
         self.who = who
+        self._first: tuple[Operation, tuple[Tensor, ...]] = torch.clone, ()
         self._planned: list[Planned] = []
 
     def sort(self, keys: Tensor, kinds: int) -> list[slice]:
@@ -53,24 +54,31 @@ class Operations:
         """Plan `operation(images[part], *parameters)`, which works in place."""
         self._planned.append(Planned(part, operation, parameters))
 
-    def run(self, source: Tensor, first: Operation, *parameters: Tensor) -> Tensor:
-        """Run all operations on the images that `first(source, *parameters)` returns.
+    def parcel(self) -> list[Tensor]:
+        """All parameters, in the order in which `run` needs them on the device."""
+        planned = [p for step in self._planned for p in step.parameters]
+        return [self.who.argsort(), *self._first[1], *planned]
 
-        The result has the original order.
+    def begin(self, operation: Operation, *parameters: Tensor) -> None:
+        """Plan `operation(source, *parameters)`, which makes the first images."""
+        self._first = operation, parameters
+
+    def run(self, source: Tensor, sent: Sequence[Tensor] | None = None) -> Tensor:
+        """Run all operations on a source; the result has the original order.
+
+        `sent` is the parcel on the device of the source, if it is there already.
         """
-        last = self.who.argsort()
-        every = [*parameters, *(p for step in self._planned for p in step.parameters)]
-        sent = iter(send([last, *every], source.device))
-        last = next(sent)
+        arrived = iter(send(self.parcel(), source.device) if sent is None else sent)
+        last, (first, parameters) = next(arrived), self._first
         # A caller's autocast must not reduce the precision of the resize products.
         with torch.inference_mode(), torch.autocast(source.device.type, enabled=False):
-            images = first(source, *(next(sent) for _ in parameters))
+            images = first(source, *(next(arrived) for _ in parameters))
             for part, operation, planned in self._planned:
-                arrived = [next(sent) for _ in planned]
+                own = [next(arrived) for _ in planned]
                 if part is None:
-                    images = operation(images, *arrived)
+                    images = operation(images, *own)
                 else:
-                    operation(images[part], *arrived)
+                    operation(images[part], *own)
         # Outside inference mode: autograd cannot use inference tensors.
         return _reorder(images, last)
 

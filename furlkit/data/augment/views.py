@@ -135,6 +135,13 @@ def augment(
 
     Values are in [0, 1]. All images of view 1 come first, then all of view 2.
     """
+    return draw_views(images, how, size, generator, views).run(images)
+
+
+def draw_views(
+    images: Tensor, how: Augmentation, size: int, generator: Generator, views: int = 1
+) -> Operations:
+    """Draw the operations of `augment`, to be run later."""
     how.check_channels(images.shape[3])
     _check_stored(images)
     n, channels = views * len(images), images.shape[3]
@@ -150,7 +157,8 @@ def augment(
     if jitter:
         colour.plan_jitter(operations, *jitter, channels)
     _plan_filters(operations, how, size, generator)
-    return operations.run(images, *crop)
+    operations.begin(*crop)
+    return operations
 
 
 def _draw_jitter(

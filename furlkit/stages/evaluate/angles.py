@@ -72,7 +72,9 @@ def _rows(
 ) -> Tensor:
     net = load_net(read_checkpoint(model.path), device)
     index = np.arange(len(images.images))
-    return embed(net, images.images, index, view_of(model, Augmentation()), layer)
+    view = view_of(model, Augmentation())
+    rows = embed(net, images.images, index, view, layer)
+    return rows.to(runtime.with_float64(device))
 
 
 def _measured(models: Sequence[Checkpoint], rows: Sequence[Tensor]) -> dict[str, Any]:
@@ -88,7 +90,7 @@ def _measured(models: Sequence[Checkpoint], rows: Sequence[Tensor]) -> dict[str,
 
 def _between(one: Checkpoint, other: Checkpoint, a: Tensor, b: Tensor) -> np.ndarray:
     try:
-        return angles(a, b).numpy()
+        return angles(a, b).cpu().numpy()
     except InputError as error:
         raise InputError(f"{one.path} and {other.path}: {error}") from error
 

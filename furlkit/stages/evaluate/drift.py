@@ -135,7 +135,9 @@ def _measured(
     net = load_net(read_checkpoint(model.path), device)
     view = view_of(model, options.augmentation)
     rows = embed(net, sample.images, sample.index, view, options.layer)
-    one, other = _views(net, sample, view, options)
+    place = runtime.with_float64(device)
+    rows = rows.to(place)
+    one, other = (x.to(place) for x in _views(net, sample, view, options))
     try:
         found: Numbers = {
             "alignment": alignment(one, other),
@@ -145,7 +147,8 @@ def _measured(
             "spread": spread(rows),
         }
         if (labels := sample.labels) is not None:
-            weight = false_negative_weight(rows, labels, options.temperature)
+            tau = options.temperature
+            weight = false_negative_weight(rows, labels.to(place), tau)
             found["false_negative_weight"] = weight
     except InputError as error:
         raise InputError(f"{model.path}: {error}") from error

@@ -49,7 +49,7 @@ def jitter(images, params):
     operations = Operations(torch.arange(len(images)))
     every = torch.ones(len(images), dtype=torch.bool)
     plan_jitter(operations, params, every, images.shape[1])
-    return operations.run(images, torch.clone)
+    return operations.run(images)
 
 
 def close(got, expected, tolerance=TOLERANCE):

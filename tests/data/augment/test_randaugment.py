@@ -82,7 +82,7 @@ def test_operation_equals_torchvision(kind, sign, channels):
 def randaugment(images, draws, magnitude):
     operations = Operations(torch.arange(len(images)))
     plan_randaugment(operations, draws, magnitude)
-    return operations.run(images, torch.clone)
+    return operations.run(images)
 
 
 def test_each_image_gets_its_own_operations_in_turn():
