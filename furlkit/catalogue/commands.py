@@ -755,9 +755,18 @@ COMMANDS = named(
     ),
     command("plan", "Print the rules that run a recipe, with every command checked.",
         group(IN_OUT,
-            Option("as", Choice(("make", "sh", "dot", "json")), "make",
-                   "Make rules, a shell script, a graph for Graphviz, or a list.",
+            Option("as", Choice(("make", "sh", "slurm", "hq", "dot", "json")), "make",
+                   "Make rules, a shell script, a script that submits Slurm jobs, a job "
+                   "file of HyperQueue, a graph for Graphviz, or a list.",
                    recorded=False, variable="form"),
+            Option("resources", File(),
+                   help="Partition, time, memory, GPUs, ... of the jobs of a cluster; "
+                        "[resources] of the recipe has the same form.",
+                   recorded=False, metavar="FILE.toml"),
+            Option("rounds-at-once", Whole(1),
+                   help="Submit the jobs of so many rounds; the last of these jobs "
+                        "submits the next rounds.", usual="all rounds",
+                   recorded=False),
             Option("group", Whole(1), 1,
                    "Clients that one command trains one after the other.",
                    recorded=False),
@@ -777,6 +786,9 @@ COMMANDS = named(
             Option("settle", Flag(), False,
                    "Set the times of files so that make and sh find the same steps to do; "
                    "printed plans call it.", recorded=False),
+            Option("left", Flag(), False,
+                   "Print the unfinished tasks of each job as variables of the shell; "
+                   "scripts of plan --as slurm call it.", recorded=False),
             Option("by", Whole(1), help="The process that carries out the runs; a second "
                    "one is refused.", recorded=False, metavar="PID", needs="settle"),
         ),
