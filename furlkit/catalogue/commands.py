@@ -413,7 +413,8 @@ COMMANDS = named(
         RULE,
         group("All rules",
             Option("at-least", Whole(1), 1,
-                   "The quorum: exit with 75 if fewer clients have reported.",
+                   "The quorum: exit with 75 if fewer clients have reported. If it is "
+                   "above 1, an UPLOAD may be missing.",
                    recorded=False),
             Option("wait", Text("TIME"),
                    help="Wait so long for uploads to arrive in a folder: 90s, 30m, 2h.",

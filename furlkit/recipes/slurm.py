@@ -89,9 +89,13 @@ run() {
         wait "$stage" || code=$?
     done
     test "$code" -gt 0 || return 0
-    if test "$code" -eq 75 && test -z "$cancelled" &&
-        test "${SLURM_RESTART_COUNT:-0}" -lt %(restarts)s; then
-        scontrol requeue "$SLURM_JOB_ID" && exit 75
+    if test "$cancelled"; then
+        echo "exit code $code: stopped by Slurm" >&2
+        exit "$code"
+    fi
+    if test "$code" -eq 75 && test "${SLURM_RESTART_COUNT:-0}" -lt %(restarts)s; then
+        # SLURM_JOB_ID of one task is the number of the whole array.
+        scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" && exit 75
     fi
     echo "exit code $code: jobs that need this one are cancelled; repair the cause," \\
         "then run the script of furlkit plan again" >&2
