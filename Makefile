@@ -8,7 +8,7 @@ bin := $(VENV)/bin
 code := furlkit tests examples/one_page.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo methods test test-slow test-gpu lint bench clean
+.PHONY: help demo methods test test-slow test-gpu test-slurm lint bench clean
 # Two installations into one environment at the same time would conflict.
 .NOTPARALLEL:
 
@@ -30,6 +30,11 @@ test-slow: $(VENV)/.test ## run the slow tests
 
 test-gpu: $(VENV)/.test ## run the tests that need a CUDA GPU
 	$(bin)/python -m pytest -m slow tests/gpu -rs
+
+test-slurm: $(VENV)/.test ## run jobs on a Slurm cluster in a temporary folder; root only
+	@command -v slurmctld slurmd munged > /dev/null || test "$$(id -u)" -ne 0 || \
+		apt-get install -y --no-install-recommends slurmctld slurmd slurm-client munge
+	FURLKIT_TEST_SLURM=yes $(bin)/python -m pytest -m slow tests/slurm -rs --durations=0
 
 lint: $(VENV)/.test ## run ruff and mypy
 	$(bin)/ruff check $(code)

@@ -422,7 +422,8 @@ COMMANDS = named(
         RULE,
         group("All rules",
             Option("at-least", Whole(1), 1,
-                   "The quorum: exit with 75 if fewer clients have reported.",
+                   "The quorum: exit with 75 if fewer clients have reported. If it is "
+                   "above 1, an UPLOAD may be missing.",
                    recorded=False),
             Option("wait", Text("TIME"),
                    help="Wait so long for uploads to arrive in a folder: 90s, 30m, 2h.",
@@ -776,9 +777,18 @@ COMMANDS = named(
     ),
     command("plan", "Print the rules that run a recipe, with every command checked.",
         group(IN_OUT,
-            Option("as", Choice(("make", "sh", "dot", "json")), "make",
-                   "Make rules, a shell script, a graph for Graphviz, or a list.",
+            Option("as", Choice(("make", "sh", "slurm", "hq", "dot", "json")), "make",
+                   "Make rules, a shell script, a script that submits Slurm jobs, a job "
+                   "file of HyperQueue, a graph for Graphviz, or a list.",
                    recorded=False, variable="form"),
+            Option("resources", File(),
+                   help="Partition, time, memory, GPUs, ... of the jobs of a cluster; "
+                        "[resources] of the recipe has the same form.",
+                   recorded=False, metavar="FILE.toml"),
+            Option("rounds-at-once", Whole(1),
+                   help="Submit the jobs of so many rounds; the last of these jobs "
+                        "submits the next rounds.", usual="all rounds",
+                   recorded=False),
             Option("group", Whole(1), 1,
                    "Clients that one command trains one after the other.",
                    recorded=False),
@@ -798,6 +808,9 @@ COMMANDS = named(
             Option("settle", Flag(), False,
                    "Set the times of files so that make and sh find the same steps to do; "
                    "printed plans call it.", recorded=False),
+            Option("left", Flag(), False,
+                   "Print the unfinished tasks of each job as variables of the shell; "
+                   "scripts of plan --as slurm call it.", recorded=False),
             Option("by", Whole(1), help="The process that carries out the runs; a second "
                    "one is refused.", recorded=False, metavar="PID", needs="settle"),
         ),

@@ -17,7 +17,7 @@ from furlkit import catalogue, console, presets, runtime
 from furlkit.catalogue import Option, writes_file
 from furlkit.cli.values import type_of
 from furlkit.errors import UsageError, did_you_mean
-from furlkit.files import bugs, receipts
+from furlkit.files import bugs, late, receipts
 from furlkit.files.lock import holding
 from furlkit.training import signals
 
@@ -256,6 +256,10 @@ def _noting(entry: catalogue.Command, values: dict[str, Any]) -> Iterator[None]:
     writing = {f"--{o.name}" for o in entry.options.values() if writes_file(o)}
     clients = (values.get("client") or ()) if "{client}" in output else (None,)
     calls = [receipts.call_of(words, client, writing) for client in clients]
+    # Before receipts take the hashes of inputs.
+    inputs = {path: None for call in calls for path in call.reads_within(folder)}
+    if waited := late.wait_for(inputs):
+        console.info(f"waited {waited:.1f} s for files that were not there")
     with receipts.noting(folder, calls, partial(_preset_text, entry.name)):
         yield
 

@@ -19,9 +19,11 @@ def status(values: dict[str, Any]) -> None:
       furlkit status exp/fedca
       furlkit status exp --watch
     """
-    from furlkit.stages.status import run, settle
+    from furlkit.stages.status import left, run, settle
 
     if values["settle"]:
         settle(values["runs"], values["by"])
+    elif values["left"]:
+        tell(left(values["runs"]))
     else:
         tell(run(values))

@@ -402,7 +402,9 @@ def _check_objective(sharing: Sharing, values: Values) -> None:
 
 def _terms_with_rows(values: Values) -> list[str]:
     """The flags of terms that draw images to rows."""
-    terms = (t for t in catalogue.terms().values() if values[catalogue.key_of(t.switch)])
+    terms = (
+        t for t in catalogue.terms().values() if values[catalogue.key_of(t.switch)]
+    )
     return [f"--{term.switch}" for term in terms if "rows" in term.inputs]
 
 

@@ -190,7 +190,9 @@ class Exchange(Protocol):
 
 def is_asked_for(exchange: str, values: Values) -> bool:
     """Return whether the objective or a term that is switched on lists an exchange."""
-    terms = (t for t in catalogue.terms().values() if values[catalogue.key_of(t.switch)])
+    terms = (
+        t for t in catalogue.terms().values() if values[catalogue.key_of(t.switch)]
+    )
     objective = catalogue.objectives()[values["objective"]]
     return exchange in objective.exchanges or any(
         exchange in t.exchanges for t in terms

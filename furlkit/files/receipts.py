@@ -30,6 +30,7 @@ PLACES = frozenset(("--data-root", "--cache"))
 LONGEST_ERROR = 500  # Characters.
 OUTPUT = frozenset(("-o", "--output"))
 _BETWEEN = re.compile("([=,:])")
+_SUFFIX = re.compile(r"[^/]\.[A-Za-z]\w*$")
 Content = Callable[[str], str | None]
 
 
@@ -50,6 +51,11 @@ class Call(NamedTuple):
     words: list[tuple[str, str]]  # Each with the flag that it follows.
     writes: list[str]
     output: str
+
+    def reads_within(self, folder: str) -> list[str]:
+        """The files in the folder of a run that the command reads."""
+        words = (word for _, word in self.words)
+        return [w for w in words if _is_inside(w, folder) and _SUFFIX.search(w)]
 
     def fingerprint(self, folder: str, content: Content, preset: Content) -> str:
         """The hash of a command, with contents in place of the files that it reads."""
@@ -93,8 +99,12 @@ def _text(word: str, folder: str, content: Content) -> str:
     parts = _BETWEEN.split(word)
     if len(parts) > 1:
         return "".join(content(part) or part for part in parts)
-    inside = bool(folder) and (word == folder or word.startswith(f"{folder}/"))
+    inside = bool(folder) and _is_inside(word, folder)
     return f"{{out}}{word[len(folder) :]}" if inside else word
+
+
+def _is_inside(word: str, folder: str) -> bool:
+    return not folder or word == folder or word.startswith(f"{folder}/")
 
 
 def run_folder(output: str) -> str | None:

@@ -105,11 +105,19 @@ class _Reader(NamedTuple, Generic[S, U]):
 
     def read_named(self, paths: Iterable[Path]) -> list[Taken[U]]:
         """Files that were named by hand: all headers first, then all tensors."""
-        opened = [self._open(path) for path in paths]
+        opened = [self._open(path) for path in self._reported(paths)]
         check_model_sizes(opened)
         # Hashing takes longer than reading, and lets other threads run.
         with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
             return list(pool.map(self._examine, opened))
+
+    def _reported(self, paths: Iterable[Path]) -> Iterator[Path]:
+        """Named files; with a quorum, a client without a file has not reported."""
+        for path in paths:
+            if self.options.at_least > 1 and not path.exists():
+                console.warn(f"{path}: no such file; the round goes on without it")
+            else:
+                yield path
 
     def read_sent(self, path: Path) -> Taken[U]:
         """A file of an inbox, which others may change at any time."""

@@ -53,6 +53,16 @@ equals := =
 .DEFAULT_GOAL := all
 .PHONY: all
 """
+PLANNED = """\
+# planned RECORD...: whether the settings are still those of this script
+planned() {
+    for record; do
+        test -e "$record" && continue
+        printf '%s\\n' "$record: missing; run furlkit plan again" >&2
+        return 2
+    done
+}
+"""
 _SHELL_HEAD = """\
 #!/bin/sh
 # Made by `furlkit plan`: every command of the run, in order. A command is left out if its
@@ -70,14 +80,8 @@ made() {
         if test "$input" -nt "$output"; then return 1; fi
     done
 }
-# planned RECORD...: whether the settings are still those of this script
-planned() {
-    for record; do
-        test -e "$record" && continue
-        printf '%s\\n' "$record: missing; run furlkit plan again" >&2
-        return 2
-    done
-}
+"""
+_SHELL_SETTLE = """\
 # Files are finished by their contents; this sets times by which `made` decides the same.
 """
 # With keep = "last": what was removed is needed again if a step that reads it has to run.
@@ -142,25 +146,31 @@ def _spaced(words: Sequence[str], quote: Callable[[str], str]) -> str:
     return line if plain else " ".join(filter(None, map(quote, words)))
 
 
-def _joined(words: Iterable[str]) -> str:
+def joined(words: Iterable[str]) -> str:
+    """Words of a shell's command, each quoted if it must be."""
     return _spaced(list(words), _quote)
+
+
+def in_one_line(words: Sequence[str], form: str) -> str:
+    """Words of a command on one line; refuse a line break within a word."""
+    line = joined(words)
+    if "\n" in line or "\r" in line:
+        found = next(word for word in words if "\n" in word or "\r" in word)
+        raise UsageError(
+            f"{found!r}: {form} cannot have a line break in a command; choose another "
+            "name, or print the plan with --as sh"
+        )
+    return line
 
 
 def _for_make(words: Sequence[str]) -> str:
     """Words of a command as a line of a make rule."""
-    line = _joined(words)
-    if "\n" in line or "\r" in line:
-        found = next(word for word in words if "\n" in word or "\r" in word)
-        raise UsageError(
-            f"{found!r}: make cannot have a line break in a command; choose another name, "
-            "or print the plan with --as sh"
-        )
-    return line.replace("$", "$$")
+    return in_one_line(words, "make").replace("$", "$$")
 
 
 def as_make(plans: Sequence[Plan]) -> Lines:
     """One rule for each step."""
-    runs = _for_make([_folder(plan) for plan in plans]).replace("#", "\\#")
+    runs = _for_make([run_folder(plan) for plan in plans]).replace("#", "\\#")
     yield _MAKE_HEAD.replace(
         "SHELL := /bin/sh\n", f"SHELL := /bin/sh\nruns := {runs}\n"
     )
@@ -194,9 +204,15 @@ def _refusal(message: str) -> str:
     return f"\t@{said} >&2; exit 2"
 
 
-def _folder(plan: Plan) -> str:
+def run_folder(plan: Plan) -> str:
     """The folder of a run, as a word of a command."""
     return noted_in(plan.run, "").removesuffix("plan/").rstrip("/") or "."
+
+
+def records_of(plan: Plan) -> list[str]:
+    """The files that say whether the settings are still those of a plan."""
+    records = (record_path(plan.run, *record) for record in plan.records.items())
+    return [noted_in(plan.run, JSON), *records]
 
 
 def _rule(step: Step, number: str) -> Lines:
@@ -229,14 +245,12 @@ def _make_removals(found: Sequence[Removal]) -> Lines:
 
 def as_shell(plans: Sequence[Plan]) -> Lines:
     """One command after the other."""
-    yield _SHELL_HEAD
-    runs = _joined(_folder(plan) for plan in plans)
+    yield _SHELL_HEAD + PLANNED + _SHELL_SETTLE
+    runs = joined(run_folder(plan) for plan in plans)
     yield f"$run status --settle --by $$ {runs}"
     count, total = 0, sum(len(plan.steps) for plan in plans)
     for plan in plans:
-        noted = noted_in(plan.run, JSON)
-        records = (record_path(plan.run, *record) for record in plan.records.items())
-        yield f"planned {_joined([noted, *records])}"
+        yield f"planned {joined(records_of(plan))}"
         gone = removals(plan)
         stamps = {path: removal.stamp for removal in gone for path in removal.files}
         late: dict[str, list[Removal]] = {}
@@ -249,30 +263,30 @@ def as_shell(plans: Sequence[Plan]) -> Lines:
             yield from _shell_step(step, f"[{count}/{total}]", stamps)
             for removal in late.get(step.outputs[-1], ()):
                 # The stamp first: killed in between, nothing is made again.
-                yield _joined(["touch", removal.stamp])
-                yield _joined(["rm", "-f", *removal.files])
+                yield joined(["touch", removal.stamp])
+                yield joined(["rm", "-f", *removal.files])
         if gone:
             yield "done"
 
 
 def _shell_step(step: Step, number: str, stamps: Mapping[str, str]) -> Lines:
     """A command, unless what it makes is there, or was removed as no longer needed."""
-    tests = (_joined([out, *step.after]) for out in step.outputs)
+    tests = (joined([out, *step.after]) for out in step.outputs)
     test = " && ".join(f"made {words}" for words in tests)
     done = [f"{{ {test}; }}" if len(step.outputs) > 1 else test]
     if step.outputs[0] in stamps:
-        done.append(f"made {_joined([stamps[step.outputs[0]], *step.after])}")
+        done.append(f"made {joined([stamps[step.outputs[0]], *step.after])}")
     back: dict[str, list[str]] = {}
     for path in step.reads:
         if path in stamps:
             back.setdefault(stamps[path], []).append(path)
     yield f"{' || '.join(done)} || {{"
     for stamp, paths in back.items():
-        test = f"needed {_joined([stamp, *paths])}"
+        test = f"needed {joined([stamp, *paths])}"
         yield f"    if {test}; then again=yes; continue; fi"
     yield f"    echo '{number} {title(step)}'"
     launch = "$train" if step.trains else "$launch"
-    yield f"    {launch} $run {_joined(step.command)} -q"
+    yield f"    {launch} $run {joined(step.command)} -q"
     yield "}"
 
 
@@ -315,7 +329,7 @@ def _numbered(plans: Sequence[Plan]) -> Iterator[tuple[int, Step]]:
     return enumerate(step for plan in plans for step in plan.steps)
 
 
-# Further forms, such as the job scripts of a cluster, go here.
+# The forms for one machine; those for clusters are in `slurm` and `hq`.
 FORMS: dict[str, Callable[[Sequence[Plan]], Lines]] = {
     "make": as_make,
     "sh": as_shell,

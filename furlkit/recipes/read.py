@@ -2,7 +2,8 @@
 
 A recipe is a TOML file. [settings] has values that the command line can change; [files]
 names the files of a run, [inputs] those that lie elsewhere, as files of another run;
-[stages] has one command line for each kind of step. A table [SETTING.VALUE] holds
+[stages] has one command line for each kind of step; [resources] is for clusters (see
+`recipes.resources`). A table [SETTING.VALUE] holds
 settings that apply where SETTING is VALUE, and `extends = "FILE"` takes everything from
 another recipe that this one does not set itself. A setting may name others, as
 data = "{folder}/train-{seed}.safetensors".
@@ -50,7 +51,7 @@ DEFAULTS: Settings = {
 PLACES = ("data_root", "download", "cache")
 # These are passed to every stage whose command has an option of that name.
 PASSED = ("preset", "seed", "threads", "isa", "device", *PLACES)
-TABLES = ("settings", "files", "inputs", "stages")
+TABLES = ("settings", "files", "inputs", "stages", "resources")
 # What every step has; a recipe cannot give these names another meaning.
 COUNTERS = ("round", "client", "participants")
 SWITCHES = {"yes": True, "true": True, "no": False, "false": False, "": False}
@@ -74,6 +75,7 @@ class Recipe:
 
     `removed` are stages of the recipe it extends that it does without. `inputs` are
     files that no stage makes; where a file has the same name, the input is meant.
+    `resources` are those of the jobs of a cluster (see `recipes.resources`).
     """
 
     path: Path
@@ -83,6 +85,7 @@ class Recipe:
     cases: dict[str, dict[str, Settings]] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
     inputs: dict[str, str] = field(default_factory=dict)
+    resources: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,8 @@ def read(path: Path) -> Recipe:
     files, inputs = _paths(path, tables, "files"), _paths(path, tables, "inputs")
     known = {**DEFAULTS, **settings}
     cases = {key: value for key, value in tables.items() if key not in TABLES}
-    recipe = Recipe(path, known, files, stages, cases, removed, inputs)
+    resources = _section(path, tables, "resources")
+    recipe = Recipe(path, known, files, stages, cases, removed, inputs, resources)
     _check(recipe)
     return recipe
 

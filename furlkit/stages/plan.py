@@ -19,23 +19,32 @@ from furlkit.recipes import places, records
 from furlkit.recipes.expand import Plan, expand, noted_in
 from furlkit.recipes.finished import command_name
 from furlkit.recipes.forms import FORMS
-from furlkit.recipes.read import read, runs
+from furlkit.recipes.hq import as_hq
+from furlkit.recipes.read import Recipe, read, runs
+from furlkit.recipes.resources import Site
+from furlkit.recipes.slurm import as_slurm
 from furlkit.recipes.template import check_used
 from furlkit.reports.text import counted
 
 Check = Callable[[list[str]], dict[str, Any]]
+CLUSTERS = {"slurm": as_slurm, "hq": as_hq}
 # What a file that plan has written has near its beginning, in any form.
 SIGNS = (b"# Made by `furlkit plan`", b"digraph plan {", b'[\n {\n  "out": ')
 
 
 @dataclass(frozen=True)
 class Options:
-    """`form` is what is printed; `group` clients are trained by one command."""
+    """`form` is what is printed; `group` clients are trained by one command.
+
+    `resources` is the file of a site, for clusters.
+    """
 
     recipe: Path
     given: tuple[str, ...]
     form: str
     group: int
+    resources: Path | None
+    rounds_at_once: int | None
     output: Path | None
     allow_outside: bool
     dry_run: bool
@@ -50,7 +59,7 @@ def run(values: dict[str, Any], check: Check) -> tuple[str, dict[str, Any]]:
     recipe = read(options.recipe)
     with _no_search_for_garbage():
         plans = [expand(one, options.group) for one in runs(recipe, options.given)]
-        text = "\n".join(FORMS[options.form](plans))
+        text = "\n".join(_lines(options, recipe, plans))
     for plan in plans:
         _check(plan, options, check)
     steps = sum(len(plan.steps) for plan in plans)
@@ -64,6 +73,17 @@ def run(values: dict[str, Any], check: Check) -> tuple[str, dict[str, Any]]:
     counts = f"{counted(steps, 'step')} of {counted(len(plans), 'run')}"
     line = f"{options.output}: {counts}"
     return f"{line} in {', '.join(folders)}", data
+
+
+def _lines(options: Options, recipe: Recipe, plans: list[Plan]) -> Iterator[str]:
+    if options.resources and options.form not in CLUSTERS:
+        raise UsageError(f"--resources: applies to --as {' and '.join(CLUSTERS)} only")
+    if options.rounds_at_once and options.form != "slurm":
+        raise UsageError("--rounds-at-once: applies to --as slurm only")
+    site = Site(recipe, options.resources)
+    if options.form in CLUSTERS:
+        return CLUSTERS[options.form](plans, site, options.rounds_at_once)
+    return FORMS[options.form](plans)
 
 
 def _write(options: Options, plans: list[Plan], text: str) -> None:

@@ -13,6 +13,8 @@ from furlkit.recipes.carried import carry
 from furlkit.recipes.expand import expand
 from furlkit.recipes.finished import DONE, MISSING, STALE, settle_times
 from furlkit.recipes.forms import title
+from furlkit.recipes.jobs import jobs, unfinished
+from furlkit.recipes.read import Run
 from furlkit.recipes.status import (
     Status,
     bytes_on_disk,
@@ -36,19 +38,34 @@ def settle(folders: Iterable[Path], process: int | None) -> None:
     Nothing is to be set if no command of the run has ended yet.
     """
     for folder in folders:
-        if not (folder / receipts.NOTED).exists():
-            raise UsageError(
-                f"{folder / receipts.NOTED}: no such file; run this in the folder in "
-                "which furlkit plan was run, or run furlkit plan again"
-            )
-        one, group = records.load(folder)
-        for name in records.changed_presets(folder):
-            raise UsageError(
-                f"{name}: has changed since the plan; run furlkit plan again"
-            )
+        one, group = _load_to_run(folder)
         if process is not None:
             carry(folder, process)
         settle_times(one, group)
+
+
+def _load_to_run(folder: Path) -> tuple[Run, int]:
+    """Return a run and the size of its groups; refuse a plan that must not be run."""
+    if not (folder / receipts.NOTED).exists():
+        raise UsageError(
+            f"{folder / receipts.NOTED}: no such file; run this in the folder in "
+            "which furlkit plan was run, or run furlkit plan again"
+        )
+    for name in records.changed_presets(folder):
+        raise UsageError(f"{name}: has changed since the plan; run furlkit plan again")
+    return records.load(folder)
+
+
+def left(folders: Iterable[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Return the unfinished tasks of each job of runs, as assignments of the shell.
+
+    todo_3=0,2 are the tasks of job 3; after_3 is for the jobs that wait for job 3.
+    """
+    for folder in folders:
+        plan = expand(*_load_to_run(folder))
+        tasks = [",".join(map(str, k)) for k in unfinished(plan, jobs(plan))]
+        lines = (f"todo_{n}={found} after_{n}=" for n, found in enumerate(tasks))
+        yield "\n".join(lines), {"run": str(folder), "left": tasks}
 
 
 def run(values: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Outcome
-from tests.helpers import furlkit
+from tests.helpers import contents, furlkit
 
 TEST = "test.safetensors"
 
@@ -142,3 +142,29 @@ def done_before(runner, finished, tmp_path_factory):
     # With the times of the files, which decide what is stale.
     shutil.copytree(finished["folder"], ".", dirs_exist_ok=True)
     return runner
+
+
+def outputs(folder="exp"):
+    """The bytes of what a run has made; its journals and notes do not count.
+
+    Nor does the hidden file that a kill leaves behind right before it takes its place.
+    """
+    found = contents(Path(folder))
+    made = (name for name in found if not name.startswith("plan/"))
+    return {name: found[name] for name in made if not name.endswith(".part")}
+
+
+@pytest.fixture(scope="session")
+def expected(request, tmp_path_factory):
+    """What make -j1 makes of the small recipe; a dictionary that the first test fills."""
+    return {}
+
+
+@pytest.fixture
+def plain(runner, expected):
+    """The outputs of a run by make -j1 that nothing disturbs."""
+    if not expected:
+        runner.plan("out=plain")
+        runner.done("make", "-j1")
+        expected.update(outputs("plain"))
+    return expected

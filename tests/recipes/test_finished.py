@@ -5,6 +5,7 @@ import random
 import shutil
 import signal
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -189,3 +190,20 @@ def test_a_second_make_is_refused_and_a_dead_one_is_not_waited_for(runner):
     while "is making it" in (last := runner.finish("make")).err:
         continue
     assert last.code == 0, last
+
+
+def test_a_step_waits_for_a_late_input_and_is_finished(
+    done_before, monkeypatch, run, plan
+):
+    """The hash of the input is taken when the file is there."""
+    monkeypatch.setenv("FURLKIT_WAIT_FOR_FILES", "30")
+    model, knn = Path("exp/r002/global.safetensors"), Path("exp/r002/knn.json")
+    knn.unlink()
+    model.rename("hidden")
+    timer = threading.Timer(0.3, Path("hidden").rename, [model])
+    timer.start()
+    steps = plan("recipe.toml", f"test={TEST}")
+    (step,) = [step for step in steps if step["outputs"] == [str(knn)]]
+    done = run(*step["command"])
+    assert done.code == 0 and "waited" in done.err
+    assert done_before.status()["done"] == 11

@@ -12,20 +12,10 @@ import pytest
 
 from furlkit.files.journal import Journal
 from tests.conftest import ROOT
-from tests.helpers import contents, furlkit
-from tests.recipes.conftest import TEST
+from tests.helpers import furlkit
+from tests.recipes.conftest import TEST, outputs
 
 FORMS = ["make", "sh"]
-
-
-def outputs(folder="exp"):
-    """The bytes of what a run has made; its journals and notes do not count.
-
-    Nor does the hidden file that a kill leaves behind right before it takes its place.
-    """
-    found = contents(Path(folder))
-    made = (name for name in found if not name.startswith("plan/"))
-    return {name: found[name] for name in made if not name.endswith(".part")}
 
 
 def times(folder="exp"):
@@ -39,22 +29,6 @@ def made_since(before, folder="exp"):
     now = times(folder)
     changed = {path for path in now if now[path] != before.get(path)}
     return {p for p in changed if "/plan/" not in p and not p.endswith(".jsonl")}
-
-
-@pytest.fixture(scope="session")
-def expected(request, tmp_path_factory):
-    """What make -j1 makes of the small recipe; a dictionary that the first test fills."""
-    return {}
-
-
-@pytest.fixture
-def plain(runner, expected):
-    """The outputs of a run by make -j1 that nothing disturbs."""
-    if not expected:
-        runner.plan("out=plain")
-        runner.done("make", "-j1")
-        expected.update(outputs("plain"))
-    return expected
 
 
 # --- same bytes ---------------------------------------------------------------------------

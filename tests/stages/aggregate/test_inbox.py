@@ -272,3 +272,17 @@ def test_what_an_inbox_needs(world, inbox, refused):
 def test_times():
     times = ("90s", "30m", "2h", "1d", "0.5s")
     assert [seconds_of(text) for text in times] == [90, 1800, 7200, 86400, 0.5]
+
+
+def test_a_named_upload_may_be_missing_if_the_quorum_is_there(world, run, refused):
+    lost = world.clients[2]
+    lost.unlink()
+    output = world.folder / "g1.safetensors"
+    named = ("aggregate", *world.clients, "-o", output)
+    done = run(*named, "--at-least", 2)
+    assert done.code == 0 and f"{lost}: no such file" in done.err
+    assert run("aggregate", *world.clients[:2], "-o", world.folder / "two").code == 0
+    assert output.read_bytes() == (world.folder / "two").read_bytes()
+    output.unlink()
+    refused(world.folder, 75, ["2 clients", "--at-least"], *named, "--at-least", 3)
+    refused(world.folder, 65, [lost, "no such file"], *named)

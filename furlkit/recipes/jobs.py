@@ -1,0 +1,115 @@
+"""The steps of a plan as jobs: the steps of one stage and round run side by side."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from os.path import exists
+from typing import NamedTuple
+
+from furlkit import presets
+from furlkit.recipes.expand import Plan, Step, noted_in
+from furlkit.recipes.finished import DONE, Finished
+from furlkit.recipes.removal import Removal, removals
+
+LONGEST = 1000  # Slurm's usual limit for the elements of an array is 1001.
+
+
+class Job(NamedTuple):
+    """Numbers of steps, and of the jobs that must have ended before.
+
+    `place` counts the rounds of all phases up to this one. Others go on if steps of a
+    `lenient` job fail: `quorum` of its clients are enough. A job without steps removes
+    files.
+    """
+
+    name: str
+    place: int
+    steps: list[int]
+    after: list[int]
+    quorum: int | None = None
+    removal: Removal | None = None
+
+
+def jobs(plan: Plan) -> list[Job]:
+    """All jobs of a run, each after the jobs that it waits for."""
+    found: list[Job] = []
+    makers: dict[str, int] = {}  # By output, the number of the job.
+    enough = _quorums(plan)
+    rounds: set[tuple[str, int]] = set()
+    for number, step in enumerate(plan.steps):
+        after = {makers[path] for path in step.after if path in makers}
+        if not found or not _fits(plan, found[-1], step, len(found) - 1 in after):
+            if step.round:
+                rounds.add((step.phase, step.round))
+            name = _name(step, found[-1].name if found else "")
+            found.append(Job(name, len(rounds), [], [], enough.get(step.outputs[0])))
+        job = found[-1]
+        job.steps.append(number)
+        job.after.extend(sorted(after.difference(job.after)))
+        makers.update(dict.fromkeys(step.outputs, len(found) - 1))
+    return [*found, *_removing(plan, found, makers)]
+
+
+def _fits(plan: Plan, job: Job, step: Step, needs: bool) -> bool:
+    """Whether a step can run beside the steps of a job."""
+    first = plan.steps[job.steps[0]]
+    alike = (first.stage, first.phase, first.round) == (
+        step.stage, step.phase, step.round
+    )  # fmt: skip
+    return alike and not needs and len(job.steps) < LONGEST
+
+
+def _name(step: Step, before: str) -> str:
+    """train-r001; a further job of the same stage and round is train-r001-2."""
+    name = step.stage if step.round is None else f"{step.stage}-r{step.round:03d}"
+    if before != name and not before.startswith(f"{name}-"):
+        return name
+    return f"{name}-{int(before[len(name) + 1 :] or 1) + 1}"
+
+
+def _quorums(plan: Plan) -> dict[str, int]:
+    """By upload, the number of clients that an aggregate is content with."""
+    usual = (presets.table(plan.run.preset, "aggregate") or {}).get("at-least")
+    found: dict[str, int] = {}
+    for step in plan.steps:
+        if step.command[0] == "aggregate" and (least := _quorum(step) or usual):
+            found |= dict.fromkeys(step.reads, int(least))
+    makers = (step for step in plan.steps if step.clients)
+    return {p: found[p] for step in makers for p in step.outputs if p in found}
+
+
+def _quorum(step: Step) -> str | None:
+    words = [part for word in step.command for part in word.split("=", 1)]
+    return next((b for a, b in pairwise(words) if a == "--at-least"), None)
+
+
+def _removing(plan: Plan, found: list[Job], makers: dict[str, int]) -> Iterator[Job]:
+    """With keep = "last": a job for each round whose files are no longer needed."""
+    for removal in removals(plan):
+        after = sorted({makers[path] for path in removal.after})
+        stamp = removal.stamp.rpartition("/")[2].removesuffix(".removed")
+        yield Job(
+            f"remove-files-{stamp}", found[after[-1]].place, [], after, None, removal
+        )
+
+
+def log_path(plan: Plan, job: Job, element: int) -> str:
+    """The file for messages of a step."""
+    return noted_in(plan.run, f"log/{job.name}-{element}.txt")
+
+
+def unfinished(plan: Plan, found: list[Job]) -> list[list[int]]:
+    """The elements of each job that are still to be done."""
+    finished = Finished(plan)
+    finished.save()
+    left = [
+        [k for k, number in enumerate(job.steps) if finished.states[number] != DONE]
+        for job in found
+    ]
+    steps = zip(plan.steps, finished.states, strict=True)
+    made = {path for step, state in steps if state != DONE for path in step.writes}
+    for number, job in enumerate(found):
+        if job.removal and not (
+            exists(job.removal.stamp) and made.isdisjoint(job.removal.files)
+        ):
+            left[number] = [0]
+    return left

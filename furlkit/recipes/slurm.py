@@ -1,0 +1,220 @@
+"""A plan as a script that submits Slurm jobs: an array for each stage of a round."""
+
+from collections.abc import Iterator, Sequence
+
+from furlkit.errors import UsageError
+from furlkit.recipes.expand import Plan
+from furlkit.recipes.forms import PLANNED, in_one_line, joined, records_of, run_folder
+from furlkit.recipes.jobs import Job, jobs
+from furlkit.recipes.resources import Resources, Site
+
+Lines = Iterator[str]
+_HEAD = """\
+#!/bin/sh
+# Made by `furlkit plan`: Slurm jobs, an array for each stage of a round.
+#   sh FILE              submits the steps that are not finished
+#   furlkit status RUN   shows finished, queued and failed steps
+# After a failure, repair the cause and run this script again.
+set -eu
+furlkit=${FURLKIT:-furlkit}
+"""
+_JOB = """\
+# job WHEN NUMBER NAME KIND AFTER...: submit the unfinished tasks of an array; their
+# commands are on stdin. Jobs that need this one wait for WHEN, afterok or afterany.
+job() {
+    when=$1 number=$2 name=$3 kind=$4 tasks='' id='' after=''
+    shift 4
+    eval "tasks=\\$todo_$number"
+    test "$tasks" || return 0
+    for before; do
+        eval "after=\\$after\\$after_$before"
+    done
+    set -- --dependency="${after#,}" --kill-on-invalid-dep=yes
+    test "$after" || shift 2
+    id=$(script | submit "$kind" --parsable --requeue --export=ALL \\
+        --job-name="$run:$name" --output="$logs/$name-%a.txt" --open-mode=append "$@")
+    id=${id%%;*} count=$((count + 1))
+    eval "after_$number=,$when:$id"
+    all=$all,$when:$id
+}
+# begin RUN: look at the files of a run
+begin() {
+    run=$1 count=0 all=''
+    queued="|$(pwd -P)|$run:"
+    if test -z "${only-}" &&
+        squeue --me -h -o '|%Z|%j' 2> /dev/null | grep -qF "$queued"; then
+        echo "$run: has jobs in the queue; wait for them, or cancel them" >&2
+        exit 75
+    fi
+    mkdir -p "$run/plan/log"
+    logs=$(printf '%s' "$run/plan/log" | sed 's/%/%%/g')
+    left=$("$furlkit" status --left "$run")
+    eval "$left"
+}
+"""
+_WINDOWS = """\
+# sh FILE RUN WINDOW: submit from a window of a run on; the last job of a window does so
+only=${1-} first=${2-1}
+wanted() { test -z "$only" || test "$only" = "$1"; }
+# open WINDOW: whether its rounds are submitted now
+open() { test "$count" -eq 0 && test "$1" -ge "$first"; }
+# next WINDOW: submit a window when the jobs submitted above have ended well
+next() {
+    test "$count" -gt 0 || return 0
+    if ! test -f "$0"; then
+        echo "$run: windows of rounds need this script in a file" >&2
+        exit 2
+    fi
+    tasks=0
+    export FURLKIT_SCRIPT="$0" FURLKIT_RUN="$run"
+    script << END | submit - --export=ALL --job-name="furlkit-next:$run" \\
+        --output="$logs/window-$1.txt" --dependency="${all#,}" \\
+        --kill-on-invalid-dep=yes > /dev/null
+0) exec sh "\\$FURLKIT_SCRIPT" "\\$FURLKIT_RUN" $1 ;;
+esac
+END
+}
+"""
+_RUN = """\
+# run COMMAND...: before the time limit, tell furlkit to save; if furlkit has stopped and
+# can resume (exit code 75), this task goes back to the queue
+run() {
+    %(launch)s"${FURLKIT:-furlkit}" "$@" -q &
+    stage=$! cancelled='' code=0
+    trap 'kill -s USR1 "$stage"' USR1
+    trap 'cancelled=yes' TERM
+    wait "$stage" || code=$?
+    while kill -0 "$stage" 2> /dev/null; do
+        code=0
+        wait "$stage" || code=$?
+    done
+    test "$code" -gt 0 || return 0
+    if test "$cancelled"; then
+        echo "exit code $code: stopped by Slurm" >&2
+        exit "$code"
+    fi
+    if test "$code" -eq 75 && test "${SLURM_RESTART_COUNT:-0}" -lt %(restarts)s; then
+        # SLURM_JOB_ID of one task is the number of the whole array.
+        scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" && exit 75
+    fi
+    echo "exit code $code: jobs that need this one are cancelled; repair the cause," \\
+        "then run the script of furlkit plan again" >&2
+    exit "$code"
+}
+"""
+_ENOUGH = """\
+# enough COUNT FILE...: if so many files are there, cancel the other tasks of the array
+enough() {
+    missing=$1
+    shift
+    for file; do
+        test ! -e "$file" || missing=$((missing - 1))
+    done
+    test "$missing" -gt 0 || scancel "$SLURM_ARRAY_JOB_ID"
+}
+"""
+
+
+def as_slurm(plans: Sequence[Plan], site: Site, window: int | None = None) -> Lines:
+    """One call of sbatch for each stage and round of a run, `window` rounds at once."""
+    yield _HEAD + PLANNED
+    yield from _submit(plans, site)
+    cancels = any(
+        site.of(step).stragglers == "cancel" for p in plans for step in p.samples
+    )
+    yield from _script(site.of(), _ENOUGH * cancels)
+    yield _JOB
+    if window:
+        yield _WINDOWS
+    for plan in plans:
+        folder = joined([run_folder(plan)])
+        if window:
+            yield f"\nif wanted {folder}; then"
+        yield f"\nbegin {folder}\nplanned {joined(records_of(plan))}"
+        yield from _run(plan, site, window)
+        yield 'echo "$run: $count jobs submitted"'
+        if window:
+            yield "fi"
+
+
+def _submit(plans: Sequence[Plan], site: Site) -> Lines:
+    """The function with the resources of each kind of step."""
+    steps = [step for plan in plans for step in plan.steps]
+    kinds = {site.name_of(step): site.of(step) for step in steps}
+    yield "# submit KIND OPTION...: sbatch with the resources of a kind of step"
+    yield "submit() {\n    kind=$1\n    shift\n    case $kind in"
+    for name, resources in kinds.items():
+        if resources != site.of():
+            yield f"    {name}) {_sbatch(resources)} ;;"
+    yield f"    *) {_sbatch(site.of())} ;;\n    esac\n}}"
+
+
+def _sbatch(found: Resources) -> str:
+    limit = f"%{found.at_once}" if found.at_once else ""
+    return f'sbatch --array="$tasks{limit}" {joined(_options(found))} "$@"'
+
+
+def _options(found: Resources) -> Lines:
+    if found.gpus % 1 and not found.gres:
+        raise UsageError(
+            f"[resources] gpus = {found.gpus}: Slurm gives whole GPUs; set gres, as "
+            '"shard:1", or print the plan --as hq'
+        )
+    gres = found.gres or (f"gpu:{found.gpus:.0f}" if found.gpus else "")
+    values = {
+        "partition": found.partition, "account": found.account, "qos": found.qos,
+        "constraint": found.constraint, "time": found.time, "mem": found.memory,
+        "cpus-per-task": str(found.cpus) if found.cpus > 1 else "", "gres": gres,
+        "signal": f"B:USR1@{found.notice}",
+    }  # fmt: skip
+    yield from (f"--{name}={value}" for name, value in values.items() if value)
+    yield from found.options
+
+
+def _script(found: Resources, more: str) -> Lines:
+    """The function that prints what the script of every job begins with."""
+    launch = f"{found.launch} " if found.launch else ""
+    lines = ["#!/bin/sh", *found.setup]
+    if found.wait_for_files:
+        lines.append(f"export FURLKIT_WAIT_FOR_FILES={found.wait_for_files}")
+    text = _RUN % {"launch": launch, "restarts": found.restarts}
+    yield "# script: the script of a job; the commands of its tasks are on stdin"
+    yield "script() {\n    cat << 'END'"
+    yield "\n".join(lines)
+    yield f"{text}{more}case $SLURM_ARRAY_TASK_ID in\nEND\n    cat\n}}"
+
+
+def _run(plan: Plan, site: Site, window: int | None) -> Lines:
+    """The jobs of a run, those of a window of rounds together."""
+    found = jobs(plan)
+    windows: dict[int, list[int]] = {}
+    for number, job in enumerate(found):
+        place = max(0, job.place - 1) // window if window else 0
+        windows.setdefault(place + 1, []).append(number)
+    last = max(windows, default=1)
+    for place, numbers in sorted(windows.items()):
+        if window:
+            yield f"\nif open {place}; then"
+        for number in numbers:
+            yield from _job(plan, site, number, found[number])
+        if window:
+            yield f"next {place + 1}\nfi" if place < last else "fi"
+
+
+def _job(plan: Plan, site: Site, number: int, job: Job) -> Lines:
+    steps = [plan.steps[k] for k in job.steps]
+    kind = site.name_of(steps[0]) if steps else "-"
+    when = "afterok" if job.quorum is None else "afterany"
+    after = "".join(f" {k}" for k in job.after)
+    yield f"job {when} {number} {job.name} {kind}{after} << 'END'"
+    for k, step in enumerate(steps):
+        yield f"{k}) run {in_one_line(step.command, 'Slurm')} ;;"
+    if job.removal:
+        # The stamp first: killed in between, nothing is made again.
+        touched, removed = joined([job.removal.stamp]), joined(job.removal.files)
+        yield f"0) touch {touched} && rm -f {removed} ;;"
+    yield "esac"
+    if job.quorum and site.of(steps[0]).stragglers == "cancel":
+        uploads = joined(path for step in steps for path in step.outputs)
+        yield f"enough {job.quorum} {uploads}"
+    yield "END"

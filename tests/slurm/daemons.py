@@ -1,0 +1,144 @@
+"""A Slurm cluster of one node on the loopback address, in a folder; root only.
+
+No systemd and no cgroups are needed. Two GPUs that do not exist can be asked for.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+CONFIGURATION = """\
+ClusterName=furlkit
+SlurmctldHost=localhost(127.0.0.1)
+SlurmctldPort={controller}
+SlurmdPort={node}
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/munge.socket
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdLogFile={folder}/log/slurmd.log
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+MpiDefault=none
+ReturnToService=2
+SchedulerParameters=sched_interval=1,bf_interval=1,defer_batch
+MinJobAge=300
+GresTypes=gpu
+NodeName=localhost NodeAddr=127.0.0.1 CPUs=2 RealMemory=2000 Gres=gpu:2 State=UNKNOWN
+PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+JobCompType=jobcomp/filetxt
+JobCompLoc={folder}/log/ended.txt
+"""
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "squeue")
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as tried:
+        tried.bind(("127.0.0.1", 0))
+        return tried.getsockname()[1]
+
+
+class Cluster:
+    """The daemons; `environment` is for programs that talk to them."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]):
+        self.folder = folder
+        self.environment = {**environment, "SLURM_CONF": str(folder / "slurm.conf")}
+        for name in ("state", "spool", "log", "munge"):
+            (folder / name).mkdir(parents=True)
+        ports = {"controller": free_port(), "node": free_port()}
+        text = CONFIGURATION.format(folder=folder, **ports)
+        (folder / "slurm.conf").write_text(text)
+        devices = "NodeName=localhost Name=gpu File=/dev/null,/dev/zero\n"
+        (folder / "gres.conf").write_text(devices)
+
+    def start(self) -> None:
+        """Start all daemons, and wait until the node is idle."""
+        munge = self.folder / "munge"
+        self._call("chown", "-R", "munge:munge", munge)
+        self._call(
+            "setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "munged",
+            "--force", f"--socket={munge}/munge.socket", f"--pid-file={munge}/munged.pid",
+            f"--log-file={munge}/munged.log", f"--seed-file={munge}/seed",
+        )  # fmt: skip
+        self._call("slurmctld", "-c")
+        self._call("slurmd", "-N", "localhost")
+        self.wait(lambda: "idle" in self.call("sinfo", "-h", "-o", "%t", check=False))
+
+    def kill_controller(self) -> None:
+        """End slurmctld as a crash would."""
+        process = self._process("slurmctld.pid")
+        os.kill(process, signal.SIGKILL)
+        self.wait(lambda: not Path(f"/proc/{process}").exists())
+
+    def restart_controller(self) -> None:
+        """Start slurmctld with the queue that it had saved."""
+        self._call("slurmctld")
+        self.wait(lambda: "idle" in self.call("sinfo", "-h", "-o", "%t", check=False))
+
+    def stop(self) -> None:
+        """End all daemons."""
+        for name in ("slurmd.pid", "slurmctld.pid", "munge/munged.pid"):
+            with suppress(OSError, ValueError):
+                os.kill(self._process(name), signal.SIGTERM)
+
+    def _process(self, name: str) -> int:
+        return int((self.folder / name).read_text())
+
+    def _call(self, *words: Any) -> None:
+        subprocess.run([*map(str, words)], env=self.environment, check=True)
+
+    def call(self, *words: Any, check: bool = True) -> str:
+        """Run a program; returns the text that it prints."""
+        done = subprocess.run(
+            [*map(str, words)], env=self.environment, capture_output=True, text=True
+        )
+        assert not check or done.returncode == 0, done.stderr
+        return done.stdout
+
+    def queue(self, form: str = "%i %j %T %r") -> list[str]:
+        """One line for each task in the queue."""
+        return self.call("squeue", "-h", "-r", "-o", form, check=False).splitlines()
+
+    def wait(self, done: Callable[[], bool], seconds: float = 120) -> None:
+        """Wait until something is true."""
+        end = time.monotonic() + seconds
+        while not done():
+            assert time.monotonic() < end, (self.queue(), self.log())
+            time.sleep(0.2)
+
+    def drain(self, seconds: float = 300) -> None:
+        """Wait until the queue is empty."""
+        self.wait(lambda: self.reachable() and not self.queue(), seconds)
+
+    def reachable(self) -> bool:
+        """Whether slurmctld answers."""
+        return "UP" in self.call("scontrol", "ping", check=False)
+
+    def log(self) -> str:
+        """The last lines of slurmctld's log."""
+        text = (self.folder / "log" / "slurmctld.log").read_text()
+        return "\n".join(text.splitlines()[-20:])
+
+    def ended(self) -> list[dict[str, str]]:
+        """All tasks that have ended, in the words of Slurm."""
+        path = self.folder / "log" / "ended.txt"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [
+            dict(word.split("=", 1) for word in line.split() if "=" in word)
+            for line in lines
+        ]

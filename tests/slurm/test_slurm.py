@@ -1,0 +1,202 @@
+"""plan --as slurm on real daemons: bytes, failures, requeues, crashes, windows."""
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from furlkit.files.journal import Journal
+from tests.recipes.conftest import RUN, outputs
+
+pytestmark = pytest.mark.slow
+
+TINY = (
+    "data=digits", "public=digits", "clients=3", "rounds=3",
+    "init=--width 0.02 --projector 8,4", "align=--images 100 --epochs 1",
+    "train=--epochs 1 --batch-size 240", "linear=--epochs 1",
+)  # fmt: skip
+
+
+@pytest.fixture
+def plan(workplace, run) -> Callable[..., None]:
+    """Plan recipe.toml into a file."""
+
+    def call(form: str, output: str, *words) -> None:
+        done = run("plan", "recipe.toml", *words, "--as", form, "-o", output)
+        assert done.code == 0, done.err
+
+    return call
+
+
+@pytest.fixture
+def submit(cluster) -> Callable[..., str]:
+    """Run a script; returns the text that it prints."""
+    return lambda script: cluster.call("sh", script)
+
+
+def make(cluster, rules: str) -> None:
+    subprocess.run(
+        ["make", "-s", "-f", rules], env=cluster.environment, check=True,
+        capture_output=True,
+    )  # fmt: skip
+
+
+def states(cluster, run: str) -> dict[tuple[str, int], str]:
+    """The states of the tasks of a run that have ended."""
+    found = (task for task in cluster.ended() if task["Name"].startswith(f"{run}:"))
+    return {
+        (task["Name"].partition(":")[2], int(task["ArrayTaskId"])): task["JobState"]
+        for task in found
+    }
+
+
+def is_done(run, folder: str) -> bool:
+    found = json.loads(run("status", folder, "--json").out)
+    return found["done"] == found["steps"]
+
+
+def test_three_rounds_of_fedca_give_the_bytes_of_make(cluster, plan, submit, run):
+    plan("slurm", "run.sh", *TINY, "out=exp/slurm")
+    assert submit("run.sh") == "exp/slurm: 14 jobs submitted\n"
+    cluster.drain()
+    assert {*states(cluster, "exp/slurm").values()} == {"COMPLETED"}
+    plan("make", "rules", *TINY, "out=exp/make")
+    make(cluster, "rules")
+    assert is_done(run, "exp/slurm") and len(outputs("exp/make")) == 34
+    assert outputs("exp/slurm") == outputs("exp/make")
+    assert submit("run.sh") == "exp/slurm: 0 jobs submitted\n"
+
+
+def test_a_failing_client_stops_only_the_jobs_that_need_it(cluster, plan, submit, run):
+    # The first run fails: a folder is in the place of an upload.
+    plan("slurm", "run.sh", *TINY, "rounds=2", "seed=0,1", "out=exp/{seed}")
+    blocked = Path("exp/0/r001/client_1.safetensors")
+    blocked.mkdir(parents=True)
+    submit("run.sh")
+    cluster.drain()
+    found = states(cluster, "exp/0")
+    assert found["train-r001", 1] == "FAILED"
+    assert found["train-r001", 0] == found["train-r001", 2] == "COMPLETED"
+    assert found["linear-r000", 0] == "COMPLETED"
+    needy = {key for key, state in found.items() if state == "CANCELLED"}
+    stages = {"average-r001", "pool-r001", "train-r002", "average-r002", "pool-r002"}
+    assert {name for name, _ in needy} == stages | {"linear-r002"}
+    assert {*states(cluster, "exp/1").values()} == {"COMPLETED"}
+    log = Path("exp/0/plan/log/train-r001-1.txt").read_text().splitlines()
+    assert log[-1].startswith("exit code") and "is a folder" in "".join(log)
+    blocked.rmdir()
+    assert "exp/0: 7 jobs submitted\nexp/1: 0 jobs" in submit("run.sh")
+    cluster.drain()
+    assert is_done(run, "exp/0") and is_done(run, "exp/1")
+
+
+def test_a_requeue_in_the_middle_of_training_gives_the_same_bytes(
+    cluster, plan, submit, run
+):
+    words = (*TINY, "rounds=1", "clients=2", "train=--epochs 40 --batch-size 16")
+    plan("slurm", "run.sh", *words, "out=exp/slurm")
+    submit("run.sh")
+    journal = Journal(Path("exp/slurm/r001/client_1.safetensors"))
+    cluster.wait(lambda: sum(x["event"] == "epoch" for x in journal.read()) > 2)
+    lines = cluster.queue("%i %j %T %K")
+    (task,) = [x.split()[0] for x in lines if x.endswith("train-r001 RUNNING 1")]
+    # Slurm sends this signal some time before the limit.
+    cluster.call("scancel", "--batch", "--signal=USR1", task)
+    cluster.wait(lambda: f"{task} PENDING" in cluster.queue("%i %T"))
+    # A task that goes back to the queue waits for two minutes.
+    cluster.call("scontrol", "update", f"job={task}", "starttime=now")
+    cluster.drain()
+    starts = [line for line in journal.read() if line["event"] == "start"]
+    assert len(starts) == 2 and is_done(run, "exp/slurm")
+    plan("make", "rules", *words, "out=exp/make")
+    make(cluster, "rules")
+    assert outputs("exp/slurm") == outputs("exp/make")
+
+
+def test_the_script_completes_a_run_after_a_crash_of_slurmctld(
+    cluster, plan, submit, run
+):
+    plan("slurm", "run.sh", *TINY, "out=exp/slurm")
+    submit("run.sh")
+    cluster.wait(lambda: Path("exp/slurm/r000/global.safetensors").exists())
+    cluster.kill_controller()
+    cluster.restart_controller()
+    cluster.call("scancel", "--user=root", "--state=PENDING", check=False)
+    cluster.drain()
+    assert not is_done(run, "exp/slurm")
+    submit("run.sh")
+    cluster.drain()
+    assert is_done(run, "exp/slurm")
+    plan("make", "rules", *TINY, "out=exp/make")
+    make(cluster, "rules")
+    assert outputs("exp/slurm") == outputs("exp/make")
+
+
+def test_60_clients_two_at_once(cluster, plan, submit, run):
+    Path("recipe.toml").write_text(RUN)
+    Path("site.toml").write_text("[resources.train]\nat_once = 2\n")
+    words = ("clients=60", "rounds=1", "out=exp/slurm", "--resources", "site.toml")
+    # Thirty tasks of two clients each.
+    plan("slurm", "run.sh", *words, "--group", 2, "train=--epochs 1")
+    submit("run.sh")
+    most = 0
+
+    def ended() -> bool:
+        nonlocal most
+        lines = cluster.queue("%j %T")
+        most = max(most, lines.count("exp/slurm:train-r001 RUNNING"))
+        return not lines
+
+    cluster.wait(ended, 600)
+    assert most == 2 and is_done(run, "exp/slurm")
+    assert len(list(Path("exp/slurm/r001").glob("client_*.safetensors"))) == 60
+
+
+def test_windows_of_rounds(cluster, plan, submit, run):
+    Path("recipe.toml").write_text(RUN)
+    words = ("rounds=4", "train=--epochs 1 --batch-size 240", "out=exp/slurm")
+    plan("slurm", "run.sh", *words, "--rounds-at-once", 1)
+    assert submit("run.sh") == "exp/slurm: 6 jobs submitted\n"
+    names = cluster.queue("%j")
+    assert not any("r002" in name for name in names)
+    cluster.drain()
+    assert is_done(run, "exp/slurm")
+    next_jobs = [x for x in cluster.ended() if x["Name"] == "furlkit-next:exp/slurm"]
+    assert [task["JobState"] for task in next_jobs[-3:]] == ["COMPLETED"] * 3
+
+
+def test_two_runs_side_by_side(cluster, plan, submit, run):
+    Path("recipe.toml").write_text(RUN)
+    words = ("rounds=1", "seed=0,1", "out=exp/{seed}")
+    plan("slurm", "run.sh", *words, "train=--epochs 1 --batch-size 240")
+    assert submit("run.sh").count("6 jobs submitted") == 2
+    # A second call submits nothing while the jobs are in the queue.
+    again = subprocess.run(
+        ["sh", "run.sh"], env=cluster.environment, capture_output=True, text=True
+    )
+    assert again.returncode == 75 and "has jobs in the queue" in again.stderr
+    arrays: dict[str, set[str]] = {}
+    for line in cluster.queue("%F %j"):
+        number, name = line.split()
+        arrays.setdefault(number, set()).add(re.sub(":.*", "", name))
+    assert all(len(runs) == 1 for runs in arrays.values())
+    cluster.drain()
+    assert is_done(run, "exp/0") and is_done(run, "exp/1")
+
+
+def test_a_quorum_goes_on_without_a_failing_client(cluster, plan, submit):
+    Path("recipe.toml").write_text(
+        RUN.replace("aggregate {upload*}", "aggregate {upload*} --at-least 2")
+    )
+    words = ("rounds=1", "clients=3", "out=exp/slurm")
+    plan("slurm", "run.sh", *words, "train=--epochs 1 --batch-size 240")
+    # Client 1 cannot write its progress, so it fails.
+    Path("exp/slurm/r001/client_1.log.jsonl").mkdir(parents=True)
+    submit("run.sh")
+    cluster.drain()
+    found = states(cluster, "exp/slurm")
+    assert found["train-r001", 1] == "FAILED"
+    assert found["average-r001", 0] == found["knn-r001", 0] == "COMPLETED"
