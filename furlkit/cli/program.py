@@ -74,7 +74,11 @@ def _help_first_process() -> NoReturn:
     runtime.set_isa("auto")
     from furlkit.training import processes
 
-    processes.help_first_process()
+    try:
+        processes.help_first_process()
+    except processes.LostProcessError as error:
+        console.error(str(error))
+        sys.exit(error.exit_code)
     sys.exit(0)
 
 

@@ -10,13 +10,23 @@ weights. BatchNorm normalises by the batch of all processes. So every objective 
 unchanged, with the negatives of the whole batch, and N processes give the same result as
 one process but for rounding.
 
+Why not DistributedDataParallel: there every process computes the whole loss of a part of
+the batch, so each objective, queue, k-means and term would need a second form that
+gathers rows with gradients, and every process would read, draw and write. Here all of
+that stays in one process and is the code that one process runs. BatchNorm over all
+processes is written out because torch's SyncBatchNorm refuses the CPU. The price is that
+weights travel with every batch, and that heads and losses use one GPU.
+
+If a process ends, the others end with an error as soon as they wait for it; the progress
+that the first process saved is resumed by the same command.
+
     x, h    images and the encoder's output, divided into N equal parts
     w       the encoder's parameters and buffers, which travel with every batch
 """
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
@@ -29,7 +39,7 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from furlkit import runtime
-from furlkit.errors import UsageError
+from furlkit.errors import FurlkitError, UsageError
 
 NEW, FORWARD, BACKWARD, FORGET, STOP = range(5)
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
@@ -38,13 +48,42 @@ HEAD = 10  # Whole numbers of a message.
 _KEY = "furlkit"  # Under it the first process says on which device helpers compute.
 
 
+class LostProcessError(FurlkitError):
+    """Another process of the training ended."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "another process of torchrun ended, so the training stopped; run the same "
+            "command again to resume"
+        )
+
+
+class _Collective:
+    """The collective calls of torch.distributed, which all processes make together."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call = getattr(dist, name)
+
+        def checked(*arguments: Any) -> Any:
+            try:
+                return call(*arguments)
+            except RuntimeError as error:
+                _team().lost = True
+                raise LostProcessError from error
+
+        return checked
+
+
+collective = _Collective()
+
+
 class _Team:
     """The processes of this training, as the first one or a helper sees them."""
 
     def __init__(self) -> None:
         self.store, self.rank, self.count = next(dist.rendezvous("env://"))
         self.device = torch.device("cpu")
-        self.started, self.computing = False, False
+        self.started, self.computing, self.lost = False, False, False
         self.encoders = 0
         self.calls = 0
         self.forgotten: list[int] = []  # Passes that will have no backward pass.
@@ -65,7 +104,7 @@ class _Team:
         """Say what helpers are to do next."""
         message = torch.zeros(HEAD, dtype=torch.long)
         message[: len(numbers) + 1] = torch.tensor([what, *numbers])
-        dist.broadcast(message, 0)
+        collective.broadcast(message, 0)
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -93,7 +132,7 @@ def share(encoder: nn.Module, device: torch.device) -> None:
         team.start(device.type)
     team.tell(NEW)
     # A structure alone: the weights travel with every batch.
-    dist.broadcast_object_list([deepcopy(encoder).cpu()], 0)
+    collective.broadcast_object_list([deepcopy(encoder).cpu()], 0)
     _share_norms(encoder)
     encoder.__class__ = _shared(type(encoder))  # type: ignore[arg-type]
     encoder.shared_number = team.encoders  # type: ignore[assignment]
@@ -123,6 +162,8 @@ def stop() -> None:
     if runtime.processes() == 1:
         return
     team = _team()
+    if team.lost:
+        return
     if team.started:
         team.tell(STOP)
         dist.destroy_process_group()
@@ -166,15 +207,15 @@ class _Pass(torch.autograd.Function):
         number = encoder.shared_number
         team.tell(FORWARD, team.calls, number, kind, int(last), *x.shape)
         modes = [module.training for module in encoder.modules()]
-        dist.broadcast(torch.tensor([*modes, *wanted], dtype=torch.uint8), 0)
-        dist.broadcast(_packed([*w, *encoder.buffers()]), 0)
+        collective.broadcast(torch.tensor([*modes, *wanted], dtype=torch.uint8), 0)
+        collective.broadcast(_packed([*w, *encoder.buffers()]), 0)
         own = _scattered(x, team)
         pairs = zip(names, w, wanted, strict=True)
         leaves = {name: t.detach().requires_grad_(need) for name, t, need in pairs}
         with team.together(), torch.enable_grad():
             h = functional_call(encoder, leaves, (own,))
         parts = [torch.empty_like(h) for _ in range(team.count)]
-        dist.gather(h.detach().contiguous(), parts)
+        collective.gather(h.detach().contiguous(), parts)
         ctx.h, ctx.leaves, ctx.call = h, list(leaves.values()), _Call(team.calls)
         return torch.cat(parts)
 
@@ -186,7 +227,7 @@ class _Pass(torch.autograd.Function):
         with team.together():
             found = _gradients(ctx.h, ctx.leaves, own)
         sums = _flat(found)
-        dist.reduce(sums, 0)
+        collective.reduce(sums, 0)
         given = iter(_divided(sums, found))
         return (
             None,
@@ -239,7 +280,7 @@ def _scattered(x: Tensor, team: _Team) -> Tensor:
     """The first process's part of a batch, while the helpers get theirs."""
     parts = [part.contiguous() for part in x.chunk(team.count)]
     own = torch.empty_like(parts[0])
-    dist.scatter(own, parts)
+    collective.scatter(own, parts)
     last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
     return own.to(memory_format=torch.channels_last) if last else own
 
@@ -267,13 +308,13 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(_ctx: Any, own: Tensor) -> Tensor:
         total = own.clone()
-        dist.all_reduce(total)
+        collective.all_reduce(total)
         return total
 
     @staticmethod
     def backward(_ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
         total = gradient.contiguous().clone()
-        dist.all_reduce(total)
+        collective.all_reduce(total)
         return total
 
 
@@ -348,7 +389,7 @@ class _Helper:
     def serve(self) -> bool:
         """Do what the next message says; False for the last one."""
         message = torch.zeros(HEAD, dtype=torch.long)
-        dist.broadcast(message, 0)
+        collective.broadcast(message, 0)
         what, *numbers = message.tolist()
         if what == NEW:
             self._add()
@@ -362,7 +403,7 @@ class _Helper:
 
     def _add(self) -> None:
         sent: list[Any] = [None]
-        dist.broadcast_object_list(sent, 0)
+        collective.broadcast_object_list(sent, 0)
         _share_norms(sent[0])
         self._encoders.append(sent[0].to(self._team.device))
 
@@ -374,7 +415,7 @@ class _Helper:
         buffers = dict(encoder.named_buffers())
         modules = list(encoder.modules())
         flags = torch.zeros(len(modules) + len(weights), dtype=torch.uint8)
-        dist.broadcast(flags, 0)
+        collective.broadcast(flags, 0)
         modes, wanted = flags.bool().split([len(modules), len(weights)])
         for module, mode in zip(modules, modes.tolist(), strict=True):
             module.training = mode
@@ -382,7 +423,7 @@ class _Helper:
         data = torch.empty(
             sum(t.nbytes for t in every), dtype=torch.uint8, device=team.device
         )
-        dist.broadcast(data, 0)
+        collective.broadcast(data, 0)
         given = dict(zip([*weights, *buffers], _unpacked(data, every), strict=True))
         for name, need in zip(weights, wanted.tolist(), strict=True):
             given[name].requires_grad_(need)
@@ -390,7 +431,7 @@ class _Helper:
         x = torch.empty(
             images // team.count, channels, height, width, device=team.device
         )
-        dist.scatter(x)
+        collective.scatter(x)
         if last:
             x = x.to(memory_format=torch.channels_last)
         dtype = DTYPES[kind]
@@ -399,14 +440,14 @@ class _Helper:
             torch.autocast(team.device.type, dtype, enabled=dtype is not torch.float32),
         ):
             h = functional_call(encoder, given, (x,))
-        dist.gather(h.detach().contiguous())
+        collective.gather(h.detach().contiguous())
         if h.requires_grad:
             self._waiting[call] = h, [given[name] for name in weights]
 
     def _backward(self, call: int) -> None:
         h, leaves = self._waiting.pop(call)
         own = torch.empty_like(h)
-        dist.scatter(own)
+        collective.scatter(own)
         with self._team.together():
             found = _gradients(h, leaves, own)
-        dist.reduce(_flat(found), 0)
+        collective.reduce(_flat(found), 0)

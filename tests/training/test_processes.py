@@ -1,7 +1,11 @@
 """Training in two processes, as torchrun starts them, gives what one process gives."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,6 +60,37 @@ def test_two_processes_give_the_weights_of_one(together, tmp_path, objective):
     check_alike(tmp_path, "one", "two")
     assert Container(tmp_path / "two").header.options["processes"] == 2
     assert "processes" not in Container(tmp_path / "one").header.options
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started, the first one first."""
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_killed_process_ends_the_others_and_the_training_resumes(
+    together, environment, tmp_path, rank
+):
+    round_0(tmp_path, ("--clients", 5), ("--width", 0.05, "--projector", "16,8"))
+    train = (
+        "local-train", tmp_path / "p.st", tmp_path / "g.st", *DIGITS, "--client", 0,
+        "--epochs", 12, "--batch-size", 64, *SLOWLY, "--save-every", 0.1,
+    )  # fmt: skip
+    assert together(*train, "-o", tmp_path / "whole").returncode == 0
+    command = [sys.executable, *TWO, *map(str, train), "-o", str(tmp_path / "killed")]
+    with subprocess.Popen(
+        command, env=environment, stderr=subprocess.PIPE, text=True
+    ) as running:
+        while not (tmp_path / "killed.progress").exists():
+            assert running.poll() is None
+            time.sleep(0.05)
+        os.kill(children(running.pid)[rank], signal.SIGKILL)
+        stderr = running.communicate(timeout=60)[1]
+    assert running.returncode != 0 and not (tmp_path / "killed").exists()
+    assert "another process of torchrun ended" in stderr
+    assert together(*train, "-o", tmp_path / "killed").returncode == 0
+    assert (tmp_path / "killed").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
 @pytest.mark.slow
