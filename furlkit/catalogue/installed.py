@@ -117,6 +117,7 @@ def plugin_options(group: str, name: Any) -> dict[str, str]:
     own: dict[str, Any] = {
         "furlkit.objectives": OBJECTIVES,
         "furlkit.encoders": ENCODERS,
+        "furlkit.exchanges": EXCHANGES,
         "furlkit.datasets": ("digits",),  # Others take longer to open than the search.
     }
     is_path = not isinstance(name, str) or bool({".", "/"} & set(name))
