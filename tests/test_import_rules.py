@@ -104,11 +104,17 @@ LAYERS = {
         *BASE,
     },
     "inputs": {"data", "files", "models", "updates", "personal", "aggregators"} | BASE,
+    "exchanges": {
+        *("data", "files", "models", "inputs", "training", "objectives", "updates"),
+        *("aggregators", "evaluation"),
+        *BASE,
+    },
     "recipes": {"files", "presets", "randomness", "catalogue", "errors"},
     "reports": {"data", "files", "models", "evaluation"} | BASE,
     "stages": {
         *("data", "files", "models", "objectives", "terms", "personal", "updates"),
         *("aggregators", "evaluation", "training", "inputs", "reports", "recipes"),
+        "exchanges",
         *BASE,
     },
     "cli": {"stages", "training", "presets", "files", *BASE},

@@ -199,7 +199,8 @@ class Objective(Method):
     the function takes from these exchanges, by keyword, if there are any. Options of an
     exchange are not passed to the function. One that does not `mix` sets weights itself,
     so that a mixture of the weights of two of its nets is not such a net. `sends` are
-    parts of the learner that leave the client with the net. With `again` its pass can be
+    parts of the learner that leave the client with the net. `tells` is a function(losses,
+    measures) of the last epoch that gives facts for the upload. With `again` its pass can be
     made again from other h of the two views.
     """
 
@@ -209,6 +210,7 @@ class Objective(Method):
     inputs: tuple[str, ...] = ()
     mixes: bool = True
     sends: tuple[str, ...] = ()
+    tells: str = ""
     again: bool = False
 
     @property

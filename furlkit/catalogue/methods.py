@@ -201,6 +201,7 @@ OBJECTIVES = named(
         ),
         exchanges=("neighbours",),
         inputs=("neighbours",),
+        tells="furlkit.objectives.cluster:upload_facts",
         paper=SCAN,
         equation="Eq. 2; FedUSC Eq. 3",
         printed="differs: one neighbour is drawn in a step (SCAN's code); FedUSC Eq. "

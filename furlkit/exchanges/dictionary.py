@@ -150,8 +150,8 @@ class Dictionary(Exchange):
         if pattern:
             self.inputs = {fill(pattern, client) for client in values["clients"]}
         if sharing.features_out:
-            written = Written("--features-out", sharing.features_out, "features")
-            self.writes = (written,)
+            file = "--features-out", sharing.features_out
+            self.writes = (Written("features", "features", *file),)
 
     def open(self, setup: Setup) -> None:
         """Read the dictionary of each client; a file for all clients is read once."""

@@ -122,11 +122,12 @@ class Kept(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A shared file of each client: the key of its content hash in results, its kind."""
+    """A file that each client writes; results have its content hash by role."""
 
+    role: str
+    kind: str
     flag: str
     pattern: str
-    kind: str
 
 
 class Exchange(Protocol):
@@ -205,7 +206,7 @@ def objectives_that(accept: Callable[[catalogue.Objective], bool]) -> str:
     return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def make_exchanges(values: Values) -> list[Exchange]:
-    """Make all exchanges of the catalogue, active or not."""
-    entries = catalogue.exchanges().values()
-    return [catalogue.load(entry.function)(values) for entry in entries]
+def make_exchanges(values: Values) -> dict[str, Exchange]:
+    """Make all exchanges of the catalogue by name, active or not."""
+    entries = catalogue.exchanges().items()
+    return {name: catalogue.load(entry.function)(values) for name, entry in entries}

@@ -14,6 +14,8 @@ from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.errors import UsageError
 from furlkit.files.clients import ClientId
 from furlkit.files.container.header import canonical
+from furlkit.files.facts import Provenance
+from furlkit.files.journal import Journal
 from furlkit.files.partition import Partition, read_partition
 from furlkit.files.private import Private
 
@@ -74,3 +76,30 @@ def of_these_images(private: Private, images: ImageSet) -> Private:
     )
     memory = {k: v for k, v in private.memory.items() if k.split(".")[0] not in rows}
     return replace(private, memory=memory)
+
+
+def journal_line(images: ImageSet) -> dict[str, Any]:
+    """The line of a journal that names a site's images."""
+    return {"event": "images", "dataset": images.fingerprint}
+
+
+def is_of_images(output: Path, images: ImageSet) -> bool:
+    """Return whether a site's upload is of these images.
+
+    The upload does not say so, but its journal does, which stays at the site.
+    """
+    wanted = journal_line(images)
+    lines = [e for e in Journal(output).read() if e.get("event") == wanted["event"]]
+    same = bool(lines) and lines[-1].get("dataset") == wanted["dataset"]
+    if not same:
+        console.info(
+            f"{output}: its journal does not say that it is of the images in "
+            f"{images.name}; making it again"
+        )
+    return same
+
+
+def site_provenance(provenance: Provenance, images: ImageSet) -> Provenance:
+    """The provenance of files that stay at a site: it has the hash of the images, too."""
+    data = {"data": images_hash(images)}
+    return replace(provenance, inputs={**provenance.inputs, **data})

@@ -148,6 +148,15 @@ def loss_names(heads: int) -> list[str]:
     return [f"cluster.{k}" for k in range(heads)] if heads > 1 else ["cluster"]
 
 
+def upload_facts(losses: dict[str, float], measures: dict[str, Any]) -> dict[str, Any]:
+    """The loss of each head in the last epoch, and the head of lowest loss."""
+    if "head" not in measures:
+        return {}
+    named = losses.items()
+    heads = [loss for name, loss in named if name.partition(".")[0] == "cluster"]
+    return {"cluster_head": measures["head"], "cluster_losses": heads}
+
+
 def learner(
     net: Any,
     *,

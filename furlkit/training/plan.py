@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
+from furlkit.errors import UsageError
+
 
 class Phase(NamedTuple):
     """The parts of a model that are trained for some epochs."""
@@ -74,3 +76,16 @@ class Plan:
         if self.head_lr is None or part != "classifier":
             return 1.0
         return self.head_lr / self.lr
+
+
+def parse_phases(text: str) -> tuple[Phase, ...]:
+    """projector:5,encoder:5 as phases; parts of one phase are joined by +."""
+    phases = []
+    for word in text.split(","):
+        parts, _, epochs = word.partition(":")
+        if not all(parts.split("+")) or not epochs.isdecimal() or int(epochs) < 1:
+            raise UsageError(
+                f"--phases {text}: expected parts and epochs, as projector:5,encoder:5"
+            )
+        phases.append(Phase(tuple(parts.split("+")), int(epochs)))
+    return tuple(phases)

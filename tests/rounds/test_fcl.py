@@ -5,9 +5,9 @@ import shutil
 
 import numpy as np
 import pytest
-from furlkit.inputs.dictionary import rows_of_others
 from safetensors.numpy import load_file
 
+from furlkit.exchanges.dictionary import rows_of_others
 from furlkit.files.container.read import Container
 from furlkit.files.features import read_features
 from furlkit.training import loop

@@ -137,7 +137,8 @@ def test_two_others_help_each_client(whole):
 
 def test_a_helper_is_a_client_s_psi_with_the_server_s_new_sigma(whole):
     import torch
-    from furlkit.stages.local_train.helpers import helper_net
+
+    from furlkit.exchanges.helpers import helper_net
 
     upload, model = (
         read_checkpoint(path) for path in (uploads(whole, 1)[1], named(whole, 1, "global"))

@@ -6,12 +6,12 @@ import torch
 
 from furlkit.data.augment import normalise, plain, sobel
 from furlkit.data.sets.source import Source
+from furlkit.exchanges import style
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.files.container.read import Container
 from furlkit.files.partition import read_partition
 from furlkit.files.private import read_private
 from furlkit.models.loading import load_net, load_tensors
-from furlkit.stages.local_train import train as local_train
 from furlkit.training import loop
 from furlkit.weights import PRIVATE, below, part_of, within
 from tests.helpers import (
@@ -162,13 +162,13 @@ def test_a_frozen_generator_stays_as_it_was_drawn(train, tmp_path):
 def test_styles_are_those_of_plain_images_and_of_their_edges_computed_once(
     world, train, tmp_path, monkeypatch
 ):
-    found, original = [], local_train.embed
+    found, original = [], style.embed
 
     def counting(*given, **more):
         found.append((more["edges"], original(*given, **more)))
         return found[-1][1]
 
-    monkeypatch.setattr(local_train, "embed", counting)
+    monkeypatch.setattr(style, "embed", counting)
     assert train("1", *INFUSED, length=("--epochs", 3)) == 0
     model, own = read_checkpoint(world / "g"), read_private(world / "k0", 0)
     net = load_net(model, torch.device("cpu")).eval()

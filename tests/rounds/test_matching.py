@@ -9,7 +9,7 @@ DIGITS = ("--data", "digits")
 WITH_Z = [
     name
     for name, objective in catalogue.OBJECTIVES.items()
-    if "projector" in objective.head_names and not objective.negatives
+    if "projector" in objective.head_names and "z_dict" not in objective.inputs
 ]
 MORE = {"swav": ("--queue", 50), "deepcluster": ("--clusters", "5,5")}
 

@@ -10,7 +10,7 @@ from furlkit.files.private import Private, read_private
 from furlkit.inputs import matching
 from furlkit.inputs.models import encoder_plugin
 from furlkit.inputs.paths import fill
-from furlkit.inputs.sites import images_hash, of_these_images
+from furlkit.inputs.sites import of_these_images, site_provenance
 from furlkit.models.architecture import build
 from furlkit.models.loading import check_tensors, tensors_of
 from furlkit.randomness import torch_generator
@@ -66,8 +66,10 @@ def open_client(inputs: Inputs, number: ClientId) -> Client:
     )
     for exchange in options.active:
         exchange.start(client)
-    provenance = _provenance(inputs, private)
-    return replace(client, provenance=provenance, work=_work(inputs, provenance))
+    provenance = work = _provenance(inputs, private)
+    if setup.partition is None:
+        work = site_provenance(provenance, setup.images)
+    return replace(client, provenance=provenance, work=work)
 
 
 def _purpose(inputs: Inputs, number: ClientId) -> Purpose:
@@ -103,7 +105,7 @@ def _divided(inputs: Inputs, private: Private | None) -> tuple[Tensors, Tensors]
     if private is None:
         return {}, {}
     setup, options = inputs.setup, inputs.options
-    parts = [part for exchange in options.exchanges for part in exchange.carried]
+    parts = [part for e in options.exchanges.values() for part in e.carried]
     mine = {k: v for k, v in private.tensors.items() if not k.startswith("last.")}
     found = divide(mine, parts)[0].items()
     carried = {k: v for k, v in found if k not in setup.learner}
@@ -134,13 +136,6 @@ def _start(inputs: Inputs, number: ClientId, kept: Tensors) -> Tensors:
     return start
 
 
-def _work(inputs: Inputs, provenance: Provenance) -> Provenance:
-    if inputs.setup.partition:
-        return provenance
-    data = {"data": images_hash(inputs.setup.images)}
-    return replace(provenance, inputs={**provenance.inputs, **data})
-
-
 def _provenance(inputs: Inputs, private: Private | None) -> Provenance:
     options, setup = inputs.options, inputs.setup
     contents = {"global": setup.model.content}
@@ -151,7 +146,9 @@ def _provenance(inputs: Inputs, private: Private | None) -> Provenance:
     resolved = {**options.resolved, **encoder_plugin(setup.model)}
     if setup.plan.schedule_rounds > 1:
         resolved["first-round"] = setup.plan.first_round
-    for exchange in options.active:
-        contents |= exchange.contents()
-        exchange.record(resolved)
+    for name, exchange in options.exchanges.items():
+        if exchange.active:
+            contents |= exchange.contents()
+            resolved |= catalogue.plugin_options("furlkit.exchanges", name)
+            exchange.record(resolved)
     return Provenance("local-train", resolved, options.seed, contents)

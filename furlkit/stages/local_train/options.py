@@ -14,7 +14,7 @@ from furlkit.files.clients import ClientId
 from furlkit.inputs.settings import Computing
 from furlkit.inputs.settings import fill as fill_options
 from furlkit.inputs.sites import chosen_clients
-from furlkit.training.plan import Phase, Plan
+from furlkit.training.plan import Plan, parse_phases
 from furlkit.training.run import Execution
 
 
@@ -40,7 +40,7 @@ class Options(Computing):
     update: catalogue.Update
     update_settings: dict[str, Any]
     terms: dict[str, dict[str, Any]]
-    exchanges: list[Exchange]
+    exchanges: dict[str, Exchange]
     send: tuple[str, ...] | None
     tell: tuple[str, ...]
     augmentation: Augmentation
@@ -63,7 +63,7 @@ class Options(Computing):
     @property
     def active(self) -> list[Exchange]:
         """The exchanges that this command uses."""
-        return [exchange for exchange in self.exchanges if exchange.active]
+        return [exchange for exchange in self.exchanges.values() if exchange.active]
 
 
 def options_of(values: dict[str, Any]) -> Options:
@@ -116,16 +116,3 @@ def parse_tell(text: str | None) -> tuple[str, ...]:
                 f"--tell {text}: expected nothing, or some of {', '.join(TELLABLE)}"
             )
     return words
-
-
-def parse_phases(text: str) -> tuple[Phase, ...]:
-    """projector:5,encoder:5 as phases; parts of one phase are joined by +."""
-    phases = []
-    for word in text.split(","):
-        parts, _, epochs = word.partition(":")
-        if not all(parts.split("+")) or not epochs.isdecimal() or int(epochs) < 1:
-            raise UsageError(
-                f"--phases {text}: expected parts and epochs, as projector:5,encoder:5"
-            )
-        phases.append(Phase(tuple(parts.split("+")), int(epochs)))
-    return tuple(phases)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from furlkit import console
+from furlkit import catalogue, console
 from furlkit.exchanges.exchange import Client, Trained
 from furlkit.files.checkpoint import CheckpointFacts, write_checkpoint
 from furlkit.files.private import PrivateFacts, write_private
@@ -12,7 +12,6 @@ from furlkit.inputs.paths import fill
 from furlkit.inputs.sites import class_counts
 from furlkit.stages.local_train.inputs import Inputs
 from furlkit.training.learners import parts_by_name
-from furlkit.training.loop import Epoch
 from furlkit.weights import Tensors, divide, is_batchnorm_statistic, parts_of
 
 Result = tuple[str, dict[str, Any]]
@@ -80,7 +79,7 @@ def _first_words(memory: Tensors) -> list[str]:
 
 def _told(inputs: Inputs, client: Client, trained: Trained) -> dict[str, Any]:
     """Facts about the client's images for the upload, as --tell allows."""
-    tell = inputs.options.tell
+    tell, objective = inputs.options.tell, inputs.options.objective
     told: dict[str, Any] = {}
     if "examples" in tell:
         told["examples"] = len(client.index)
@@ -88,7 +87,9 @@ def _told(inputs: Inputs, client: Client, trained: Trained) -> dict[str, Any]:
         told["classes"] = class_counts(inputs.setup.images, client.index)
     if "loss" in tell:
         told["loss"] = sum(trained.losses.values())
-        told |= _cluster_facts(trained.last)
+        if objective.tells:
+            last = trained.last
+            told |= catalogue.load(objective.tells)(last.losses, last.measures)
     return told
 
 
@@ -103,15 +104,6 @@ def _without_counts(upload: Tensors, received: Tensors) -> Tensors:
         else v
         for k, v in upload.items()
     }
-
-
-def _cluster_facts(last: Epoch) -> dict[str, Any]:
-    """The loss of each head of clusters in the last epoch, and which is the lowest."""
-    if "head" not in last.measures:
-        return {}
-    named = last.losses.items()
-    losses = [loss for name, loss in named if name.partition(".")[0] == "cluster"]
-    return {"cluster_head": last.measures["head"], "cluster_losses": losses}
 
 
 def result_of(

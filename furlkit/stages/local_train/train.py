@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from furlkit import catalogue, console
 from furlkit.data.batches import Images
 from furlkit.errors import UsageError
-from furlkit.exchanges.exchange import Client, Trained
+from furlkit.exchanges.exchange import Client, Trained, Written
 from furlkit.files.checkpoint import open_checkpoint
 from furlkit.files.clients import ClientId
 from furlkit.files.journal import Journal
@@ -16,6 +15,7 @@ from furlkit.files.lock import holding
 from furlkit.files.progress import ProgressFile
 from furlkit.inputs.existing import ALREADY, content_of
 from furlkit.inputs.paths import fill
+from furlkit.inputs.sites import is_of_images, journal_line
 from furlkit.models.architecture import Net
 from furlkit.models.loading import load_net, load_tensors, view_of
 from furlkit.stages.local_train.client import check_clients, open_client
@@ -26,8 +26,6 @@ from furlkit.training.learners import terms_of
 from furlkit.training.loop import Job
 from furlkit.training.run import Jobs, prepare, run_jobs
 from furlkit.weights import Tensors, divide
-
-IMAGES = "images"  # The journal's line about them.
 
 
 def run(values: dict[str, Any]) -> Iterator[Result]:
@@ -54,36 +52,21 @@ def _made_before(inputs: Inputs, client: Client) -> Result | None:
     options, number = inputs.options, client.number
     output, whose = fill(options.output, number), {"client": number}
     content = content_of(output, "checkpoint", client.provenance, whose)
-    if content is None or not _same_images(inputs, output):
+    if content is None:
+        return None
+    if not (inputs.setup.partition or is_of_images(output, inputs.setup.images)):
         return None
     data: dict[str, Any] = {"content": content, "unchanged": True}
-    more = {w.kind: w.pattern for e in options.active for w in e.writes}
+    written = [written for exchange in options.active for written in exchange.writes]
     if options.private_out:
-        more["private"] = options.private_out
-    for kind, pattern in more.items():
+        written += [Written("private", "private", "--private-out", options.private_out)]
+    for role, kind, _, pattern in written:
         path = fill(pattern, number)
-        data[kind] = content_of(path, kind, client.provenance, whose)
+        data[role] = content_of(path, kind, client.provenance, whose)
     if None in data.values():
         return None
     line, data = result_of(inputs, client, open_checkpoint(output)[1], data)
     return f"{line} ({ALREADY})", data
-
-
-def _same_images(inputs: Inputs, output: Path) -> bool:
-    """Whether a site's upload is of the images it has now, which the upload cannot say.
-
-    The journal says so, and stays at the site.
-    """
-    if inputs.setup.partition:
-        return True
-    lines = [line for line in Journal(output).read() if line.get("event") == IMAGES]
-    same = bool(lines) and lines[-1].get("dataset") == inputs.setup.images.fingerprint
-    if not same:
-        console.info(
-            f"{output}: its journal does not say that it is of the images in "
-            f"{inputs.setup.images.name}; making it again"
-        )
-    return same
 
 
 def train_client(inputs: Inputs, client: Client, nets: dict[str, Net]) -> Result:
@@ -150,15 +133,11 @@ def _begin_journal(inputs: Inputs, client: Client) -> None:
     decision, name = client.decision, inputs.options.update.name
     journal = Journal(fill(inputs.options.output, client.number))
     if inputs.setup.partition is None:
-        journal.write({"event": IMAGES, "dataset": inputs.setup.images.fingerprint})
+        journal.write(journal_line(inputs.setup.images))
     if decision is None:
         return
     journal.write({"event": "update", "update": name, **decision.to_json()})
-    far = "" if decision.distance is None else f", distance {decision.distance:.4g}"
-    console.info(
-        f"client {client.number}: --update {name} {decision.word}, "
-        f"{decision.own:.2f} of its own{far}"
-    )
+    console.info(f"client {client.number}: --update {name} {decision.text}")
 
 
 def _net(inputs: Inputs, start: Tensors, used: Net | None) -> tuple[Net, Tensors]:

@@ -3,23 +3,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from furlkit.inputs.dictionary import (
-    INDEX,
-    ROWS,
-    averaged_features,
-    open_dictionary,
-    rows_of_others,
-)
 
 from furlkit import catalogue
 from furlkit.aggregators.dictionary import average_features, shared_rows
 from furlkit.errors import InputError, UsageError
+from furlkit.exchanges.dictionary import (
+    INDEX,
+    ROWS,
+    Sharing,
+    averaged_features,
+    open_dictionary,
+    rows_of_others,
+)
 from furlkit.files.checkpoint import Checkpoint, CheckpointFacts
 from furlkit.files.facts import Provenance
 from furlkit.files.features import FeatureFacts, Features, write_features
 from furlkit.files.private import Private, PrivateFacts
 from furlkit.inputs.settings import fill
-from furlkit.stages.local_train.options import Sharing
 
 OWNERS = [[0, 2], [2, 1], [5, 0], [7, 3]]
 FACTS = FeatureFacts("z", {}, "dictionary", round=2, examples=6, owners=OWNERS)
@@ -40,7 +40,9 @@ def kept(rows, index):
     return Private("p", PrivateFacts(0, 1, [], []), "a" * 64, {}, memory)
 
 
-SHARING = {option.key: option.default for option in catalogue.SHARING.options}
+SHARING = {
+    option.key: option.default for option in catalogue.EXCHANGES["dictionary"].options
+}
 
 
 @pytest.fixture
