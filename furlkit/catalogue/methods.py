@@ -520,6 +520,7 @@ RULES = named(
                         "than the newest counts divided by this to the power of s. "
                         "ASTW's is e/2, 1.35914.", usual="one round only"),
         ),
+        averages=True,
         paper=FEDAVG,
         equation="Algorithm 1; FedCA Eq. 2; weights of ASTW",
         printed="as printed; FedStyle's weights 1/|D_k|, under which models vanish, "
@@ -582,6 +583,7 @@ RULES = named(
                    "The cosines of the clients are divided by their sum, or by the "
                    "number of clients (the paper), which shrinks every layer."),
         ),
+        averages=True,
         paper=LDAWA,
         parent=True,
         printed="differs: cosines are at least 0 and divided by their sum; `--scaling"
