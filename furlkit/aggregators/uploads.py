@@ -7,7 +7,7 @@ round, and the rule returns two, of the result and of the next state. It may go 
 as often as it needs (distances between clients, angles, weights found by iteration).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -26,6 +26,10 @@ class Uploads(Protocol):
     @property
     def names(self) -> Sequence[str]:
         """The tensors of the result."""
+
+    @property
+    def weights(self) -> Mapping[str, np.dtype]:
+        """Types of the trained tensors: floats other than BatchNorm's statistics."""
 
     @property
     def clients(self) -> Sequence[int | str]:

@@ -287,12 +287,15 @@ class Rule(Method):
     They are of the kind checkpoint, rows, similarity or probabilities. With `parent` it
     needs the global model that the clients started from, --parent. `state` lists the
     slots of a rule for checkpoints that remembers: rule(uploads, state, **options) then
-    returns the pieces of the model and of the next state, by names SLOT.TENSOR.
+    returns the pieces of the model and of the next state, by names SLOT.TENSOR. The
+    result of a rule that `averages` has a mean of BatchNorm's statistics, which one
+    client can move.
     """
 
     reads: str = "checkpoint"
     parent: bool = False
     state: tuple[str, ...] = ()
+    averages: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)

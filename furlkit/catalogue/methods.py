@@ -32,10 +32,12 @@ from furlkit.catalogue.papers import (
     FEDCA,
     FEDEMA,
     FEDMATCH,
+    FEDOPT,
     FEDPROX,
     FEDSTYLE,
     FEDU,
     FLESD,
+    HSU,
     KRUM,
     LDAWA,
     MOCO,
@@ -434,6 +436,17 @@ _COUNTS = (
 # A number of images is a client's claim, so rules that trust nobody do not count it.
 _ROBUST = (_WEIGHTS._replace(default="uniform"), *_COUNTS, _BN, _REPORT)
 
+# Of rules that average updates and then take a step at the server.
+_MEAN = (_WEIGHTS, *_COUNTS, _BN, _REPORT)
+_SERVER_LR = Option("lr", Number(above=0), 0.01, "eta, the learning rate of the server.")
+_ADAPTIVE = (
+    _SERVER_LR,
+    Option("beta-1", Number(low=0, below=1), 0.9, "Decay of m, the mean update."),
+    Option("beta-2", Number(low=0, below=1), 0.99, "Decay of v, the mean square."),
+    Option("adaptivity", Number(above=0), 1e-3,
+           "tau, which is added to sqrt(v): the larger, the less steps adapt."),
+)
+
 RULES = named(
     Rule("mean", "the weighted mean of models", "furlkit.aggregators.mean:mean",
         reads="checkpoint",
@@ -447,6 +460,7 @@ RULES = named(
                         "than the newest counts divided by this to the power of s. "
                         "ASTW's is e/2, 1.35914.", usual="one round only"),
         ),
+        averages=True,
         paper=FEDAVG,
         equation="Algorithm 1; FedCA Eq. 2; weights of ASTW",
         printed="as printed; FedStyle's weights 1/|D_k|, under which models vanish, "
@@ -509,10 +523,46 @@ RULES = named(
                    "The cosines of the clients are divided by their sum, or by the "
                    "number of clients (the paper), which shrinks every layer."),
         ),
+        averages=True,
         paper=LDAWA,
         parent=True,
         printed="differs: cosines are at least 0 and divided by their sum; `--scaling"
                 " paper` divides by the clients",
+    ),
+    Rule("fedavgm", "the mean of updates with momentum at the server",
+        "furlkit.aggregators.fedopt:fedavgm",
+        options=(*_MEAN,
+            _SERVER_LR._replace(default=1.0),
+            Option("momentum", Number(low=0, below=1), 0.9,
+                   "Share of the last step that the next one repeats."),
+        ),
+        paper=HSU,
+        equation="section 4.3; Reddi et al., Algorithm 1",
+        parent=True,
+        state=("m",),
+        averages=True,
+        printed="as printed; BatchNorm statistics are averaged",
+    ),
+    Rule("fedadam", "the mean of updates as the gradient of Adam at the server",
+        "furlkit.aggregators.fedopt:fedadam",
+        options=(*_MEAN, *_ADAPTIVE),
+        paper=FEDOPT,
+        equation="Algorithm 2",
+        parent=True,
+        state=("m", "v"),
+        averages=True,
+        printed="as printed: no bias correction, v starts at tau^2; BatchNorm statistics "
+                "are averaged",
+    ),
+    Rule("fedyogi", "the mean of updates as the gradient of Yogi at the server",
+        "furlkit.aggregators.fedopt:fedyogi",
+        options=(*_MEAN, *_ADAPTIVE),
+        paper=FEDOPT,
+        equation="Algorithm 2",
+        parent=True,
+        state=("m", "v"),
+        averages=True,
+        printed="as printed: v starts at tau^2; BatchNorm statistics are averaged",
     ),
     Rule("dictionary", "the rows that clients share, one after the other",
         "furlkit.aggregators.dictionary:dictionary",

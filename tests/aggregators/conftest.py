@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from furlkit.aggregators.distances import inner_products
+from furlkit.weights import is_batchnorm_statistic
 
 
 class InMemory:
@@ -14,6 +15,10 @@ class InMemory:
 
     def __init__(self, models: list[dict], shares=None, parent: dict | None = None):
         self.names, self.clients = list(models[0]), list(range(len(models)))
+        floats = {k: a.dtype for k, a in models[0].items() if a.dtype.kind == "f"}
+        self.weights = {
+            k: v for k, v in floats.items() if not is_batchnorm_statistic(k)
+        }
         self._models, self._parent = models, parent
         self._shares = (
             [1 / len(models)] * len(models) if shares is None else list(shares)
@@ -59,6 +64,31 @@ def combined() -> Callable[..., dict[str, np.ndarray]]:
         return found
 
     return call
+
+
+@pytest.fixture
+def remembered() -> Callable[..., tuple[dict, dict]]:
+    """Model and state of a rule: remembered(rule, slots, models, parent, state, ...).
+
+    A state is a dict of tensors by SLOT.NAME; None before round 1.
+    """
+
+    def call(rule, slots, models, parent, state=None, shares=None, **options: Any):
+        old = state and (lambda name: _thirds(state[name]))
+        uploads = InMemory(models, shares, parent)
+        model, kept = rule(uploads, old, **options)
+        names = [f"{slot}.{name}" for slot in slots for name in uploads.weights]
+        shapes = {name: array.shape for name, array in models[0].items()}
+        found = {n: np.concatenate([*model(n)]).reshape(s) for n, s in shapes.items()}
+        held = {n: np.concatenate([*kept(n)]) for n in names}
+        return found, held
+
+    return call
+
+
+def _thirds(array: np.ndarray) -> Iterator[np.ndarray]:
+    for start in range(0, array.size, 3):
+        yield array.ravel()[start : start + 3]
 
 
 @pytest.fixture

@@ -37,12 +37,15 @@ from furlkit.stages.aggregate.clients import (
     open_client,
 )
 from furlkit.stages.aggregate.report import describe, line_of
-from furlkit.stages.aggregate.state import OldState, open_state, state_entries
+from furlkit.stages.aggregate.state import (
+    OldState,
+    open_state,
+    state_entries,
+    weights_of,
+)
 from furlkit.stages.aggregate.suspects import name_missing, name_suspects
 from furlkit.weights import is_batchnorm_statistic, online_name
 
-# Their result has a mean of BatchNorm's statistics, which one client can move.
-AVERAGE_STATISTICS = ("mean", "l-dawa")
 # Options that are not the rule's own business.
 DEFAULTS: dict[str, Any] = {
     "weights": "examples",
@@ -128,11 +131,12 @@ def _unchanged(clients: list[Client], changed: Path) -> list[Client]:
 def _open(
     values: dict[str, Any], used: dict[str, Any], partition: Partition | None
 ) -> tuple[Options, list[Client]]:
+    rule = catalogue.rules()[values["rule"]]
     together = partial(
         check_together,
         several_rounds=used["staleness"] is not None,
         partition=partition,
-        statistics=values["rule"] in AVERAGE_STATISTICS and used["bn"] == "average",
+        statistics=rule.averages and used["bn"] == "average",
     )
     return open_uploads(values, Kind(("checkpoint",), open_client, examined, together))
 
@@ -305,6 +309,7 @@ class _Uploads:
         self.clients = [client.facts.client or 0 for client in job.clients]
         self._shares, self._files = job.shares, files
         self.names = [entry.name for entry in job.entries]
+        self.weights = {e.name: e.dtype for e in weights_of(job.entries)}
         self.parent = job.parent is not None
         entries = [client.opened.entries for client in job.clients]
         self._held = [{entry.name for entry in each} for each in entries]

@@ -107,6 +107,7 @@ class _Without:
             raise UsageError("no upload is left")
         self._uploads, self._k = uploads, left_out
         self.names, self.parent = uploads.names, uploads.parent
+        self.weights = uploads.weights
         self.clients = self._rest(uploads.clients)
 
     def shares(self, name: str) -> list[float]:

@@ -34,16 +34,18 @@ def check_usage(rule: Rule, values: Mapping[str, Any]) -> None:
 
 def state_entries(slots: Iterable[str], model: Iterable[Entry]) -> list[Entry]:
     """Tensors of the state in file order: one per slot and trained tensor."""
-    trained = [
-        entry
-        for entry in model
-        if entry.dtype.kind == "f" and not is_batchnorm_statistic(entry.name)
-    ]
+    weights = weights_of(model)
     return place(
         Entry(f"{slot}.{entry.name}", entry.dtype, entry.shape)
         for slot in slots
-        for entry in trained
+        for entry in weights
     )
+
+
+def weights_of(model: Iterable[Entry]) -> list[Entry]:
+    """The trained tensors of a model: floats other than BatchNorm's statistics."""
+    floats = (entry for entry in model if entry.dtype.kind == "f")
+    return [entry for entry in floats if not is_batchnorm_statistic(entry.name)]
 
 
 def open_state(
