@@ -54,11 +54,15 @@ _replaced: dict[str, str | None] = {}
 
 @dataclass(frozen=True)
 class Runtime:
-    """Where to compute, with how many threads of the CPU and which instructions."""
+    """Where to compute, with how many threads of the CPU and which instructions.
+
+    `gpu_memory` is the part of the GPU's memory that this process may take.
+    """
 
     device: str = "auto"
     threads: int = 1
     isa: str = "auto"
+    gpu_memory: float | None = None
 
     def resolved_options(self) -> dict[str, Any]:
         """What of it decides the bytes of a result, for provenance."""
@@ -169,12 +173,31 @@ def start(runtime: Runtime) -> "torch.device":
     device = device_of(runtime)
     torch.set_num_threads(runtime.threads)
     _keep_freed_memory()
+    if runtime.gpu_memory is not None:
+        _limit_memory(device, runtime.gpu_memory)
     if device.type == "cuda":
         # cuBLAS is deterministic only with a fixed workspace, set before its first use.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.backends.cudnn.benchmark = False
     return device
+
+
+def _limit_memory(device: "torch.device", fraction: float) -> None:
+    """Fail with "out of memory" above a part of the device's memory."""
+    import torch
+
+    module = torch.get_device_module(device)
+    limit = getattr(module, "set_per_process_memory_fraction", None)
+    if limit is None:
+        raise UsageError(
+            f"--gpu-memory {fraction}: --device {device.type} has no limit of memory; "
+            "leave the option out, or use --device cuda"
+        )
+    if device.type == "cuda":
+        limit(fraction, device)
+    else:
+        limit(fraction)
 
 
 def _keep_freed_memory() -> None:

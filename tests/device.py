@@ -88,6 +88,11 @@ class _Backend(backend_registration._DummyBackendModule):
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         return [torch.float16, torch.bfloat16]
 
+    fraction = 1.0  # Of its memory, which this process may take.
+
+    def set_per_process_memory_fraction(self, fraction: float) -> None:
+        self.fraction = fraction
+
     def synchronize(self) -> None:
         """Nothing is left to do: every operation is finished when it returns."""
 

@@ -249,3 +249,9 @@ def test_a_failure_during_training_is_named(machine):
     expected = pytest.raises(FurlkitError, match="client 3: this CPU announces AMX")
     with expected, naming("client 3"):
         failing()
+
+
+def test_the_cpu_has_no_part_of_a_gpu_s_memory(world, refused):
+    words = ("local-train", world.partition, world.model, "--data", "digits")
+    cpu = ("--client", 0, "--device", "cpu", "--gpu-memory", 0.5, "-o", world.output)
+    refused(world.folder, 2, ["--gpu-memory 0.5", "--device cuda"], *words, *cpu)

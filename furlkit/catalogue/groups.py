@@ -184,6 +184,9 @@ ISA = Option("isa", Choice(("auto", "native", "avx2", "avx512")), "auto",
 RUNTIME = (
     Option("device", Text("auto|cpu|cuda|cuda:N|mps"), "auto", "Where to compute; also any other device that PyTorch has.",
            recorded=False),
+    Option("gpu-memory", Number(above=0, high=1),
+           help="The part of the GPU's memory that this process may take, if several "
+                "share the GPU: 0.25.", recorded=False, usual="all", metavar="FRACTION"),
     Option("threads", Whole(1), 1,
            "Threads of the CPU; several clients at once are faster than several "
            "threads in one."),

@@ -12,11 +12,15 @@ from furlkit.files.clients import ClientId, client_order, is_client
 from furlkit.files.journal import Journal
 from furlkit.files.lock import holder
 from furlkit.files.metrics import read_metrics
-from furlkit.recipes.expand import Plan, Step
+from furlkit.files.opening import LONGEST_LIST, read_bytes
+from furlkit.recipes.engines import Queue
+from furlkit.recipes.expand import Plan, Step, noted_in
 from furlkit.recipes.finished import DONE, Finished
+from furlkit.recipes.jobs import jobs, log_path
 
 RUNNING = "running"
 FAILED = "failed"
+ENDED = "exit code "  # The last line of the log of a job that failed begins so.
 SAMPLE = 20  # Trainings of a stage whose time is looked up.
 
 
@@ -39,8 +43,11 @@ class Status(NamedTuple):
         return Counter(FAILED if n in self.errors else self.states[n] for n in numbers)
 
 
-def status(plan: Plan) -> Status:
-    """Look at the files of a run, and at who makes some of them now."""
+def status(plan: Plan, queue: Queue | None = None) -> Status:
+    """Look at the files of a run, and at who makes some of them now.
+
+    `queue` has the tasks that an engine has yet to run.
+    """
     finished = Finished(plan)
     finished.save()
     states = list(finished.states)
@@ -48,8 +55,35 @@ def status(plan: Plan) -> Status:
     for number, step in enumerate(plan.steps):
         if states[number] != DONE and (found := _holder(step)):
             holders[number], states[number] = found, RUNNING
-    errors = {k: e for k, e in finished.errors.items() if k not in holders}
+    logged = _logged(plan, states, queue or Queue())
+    errors = {
+        k: e for k, e in (logged | finished.errors).items() if k not in holders
+    }  # fmt: skip
     return Status(plan, states, holders, finished.left, errors)
+
+
+def _logged(plan: Plan, states: list[str], queue: Queue) -> dict[int, str]:
+    """By step that failed in a job, the last line of the job's log."""
+    found: dict[int, str] = {}
+    if not Path(noted_in(plan.run, "log")).is_dir():
+        return found
+    for job in jobs(plan):
+        for element, number in enumerate(job.steps):
+            waits = (
+                states[number] in (DONE, RUNNING) or (job.name, element) in queue.tasks
+            )
+            line = "" if waits else _last_line(log_path(plan, job, element))
+            if line.startswith(ENDED):
+                found[number] = line
+    return found
+
+
+def _last_line(path: str) -> str:
+    try:
+        text = read_bytes(path, LONGEST_LIST).decode(errors="replace").strip()
+    except FurlkitError:
+        return ""
+    return text.rpartition("\n")[2]
 
 
 def _holder(step: Step) -> str | None:
@@ -95,6 +129,23 @@ def seconds_left(found: Status) -> float | None:
     running = (path for k in found.holders for path in found.plan.steps[k].outputs)
     under_way = sum(_duration(path) for path in running if holder(Path(path)))
     return max(0.0, total - under_way) / max(1, len(found.holders))
+
+
+def images_per_second(found: Status) -> float | None:
+    """The mean speed of the last trainings; None before an epoch has ended."""
+    done = [
+        s
+        for s, n in zip(found.plan.steps, found.left, strict=True)
+        if s.trains and not n
+    ]
+    now = [found.plan.steps[number] for number in found.holders]
+    outputs = [path for step in [*done[-SAMPLE:], *now] for path in step.outputs]
+    lines = (Journal(Path(path)).read() for path in outputs[-SAMPLE:])
+    speeds = [
+        line["samples_per_second"] for entries in lines for line in entries[-1:]
+        if isinstance(line.get("samples_per_second"), int | float)
+    ]  # fmt: skip
+    return sum(speeds) / len(speeds) if speeds else None
 
 
 def _duration(output: str) -> float:

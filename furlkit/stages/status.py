@@ -10,6 +10,7 @@ from furlkit.errors import UsageError
 from furlkit.files import receipts
 from furlkit.recipes import records
 from furlkit.recipes.carried import carry
+from furlkit.recipes.engines import queue_of
 from furlkit.recipes.expand import expand
 from furlkit.recipes.finished import DONE, MISSING, STALE, settle_times
 from furlkit.recipes.forms import title
@@ -19,6 +20,7 @@ from furlkit.recipes.status import (
     Status,
     bytes_on_disk,
     epoch,
+    images_per_second,
     scores,
     seconds_left,
     status,
@@ -91,7 +93,8 @@ def run(values: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _look(folder: Path, short: bool) -> tuple[str, dict[str, Any]]:
     one, group = records.load(folder)
-    found = status(expand(one, group))
+    queue = queue_of(folder)
+    found = status(expand(one, group), queue)
     steps, states = found.plan.steps, found.states
     stale = [title(s) for s, state in zip(steps, states, strict=True) if state == STALE]
     files, size = bytes_on_disk(folder)
@@ -121,6 +124,8 @@ def _look(folder: Path, short: bool) -> tuple[str, dict[str, Any]]:
         "scores": scores(found),
         "stands_out": suspects(found),
         "seconds_left": seconds_left(found),
+        "images_per_second": images_per_second(found),
+        "queue": dict(queue.states),
         "files": files,
         "bytes": size,
     }
@@ -158,9 +163,11 @@ def _lines(data: dict[str, Any], found: Status) -> Iterator[str]:
         yield f"changed: {name}, since the plan; run furlkit plan again"
     for entry in data["running"]:
         yield f"running: {_running(entry)}, {entry['by']}"
+    if data["queue"]:
+        yield f"queue: {_queue(data)}"
     for entry in data["failed"]:
         yield f"failed: {entry['step']}: {plain(entry['error'])}"
-    if data["done"] < data["steps"] and not data["running"]:
+    if data["done"] < data["steps"] and not (data["running"] or data["queue"]):
         yield "running: nothing"
     if data["waits_for"] and data["round"] < data["rounds"]:
         yield f"round {data['round'] + 1} waits for {_clients(data['waits_for'])}"
@@ -175,7 +182,7 @@ def _lines(data: dict[str, Any], found: Status) -> Iterator[str]:
     for client, rounds in data["stands_out"].items():
         yield f"stands out: client {client} in {_rounds(rounds)}"
     if data["done"] < data["steps"] and data["seconds_left"] is not None:
-        yield f"left: about {_duration(data['seconds_left'])} of training"
+        yield f"left: about {_duration(data['seconds_left'])} of training{_speed(data)}"
     yield f"disk: {data['bytes']:,} bytes in {data['files']:,} files"
 
 
@@ -185,6 +192,7 @@ def _summary(data: dict[str, Any]) -> str:
         f"{data['run']}: {data['done']:,} of {data['steps']:,} steps",
         f"round {data['round']} of {data['rounds']}",
         *(f"running {_running(entry)}" for entry in data["running"][:1]),
+        *([f"queue {_queue(data)}"] if data["queue"] else []),
         *(f"{len(data[key])} {key}" for key in ("stale", "failed") if data[key]),
         *(f"{e['step']}: {plain(e['error'])}" for e in data["failed"][:1]),
     ]
@@ -193,6 +201,15 @@ def _summary(data: dict[str, Any]) -> str:
     if data["done"] < data["steps"] and data["seconds_left"] is not None:
         parts.append(f"about {_duration(data['seconds_left'])} left")
     return ", ".join(parts)
+
+
+def _queue(data: dict[str, Any]) -> str:
+    return ", ".join(f"{count:,} {state}" for state, count in data["queue"].items())
+
+
+def _speed(data: dict[str, Any]) -> str:
+    speed = data["images_per_second"]
+    return "" if speed is None else f", {speed:,.0f} images/s in each"
 
 
 def _running(entry: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from furlkit.data.transfer import constant, send
+from furlkit.runtime import Runtime, start
 from tests.device import NAME, device
 from tests.devices.conftest import FAST
 
@@ -21,6 +22,15 @@ def test_tensors_of_any_type_are_sent_in_one_copy(here):
         assert b.device == device() and b.dtype == a.dtype
         assert torch.equal(a, b.cpu())
     assert send(sent, torch.device("cpu"))[0] is sent[0]
+
+
+def test_a_part_of_its_memory_can_be_asked_for(here):
+    start(Runtime(device=NAME, gpu_memory=0.25))
+    module = torch.get_device_module(NAME)
+    assert module.fraction == 0.25
+    start(Runtime(device=NAME))
+    assert module.fraction == 0.25
+    module.fraction = 1.0
 
 
 def test_a_constant_is_sent_once(here):

@@ -65,3 +65,17 @@ def test_the_whole_loop_takes_little_more_than_bare_steps():
         torch.cuda.synchronize()
         rates.append(50 / (time.perf_counter() - began))
     assert rates[1] > 0.9 * rates[0]
+
+
+def test_a_process_takes_a_part_of_the_memory(python):
+    code = """
+import torch
+from furlkit.runtime import Runtime, start
+place = start(Runtime(device="cuda", gpu_memory=0.05))
+total = torch.cuda.get_device_properties(0).total_memory
+try:
+    torch.empty(total // 10, dtype=torch.uint8, device=place)
+except torch.cuda.OutOfMemoryError:
+    print("refused")
+"""
+    assert python(code) == "refused\n"

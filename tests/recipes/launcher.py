@@ -2,7 +2,7 @@
 
 `serve` waits at a socket; `CLIENT` is a program that takes furlkit's arguments, has them
 run in a fork of the server, and exits with its code. A client that is killed kills the
-fork too, and SIGTERM is passed on: seen from outside, the client is furlkit.
+fork too, and SIGTERM and SIGUSR1 are passed on: seen from outside, the client is furlkit.
 """
 
 import json
@@ -16,7 +16,8 @@ from contextlib import suppress
 CLIENT = """
 import json, os, signal, socket, sys
 server = socket.socket(socket.AF_UNIX)
-signal.signal(signal.SIGTERM, lambda *_: server.send(b"T"))
+for number in (signal.SIGTERM, signal.SIGUSR1):
+    signal.signal(number, lambda number, _: server.send(bytes([number])))
 server.connect(sys.argv[1])
 words = {"words": sys.argv[2:], "folder": os.getcwd()}
 socket.send_fds(server, [json.dumps(words).encode()], [0, 1, 2])
@@ -62,7 +63,7 @@ def _answer(client: socket.socket) -> None:
             with suppress(OSError):
                 client.send(str(os.waitstatus_to_exitcode(status)).encode())
             os._exit(0)
-        os.kill(process, signal.SIGTERM if client.recv(1) else signal.SIGKILL)
+        os.kill(process, (client.recv(1) or bytes([signal.SIGKILL]))[0])
 
 
 def _work(given: dict, streams: list[int]) -> None:

@@ -259,3 +259,79 @@ def test_a_training_that_runs_shows_its_epoch(runner):
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """Put a program with this output first in the PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def write(name, text):
+        (folder / name).write_text(f"#!/bin/sh\ncat << 'END'\n{text}\nEND\n")
+        (folder / name).chmod(0o755)
+
+    return write
+
+
+def test_tasks_of_slurm_are_counted(runner, run, stand_in, tmp_path):
+    runner.plan(form="slurm")
+    here = tmp_path.resolve()
+    stand_in(
+        "squeue",
+        f"""{here}|0|RUNNING|exp:train-r001
+{here}|1|PENDING|exp:train-r001
+{here}|0|PENDING|exp:average-r001
+{here}|N/A|PENDING|furlkit-next:exp
+{here}|0|PENDING|exp/seed1:average-r001
+{here}/other|0|PENDING|exp:average-r001""",
+    )
+    assert runner.status()["queue"] == {"running": 1, "pending": 2}
+    said = run("status", "exp").out
+    assert "queue: 1 running, 2 pending" in said and "running: nothing" not in said
+
+
+def test_tasks_of_hyperqueue_are_counted(runner, stand_in):
+    runner.plan(form="hq")
+    stats = {"running": 1, "waiting": 4, "finished": 2, "failed": 0, "canceled": 0}
+    jobs = [
+        {"id": 1, "name": "exp", "task_stats": stats},
+        {"id": 2, "name": "other", "task_stats": stats},
+    ]
+    stand_in("hq", json.dumps(jobs))
+    assert runner.status()["queue"] == {"pending": 4, "running": 1}
+
+
+@pytest.mark.parametrize("text", ["", "x|y", "[1, 2]", "{"])
+def test_strange_answers_of_queues_count_nothing(runner, stand_in, text):
+    runner.plan()
+    stand_in("squeue", text)
+    stand_in("hq", text)
+    assert runner.status()["queue"] == {}
+
+
+def test_a_failed_job_is_shown_with_the_last_line_of_its_log(runner, run, stand_in):
+    runner.plan(form="slurm")
+    log = Path("exp/plan/log/train-r001-1.txt")
+    log.parent.mkdir()
+    log.write_text("module: not found\nexit code 127: repair\n")
+    (failed,) = runner.status()["failed"]
+    step = "train, round 1, client 1"
+    assert failed == {"step": step, "error": "exit code 127: repair"}
+    assert f"failed: {step}: exit code 127: repair" in run("status", "exp").out
+    stand_in("squeue", f"{Path.cwd().resolve()}|1|PENDING|exp:train-r001")
+    assert runner.status()["failed"] == []
+
+
+def test_the_speed_of_the_last_trainings(done_before, run):
+    speeds = []
+    for path in Path("exp").glob("r*/client_*.log.jsonl"):
+        speeds.append(
+            json.loads(path.read_text().splitlines()[-1])["samples_per_second"]
+        )
+    assert len(speeds) == 4
+    found = done_before.status()["images_per_second"]
+    assert found == pytest.approx(sum(speeds) / 4)
+    Path("exp/r002/client_1.safetensors").unlink()
+    assert "images/s in each" in run("status", "exp").out

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import mkdtemp
@@ -24,14 +23,14 @@ def _reason_to_skip() -> str:
 
 
 @pytest.fixture(scope="session")
-def cluster(environment) -> Iterator[Cluster]:
+def cluster(environment, fast_furlkit) -> Iterator[Cluster]:
     """Daemons on the loopback address, which end with the tests."""
     if reason := _reason_to_skip():
         pytest.skip(reason)
     # Other users' daemons must reach the folder, and sockets need a short path.
     folder = Path(mkdtemp(prefix="furlkit-slurm-"))
     folder.chmod(0o755)
-    program = executable(folder / "furlkit", [sys.executable, "-m", "furlkit"])
+    program = executable(folder / "furlkit", fast_furlkit)
     started = Cluster(folder / "cluster", {**environment, "FURLKIT": program})
     try:
         started.start()

@@ -114,14 +114,14 @@ class Cluster:
         """One line for each task in the queue."""
         return self.call("squeue", "-h", "-r", "-o", form, check=False).splitlines()
 
-    def wait(self, done: Callable[[], bool], seconds: float = 120) -> None:
+    def wait(self, done: Callable[[], bool], seconds: float = 300) -> None:
         """Wait until something is true."""
         end = time.monotonic() + seconds
         while not done():
             assert time.monotonic() < end, (self.queue(), self.log())
             time.sleep(0.2)
 
-    def drain(self, seconds: float = 300) -> None:
+    def drain(self, seconds: float = 900) -> None:
         """Wait until the queue is empty."""
         self.wait(lambda: self.reachable() and not self.queue(), seconds)
 

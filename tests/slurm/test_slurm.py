@@ -14,10 +14,12 @@ from tests.recipes.conftest import RUN, outputs
 pytestmark = pytest.mark.slow
 
 TINY = (
-    "data=digits", "public=digits", "clients=3", "rounds=3",
+    "data=digits", "public=digits",
     "init=--width 0.02 --projector 8,4", "align=--images 100 --epochs 1",
-    "train=--epochs 1 --batch-size 240", "linear=--epochs 1",
+    "linear=--epochs 1",
 )  # fmt: skip
+QUICK = "train=--epochs 1 --batch-size 240"
+THREE = (*TINY, QUICK, "clients=3", "rounds=3")
 
 
 @pytest.fixture
@@ -59,20 +61,29 @@ def is_done(run, folder: str) -> bool:
 
 
 def test_three_rounds_of_fedca_give_the_bytes_of_make(cluster, plan, submit, run):
-    plan("slurm", "run.sh", *TINY, "out=exp/slurm")
+    plan("slurm", "run.sh", *THREE, "out=exp/slurm")
     assert submit("run.sh") == "exp/slurm: 14 jobs submitted\n"
     cluster.drain()
     assert {*states(cluster, "exp/slurm").values()} == {"COMPLETED"}
-    plan("make", "rules", *TINY, "out=exp/make")
+    plan("make", "rules", *THREE, "out=exp/make")
     make(cluster, "rules")
-    assert is_done(run, "exp/slurm") and len(outputs("exp/make")) == 34
+    assert is_done(run, "exp/slurm") and len(outputs("exp/make")) == 39
     assert outputs("exp/slurm") == outputs("exp/make")
     assert submit("run.sh") == "exp/slurm: 0 jobs submitted\n"
 
 
 def test_a_failing_client_stops_only_the_jobs_that_need_it(cluster, plan, submit, run):
     # The first run fails: a folder is in the place of an upload.
-    plan("slurm", "run.sh", *TINY, "rounds=2", "seed=0,1", "out=exp/{seed}")
+    plan(
+        "slurm",
+        "run.sh",
+        *TINY,
+        QUICK,
+        "clients=3",
+        "rounds=2",
+        "seed=0,1",
+        "out=exp/{seed}",
+    )
     blocked = Path("exp/0/r001/client_1.safetensors")
     blocked.mkdir(parents=True)
     submit("run.sh")
@@ -119,7 +130,7 @@ def test_a_requeue_in_the_middle_of_training_gives_the_same_bytes(
 def test_the_script_completes_a_run_after_a_crash_of_slurmctld(
     cluster, plan, submit, run
 ):
-    plan("slurm", "run.sh", *TINY, "out=exp/slurm")
+    plan("slurm", "run.sh", *THREE, "out=exp/slurm")
     submit("run.sh")
     cluster.wait(lambda: Path("exp/slurm/r000/global.safetensors").exists())
     cluster.kill_controller()
@@ -130,7 +141,7 @@ def test_the_script_completes_a_run_after_a_crash_of_slurmctld(
     submit("run.sh")
     cluster.drain()
     assert is_done(run, "exp/slurm")
-    plan("make", "rules", *TINY, "out=exp/make")
+    plan("make", "rules", *THREE, "out=exp/make")
     make(cluster, "rules")
     assert outputs("exp/slurm") == outputs("exp/make")
 
@@ -157,7 +168,7 @@ def test_60_clients_two_at_once(cluster, plan, submit, run):
 
 def test_windows_of_rounds(cluster, plan, submit, run):
     Path("recipe.toml").write_text(RUN)
-    words = ("rounds=4", "train=--epochs 1 --batch-size 240", "out=exp/slurm")
+    words = ("rounds=4", QUICK, "out=exp/slurm")
     plan("slurm", "run.sh", *words, "--rounds-at-once", 1)
     assert submit("run.sh") == "exp/slurm: 6 jobs submitted\n"
     names = cluster.queue("%j")
@@ -171,7 +182,7 @@ def test_windows_of_rounds(cluster, plan, submit, run):
 def test_two_runs_side_by_side(cluster, plan, submit, run):
     Path("recipe.toml").write_text(RUN)
     words = ("rounds=1", "seed=0,1", "out=exp/{seed}")
-    plan("slurm", "run.sh", *words, "train=--epochs 1 --batch-size 240")
+    plan("slurm", "run.sh", *words, QUICK)
     assert submit("run.sh").count("6 jobs submitted") == 2
     # A second call submits nothing while the jobs are in the queue.
     again = subprocess.run(
@@ -192,7 +203,7 @@ def test_a_quorum_goes_on_without_a_failing_client(cluster, plan, submit):
         RUN.replace("aggregate {upload*}", "aggregate {upload*} --at-least 2")
     )
     words = ("rounds=1", "clients=3", "out=exp/slurm")
-    plan("slurm", "run.sh", *words, "train=--epochs 1 --batch-size 240")
+    plan("slurm", "run.sh", *words, QUICK)
     # Client 1 cannot write its progress, so it fails.
     Path("exp/slurm/r001/client_1.log.jsonl").mkdir(parents=True)
     submit("run.sh")
