@@ -11,6 +11,7 @@ PROJECT = Path(__file__).parent.parent
 MEAN = 0.06
 HARD_SHARE = 0.01
 # Paths that meet the limits. The list grows until it is furlkit, README.md, examples.
+TRAINING = ("optimisers", "personal", "plan", "processes", "rounds", "run", "signals")
 FINISHED = (
     "furlkit/evaluation",
     "furlkit/models",
@@ -19,6 +20,7 @@ FINISHED = (
     "furlkit/presets",
     "furlkit/reports",
     "furlkit/terms",
+    *(f"furlkit/training/{name}.py" for name in TRAINING),
     "furlkit/updates",
 )
 
