@@ -1,4 +1,4 @@
-"""The images of one client on the training device, and batches of them."""
+"""Images of one client on the training device, and batches of these images."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from torch import Tensor
 
 from furlkit.data.augment import Augmentation, augment, normalise, plain, sobel
 
-# Up to this many bytes, a client's images are copied to the device once; above it, each
-# batch is read from the memory map.
+# Up to this number of bytes, a client's images are copied to the device once; otherwise
+# each batch is read from the memory map.
 RESIDENT_LIMIT = 2 * 2**30
 
 
 @dataclass(frozen=True)
 class View:
-    """How images become network input: augmentation, size, normalisation.
+    """Conversion of images to network input: augmentation, size, normalisation.
 
     `channels_last` is the memory layout of the network.
     """
@@ -37,16 +37,16 @@ class Positions(NamedTuple):
     device: Tensor
 
     def part(self, start: int, stop: int) -> "Positions":
-        """Some of them; nothing is copied."""
+        """A slice of the positions, without a copy."""
         return Positions(self.cpu[start:stop], self.device[start:stop])
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some images of a client, with the only generator that a step may draw from.
+    """Some images of a client, with the only random generator of the step.
 
-    `index` are positions among the client's images, on the images' device; `index_cpu`
-    are the same on the CPU. `images` is uint8 (N, H, W, C). Steps are counted from 0
+    `index`: positions among the client's images, on the images' device; `index_cpu`:
+    these positions on the CPU. `images` is uint8 (N, H, W, C). Steps are counted from 0
     through all epochs.
     """
 
@@ -60,25 +60,25 @@ class Batch:
     source: "Images | None" = None
 
     def at(self, index: Tensor) -> "Batch":
-        """Other images of the client, by positions on the CPU, for the same step."""
+        """Batch of other images for this step, by positions on the CPU."""
         if self.source is None:
-            raise ValueError("a batch that does not know its images has no others")
+            raise ValueError("a batch without a source has no other images")
         return self.source.batch(index, self.generator, self.step)
 
     def two_views(self) -> Tensor:
-        """Two augmented views of every image: all first views, then all second ones."""
+        """Two augmented views of every image: first views, then second views."""
         return self._augmented(2)
 
     def one_view(self, how: Augmentation | None = None) -> Tensor:
-        """One augmented view of every image; `how`, if it is not the usual way."""
+        """One augmented view of every image; `how` replaces the usual augmentation."""
         return self._augmented(1, how)
 
     def plain(self) -> Tensor:
-        """The images without augmentation, resized to the network's input."""
+        """Images without augmentation, resized to the network's input."""
         return self._input(plain(self.images, self.view.size))
 
     def edges(self) -> Tensor:
-        """The Sobel images of those, one for each image."""
+        """Sobel images of the plain images."""
         return self._input(sobel(plain(self.images, self.view.size)))
 
     def _augmented(self, views: int, how: Augmentation | None = None) -> Tensor:
@@ -93,7 +93,7 @@ class Batch:
 
 
 class Images:
-    """A client's images, on the device if they are small enough, else memory-mapped."""
+    """Images of a client, on the device if small enough, otherwise memory-mapped."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Images:
         return self._count
 
     def order(self, seed: int) -> Positions:
-        """The random order of the images in the epoch with this seed."""
+        """Random order of the images in the epoch with this seed."""
         if self._order is None or self._order[0] != seed:
             generator = torch.Generator().manual_seed(seed)
             order = torch.randperm(self._count, generator=generator)
@@ -127,22 +127,22 @@ class Images:
         return self._order[1]
 
     def prefetch(self, index: Positions) -> None:
-        """Begin to gather a mapped batch in the background, for `batch` to take."""
+        """Start to gather a mapped batch in the background, for `batch`."""
         if self._resident is None:
             self._ahead = index.cpu, self._gatherer.submit(self._gather, index.cpu)
 
     def _gather(self, index: Tensor) -> Tensor:
-        """Images from the map, in memory that a GPU copies from while it computes."""
+        """Gather images from the map, in pinned memory for a GPU."""
         places, shape = self._index[index.numpy()], self._mapped.shape[1:]
         kind = torch.from_numpy(np.empty(0, self._mapped.dtype)).dtype
         pinned = self._device.type == "cuda"
         taken = torch.empty((len(places), *shape), dtype=kind, pin_memory=pinned)
-        # numpy.take lets other threads run, which an index in brackets does not.
+        # numpy.take lets other threads run; an index in brackets does not.
         np.take(self._mapped, places, axis=0, out=taken.numpy(), mode="clip")
         return taken
 
     def _gathered(self, index: Tensor) -> Tensor:
-        """The same, from the background if the batch was prefetched."""
+        """Gathered images, from the background if the batch was prefetched."""
         if self._ahead is not None and torch.equal(self._ahead[0], index):
             (_, gathered), self._ahead = self._ahead, None
             return gathered.result()
@@ -151,7 +151,7 @@ class Images:
     def batch(
         self, index: Tensor | Positions, generator: torch.Generator, step: int = 0
     ) -> Batch:
-        """The images at the given positions; a tensor of positions is on the CPU."""
+        """Batch of the images at these positions; a tensor must be on the CPU."""
         if isinstance(index, Tensor):
             index = Positions(index, index.to(self._device))
         if self._resident is not None:
@@ -159,7 +159,7 @@ class Images:
         else:
             taken = self._gathered(index.cpu)
             images = taken.to(self._device, non_blocking=True)
-        # A network for colour images gets grey ones as three equal channels.
+        # A network for colour images gets grey images with three equal channels.
         images = images.expand(-1, -1, -1, self._view.channels)
         labels = None if self._labels is None else self._labels[index.device]
         known = generator, self._view, step, self

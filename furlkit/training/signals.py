@@ -58,9 +58,9 @@ def _raise(number: int) -> None:
 
 
 def _unraisable(lost: "sys.UnraisableHookArgs") -> None:
-    """Raise exceptions again that Python dropped in a weak reference's callback or `__del__`.
+    """Raise exceptions again that Python dropped in a weak reference's callback.
 
-    Imports are full of such callbacks.
+    Imports are full of such callbacks; `__del__` drops exceptions too.
     """
     if isinstance(lost.exc_value, Stopped | KeyboardInterrupt):
         _requests.lost = getattr(lost.exc_value, "number", signal.SIGINT)

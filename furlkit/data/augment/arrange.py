@@ -16,7 +16,7 @@ Operation = Callable[..., Any]
 
 
 class Planned(NamedTuple):
-    """An operation that changes the images of some rows in place; None reorders all."""
+    """Operation that changes the images of some rows in place; None reorders all."""
 
     part: slice | None
     operation: Operation
@@ -24,15 +24,15 @@ class Planned(NamedTuple):
 
 
 class Operations:
-    """The operations on n images, which are reordered in between and restored at the end.
+    """Operations on n images, which are reordered in between and restored at the end.
 
-    Images with the same operation are made adjacent. Reordering costs one copy. In
+    Images with equal operations become adjacent. Reordering costs one copy. In
     return, the images of an operation are a slice, which the operation can change in
     place without masks and without a scatter.
     """
 
     def __init__(self, who: Tensor) -> None:
-        """`who` (n,): the number of the image that each row has at first."""
+        """`who` (n,): image number of each row at the start."""
         self.who = who
         self._planned: list[Planned] = []
 
@@ -54,10 +54,7 @@ class Operations:
         self._planned.append(Planned(part, operation, parameters))
 
     def run(self, source: Tensor, first: Operation, *parameters: Tensor) -> Tensor:
-        """Run all operations on the images that `first(source, *parameters)` returns.
-
-        The result has the original order.
-        """
+        """Run all operations on the images returned by `first(source, *parameters)`."""
         last = self.who.argsort()
         every = [*parameters, *(p for step in self._planned for p in step.parameters)]
         sent = iter(send([last, *every], source.device))
@@ -85,7 +82,7 @@ def uniform(generator: Generator, *shape: int) -> Tensor:
 
 
 def draw_chosen(n: int, probability: float, generator: Generator) -> Tensor:
-    """(n,) bool: the images that an operation with this probability applies to."""
+    """(n,) bool: True with this probability, for images that get an operation."""
     return uniform(generator, n) < probability
 
 
