@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 from furlkit.errors import UsageError
 
 
-class Number(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Number:
     """A real number within bounds; `above` and `below` exclude the bound itself."""
 
     low: float | None = None
@@ -16,14 +18,16 @@ class Number(NamedTuple):
     below: float | None = None
 
 
-class Whole(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Whole:
     """A whole number within bounds."""
 
     low: int | None = None
     high: int | None = None
 
 
-class Choice(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Choice:
     """One of several words; a function gives those that other packages may add to."""
 
     names: "tuple[str, ...] | Callable[[], Iterable[str]]"
@@ -34,7 +38,8 @@ class Choice(NamedTuple):
         return tuple(self.names() if callable(self.names) else self.names)
 
 
-class Numbers(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Numbers:
     """Numbers with commas between them, `length` of them if it is given: 0.2,1.
 
     None of them is below `low`.
@@ -45,31 +50,36 @@ class Numbers(NamedTuple):
     low: int | None = None
 
 
-class Flag(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Flag:
     """On or off; with `negative` there is a --no-NAME too."""
 
     negative: bool = False
 
 
-class File(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class File:
     """The path of a file or folder; one that is `written` must not be a folder."""
 
     written: bool = False
 
 
-class Text(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Text:
     """Words that the stage itself reads; `metavar` shows their form."""
 
     metavar: str = "TEXT"
 
 
-class Clients(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Clients:
     """Clients, or rounds, by number: 3, 0-4, 0,2,5-7; with `names`, or one by name."""
 
     names: bool = False
 
 
-class Labelled(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Labelled:
     """A label and files: LABEL=FILE,FILE,...; one file where not `several`.
 
     A file may be a pattern, like exp/seed*, or the folder of a run.
@@ -81,19 +91,7 @@ class Labelled(NamedTuple):
 Kind = Number | Whole | Choice | Numbers | Flag | File | Text | Clients | Labelled
 
 
-class Option(NamedTuple):
-    """One option: its flag without dashes, its kind, default and help.
-
-    `recorded` options decide the bytes of an output and go into its header. `needs` names
-    the option without which this one does not apply: "features-out", or with the value
-    it must have, "optimiser=sgd", several divided by "|"; or a head of init's model,
-    "head=clusters". `replaces` names those that do not apply beside this one. `usual` describes a default that the
-    inputs decide.
-    `second` is a second flag (-o, --share), `variable` the name in Python where the
-    flag's own is taken. One that is `newer` than files it decides is recorded only where
-    it is not the default, so that the same command still makes the same bytes.
-    """
-
+class _Fields(NamedTuple):
     name: str
     kind: Kind
     default: Any = None
@@ -109,7 +107,21 @@ class Option(NamedTuple):
     variable: str = ""
     newer: bool = False
 
-    @property
+
+class Option(_Fields):
+    """One option: its flag without dashes, its kind, default and help.
+
+    `recorded` options decide the bytes of an output and go into its header. `needs` names
+    the option without which this one does not apply: "features-out", or with the value
+    it must have, "optimiser=sgd", several divided by "|"; or a head of init's model,
+    "head=clusters". `replaces` names those that do not apply beside this one. `usual` describes a default that the
+    inputs decide.
+    `second` is a second flag (-o, --share), `variable` the name in Python where the
+    flag's own is taken. One that is `newer` than files it decides is recorded only where
+    it is not the default, so that the same command still makes the same bytes.
+    """
+
+    @cached_property
     def key(self) -> str:
         """The option's name in Python."""
         return self.variable or self.name.replace("-", "_")
@@ -451,8 +463,7 @@ def _merged(found: Mapping[str, Option]) -> Option:
     if len(found) == 1:
         return first
     for name, option in found.items():
-        # Tuples of two types may be equal: Whole(0) and Numbers().
-        if (type(option.kind), option.kind) != (type(first.kind), first.kind):
+        if option.kind != first.kind:
             raise UsageError(
                 f"--{first.name}: {first_name} and {name} declare it with different "
                 "types; an installed package must rename its option"
@@ -491,7 +502,7 @@ def shown(option: Option) -> str:
 
 def writes_file(option: Option) -> bool:
     """Return whether a command writes the file that an option names."""
-    kind = option.kind  # Kinds are tuples, and equal others that hold the same.
+    kind = option.kind
     if isinstance(kind, File):
         return kind.written
     return isinstance(kind, Text) and (

@@ -57,11 +57,12 @@ def resolved(
                 values.pop(option.key, None)
             elif values.get(option.key) is None:
                 values[option.key] = own[option.key].default
-    for option in entry.options.values():
+    options = entry.options
+    for option in options.values():
         for other in option.replaces.split() if values.get(option.key) else ():
             if key_of(other) in by_hand:
                 raise UsageError(f"--{other} does not apply beside --{option.name}")
-        if option.key in values and (unmet := _unmet(option, entry.options, values)):
+        if option.key in values and (unmet := _unmet(option, options, values)):
             refuse(option, *unmet)
             values[option.key] = option.default
     return values

@@ -359,7 +359,6 @@ def _sources(command: Command, parts: list[Part]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in found if Path(name).is_file()))
 
 
-# Kinds are tuples, and equal those of other classes that hold the same.
 def _is_read(kind: Kind) -> bool:
     if isinstance(kind, Text):
         return kind.metavar == "NAME|PATH"

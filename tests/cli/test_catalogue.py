@@ -130,6 +130,19 @@ def test_defaults_are_values_of_their_kind(name):
             assert value in kind.words, option.name
 
 
+def test_kinds_of_values_of_two_classes_differ():
+    kinds = [Number(1), Whole(1), catalogue.Numbers(True), catalogue.Flag(True)]
+    kinds += [catalogue.Clients(True), catalogue.Labelled(True), Number(1)]
+    assert len(set(kinds)) == len(kinds) - 1
+    assert kinds[0] == kinds[-1] and kinds[0] != kinds[1]
+
+
+def test_the_key_of_an_option_is_computed_once():
+    option = Option("batch-size", Whole(2))
+    assert option.key is option.key == "batch_size"
+    assert option._replace(variable="size").key == "size"
+
+
 # --- what does not apply --------------------------------------------------------------
 
 
