@@ -20,9 +20,14 @@ from furlkit.catalogue.commands import (
 )
 from furlkit.catalogue.entries import (
     ANY,
+    FORMATS,
+    READ,
+    WRITTEN,
+    Argument,
     Choice,
     Clients,
     Command,
+    Data,
     Dataset,
     Encoder,
     Family,
@@ -49,6 +54,7 @@ from furlkit.catalogue.entries import (
     Update,
     Whole,
     entry_of,
+    reads_file,
     shown,
     writes_file,
 )
@@ -71,12 +77,14 @@ from furlkit.catalogue.methods import (
     PERSONAL,
     RULES,
     SENT_MODEL,
+    SHARE_ROWS,
     SHARING,
     TEACHERS,
     TERMS,
     UPDATES,
 )
 from furlkit.catalogue.protocols import PROTOCOLS
+from furlkit.catalogue.roles import direction_of, kinds_of, taker_of
 from furlkit.catalogue.schemes import SCHEMES
 from furlkit.catalogue.values import defaults, divided, key_of, recorded, resolved
 from furlkit.catalogue.words import GLOSSARY, OTHER_NAMES

@@ -57,11 +57,55 @@ class Flag:
     negative: bool = False
 
 
+# What a command does with a file. A client receives a file from the server or from other
+# clients, sends a file to them, keeps a file to itself, and recalls it in a later round.
+# "received once": a client asks for the file in its first round only.
+READ = ("read", "received", "received once", "recalled")
+WRITTEN = ("written", "sent", "kept")
+CACHE = "cache"  # A folder that furlkit reads and writes, and that may be removed.
+# Kinds of files besides furlkit's own, which furlkit/files/kinds.py declares.
+FORMATS = (
+    *("any", "csv", "folder", "json", "metrics", "picture", "recipe", "rules", "toml"),
+    "weights",
+)
+
+
 @dataclass(frozen=True, repr=False)
 class File:
-    """The path of a file or folder; one that is `written` must not be a folder."""
+    """The path of a file or folder.
 
-    written: bool = False
+    `kind` names the kind of the file, `role` the entry of `inputs` in the headers of the
+    outputs; several words are divided by "|". A file without a role is in no header.
+    With `per_client` the path may hold {client}. `words` may be given in place of a path.
+    The command writes a file that is `last` after all others, even after that of -o.
+    """
+
+    kind: str
+    role: str = ""
+    direction: str = "read"
+    per_client: bool = False
+    words: tuple[str, ...] = ()
+    last: bool = False
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that the file may be of."""
+        return tuple(self.kind.split("|"))
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles that the file may have in a header."""
+        return tuple(self.role.split("|")) if self.role else ()
+
+    @property
+    def written(self) -> bool:
+        """Whether the command writes the file."""
+        return self.direction in WRITTEN
+
+
+@dataclass(frozen=True, repr=False)
+class Data:
+    """Images that are read: the name of a dataset, or the path of a file or folder."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,15 +124,32 @@ class Clients:
 
 @dataclass(frozen=True, repr=False)
 class Labelled:
-    """A label and files: LABEL=FILE,FILE,...; one file where not `several`.
+    """A label and files that are read: LABEL=FILE,FILE,...; one file if not `several`.
 
     A file may be a pattern, like exp/seed*, or the folder of a run.
     """
 
     several: bool = True
+    kind: str = "metrics|folder"
 
 
-Kind = Number | Whole | Choice | Numbers | Flag | File | Text | Clients | Labelled
+Kind = (
+    Number | Whole | Choice | Numbers | Flag | File | Data | Text | Clients | Labelled
+)
+
+
+class Argument(NamedTuple):
+    """A positional argument: its key, kind and name in --help.
+
+    There may be `several` words. One that is `first` may be left out before others.
+    """
+
+    key: str
+    kind: Kind
+    metavar: str = ""
+    required: bool = True
+    several: bool = False
+    first: bool = False
 
 
 class _Fields(NamedTuple):
@@ -331,9 +392,9 @@ class Scheme(Method):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Protocol(Method):
-    """A way to evaluate: `function` is what it computes, `groups` its own options."""
+    """A way to evaluate: `function` is what it computes, `groups` its arguments and options."""
 
-    groups: "tuple[Group | Family, ...]" = ()
+    groups: "tuple[Argument | Group | Family, ...]" = ()
 
 
 class Mode(NamedTuple):
@@ -502,12 +563,13 @@ def shown(option: Option) -> str:
 
 def writes_file(option: Option) -> bool:
     """Return whether a command writes the file that an option names."""
+    return isinstance(option.kind, File) and option.kind.written
+
+
+def reads_file(option: Option) -> bool:
+    """Return whether a command reads the file or the images that an option names."""
     kind = option.kind
-    if isinstance(kind, File):
-        return kind.written
-    return isinstance(kind, Text) and (
-        option.name == "output" or option.name.endswith("-out")
-    )
+    return isinstance(kind, Data) or (isinstance(kind, File) and kind.direction in READ)
 
 
 class Command(NamedTuple):
@@ -515,7 +577,23 @@ class Command(NamedTuple):
 
     name: str
     help: str
-    parts: "tuple[Group | Family | Callable[[], Group], ...]" = ()
+    parts: "tuple[Argument | Group | Family | Callable[[], Group], ...]" = ()
+
+    @property
+    def arguments(self) -> list[Argument]:
+        """Its positional arguments."""
+        return [part for part in self.parts if isinstance(part, Argument)]
+
+    @property
+    def roles(self) -> dict[str, "Argument | Option"]:
+        """The argument or option that takes the file of a role, by role."""
+        takers: list[Argument | Option] = [*self.arguments, *self.options.values()]
+        return {
+            role: each
+            for each in takers
+            if isinstance(each.kind, File) and not each.kind.written
+            for role in each.kind.roles
+        }
 
     @property
     def families(self) -> list[Family]:
@@ -527,6 +605,8 @@ class Command(NamedTuple):
         """Its options in the order of --help; options of the same title stand together."""
         found: dict[str, Group] = {}
         for part in self.parts:
+            if isinstance(part, Argument):
+                continue
             whole = part() if callable(part) else part
             for group in whole.groups if isinstance(whole, Family) else [whole]:
                 known = found.get(group.title, Group(group.title, (), group.choices))

@@ -2,6 +2,7 @@
 
 from furlkit.catalogue.entries import (
     Choice,
+    Data,
     Encoder,
     File,
     Flag,
@@ -81,14 +82,14 @@ MINING = (
     Option("mine-every", Whole(0), 0,
            "Rounds after which a client mines its neighbours again; 0 keeps those of "
            "its private file."),
-    Option("neighbours-from", Text("FILE"),
+    Option("neighbours-from", File("neighbours", "neighbours", per_client=True),
            help="Take the neighbours from this file, which the command neighbours wrote; "
                 "may hold {client}.", recorded=False, replaces="mine-layer mine-every"),
 )
 
 # For objectives that look at what other clients' models say.
 HELPERS = (
-    Option("helper", File(), (),
+    Option("helper", File("checkpoint", "helper", "received"), (),
            "An upload of the last round that helpers may be chosen from; may be repeated.",
            multiple=True, recorded=False, variable="helper_files"),
     Option("helpers", Whole(1), 2,
@@ -294,11 +295,11 @@ TERMS = named(
         "furlkit.terms.alignment:alignment",
         switch="align",
         options=(
-            Option("align", File(),
+            Option("align", File("targets", "targets", "received once"),
                    help="h and z of public images by the alignment model, as "
                         "pretrain-align writes them.", recorded=False,
                    metavar="TARGETS"),
-            Option("align-data", Text("NAME|PATH"),
+            Option("align-data", Data(),
                    help="The public images that the targets were made from.",
                    recorded=False),
             Option("align-split", Choice(("train", "test")), "train",
@@ -482,11 +483,12 @@ PERSONAL = named(
 DICTIONARY_SIZE = Option("dictionary-size", Whole(1), 1024, "K, its number of rows.")
 
 # Of every rule for models.
-_WEIGHTS = Option("weights", Text("examples|uniform|FILE.json"), "examples",
-                  'By number of images, equal, or given as {"CLIENT": WEIGHT}.')
+_WEIGHTS = Option("weights", File("json", words=("examples", "uniform")), "examples",
+                  metavar="examples|uniform|FILE.json",
+                  help='By number of images, equal, or given as {"CLIENT": WEIGHT}.')
 _BN = Option("bn", Choice(("average", "keep")), "average",
              "BatchNorm statistics are averaged, or left out for clients to keep.")
-_REPORT = Option("report", File(written=True),
+_REPORT = Option("report", File("metrics", direction="written"),
                  help="Write for each client the norm of its update, its angle to the "
                       "others, its share, how far the result moved because of it, and "
                       "whether it stands out. Rules other than mean are applied once "
@@ -499,7 +501,7 @@ _MAX_SHARE = Option("max-share", Number(above=0, high=1),
                          "the others. Equal shares are always allowed.", usual="1")
 _COUNTS = (
     _MAX_SHARE,
-    Option("partition", File(),
+    Option("partition", File("partition", "partition"),
            help="The partition that the clients were given: none counts more images than "
                 "it has there, and clients that it does not have are refused.",
            recorded=False, metavar="PARTITION"),
@@ -633,7 +635,7 @@ RULES = named(
 
 # What a hostile client makes of its upload.
 _FACTOR = Option("factor", Number(above=0), 1.0, "How much longer its update becomes.")
-_START = Option("parent", File(), help="The global model that the client started from.",
+_START = Option("parent", File("checkpoint"), help="The global model that the client started from.",
                 recorded=False, metavar="CHECKPOINT")
 ATTACKS = named(
     Mode("scale", "its update, times a factor",
@@ -642,7 +644,7 @@ ATTACKS = named(
     Mode("noise", "Gaussian noise as long as its update, times a factor",
          (_START, _FACTOR._replace(default=10.0))),
     Mode("copy", "another model under its own name",
-         (Option("of", File(), help="The model that is copied.", recorded=False,
+         (Option("of", File("checkpoint"), help="The model that is copied.", recorded=False,
                  metavar="CHECKPOINT"),)),
     Mode("backdoor-rows", "shared rows that are one and the same",
          (Option("row", Whole(0), 0, "The row that replaces others."),
@@ -713,21 +715,28 @@ NEGATIVES = Option("negatives", Choice(("fused", "remote", "local")), "fused",
     "What images are told apart from where a dictionary is given: the client's own images "
     "(batch or queue) and the dictionary (FedCA Eq. 6, FCL Eq. 3), the dictionary alone "
     "(FCL Eq. 5), or its own alone.", newer=True)
-SHARE_ROWS = ("averaged", "instahide", "mixup", "plain")
+# The words of --share-rows, and what inspect says of such rows.
+SHARE_ROWS = {
+    "averaged": "",
+    "instahide": "features of images that InstaHide encrypted, which has been broken in "
+                 "public (Carlini et al. 2021); they are not anonymous",
+    "mixup": "features of mixtures of images; they are not anonymous",
+    "plain": "features of single images; they are not anonymous",
+}
 
 # What a client shares for others to use as negatives.
 SHARING = group("Sharing rows: FedCA's dictionary, FCL's remote features",
-    Option("dictionary", Text("FILE"),
+    Option("dictionary", File("features", "dictionary", "received", per_client=True),
            help="Rows that are negatives for every image, and that --neighbours draws "
                 "images to; aggregate --rule dictionary writes them. May hold {client}, "
                 "if --for made one for each client.", recorded=False),
     Option("leave-own-out", Flag(), False,
            "Leave the client's own rows of the dictionary out."),
     NEGATIVES,
-    Option("features-out", Text("FILE"),
+    Option("features-out", File("features", direction="sent", per_client=True),
            help="Where to write the rows that the client shares, ceil(K / m) rows; may "
                 "hold {client}.", recorded=False),
-    Option("share-rows", Choice(SHARE_ROWS), SHARE_ROWS[0],
+    Option("share-rows", Choice(tuple(SHARE_ROWS)), "averaged",
            "What the rows are: Z, z averaged over rounds (FedCA); z of fresh mixtures of "
            "4 images with random signs (InstaHide, as FCL has it), or of such mixtures "
            "without signs; z of single images. InstaHide has been broken (Carlini et "
@@ -737,7 +746,7 @@ SHARING = group("Sharing rows: FedCA's dictionary, FCL's remote features",
            "How BatchNorm normalises the images that rows are computed from: by its "
            "running statistics, as in evaluation; or by their own batch, as MoCo's slow "
            "network does in training, without a change of the running statistics (FCL).",
-           needs=f"share-rows={'|'.join(SHARE_ROWS[1:])}", newer=True),
+           needs=f"share-rows={'|'.join([*SHARE_ROWS][1:])}", newer=True),
     Option("alpha", Number(low=0, below=1), 0.5,
            "Z <- alpha Z + (1 - alpha) z; 0 shares z alone (FedCA Eq. 9).",
            needs="share-rows=averaged"),

@@ -3,8 +3,10 @@
 from furlkit.catalogue.entries import (
     STEM,
     WIDTH,
+    Argument,
     Choice,
     Clients,
+    Data,
     Family,
     File,
     Flag,
@@ -13,7 +15,6 @@ from furlkit.catalogue.entries import (
     Numbers,
     Option,
     Protocol,
-    Text,
     Whole,
     group,
     named,
@@ -26,7 +27,6 @@ from furlkit.catalogue.groups import (
     IN_OUT,
     LAYER,
     OPTIMISER,
-    OUTPUT,
     PART,
     PRECISION,
     RUNNING,
@@ -35,6 +35,7 @@ from furlkit.catalogue.groups import (
     SEED,
     data_options,
     epochs_option,
+    output,
     split_option,
 )
 from furlkit.catalogue.installed import encoders
@@ -44,12 +45,19 @@ from furlkit.catalogue.papers import FCL, FEDCA, FEDSTYLE, FLESD, SCAN, WANG, WU
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
 
-_TEST_DATA = Option("test-data", Text("NAME|PATH"), help="Labelled images to test on.",
+_METRICS = output("metrics")
+_MODEL = Argument("model", File("checkpoint", "model"), "CHECKPOINT")
+_MODEL_IF_TRAINED = _MODEL._replace(metavar="[CHECKPOINT]", required=False)
+_MODELS = Argument("models", File("checkpoint", "model"), "CHECKPOINT...", several=True)
+_CLIENT_FILES = Argument(
+    "files", File("partition|checkpoint|private", "partition|model|private|upload"),
+    "[PARTITION] CHECKPOINT [PRIVATE|UPLOAD]...", several=True)
+_TEST_DATA = Option("test-data", Data(), help="Labelled images to test on.",
                     recorded=False, usual="the test split of --data")
 _SCORED = group(IN_OUT,
     *data_options("Labelled images to learn from; its test split is the test set."),
     _TEST_DATA,
-    OUTPUT,
+    _METRICS,
 )
 _SCORED_FROZEN = group(IN_OUT,
     *_SCORED.options[:-1],
@@ -57,19 +65,19 @@ _SCORED_FROZEN = group(IN_OUT,
            "Learn from each domain's images alone and test on that domain's: accuracy "
            "is the mean over the domains, and the JSON has those of each (FedStyle's "
            "generalisation).", newer=True),
-    OUTPUT,
+    _METRICS,
 )
 _SCORED_CLASSIFIER = group(IN_OUT,
     *data_options("Its test split is the test set; with --test-data it only gives the "
            "classes.", required=False),
     _TEST_DATA,
-    OUTPUT,
+    _METRICS,
 )
 _SCORED_CLUSTERS = group(IN_OUT,
     *data_options("Images that k-means is fitted to; its test split is the test set. "
            "Without --kmeans, --test-data alone will do.", required=False),
     _TEST_DATA,
-    OUTPUT,
+    _METRICS,
 )
 # An untrained network has no file; its options decide nothing that the file of a trained
 # one would record, so a score's `checkpoint` has them.
@@ -93,7 +101,7 @@ _FRACTION = (
            "How they are drawn from each client's images: all alike, or the fraction "
            "of every class."),
 )
-_PARTITION = Option("partition", File(),
+_PARTITION = Option("partition", File("partition", "partition"),
                     help="Which images of --data each client holds.", recorded=False)
 _NETWORK = group("Network",
     Option("hidden", Whole(0, 2**16), 512,
@@ -149,6 +157,7 @@ PROTOCOLS = named(
     Protocol("linear", "Train a linear classifier on the frozen h.",
         "furlkit.evaluation.linear:fit_linear",
         groups=(
+            _MODEL_IF_TRAINED,
             _SCORED_FROZEN,
             _SOLVER,
             _UNTRAINED,
@@ -161,6 +170,7 @@ PROTOCOLS = named(
     Protocol("knn", "Classify by the k nearest training images, by cosine of h.",
         "furlkit.evaluation.knn:predict_knn",
         groups=(
+            _MODEL_IF_TRAINED,
             _SCORED_FROZEN,
             group("Vote",
                 Option("k", Whole(1), 200, "Neighbours that vote."),
@@ -180,6 +190,7 @@ PROTOCOLS = named(
         "Score each client's own model, with a classifier of the client's images alone.",
         "furlkit.evaluation.personal:over_clients",
         groups=(
+            _CLIENT_FILES,
             group(IN_OUT,
                 *_SCORED.options,
                 Option("by-domain", Flag(), False,
@@ -207,7 +218,7 @@ PROTOCOLS = named(
     Protocol("classifier",
         "Score the classifier that a model has of its own; nothing is trained.",
         "furlkit.evaluation.linear:predict_linear",
-        groups=(_SCORED_CLASSIFIER, RUNNING, GENERAL.without("seed")),
+        groups=(_MODEL, _SCORED_CLASSIFIER, RUNNING, GENERAL.without("seed")),
         paper=FLESD,
         equation="Fig. 2",
         printed="nothing printed",
@@ -216,6 +227,7 @@ PROTOCOLS = named(
         "Score a model's clusters, or k-means on h, by the classes they match best.",
         "furlkit.evaluation.clusters:matching",
         groups=(
+            _MODEL,
             _SCORED_CLUSTERS,
             group("Clusters",
                 Option("kmeans", Whole(1, 2**16),
@@ -242,6 +254,7 @@ PROTOCOLS = named(
     Protocol("semi", "Finetune encoder and MLP on the few images that have labels.",
         "furlkit.stages.evaluate.finetune:choose",
         groups=(
+            _MODEL,
             group(IN_OUT, *_SCORED.options, _PARTITION),
             group("Labels", *_FRACTION),
             _MODE,
@@ -256,6 +269,7 @@ PROTOCOLS = named(
         "Finetune encoder and MLP by supervised FedAvg on the clients' labels.",
         "furlkit.stages.evaluate.finetune:run",
         groups=(
+            _MODEL,
             group(IN_OUT, *_SCORED.options, _PARTITION._replace(required=True)),
             group("Labels",
                 _FRACTION[0]._replace(default=1.0, required=False),
@@ -272,6 +286,7 @@ PROTOCOLS = named(
     Protocol("transfer", "Finetune encoder and MLP on all labels of another dataset.",
         "furlkit.stages.evaluate.finetune:run",
         groups=(
+            _MODEL,
             _SCORED,
             group("Optimisation",
                 Option("image-size", Whole(8, 2**16),
@@ -289,10 +304,11 @@ PROTOCOLS = named(
         "Measure the angles between models' representations of the same images.",
         "furlkit.evaluation.angles:angles",
         groups=(
+            _MODELS,
             group(IN_OUT,
                 *data_options("The images for all models; labels are not needed."),
                 split_option("test"),
-                OUTPUT,
+                _METRICS,
             ),
             group("Measurement", LAYER),
             RUNNING,
@@ -306,11 +322,12 @@ PROTOCOLS = named(
         "Measure representations, and how similar they are, without labels.",
         "furlkit.evaluation.drift:cka_matrix",
         groups=(
+            _MODELS,
             group(IN_OUT,
                 *data_options("The images for all models; labels are optional."),
                 split_option("train"),
                 *PART,
-                OUTPUT,
+                _METRICS,
             ),
             group("Measurement",
                 Option("images", Whole(0), 2000,
@@ -332,10 +349,12 @@ PROTOCOLS = named(
         "Measure how many neighbours are of the image's own class.",
         "furlkit.evaluation.neighbours:own_class",
         groups=(
+            Argument("files", File("neighbours", "neighbours"), "NEIGHBOURS...",
+                     several=True),
             group(IN_OUT,
                 *data_options("The images of the files; only their labels are read."),
                 split_option("train"),
-                OUTPUT,
+                _METRICS,
             ),
             GENERAL.without("preset", "seed"),
         ),
@@ -346,7 +365,8 @@ PROTOCOLS = named(
         "Measure how many negatives are of the image's own class, from a partition.",
         "furlkit.evaluation.negatives:measured",
         groups=(
-            group(IN_OUT, OUTPUT),
+            Argument("partition", File("partition", "partition")),
+            group(IN_OUT, _METRICS),
             group("Negatives",
                 NEGATIVES._replace(
                     help="Which ratio is the file's false_negative_ratio; it has all "

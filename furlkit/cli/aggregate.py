@@ -1,9 +1,9 @@
 """aggregate: what the server makes of the clients' uploads."""
 
-from furlkit.cli.shared import arguments, stage
+from furlkit.cli.shared import stage
 
 
-@stage("aggregate", arguments("inputs", "UPLOAD..."))
+@stage("aggregate")
 def aggregate() -> None:
     """Checked first: architecture, shapes, types, finite values, round, parent model, and
     that no client counts twice; for an ensemble and for probabilities also that all are

@@ -1,9 +1,9 @@
 """attack: a hostile upload, for research."""
 
-from furlkit.cli.shared import argument, stage
+from furlkit.cli.shared import stage
 
 
-@stage("attack", argument("upload", "UPLOAD"))
+@stage("attack")
 def attack() -> None:
     """For research: to find out what a rule, a check or a report does about clients that
     lie, a recipe puts this stage between local-train and aggregate. The file has the

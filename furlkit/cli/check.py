@@ -1,9 +1,9 @@
 """check: whether a dataset can be read, and what its images are."""
 
-from furlkit.cli.shared import argument, stage
+from furlkit.cli.shared import stage
 
 
-@stage("check", argument("data", "NAME|PATH", kind=str))
+@stage("check")
 def check() -> None:
     """Every image of a folder is decoded: formats, types, ranges of values, channels,
     pages and copies are listed, with a window for images of more than 8 bits. Every byte

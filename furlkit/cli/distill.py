@@ -1,13 +1,9 @@
 """distill: training on public images, from an ensemble or another teacher."""
 
-from furlkit.cli.shared import argument, arguments, stage
+from furlkit.cli.shared import stage
 
 
-@stage(
-    "distill",
-    arguments("sources", "[ENSEMBLE|PROBABILITIES]", required=False),
-    argument("model", "START"),
-)
+@stage("distill")
 def distill() -> None:
     """START is the global model of the last round, or a new one of any architecture. Before
     it stands the file that a teacher is in, if it is in one. A client's own model stays the

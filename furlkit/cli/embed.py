@@ -1,9 +1,9 @@
 """embed: a model's outputs for images, or similarities between them."""
 
-from furlkit.cli.shared import argument, stage
+from furlkit.cli.shared import stage
 
 
-@stage("embed", argument("model", "CHECKPOINT"))
+@stage("embed")
 def embed() -> None:
     """FLESD's clients send features or similarities of the public images in place of their
     model, and DS-FL's clients send probabilities of the classes.

@@ -3,16 +3,12 @@
 from typing import Any
 
 from furlkit.catalogue import COMMANDS
-from furlkit.cli.shared import Commands, argument, arguments, command, stage, tell
+from furlkit.cli.shared import Commands, command, stage, tell
 
 evaluate = Commands("evaluate", help=COMMANDS["evaluate"].help)
-model = argument("model", "CHECKPOINT")
-model_if_trained = argument("model", "[CHECKPOINT]", required=False)
-models = arguments("models", "CHECKPOINT...")
-client_files = arguments("files", "[PARTITION] CHECKPOINT [PRIVATE|UPLOAD]...")
 
 
-@command("evaluate linear", model_if_trained)
+@command("evaluate linear")
 def linear(values: dict[str, Any]) -> None:
     """The classifier of the last epoch is scored, never the best one.
 
@@ -43,7 +39,7 @@ def linear(values: dict[str, Any]) -> None:
     tell(run("linear", values))
 
 
-@command("evaluate knn", model_if_trained)
+@command("evaluate knn")
 def knn(values: dict[str, Any]) -> None:
     """Nothing is trained.
 
@@ -56,7 +52,7 @@ def knn(values: dict[str, Any]) -> None:
     tell(run("knn", values))
 
 
-@stage("evaluate personal", client_files)
+@stage("evaluate personal")
 def personal() -> None:
     """A client's own model is what it makes of the global model CHECKPOINT and its private
     file: with Ditto its own copy, with APFL the mixture, with FedPer the global encoder.
@@ -89,7 +85,7 @@ def personal() -> None:
     """
 
 
-@stage("evaluate classifier", model)
+@stage("evaluate classifier")
 def classifier() -> None:
     """It is what local-train --objective supervised trains, and what aggregate makes of
     the clients' classifiers. Models without one are scored by evaluate linear.
@@ -101,7 +97,7 @@ def classifier() -> None:
     """
 
 
-@stage("evaluate cluster", model)
+@stage("evaluate cluster")
 def cluster() -> None:
     """The clusters are those of the head that local-train --objective cluster trains; of
     several heads, the one that training found best. With --kmeans they are those of h,
@@ -122,7 +118,7 @@ def cluster() -> None:
     """
 
 
-@command("evaluate semi", model)
+@command("evaluate semi")
 def semi(values: dict[str, Any]) -> None:
     """Every client has --fraction of its own images labelled. Federated, the clients
     train on them in rounds of supervised FedAvg, averaged by their number of labels;
@@ -144,7 +140,7 @@ def semi(values: dict[str, Any]) -> None:
     tell(run("semi", values))
 
 
-@command("evaluate finetune", model)
+@command("evaluate finetune")
 def finetune(values: dict[str, Any]) -> None:
     """Each round every client trains from the same model on its labelled images; models
     are averaged by the number of those. It is `evaluate semi` with all labels, unless
@@ -164,7 +160,7 @@ def finetune(values: dict[str, Any]) -> None:
     tell(run("finetune", values))
 
 
-@command("evaluate transfer", model)
+@command("evaluate transfer")
 def transfer(values: dict[str, Any]) -> None:
     """The whole network is trained in one place. Images are normalised as the model's
     own were.
@@ -183,7 +179,7 @@ def transfer(values: dict[str, Any]) -> None:
     tell(run("transfer", values))
 
 
-@stage("evaluate angles", models)
+@stage("evaluate angles")
 def angles() -> None:
     """The box (quartiles, whiskers) of every pair of models, and of all pairs together.
 
@@ -194,7 +190,7 @@ def angles() -> None:
     """
 
 
-@stage("evaluate drift", models)
+@stage("evaluate drift")
 def drift() -> None:
     """Alignment and uniformity of two augmented views; effective rank and spread of the
     plain images; linear CKA between every two models. Where labels are known, also
@@ -207,7 +203,7 @@ def drift() -> None:
     """
 
 
-@stage("evaluate neighbours", arguments("files", "NEIGHBOURS..."))
+@stage("evaluate neighbours")
 def neighbours() -> None:
     """local-train --objective cluster draws an image and its neighbours into one cluster,
     so its clusters are classes as far as neighbours are of one class: look here first when
@@ -224,7 +220,7 @@ def neighbours() -> None:
     """
 
 
-@stage("evaluate negatives", argument("partition"))
+@stage("evaluate negatives")
 def negatives() -> None:
     """A negative of an image's own class is a false one: the loss pushes it away. Their
     ratio is the mean over all images, each with rows of its own client, of the other

@@ -1,9 +1,9 @@
 """export: the bare encoder, for torchvision and timm."""
 
-from furlkit.cli.shared import argument, stage
+from furlkit.cli.shared import stage
 
 
-@stage("export", argument("model", "CHECKPOINT"))
+@stage("export")
 def export() -> None:
     """The folder has the layout of Hugging Face; config.json says how to load it.
 

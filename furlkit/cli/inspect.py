@@ -1,9 +1,9 @@
 """inspect: explain a file."""
 
-from furlkit.cli.shared import arguments, stage
+from furlkit.cli.shared import stage
 
 
-@stage("inspect", arguments("paths", "FILE..."))
+@stage("inspect")
 def inspect() -> None:
     """
     \b

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from furlkit.cli.shared import arguments, command, tell
+from furlkit.cli.shared import command, tell
 
 
-@command("ledger", arguments("runs", "RUN...", required=False))
+@command("ledger")
 def ledger(values: dict[str, Any]) -> None:
     """RUN is the folder of a run, searched for *.safetensors, or single files of it. All
     is read from the files' headers. A file was sent if it was given to aggregate: so

@@ -1,9 +1,9 @@
 """local-train: what a client does in a round."""
 
-from furlkit.cli.shared import argument, first_if_given, stage
+from furlkit.cli.shared import stage
 
 
-@stage("local-train", first_if_given("partition"), argument("model", "GLOBAL"))
+@stage("local-train")
 def local_train() -> None:
     """With a PARTITION of one dataset clients are simulated. Without it the client is a
     site, and all images of --data are its own; the server learns of them what --tell says.

@@ -1,9 +1,9 @@
 """neighbours: the nearest images of each image."""
 
-from furlkit.cli.shared import argument, stage
+from furlkit.cli.shared import stage
 
 
-@stage("neighbours", argument("model", "CHECKPOINT"))
+@stage("neighbours")
 def neighbours() -> None:
     """By cosine of un-augmented images; no label is read. `local-train --objective
     cluster` mines the same by itself, or takes the file with --neighbours-from.

@@ -1,9 +1,9 @@
 """pack: a dataset in one file."""
 
-from furlkit.cli.shared import arguments, stage
+from furlkit.cli.shared import stage
 
 
-@stage("pack", arguments("sources", "NAME|PATH...", kind=str))
+@stage("pack")
 def pack() -> None:
     """Several sources become the domains of one dataset, and classes of the same name
     are one class. A folder with --domain-folders, or an .npz with an array `domains`,

@@ -3,10 +3,10 @@
 from typing import Any
 
 from furlkit import console
-from furlkit.cli.shared import argument, arguments, check_words, command
+from furlkit.cli.shared import check_words, command
 
 
-@command("plan", argument("recipe"), arguments("given", "[KEY=VALUE]...", False, str))
+@command("plan")
 def plan(values: dict[str, Any]) -> None:
     """RECIPE is a TOML file: the settings, files and stages of a system. KEY=VALUE changes
     a setting; STAGE='OPTIONS' gives a stage more options. A list, seed=0,1,2, makes a run

@@ -4,17 +4,16 @@ from pkgutil import resolve_name
 from typing import Any
 
 from furlkit.catalogue import COMMANDS
-from furlkit.cli.shared import Commands, argument, arguments, command, tell
+from furlkit.cli.shared import Commands, command, tell
 
 plot = Commands("plot", help=COMMANDS["plot"].help)
-metrics = arguments("files", "METRICS...", required=False)
 
 
 def _draw(name: str, values: dict[str, Any]) -> None:
     tell(resolve_name(f"furlkit.stages.plot.{name}:run")(values))
 
 
-@command("plot curve", metrics)
+@command("plot curve")
 def curve(values: dict[str, Any]) -> None:
     """Several files of one round (several seeds) give a mean and a band.
 
@@ -25,7 +24,7 @@ def curve(values: dict[str, Any]) -> None:
     _draw("curve", values)
 
 
-@command("plot partition", argument("partition"))
+@command("plot partition")
 def partition(values: dict[str, Any]) -> None:
     """
     \b
@@ -35,7 +34,7 @@ def partition(values: dict[str, Any]) -> None:
     _draw("partition", values)
 
 
-@command("plot tsne", arguments("files", "FEATURES...", required=False))
+@command("plot tsne")
 def tsne(values: dict[str, Any]) -> None:
     """Features are made by embed. Rows are scaled to length 1 first, so that near means a
     small angle; that is our choice. Files of the same images show the same ones of them.
@@ -54,7 +53,7 @@ def tsne(values: dict[str, Any]) -> None:
     _draw("tsne", values)
 
 
-@command("plot angles", metrics)
+@command("plot angles")
 def angles(values: dict[str, Any]) -> None:
     """The files are those of evaluate angles. Several files of one round (several seeds)
     stand side by side.
@@ -170,7 +169,7 @@ def loss(values: dict[str, Any]) -> None:
     _draw("loss", values)
 
 
-@command("plot confusion", argument("file", "METRICS"))
+@command("plot confusion")
 def confusion(values: dict[str, Any]) -> None:
     """A row for each class: what its images were taken for, in percent. Of evaluate
     cluster the columns are clusters, each below the class that it matches; those that
@@ -183,7 +182,7 @@ def confusion(values: dict[str, Any]) -> None:
     _draw("confusion", values)
 
 
-@command("plot clusters", argument("file", "METRICS"))
+@command("plot clusters")
 def clusters(values: dict[str, Any]) -> None:
     """The file is one of evaluate cluster, which names the images. Rows stand in the
     order of the classes that the clusters match, with the number of the cluster and the
@@ -196,7 +195,7 @@ def clusters(values: dict[str, Any]) -> None:
     _draw("clusters", values)
 
 
-@command("plot updates", argument("folder", "RUN"))
+@command("plot updates")
 def updates(values: dict[str, Any]) -> None:
     """Of runs with --update fedema, fedu, dum or astw. A row for each client shows how
     much of its own weights it started a round with: 0 if it took the global model, 1 if
@@ -211,7 +210,7 @@ def updates(values: dict[str, Any]) -> None:
     _draw("updates", values)
 
 
-@command("plot uploads", arguments("files", "REPORT..."))
+@command("plot uploads")
 def uploads(values: dict[str, Any]) -> None:
     """The files are those of aggregate --report, one for each round. Each upload is a dot
     in the column of its client: the norm of its update, its angle to those of the

@@ -3,11 +3,11 @@
 from typing import Any
 
 from furlkit import console
-from furlkit.cli.shared import argument, command
+from furlkit.cli.shared import command
 from furlkit.presets import by_system, names, summary, text_of
 
 
-@command("presets", argument("name", "[NAME]", required=False, kind=str))
+@command("presets")
 def presets(values: dict[str, Any]) -> None:
     """NAME is a preset that comes with furlkit, or the path of a TOML file. Each value
     has its origin beside it: (P) printed in the paper, (C) the original's code, (O) our

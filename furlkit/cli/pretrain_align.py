@@ -1,9 +1,9 @@
 """pretrain-align: FedCA's alignment model and its targets."""
 
-from furlkit.cli.shared import argument, stage
+from furlkit.cli.shared import stage
 
 
-@stage("pretrain-align", argument("model", "GLOBAL"))
+@stage("pretrain-align")
 def pretrain_align() -> None:
     """The model starts from GLOBAL, has its architecture, and is trained without labels
     (all three are our choice). Its h and z of every public image are computed once, so

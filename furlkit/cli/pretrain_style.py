@@ -1,9 +1,9 @@
 """pretrain-style: the style model that a client keeps to itself."""
 
-from furlkit.cli.shared import argument, first_if_given, stage
+from furlkit.cli.shared import stage
 
 
-@stage("pretrain-style", first_if_given("partition"), argument("model", "GLOBAL"))
+@stage("pretrain-style")
 def pretrain_style() -> None:
     """Once, before the first round, for local-train --infusion. A style model has the
     encoder of GLOBAL, with weights of its own, and is trained on the client's images

@@ -1,9 +1,9 @@
 """replay: the commands that make a file again."""
 
-from furlkit.cli.shared import argument, stage
+from furlkit.cli.shared import stage
 
 
-@stage("replay", argument("path", "FILE"))
+@stage("replay")
 def replay() -> None:
     """Options, seed and content hashes of the inputs are in the header of FILE, or in the
     scores if FILE is JSON. furlkit searches the inputs in the folder of the planned run;

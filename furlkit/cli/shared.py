@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from furlkit import catalogue, console, presets, runtime
-from furlkit.catalogue import Option, writes_file
+from furlkit.catalogue import Argument, Option, writes_file
 from furlkit.cli.values import type_of
 from furlkit.errors import UsageError, did_you_mean
 from furlkit.files import bugs, receipts
@@ -25,7 +25,6 @@ CLICKS = (click.ClickException, click.Abort, click.exceptions.Exit)
 # Recipes name their preset on every stage, and these have little to set.
 OPTIONAL = (["evaluate", "classifier"], ["evaluate", "cluster"])
 WORDS = "furlkit --help-words explains h, z, probe, spread, rank and other words."
-FilePath = click.Path(path_type=Path)
 TYPED = "furlkit.words"  # In a context's meta: the words after the command's name.
 Body = Callable[[dict[str, Any]], None]
 
@@ -148,13 +147,7 @@ class Command(click.Command):
     to explain a command line, and for --help.
     """
 
-    def __init__(
-        self,
-        entry: catalogue.Command,
-        given: Iterable[click.Argument],
-        text: str | None,
-        body: Body,
-    ):
+    def __init__(self, entry: catalogue.Command, text: str | None, body: Body):
         super().__init__(
             entry.name.split()[-1],
             callback=lambda **values: _hold_and_run(
@@ -163,12 +156,12 @@ class Command(click.Command):
             help=f"{entry.help}\n\n{cleandoc(text or '')}",
             epilog=WORDS,
         )
-        self.entry, self._given = entry, given
+        self.entry = entry
         self._declare()
 
     def _declare(self) -> None:
         options = map(_click_option, self.entry.options.values())
-        self.params = [*self._given, *options]
+        self.params = [*map(_click_argument, self.entry.arguments), *options]
 
     def make_context(
         self, info_name: str | None, args: list[str], *more: Any, **settings: Any
@@ -271,17 +264,6 @@ def _row(option: Option, shown: click.Option) -> tuple[str, str]:
     return f"{names} {_metavar(option)}".rstrip(), shown.help or ""
 
 
-def argument(
-    name: str,
-    metavar: str | None = None,
-    required: bool = True,
-    kind: Any = FilePath,
-    nargs: int = 1,
-) -> click.Argument:
-    """A positional argument."""
-    return click.Argument([name], required, type=kind, metavar=metavar, nargs=nargs)
-
-
 def _one_or_none(_: click.Context, parameter: click.Parameter, given: tuple) -> Any:
     if len(given) > 1:
         name = str(parameter.name).upper()
@@ -289,25 +271,26 @@ def _one_or_none(_: click.Context, parameter: click.Parameter, given: tuple) -> 
     return given[0] if given else None
 
 
-def first_if_given(name: str) -> click.Argument:
-    """A file that stands before the other arguments, or is left out."""
+def _click_argument(argument: Argument) -> click.Argument:
+    """A positional argument; click reads one that is `first` as many, or as none."""
+    key, first = argument.key, argument.first
     return click.Argument(
-        [name], False, type=FilePath, metavar=f"[{name.upper()}]", nargs=-1,
-        callback=_one_or_none,
-    )  # fmt: skip
+        [key],
+        argument.required and not first,
+        type=type_of(argument.kind)[0],
+        metavar=f"[{key.upper()}]" if first else argument.metavar or None,
+        nargs=-1 if first or argument.several else 1,
+        callback=_one_or_none if first else None,
+    )
 
 
-# Positional arguments, as many as there are.
-arguments = partial(argument, nargs=-1)
-
-
-def command(name: str, *given: click.Argument) -> Callable[[Body], Command]:
+def command(name: str) -> Callable[[Body], Command]:
     """A command of the catalogue; its function gets the resolved values by key."""
     entry = catalogue.COMMANDS[name]
-    return lambda body: Command(entry, given, body.__doc__, body)
+    return lambda body: Command(entry, body.__doc__, body)
 
 
-def stage(name: str, *given: click.Argument) -> Callable[[Callable], Command]:
+def stage(name: str) -> Callable[[Callable], Command]:
     """A command that prints what the stage of its name gives.
 
     `evaluate drift` calls `run` in furlkit/stages/evaluate/drift.py; the function that
@@ -322,7 +305,7 @@ def stage(name: str, *given: click.Argument) -> Callable[[Callable], Command]:
         signals.stop()
         tell(run(values))
 
-    return lambda described: Command(entry, given, described.__doc__, body)
+    return lambda described: Command(entry, described.__doc__, body)
 
 
 class Commands(click.Group):

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from furlkit.cli.shared import arguments, command, tell
+from furlkit.cli.shared import command, tell
 
 
-@command("status", arguments("runs", "RUN..."))
+@command("status")
 def status(values: dict[str, Any]) -> None:
     """RUN is the folder of a run that `furlkit plan` has planned, or a folder of such
     folders. Shows the steps that are done, running, failed, or stale because a setting or

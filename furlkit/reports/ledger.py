@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from furlkit import console
+from furlkit.catalogue import direction_of
 from furlkit.errors import InputError
 from furlkit.files.clients import ClientId, client_order, is_client, is_name
 from furlkit.files.similarity import kept_of
@@ -21,15 +22,6 @@ from furlkit.reports.summary import grouped
 from furlkit.reports.text import short_hash
 
 SENT, RECEIVED = "sent", "received"
-# Inputs that a client receives, and whether only once. Its partition and its private
-# files never leave it.
-RECEIVED_ROLES = {
-    "global": False,
-    "dictionary": False,
-    "probabilities": False,
-    "targets": True,
-}
-HELPER = "helper "  # And the number of the client whose model helps: FedMatch.
 UNKNOWN = ""  # The content of what a training received that left no file.
 # Bytes of a number, and of what is stored with a row of features or of similarities.
 WIDTHS = {"float32": 4, "float16": 2, "int8": 1}
@@ -143,14 +135,12 @@ def _received(trained: Iterable[File], files: dict[str, File]) -> Iterator[Trans
         place = client, round_ = model.facts["client"], model.facts["round"]
         for role, content in model.inputs.items():
             file = files.get(content)
-            helper = role.startswith(HELPER)
-            if (not helper and role not in RECEIVED_ROLES) or _is_own(
-                model, role, file
-            ):
+            way = direction_of(model.stage, role)
+            if not way.startswith(RECEIVED) or _is_own(model, role, file):
                 continue
             # Several files of one client in a round name the same inputs.
             begun = first.setdefault((client, content), round_)
-            if begun == round_ or not RECEIVED_ROLES.get(role):
+            if begun == round_ or way == RECEIVED:
                 yield Transfer(*place, RECEIVED, role, content, file)
 
 
