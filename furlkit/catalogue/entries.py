@@ -185,7 +185,7 @@ class Option(_Fields):
     @cached_property
     def key(self) -> str:
         """The option's name in Python."""
-        return self.variable or self.name.replace("-", "_")
+        return self.variable or key_of(self.name)
 
 
 class Group(NamedTuple):
@@ -548,6 +548,11 @@ def _told(by_name: Mapping[str, str]) -> dict[str, str]:
     return {text: ", ".join(names) for text, names in found.items()}
 
 
+def key_of(name: str) -> str:
+    """The name in Python of an option or a command."""
+    return name.replace("-", "_")
+
+
 def shown(option: Option) -> str:
     """An option's default as --help shows it; empty if there is none."""
     value = option.default
@@ -573,11 +578,18 @@ def reads_file(option: Option) -> bool:
 
 
 class Command(NamedTuple):
-    """A command: its words, one line of help, and the groups of its options."""
+    """A command: its name, one line of help, a longer text, its arguments and options.
+
+    `stage` is the function that gets the values by key, and gives one result or several.
+    A command with `commands` below it runs nothing itself.
+    """
 
     name: str
     help: str
+    text: str = ""
     parts: "tuple[Argument | Group | Family | Callable[[], Group], ...]" = ()
+    stage: str = ""
+    commands: "tuple[Command, ...]" = ()
 
     @property
     def arguments(self) -> list[Argument]:
@@ -627,3 +639,24 @@ class Command(NamedTuple):
                     )
                 found[option.key] = option
         return found
+
+
+def command(
+    name: str,
+    help_text: str,
+    text: str,
+    *parts: "Argument | Group | Family | Callable[[], Group]",
+    run: str = "",
+) -> Command:
+    """A command with these arguments and groups of options.
+
+    `evaluate drift` calls `run` in furlkit/stages/evaluate/drift.py, unless `run` names
+    another function.
+    """
+    place = key_of(name).replace(" ", ".")
+    return Command(name, help_text, text, parts, run or f"furlkit.stages.{place}:run")
+
+
+def command_group(name: str, help_text: str, *commands: Command) -> Command:
+    """A command that has others below it."""
+    return Command(name, help_text, commands=commands)

@@ -5,6 +5,7 @@ from typing import Any
 from furlkit.catalogue.entries import (
     CACHE,
     Choice,
+    Clients,
     Data,
     File,
     Flag,
@@ -217,3 +218,11 @@ EXECUTION = group("Execution", PRECISION,
     *RUNTIME,
 )
 RUNNING = group("Execution", *RUNTIME)
+
+# For commands that train several clients, one after the other.
+CLIENT = Option("client", Clients(names=True),
+                help="One client or several: 3, 0-4, 0,2,5-7, all; or a site's name; or "
+                     "public, the server, which trains on its part of the partition.",
+                required=True, recorded=False, variable="clients")
+OWN_IMAGES = ("The dataset that the partition was made for; without a partition, the "
+              "client's own images.")

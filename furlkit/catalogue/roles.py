@@ -1,7 +1,7 @@
 """The roles of the files that a command reads, from the declarations of its options."""
 
-from furlkit.catalogue.commands import COMMANDS
 from furlkit.catalogue.entries import Argument, File, Option
+from furlkit.catalogue.registry import COMMANDS
 
 
 def taker_of(command: str, role: str) -> Argument | Option | None:

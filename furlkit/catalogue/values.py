@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from furlkit.catalogue.commands import COMMANDS
-from furlkit.catalogue.entries import Option, Teacher, entry_of
+from furlkit.catalogue.entries import Option, Teacher, entry_of, key_of
 from furlkit.catalogue.installed import objectives, plugin_options
+from furlkit.catalogue.registry import COMMANDS
 from furlkit.errors import UsageError
 
 # Options by key whose value may be the name of an entry of another package.
@@ -74,11 +74,6 @@ def _check_sources(teacher: Teacher, sources: Collection[Any]) -> None:
         form = f"{teacher.file} START".strip()
         given = " ".join([*map(str, sources), "START"])
         raise UsageError(f"--teacher {teacher.name}: expected {form}, found {given}")
-
-
-def key_of(name: str) -> str:
-    """The name in Python of an option."""
-    return name.replace("-", "_")
 
 
 def _unmet(

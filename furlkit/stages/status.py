@@ -52,10 +52,13 @@ def settle(folders: Iterable[Path], process: int | None) -> None:
 
 
 def run(values: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Look once; with `watch`, look until everything is done.
+    """Look once; with `watch`, look until everything is done; or settle times.
 
     One run is described in full, several in one line each.
     """
+    if values["settle"]:
+        settle(values["runs"], values["by"])
+        return
     folders = [each for folder in values["runs"] for each in records.runs_in(folder)]
     found = [_look(folder, len(folders) > 1) for folder in folders]
     while values["watch"] and not values["scores"]:

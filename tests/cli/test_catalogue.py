@@ -91,15 +91,24 @@ LOADED = """
 import sys
 from furlkit.cli.program import _outcome
 _outcome(["--help"])
-heavy = ("torch", "numpy", "importlib.metadata")
-print(sorted(m for m in sys.modules if m.startswith("furlkit.cli.") or m in heavy))
+heavy = ("torch", "numpy", "importlib.metadata", "furlkit.stages")
+print([name for name in heavy if name in sys.modules])
 """
 
 
-def test_help_of_the_program_imports_no_command_and_no_plugin(python):
-    loaded = python(LOADED).splitlines()[-1]
-    names = ("program", "shared", "values")
-    assert loaded == str([f"furlkit.cli.{name}" for name in names])
+def test_help_of_the_program_imports_no_stage_and_no_plugin(python):
+    assert python(LOADED).splitlines()[-1] == "[]"
+
+
+def test_a_command_imports_no_declaration_of_another(python):
+    code = (
+        "import sys; from furlkit.catalogue import COMMANDS; COMMANDS['embed'].options"
+    )
+    names = "sorted(m for m in sys.modules if m.startswith('furlkit.cli'))"
+    assert (
+        python(f"{code}; print({names})").split()
+        == str(["furlkit.cli", "furlkit.cli.embed"]).split()
+    )
 
 
 ALLOWED = {"cli", "catalogue", "errors", "console", "presets", "runtime"}

@@ -66,6 +66,7 @@ def test_headers_name_the_roles_that_options_declare(world):
 
 REWORDED = """
 import sys
+from importlib import import_module
 from furlkit import catalogue
 from furlkit.cli.program import _outcome
 
@@ -78,9 +79,10 @@ def reword(part):
     return part
 
 if sys.argv[1] == "reworded":
-    for name, command in catalogue.COMMANDS.items():
-        parts = tuple(reword(part) for part in command.parts)
-        catalogue.COMMANDS[name] = command._replace(parts=parts)
+    for name in ("partition", "init", "pretrain_align", "local_train", "aggregate"):
+        module = import_module(f"furlkit.cli.{name}")
+        parts = tuple(reword(part) for part in module.COMMAND.parts)
+        module.COMMAND = module.COMMAND._replace(parts=parts)
 sys.exit(_outcome(["plan", "recipe.toml", "--as", "json", "--dry-run"]))
 """
 
