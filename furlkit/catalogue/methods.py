@@ -411,11 +411,12 @@ UPDATES = named(
 )
 
 # Of every rule for models.
-_WEIGHTS = Option("weights", Text("examples|uniform|FILE.json"), "examples",
-                  'By number of images, equal, or given as {"CLIENT": WEIGHT}.')
+_WEIGHTS = Option("weights", File("json", words=("examples", "uniform")), "examples",
+                  metavar="examples|uniform|FILE.json",
+                  help='By number of images, equal, or given as {"CLIENT": WEIGHT}.')
 _BN = Option("bn", Choice(("average", "keep")), "average",
              "BatchNorm statistics are averaged, or left out for clients to keep.")
-_REPORT = Option("report", File(written=True),
+_REPORT = Option("report", File("metrics", direction="written"),
                  help="Write for each client the norm of its update, its angle to the "
                       "others, its share, how far the result moved because of it, and "
                       "whether it stands out. Rules other than mean are applied once "
@@ -428,7 +429,7 @@ _MAX_SHARE = Option("max-share", Number(above=0, high=1),
                          "the others. Equal shares are always allowed.", usual="1")
 _COUNTS = (
     _MAX_SHARE,
-    Option("partition", File(),
+    Option("partition", File("partition", "partition"),
            help="The partition that the clients were given: none counts more images than "
                 "it has there, and clients that it does not have are refused.",
            recorded=False, metavar="PARTITION"),
@@ -610,7 +611,7 @@ RULES = named(
 
 # What a hostile client makes of its upload.
 _FACTOR = Option("factor", Number(above=0), 1.0, "How much longer its update becomes.")
-_START = Option("parent", File(), help="The global model that the client started from.",
+_START = Option("parent", File("checkpoint"), help="The global model that the client started from.",
                 recorded=False, metavar="CHECKPOINT")
 ATTACKS = named(
     Mode("scale", "its update, times a factor",
@@ -619,7 +620,7 @@ ATTACKS = named(
     Mode("noise", "Gaussian noise as long as its update, times a factor",
          (_START, _FACTOR._replace(default=10.0))),
     Mode("copy", "another model under its own name",
-         (Option("of", File(), help="The model that is copied.", recorded=False,
+         (Option("of", File("checkpoint"), help="The model that is copied.", recorded=False,
                  metavar="CHECKPOINT"),)),
     Mode("backdoor-rows", "shared rows that are one and the same",
          (Option("row", Whole(0), 0, "The row that replaces others."),

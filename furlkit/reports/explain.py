@@ -4,8 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from furlkit.catalogue import SHARE_ROWS
 from furlkit.files.container.header import Header
 from furlkit.files.container.layout import Entry
+from furlkit.files.kinds import KINDS
 from furlkit.files.partition import Partition
 from furlkit.files.private import MEMORY
 from furlkit.reports.metrics import domains_text, facts_of, is_number, spread_of
@@ -14,48 +16,17 @@ from furlkit.weights import is_batchnorm_statistic, parts_of
 
 Facts = dict[str, Any]
 Shapes = dict[str, tuple[int, ...]]
-# Rows shared by clients, by the words of --share-rows; not FedCA's averaged features.
-SHARED = {
-    "instahide": "features of images encrypted by InstaHide, which has been broken in "
-    "public (Carlini et al. 2021); they are not anonymous",
-    "mixup": "features of mixtures of images; they are not anonymous",
-    "plain": "features of single images; they are not anonymous",
-}
-# Effect of distill on a model, by teacher; other teachers distil.
+# What distill did to a model, by its teacher; other teachers distil.
 TAUGHT = {"self": "labelled by itself on", "labels": "taught by the labels of"}
 # Model that computed h, if not the content model: FedStyle.
 MODELS = {"stylised": "personal model", "style": "style model"}
 NEGATIVES = ("local", "fused", "remote")
-LARGEST = 1e12  # Larger numbers would fill the line with digits.
-# By kind; the words are facts of the header, sizes of tensors, and words of `sentence`.
-SENTENCES = {
-    "checkpoint": "{model}",
-    "partition": "{indices} of {total} images assigned to {clients} clients (scheme "
-    "{scheme}), {public} public",
-    "dataset": "{images}; {labels}; {domains}",
-    "features": "{rows} values, {origin}{made}",
-    "dictionary": "a dictionary of {rows} values, rows of {owners} after round "
-    "{round}{made}",
-    "similarity": "{matrix} values, every image with {others}, {origin}",
-    "neighbours": "the nearest neighbours of {examples} images, {nearest} places in "
-    "the dataset, by {origin}",
-    "ensemble": "the averaged similarities of {examples} images by the models of "
-    "{clients} after round {round}, in the form {form}",
-    "targets": "outputs of the alignment model for {examples} public images: h {h}, z "
-    "{z} values",
-    "private": "what client {client} keeps after round {round}: {holds}; it must not "
-    "leave the client",
-    "server": "the memory of the server after round {round}, of --rule {rule}; it stays "
-    "at the server",
-    "encoder": "the bare encoder {architecture} after round {round}, h has "
-    "{num_features} numbers; config.json in the same folder describes loading",
-    "progress": "an unfinished {stage}, {step} steps done; the same command resumes",
-}
+LARGEST = 1e12  # Of larger numbers the digits would fill the line.
 
 
 def sentence(header: Header, entries: Sequence[Entry]) -> str:
-    """Describe the file for a first-time reader."""
-    facts, kind = header.facts, header.kind
+    """Say what the file is, for somebody who has never seen one."""
+    facts, kind = header.facts, KINDS[header.kind]
     shapes = {entry.name: entry.shape for entry in entries}
     words = _words({}) | {"stage": plain(header.stage), "holds": _held(shapes)}
     words |= {name: _by(shape) for name, shape in shapes.items()} | _words(facts)
@@ -64,16 +35,15 @@ def sentence(header: Header, entries: Sequence[Entry]) -> str:
         "total": count(lookup(facts, "dataset.examples")),
         "origin": _origin(facts),
         "others": _others(header, shapes),
-        "made": "".join(f"; {SHARED[way]}" for way in _ways(facts)),
+        "made": "".join(f"; {SHARE_ROWS[way]}" for way in _ways(facts)),
     }
     for name in ("clients", "owners"):
         if isinstance(facts.get(name), list):
             words[name] = counted(facts[name], "client")
-    if kind == "features" and isinstance(facts.get("owners"), list):
-        kind = "dictionary"
-    if kind == "dataset":
+    if kind.name == "dataset":
         words |= _dataset(facts, shapes)
-    return SENTENCES.get(kind, SENTENCES["progress"]).format_map(words)
+    joined = kind.joined if isinstance(facts.get("owners"), list) else ""
+    return (joined or kind.sentence).format_map(words)
 
 
 def _words(facts: Facts) -> dict[str, str]:
@@ -270,7 +240,7 @@ def _origin(facts: Facts) -> str:
 def _ways(facts: Facts) -> list[str]:
     """Methods that made the shared rows, if SHARED describes them."""
     named = str(facts.get("share_rows")).split(", ")
-    return [way for way in SHARED if way in named]
+    return [way for way, text in SHARE_ROWS.items() if text and way in named]
 
 
 def _held(names: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from furlkit import console
+from furlkit.catalogue import direction_of
 from furlkit.errors import InputError
 from furlkit.files.clients import ClientId, client_order, is_client, is_name
 from furlkit.files.similarity import kept_of
@@ -22,17 +23,8 @@ from furlkit.reports.summary import grouped
 from furlkit.reports.text import short_hash
 
 SENT, RECEIVED = "sent", "received"
-# Inputs received by a client; True if received only once. Partition and private files
-# never leave the client.
-RECEIVED_ROLES = {
-    "global": False,
-    "dictionary": False,
-    "probabilities": False,
-    "targets": True,
-}
-HELPER = "helper "  # Followed by the client number of the helper: FedMatch.
-UNKNOWN = ""  # Content of a received input without a file.
-# Bytes of a number, and of the values stored with a row of features or similarities.
+UNKNOWN = ""  # The content of what a training received that left no file.
+# Bytes of a number, and of what is stored with a row of features or of similarities.
 WIDTHS = {"float32": 4, "float16": 2, "int8": 1}
 INDEX, SCALE, COLUMN = 8, 4, 4
 MOST_IMAGES = 2**62
@@ -145,14 +137,12 @@ def _received(trained: Iterable[File], files: dict[str, File]) -> Iterator[Trans
         place = client, round_ = model.facts["client"], model.facts["round"]
         for role, content in model.inputs.items():
             file = files.get(content)
-            helper = role.startswith(HELPER)
-            if (not helper and role not in RECEIVED_ROLES) or _is_own(
-                model, role, file
-            ):
+            way = direction_of(model.stage, role)
+            if not way.startswith(RECEIVED) or _is_own(model, role, file):
                 continue
             # Several files of one client in a round name equal inputs.
             begun = first.setdefault((client, content), round_)
-            if begun == round_ or not RECEIVED_ROLES.get(role):
+            if begun == round_ or way == RECEIVED:
                 yield Transfer(*place, RECEIVED, role, content, file)
 
 

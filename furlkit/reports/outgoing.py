@@ -12,31 +12,10 @@ from furlkit.errors import InputError
 from furlkit.files.container.header import Header
 from furlkit.files.container.layout import Entry
 from furlkit.files.features import PROBABILITIES
+from furlkit.files.kinds import KINDS
 from furlkit.reports.explain import sentence
 from furlkit.reports.text import byte_size, counted, plain, short_hash, shorten, word
 from furlkit.weights import is_batchnorm_statistic
-
-# Kinds that stay at the site, and the reason.
-STAYS = {
-    "private": "is private, and must not leave the site",
-    "progress": "is an unfinished training with private state; finish "
-    "the training with the same command, and send the output",
-    "dataset": "holds the images themselves",
-    "server": "is the memory of the server between rounds, which no client needs",
-}
-
-
-# Kinds of files in everyday words.
-PLAIN = {
-    "checkpoint": "the weights of a neural network",
-    "encoder": "the weights of a neural network",
-    "features": "for each image a row of numbers, computed by a neural network",
-    "targets": "for each image rows of numbers, computed by a neural network",
-    "similarity": "for each image the similarity to others, by a neural network",
-    "ensemble": "for each image the similarity to others, by neural networks",
-    "neighbours": "for each image the nearest others, by a neural network",
-    "partition": "which images of a dataset each client holds, and counts of their labels",
-}
 
 
 class Finding(NamedTuple):
@@ -116,21 +95,20 @@ class Numbers(NamedTuple):
 
 
 def check_may_leave(path: Any, header: Header) -> None:
-    """Refuse files that must stay at the site."""
-    if header.kind in STAYS:
+    """Refuse what must stay at the site."""
+    if reason := KINDS[header.kind].stays:
         whose = header.facts.get("client")
         of = f" of client {whose}" if whose is not None else ""
-        raise InputError(f"{path}: a {header.kind} file{of}: {STAYS[header.kind]}")
+        raise InputError(f"{path}: a {header.kind} file{of}: {reason}")
 
 
 def numbers_of(header: Header, entries: Sequence[Entry]) -> Numbers:
     """Numbers in all and for each image."""
     total = sum(math.prod(entry.shape) for entry in entries)
     shapes = {entry.name: entry.shape for entry in entries}
-    for name in ("rows", "matrix", "nearest", "h"):
-        if len(shapes.get(name, ())) == 2:
-            images = shapes[name][0]
-            return Numbers(total, images, total / max(images, 1))
+    rows = shapes.get(KINDS[header.kind].per_image, ())
+    if len(rows) == 2:
+        return Numbers(total, rows[0], total / max(rows[0], 1))
     told = header.facts.get("examples")
     if type(told) is not int or told < 1:
         return Numbers(total, None, None)
@@ -138,18 +116,18 @@ def numbers_of(header: Header, entries: Sequence[Entry]) -> Numbers:
 
 
 def findings(header: Header, entries: Sequence[Entry]) -> list[Finding]:
-    """Known findings about the recovery of data from such a file."""
-    facts, kind = header.facts, header.kind
-    if kind in ("checkpoint", "encoder"):
+    """What is known to be recoverable from such a file."""
+    facts, reveals = header.facts, KINDS[header.kind].reveals
+    if reveals == "weights":
         parts = {entry.name.split(".")[0] for entry in entries}
         found = [GRADIENTS] if facts.get("role") == "client" else []
         found += [MEMBERS, PROPERTIES]
         if any(is_batchnorm_statistic(entry.name) for entry in entries):
             found.append(STATISTICS)
         return found + ([CLASSIFIER] if "classifier" in parts else [])
-    if facts.get("layer") == PROBABILITIES or kind in ("similarity", "ensemble"):
+    if facts.get("layer") == PROBABILITIES or reveals == "answers":
         return [EXTRACTION]
-    if kind in ("features", "targets"):
+    if reveals == "rows":
         mixed = "instahide" in str(facts.get("share_rows"))
         return [INVERSION, *([INSTAHIDE] if mixed else [])]
     return []
@@ -174,7 +152,7 @@ def paragraphs(
     header: Header, entries: Sequence[Entry], size: int
 ) -> Iterator[tuple[str, str]]:
     """Pairs of a title and a text."""
-    plainly = PLAIN.get(header.kind, f"a {header.kind} file")
+    plainly = KINDS[header.kind].plain
     yield "what it is", f"{plainly}: {sentence(header, entries)}"
     yield "made from", _made_from(header)
     yield (
@@ -233,7 +211,7 @@ def _images(header: Header) -> str:
 
 def _amount(header: Header, numbers: Numbers) -> str:
     text = counted(numbers.all, "number")
-    if header.kind in ("checkpoint", "encoder"):
+    if KINDS[header.kind].reveals == "weights":
         text += ", for any number of images"
         if numbers.each is None:
             return f"{text}; the number of images is not in the file"

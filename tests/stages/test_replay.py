@@ -142,13 +142,18 @@ def test_images_that_are_not_found_are_asked_for(world, run, forge):
 
 
 @pytest.mark.parametrize(
-    "inputs",
-    [{"client 0": 5}, {"client 0": ["a"]}, {"odd": "0" * 64}, {"\x1b[m": None}],
+    "inputs, reason",
+    [
+        ({"client 0": 5}, "not among the files"),
+        ({"client 0": ["a"]}, "not among the files"),
+        ({"odd": "0" * 64}, "aggregate takes no odd"),
+        ({"\x1b[m": None}, "aggregate takes no"),
+    ],
 )
-def test_headers_of_others_are_no_obstacle(world, run, forge, inputs):
+def test_headers_of_others_are_no_obstacle(world, run, forge, inputs, reason):
     forge(world.model, inputs=inputs, stage="aggregate")
     outcome = run("replay", world.model)
-    assert outcome.code == 65 and "not among the files" in outcome.out
+    assert outcome.code == 65 and reason in outcome.out
     assert "\x1b" not in outcome.out
 
 

@@ -10,26 +10,13 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from furlkit.errors import InputError
 from furlkit.files.container.seal import UNSEALED
+from furlkit.files.kinds import KINDS
 
 VERSION = 2
 # A ResNet-50's header takes 40 kB. The cap keeps a hostile header cheap to refuse.
 LIMIT = 4 * 2**20
 DEEPEST = 64
 MOST_LISTS = 10**6  # Each takes 60 times the two bytes of its brackets in memory.
-KINDS = (
-    "checkpoint",
-    "dataset",
-    "encoder",
-    "ensemble",
-    "features",
-    "neighbours",
-    "partition",
-    "private",
-    "progress",
-    "server",
-    "similarity",
-    "targets",
-)
 
 
 @dataclass(frozen=True)
@@ -101,7 +88,7 @@ def parse_header(path: Path, text: str) -> Header:
         header = Header(**value)
     except (ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: its furlkit header is broken: {error}") from error
-    if header.kind not in KINDS:
+    if header.kind not in tuple(KINDS):  # It may be of any type.
         raise InputError(f"{path}: is of the unknown kind {short(header.kind)}")
     check_types(path, header, "entry")
     for digits, name in ((header.content, "content hash"), (header.check, "checksum")):

@@ -1,6 +1,7 @@
 """evaluate semi, finetune, transfer: what an encoder is worth when it is trained on."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -348,3 +349,9 @@ def _plan(inputs: Inputs) -> Result:
         f"images in {who}{f', {o.repeats} times' if o.repeats > 1 else ''}"
     )
     return line, {**facts, "images": images}
+
+
+# The stages of furlkit/cli/evaluate.py.
+semi = partial(run, "semi")
+finetune = partial(run, "finetune")
+transfer = partial(run, "transfer")

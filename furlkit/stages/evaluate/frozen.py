@@ -1,6 +1,7 @@
 """evaluate linear, knn: what a frozen representation is worth."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -129,3 +130,8 @@ def _rows(data: Labelled, positions: np.ndarray) -> Labelled:
     """The features and labels of some images."""
     (h, labels), chosen = data, torch.from_numpy(positions)
     return h[chosen.to(h.device)], labels[chosen.to(labels.device)]
+
+
+# The stages of furlkit/cli/evaluate.py.
+linear = partial(run, "linear")
+knn = partial(run, "knn")

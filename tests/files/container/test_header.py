@@ -4,7 +4,6 @@ import pytest
 
 from furlkit.errors import InputError
 from furlkit.files.container.header import (
-    KINDS,
     VERSION,
     Header,
     canonical,
@@ -13,6 +12,7 @@ from furlkit.files.container.header import (
     short,
     with_article,
 )
+from furlkit.files.kinds import KINDS
 
 
 def test_header_is_read_as_it_was_written():
