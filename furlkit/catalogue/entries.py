@@ -305,10 +305,11 @@ class Teacher(Method):
     """What a model learns public images from.
 
     `file` is the name of the file that it is in, which stands before START; empty for a
-    teacher that has none.
+    teacher that has none. `lesson` opens the inputs: module:function(options) -> Lesson.
     """
 
     file: str = ""
+    lesson: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

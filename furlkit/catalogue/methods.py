@@ -703,6 +703,7 @@ ATTACKS = named(
 TEACHERS = named(
     Teacher("ensemble", "what the clients' models find similar",
         "furlkit.objectives.similarity:Distiller",
+        lesson="furlkit.stages.distill.ensemble:lesson",
         file="ENSEMBLE",
         options=(
             LAYER._replace(
@@ -720,6 +721,7 @@ TEACHERS = named(
     ),
     Teacher("self", "the model itself, where it is sure of an image",
         "furlkit.objectives.selflabel:learner",
+        lesson="furlkit.stages.distill.selflabel:lesson",
         options=(
             Option("confidence", Number(0, 1), 0.99,
                    "sigma: an image counts if the probability of a class is so large."),
@@ -741,6 +743,7 @@ TEACHERS = named(
     ),
     Teacher("probabilities", "the classes that the clients' models take images for",
         "furlkit.objectives.soft_labels:step",
+        lesson="furlkit.stages.distill.probabilities:lesson",
         file="PROBABILITIES",
         paper=DSFL,
         equation="cross-entropy",
@@ -748,6 +751,7 @@ TEACHERS = named(
     ),
     Teacher("labels", "the labels of public images, for FedMatch's sigma",
         "furlkit.objectives.fedmatch:labelled_step",
+        lesson="furlkit.stages.distill.labels:lesson",
         options=(
             Option("label-weight", Number(above=0), 1.0,
                    "lambda_s, of the cross-entropy."),

@@ -178,7 +178,7 @@ PROTOCOLS = named(
     ),
     Protocol("personal",
         "Score each client's own model, with a classifier of the client's images alone.",
-        "furlkit.evaluation.personal:over_clients",
+        "furlkit.evaluation.personal:summary",
         groups=(
             group(IN_OUT,
                 *_SCORED.options,

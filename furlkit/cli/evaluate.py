@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from furlkit.catalogue import COMMANDS
+from furlkit.catalogue import COMMANDS, PROTOCOLS, load
 from furlkit.cli.shared import Commands, argument, arguments, command, stage, tell
 
 evaluate = Commands("evaluate", help=COMMANDS["evaluate"].help)
@@ -159,8 +159,7 @@ def finetune(values: dict[str, Any]) -> None:
       furlkit evaluate finetune exp/r020/global.safetensors --data digits \\
           --partition exp/partition.safetensors -o exp/r020/finetune.json
     """
-    from furlkit.stages.evaluate.finetune import run
-
+    run = load(PROTOCOLS["finetune"].function)
     tell(run("finetune", values))
 
 
@@ -178,8 +177,7 @@ def transfer(values: dict[str, Any]) -> None:
       furlkit evaluate transfer exp/r020/global.safetensors --data cifar10 \\
           --image-size 84 -o exp/r020/transfer.json
     """
-    from furlkit.stages.evaluate.finetune import run
-
+    run = load(PROTOCOLS["transfer"].function)
     tell(run("transfer", values))
 
 
