@@ -291,13 +291,14 @@ class Rule(Method):
     slots of a rule for checkpoints that remembers: rule(uploads, state, **options) then
     returns the pieces of the model and of the next state, by names SLOT.TENSOR. The
     result of a rule that `averages` has a mean of BatchNorm's statistics, which one
-    client can move.
+    client can move. A parent without the parts `adds` has zeros there.
     """
 
     reads: str = "checkpoint"
     parent: bool = False
     state: tuple[str, ...] = ()
     averages: bool = False
+    adds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
