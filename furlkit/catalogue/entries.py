@@ -286,7 +286,7 @@ class Personal(Method):
 class Rule(Method):
     """What the server makes of uploads that it `reads`.
 
-    They are of the kind checkpoint, rows, similarity or probabilities. With `parent` it
+    They are checkpoints, rows, counted rows, similarity or probabilities. With `parent` it
     needs the global model that the clients started from, --parent. `state` lists the
     slots of a rule for checkpoints that remembers: rule(uploads, state, **options) then
     returns the pieces of the model and of the next state, by names SLOT.TENSOR. The

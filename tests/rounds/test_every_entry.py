@@ -6,10 +6,13 @@ Each test replaces the function of one entry and sees the new function in a comm
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from furlkit import catalogue
 from furlkit.errors import FurlkitError
+from furlkit.files.facts import Provenance
+from furlkit.files.features import FeatureFacts, write_features
 from tests.helpers import furlkit, round_0
 
 NET = ("--width", 0.02, "--projector", "8,4", "--head", "classifier", "--classes", 10)
@@ -21,6 +24,7 @@ RULES = {
        if rule.reads == "checkpoint"},
     "krum": (*MODELS, "--assumed-hostile", 0),
     "dictionary": ROWS,
+    "centroids": ("z0.st", "z1.st", "--centroids", 1),
     "ensemble": ("h0.st", "h1.st", "--matrix"),
     "probabilities": ("c0.st", "c1.st"),
 }  # fmt: skip
@@ -72,6 +76,11 @@ def folder(tmp_path_factory):
     for name, rule in {"h": "ensemble", "c": "probabilities"}.items():
         uploads = (f"{name}0.st", f"{name}1.st")
         assert furlkit("aggregate", "--rule", rule, *uploads, "-o", f"{name}.st") == 0
+    for k in (0, 1):
+        facts = FeatureFacts("z", {}, str(k), client=k, round=1)
+        how = (np.arange(1), facts, Provenance("local-train"))
+        rows = np.ones((1, 2), np.float32)
+        write_features(folder / f"z{k}.st", rows, *how, counts=np.ones(1))
     assert furlkit("neighbours", "g.st", *DIGITS, "-o", "n.st") == 0
     yield folder
     patch.undo()
