@@ -431,8 +431,8 @@ COMMANDS = named(
                    usual="those of --at-least", needs="wait", recorded=False),
             Option("parent", File(),
                    help="The global model that this round's clients were given; other "
-                        "uploads are refused. clip and l-dawa need it, and --report "
-                        "measures updates from it.", recorded=False, metavar="GLOBAL"),
+                        "uploads are refused. clip, l-dawa, fedavgm, fedadam, fedyogi and "
+                        "scaffold need it, and --report measures updates from it.", recorded=False, metavar="GLOBAL"),
             Option("state", File(),
                    help="The server's memory after the last round, which --state-out "
                         "wrote together with --parent; not in the first round.",

@@ -38,6 +38,11 @@ def aggregate() -> None:
     each upload, from which a hostile client can hide. Fewer than three uploads are not
     compared. With --partition a line lists the clients without an upload.
 
+    fedavgm, fedadam and fedyogi remember: --state-out writes the server's memory, and the
+    next round reads the file as --state. The file belongs to the model that was written
+    with it, the next --parent; any other combination is refused. The first round has no
+    --state. The memory stays at the server.
+
     The model of round 0 has no target network: --parent then has its network in place of
     the target's, as objectives start the target.
 
@@ -65,6 +70,9 @@ def aggregate() -> None:
           exp/r001/client_*.safetensors -o exp/r001/global.safetensors
       furlkit aggregate --report exp/r001/report.json --parent exp/r000/global.safetensors \\
           exp/r001/client_*.safetensors -o exp/r001/global.safetensors
+      furlkit aggregate --rule fedadam --parent exp/r001/global.safetensors \\
+          --state exp/r001/server.safetensors --state-out exp/r002/server.safetensors \\
+          exp/r002/client_*.safetensors -o exp/r002/global.safetensors
       furlkit aggregate --rule clip --parent exp/r000/global.safetensors \\
           exp/r001/client_*.safetensors -o exp/r001/global.safetensors
     """
