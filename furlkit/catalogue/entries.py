@@ -357,18 +357,19 @@ class Personal(Method):
 class Rule(Method):
     """What the server makes of uploads that it `reads`.
 
-    They are of the kind checkpoint, rows, similarity or probabilities. With `parent` it
+    They are checkpoints, rows, counted rows, similarity or probabilities. With `parent` it
     needs the global model that the clients started from, --parent. `state` lists the
     slots of a rule for checkpoints that remembers: rule(uploads, state, **options) then
     returns the pieces of the model and of the next state, by names SLOT.TENSOR. The
     result of a rule that `averages` has a mean of BatchNorm's statistics, which one
-    client can move.
+    client can move. A parent without the parts `adds` has zeros there.
     """
 
     reads: str = "checkpoint"
     parent: bool = False
     state: tuple[str, ...] = ()
     averages: bool = False
+    adds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -376,10 +377,11 @@ class Teacher(Method):
     """What a model learns public images from.
 
     `file` is the name of the file that it is in, which stands before START; empty for a
-    teacher that has none.
+    teacher that has none. `lesson` opens the inputs: module:function(options) -> Lesson.
     """
 
     file: str = ""
+    lesson: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -189,7 +189,7 @@ PROTOCOLS = named(
     ),
     Protocol("personal",
         "Score each client's own model, with a classifier of the client's images alone.",
-        "furlkit.evaluation.personal:over_clients",
+        "furlkit.evaluation.personal:summary",
         groups=(
             _CLIENT_FILES,
             group(IN_OUT,

@@ -53,6 +53,11 @@ COMMAND = command("aggregate",
     compared. With --partition a warning lists the clients without an upload; a round of
     some clients only says --at-least N, which makes the warning a plain line.
 
+    fedavgm, fedadam and fedyogi remember: --state-out writes the server's memory, and the
+    next round reads the file as --state. The file belongs to the model that was written
+    with it, the next --parent; any other combination is refused. The first round has no
+    --state. The memory stays at the server.
+
     The model of round 0 has no target network: --parent then has its network in place of
     the target's, as objectives start the target.
 
@@ -80,6 +85,9 @@ COMMAND = command("aggregate",
           exp/r001/client_*.safetensors -o exp/r001/global.safetensors
       furlkit aggregate --report exp/r001/report.json --parent exp/r000/global.safetensors \\
           exp/r001/client_*.safetensors -o exp/r001/global.safetensors
+      furlkit aggregate --rule fedadam --parent exp/r001/global.safetensors \\
+          --state exp/r001/server.safetensors --state-out exp/r002/server.safetensors \\
+          exp/r002/client_*.safetensors -o exp/r002/global.safetensors
       furlkit aggregate --rule clip --parent exp/r000/global.safetensors \\
           exp/r001/client_*.safetensors -o exp/r001/global.safetensors
     """,
@@ -100,8 +108,9 @@ COMMAND = command("aggregate",
                usual="those of --at-least", needs="wait", recorded=False),
         Option("parent", File("checkpoint", "parent"),
                help="The global model that this round's clients were given; other "
-                    "uploads are refused. clip and l-dawa need it, and --report "
-                    "measures updates from it.", recorded=False, metavar="GLOBAL"),
+                    "uploads are refused. clip, l-dawa, fedavgm, fedadam, fedyogi and "
+                    "scaffold need it, and --report measures updates from it.",
+               recorded=False, metavar="GLOBAL"),
         Option("max-upload", Whole(1), 1000,
                "The most megabytes that rows or similarities of a client may take. "
                "A larger file is refused by its header; in a folder it is left out.",

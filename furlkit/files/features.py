@@ -51,11 +51,13 @@ class Features(Record[FeatureFacts]):
     """Rows of features; `index` gives each row's place in the dataset.
 
     Rows that a client shares, and a dictionary made of them, are only numbered: only
-    the client knows which images they belong to.
+    the client knows which images they belong to. `counts` are the images that each row
+    stands for, such as those of a centroid; None if a row is of one image.
     """
 
     rows: np.ndarray
     index: np.ndarray
+    counts: np.ndarray | None = None
 
 
 def write_features(
@@ -65,10 +67,13 @@ def write_features(
     facts: FeatureFacts,
     provenance: Provenance,
     encoding: str = "float32",
+    counts: np.ndarray | None = None,
 ) -> str:
-    """Write rows (n, d) and the place of each in the dataset."""
+    """Write rows (n, d), the place of each in the dataset, and `counts` if given."""
     check_finite(path, "rows", rows)
     tensors = {**encoded("rows", rows, encoding), "index": index.astype(np.int64)}
+    if counts is not None:
+        tensors["counts"] = counts.astype(np.int64)
     check_finite(path, f"rows as {encoding}", tensors["rows"])
     return write(path, tensors, provenance.header("features", facts))
 
@@ -103,7 +108,8 @@ def features_of(
 ) -> Features:
     """The rows of a file that was opened by `open_table`, from its tensors."""
     rows = decoded(opened.path, tensors, "rows")
-    return Features(opened.path, facts, opened.content, rows, tensors["index"])
+    index, counts = tensors["index"], tensors.get("counts")
+    return Features(opened.path, facts, opened.content, rows, index, counts)
 
 
 def open_table(path: Path, kind: str, name: str) -> tuple[Container, FeatureFacts]:
@@ -113,6 +119,8 @@ def open_table(path: Path, kind: str, name: str) -> tuple[Container, FeatureFact
         check_fingerprint(path, facts.dataset)
     n, _ = opened.expect(name, f"{FLOATS} int8", "n", "d").shape
     opened.expect("index", "int64", n)
+    if "counts" in opened:
+        opened.expect("counts", "int64", n)
     return opened, facts
 
 

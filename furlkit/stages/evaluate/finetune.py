@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from furlkit import console, runtime
-from furlkit.catalogue import recorded
+from furlkit.catalogue import PROTOCOLS, load, recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.fingerprint import label_fingerprint
@@ -237,12 +237,12 @@ def _labelled(
     A client with too few images has none.
     """
     labels = train.labels if options.choice == "stratified" else None
-    chosen = {}
+    chosen, choose_some = {}, load(PROTOCOLS["semi"].function)
     for client, index in _held(partition, train).items():
         rng = numpy_generator(options.seed, "labelled", client)
         few = options.mode == "federated" and len(index) < LEAST
         chosen[client] = (
-            index[:0] if few else choose(index, options.fraction, labels, rng)
+            index[:0] if few else choose_some(index, options.fraction, labels, rng)
         )
         if train.groups is not None and options.fraction < 1 and not few:
             # Whole groups, about as many images as were chosen.
@@ -351,7 +351,12 @@ def _plan(inputs: Inputs) -> Result:
     return line, {**facts, "images": images}
 
 
+def _run_entry(protocol: str, values: dict[str, Any]) -> Result:
+    """Call the function of a protocol's entry in the catalogue."""
+    return load(PROTOCOLS[protocol].function)(protocol, values)
+
+
 # The stages of furlkit/cli/evaluate.py.
 semi = partial(run, "semi")
-finetune = partial(run, "finetune")
-transfer = partial(run, "transfer")
+finetune = partial(_run_entry, "finetune")
+transfer = partial(_run_entry, "transfer")
