@@ -119,7 +119,7 @@ COMMAND = command("aggregate",
                help="The server's memory after the last round, which --state-out "
                     "wrote together with --parent; not in the first round.",
                recorded=False, metavar="FILE"),
-        Option("state-out", File("server", direction="kept"),
+        Option("state-out", File("server", "state", "kept"),
                help="Where to write the server's memory for the next round; it "
                     "stays at the server. Rules with a memory need it.",
                recorded=False, metavar="FILE"),

@@ -29,6 +29,31 @@ WORDS = "furlkit --help-words explains h, z, probe, spread, rank and other words
 TYPED = "furlkit.words"  # In a context's meta: the words after the command's name.
 
 
+# Of a command with many options, --help shows those that are required, and the first of
+# these, ten in all.
+MANY, TEN = 30, 10
+OFTEN = (
+    *("clients", "data", "test_data", "partition", "private", "private_out", "parent"),
+    *("output", "preset", "objective", "rule", "teacher", "encoder", "width", "update"),
+    *("fraction", "mode", "epochs", "lr", "batch_size", "seed", "device"),
+)
+ALL = "furlkit.all"  # In a context's meta: whether --help-all is given.
+HELP_ROW = ("-h, --help", "Show this message and exit.")
+
+
+def _show_all(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        context.meta[ALL] = True
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
+
+
+HELP_ALL = click.Option(
+    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, hidden=True,
+    callback=_show_all, help="Show all options and exit.",
+)  # fmt: skip
+
+
 def _metavar(option: Option) -> str:
     return option.metavar or type_of(option.kind)[1]
 
@@ -200,6 +225,10 @@ class Command(click.Command):
             hint = f"; a setting of the recipe is given without dashes: {word}=VALUE"
         return click.UsageError(f"No such option {error.option_name}{hint}", error.ctx)
 
+    def get_params(self, context: click.Context) -> list[click.Parameter]:
+        """Return the arguments and options, with --help and --help-all."""
+        return [*super().get_params(context), HELP_ALL]
+
     def get_help(self, context: click.Context) -> str:
         """The text of --help."""
         if catalogue.add_plugins():
@@ -209,14 +238,30 @@ class Command(click.Command):
     def format_options(
         self, context: click.Context, formatter: click.HelpFormatter
     ) -> None:
-        """Write one section for each group."""
+        """Write one section for each group; of many options, the most used ones."""
         shown = {p.name: p for p in self.params if isinstance(p, click.Option)}
+        if len(shown) <= MANY or context.meta.get(ALL):
+            self._format_groups(shown, formatter)
+            return
+        options = self.entry.options
+        required = [key for key, option in options.items() if option.required]
+        often = [key for key in dict.fromkeys([*required, *OFTEN]) if key in options]
+        with formatter.section("Options used most"):
+            rows = [_row(options[key], shown[key]) for key in often[:TEN]]
+            formatter.write_dl([*rows, HELP_ROW], col_max=26)
+        with formatter.section(f"All {len(shown)} options are in --help-all"):
+            for group in self.entry.groups:
+                formatter.write_text(group.title)
+
+    def _format_groups(
+        self, shown: dict[str, click.Option], formatter: click.HelpFormatter
+    ) -> None:
         for group in self.entry.groups:
             first, *rest = (_row(o, shown[o.key]) for o in group.options)
             choices = ((f"  {name}", text) for name, text in group.choices)
             rows = [first, *choices, *rest]
             if group.title == "General":
-                rows.append(("-h, --help", "Show this message and exit."))
+                rows.append(HELP_ROW)
             with formatter.section(group.title):
                 formatter.write_dl(rows, col_max=26)
 

@@ -69,8 +69,9 @@ def test_every_command_says_what_it_does_and_shows_an_example(words):
 
 
 @each
-def test_help_is_shown_and_fits_a_terminal(run, words):
-    code, out, err = run(*words, "--help")
+@pytest.mark.parametrize("option", ["--help", "--help-all"])
+def test_help_is_shown_and_fits_a_terminal(run, words, option):
+    code, out, err = run(*words, option)
     assert code == 0 and err == ""
     assert out.startswith(f"Usage: furlkit {' '.join(words)}")
     assert max(map(len, out.splitlines())) <= 90

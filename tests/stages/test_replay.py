@@ -54,9 +54,20 @@ def test_a_rule_that_reads_the_parent_is_given_it(world, run, rule):
     )
     (words,) = commands(run("replay", path, "--depth", 1, "--into", "again").out)
     assert ("--parent" in words) == (rule != "mean")
-    assert "made of 3 clients" in run("inspect", path).out
+    assert "3 clients" in run("inspect", path).out
     assert furlkit(*words[:-1], world.output) == 0
     assert digest(world.output) == digest(path)
+
+
+@pytest.mark.parametrize("rule", ["mean", "fedavgm"])
+def test_only_a_rule_with_a_memory_writes_it_again(world, run, rule):
+    path, state = world.folder / "next", world.folder / "memory"
+    more = ("--parent", world.model, "--state-out", state) if rule != "mean" else ()
+    words = ("aggregate", "--rule", rule, *world.clients, *more, "-o", path)
+    assert furlkit(*words) == 0
+    (words,) = commands(run("replay", path, "--depth", 1, "--into", "again").out)
+    assert ("--state-out" in words) == (rule != "mean")
+    assert words[words.index("-o") + 1].endswith("next")
 
 
 def test_weights_of_ones_own_are_not_recorded(world, run):

@@ -5,7 +5,7 @@ inputs by role. What it has not is where things lie: the paths are those of the 
 that were found, and the images those that have the recorded fingerprint.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from furlkit.catalogue import (
 )
 from furlkit.data.sets.datasets import is_name
 from furlkit.files.clients import is_client
+from furlkit.files.container.header import Header
 from furlkit.files.kinds import KINDS
 from furlkit.reports.text import lookup
 from furlkit.stages.replay.chain import Link
@@ -231,14 +232,8 @@ def _outputs(link: Link, output: Path) -> Words:
 
 
 def _written(link: Link) -> dict[str, tuple[str, ...]]:
-    """The kinds of file that each option writes, without reports for people.
-
-    A header tells by the options that need another file whether that was written.
-    """
+    """The kinds of file that each option writes, without reports for people."""
     options = COMMANDS[link.header.stage].options.values()
-    noted = link.header.options.keys()
-    needed = {o.needs: False for o in options if o.needs}
-    needed |= {o.needs: True for o in options if o.needs and o.name in noted}
     found: dict[str, tuple[str, ...]] = {}
     for option in options:
         kind = option.kind
@@ -246,6 +241,18 @@ def _written(link: Link) -> dict[str, tuple[str, ...]]:
             continue
         if option.second:
             found["-o"] = kind.kinds
-        elif kind.kind in KINDS and needed.get(option.name, True):
+        elif kind.kind in KINDS and _is_written(link.header, option, options):
             found[f"--{option.name}"] = kind.kinds
     return found
+
+
+def _is_written(header: Header, option: Option, options: Collection[Option]) -> bool:
+    """Return whether a header tells that another file than the one of -o was written.
+
+    The facts of the main output name a file with a role. A header records options that
+    need a file only if the command wrote the file. Commands always write other files.
+    """
+    if isinstance(option.kind, File) and option.kind.role:
+        return option.kind.role in header.facts or header.kind in option.kind.kinds
+    needing = [each.name for each in options if each.needs == option.name]
+    return not needing or any(name in header.options for name in needing)
