@@ -131,7 +131,7 @@ class Written(NamedTuple):
 
 
 class Exchange(Protocol):
-    """One exchange in one run of local-train; a class that derives from it overrides."""
+    """One exchange in one run of local-train; every method has a default."""
 
     active: bool = True
     # Files that are read for each client, by flag, and files that all clients read.

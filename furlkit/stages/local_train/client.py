@@ -21,10 +21,10 @@ from furlkit.weights import Tensors, below, divide, parts_of
 
 
 def check_clients(inputs: Inputs) -> Client | None:
-    """Open every client, so that nothing is trained if one of them does not fit.
+    """Open and check every client before the first training.
 
-    Returns the client if there is one. Several clients are opened again one after the
-    other, so that one model is in memory at a time.
+    Returns the client of a command with one client. Several clients are opened again,
+    each before its training, because memory holds one client's model at a time.
     """
     options, setup = inputs.options, inputs.setup
     for number in options.clients:

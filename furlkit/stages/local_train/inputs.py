@@ -1,4 +1,4 @@
-"""Everything that is the same for all clients, opened and checked."""
+"""Open and check the inputs that all clients share."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -139,7 +139,7 @@ def _sent_parts(options: Options, setup: Setup) -> tuple[str, ...]:
 
 
 def _check_phases(options: Options) -> None:
-    """Phases name parts that are trained; a head that none names stays as it was drawn."""
+    """Check the parts of --phases; warn about a head of the objective without a phase."""
     objective = options.objective
     named: list[str] = []
     trained = ["encoder", *objective.head_names]

@@ -49,7 +49,7 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
 
 
 def _made_before(inputs: Inputs, client: Client) -> Result | None:
-    """The result of a client whose files the same command has made, all of them."""
+    """The result of a client if an earlier run of this command wrote all its files."""
     options, number = inputs.options, client.number
     output, whose = fill(options.output, number), {"client": number}
     content = content_of(output, "checkpoint", client.provenance, whose)
