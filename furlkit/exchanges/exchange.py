@@ -138,8 +138,9 @@ class Exchange(Protocol):
     reads: Patterns = NO_FILES
     inputs: Files = ()
     writes: tuple[Written, ...] = ()
-    # Parts of models: trained with the net, and left alone if the exchange is inactive.
+    # Parts of models: trained with the net; sent with it; kept while inactive.
     trains: tuple[str, ...] = ()
+    sends: tuple[str, ...] = ()
     carried: tuple[str, ...] = ()
     # First words of the names of the memory that `finish` returns.
     memory: tuple[str, ...] = ()

@@ -370,7 +370,7 @@ OTHER = {
     "--bank-momentum": "0.1", "--entropy-weight": "1", "--nearest": "7",
     "--nearest-used": "all",
     "--mine-layer": "h", "--mine-every": "7", "--neighbours-from": "n",
-    "--redundancy": "0.5", "--infusion": "0.5", "--freeze-generator": None,
+    "--redundancy": "0.5", "--infusion": "0.5", "--scaffold": None, "--freeze-generator": None,
 }  # fmt: skip
 # Options that have no effect alone, and the options they are given with.
 SHARING, ALIGNING = ("--features-out", "w"), ("--align", "u", "--align-data", "usps")

@@ -123,7 +123,8 @@ def _check_whole(setup: Setup) -> None:
 def _sent_parts(options: Options, setup: Setup) -> tuple[str, ...]:
     """The parts that leave the client in a round, checked against those there are."""
     net, round_ = ("encoder", *setup.architecture.heads), setup.model.facts.round + 1
-    sent = (*net, *options.objective.sends) if options.send is None else options.send
+    more = [part for exchange in options.active for part in exchange.sends]
+    sent = options.send or (*net, *options.objective.sends, *more)
     known = [part for part in parts_of(setup.learner) if not within(part, PRIVATE)]
     _check_parts("--send", sent, known)
     kept = [part for part in net if not within(part, sent)]
