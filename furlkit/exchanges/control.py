@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from furlkit.errors import UsageError
+from furlkit.errors import InputError, UsageError
 from furlkit.exchanges.exchange import (
     Client,
     Exchange,
@@ -58,6 +58,13 @@ class Control(Exchange):
         self._c = below(CONTROL, {k: client.tensors[k] for k in self._names})
         kept = below(CONTROL, client.memory)
         self._c_k = {k: kept.get(k, np.zeros_like(c)) for k, c in self._c.items()}
+        for name, c in self._c.items():
+            if client.private and self._c_k[name].shape != c.shape:
+                raise InputError(
+                    f"{client.private.path}: its control variate of {name} is "
+                    f"{self._c_k[name].shape}, expected {c.shape}; was it kept for "
+                    "another model?"
+                )
 
     def begin(self, client: Client, net: Net) -> dict[str, Any]:
         return {"correction": {k: c - self._c_k[k] for k, c in self._c.items()}}

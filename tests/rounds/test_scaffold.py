@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from furlkit.files.checkpoint import read_checkpoint
-from furlkit.files.private import read_private
+from furlkit.files.facts import Provenance
+from furlkit.files.private import read_private, write_private
 from furlkit.weights import below
 from tests.helpers import epochs, furlkit, round_0
 
@@ -104,3 +105,22 @@ def test_options_that_do_not_fit(run, folder, more, word):
     outcome = run(*words, *more, *out)
     assert outcome.code == 2
     assert "--scaffold" in outcome.err and word in outcome.err
+
+
+def test_a_model_with_control_variates_is_evaluated_as_any_other(folder):
+    words = ("evaluate", "knn", folder / "g2", "--data", "digits")
+    assert furlkit(*words, "-o", folder / "knn.json") == 0
+
+
+def test_a_control_variate_of_another_shape_is_refused(run, folder):
+    private = read_private(folder / "v1_0")
+    name = next(name for name in private.memory if name.endswith("conv1.weight"))
+    memory = {**private.memory, name: np.zeros(3, np.float32)}
+    path = folder / "forged"
+    provenance = Provenance("local-train")
+    write_private(path, private.tensors, memory, private.facts, provenance)
+    fast = ("--data", "digits", "--client", 0, "--epochs", 1, *PLAIN, "--scaffold")
+    words = ("local-train", folder / "p.st", folder / "g1", *fast, "--private", path)
+    outcome = run(*words, "--private-out", folder / "n", "-o", folder / "no")
+    assert outcome.code == 65
+    assert str(path) in outcome.err and "control variate" in outcome.err
