@@ -106,7 +106,7 @@ LAYERS = {
     "inputs": {"data", "files", "models", "updates", "personal", "aggregators"} | BASE,
     "exchanges": {
         *("data", "files", "models", "inputs", "training", "objectives", "updates"),
-        *("aggregators", "evaluation"),
+        *("aggregators", "evaluation", "terms"),
         *BASE,
     },
     "recipes": {"files", "presets", "randomness", "catalogue", "errors"},

@@ -24,6 +24,7 @@ from furlkit.catalogue.papers import (
     FEDCA,
     FEDMATCH,
     FEDSTYLE,
+    SCAFFOLD,
     SCAN,
     WU,
 )
@@ -205,6 +206,12 @@ PERSONAL_MODEL = Exchange("personal", "a model that the client trains for itself
     ),
 )
 
+CONTROL = Exchange("control", "control variates: mean gradients of server and client",
+    "furlkit.exchanges.control:Control",
+    paper=SCAFFOLD,
+    equation="Algorithm 1",
+)
+
 EXCHANGES = named(
-    DICTIONARY, TARGETS, NEIGHBOURS, HELPERS, BANK, STYLE, PERSONAL_MODEL
+    DICTIONARY, TARGETS, NEIGHBOURS, HELPERS, BANK, STYLE, PERSONAL_MODEL, CONTROL
 )

@@ -113,9 +113,12 @@ class Container:
 
     def read(self, entry: Entry) -> np.ndarray:
         """One tensor, unchecked; `stream` and `tensors` check."""
-        array = np.empty(entry.shape, entry.dtype)
         with open_regular(self.path) as stream, reading(self.path):
-            self.fill(seal.bytes_of(array), entry.start, stream.fileno())
+            return self._read(entry, stream.fileno())
+
+    def _read(self, entry: Entry, handle: int) -> np.ndarray:
+        array = np.empty(entry.shape, entry.dtype)
+        self.fill(seal.bytes_of(array), entry.start, handle)
         return array
 
     def fill(self, buffer: np.ndarray, start: int, handle: int) -> None:
@@ -129,8 +132,15 @@ class Container:
             done += count
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """All tensors, after the checksum has been compared."""
-        return {entry.name: array for entry, array in self.stream()}
+        """All tensors, after the checksum has been compared; the file is opened once."""
+        arrays, crcs = {}, []
+        with open_regular(self.path) as stream:
+            for entry in self.entries:
+                array = self._read(entry, stream.fileno())
+                crcs += seal.crcs_of(seal.bytes_of(array))
+                arrays[entry.name] = array
+        self.check(crcs)
+        return arrays
 
     def verified_tensors(
         self, by: str | None, remember: bool = False
@@ -277,16 +287,15 @@ def read_plain(path: Path) -> tuple[dict[str, np.ndarray], str]:
         entries = _entries(opened)
     with open_regular(path) as stream, reading(path):
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return {entry.name: _array(path, entry, start) for entry in entries}, digest
+        arrays = {e.name: _array(path, e, start + e.start, stream) for e in entries}
+    return arrays, digest
 
 
-def _array(path: Path, entry: Entry, body: int) -> np.ndarray:
-    """One tensor of a file whose tensors begin at `body`."""
+def _array(path: Path, entry: Entry, offset: int, stream: Any) -> np.ndarray:
+    """One tensor of an open file, from `offset` on."""
     array = np.empty(entry.shape, entry.dtype)
-    with open_regular(path) as stream, reading(path):
-        stream.seek(body + entry.start)
-        count = stream.readinto(seal.bytes_of(array).data)
-    if count < entry.size:
+    stream.seek(offset)
+    if stream.readinto(seal.bytes_of(array).data) < entry.size:
         raise InputError(f"{path}: became shorter while it was read")
     return array
 
