@@ -50,9 +50,8 @@ def self_labelling_loss(
 ) -> Tensor:
     """FedUSC Eq. 5, 1/n sum_x 1(x confident) w_y CE(y, softmax(logits)).
 
-    `rows`: positions of the confident images. In the paper, n is B and w is 1. n can
-    also be the number of confident images (`mean_over` confident), and w can balance
-    the classes.
+    `rows`: positions of the confident images. n is B (paper) or the number of confident
+    images (`mean_over` confident); w is 1 (paper) or balances the classes.
     """
     losses = F.cross_entropy(logits[rows], y[rows], reduction="none")
     if class_weights:

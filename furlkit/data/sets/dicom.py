@@ -1,8 +1,7 @@
 """DICOM files: only the values of images.
 
-furlkit reads only the tags needed for pixels. Messages of pydicom may quote tags
-(names, dates, identifiers), so they are never passed on; pydicom's warnings and logs
-are silenced.
+furlkit reads only the tags needed for pixels. Messages, warnings and logs of pydicom
+are dropped: they may quote tags (names, dates, identifiers).
 """
 
 import io

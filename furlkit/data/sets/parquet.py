@@ -1,9 +1,8 @@
 """Tables of Hugging Face `datasets`: Parquet, and Arrow files or streams.
 
 The column `image` holds encoded images, bytes or a struct of bytes and path; the
-optional column `label` holds numbers or names. Other column names are possible if the
-schema's entry `huggingface` declares an Image or a ClassLabel. Paths in cells are not
-opened.
+optional column `label` holds numbers or names. Other names are possible if the schema's
+entry `huggingface` declares an Image or a ClassLabel. Paths in cells are not opened.
 """
 
 import json

@@ -88,8 +88,8 @@ def survey(
 ) -> Survey:
     """Examine a sample of a folder, for a missing window or missing channels.
 
-    Images that use the whole range of their type have the window `full`. Other images
-    need a given window: the error proposes a window. A warning names a given window
+    Images that use the whole range of their type have the window `full`. For other
+    images without a window, the error proposes a window. A warning names a given window
     that leaves few grey levels. `read` returns the bytes of an image inside another
     file.
     """

@@ -1,10 +1,10 @@
 """Open a dataset by name or path, with images or with labels only.
 
 A name is one of `datasets.names()`. A path is an image folder, an .npz of arrays, idx
-files, or a packed dataset. A path is a whole set and ignores `split`; give the path of
-the split. A folder of idx files is an exception: it has splits, like a named dataset.
-Tar, Parquet and Arrow files must be packed first. For a path, for `digits` and for a
-label file, torch is imported only if images must be resized.
+files, or a packed dataset. A path is a whole set without `split`, except a folder of
+idx files, which has splits like a named dataset. Tar, Parquet and Arrow files must be
+packed first. For a path, for `digits` and for a label file, torch is imported only if
+images must be resized.
 """
 
 import os
