@@ -99,7 +99,6 @@ def same_dataset(a: dict[str, Any], b: dict[str, Any]) -> str | None:
     common += [key for key in ("domains", *READING) if a.get(key) and b.get(key)]
     different = [key for key in common if a[key] != b[key]]
     if different:
-        return (
-            f"they have the same number of examples but other {' and '.join(different)}"
-        )
+        names = " and ".join(different)
+        return f"the same number of examples, but other {names}"
     return None

@@ -181,7 +181,7 @@ def _check(content: bytes, tags: Tags) -> None:
     if tags.compression not in COMPRESSIONS:
         raise ValueError(
             f"its TIFF compression is {tags.compression}, expected none, LZW, deflate or "
-            "PackBits; save it again without compression"
+            "PackBits; save the file without compression"
         )
     if tags.photometric > 2:
         raise ValueError(
