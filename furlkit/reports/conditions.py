@@ -1,8 +1,7 @@
 """Conditions of scores: only scores with equal conditions are compared.
 
 The conditions of a score are the protocol, the options of the evaluation, and the images
-used to train and test a classifier. Everything about the model may differ: seed, round,
-partition, architecture.
+used to train and test a classifier. Models and their training may differ.
 """
 
 from collections.abc import Collection, Iterable, Sequence

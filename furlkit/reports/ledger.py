@@ -1,8 +1,7 @@
 """Traffic of clients: counted from the headers of a run's files, or planned ahead.
 
 A file was sent if the server's `aggregate` read it, and received if a client's
-`local-train` or `distill` read it: weights that stay at a client, as in FLESD, are not
-traffic.
+`local-train` or `distill` read it. Weights that stay at a client (FLESD) do not count.
 """
 
 import re

@@ -173,8 +173,7 @@ def domains_in(path: Path) -> list[str]:
     names, domains = metrics.get("domain_names"), metrics.get("domains")
     if not isinstance(domains, dict) or not isinstance(names, list):
         raise InputError(
-            f"{path}: has no scores of domains; create the file with furlkit evaluate "
-            "--by-domain"
+            f"{path}: has no scores of domains; run furlkit evaluate --by-domain"
         )
     return [str(name) for name in names]
 
@@ -184,8 +183,8 @@ def round_of(path: Path, metrics: dict[str, Any]) -> int:
     round_ = facts_of(metrics).get("round")
     if type(round_) is not int or not 0 <= round_ <= MOST_ROUNDS:
         raise InputError(
-            f"{path}: does not name the round of the scored model; create it with "
-            "furlkit evaluate"
+            f"{path}: does not name the round of the scored model; run furlkit "
+            "evaluate again"
         )
     return round_
 
@@ -220,7 +219,7 @@ def probes_of(path: Path, metrics: dict[str, Any], name: str) -> tuple[float, ..
     if not isinstance(values, list) or not all(is_number(v, 1) for v in values):
         raise InputError(
             f"{path}: {key} are {short(values)}, expected a list of shares; "
-            "create the file with furlkit evaluate"
+            "run furlkit evaluate again"
         )
     return tuple(map(float, values))
 

@@ -26,8 +26,8 @@ class Finding(NamedTuple):
 
 
 GRADIENTS = Finding(
-    "Training images have been reconstructed from the change of a model by training"
-    ", best from few images in few steps. The server knows the model before and "
+    "Training images have been reconstructed from the change of a model by training, "
+    "best from few images in few steps. The server knows the model before and "
     "after. The seed in the file also reveals the order and augmentation of images.",
     (
         "Zhu et al. 2019, Deep Leakage from Gradients, NeurIPS",
@@ -55,8 +55,8 @@ STATISTICS = Finding(
     ("Yin et al. 2020, Dreaming to Distill (DeepInversion), CVPR",),
 )
 CLASSIFIER = Finding(
-    "From a classifier's outputs, recognisable images of a class have been made if a "
-    "class is one person.",
+    "From a classifier's outputs, recognisable images have been made of classes that "
+    "are a single person.",
     ("Fredrikson et al. 2015, Model Inversion Attacks, CCS",),
 )
 INVERSION = Finding(

@@ -13,8 +13,7 @@ class Results(NamedTuple):
 
     `difference`: distance above the values of a reference, if there is one. `probes`:
     scores of the single probes behind each value; empty if the file has no probes.
-    `measured`: conditions of each file. `stale`: files with scores of a model that was
-    replaced.
+    `measured`: conditions of each file. `stale`: files with scores of a replaced model.
     """
 
     group: str

@@ -63,8 +63,7 @@ def objective_of(file: File) -> str:
 def two_runs(files: Iterable[File]) -> str:
     """Name two models of one client in one round, impossible in a single run; or empty.
 
-    Phases of a run, such as FedUSC's, number rounds from 1 and have different
-    objectives.
+    Phases of a run (FedUSC) number rounds from 1 and have different objectives.
     """
     models: dict[tuple[str, ClientId, int], File] = {}
     for file in files:

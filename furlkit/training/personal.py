@@ -33,7 +33,7 @@ class Afterwards:
     """Train the copy of the global model first, then the personal model.
 
     The personal model has an additional term. Both trainings use equal random numbers.
-    `received`: the received model. `epochs`: the last epochs of finished trainings. See
+    `received`: received model; `epochs`: last epochs of finished trainings. See
     `run.Jobs`.
     """
 

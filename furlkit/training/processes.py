@@ -143,7 +143,7 @@ def check_batch(size: int) -> None:
     """Refuse a batch that the processes cannot divide."""
     if size % runtime.processes():
         raise UsageError(
-            f"--batch-size {size}: {runtime.processes()} processes cannot take "
+            f"--batch-size {size}: {runtime.processes()} processes cannot divide it into "
             "equal parts; choose a multiple"
         )
 

@@ -1,7 +1,6 @@
 """Finetuning an encoder with a classifier: supervised FedAvg in one process.
 
-Central training is a single round of one client with all images. The finetuning may be
-repeated.
+Central training is a single round of a client with all images. Repeats are possible.
 """
 
 from collections.abc import Callable
@@ -26,8 +25,8 @@ class Finetuning:
     """Every client trains from the round's model, with a new optimiser in each round.
 
     `parts`: positions of each client's labelled images; models are averaged by their
-    number. `weights`: model at the start of the round. `total`: weighted sum, in
-    float64, of the clients' models so far. `losses`: last losses of these clients. See
+    number. `weights`: model at the start of the round; `total`: weighted float64 sum of
+    the models of the clients so far; `losses`: last losses of these clients. See
     `run.Jobs`.
     """
 
@@ -116,8 +115,8 @@ class Repeats:
     """Repeated finetuning; `make` creates a finetuning by number.
 
     `predict` returns the classes of the test images by a finished finetuning.
-    `predictions` holds the classes of all repeats but the last, `losses` their losses.
-    See `run.Jobs`.
+    `predictions` and `losses` hold the results of all repeats but the last. See
+    `run.Jobs`.
     """
 
     make: Callable[[int], Finetuning]

@@ -305,7 +305,7 @@ def warn_of_collapse(title: str, epoch: loop.Epoch) -> None:
         if spread < COLLAPSED_SPREAD or rank < COLLAPSED_RANK:
             console.warn(
                 f"{title}: the representation{whose} has collapsed (spread {spread:.3f}, "
-                f"effective rank {rank:.2f}): images have nearly equal rows; lower "
+                f"effective rank {rank:.2f}): nearly equal for all images; lower "
                 f"{lower}, raise --batch-size (or --temperature, if the objective has "
                 "one), or check the data"
             )

@@ -1,7 +1,7 @@
 """Colour operations on float images (n, C, H, W) in [0, 1], in place.
 
-Each takes one parameter per image and equals torchvision's on float tensors. As there,
-saturation, hue and grey do nothing to grey images.
+Each operation takes one parameter per image and equals torchvision's on float tensors.
+Saturation, hue and grey do nothing to grey images, as in torchvision.
 """
 
 from functools import partial

@@ -33,10 +33,9 @@ def classes(
 ) -> Parts:
     """Assign m classes to each client, and each class to at most `class_copies` clients.
 
-    The examples of a class are divided evenly among the clients of the class. All
-    classes are used if clients x m >= classes; otherwise some are left out. With
-    `ordered_classes`, classes are assigned by number (client 0 gets 0, 1, ...),
-    otherwise at random.
+    The examples of a class are divided evenly among its clients. All classes are used
+    if clients x m >= classes; otherwise some are left out. With `ordered_classes`,
+    classes are assigned by number (client 0 gets 0, 1, ...), otherwise at random.
     """
     (order, sizes), m = group_by_class(data, rng), classes_per_client
     _check_request(clients, m, class_copies, len(sizes))
@@ -68,8 +67,7 @@ def _assign_classes(
     """(classes, clients) bool: True if the client gets the class.
 
     Each client in turn takes the m least assigned classes; ties are broken at random.
-    The numbers of clients of two classes differ by at most one, and no client gets a
-    class twice.
+    The numbers of clients per class differ by at most one, and no class is given twice.
     """
     has_class = np.zeros((available, clients), bool)
     times = np.zeros(available, np.int64)

@@ -77,8 +77,7 @@ def _division(
 def deal_classes(data: LabelSet, clients: int, rng: Rng) -> Parts:
     """Deal the examples out, class by class, to the clients in turn.
 
-    Numbers of examples, in total and of each class, differ by at most one between
-    clients.
+    Clients differ by at most one example, in total and in each class.
     """
     order, _ = group_by_class(data, rng)
     return split_by_owner(order, np.arange(len(order)) % clients, clients)

@@ -23,9 +23,8 @@ def draw_bars(
 ) -> Figure:
     """Bar for each mean with one standard deviation up and down, a dot per seed.
 
-    A label has one colour in all groups. An axis with a `start` above 0 is marked. The
-    difference from the group's reference is written above a bar, and a dashed line
-    shows the reference.
+    A label has one colour in all groups. An axis with a `start` above 0 is marked. Text
+    above a bar is the difference from the group's reference, which is a dashed line.
     """
     labels = list(dict.fromkeys(bar.label for bar in bars))
     groups = list(dict.fromkeys(bar.group for bar in bars))

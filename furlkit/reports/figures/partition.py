@@ -85,8 +85,7 @@ def draw_bubbles(
 ) -> Figure:
     """Bubble for each client and class, with an area proportional to the images.
 
-    Of many clients or classes, 100 evenly spaced ones are drawn; the axis label says
-    so.
+    Of many clients or classes, 100 evenly spaced ones are drawn, and the axis says so.
     """
     shown_of = [np.linspace(0, n - 1, min(n, BUBBLES)) for n in histogram.shape]
     clients, classes = (shown.round().astype(int) for shown in shown_of)
