@@ -13,6 +13,7 @@ HARD_SHARE = 0.01
 # Paths that meet the limits. The list grows until it is furlkit, README.md, examples.
 FINISHED = (
     "furlkit/evaluation",
+    "furlkit/files",
     "furlkit/models",
     "furlkit/objectives",
     "furlkit/personal",
