@@ -15,6 +15,7 @@ TRAINING = ("optimisers", "personal", "plan", "processes", "rounds", "run", "sig
 FINISHED = (
     "furlkit/data",
     "furlkit/evaluation",
+    "furlkit/files",
     "furlkit/models",
     "furlkit/objectives",
     "furlkit/personal",
