@@ -17,6 +17,7 @@ FINISHED = (
     "furlkit/objectives",
     "furlkit/personal",
     "furlkit/presets",
+    "furlkit/recipes",
     "furlkit/terms",
     "furlkit/updates",
 )
