@@ -21,6 +21,7 @@ FINISHED = (
     "furlkit/personal",
     "furlkit/presets",
     "furlkit/reports",
+    "furlkit/recipes",
     "furlkit/terms",
     *(f"furlkit/training/{name}.py" for name in TRAINING),
     "furlkit/updates",

@@ -1,1 +1,1 @@
-"""Recipes: reading them, expanding them into steps, printing a plan, and status."""
+"""Recipes: read a recipe, expand a recipe into steps, print a plan, show the status."""

@@ -1,4 +1,4 @@
-"""Who carries out a run: the process of make or sh that has begun last."""
+"""The process that carries out a run: the process of make or sh started last."""
 
 import json
 import os
@@ -15,14 +15,14 @@ LONGEST = 2**12
 
 
 def carry(folder: Path, process: int) -> None:
-    """Note that a process carries out a run; refuse if another one still does."""
+    """Note that a process carries out a run; refuse if another process still does."""
     path = folder / NAME
     mine = {"host": os.uname().nodename, "process": process, "start": _start(process)}
     with holding(path):
         if (other := _noted(path)) and other != mine and _lives(other):
             raise TooEarlyError(
                 f"{folder}: process {other['process']} on {other['host']} carries out "
-                "this run; wait for it, or stop it, then run the same command again"
+                "this run; wait for the process, or stop it, then repeat the command"
             )
         write_bytes(path, json.dumps(mine).encode(), flush=False)
 
@@ -36,14 +36,14 @@ def _noted(path: Path) -> dict:
 
 
 def _lives(noted: dict) -> bool:
-    """Whether a process of this machine is still there, and no later one of its number."""
+    """Return whether the noted process runs on this machine; compare start times too."""
     if noted["host"] != os.uname().nodename or type(noted["process"]) is not int:
         return False
     return noted["start"] is not None and _start(noted["process"]) == noted["start"]
 
 
 def _start(process: int) -> str | None:
-    """When a process started; None if it has ended, or the system does not say."""
+    """Start time of a process; None if the process has ended or /proc has no entry."""
     with suppress(OSError, ValueError, IndexError):
         text = Path(f"/proc/{process}/stat").read_text()
         state, *fields = text.rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""Tasks of a run in the queues of Slurm and HyperQueue, if their programs are there."""
+"""Tasks of a run in the queues of Slurm and HyperQueue, if squeue or hq is installed."""
 
 import json
 import os
@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-SECONDS = 10  # A controller that is down answers late.
-# HyperQueue's words for states of tasks that have not ended, and Slurm's.
+SECONDS = 10  # Time limit: a controller that is down answers late.
+# States of unfinished tasks: HyperQueue's word, then Slurm's.
 HQ_STATES = {"waiting": "pending", "running": "running"}
 
 
 @dataclass(frozen=True)
 class Queue:
-    """Tasks by state; `tasks` are names of jobs with elements of their arrays."""
+    """Number of tasks by state; `tasks`: name of the job and element of the array."""
 
     states: Counter[str] = field(default_factory=Counter)
     tasks: set[tuple[str, int]] = field(default_factory=set)
 
 
 def queue_of(folder: Path) -> Queue:
-    """The tasks of a run that have not ended."""
+    """Read the unfinished tasks of a run."""
     found = Queue()
     for line in _said("squeue", "--me", "-h", "-r", "-o", "%Z|%K|%T|%j").splitlines():
         where, _, task = line.partition("|")
@@ -41,7 +41,7 @@ def queue_of(folder: Path) -> Queue:
 
 
 def _said(*words: str) -> str:
-    """The output of a program; empty if it is not there or fails."""
+    """Output of a program; empty if the program is missing or fails."""
     with suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS)
         return done.stdout if done.returncode == 0 else ""
@@ -49,7 +49,7 @@ def _said(*words: str) -> str:
 
 
 def _jobs(text: str) -> list[tuple[list[str], dict[str, Any]]]:
-    """The folders of runs, and tasks by state, of each job of HyperQueue."""
+    """Folders of runs, and tasks by state, of each job of HyperQueue."""
     with suppress(ValueError, TypeError, LookupError):
         listed = json.loads(text or "[]")
         return [(each["name"].split(", "), dict(each["task_stats"])) for each in listed]

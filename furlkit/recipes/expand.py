@@ -1,4 +1,4 @@
-"""Expanding a recipe: every step of a run, with its command and the files it uses."""
+"""Expand a recipe into the steps of a run, with commands and files."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,15 +15,15 @@ from furlkit.recipes.template import Ref, Template, Word, path_of, templates
 
 MOST_STEPS = 10**7
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-# A path that begins like an option or a home folder must not be taken for one.
+# A path that begins like an option or a home folder gets the prefix "./".
 OPTION_LIKE = ("-", "~")
 
 
 class Step(NamedTuple):
-    """One command of a run, in a round of a phase; "" are the rounds proper.
+    """One command of a run, in a round of a phase; phase "" has the main rounds.
 
-    `after` are the files it must wait for: outputs of the steps that make what it
-    `reads`, and the record of its stage. `outputs` are written last, one per client.
+    `after`: files to wait for, namely outputs of the steps that write the files in
+    `reads`, and the record of the stage. `outputs` are written last, one per client.
     """
 
     stage: str
@@ -39,9 +39,9 @@ class Step(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """All steps of a run in an order in which they can run, and its stages' records.
+    """Steps of a run in an executable order, and the records of the stages.
 
-    `samples` has one step for each stage and choice of its optional parts.
+    `samples` has one step per stage and choice of optional parts.
     """
 
     run: Run
@@ -51,20 +51,20 @@ class Plan(NamedTuple):
 
 
 def expand(run: Run, group: int = 1) -> Plan:
-    """All steps of a run; `group` clients are trained by one command."""
+    """Return the plan of a run; one command trains `group` clients."""
     return _Expansion(run, group).plan()
 
 
 def noted_in(run: Run, name: str) -> str:
-    """A file in which a run's folder notes something about its plan."""
+    """Path of a file about the plan, in the run's folder."""
     return f"{_folder(run)}plan/{name}"
 
 
 def record_path(run: Run, stage: str, text: str) -> str:
-    """Where the settings of a stage are noted.
+    """Path of the file with the settings of a stage.
 
-    The name has a hash of them: rules that were planned with other settings depend on
-    another file, which is gone, so they cannot mix theirs with those of a later plan.
+    The name has a hash of the settings. Make rules with old settings depend on a file
+    with another hash, now deleted, so an old rule file cannot write into a newer run.
     """
     return noted_in(run, f"{stage}-{sha256(text.encode()).hexdigest()[:8]}.txt")
 
@@ -77,13 +77,13 @@ def _folder(run: Run) -> str:
 
 
 class _MissingError(Exception):
-    """A step reads a file that nothing has made yet."""
+    """A step reads a file without an earlier step to write the file."""
 
 
 class _File:
-    """The files of a name: a pattern with a round and {client} in a folder.
+    """Files of a name: a pattern with a round and {client} in a folder.
 
-    Those that are `given` were not made by this run; `phase` is whose round it is.
+    This run does not write `given` files. `phase`: the phase of the file's round.
     """
 
     def __init__(self, folder: str, pattern: str, given: bool):
@@ -94,7 +94,7 @@ class _File:
         self._known: dict[int | None, str] = {}
 
     def path(self, number: int | None, client: int | str) -> str:
-        """The file of a round and a client."""
+        """Path of the file of a round and a client."""
         pattern = self._known.get(number) or self._of_round(number)
         return pattern.replace("{client}", str(client)) if self.by_client else pattern
 
@@ -107,9 +107,10 @@ class _File:
 
 
 def _ordered(stages: list[Template]) -> list[Template]:
-    """In the recipe's order, but after those that make what they read of their round.
+    """Order of the recipe, but each stage after the writers of the files it reads.
 
-    A stage that a recipe adds to the one it extends comes last there.
+    Only files of the current round matter. New stages come last in a recipe with
+    `extends`.
     """
     left, found = list(stages), []
     while left:
@@ -124,25 +125,25 @@ def _ordered(stages: list[Template]) -> list[Template]:
 
 
 def _now(ref: Ref) -> bool:
-    """Whether a placeholder may mean files of the round that a stage runs in."""
+    """Return whether a placeholder may refer to files of the stage's round."""
     return not ref.at or (ref.at == "own" and ref.every)
 
 
 class _Expansion:
-    """The state of expanding: which files exist so far, and who made them."""
+    """State of the expansion: the files planned so far, and the steps that write them."""
 
     def __init__(self, run: Run, group: int):
         self.run, self.group = run, group
         self.last = {phase: run.rounds(phase) for phase in run.phases}
-        self.phase = ""  # Of the stage whose steps are added.
+        self.phase = ""  # Phase of the current stage.
         self.templates = templates(run)
         self.steps: list[Step] = []
         self.samples: dict[tuple[str, ...], Step] = {}
-        # By path the output to wait for; by file and client the last round that made it.
+        # made: by path, the output to wait for; own: by file and client, the last round.
         self.made: dict[str, str] = {}
         self.own: dict[tuple[str, int], int] = {}
         self.shared: dict[tuple[Ref, int | None], tuple[list[str], list[str]]] = {}
-        self.missing: dict[str, Ref] = {}  # By stage, what it could not read.
+        self.missing: dict[str, Ref] = {}  # By stage, the unreadable placeholder.
         self.records = {
             name: record_path(run, name, t.text) for name, t in self.templates.items()
         }
@@ -166,7 +167,7 @@ class _Expansion:
 
     @cached_property
     def clients(self) -> tuple[int, ...]:
-        """The clients that may train."""
+        """Clients that may train: all but `without`."""
         without = set(str(self.run.settings["without"]).replace(",", " ").split())
         count = self.run.number("clients")
         found = tuple(c for c in range(count) if str(c) not in without)
@@ -181,7 +182,7 @@ class _Expansion:
 
     @property
     def rounding(self) -> str:
-        """How a share of the clients becomes a whole number."""
+        """Rounding of the number of clients per round."""
         word = str(self.run.settings["rounding"])
         if word not in ROUNDINGS:
             raise UsageError(f"rounding={word}: expected {' or '.join(ROUNDINGS)}")
@@ -189,7 +190,7 @@ class _Expansion:
 
     @cached_property
     def participants(self) -> dict[str, list[tuple[int, ...]]]:
-        """By phase, the clients of each round; in round 0 they are all."""
+        """By phase, the clients of each round; round 0 has every client."""
         text = self.run.settings["fraction"]
         try:
             fraction = float(str(text))
@@ -210,9 +211,9 @@ class _Expansion:
         }  # fmt: skip
 
     def plan(self) -> Plan:
-        """Stages before the rounds, then round by round, then those after the last.
+        """Expand the stages before the rounds, then each round, then the stages after.
 
-        So for each phase; what runs once between two of them comes after the first.
+        With several phases, phase by phase; a stage between two phases follows the first.
         """
         once = self._once()
         self._expand_once(once[0])
@@ -240,14 +241,14 @@ class _Expansion:
             self._note_own(self.steps[first:])
 
     def _of_phase(self, phase: str) -> list[Template]:
-        """The stages that run in its rounds."""
+        """Stages that run in the rounds of a phase."""
         stages = (t for t in self.templates.values() if self._by_round(t.main))
         return _ordered([t for t in stages if self._file(t.main.name).phase == phase])
 
     def _once(self) -> list[list[Template]]:
-        """The stages that run once: before all phases, then after each of them."""
+        """Stages that run once: before the first phase, then after each phase."""
         found: list[list[Template]] = [[] for _ in range(len(self.last) + 1)]
-        late: dict[str, int] = {}  # By file, after how many phases it is made.
+        late: dict[str, int] = {}  # By file, the number of phases before the file.
         for template in self.templates.values():
             if self._by_round(template.main):
                 continue
@@ -257,7 +258,7 @@ class _Expansion:
         return [_ordered(stages) for stages in found]
 
     def _place(self, ref: Ref, late: dict[str, int]) -> int:
-        """After how many phases a file is there."""
+        """Number of phases that end before the file exists."""
         if ref.at in ("final", "all"):
             return [*self.last].index(self._file(ref.name).phase) + 1
         return late.get(ref.name, 0)
@@ -266,7 +267,7 @@ class _Expansion:
         return not ref.at and self._file(ref.name).by_round
 
     def _rounds(self, template: Template) -> Sequence[int]:
-        """The rounds that a stage names; all of them if it names none."""
+        """Rounds in which a stage runs: `rounds` of the stage, by default every round."""
         words, last = template.stage.rounds, self._last(template.main)
         for key, value in self.run.settings.items():
             words = words.replace(f"{{{key}}}", str(value))
@@ -286,12 +287,12 @@ class _Expansion:
             else:
                 raise InputError(
                     f"{self._where(template)}: rounds {words!r}: expected numbers, "
-                    '"last", "every N", or several of them'
+                    '"last", "every N", or several of these words'
                 )
         return sorted(found)
 
     def _last(self, ref: Ref) -> int:
-        """The last round of the phase that a file is of."""
+        """Last round of the file's phase."""
         return self.last[self._file(ref.name).phase]
 
     def _where(self, template: Template) -> str:
@@ -312,7 +313,7 @@ class _Expansion:
         return self._files[name]
 
     def _round_of(self, ref: Ref, number: int | None, client: int | None) -> int | None:
-        """The round whose file a placeholder means; None if it has no rounds."""
+        """Round of the file that a placeholder refers to; None for a file without rounds."""
         if not self._file(ref.name).by_round:
             return None
         if ref.at.isdecimal():
@@ -321,13 +322,13 @@ class _Expansion:
             return self._last(ref)
         if number is None:
             raise InputError(
-                f"{self.run.recipe.path}: {ref} is of a round, and a stage that runs "
-                "once has none; write @0, @final or @all"
+                f"{self.run.recipe.path}: {ref} is of a round, but this stage runs once, "
+                "outside of rounds; write @0, @final or @all"
             )
         if self._file(ref.name).phase != self.phase and ref.at != "own":
             raise InputError(
-                f"{self.run.recipe.path}: {ref} is of another phase than what is made "
-                "of it; write @0, @own, @final or @all"
+                f"{self.run.recipe.path}: {ref} is of another phase than the output of "
+                "the stage; write @0, @own, @final or @all"
             )
         if not ref.at:
             return number
@@ -341,7 +342,7 @@ class _Expansion:
     def _read(
         self, ref: Ref, number: int | None, clients: tuple[int, ...]
     ) -> tuple[list[str], list[str]]:
-        """What a placeholder stands for: words of the command, and the files they mean."""
+        """Words of the command for a placeholder, and the paths of the files."""
         if ref.at != "all":
             return self._existing(ref, number, clients)
         words: list[str] = []
@@ -371,7 +372,7 @@ class _Expansion:
         return words, paths
 
     def _shared(self, ref: Ref, number: int | None) -> tuple[list[str], list[str]]:
-        """What is the same for all clients of a round is looked up once."""
+        """Like `_existing`, for files common to the clients of a round; cached."""
         if (ref, number) in self.shared:
             return self.shared[ref, number]
         file = self._file(ref.name)
@@ -386,7 +387,7 @@ class _Expansion:
         return paths, paths
 
     def _last_of_every_client(self, name: str, number: int | None) -> list[str]:
-        """Files of this round, and of those who did not take part their last ones."""
+        """Newest file of every client: of this round, or of the client's last round."""
         file, found = self._file(name), []
         now = number if file.phase == self.phase else None
         for client in self.clients:
@@ -396,7 +397,7 @@ class _Expansion:
         return found
 
     def _require(self, ref: Ref, paths: list[str]) -> None:
-        """Files must have been made, by a step before or by another run."""
+        """Raise _MissingError unless a step or another run writes the files."""
         if self._file(ref.name).given:
             self.made.update({path: path for path in paths})
         if not paths or not self.made.keys() >= {*paths}:
@@ -411,7 +412,7 @@ class _Expansion:
     def _write(
         self, ref: Ref, number: int | None, clients: tuple[int, ...]
     ) -> tuple[str, list[str]]:
-        """The word for an output, and its files, one per client."""
+        """Word of the command for an output, and the paths, one per client."""
         at, file = self._round_of(ref, number, None), self._file(ref.name)
         paths = [file.path(at, client) for client in clients or ("",)]
         return paths[0] if len(paths) == 1 else file.path(at, "{client}"), paths
@@ -419,7 +420,7 @@ class _Expansion:
     # --- steps ------------------------------------------------------------------------
 
     def _expand(self, template: Template, number: int | None) -> None:
-        """Add the steps of a stage in a round; none where what it reads is missing."""
+        """Add the steps of a stage in a round; skip steps with a missing input."""
         self.phase = self._file(template.main.name).phase
         for clients in self._groups(template, number):
             try:
@@ -437,8 +438,8 @@ class _Expansion:
         if self.group == 1 or not template.grouped:
             yield from ((client,) for client in everyone)
             return
-        # One command has one pattern for the files of its clients, so those whose own
-        # files are of different rounds are in different groups.
+        # One command has one pattern for the files of several clients, so clients with
+        # @own files of different rounds are in different groups.
         names = [ref.name for ref in template.inputs if ref.at == "own"]
         alike: dict[tuple, list[int]] = {}
         for client in everyone:
@@ -456,7 +457,7 @@ class _Expansion:
         written = {ref: self._write(ref, at, clients) for ref in template.outputs}
         command: list[str] = []
         reads: list[str] = []
-        kind = [template.stage.name]  # And which optional parts are left out.
+        kind = [template.stage.name]  # Then the numbers of the omitted optional parts.
         for part, (optional, pieces) in enumerate(template.pieces):
             known = len(command), len(reads)
             try:
@@ -495,10 +496,10 @@ class _Expansion:
         command: list[str],
         reads: list[str],
     ) -> None:
-        """Add to a command what a word of a template becomes, and the files it reads.
+        """Append a word of a template to `command`, and the files to `reads`.
 
-        The name of a file keeps {client} in a command for several clients, which fills
-        it in for each.
+        A command for several clients gets file names with {client}, and fills in each
+        client.
         """
         if len(word) == 1:
             command += self._part(word[0], number, clients, written, reads)
@@ -520,7 +521,7 @@ class _Expansion:
         written: dict[Ref, tuple[str, list[str]]],
         reads: list[str],
     ) -> Sequence[str]:
-        """The words that a part of a word stands for; one, unless it is many files."""
+        """Texts of a part of a word; several for a placeholder with several files."""
         if isinstance(part, str):
             return (part,)
         if part in written:
@@ -534,7 +535,7 @@ class _Expansion:
     def _first(
         self, choices: Sequence[Ref], number: int | None, clients: tuple[int, ...]
     ) -> tuple[list[str], list[str]]:
-        """The same for the first file that has been made."""
+        """Like `_read`, for the first of several placeholders with existing files."""
         for ref in choices[:-1]:
             with suppress(_MissingError):
                 return self._read(ref, number, clients)
@@ -553,7 +554,7 @@ class _Expansion:
         return str(number or 0)
 
     def _note_own(self, steps: list[Step]) -> None:
-        """At the end of a round: its files are the last ones of their clients."""
+        """Note at the end of a round that the round has the clients' newest files."""
         for step in steps:
             for ref in self.templates[step.stage].outputs:
                 if step.round is not None:
@@ -562,11 +563,11 @@ class _Expansion:
 
     def _check_all_run(self) -> None:
         if 0 in self.last.values():
-            return  # Nothing is trained in a phase, on purpose.
+            return  # The user asked for a phase without rounds.
         ran = {step.stage for step in self.steps}
         for name, template in self.templates.items():
             if name in ran or (template.stage.rounds and not self._rounds(template)):
                 continue
             ref = self.missing.get(name)
-            why = f": it reads {ref}, which no stage makes before it" if ref else ""
+            why = f": reads {ref}, and no earlier stage writes this file" if ref else ""
             raise InputError(f"{self._where(template)}: never runs{why}")

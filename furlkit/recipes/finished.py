@@ -1,8 +1,8 @@
-"""Which steps of a plan are finished: the one definition for make, sh and status.
+"""Finished steps of a plan: the single definition for make, sh and status.
 
-A file is finished if its last receipt names the planned command with the contents of
-the present inputs, and the contents of the present outputs (see `files.receipts`). A
-file without any receipt, as earlier versions made it, is judged by its time.
+A file is finished if the file's last receipt names the planned command with the contents
+of the present inputs, and the contents of the present outputs (see `files.receipts`).
+For a file without a receipt, from an earlier version, the time decides.
 """
 
 import os
@@ -27,7 +27,7 @@ EARLIER = 10**9  # Nanoseconds: some shells compare times in seconds.
 
 
 class Finished:
-    """The states of all steps of a plan; `left` counts the files that are to be made."""
+    """States of the steps of a plan; `left`: by step, the number of missing files."""
 
     def __init__(self, plan: Plan):
         self._plan, self._run = plan, plan.run
@@ -37,7 +37,7 @@ class Finished:
         self._contents = Contents(Path(self._folder) / receipts.CACHE)
         self._removals = [r for r in removals(plan) if os.path.exists(r.stamp)]
         self._gone = {path for each in self._removals for path in each.files}
-        self._noted: dict[str, str | None] = {}  # Contents of files that are gone.
+        self._noted: dict[str, str | None] = {}  # Contents of removed files.
         self._times: dict[str, int | None] = {}
         self._remade: set[str] = set()
         self._absent: set[str] = set()
@@ -45,7 +45,7 @@ class Finished:
             name: self._presets(name) for name in {*map(command_name, plan.steps)}
         }
         self._finished: list[list[bool]] = []  # By step and output.
-        self.errors: dict[int, str] = {}  # By number of the step, why it failed last.
+        self.errors: dict[int, str] = {}  # By number of the step, the last error.
         self.states = [self._state(step) for step in plan.steps]
         self._need_again()
         self.left = [
@@ -56,7 +56,7 @@ class Finished:
     # --- contents -------------------------------------------------------------------------
 
     def _presets(self, command: str) -> receipts.Content:
-        """Return a function from presets to tables; a missing file has the planned table."""
+        """Return a function from presets to tables; a missing file gets the planned table."""
         planned = presets.as_text(presets.table(self._run.preset, command))
 
         @cache
@@ -72,7 +72,7 @@ class Finished:
         return self._noted.get(path) if found is None else found
 
     def _judged(self, step: Step) -> Iterator[bool | None]:
-        """Whether each output of a step is finished; None without a receipt."""
+        """Return for each output whether the output is finished; None without a receipt."""
         for call in calls(step):
             path = normpath(call.output.removeprefix(self._inside))
             receipt = self._receipts.get(path)
@@ -92,7 +92,7 @@ class Finished:
     # --- states ---------------------------------------------------------------------------
 
     def _time(self, path: str) -> int | None:
-        """The time in nanoseconds; None for a file that is not there."""
+        """Modification time in nanoseconds; None for a missing file."""
         if path not in self._times:
             try:
                 self._times[path] = os.stat(path).st_mtime_ns
@@ -101,7 +101,7 @@ class Finished:
         return self._times[path]
 
     def _state(self, step: Step) -> str:
-        """The state of a step, after the states of all steps before it."""
+        """State of a step, given the states of the earlier steps."""
         before = [self._time(path) for path in step.after]
         made = [self._time(path) for path in step.outputs]
         if None in made and self._gone.issuperset(step.outputs):
@@ -123,7 +123,7 @@ class Finished:
         return MISSING if None in made else STALE
 
     def _need_again(self) -> None:
-        """Removed files are made again if a reader is made again."""
+        """Mark removed files stale if a step that reads them must run."""
         needed: set[str] = set()
         for number in reversed(range(len(self.states))):
             step = self._plan.steps[number]
@@ -136,9 +136,9 @@ class Finished:
     # --- times that make and sh act upon --------------------------------------------------
 
     def settle(self) -> None:
-        """Set times so that make and `test -nt` find the same steps to do.
+        """Set times so that make and `test -nt` select exactly the unfinished steps.
 
-        A finished output is as new as the inputs; an unfinished output is older.
+        A finished output gets the time of the newest input; an unfinished output is older.
         """
         self._leave_future()
         for step, found in zip(self._plan.steps, self._finished, strict=True):
@@ -153,14 +153,14 @@ class Finished:
                 self._contents.set_time(removal.stamp, newest)
 
     def save(self) -> None:
-        """Keep the contents of all files, and of images that commands will look for."""
+        """Save the contents of the run's files, and of images for later commands."""
         for step in self._plan.samples:
             for path in step.after:
                 self._contents.of(path)
         self._contents.save()
 
     def _leave_future(self) -> None:
-        """Files that are made from now on must not be older than their inputs."""
+        """Reset times in the future, since a new output must not look older than inputs."""
         now = time_ns()
         for path, time in list(self._times.items()):
             if time is not None and time > now and path.startswith(self._inside):
@@ -181,14 +181,14 @@ class Finished:
 
 
 def settle_times(run: Run, group: int) -> None:
-    """Set the times of a run's files by which make and sh decide."""
+    """Set the times of a run's files, since make and sh decide by times."""
     folder = Path(run.out)
     if (folder / receipts.MADE).exists():
         finished = Finished(expand(run, group))
         finished.settle()
         finished.save()
         return
-    # Nothing has been made. Commands will look for images in the cache.
+    # The run has no outputs yet. Commands will look for images in the cache.
     contents = Contents(folder / receipts.CACHE)
     for path in {p for t in templates(run).values() for p in t.sources}:
         contents.of(path)
@@ -196,7 +196,7 @@ def settle_times(run: Run, group: int) -> None:
 
 
 def _in_order(before: Collection[int | None], time: int) -> bool:
-    """Return whether all inputs of a file are there, and none is newer."""
+    """Return whether every input of a file exists and no input is newer."""
     return None not in before and time >= _newest(before)
 
 
@@ -205,7 +205,7 @@ def _newest(times: Iterable[int | None]) -> int:
 
 
 def command_name(step: Step) -> str:
-    """The name of a step's command, of one word or two."""
+    """Name of a step's command, one or two words."""
     two = " ".join(step.command[:2])
     return two if two in COMMANDS else step.command[0]
 
@@ -217,7 +217,7 @@ def _writing(command: str) -> frozenset[str]:
 
 
 def calls(step: Step) -> Iterator[Call]:
-    """Return one call for each output of a step."""
+    """Calls of a step, one for each output."""
     writing = _writing(command_name(step))
     many = len(step.outputs) > 1
     for client in step.clients if many else (None,):

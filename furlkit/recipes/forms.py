@@ -1,7 +1,7 @@
-"""A plan as make rules, as a shell script, as a graph, or as JSON.
+"""Print a plan: make rules, a shell script, a graph, or JSON.
 
-Names are quoted for make and for the shell, so nothing in one is ever run. Signs that
-make cannot have in the name of a file, however they are quoted, are refused.
+Names are quoted for make and for the shell, so no part of a name is ever run. Characters
+that make cannot read in the name of a file, even quoted, are refused.
 """
 
 import json
@@ -18,16 +18,16 @@ from furlkit.recipes.removal import Removal, removals
 Lines = Iterator[str]
 _quote = cache(shlex.quote)
 
-# What make reads in a name as something else. A = would make a rule an assignment, and
-# cannot be quoted, so it stands in a variable. A % is quoted in targets only.
+# Characters with a meaning in make. A = would turn a rule into an assignment, and cannot
+# be quoted, so a variable holds the =. A % is quoted in targets only.
 _QUOTED = {" ": "\\ ", ":": "\\:", "#": "\\#", "$": "$$", "=": "$(equals)"}
 _SPECIAL = re.compile(r"[ :#$=]")
 _UNUSUAL = re.compile(r"[^\n -~]")
-# What nobody needs to quote, with single spaces between words.
+# Words without a need for quotes, with single spaces between words.
 _PLAIN = re.compile(r"[\w@+,./-]+( [\w@+,./-]+)*", re.ASCII)
 # A name that ends like x(y) would be a member of an archive.
 _IMPOSSIBLE = re.compile(r"[\x00-\x1f\x7f;|*?\[\]\\]|^(\./)?~|[ )]$|\$[({]")
-# A name of a file that make reads as a rule of its own, or as a word of its language.
+# File names that make reads as special targets, or as words of make's language.
 _MEANT_OTHERWISE = re.compile(
     r"(\./)*\.[A-Z][^/]*|-.*|all|s?include|define|endef|undefine|ifn?def|ifn?eq|else"
     r"|endif|(un)?export|override|private|vpath|load", re.DOTALL
@@ -84,7 +84,7 @@ made() {
 _SHELL_SETTLE = """\
 # Files are finished by their contents; this sets times by which `made` decides the same.
 """
-# With keep = "last": what was removed is needed again if a step that reads it has to run.
+# With keep = "last": if a step must run, the step's removed inputs are needed again.
 _SHELL_REMOVED = """\
 # needed STAMP FILE...: whether a file is missing that was removed; then it is made again
 needed() {
@@ -103,7 +103,7 @@ while test "$again"; do again=
 
 
 def title(step: Step) -> str:
-    """A step for people: train, round 3, client 0."""
+    """Title of a step for people: train, round 3, client 0."""
     parts = [step.stage]
     if step.round is not None:
         parts.append(f"round {step.round}")
@@ -119,10 +119,10 @@ def _impossible(name: str) -> re.Match | None:
 
 @cache
 def _make_name(name: str) -> str:
-    """A file's name as make reads it after the colon of a rule."""
+    """Quote the name of a file for the right side of a make rule."""
     if found := _impossible(name):
         raise UsageError(
-            f"{name!r}: make cannot have {found[0]!r} there in the name of a file; choose "
+            f"{name!r}: make cannot read {found[0]!r} in the name of a file; choose "
             "another name, or print the plan with --as sh"
         )
     return _SPECIAL.sub(lambda sign: _QUOTED[sign[0]], name)
@@ -130,46 +130,46 @@ def _make_name(name: str) -> str:
 
 @cache
 def _prerequisite(name: str) -> str:
-    """The same; empty for one that make cannot have, which no rule makes."""
+    """Like `_make_name`, but empty for names that make cannot read; no rule writes these."""
     return "" if _impossible(name) else _make_name(name)
 
 
 def _make_target(name: str) -> str:
-    """The same before the colon."""
+    """Quote the name of a file for the left side of a make rule."""
     return _make_name(name).replace("%", "\\%")
 
 
 def _spaced(words: Sequence[str], quote: Callable[[str], str]) -> str:
-    """Words with a space between them; a line of plain signs needs no quotes at all."""
+    """Join words with spaces; quote the words unless the whole line is plain."""
     line = " ".join(words)
     plain = _PLAIN.fullmatch(line) and line.count(" ") == len(words) - 1
     return line if plain else " ".join(filter(None, map(quote, words)))
 
 
 def joined(words: Iterable[str]) -> str:
-    """Words of a shell's command, each quoted if it must be."""
+    """Join the words of a shell command, with quotes if necessary."""
     return _spaced(list(words), _quote)
 
 
 def in_one_line(words: Sequence[str], form: str) -> str:
-    """Words of a command on one line; refuse a line break within a word."""
+    """Join the words of a command on one line; refuse a line break within a word."""
     line = joined(words)
     if "\n" in line or "\r" in line:
         found = next(word for word in words if "\n" in word or "\r" in word)
         raise UsageError(
-            f"{found!r}: {form} cannot have a line break in a command; choose another "
+            f"{found!r}: {form} cannot read a line break in a command; choose another "
             "name, or print the plan with --as sh"
         )
     return line
 
 
 def _for_make(words: Sequence[str]) -> str:
-    """Words of a command as a line of a make rule."""
+    """Join the words of a command into a line of a make rule."""
     return in_one_line(words, "make").replace("$", "$$")
 
 
 def as_make(plans: Sequence[Plan]) -> Lines:
-    """One rule for each step."""
+    """Yield one make rule for each step."""
     runs = _for_make([run_folder(plan) for plan in plans]).replace("#", "\\#")
     yield _MAKE_HEAD.replace(
         "SHELL := /bin/sh\n", f"SHELL := /bin/sh\nruns := {runs}\n"
@@ -189,7 +189,7 @@ def as_make(plans: Sequence[Plan]) -> Lines:
 
 
 def _make_records(plan: Plan) -> Lines:
-    """Stop where the settings are not those of these rules."""
+    """Yield rules that stop make if the settings of the run have changed."""
     noted = noted_in(plan.run, JSON)
     for name, text in plan.records.items():
         path = record_path(plan.run, name, text)
@@ -205,12 +205,12 @@ def _refusal(message: str) -> str:
 
 
 def run_folder(plan: Plan) -> str:
-    """The folder of a run, as a word of a command."""
+    """Folder of a run, for use in a command."""
     return noted_in(plan.run, "").removesuffix("plan/").rstrip("/") or "."
 
 
 def records_of(plan: Plan) -> list[str]:
-    """The files that say whether the settings are still those of a plan."""
+    """Files that exist until the settings of a run change."""
     records = (record_path(plan.run, *record) for record in plan.records.items())
     return [noted_in(plan.run, JSON), *records]
 
@@ -219,8 +219,8 @@ def _rule(step: Step, number: str) -> Lines:
     names = _spaced(step.outputs, _make_target)
     colon = ":"
     if len(step.outputs) > 1:
-        colon = "&:"  # With GNU make 4.3 one command makes several files.
-        # On Ctrl-C make would remove the files of the clients that are done.
+        colon = "&:"  # GNU make 4.3: one command writes several files.
+        # On Ctrl-C make would remove the files of finished clients.
         yield f"\n.PRECIOUS: {' '.join(map(_make_name, step.outputs))}"
     launch = "$(LAUNCH_TRAIN)" if step.trains else "$(LAUNCH)"
     yield f"\n{names} {colon} {_spaced(step.after, _prerequisite)}"
@@ -231,7 +231,7 @@ def _rule(step: Step, number: str) -> Lines:
 def _make_removals(found: Sequence[Removal]) -> Lines:
     if not found:
         return
-    # A file that was removed is re-created only if something needs it again.
+    # make re-creates a removed file only if another step needs the file.
     removed = [_make_name(path) for removal in found for path in removal.files]
     yield "\n.SECONDARY: " + " \\\n  ".join(removed)
     for removal in found:
@@ -244,7 +244,7 @@ def _make_removals(found: Sequence[Removal]) -> Lines:
 
 
 def as_shell(plans: Sequence[Plan]) -> Lines:
-    """One command after the other."""
+    """Yield a shell script: the commands in order."""
     yield _SHELL_HEAD + PLANNED + _SHELL_SETTLE
     runs = joined(run_folder(plan) for plan in plans)
     yield f"$run status --settle --by $$ {runs}"
@@ -262,7 +262,7 @@ def as_shell(plans: Sequence[Plan]) -> Lines:
             count += 1
             yield from _shell_step(step, f"[{count}/{total}]", stamps)
             for removal in late.get(step.outputs[-1], ()):
-                # The stamp first: killed in between, nothing is made again.
+                # The stamp first: if killed in between, no removed file is needed again.
                 yield joined(["touch", removal.stamp])
                 yield joined(["rm", "-f", *removal.files])
         if gone:
@@ -270,7 +270,7 @@ def as_shell(plans: Sequence[Plan]) -> Lines:
 
 
 def _shell_step(step: Step, number: str, stamps: Mapping[str, str]) -> Lines:
-    """A command, unless what it makes is there, or was removed as no longer needed."""
+    """Yield a command that runs unless the outputs exist, or were removed on purpose."""
     tests = (joined([out, *step.after]) for out in step.outputs)
     test = " && ".join(f"made {words}" for words in tests)
     done = [f"{{ {test}; }}" if len(step.outputs) > 1 else test]
@@ -291,7 +291,7 @@ def _shell_step(step: Step, number: str, stamps: Mapping[str, str]) -> Lines:
 
 
 def as_dot(plans: Sequence[Plan]) -> Lines:
-    """Files and the commands between them, for Graphviz."""
+    """Yield a graph of files and commands for Graphviz."""
     yield "digraph plan {\n  rankdir=LR;\n  node [shape=box, fontname=Helvetica];"
     for number, step in _numbered(plans):
         label = json.dumps(title(step), ensure_ascii=False)
@@ -304,7 +304,7 @@ def as_dot(plans: Sequence[Plan]) -> Lines:
 
 
 def as_json(plans: Sequence[Plan]) -> Lines:
-    """A list of runs, each with its settings and steps."""
+    """Yield a JSON list of runs with settings and steps."""
     found = [
         {
             "out": plan.run.out,
@@ -318,7 +318,7 @@ def as_json(plans: Sequence[Plan]) -> Lines:
 
 
 def _escaped_in_json(found: re.Match) -> str:
-    """A sign that is not printable, escaped as JSON does."""
+    """Escape a character for JSON unless the character is printable."""
     sign = found[0]
     if sign.isprintable():
         return sign
@@ -329,7 +329,7 @@ def _numbered(plans: Sequence[Plan]) -> Iterator[tuple[int, Step]]:
     return enumerate(step for plan in plans for step in plan.steps)
 
 
-# The forms for one machine; those for clusters are in `slurm` and `hq`.
+# Forms for one machine; `slurm` and `hq` have the forms for clusters.
 FORMS: dict[str, Callable[[Sequence[Plan]], Lines]] = {
     "make": as_make,
     "sh": as_shell,

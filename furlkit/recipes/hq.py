@@ -1,4 +1,4 @@
-"""A plan as a job file of HyperQueue: a task for each step that is not finished."""
+"""Print a plan for HyperQueue: a job file with a task for each unfinished step."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -13,12 +13,12 @@ _HEAD = """\
 # Made by `furlkit plan`: a job file of HyperQueue with the steps that are not finished.
 #   hq job submit-file FILE
 # After a failure, repair the cause, run the same furlkit plan again, and submit again."""
-# A failed task cancels the tasks that need it; a lenient task never fails.
+# A failed task cancels dependent tasks; a lenient task never fails.
 _LENIENT = '"$@" || echo "exit code $?: the round goes on without this client" >&2'
 
 
 def as_hq(plans: Sequence[Plan], site: Site, _window: int | None = None) -> Lines:
-    """One task for each step; HyperQueue takes graphs of any length."""
+    """Yield one task for each step; HyperQueue accepts graphs of any length."""
     yield _HEAD
     names = [plan.run.out for plan in plans]
     yield f"name = {json.dumps(', '.join(names))}"
@@ -30,7 +30,7 @@ def as_hq(plans: Sequence[Plan], site: Site, _window: int | None = None) -> Line
 
 
 def _tasks(plan: Plan, site: Site, found: list[Job], first: int) -> Lines:
-    """The tasks of a run; every step has a number, whether it is finished or not."""
+    """Yield the tasks of a run; finished steps have numbers too."""
     makers: dict[str, int] = {}
     for job, left in zip(found, unfinished(plan, found), strict=True):
         for element in left:

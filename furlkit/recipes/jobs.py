@@ -1,4 +1,4 @@
-"""The steps of a plan as jobs: the steps of one stage and round run side by side."""
+"""Group the steps of a plan into jobs: a job runs one stage of one round in parallel."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -14,11 +14,11 @@ LONGEST = 1000  # Slurm's usual limit for the elements of an array is 1001.
 
 
 class Job(NamedTuple):
-    """Numbers of steps, and of the jobs that must have ended before.
+    """Numbers of steps, and numbers of the jobs that must end first (`after`).
 
-    `place` counts the rounds of all phases up to this one. Others go on if steps of a
-    `lenient` job fail: `quorum` of its clients are enough. A job without steps removes
-    files.
+    `place`: number of rounds up to this job, over all phases. If `quorum` is set, later
+    jobs need only this number of clients, and steps may fail. A job without steps
+    removes files.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Job(NamedTuple):
 
 
 def jobs(plan: Plan) -> list[Job]:
-    """All jobs of a run, each after the jobs that it waits for."""
+    """Jobs of a run, in an order in which every job follows its dependencies."""
     found: list[Job] = []
     makers: dict[str, int] = {}  # By output, the number of the job.
     enough = _quorums(plan)
@@ -50,7 +50,7 @@ def jobs(plan: Plan) -> list[Job]:
 
 
 def _fits(plan: Plan, job: Job, step: Step, needs: bool) -> bool:
-    """Whether a step can run beside the steps of a job."""
+    """Return whether a step can run in parallel with the steps of a job."""
     first = plan.steps[job.steps[0]]
     alike = (first.stage, first.phase, first.round) == (
         step.stage, step.phase, step.round
@@ -59,7 +59,7 @@ def _fits(plan: Plan, job: Job, step: Step, needs: bool) -> bool:
 
 
 def _name(step: Step, before: str) -> str:
-    """train-r001; a further job of the same stage and round is train-r001-2."""
+    """Name a job train-r001, and a second job of this stage and round train-r001-2."""
     name = step.stage if step.round is None else f"{step.stage}-r{step.round:03d}"
     if before != name and not before.startswith(f"{name}-"):
         return name
@@ -67,7 +67,7 @@ def _name(step: Step, before: str) -> str:
 
 
 def _quorums(plan: Plan) -> dict[str, int]:
-    """By upload, the number of clients that an aggregate is content with."""
+    """By upload, the number of clients that aggregate requires (--at-least)."""
     usual = (presets.table(plan.run.preset, "aggregate") or {}).get("at-least")
     found: dict[str, int] = {}
     for step in plan.steps:
@@ -83,7 +83,7 @@ def _quorum(step: Step) -> str | None:
 
 
 def _removing(plan: Plan, found: list[Job], makers: dict[str, int]) -> Iterator[Job]:
-    """With keep = "last": a job for each round whose files are no longer needed."""
+    """Yield jobs that remove files of finished rounds, with keep = "last"."""
     for removal in removals(plan):
         after = sorted({makers[path] for path in removal.after})
         stamp = removal.stamp.rpartition("/")[2].removesuffix(".removed")
@@ -93,12 +93,12 @@ def _removing(plan: Plan, found: list[Job], makers: dict[str, int]) -> Iterator[
 
 
 def log_path(plan: Plan, job: Job, element: int) -> str:
-    """The file for messages of a step."""
+    """File for the messages of a step."""
     return noted_in(plan.run, f"log/{job.name}-{element}.txt")
 
 
 def unfinished(plan: Plan, found: list[Job]) -> list[list[int]]:
-    """The elements of each job that are still to be done."""
+    """Unfinished elements of each job."""
     finished = Finished(plan)
     finished.save()
     left = [

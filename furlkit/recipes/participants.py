@@ -1,4 +1,4 @@
-"""Which clients take part in a round."""
+"""Draw the clients of a round."""
 
 import math
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ def draw(
     phase: str = "",
     rounding: str = "nearest",
 ) -> list[int]:
-    """The clients of round `number`, sorted: a fraction of all, but at least one.
+    """Draw a fraction of the clients for round `number`, at least one client; sorted.
 
-    A phase before the rounds has draws of its own. FedStyle rounds the number of clients
-    down (Algorithm 1, line 3); FedAvg, FLESD and FedUSC print a product, which is whole
-    in their experiments.
+    A phase before the main rounds has separate draws. FedStyle rounds the number of
+    clients down (Algorithm 1, line 3); FedAvg, FLESD and FedUSC print a product, a whole
+    number in the experiments.
     """
     count = max(1, _share(fraction, len(clients), rounding))
     purpose = f"sample {phase}" if phase else "sample"
@@ -31,6 +31,6 @@ def draw(
 
 def _share(fraction: float, count: int, rounding: str) -> int:
     if rounding == "down":
-        # In binary 0.29 of 100 is a little less than 29.
+        # In binary floating point, 0.29 * 100 is slightly less than 29.
         return math.floor(Decimal(str(fraction)) * count)
     return round(fraction * count)

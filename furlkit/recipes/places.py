@@ -1,7 +1,7 @@
-"""Where a run writes: below its folder, unless the user says otherwise.
+"""Check that a run writes below the run's folder, unless the user allows other places.
 
-A recipe may come from a stranger. KEY=VALUE words are the user's, and so is all that
-they name; everything else of a recipe or a preset must stay below the run's folder.
+A recipe may come from a stranger. The user writes the KEY=VALUE words, and is free to
+name any place; every path from a recipe or a preset must stay below the run's folder.
 """
 
 import re
@@ -20,7 +20,7 @@ IMPOSSIBLE = re.compile(r"^-|(^|/)\.{0,2}$|[\x00-\x1f\x7f]")
 
 
 def check_places(plan: Plan, given: Sequence[str]) -> None:
-    """Refuse a folder or a file of a recipe that is not below the run's folder."""
+    """Refuse a folder or a file of a recipe outside of the run's folder."""
     run, recipe = plan.run, plan.run.recipe
     by_hand = {word.partition("=")[0] for word in given}
     if "out" not in by_hand and _leaves(run.out):
@@ -33,12 +33,12 @@ def check_places(plan: Plan, given: Sequence[str]) -> None:
         if _leaves(path := path_of(run, name)):
             raise InputError(
                 f"{recipe.path}: [files] {name} = {path!r}: is not below the folder of "
-                f"the run; choose a path within it, {ALLOW}"
+                f"the run; choose a path below, {ALLOW}"
             )
 
 
 def check_names(plan: Plan) -> None:
-    """Refuse names of files and words that no command can have."""
+    """Refuse impossible names of files, and words with NUL."""
     run = plan.run
     names = {ref.name for t in templates(run).values() for ref in t.outputs}
     for name in sorted(names):
@@ -46,13 +46,13 @@ def check_names(plan: Plan) -> None:
         if IMPOSSIBLE.search(path):
             raise InputError(
                 f"{run.recipe.path}: [files] {name} = {path!r}: cannot be the name of a "
-                "file: it begins like an option, ends like a folder, or has a control "
+                "file: begins like an option, ends like a folder, or has a control "
                 "character"
             )
     for step in plan.samples:
         if any("\0" in word for word in step.command):
             raise InputError(
-                f"{run.recipe.path}: [stages] {step.stage}: a NUL is in no command"
+                f"{run.recipe.path}: [stages] {step.stage}: a command cannot contain NUL"
             )
 
 
@@ -72,7 +72,7 @@ def check_written(plan: Plan, step: Step, values: Mapping[str, Any]) -> None:
 def check_folders(
     plan: Plan, step: Step, values: Mapping[str, Any], given: Sequence[str]
 ) -> None:
-    """Refuse folders that the recipe or its preset has a command write into."""
+    """Refuse folders of the recipe or the preset that a command would write into."""
     typed = {part for word in given for part in [*word.split(), word.partition("=")[2]]}
     keys = ("cache", *(["data_root"] if values.get("download") else []))
     for key in keys:
@@ -85,7 +85,7 @@ def check_folders(
 
 
 def _options(command: Sequence[str]) -> Mapping[str, Any]:
-    """The options of the command that some words begin with."""
+    """Options of the command at the start of the words."""
     names = (" ".join(command[:count]) for count in (2, 1))
     return next(COMMANDS[name].options for name in names if name in COMMANDS)
 
@@ -96,7 +96,7 @@ def _files(pattern: str, clients: Collection[int]) -> set[str]:
 
 
 def _leaves(path: str) -> bool:
-    """Whether a path may lead out of the folder that it is taken from."""
+    """Return whether a path is absolute or contains `..`."""
     return PurePath(path).is_absolute() or ".." in PurePath(path).parts
 
 

@@ -1,15 +1,15 @@
-"""Reading a recipe: settings, files and stages, and the settings of one run.
+"""Read a recipe: settings, files and stages, and the settings of one run.
 
 A recipe is a TOML file. [settings] has values that the command line can change; [files]
-names the files of a run, [inputs] those that lie elsewhere, as files of another run;
-[stages] has one command line for each kind of step; [resources] is for clusters (see
-`recipes.resources`). A table [SETTING.VALUE] holds
-settings that apply where SETTING is VALUE, and `extends = "FILE"` takes everything from
-another recipe that this one does not set itself. A setting may name others, as
+names the files of a run; [inputs] names files outside of the run's folder, like files of
+another run; [stages] has one command line per stage; [resources] is for clusters (see
+`recipes.resources`). The settings of a table [SETTING.VALUE] apply if SETTING is VALUE.
+With `extends = "FILE"`, a recipe inherits every entry of another recipe that the recipe
+does not set. A setting may contain other settings, like
 data = "{folder}/train-{seed}.safetensors".
 
-A run may have phases before its rounds, each with rounds of its own: a file with
-{PHASE_round} in its name is of one, whose number of rounds is the setting PHASE_rounds.
+A run may have phases with separate rounds before the main rounds: a file with
+{PHASE_round} in the name belongs to PHASE, and PHASE_rounds is the number of rounds.
 """
 
 import itertools
@@ -29,7 +29,7 @@ from furlkit.files.opening import read_toml
 Value = str | int | float | bool | list[Any]
 Settings = dict[str, Value]
 
-# What every recipe has. `without` are clients that never train.
+# Settings of every recipe. `without`: clients that never train.
 DEFAULTS: Settings = {
     "out": "exp",
     "preset": "",
@@ -47,12 +47,12 @@ DEFAULTS: Settings = {
     "cache": "",
     "keep": "all",
 }
-# These say where data lies or how it is fetched, and change no byte of a result.
+# Settings about the place of the data; these settings change no byte of a result.
 PLACES = ("data_root", "download", "cache")
-# These are passed to every stage whose command has an option of that name.
+# Settings passed to every stage with a command that has an option of this name.
 PASSED = ("preset", "seed", "threads", "isa", "device", *PLACES)
 TABLES = ("settings", "files", "inputs", "stages", "resources")
-# What every step has; a recipe cannot give these names another meaning.
+# Placeholders of every step; a recipe cannot use these names for settings or files.
 COUNTERS = ("round", "client", "participants")
 SWITCHES = {"yes": True, "true": True, "no": False, "false": False, "": False}
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -62,7 +62,7 @@ ROUND = re.compile(r"\{(?:([A-Za-z]\w*)_)?round\}")
 
 @dataclass(frozen=True)
 class Stage:
-    """A command line with placeholders, and the rounds it runs in: "0 last", "every 5"."""
+    """A command line with placeholders, and the rounds: "0 last", "every 5"."""
 
     name: str
     line: str
@@ -71,11 +71,11 @@ class Stage:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe with everything that it extends; `cases` are the tables SETTING.VALUE.
+    """A recipe merged with the recipes it extends; `cases`: tables [SETTING.VALUE].
 
-    `removed` are stages of the recipe it extends that it does without. `inputs` are
-    files that no stage makes; where a file has the same name, the input is meant.
-    `resources` are those of the jobs of a cluster (see `recipes.resources`).
+    `removed`: stages of the extended recipe that this recipe drops. `inputs`: files that
+    no stage writes; an input hides a file with an equal name.
+    `resources`: resources of cluster jobs (see `recipes.resources`).
     """
 
     path: Path
@@ -90,9 +90,9 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Run:
-    """A recipe with the settings of one run, which is in the folder `out`.
+    """A recipe with the settings of one run; the folder of the run is `out`.
 
-    `preset` has the tables of its preset.
+    `preset` has the tables of the run's preset.
     """
 
     recipe: Recipe
@@ -101,29 +101,29 @@ class Run:
 
     @property
     def out(self) -> str:
-        """The folder of the run."""
+        """Folder of the run."""
         return str(self.settings["out"])
 
     @property
     def values(self) -> Settings:
-        """The settings that placeholders stand for: not those with options of stages."""
+        """Settings for placeholders: all settings but the options of stages."""
         stages = self.recipe.stages
         return {k: v for k, v in self.settings.items() if k not in stages}
 
     @property
     def phases(self) -> list[str]:
-        """The phases in the order of their files; the rounds proper, "", come last."""
+        """Phases in the order of the files; the main rounds, "", come last."""
         paths = [*self.recipe.files.values(), *self.recipe.inputs.values()]
         named = (match[1] or "" for path in paths for match in ROUND.finditer(path))
         found = (name for name in named if f"{name}_rounds" in self.settings)
         return [*dict.fromkeys(found), ""]
 
     def rounds(self, phase: str = "") -> int:
-        """How many rounds a phase has."""
+        """Number of rounds of a phase."""
         return self.number(f"{phase}_rounds" if phase else "rounds")
 
     def number(self, name: str) -> int:
-        """A setting that must be a whole number."""
+        """Return a setting as a whole number."""
         value = self.settings[name]
         try:
             return int(str(value))
@@ -132,7 +132,7 @@ class Run:
 
 
 def read(path: Path) -> Recipe:
-    """Read a recipe and those it extends."""
+    """Read a recipe and the recipes it extends."""
     tables = _tables(path, ())
     settings = _section(path, tables, "settings")
     _check_values(settings, f"{path}: [settings]")
@@ -158,12 +158,12 @@ def _tables(path: Path, above: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(base, str):
         raise InputError(f"{path}: extends is {base!r}, expected the path of a recipe")
     if not (path.parent / base).exists():
-        raise InputError(f"{path}: extends {base}, and there is no such file")
+        raise InputError(f"{path}: extends {base}: no such file")
     return _merged(_tables(path.parent / base, (*above, realpath(path))), own)
 
 
 def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """Tables are merged key by key, values of `own` win; what is new comes last."""
+    """Merge tables key by key; values of `own` win, and new keys come last."""
     found = dict(base)
     for key, value in own.items():
         both = isinstance(value, dict) and isinstance(base.get(key), dict)
@@ -223,7 +223,7 @@ def _check(recipe: Recipe) -> None:
         if name not in recipe.settings:
             hint = suggestion(name, [*recipe.settings, *TABLES])
             raise InputError(
-                f"{recipe.path}: [{name}] is neither one of its settings nor one of "
+                f"{recipe.path}: [{name}] is neither a setting of the recipe nor one of "
                 f"{', '.join(TABLES)}{hint}"
             )
         for value, table in cases.items() if isinstance(cases, dict) else [(cases, 0)]:
@@ -243,10 +243,10 @@ def _check(recipe: Recipe) -> None:
 def _check_names(
     recipe: Recipe, names: Iterable[str], where: str, error: type[FurlkitError]
 ) -> None:
-    """Names must be settings, or stages that get more options.
+    """Raise unless every name is a setting, or a stage that gets more options.
 
-    A stage that the recipe does without may have options too: they do no harm, and the
-    same words then fit the recipe that it extends.
+    A removed stage may have options too: the options do no harm, and equal words then
+    fit this recipe and the recipe it extends.
     """
     known = {*recipe.settings, *recipe.stages, *recipe.removed}
     for name in names:
@@ -256,30 +256,30 @@ def _check_names(
 
 
 def _check_values(table: Mapping[str, Any], where: str) -> None:
-    """Values must be text, numbers, true or false, or lists of them."""
+    """Raise unless every value is text, a number, true, false or a list."""
     for name, value in table.items():
         for one in value if isinstance(value, list) else [value]:
             endless = isinstance(one, float) and not isfinite(one)
             if endless or not isinstance(one, str | int | float):
                 raise InputError(
                     f"{where} {name} is {value!r}, expected text, a number, true, "
-                    "false or a list of them"
+                    "false or a list"
                 )
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """A similar name, or all of them."""
+    """Suggest a similar name, or list every name."""
     known = sorted(known)
-    return did_you_mean(name, known) or f"; it has {', '.join(known)}"
+    return did_you_mean(name, known) or f"; expected one of {', '.join(known)}"
 
 
 def runs(recipe: Recipe, given: Sequence[str]) -> list[Run]:
-    """The runs that KEY=VALUE words ask for: one, or one for each combination of lists.
+    """Runs for KEY=VALUE words: one run, or one run per combination of listed values.
 
-    A list has commas between its values (`\\,` is a comma of a value), or names its key
-    twice. Options of a stage are never a list, since theirs have commas themselves.
-    Each run has a folder of its own, in `out`; with settings in it, as exp/{row}/{seed},
-    `out` is that folder itself.
+    A list has commas between the values (`\\,` is a comma within a value), or repeats
+    the key. Options of a stage are never a list, since options may contain commas.
+    Each run has a separate folder below `out`. If `out` contains settings, like
+    exp/{row}/{seed}, `out` is the folder of the run.
     """
     swept: dict[str, list[str]] = {}
     for word in given:
@@ -312,7 +312,7 @@ def runs(recipe: Recipe, given: Sequence[str]) -> list[Run]:
 
 
 def _check_option(recipe: Recipe, key: str, word: str) -> None:
-    """Refuse a setting that is an option of a stage, with the right form of it."""
+    """Refuse a setting that is an option of a stage, and show the right form."""
     if key in {*recipe.settings, *recipe.stages, *recipe.removed}:
         return
     name, value = key.replace("_", "-"), word.partition("=")[2]
@@ -327,24 +327,24 @@ def _check_option(recipe: Recipe, key: str, word: str) -> None:
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether all of a text can be written as UTF-8; bytes of old file names cannot."""
+    """Return whether UTF-8 can encode a text; bytes of old file names cannot be encoded."""
     return not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
 def _filled(run: Run) -> str:
-    """The folder `out` with the settings that it names."""
+    """Folder `out` with settings in place of placeholders."""
     for name in NAMED.findall(run.out):
         if name not in run.settings:
             hint = suggestion(name, run.settings)
             raise UsageError(
-                f"out={run.out}: {name} is not a setting, which the name of a folder "
-                f"could have{hint}"
+                f"out={run.out}: {name} is not a setting; the name of a folder may "
+                f"contain settings only{hint}"
             )
     return NAMED.sub(lambda name: _folder(str(run.settings[name[1]])), run.out)
 
 
 def _folder(value: str) -> str:
-    """A value as the name of a folder."""
+    """Name of a folder for a value."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", value).strip("-.") or "none"
 
 
@@ -353,28 +353,28 @@ def _values(text: str) -> list[str]:
 
 
 def _folders(key: str, values: Sequence[str]) -> dict[str, str]:
-    """A folder for each value of a list: seed0, or the word itself."""
+    """Folder for each value of a list: seed0 for a number, else the value."""
     found: dict[str, str] = {}
     for value in values:
         name = _folder(value)
         if re.fullmatch(r"[0-9.]+(e-?[0-9]+)?", name):
             name = f"{key}{name}"
         if name in found.values():
-            raise UsageError(f"{key}={','.join(values)}: {value} is there twice")
+            raise UsageError(f"{key}={','.join(values)}: lists {value} twice")
         found[value] = name
     return found
 
 
 def resolve(recipe: Recipe, by_hand: Mapping[str, Value]) -> Settings:
-    """The settings of a run: by hand, else of the tables that apply, else the recipe's.
+    """Settings of a run: by hand, else from a matching table, else from [settings].
 
-    Tables apply in the order of the recipe, so that one can decide about a later one.
+    Tables apply in the order of the recipe, so a table can select a later table.
     """
     by_hand = {key: _switch(recipe, key, value) for key, value in by_hand.items()}
     settings = {**recipe.settings, **by_hand}
     for name, cases in recipe.cases.items():
         value = str(settings[name])
-        # Presets are checked by name, and a user's own one is as good.
+        # Presets are checked by name elsewhere; a user's preset file is allowed.
         known = [*cases, str(recipe.settings[name])]
         if value not in known and name != "preset":
             raise UsageError(
@@ -391,22 +391,22 @@ def resolve(recipe: Recipe, by_hand: Mapping[str, Value]) -> Settings:
 
 
 def _composed(key: str, settings: Settings, texts: set[str]) -> Value:
-    """A setting with the values of those that it names; these name none themselves."""
+    """Setting with values in place of named settings, which must be plain values."""
     value = settings[key]
     names = texts & {*NAMED.findall(value)} if isinstance(value, str) else set()
     for name in sorted(names):
         inner = str(settings[name])
         if texts & {*NAMED.findall(inner)}:
             raise UsageError(
-                f"{key}={value}: names {name}, which is {inner}; a setting that is "
-                "named must have a plain value"
+                f"{key}={value}: names {name}, which is {inner}; a named setting must "
+                "have a plain value"
             )
         value = str(value).replace(f"{{{name}}}", inner)
     return value
 
 
 def _switch(recipe: Recipe, key: str, value: Value) -> Value:
-    """Text for a setting that the recipe has as true or false, as one of them."""
+    """Parse yes or no for boolean settings."""
     if not isinstance(recipe.settings.get(key), bool):
         return value
     if value not in SWITCHES:

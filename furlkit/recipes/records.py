@@ -1,7 +1,8 @@
-"""What a run's folder knows of its plan: plan/recipe.json and plan/STAGE-HASH.txt.
+"""Records of a plan in the run's folder: plan/recipe.json and plan/STAGE-HASH.txt.
 
-A stage's record says what decides the bytes of its outputs besides what it reads. It is
-written only when it changes, so everything older than it was made with other settings.
+A stage's record lists the words and settings that, with the inputs, determine the bytes
+of the outputs. plan writes a record only if the record changes, so every older output
+was made with other settings.
 """
 
 import json
@@ -28,7 +29,7 @@ BROKEN = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 def changes(plan: Plan) -> list[str]:
-    """A line for each stage of a run that was planned with other settings before."""
+    """Lines about the stages with settings that differ from the previous plan."""
     run, changed = plan.run, []
     old = _records(Path(noted_in(run, JSON)).parent)
     for name, text in plan.records.items():
@@ -39,27 +40,28 @@ def changes(plan: Plan) -> list[str]:
 
 
 def save(plan: Plan, group: int) -> None:
-    """Write the records of a run."""
+    """Write the records of a run, and remove outdated records."""
     run = plan.run
     old = _records(Path(noted_in(run, JSON)).parent)
     new = {n: Path(record_path(run, n, t)) for n, t in plan.records.items()}
-    # All are listed first: killed in between, the next plan still knows its records.
+    # recipe.json lists old and new records first, so the next plan finds these files even
+    # if this process is killed in between.
     _note(plan, group, {path.name for path in [*old.values(), *new.values()]})
-    # A stage that this plan leaves out keeps its record, so that a later plan that has it
-    # again finds its outputs up to date.
+    # An omitted stage keeps the record: a later plan with the stage then finds the outputs
+    # up to date.
     for name in old.keys() - run.recipe.stages.keys():
         old[name].unlink()
     for name, path in new.items():
         if path.exists():
             continue
-        # The old one goes first: killed in between, everything counts as stale.
+        # The old record goes first: if killed in between, the outputs are stale.
         if name in old:
             old[name].unlink()
         write_bytes(path, plan.records[name].encode())
 
 
 def _records(folder: Path) -> dict[str, Path]:
-    """The record of each stage, among the files that the plan of a folder lists."""
+    """Record of each stage, among the files listed by the folder's plan."""
     try:
         listed = json.loads(read_bytes(folder / JSON, LONGEST_JSON))["records"]
         names = [name for name in listed if RECORD.fullmatch(name)]
@@ -70,7 +72,7 @@ def _records(folder: Path) -> dict[str, Path]:
 
 
 def _note(plan: Plan, group: int, listed: Collection[str]) -> None:
-    """Note what status needs."""
+    """Write recipe.json, which status reads."""
     run = plan.run
     stages = {
         s.name: {"run": s.line, "rounds": s.rounds} for s in run.recipe.stages.values()
@@ -91,7 +93,7 @@ def _note(plan: Plan, group: int, listed: Collection[str]) -> None:
 
 
 def _preset_files(plan: Plan) -> list[str]:
-    """The user's files among the presets of a run and of its stages."""
+    """Files of the user among the presets of a run and of the stages."""
     words = (pair for step in plan.samples for pair in pairwise(step.command))
     typed = {name for flag, name in words if flag == "--preset"}
     names = sorted({str(plan.run.settings["preset"]), *typed} - {""})
@@ -99,9 +101,9 @@ def _preset_files(plan: Plan) -> list[str]:
 
 
 def changed_presets(folder: Path) -> list[str]:
-    """Files of presets that have another content than when the run was planned.
+    """Preset files that have changed since the run was planned.
 
-    A file that is not there is none: the run was planned elsewhere.
+    A missing file is not a change: the run was planned on another machine.
     """
     try:
         noted = _loaded(read_bytes(folder / "plan" / JSON, LONGEST_JSON))["presets"]
@@ -111,7 +113,7 @@ def changed_presets(folder: Path) -> list[str]:
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """The folder of a planned run, or all such folders below it."""
+    """Folder of a planned run, or the folders of planned runs below."""
     if (folder / "plan" / JSON).exists():
         return [folder]
     below = sorted(path.parents[1] for path in folder.glob(f"**/plan/{JSON}"))
@@ -119,12 +121,12 @@ def runs_in(folder: Path) -> list[Path]:
 
 
 def load(folder: Path) -> tuple[Run, int]:
-    """The run that was planned in a folder, and the size of its groups of clients."""
+    """Read the planned run of a folder, and the number of clients per command."""
     path = folder / "plan" / JSON
     if not path.exists():
         raise InputError(
             f"{path}: no such file; status needs the folder of a run that furlkit plan "
-            "has planned, or a folder of such folders"
+            "has planned, or a folder above"
         )
     raw = read_bytes(path, LONGEST_JSON)
     try:
@@ -150,17 +152,19 @@ def load(folder: Path) -> tuple[Run, int]:
 
 
 def _loaded(raw: bytes) -> dict[str, Any]:
-    """The values of a record, in which every text may be a part of a file's name."""
+    """Parse recipe.json; every text must be possible in the name of a file."""
     if rb"\u0000" in raw:
-        raise ValueError("a NUL is in no name of a file")
+        raise ValueError("the name of a file cannot contain NUL")
     noted = json.loads(raw)
     if HALF_SIGN.search(raw):
-        json.dumps(noted, ensure_ascii=False).encode()  # Fails if the other half lacks.
+        json.dumps(
+            noted, ensure_ascii=False
+        ).encode()  # Fails for half a surrogate pair.
     return noted
 
 
 def _of(table: Any, kind: Any) -> dict[str, Any]:
-    """A table whose values must be of one kind."""
+    """Return a table; raise TypeError unless every value has this type."""
     for name, value in table.items():
         if not isinstance(value, kind):
             raise TypeError(f"{name} is {short(value)}")
@@ -168,11 +172,11 @@ def _of(table: Any, kind: Any) -> dict[str, Any]:
 
 
 def _difference(before: str, after: str) -> str:
-    """The options that two records differ in."""
+    """Describe the options that differ between two records."""
     old, new = _options(before), _options(after)
     keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     found = [f"{key} {_shown(old, key)} -> {_shown(new, key)}" for key in keys]
-    return ", ".join(found) or "the order of its options"
+    return ", ".join(found) or "the order of the options"
 
 
 def _shown(options: dict[str, str], key: str) -> str:
@@ -180,7 +184,7 @@ def _shown(options: dict[str, str], key: str) -> str:
 
 
 def _options(text: str) -> dict[str, str]:
-    """A record as options with their values; what precedes the first is `inputs`."""
+    """Options and values of a record; words before the first option are `inputs`."""
     words, rest = _command(text)
     found: dict[str, list[str]] = {}
     key = "inputs"
@@ -198,7 +202,7 @@ def _options(text: str) -> dict[str, str]:
 
 
 def _command(text: str) -> tuple[list[str], list[str]]:
-    """The words of a record's command, in which a line may break, and further lines."""
+    """Words of a record's command (a word may contain line breaks), and further lines."""
     first, *rest = text.removesuffix("\n").split("\n")
     while True:
         try:

@@ -1,4 +1,4 @@
-"""keep = "last": which files of clients can go once no later step needs them."""
+"""keep = "last": remove files of clients after the last step that reads the files."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -7,9 +7,9 @@ from furlkit.recipes.expand import Plan, Step, noted_in
 
 
 class Removal(NamedTuple):
-    """Files that can go when the outputs `after` are there; `stamp` says they went.
+    """Files to remove once the outputs `after` exist; `stamp` marks the removal.
 
-    The outputs stand in the order of the plan.
+    The outputs are in the order of the plan.
     """
 
     files: list[str]
@@ -18,10 +18,10 @@ class Removal(NamedTuple):
 
 
 def removals(plan: Plan) -> list[Removal]:
-    """What a run with keep = "last" removes, by the round that made it.
+    """Removals of a run with keep = "last", one per round.
 
-    Only files of a client that some step reads are removed, and none of its last round
-    of a phase: they are the uploads, and what it keeps from one round to the next.
+    Only a client's files with a reader are removed: uploads, and private files passed
+    from round to round. Files of the client's last round of a phase stay.
     """
     if plan.run.settings["keep"] != "last":
         return []
@@ -37,7 +37,7 @@ def removals(plan: Plan) -> list[Removal]:
             continue
         if any(step.round == last[step.phase, client] for client in step.clients):
             continue
-        # make re-creates outputs, and what is written beside them together with them.
+        # make re-creates outputs, and with an output the step's other files.
         if not all(path in readers for path in step.outputs):
             continue
         gone = [path for path in step.writes if path in readers]
@@ -56,7 +56,7 @@ def _stamp(plan: Plan, phase: str, number: int) -> str:
 
 
 def _readers(steps: Iterable[Step]) -> dict[str, list[str]]:
-    """By file, the outputs of the steps that read it, in the order of the plan."""
+    """By file, the outputs of the steps that read the file, in the order of the plan."""
     found: dict[str, list[str]] = {}
     for step in steps:
         for path in step.reads:

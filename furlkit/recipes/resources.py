@@ -1,6 +1,6 @@
-"""[resources]: partition, time, memory, GPUs, ... of the jobs that a cluster runs.
+"""[resources]: partition, time, memory, GPUs, ... of cluster jobs.
 
-The table stands in a recipe, or in a file of a site (--resources), which wins. A table
+The table is in a recipe, or in a file of a site (--resources), which wins. A table
 [resources.NAME] changes values for a part of the steps: `train` for trainings,
 `aggregate` and `evaluate` for these commands, or the name of a stage.
 """
@@ -17,9 +17,9 @@ from furlkit.recipes.expand import Step
 from furlkit.recipes.read import Recipe, suggestion
 
 KINDS = ("train", "aggregate", "evaluate")
-# A recipe may come from a stranger, and these values are run as they are.
+# A recipe may come from a stranger, and the shell runs these values unchanged.
 SITE_ONLY = ("setup", "launch", "options")
-# Every job has the same.
+# Values common to every job.
 COMMON = ("setup", "launch", "restarts", "wait_for_files")
 FORMS = {
     "time": (re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)"), "HH:MM:SS or D-HH:MM:SS"),
@@ -30,11 +30,12 @@ FORMS = {
 
 @dataclass(frozen=True)
 class Resources:
-    """The resources of one kind of step; empty values are left to the engine.
+    """Resources of one kind of step; the engine chooses empty values.
 
-    `gres` is Slurm's word for GPUs, in place of `gpus`. `at_once` limits an array,
-    `restarts` the times that a task resumes. A task hears `notice` seconds before its
-    time limit. `setup` lines run before each command, and `launch` starts it.
+    `gres` is Slurm's word for GPUs, in place of `gpus`. `at_once` limits the parallel
+    tasks of an array, `restarts` the number of times a task resumes. A task receives a
+    signal `notice` seconds before the time limit. `setup` lines run before each command;
+    `launch` starts the command.
     """
 
     partition: str = ""
@@ -57,7 +58,7 @@ class Resources:
 
     @property
     def seconds(self) -> int | None:
-        """The time limit."""
+        """Time limit in seconds."""
         if not self.time:
             return None
         days, *clock = FORMS["time"][0].fullmatch(self.time).groups(default="0")  # type: ignore[union-attr]
@@ -66,14 +67,14 @@ class Resources:
 
     @property
     def megabytes(self) -> int | None:
-        """The memory."""
+        """Memory in MB."""
         if not self.memory:
             return None
         return int(self.memory[:-1]) * (1024 if self.memory[-1] == "G" else 1)
 
 
 class Site:
-    """The resources of all steps of a recipe's runs."""
+    """Resources of every step of a recipe's runs."""
 
     def __init__(self, recipe: Recipe, path: Path | None = None):
         known = {*KINDS, *recipe.stages}
@@ -86,13 +87,13 @@ class Site:
         self._tables = tables
 
     def name_of(self, step: Step) -> str:
-        """The table that decides about a step."""
+        """Name of the table with the resources of a step."""
         if any(step.stage in tables.parts for tables in self._tables):
             return step.stage
         return _kind(step)
 
     def of(self, step: Step | None = None) -> Resources:
-        """The resources of a step; without a step, of all that no table changes."""
+        """Resources of a step; without a step, the values of [resources]."""
         names = [] if step is None else [_kind(step), step.stage]
         values: dict[str, Any] = {}
         for name in [None, *names]:
@@ -108,7 +109,7 @@ def _kind(step: Step) -> str:
 
 
 class _Tables:
-    """The values of one file: those for all steps, and those of its parts."""
+    """Values of one file: `common` for every step, `parts` by kind of step or stage."""
 
     def __init__(
         self, path: str, table: Any, known: Iterable[str], refused: Iterable[str]
@@ -139,7 +140,7 @@ class _Tables:
         if key not in usual:
             raise InputError(f"{where}: is no resource{suggestion(key, usual)}")
         if key in COMMON and table != "resources":
-            raise InputError(f"{where}: all jobs share it; set it in [resources]")
+            raise InputError(f"{where}: every job shares {key}; set it in [resources]")
         if key in self._refused:
             raise InputError(
                 f"{where}: a recipe may run furlkit only; put the line into a file of "
@@ -149,7 +150,7 @@ class _Tables:
 
 
 def _typed(where: str, key: str, value: Any, usual: Any) -> Any:
-    """A value of the same type as the usual one."""
+    """Return the value; raise InputError unless it has the type of the default."""
     if isinstance(usual, tuple):
         lines = [value] if isinstance(value, str) else value
         if not isinstance(lines, list) or not all(isinstance(x, str) for x in lines):

@@ -1,4 +1,4 @@
-"""A plan as a script that submits Slurm jobs: an array for each stage of a round."""
+"""Print a plan for Slurm: a script that submits an array for each stage of a round."""
 
 from collections.abc import Iterator, Sequence
 
@@ -116,7 +116,7 @@ enough() {
 
 
 def as_slurm(plans: Sequence[Plan], site: Site, window: int | None = None) -> Lines:
-    """One call of sbatch for each stage and round of a run, `window` rounds at once."""
+    """Yield a script with one sbatch per stage and round, `window` rounds at a time."""
     yield _HEAD + PLANNED
     yield from _submit(plans, site)
     cancels = any(
@@ -138,7 +138,7 @@ def as_slurm(plans: Sequence[Plan], site: Site, window: int | None = None) -> Li
 
 
 def _submit(plans: Sequence[Plan], site: Site) -> Lines:
-    """The function with the resources of each kind of step."""
+    """Yield the shell function that requests the resources of each kind of step."""
     steps = [step for plan in plans for step in plan.steps]
     kinds = {site.name_of(step): site.of(step) for step in steps}
     yield "# submit KIND OPTION...: sbatch with the resources of a kind of step"
@@ -172,7 +172,7 @@ def _options(found: Resources) -> Lines:
 
 
 def _script(found: Resources, more: str) -> Lines:
-    """The function that prints what the script of every job begins with."""
+    """Yield the shell function that prints the first lines of every job script."""
     launch = f"{found.launch} " if found.launch else ""
     lines = ["#!/bin/sh", *found.setup]
     if found.wait_for_files:
@@ -185,7 +185,7 @@ def _script(found: Resources, more: str) -> Lines:
 
 
 def _run(plan: Plan, site: Site, window: int | None) -> Lines:
-    """The jobs of a run, those of a window of rounds together."""
+    """Yield the jobs of a run, grouped by window of rounds."""
     found = jobs(plan)
     windows: dict[int, list[int]] = {}
     for number, job in enumerate(found):
@@ -210,7 +210,7 @@ def _job(plan: Plan, site: Site, number: int, job: Job) -> Lines:
     for k, step in enumerate(steps):
         yield f"{k}) run {in_one_line(step.command, 'Slurm')} ;;"
     if job.removal:
-        # The stamp first: killed in between, nothing is made again.
+        # The stamp first: if killed in between, no removed file is needed again.
         touched, removed = joined([job.removal.stamp]), joined(job.removal.files)
         yield f"0) touch {touched} && rm -f {removed} ;;"
     yield "esac"

@@ -1,4 +1,4 @@
-"""How far a run has come, read from its files alone."""
+"""Progress of a run, read from the run's files."""
 
 import os
 from collections import Counter
@@ -20,14 +20,14 @@ from furlkit.recipes.jobs import jobs, log_path
 
 RUNNING = "running"
 FAILED = "failed"
-ENDED = "exit code "  # The last line of the log of a job that failed begins so.
-SAMPLE = 20  # Trainings of a stage whose time is looked up.
+ENDED = "exit code "  # Start of the last line in the log of a failed job.
+SAMPLE = 20  # Number of trainings per stage for estimates of time.
 
 
 class Status(NamedTuple):
-    """The state of every step; by its number, who makes it now, and why it failed.
+    """State of every step; `holders` and `errors` by the number of the step.
 
-    `left` counts the files that are to be made.
+    `holders`: the process that runs the step now. `left`: the number of missing files.
     """
 
     plan: Plan
@@ -37,16 +37,16 @@ class Status(NamedTuple):
     errors: dict[int, str]
 
     def counted(self, stage: str) -> Counter:
-        """How many steps of a stage are in which state."""
+        """Number of steps of a stage by state."""
         steps = enumerate(self.plan.steps)
         numbers = [number for number, step in steps if step.stage == stage]
         return Counter(FAILED if n in self.errors else self.states[n] for n in numbers)
 
 
 def status(plan: Plan, queue: Queue | None = None) -> Status:
-    """Look at the files of a run, and at who makes some of them now.
+    """Read the states of a run's steps, and the processes that run steps now.
 
-    `queue` has the tasks that an engine has yet to run.
+    `queue` has the waiting tasks of Slurm or HyperQueue.
     """
     finished = Finished(plan)
     finished.save()
@@ -63,7 +63,7 @@ def status(plan: Plan, queue: Queue | None = None) -> Status:
 
 
 def _logged(plan: Plan, states: list[str], queue: Queue) -> dict[int, str]:
-    """By step that failed in a job, the last line of the job's log."""
+    """By number of a step that failed in a job, the last line of the job's log."""
     found: dict[int, str] = {}
     if not Path(noted_in(plan.run, "log")).is_dir():
         return found
@@ -92,7 +92,7 @@ def _holder(step: Step) -> str | None:
 
 
 def epoch(step: Step) -> int | None:
-    """The last epoch that a training which runs now has ended."""
+    """Last complete epoch of a running training."""
     running = (path for path in step.outputs if holder(Path(path)))
     lines = [line for path in running for line in Journal(Path(path)).read()]
     ended = [line.get("epoch") for line in lines if line.get("event") == "epoch"]
@@ -100,7 +100,7 @@ def epoch(step: Step) -> int | None:
 
 
 def waits_for(found: Status, number: int) -> list[int]:
-    """The clients whose files of a round are still to be made."""
+    """Clients with missing files in a round."""
     steps = zip(found.plan.steps, found.states, strict=True)
     late = (s.clients for s, state in steps if s.round == number and state != DONE)
     trained = {client for clients in late for client in clients}
@@ -108,9 +108,10 @@ def waits_for(found: Status, number: int) -> list[int]:
 
 
 def seconds_left(found: Status) -> float | None:
-    """The time that the trainings still to do will take, from the last ones that are done.
+    """Estimate the seconds for the remaining trainings from the last finished trainings.
 
-    Trainings that run now go on side by side. None as long as no training is done.
+    The estimate keeps the present number of parallel trainings. None before a training
+    has finished.
     """
     outputs: dict[str, list[str]] = {}
     left: Counter = Counter()
@@ -132,7 +133,7 @@ def seconds_left(found: Status) -> float | None:
 
 
 def images_per_second(found: Status) -> float | None:
-    """The mean speed of the last trainings; None before an epoch has ended."""
+    """Mean speed of the last trainings; None before an epoch has ended."""
     done = [
         s
         for s, n in zip(found.plan.steps, found.left, strict=True)
@@ -149,7 +150,7 @@ def images_per_second(found: Status) -> float | None:
 
 
 def _duration(output: str) -> float:
-    """Seconds from each start in a journal to the last line that follows it."""
+    """Sum of the seconds from each start in a journal to the last line before a restart."""
     total = 0.0
     start: datetime | None = None
     last: datetime | None = None
@@ -166,7 +167,7 @@ def _duration(output: str) -> float:
 
 
 def scores(found: Status) -> list[dict[str, Any]]:
-    """The metrics of the server's models that are there, in the order of the plan."""
+    """Metrics of the server's models so far, in the order of the plan."""
     entries = []
     for step, state in zip(found.plan.steps, found.states, strict=True):
         if state == DONE and step.command[0] == "evaluate" and len(step.clients) == 0:
@@ -176,7 +177,7 @@ def scores(found: Status) -> list[dict[str, Any]]:
 
 
 def suspects(found: Status) -> dict[ClientId, list[int]]:
-    """By client, the rounds in which a report of aggregate says that it stands out."""
+    """By client, the rounds in which a report of aggregate lists the client (stands_out)."""
     rounds: dict[ClientId, list[int]] = {}
     for step, state in zip(found.plan.steps, found.states, strict=True):
         reports = [b for a, b in pairwise(step.command) if a == "--report"]
@@ -194,7 +195,7 @@ def _stand_out(path: str) -> list[ClientId]:
 
 
 def _readable(path: str) -> dict[str, Any]:
-    """A metrics file; empty for a broken one. The step of an edited file is stale."""
+    """Read a metrics file; empty for a broken file. The step of an edited file is stale."""
     try:
         return read_metrics(Path(path))
     except FurlkitError:
@@ -210,7 +211,7 @@ def _score(path: str) -> dict[str, Any]:
 
 
 def bytes_on_disk(folder: Path) -> tuple[int, int]:
-    """The number of files below a folder, and their bytes."""
+    """Number of files below a folder, and the total number of bytes."""
     sizes = []
     for place, _, names in os.walk(folder):
         for name in names:

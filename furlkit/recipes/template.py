@@ -1,11 +1,11 @@
-"""Command lines of a recipe: words with placeholders, some of them optional.
+"""Command lines of a recipe: words with placeholders, optionally in brackets.
 
 {name}    a setting, a file of this round and client, {round}, {client}, {participants}
-@0 @last @own @final @all    the file of another round: the first, the one before, the
-          last one this client took part in, the last of all, or of all rounds
-*         the files of all clients of the round; after @own, the last one of every client
-{a|b}     the file b where there is no a yet, each with its own @ and *
-[...]     left out where a setting in it is empty, or a file not made yet
+@0 @last @own @final @all    the file of another round: round 0, the previous round, the
+          last round with this client, the final round, or every round
+*         the files of every client of the round; after @own, of every client's last round
+{a|b}     the file b if a does not exist yet; a and b may have @ and *
+[...]     omitted if a setting inside is empty, or a file inside does not exist yet
 """
 
 import json
@@ -48,9 +48,9 @@ ROUNDS = ("last", "own", "final", "all")
 
 
 class Ref(NamedTuple):
-    """A placeholder: a file, or a counter; `at` and `every` are its @ROUND and *.
+    """A placeholder for a file or a counter; `at` is the @ROUND, `every` the *.
 
-    `others` are files to read in its place, the first that has been made.
+    `others`: alternatives to the file; the first existing file is read.
     """
 
     name: str
@@ -63,12 +63,12 @@ class Ref(NamedTuple):
 
     @property
     def word(self) -> str:
-        """As in a recipe, without braces and other files."""
+        """Text of the placeholder in a recipe, without braces and alternatives."""
         return f"{self.name}{f'@{self.at}' * bool(self.at)}{'*' * self.every}"
 
     @property
     def choices(self) -> tuple["Ref", ...]:
-        """The file itself, then the others, each as a placeholder of one file."""
+        """Placeholders of one file: this file, then the alternatives."""
         return (self._replace(others=()), *self.others) if self.others else (self,)
 
 
@@ -78,10 +78,10 @@ Part = tuple[bool, tuple[Word, ...]]
 
 @dataclass(frozen=True)
 class Template:
-    """A stage whose settings are filled in; parts are words, and whether optional.
+    """A stage with settings filled in; `parts`: whether a part is optional, and words.
 
-    `sources` are files that no stage makes: images, weights. `text` says what decides
-    the bytes of its outputs, besides its inputs.
+    `sources`: files that no stage writes, like images and weights. `text` lists the
+    words and settings that, with the inputs, determine the bytes of the outputs.
     """
 
     stage: Stage
@@ -93,24 +93,24 @@ class Template:
 
     @property
     def main(self) -> Ref:
-        """The file that is written last, mostly that of -o."""
+        """Output written last; for most commands the file of -o."""
         return self.outputs[-1]
 
     @property
     def words(self) -> Iterator[Word]:
-        """All words, the optional ones included."""
+        """Words of the command line, with optional words."""
         for _, words in self.parts:
             yield from words
 
     @property
     def refs(self) -> Iterator[Ref]:
-        """All placeholders that are left, each of one file."""
+        """Placeholders of the command line, split into alternatives."""
         for word in self.words:
             yield from _refs(word)
 
     @cached_property
     def pieces(self) -> list[tuple[bool, list[Word | list[str]]]]:
-        """The parts, with neighbouring words that are plain text put together."""
+        """Parts of the command line, with neighbouring plain words in one list."""
         found = []
         for optional, words in self.parts:
             pieces: list[Word | list[str]] = []
@@ -125,26 +125,26 @@ class Template:
 
     @cached_property
     def inputs(self) -> set[Ref]:
-        """The files it reads."""
+        """Files that the stage reads."""
         return {r for r in self.refs if r.name not in COUNTERS} - set(self.outputs)
 
     @cached_property
     def grouped(self) -> bool:
-        """Whether one process can do it for several clients."""
+        """Return whether one process can serve several clients."""
         return (Ref("client"),) in self.words and "client" in _flags(self.command)
 
     @cached_property
     def trains(self) -> bool:
-        """Whether it is a training, which takes long and can be resumed."""
+        """Return whether the stage is a training, which takes long and can resume."""
         return "save-every" in _flags(self.command)
 
 
 class _EmptySettingError(Exception):
-    """A placeholder stands for a setting that is empty."""
+    """A placeholder refers to an empty setting."""
 
 
 def templates(run: Run) -> dict[str, Template]:
-    """The stages of a run; one that needs an empty setting is left out."""
+    """Stages of a run, without the stages that need an empty setting."""
     found = {}
     for name, stage in run.recipe.stages.items():
         try:
@@ -180,7 +180,7 @@ def _template(run: Run, stage: Stage) -> Template:
 
 
 def _command(line: str, where: str) -> Command:
-    """The command that a line begins with, which may have two words."""
+    """Command at the start of a line, with a name of one or two words."""
     words = line.split()
     for count in (2, 1):
         name = " ".join(words[:count])
@@ -194,10 +194,10 @@ def _command(line: str, where: str) -> Command:
 
 
 def _split(line: str, where: str) -> Iterator[tuple[bool, str]]:
-    """Pieces of a line: those in brackets are optional."""
+    """Pieces of a line; pieces in brackets are optional."""
     for number, text in enumerate(OPTIONAL.split(line)):
         if "[" in text or "]" in text:
-            raise InputError(f"{where}: brackets do not match or lie in one another")
+            raise InputError(f"{where}: brackets do not match, or are nested")
         if text.strip():
             yield bool(number % 2), text
 
@@ -210,7 +210,7 @@ def _shell_words(text: str, where: str) -> list[str]:
 
 
 def _fill(run: Run, word: str) -> list[Word]:
-    """A word with its settings; one that is a setting with a list is several words."""
+    """Fill settings into a word; a setting with a list becomes several words."""
     alone = PLACEHOLDER.fullmatch(word)
     if alone and isinstance(values := run.values.get(alone[1]), list):
         return [(str(value),) for value in values]
@@ -244,7 +244,7 @@ def _text_of(value: Value) -> str:
 
 
 def _joined(parts: list[str | Ref]) -> Word:
-    """Neighbouring texts as one; an empty word stays a word."""
+    """Join neighbouring texts; keep an empty word."""
     found: list[str | Ref] = []
     for part in parts:
         last = found[-1] if found else None
@@ -256,9 +256,9 @@ def _joined(parts: list[str | Ref]) -> Word:
 
 
 def _passed(run: Run, command: Command, key: str, typed: Collection) -> list[str]:
-    """The option of a setting that every stage gets, where the command has it.
+    """Option of a setting for every stage; empty if the command has no such option.
 
-    One that needs another option goes to stages that have `typed` that.
+    An option that needs a second option is passed if the second option is in `typed`.
     """
     name, value = key.replace("_", "-"), run.settings[key]
     option = _flags(command.name).get(name)
@@ -274,12 +274,12 @@ def _passed(run: Run, command: Command, key: str, typed: Collection) -> list[str
 def _text(
     run: Run, command: Command, parts: list[Part], passed: dict[str, list[str]]
 ) -> str:
-    """What decides the bytes of a stage's outputs, besides what it reads."""
+    """Words and settings that, with the inputs, determine the bytes of the outputs."""
     words = [
         "".join(_shown(run, each) for each in word)
         for _, part in parts
         for word in part
-    ]  # Whether an optional part is there is decided by the files.
+    ]  # With optional parts: the files decide whether a command has these parts.
     words += [w for key in passed if key not in PLACES for w in passed[key]]
     lines = [shlex.join(words)]
     names = {ref.name for _, part in parts for word in part for ref in _refs(word)}
@@ -296,19 +296,19 @@ def _text(
 
 
 def _preset_tables(run: Run, parts: list[Part]) -> dict[str, Any]:
-    """The tables of the preset that a stage names itself, or else of the run's."""
+    """Tables of the stage's --preset, by default of the run's preset."""
     words = [word for _, part in parts for word in part]
     for flag, word in pairwise(words):
         if flag == ("--preset",) and isinstance(word[0], str):
             try:
                 return presets.tables(word[0])
-            except FurlkitError:  # The check of its command says so.
+            except FurlkitError:  # The check of the command reports the error.
                 return {}
     return run.preset
 
 
 def _shown(run: Run, part: str | Ref) -> str:
-    """A part of a word: files of the run by name, as its folder may move; inputs by path."""
+    """Text of a part: files of the run by name (the folder may move), inputs by path."""
     if isinstance(part, str):
         return part
     given = (ref.name for ref in part.choices if ref.name in run.recipe.inputs)
@@ -316,7 +316,7 @@ def _shown(run: Run, part: str | Ref) -> str:
 
 
 def path_of(run: Run, name: str) -> str:
-    """The path of a file or input, in which only its round and {client} are left."""
+    """Path of a file or input, with placeholders for the round and {client} only."""
     recipe = run.recipe
     pattern = {**recipe.files, **recipe.inputs}.get(name, f"{name}.safetensors")
     return NAMED.sub(lambda found: _in_path(run, name, found), pattern)
@@ -346,10 +346,10 @@ def _flags(command: str) -> dict[str, Option]:
 
 
 def _sources(command: Command, parts: list[Part]) -> tuple[str, ...]:
-    """The files among what a command reads, where plan can see them."""
+    """Existing files among the inputs of a command."""
     flags = {
         f"--{o.name}" for o in _flags(command.name).values() if reads_file(o)
-    }  # Folders are left out: their time says little about what is below them.
+    }  # No folders: the time of a folder says little about the files below.
     words = [word for _, some in parts for word in some]
     named = (word[0] for flag, word in pairwise(words) if flag[0] in flags)
     found = (str(name) for name in named if not isinstance(name, Ref))
@@ -357,7 +357,7 @@ def _sources(command: Command, parts: list[Part]) -> tuple[str, ...]:
 
 
 def _outputs(command: Command, words: list[Word], where: str) -> tuple[Ref, ...]:
-    """The files it writes, in that order; that of -o is the last one of most commands."""
+    """Outputs in the order of writing; most commands write the file of -o last."""
     flags = {
         f"--{o.name}"
         for o in _flags(command.name).values()
@@ -372,8 +372,8 @@ def _outputs(command: Command, words: list[Word], where: str) -> tuple[Ref, ...]
             raise InputError(f"{where}: after {flag[0]} expected one file, as {{name}}")
         if word[0].at and not word[0].at.isdecimal():
             raise InputError(
-                f"{where}: {flag[0]} {word[0]}: a stage writes files of its own round, "
-                "as {name}, or of one round, as {name@0}"
+                f"{where}: {flag[0]} {word[0]}: a stage writes files of the current "
+                "round, as {name}, or of a fixed round, as {name@0}"
             )
         (found if flag[0] in flags else main).append(word[0])
     if len(main) != 1:
@@ -388,14 +388,14 @@ def _ends_with_another(command: Command) -> bool:
 
 
 def _check_files(run: Run, found: dict[str, Template]) -> None:
-    """Every placeholder is known, and no file is made by two stages."""
+    """Raise if a placeholder is unknown, or if two stages write a file."""
     made: dict[Ref, str] = {}
     for name, template in found.items():
         for ref in template.outputs:
             if ref.name in run.recipe.inputs:
                 raise InputError(
-                    f"{run.recipe.path}: [stages] {name} writes {ref}, which is one of "
-                    "the [inputs]"
+                    f"{run.recipe.path}: [stages] {name} writes {ref}, but {ref} is "
+                    "listed in [inputs]"
                 )
             if ref in made:
                 both = f"{made[ref]} and {name}" if made[ref] != name else name
@@ -414,7 +414,7 @@ def _check_files(run: Run, found: dict[str, Template]) -> None:
             if ref.name not in known and ref.name not in everything:
                 hint = suggestion(ref.name, known)
                 raise InputError(
-                    f"{where}: {ref} is no setting, and no stage makes it{hint}"
+                    f"{where}: {ref} is no setting, and no stage writes this file{hint}"
                 )
             if ref.at and not ref.at.isdecimal() and ref.at not in ROUNDS:
                 hint = suggestion(ref.at, ROUNDS)
@@ -422,17 +422,17 @@ def _check_files(run: Run, found: dict[str, Template]) -> None:
 
 
 def _named(stage: Stage) -> set[str]:
-    """The files that a stage's line writes, whether or not the stage is left out."""
+    """Files that a stage's line writes, even if the run omits the stage."""
     words = stage.line.replace("[", " ").replace("]", " ").split()
     after = (b for a, b in pairwise(words) if a.startswith("-"))
     return {match[1] for word in after if (match := PLACEHOLDER.fullmatch(word))}
 
 
 def check_used(run: Run) -> None:
-    """A setting or a file that nothing reads is a mistake in a recipe."""
+    """Raise InputError for an unused setting or file of a recipe."""
     recipe = run.recipe
     lines = [stage.line + stage.rounds for stage in recipe.stages.values()]
-    # A table that does not apply to this run may use it too.
+    # Tables [SETTING.VALUE] of other runs may use a setting too.
     cases = (table for tables in recipe.cases.values() for table in tables.values())
     every = [recipe.settings, run.settings, *cases]
     more = [str(value) for each in every for value in each.values()]
@@ -442,11 +442,11 @@ def check_used(run: Run) -> None:
     used = {ref.name for ref in refs}
     used |= {f"{phase}_rounds" for phase in run.phases}
     if recipe.removed:
-        return  # What a stage that is gone has used is left over.
+        return  # Settings and files of removed stages are unused.
     for name in recipe.settings:
         if name not in {*used, *DEFAULTS, *recipe.cases, *recipe.stages}:
-            raise InputError(f"{recipe.path}: [settings] {name}: no stage uses it")
+            raise InputError(f"{recipe.path}: [settings] {name}: used by no stage")
     for name in paths:
         if name not in used:
             table = "inputs" if name in recipe.inputs else "files"
-            raise InputError(f"{recipe.path}: [{table}] {name}: no stage uses it")
+            raise InputError(f"{recipe.path}: [{table}] {name}: used by no stage")
