@@ -25,7 +25,9 @@ def plan(values: dict[str, Any]) -> None:
       furlkit plan recipe.toml rounds=3 out=exp/a -o run.mk
       furlkit plan recipe.toml seed=0,1,2 preset=fedca,fedsimclr -o run.mk
       furlkit plan recipe.toml train='--epochs 2' --as sh -o run.sh
-    Then: make -f run.mk -j2, or sh run.sh.
+      furlkit plan recipe.toml --as slurm --resources site.toml -o run.sh
+      furlkit plan recipe.toml --as hq --resources site.toml -o run.toml
+    Then: make -f run.mk -j2, sh run.sh, or hq job submit-file run.toml.
     """
     from furlkit.cli.program import furlkit
     from furlkit.stages.plan import run

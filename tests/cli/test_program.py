@@ -343,7 +343,7 @@ OTHER = {
     "--blur": "0.9", "--blur-sigma": "1,1", "--solarise": "0.9", "--cutout": "3",
     "--randaugment": "2,3", "--precision": "bfloat16", "--no-channels-last": None,
     "--compile": None, "--private": "x", "--private-out": "x", "--save-every": "1",
-    "--device": "cpu", "--threads": "2", "--isa": "native", "--seed": "4",
+    "--device": "cpu", "--gpu-memory": "0.5", "--threads": "2", "--isa": "native", "--seed": "4",
     "--dry-run": None,
     "--data": "mnist", "--data-root": "x", "--cache": "x", "--download": None,
     "--client": "3",
