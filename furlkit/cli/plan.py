@@ -37,7 +37,9 @@ COMMAND = command("plan", "Print the rules that run a recipe, with every command
       furlkit plan recipe.toml rounds=3 out=exp/a -o run.mk
       furlkit plan recipe.toml seed=0,1,2 preset=fedca,fedsimclr -o run.mk
       furlkit plan recipe.toml train='--epochs 2' --as sh -o run.sh
-    Then: make -f run.mk -j2, or sh run.sh.
+      furlkit plan recipe.toml --as slurm --resources site.toml -o run.sh
+      furlkit plan recipe.toml --as hq --resources site.toml -o run.toml
+    Then: make -f run.mk -j2, sh run.sh, or hq job submit-file run.toml.
     """,
     Argument("recipe", File("recipe")),
     Argument("given", Text("KEY=VALUE"), "[KEY=VALUE]...", required=False,

@@ -18,7 +18,7 @@ COMMAND = command("status", "Show how far a run has come, what is stale, and the
     """RUN is the folder of a run that `furlkit plan` has planned, or a folder of such
     folders. Shows the steps that are done, running, failed, or stale because a setting or
     an input has changed since, the last scores, the time that is left, and the bytes on
-    disk. Several runs take one line each. A step is done if its files have the contents
+    disk; tasks in the queue of Slurm or HyperQueue if squeue or hq is there. Several runs take one line each. A step is done if its files have the contents
     that the planned command wrote, and were made of the present inputs; times of files
     decide only for files that an earlier version made.
 

@@ -16,7 +16,7 @@ _HEAD = """\
 #   furlkit status RUN   shows finished, queued and failed steps
 # After a failure, repair the cause and run this script again.
 set -eu
-furlkit=${FURLKIT:-furlkit}
+furlkit=${FURLKIT:-furlkit} code=0
 """
 _JOB = """\
 # job WHEN NUMBER NAME KIND AFTER...: submit the unfinished tasks of an array; their
@@ -37,18 +37,19 @@ job() {
     eval "after_$number=,$when:$id"
     all=$all,$when:$id
 }
-# begin RUN: look at the files of a run
+# begin RUN: look at the files of a run; false if the run has jobs in the queue
 begin() {
     run=$1 count=0 all=''
     queued="|$(pwd -P)|$run:"
     if test -z "${only-}" &&
         squeue --me -h -o '|%Z|%j' 2> /dev/null | grep -qF "$queued"; then
         echo "$run: has jobs in the queue; wait for them, or cancel them" >&2
-        exit 75
+        code=75
+        return 1
     fi
-    mkdir -p "$run/plan/log"
+    mkdir -p "$run/plan/log" || exit
     logs=$(printf '%s' "$run/plan/log" | sed 's/%/%%/g')
-    left=$("$furlkit" status --left "$run")
+    left=$("$furlkit" status --left "$run") || exit
     eval "$left"
 }
 """
@@ -128,13 +129,12 @@ def as_slurm(plans: Sequence[Plan], site: Site, window: int | None = None) -> Li
         yield _WINDOWS
     for plan in plans:
         folder = joined([run_folder(plan)])
-        if window:
-            yield f"\nif wanted {folder}; then"
-        yield f"\nbegin {folder}\nplanned {joined(records_of(plan))}"
+        wanted = f"wanted {folder} && " if window else ""
+        yield f"\nif {wanted}begin {folder}; then"
+        yield f"planned {joined(records_of(plan))}"
         yield from _run(plan, site, window)
-        yield 'echo "$run: $count jobs submitted"'
-        if window:
-            yield "fi"
+        yield 'echo "$run: $count jobs submitted"\nfi'
+    yield 'exit "$code"'
 
 
 def _submit(plans: Sequence[Plan], site: Site) -> Lines:

@@ -94,7 +94,9 @@ class Cluster:
         """End all daemons."""
         for name in ("slurmd.pid", "slurmctld.pid", "munge/munged.pid"):
             with suppress(OSError, ValueError):
-                os.kill(self._process(name), signal.SIGTERM)
+                process = self._process(name)
+                os.kill(process, signal.SIGTERM)
+                self.wait(lambda process=process: not Path(f"/proc/{process}").exists())
 
     def _process(self, name: str) -> int:
         return int((self.folder / name).read_text())

@@ -160,8 +160,7 @@ def test_60_clients_two_at_once(cluster, plan, submit, run):
     Path("recipe.toml").write_text(RUN)
     Path("site.toml").write_text("[resources.train]\nat_once = 2\n")
     words = ("clients=60", "rounds=1", "out=exp/slurm", "--resources", "site.toml")
-    # Thirty tasks of two clients each.
-    plan("slurm", "run.sh", *words, "--group", 2, "train=--epochs 1")
+    plan("slurm", "run.sh", *words, "train=--epochs 1")
     submit("run.sh")
     most = 0
 
@@ -174,6 +173,15 @@ def test_60_clients_two_at_once(cluster, plan, submit, run):
     cluster.wait(ended, 600)
     assert most == 2 and is_done(run, "exp/slurm")
     assert len(list(Path("exp/slurm/r001").glob("client_*.safetensors"))) == 60
+
+
+def test_50_rounds_of_20_clients_are_submitted_quickly(cluster, plan, submit):
+    plan("slurm", "run.sh", *TINY, QUICK, "clients=20", "rounds=50", "out=exp/slurm")
+    begin = time.monotonic()
+    assert submit("run.sh") == "exp/slurm: 155 jobs submitted\n"
+    seconds = time.monotonic() - begin
+    print(f"155 jobs submitted in {seconds:.1f} s")
+    assert seconds < 20  # Five seconds where nothing else runs.
 
 
 def test_windows_of_rounds(cluster, plan, submit, run):
