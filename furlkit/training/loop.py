@@ -180,7 +180,7 @@ class _State:
 def train(job: Job, keeper: Keeper) -> Iterator[Step]:
     """Train a learner, yielding after each step."""
     images, plan, steps = job.images, job.plan, job.epoch_steps
-    trainer = _Trainer(job.learner, job.terms, plan)
+    trainer = Trainer(job.learner, job.terms, plan)
     check_precision(plan.precision, trainer.device)
     state = _resume(trainer, keeper, job)
     with signals.deferring():
@@ -232,8 +232,11 @@ def steps_per_epoch(examples: int, batch_size: int) -> int:
     return max(examples // batch_size, 1)
 
 
-class _Trainer:
-    """A learner, the terms added to it, its optimiser, and mixed precision."""
+class Trainer:
+    """A learner, its terms, its optimiser and mixed precision.
+
+    `step` is a seam: tests and profilers may wrap it to see or end a training.
+    """
 
     def __init__(self, learner: Any, terms: dict[str, Term], plan: Plan):
         self.learner, self._terms, self.plan = learner, terms, plan
@@ -378,7 +381,7 @@ def positions(
     return order.part(place * batch_size, (place + 1) * batch_size)
 
 
-def _resume(trainer: _Trainer, keeper: Keeper, job: Job) -> _State:
+def _resume(trainer: Trainer, keeper: Keeper, job: Job) -> _State:
     found = keeper.restore()
     if found is None:
         return _State()
@@ -393,7 +396,7 @@ def _resume(trainer: _Trainer, keeper: Keeper, job: Job) -> _State:
 
 
 def _restored(
-    trainer: _Trainer,
+    trainer: Trainer,
     job: Job,
     step: int,
     tensors: dict[str, Tensor],
@@ -409,7 +412,7 @@ def _restored(
     return _State(step, sums, *clock)
 
 
-def _keep(trainer: _Trainer, keeper: Keeper, state: _State, finished: bool) -> None:
+def _keep(trainer: Trainer, keeper: Keeper, state: _State, finished: bool) -> None:
     if keeper.due(finished) or signals.requested():
         tensors, values = trainer.state()
         tensors |= {f"sum.{name}": value for name, value in state.sums.items()}

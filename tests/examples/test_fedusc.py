@@ -471,7 +471,7 @@ def test_a_run_stopped_in_any_phase_ends_with_the_same_bytes(
     for step in plan(FEDUSC / "recipe.toml", "data=digits", f"out={folder}", *SMALL):
         if step["trains"] and step["round"] == 1:
             words = (*step["command"], "-q", "--save-every", 0)
-            assert until_done(loop._Trainer, "step", *words) > 1
+            assert until_done(loop.Trainer, "step", *words) > 1
         else:
             assert run(*step["command"], "-q").code == 0
     for name in ("r001/labelled", "r002/labelled", "pretext/r001/global"):

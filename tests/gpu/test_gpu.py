@@ -36,7 +36,7 @@ def test_no_step_waits_for_the_gpu(tmp_path, monkeypatch, precision):
     from furlkit.training import loop
 
     round_0(tmp_path)
-    step = loop._Trainer.step
+    step = loop.Trainer.step
 
     def strict(self, batch, lr):
         torch.cuda.set_sync_debug_mode("error")
@@ -45,7 +45,7 @@ def test_no_step_waits_for_the_gpu(tmp_path, monkeypatch, precision):
         finally:
             torch.cuda.set_sync_debug_mode("default")
 
-    monkeypatch.setattr(loop._Trainer, "step", strict)
+    monkeypatch.setattr(loop.Trainer, "step", strict)
     assert train(tmp_path, "u", "--precision", precision) == 0
 
 

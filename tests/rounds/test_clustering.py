@@ -352,7 +352,7 @@ def test_killed_and_resumed_ends_with_the_same_bytes_and_the_same_head(
 
     assert furlkit(*words(tmp_path / "a")) == 0
     steps, original = len(read_private(tmp_path / "a" / "k0", 0).memory[
-        "neighbours.index"]) // 32, loop._Trainer.step  # fmt: skip
+        "neighbours.index"]) // 32, loop.Trainer.step  # fmt: skip
     for step in (2, steps - 2, steps + 1):
         done = iter(range(10**9))
 
@@ -361,7 +361,7 @@ def test_killed_and_resumed_ends_with_the_same_bytes_and_the_same_head(
                 raise Killed
             return original(self, *given)
 
-        monkeypatch.setattr(loop._Trainer, "step", dying)
+        monkeypatch.setattr(loop.Trainer, "step", dying)
         with pytest.raises(Killed):
             furlkit(*words(tmp_path / "b"))
         monkeypatch.undo()

@@ -148,7 +148,7 @@ def test_killed_before_any_step_it_ends_with_the_same_bytes(run_, tmp_path, unti
     words = ("distill", named(run_, 2, "probabilities"), named(run_, 1, "global"))
     how = (*DIGITS, *PRESET, "--epochs", 2, "--batch-size", 20, "-q", "--save-every", 0)
     out = tmp_path / "g.safetensors"
-    assert until_done(loop._Trainer, "step", *words, *how, "-o", out) >= 3
+    assert until_done(loop.Trainer, "step", *words, *how, "-o", out) >= 3
     assert out.read_bytes() == named(run_, 2, "global").read_bytes()
 
 

@@ -228,7 +228,7 @@ def test_a_training_with_a_bank_and_neighbours_is_resumed_with_the_same_bytes(
     before = [path.read_bytes() for path in files]
     for path in files:
         path.unlink()
-    assert until_done(loop._Trainer, "step", *words) == 4
+    assert until_done(loop.Trainer, "step", *words) == 4
     assert [path.read_bytes() for path in files] == before
 
 
@@ -255,7 +255,7 @@ def test_rows_are_the_same_after_a_kill(world, train, tmp_path, until_done):
     if "moco" in words:
         words += ["--send", "encoder,projector,target"]
     words += ["--batch-size", 240, "-q", *out, "--save-every", 0, "-o", expected]
-    assert until_done(loop._Trainer, "step", *words) >= 1
+    assert until_done(loop.Trainer, "step", *words) >= 1
     assert [path.read_bytes() for path in (expected, tmp_path / "f")] == before
 
 

@@ -226,7 +226,7 @@ def test_a_command_reports_what_it_wrote(whole, tmp_path, run):
 
 
 KILLS = {
-    "before a step": (loop._Trainer, "step"),
+    "before a step": (loop.Trainer, "step"),
     "before a file is there": (atomic.os, "replace"),
     "after a file is there": (atomic, "_sync_folder"),
     "before progress is deleted": (ProgressFile, "discard"),

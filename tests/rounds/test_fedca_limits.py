@@ -237,7 +237,7 @@ def test_own_rows_are_the_same_after_a_kill(world, train, tmp_path, until_done, 
         path.unlink()
     words = ["local-train", world / "p", world / "g1", *DIGITS, "--client", 2]
     words += ["--epochs", 1, "--form", "oneway", "-q", *how]
-    assert until_done(loop._Trainer, "step", *words, "-o", expected) == 3
+    assert until_done(loop.Trainer, "step", *words, "-o", expected) == 3
     assert [path.read_bytes() for path in files] == before
 
 

@@ -229,7 +229,7 @@ def test_killed_before_any_step_it_ends_with_the_same_bytes(
     assert furlkit(*train_words(whole, 2, 1, tmp_path / "whole", *more)) == 0
     kept = (tmp_path / "private").read_bytes()
     words = train_words(whole, 2, 1, tmp_path / "parts", *more)
-    assert until_done(loop._Trainer, "step", *words) >= 2
+    assert until_done(loop.Trainer, "step", *words) >= 2
     assert (tmp_path / "parts").read_bytes() == (tmp_path / "whole").read_bytes()
     assert (tmp_path / "private").read_bytes() == kept
     one, other = (epochs(tmp_path / k)[-1] for k in ("whole", "parts"))
@@ -239,7 +239,7 @@ def test_killed_before_any_step_it_ends_with_the_same_bytes(
 def test_the_server_killed_before_any_step(whole, tmp_path, until_done):
     out = tmp_path / "g.safetensors"
     words = label_words(whole, named(whole, 2, "mean"), out, "--save-every", 0)
-    assert until_done(loop._Trainer, "step", *words) >= 2
+    assert until_done(loop.Trainer, "step", *words) >= 2
     assert out.read_bytes() == named(whole, 2, "global").read_bytes()
 
 

@@ -205,7 +205,7 @@ def test_killed_and_started_again_it_ends_with_the_same_bytes(
 ):
     how = (*INFUSED, "--batch-size", 180, "--epochs", 2, "--save-every", 0)
     assert train("whole", *how, objective=objective) == 0
-    original = loop._Trainer.step
+    original = loop.Trainer.step
     for _ in range(2):
         calls = []
 
@@ -214,7 +214,7 @@ def test_killed_and_started_again_it_ends_with_the_same_bytes(
             return killed() if len(calls) == 3 else original(*arguments)
 
         with monkeypatch.context() as patch:
-            patch.setattr(loop._Trainer, "step", third_step)
+            patch.setattr(loop.Trainer, "step", third_step)
             with pytest.raises(Killed):
                 train("parts", *how, objective=objective)
     assert step_of(tmp_path / "parts" / "c0") == 4

@@ -185,7 +185,7 @@ def test_clients_of_fedca_s_dictionary_distilled_as_flesd_does(whole, tmp_path):
 
 
 KILLS = {
-    "before a step": (loop._Trainer, "step"),
+    "before a step": (loop.Trainer, "step"),
     "while the queue is filled": (Distiller, "represent"),
     "before a file is there": (atomic.os, "replace"),
     "after a file is there": (atomic, "_sync_folder"),
@@ -214,14 +214,14 @@ def test_killed_at_every_such_moment_it_ends_with_the_same_bytes(
 
 def test_a_resumed_distillation_keeps_its_queue(whole, copied, monkeypatch):
     with monkeypatch.context() as patch:
-        calls, step = itertools.count(), loop._Trainer.step
+        calls, step = itertools.count(), loop.Trainer.step
 
         def dying(*arguments):
             if next(calls) == 3:
                 raise Killed
             return step(*arguments)
 
-        patch.setattr(loop._Trainer, "step", dying)
+        patch.setattr(loop.Trainer, "step", dying)
         with pytest.raises(Killed):
             furlkit(*distill(copied, 2))
 

@@ -64,14 +64,14 @@ def test_a_round_is_trained_resumed_and_scored(
     world, train, tmp_path, monkeypatch, loss, method
 ):
     assert train("a", loss, method) == 0
-    calls, original = [], loop._Trainer.step
+    calls, original = [], loop.Trainer.step
 
     def second_step(*arguments):
         calls.append(1)
         return killed() if len(calls) == 2 else original(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop._Trainer, "step", second_step)
+        patch.setattr(loop.Trainer, "step", second_step)
         with pytest.raises(Killed):
             train("b", loss, method, "--save-every", 0)
     assert train("b", loss, method, "--save-every", 0) == 0

@@ -227,7 +227,7 @@ def test_killed_at_any_step_it_ends_with_the_same_bytes(
         return ("local-train", *given, *plan, *FORMS[form], "-q", *out)
 
     assert furlkit(*words(tmp_path / "a", 1000)) == 0
-    deaths = until_done(loop._Trainer, "step", *words(tmp_path / "b", 0))
+    deaths = until_done(loop.Trainer, "step", *words(tmp_path / "b", 0))
     assert deaths > 1
     assert until_done(results, "write_private", *words(tmp_path / "c", 0)) == 1
     for name in ("k", "c"):

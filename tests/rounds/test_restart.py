@@ -141,14 +141,14 @@ def die_at(monkeypatch):
     """Make the training in this process die before a step."""
 
     def at(step):
-        original, done = loop._Trainer.step, iter(range(10**9))
+        original, done = loop.Trainer.step, iter(range(10**9))
 
         def dying(self, *arguments):
             if next(done) == step:
                 raise Killed
             return original(self, *arguments)
 
-        monkeypatch.setattr(loop._Trainer, "step", dying)
+        monkeypatch.setattr(loop.Trainer, "step", dying)
 
     yield at
     monkeypatch.undo()

@@ -208,14 +208,14 @@ def test_as_many_steps_as_the_epochs_have_are_the_same(world, tmp_path, more):
 
 def test_steps_that_end_within_an_epoch(world, tmp_path, monkeypatch):
     """The journal has a line for the part, whose loss is the mean over its steps."""
-    seen, step = [], loop._Trainer.step
+    seen, step = [], loop.Trainer.step
 
     def noting(*given):
         losses, z = step(*given)
         seen.append(losses["distillation"].item())
         return losses, z
 
-    monkeypatch.setattr(loop._Trainer, "step", noting)
+    monkeypatch.setattr(loop.Trainer, "step", noting)
     assert furlkit(*in_steps(world, tmp_path, "g", 5)) == 0
     lines = epochs(tmp_path / "g")
     assert [(line["epoch"], line["step"]) for line in lines] == [(1, 3), (2, 5)]
@@ -241,7 +241,7 @@ def test_killed_within_an_epoch_steps_end_with_the_same_bytes(
     more = ("--save-every", 0)
     assert furlkit(*in_steps(world, tmp_path, "whole", count, *more)) == 0
     words = in_steps(world, tmp_path, "parts", count, *more)
-    assert until_done(loop._Trainer, "step", *words) >= 2
+    assert until_done(loop.Trainer, "step", *words) >= 2
     assert (tmp_path / "parts").read_bytes() == (tmp_path / "whole").read_bytes()
     kept = [(line["step"], line["losses"]) for line in epochs(tmp_path / "parts")]
     assert kept == [(e["step"], e["losses"]) for e in epochs(tmp_path / "whole")]
@@ -275,7 +275,7 @@ def test_every_way_of_distilling_can_be_resumed(
         ensemble_of(world, "matrix", more=("--matrix",))
     more = (*more, "--save-every", 0)
     expected = distill(*more, name="whole", ensemble=form)[1].read_bytes()
-    step = loop._Trainer.step
+    step = loop.Trainer.step
     for last in (2, 1):
         calls = iter(range(99))
 
@@ -285,7 +285,7 @@ def test_every_way_of_distilling_can_be_resumed(
             return step(*arguments)
 
         with monkeypatch.context() as patch:
-            patch.setattr(loop._Trainer, "step", dying)
+            patch.setattr(loop.Trainer, "step", dying)
             with pytest.raises(Killed):
                 distill(*more, name="parts", ensemble=form)
     code, path = distill(*more, name="parts", ensemble=form)

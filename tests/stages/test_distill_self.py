@@ -215,7 +215,7 @@ def test_killed_before_any_step_it_ends_with_the_same_bytes(
     more = (*more, "--save-every", 0)
     assert furlkit(*words_of(world, tmp_path / "whole", *more)) == 0
     words = words_of(world, tmp_path / "parts", *more)
-    assert until_done(loop._Trainer, "step", *words) >= 3
+    assert until_done(loop.Trainer, "step", *words) >= 3
     assert (tmp_path / "parts").read_bytes() == (tmp_path / "whole").read_bytes()
     names = ("step", "losses", "confident", "cluster_entropy", "skipped")
     one, other = (

@@ -149,9 +149,9 @@ def test_killed_and_started_again_it_ends_with_the_same_bytes(
     world, pretrain, tmp_path, monkeypatch, capsys
 ):
     expected = [path.read_bytes() for path in pretrain("whole")]
-    folder, original = tmp_path / "parts", loop._Trainer.step
+    folder, original = tmp_path / "parts", loop.Trainer.step
     for dies, there in (
-        ((loop._Trainer, "step"), set()),
+        ((loop.Trainer, "step"), set()),
         ((pretrain_align, "write_checkpoint"), set()),
         ((pretrain_align, "write_targets"), {"a"}),
         ((pretrain_align.ProgressFile, "discard"), {"a", "t"}),

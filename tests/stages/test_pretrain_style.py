@@ -121,9 +121,9 @@ def test_killed_and_started_again_it_ends_with_the_same_bytes(
     world, pretrain, tmp_path, monkeypatch
 ):
     expected = pretrain("whole").read_bytes()
-    output, original = tmp_path / "parts", loop._Trainer.step
+    output, original = tmp_path / "parts", loop.Trainer.step
     words = command(world, output, "--save-every", 0)
-    for dies in ((loop._Trainer, "step"), (pretrain_style, "write_private")):
+    for dies in ((loop.Trainer, "step"), (pretrain_style, "write_private")):
         calls = []
 
         def third_step(*arguments, calls=calls):

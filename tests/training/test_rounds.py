@@ -213,7 +213,7 @@ def test_encoder_and_classifier_both_learn(tmp_path):
 
 def test_killed_before_any_step_it_ends_with_the_same_weights(tmp_path, monkeypatch):
     expected = finetuned(tmp_path / "a", job_of())
-    original = loop._Trainer.step
+    original = loop.Trainer.step
     for done in range(1, 16):  # Each start does one of the 16 steps.
         left = iter([True, False])
 
@@ -222,7 +222,7 @@ def test_killed_before_any_step_it_ends_with_the_same_weights(tmp_path, monkeypa
                 raise Killed
             return original(self, *arguments)
 
-        monkeypatch.setattr(loop._Trainer, "step", dying)
+        monkeypatch.setattr(loop.Trainer, "step", dying)
         with pytest.raises(Killed):
             finetuned(tmp_path / "b", job_of(), every=0)
         monkeypatch.undo()
