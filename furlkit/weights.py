@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 Tensors = dict[str, np.ndarray]
 # Words before a name that hold a net of their own: target.encoder, own.projector.
-NESTED = ("target", "own", "last", "sigma", "style")
+NESTED = ("target", "own", "last", "sigma", "style", "control")
 OWN = "own."  # Before the names of a client's own model and its losses.
 # What FedStyle's clients keep from round to round: f_s, g_s; G; keys of infused views.
 STYLE = ("style", "generator", "infused_queue")

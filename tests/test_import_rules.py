@@ -106,7 +106,7 @@ LAYERS = {
     "inputs": {"data", "files", "models", "updates", "personal", "aggregators"} | BASE,
     "exchanges": {
         *("data", "files", "models", "inputs", "training", "objectives", "updates"),
-        *("aggregators", "evaluation"),
+        *("aggregators", "evaluation", "terms"),
         *BASE,
     },
     "recipes": {"files", "presets", "randomness", "catalogue", "errors"},
@@ -198,8 +198,9 @@ def test_a_command_imports_its_own_stage_alone():
         assert training <= (allowed if name in shared else set())
 
 
-def test_click_only_in_the_command_line():
-    assert all(name.startswith("furlkit.cli.") for name in importers("click"))
+def test_click_only_in_the_command_line_and_in_no_declaration_of_a_command():
+    names = ("program", "shared", "values")
+    assert importers("click") == {f"furlkit.cli.{name}" for name in names}
 
 
 def test_rich_only_in_console():

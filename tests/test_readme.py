@@ -121,7 +121,7 @@ def test_every_dataset_is_in_its_table_with_its_place():
 
 
 def test_every_kind_of_file_is_in_its_table():
-    from furlkit.files.container.header import KINDS
+    from furlkit.files.kinds import KINDS
 
     table = README.split("## Files")[1].split("## ")[0]
     for kind in (*KINDS, "metrics"):

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 from furlkit.errors import UsageError
 
 
-class Number(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Number:
     """A real number within bounds; `above` and `below` exclude the bound itself."""
 
     low: float | None = None
@@ -16,14 +18,16 @@ class Number(NamedTuple):
     below: float | None = None
 
 
-class Whole(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Whole:
     """A whole number within bounds."""
 
     low: int | None = None
     high: int | None = None
 
 
-class Choice(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Choice:
     """One of several words; a function gives those that other packages may add to."""
 
     names: "tuple[str, ...] | Callable[[], Iterable[str]]"
@@ -34,7 +38,8 @@ class Choice(NamedTuple):
         return tuple(self.names() if callable(self.names) else self.names)
 
 
-class Numbers(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Numbers:
     """Numbers with commas between them, `length` of them if it is given: 0.2,1.
 
     None of them is below `low`.
@@ -45,55 +50,109 @@ class Numbers(NamedTuple):
     low: int | None = None
 
 
-class Flag(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Flag:
     """On or off; with `negative` there is a --no-NAME too."""
 
     negative: bool = False
 
 
-class File(NamedTuple):
-    """The path of a file or folder; one that is `written` must not be a folder."""
+# What a command does with a file. A client receives a file from the server or from other
+# clients, sends a file to them, keeps a file to itself, and recalls it in a later round.
+# "received once": a client asks for the file in its first round only.
+READ = ("read", "received", "received once", "recalled")
+WRITTEN = ("written", "sent", "kept")
+CACHE = "cache"  # A folder that furlkit reads and writes, and that may be removed.
+# Kinds of files besides furlkit's own, which furlkit/files/kinds.py declares.
+FORMATS = (
+    *("any", "csv", "folder", "json", "metrics", "picture", "recipe", "rules", "toml"),
+    "weights",
+)
 
-    written: bool = False
+
+@dataclass(frozen=True, repr=False)
+class File:
+    """The path of a file or folder.
+
+    `kind` names the kind of the file, `role` the entry of `inputs` in the headers of the
+    outputs; several words are divided by "|". A file without a role is in no header.
+    With `per_client` the path may hold {client}. `words` may be given in place of a path.
+    The command writes a file that is `last` after all others, even after that of -o.
+    """
+
+    kind: str
+    role: str = ""
+    direction: str = "read"
+    per_client: bool = False
+    words: tuple[str, ...] = ()
+    last: bool = False
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that the file may be of."""
+        return tuple(self.kind.split("|"))
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles that the file may have in a header."""
+        return tuple(self.role.split("|")) if self.role else ()
+
+    @property
+    def written(self) -> bool:
+        """Whether the command writes the file."""
+        return self.direction in WRITTEN
 
 
-class Text(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Data:
+    """Images that are read: the name of a dataset, or the path of a file or folder."""
+
+
+@dataclass(frozen=True, repr=False)
+class Text:
     """Words that the stage itself reads; `metavar` shows their form."""
 
     metavar: str = "TEXT"
 
 
-class Clients(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Clients:
     """Clients, or rounds, by number: 3, 0-4, 0,2,5-7; with `names`, or one by name."""
 
     names: bool = False
 
 
-class Labelled(NamedTuple):
-    """A label and files: LABEL=FILE,FILE,...; one file where not `several`.
+@dataclass(frozen=True, repr=False)
+class Labelled:
+    """A label and files that are read: LABEL=FILE,FILE,...; one file if not `several`.
 
     A file may be a pattern, like exp/seed*, or the folder of a run.
     """
 
     several: bool = True
+    kind: str = "metrics|folder"
 
 
-Kind = Number | Whole | Choice | Numbers | Flag | File | Text | Clients | Labelled
+Kind = (
+    Number | Whole | Choice | Numbers | Flag | File | Data | Text | Clients | Labelled
+)
 
 
-class Option(NamedTuple):
-    """One option: its flag without dashes, its kind, default and help.
+class Argument(NamedTuple):
+    """A positional argument: its key, kind and name in --help.
 
-    `recorded` options decide the bytes of an output and go into its header. `needs` names
-    the option without which this one does not apply: "features-out", or with the value
-    it must have, "optimiser=sgd", several divided by "|"; or a head of init's model,
-    "head=clusters". `replaces` names those that do not apply beside this one. `usual` describes a default that the
-    inputs decide.
-    `second` is a second flag (-o, --share), `variable` the name in Python where the
-    flag's own is taken. One that is `newer` than files it decides is recorded only where
-    it is not the default, so that the same command still makes the same bytes.
+    There may be `several` words. One that is `first` may be left out before others.
     """
 
+    key: str
+    kind: Kind
+    metavar: str = ""
+    required: bool = True
+    several: bool = False
+    first: bool = False
+
+
+class _Fields(NamedTuple):
     name: str
     kind: Kind
     default: Any = None
@@ -109,10 +168,24 @@ class Option(NamedTuple):
     variable: str = ""
     newer: bool = False
 
-    @property
+
+class Option(_Fields):
+    """One option: its flag without dashes, its kind, default and help.
+
+    `recorded` options decide the bytes of an output and go into its header. `needs` names
+    the option without which this one does not apply: "features-out", or with the value
+    it must have, "optimiser=sgd", several divided by "|"; or a head of init's model,
+    "head=clusters". `replaces` names those that do not apply beside this one. `usual` describes a default that the
+    inputs decide.
+    `second` is a second flag (-o, --share), `variable` the name in Python where the
+    flag's own is taken. One that is `newer` than files it decides is recorded only where
+    it is not the default, so that the same command still makes the same bytes.
+    """
+
+    @cached_property
     def key(self) -> str:
         """The option's name in Python."""
-        return self.variable or self.name.replace("-", "_")
+        return self.variable or key_of(self.name)
 
 
 class Group(NamedTuple):
@@ -284,18 +357,19 @@ class Personal(Method):
 class Rule(Method):
     """What the server makes of uploads that it `reads`.
 
-    They are of the kind checkpoint, rows, similarity or probabilities. With `parent` it
+    They are checkpoints, rows, counted rows, similarity or probabilities. With `parent` it
     needs the global model that the clients started from, --parent. `state` lists the
     slots of a rule for checkpoints that remembers: rule(uploads, state, **options) then
     returns the pieces of the model and of the next state, by names SLOT.TENSOR. The
     result of a rule that `averages` has a mean of BatchNorm's statistics, which one
-    client can move.
+    client can move. A parent without the parts `adds` has zeros there.
     """
 
     reads: str = "checkpoint"
     parent: bool = False
     state: tuple[str, ...] = ()
     averages: bool = False
+    adds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -303,10 +377,11 @@ class Teacher(Method):
     """What a model learns public images from.
 
     `file` is the name of the file that it is in, which stands before START; empty for a
-    teacher that has none.
+    teacher that has none. `lesson` opens the inputs: module:function(options) -> Lesson.
     """
 
     file: str = ""
+    lesson: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -323,9 +398,9 @@ class Scheme(Method):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Protocol(Method):
-    """A way to evaluate: `function` is what it computes, `groups` its own options."""
+    """A way to evaluate: `function` is what it computes, `groups` its arguments and options."""
 
-    groups: "tuple[Group | Family, ...]" = ()
+    groups: "tuple[Argument | Group | Family, ...]" = ()
 
 
 class Mode(NamedTuple):
@@ -455,8 +530,7 @@ def _merged(found: Mapping[str, Option]) -> Option:
     if len(found) == 1:
         return first
     for name, option in found.items():
-        # Tuples of two types may be equal: Whole(0) and Numbers().
-        if (type(option.kind), option.kind) != (type(first.kind), first.kind):
+        if option.kind != first.kind:
             raise UsageError(
                 f"--{first.name}: {first_name} and {name} declare it with different "
                 "types; an installed package must rename its option"
@@ -480,6 +554,11 @@ def _told(by_name: Mapping[str, str]) -> dict[str, str]:
     return {text: ", ".join(names) for text, names in found.items()}
 
 
+def key_of(name: str) -> str:
+    """The name in Python of an option or a command."""
+    return name.replace("-", "_")
+
+
 def shown(option: Option) -> str:
     """An option's default as --help shows it; empty if there is none."""
     value = option.default
@@ -495,12 +574,13 @@ def shown(option: Option) -> str:
 
 def writes_file(option: Option) -> bool:
     """Return whether a command writes the file that an option names."""
-    kind = option.kind  # Kinds are tuples, and equal others that hold the same.
-    if isinstance(kind, File):
-        return kind.written
-    return isinstance(kind, Text) and (
-        option.name == "output" or option.name.endswith("-out")
-    )
+    return isinstance(option.kind, File) and option.kind.written
+
+
+def reads_file(option: Option) -> bool:
+    """Return whether a command reads the file or the images that an option names."""
+    kind = option.kind
+    return isinstance(kind, Data) or (isinstance(kind, File) and kind.direction in READ)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -531,23 +611,44 @@ Part = Group | Family
 
 
 class Command(NamedTuple):
-    """A command: its words, one line of help, and the groups of its options.
+    """A command: its name, one line of help, a longer text, its arguments and options.
 
-    A function among the parts gives groups that other packages may add to.
+    `stage` is the function that gets the values by key, and gives one result or several.
+    A command with `commands` below it runs nothing itself.
     """
 
     name: str
     help: str
-    parts: "tuple[Part | Callable[[], Part | list[Part]], ...]" = ()
+    text: str = ""
+    parts: "tuple[Argument | Part | Callable[[], Part | list[Part]], ...]" = ()
+    stage: str = ""
+    commands: "tuple[Command, ...]" = ()
+
+    @property
+    def arguments(self) -> list[Argument]:
+        """Its positional arguments."""
+        return [part for part in self.parts if isinstance(part, Argument)]
 
     @property
     def resolved_parts(self) -> list[Part]:
-        """The parts; functions are called."""
+        """Groups and families of options; functions are called for theirs."""
         found: list[Part] = []
         for part in self.parts:
             whole = part() if callable(part) else part
-            found += whole if isinstance(whole, list) else [whole]
+            if not isinstance(whole, Argument):
+                found += whole if isinstance(whole, list) else [whole]
         return found
+
+    @property
+    def roles(self) -> dict[str, "Argument | Option"]:
+        """The argument or option that takes the file of a role, by role."""
+        takers: list[Argument | Option] = [*self.arguments, *self.options.values()]
+        return {
+            role: each
+            for each in takers
+            if isinstance(each.kind, File) and not each.kind.written
+            for role in each.kind.roles
+        }
 
     @property
     def families(self) -> list[Family]:
@@ -578,3 +679,24 @@ class Command(NamedTuple):
                     )
                 found[option.key] = option
         return found
+
+
+def command(
+    name: str,
+    help_text: str,
+    text: str,
+    *parts: "Argument | Part | Callable[[], Part | list[Part]]",
+    run: str = "",
+) -> Command:
+    """A command with these arguments and groups of options.
+
+    `evaluate drift` calls `run` in furlkit/stages/evaluate/drift.py, unless `run` names
+    another function.
+    """
+    place = key_of(name).replace(" ", ".")
+    return Command(name, help_text, text, parts, run or f"furlkit.stages.{place}:run")
+
+
+def command_group(name: str, help_text: str, *commands: Command) -> Command:
+    """A command that has others below it."""
+    return Command(name, help_text, commands=commands)

@@ -7,6 +7,7 @@ its own. An objective or a term lists the options of every other exchange.
 
 from furlkit.catalogue.entries import (
     Choice,
+    Data,
     Exchange,
     Family,
     File,
@@ -14,7 +15,6 @@ from furlkit.catalogue.entries import (
     Number,
     Option,
     Personal,
-    Text,
     Whole,
     named,
 )
@@ -24,6 +24,7 @@ from furlkit.catalogue.papers import (
     FEDCA,
     FEDMATCH,
     FEDSTYLE,
+    SCAFFOLD,
     SCAN,
     WU,
 )
@@ -36,24 +37,31 @@ NEGATIVES = Option("negatives", Choice(("fused", "remote", "local")), "fused",
     "What images are told apart from where a dictionary is given: the client's own images "
     "(batch or queue) and the dictionary (FedCA Eq. 6, FCL Eq. 3), the dictionary alone "
     "(FCL Eq. 5), or its own alone.", newer=True)
-SHARE_ROWS = ("averaged", "instahide", "mixup", "plain")
+# The words of --share-rows, and the description of such rows by inspect.
+SHARE_ROWS = {
+    "averaged": "",
+    "instahide": "features of images encrypted by InstaHide, which has been broken in "
+                 "public (Carlini et al. 2021); they are not anonymous",
+    "mixup": "features of mixtures of images; they are not anonymous",
+    "plain": "features of single images; they are not anonymous",
+}
 
 
 DICTIONARY = Exchange("dictionary", "rows that a client shares, and rows of other clients",
     "furlkit.exchanges.dictionary:Dictionary",
     title="Sharing rows: FedCA's dictionary, FCL's remote features",
     options=(
-        Option("dictionary", Text("FILE"),
+        Option("dictionary", File("features", "dictionary", "received", per_client=True),
                help="Rows that are negatives for every image, and that --neighbours draws "
                     "images to; aggregate --rule dictionary writes them. May hold {client}, "
                     "if --for made one for each client.", recorded=False),
         Option("leave-own-out", Flag(), False,
                "Leave the client's own rows of the dictionary out."),
         NEGATIVES,
-        Option("features-out", Text("FILE"),
+        Option("features-out", File("features", direction="sent", per_client=True),
                help="Where to write the rows that the client shares, ceil(K / m) rows; may "
                     "hold {client}.", recorded=False),
-        Option("share-rows", Choice(SHARE_ROWS), SHARE_ROWS[0],
+        Option("share-rows", Choice(tuple(SHARE_ROWS)), "averaged",
                "What the rows are: Z, z averaged over rounds (FedCA); z of fresh mixtures of "
                "4 images with random signs (InstaHide, as FCL has it), or of such mixtures "
                "without signs; z of single images. InstaHide has been broken (Carlini et "
@@ -63,7 +71,7 @@ DICTIONARY = Exchange("dictionary", "rows that a client shares, and rows of othe
                "How BatchNorm normalises the images that rows are computed from: by its "
                "running statistics, as in evaluation; or by their own batch, as MoCo's slow "
                "network does in training, without a change of the running statistics (FCL).",
-               needs=f"share-rows={'|'.join(SHARE_ROWS[1:])}", newer=True),
+               needs=f"share-rows={'|'.join([*SHARE_ROWS][1:])}", newer=True),
         Option("alpha", Number(low=0, below=1), 0.5,
                "Z <- alpha Z + (1 - alpha) z; 0 shares z alone (FedCA Eq. 9).",
                needs="share-rows=averaged"),
@@ -86,11 +94,11 @@ DICTIONARY = Exchange("dictionary", "rows that a client shares, and rows of othe
 TARGETS = Exchange("targets", "h and z of public images by a common model",
     "furlkit.exchanges.targets:Targets",
     options=(
-        Option("align", File(),
+        Option("align", File("targets", "targets", "received once"),
                help="h and z of public images by the alignment model, as "
                     "pretrain-align writes them.", recorded=False,
                metavar="TARGETS"),
-        Option("align-data", Text("NAME|PATH"),
+        Option("align-data", Data(),
                help="The public images that the targets were made from.",
                recorded=False),
         Option("align-split", Choice(("train", "test")), "train",
@@ -113,7 +121,7 @@ NEIGHBOURS = Exchange("neighbours", "the nearest of the client's own images to e
         Option("mine-every", Whole(0), 0,
                "Rounds after which a client mines its neighbours again; 0 keeps those of "
                "its private file."),
-        Option("neighbours-from", Text("FILE"),
+        Option("neighbours-from", File("neighbours", "neighbours", per_client=True),
                help="Take the neighbours from this file, which the command neighbours wrote; "
                     "may hold {client}.", recorded=False, replaces="mine-layer mine-every"),
     ),
@@ -123,7 +131,7 @@ NEIGHBOURS = Exchange("neighbours", "the nearest of the client's own images to e
 HELPERS = Exchange("helpers", "models of other clients that agree with the client's model",
     "furlkit.exchanges.helpers:Helpers",
     options=(
-        Option("helper", File(), (),
+        Option("helper", File("checkpoint", "helper", "received"), (),
                "An upload of the last round that helpers may be chosen from; may be repeated.",
                multiple=True, recorded=False, variable="helper_files"),
         Option("helpers", Whole(1), 2,
@@ -198,6 +206,12 @@ PERSONAL_MODEL = Exchange("personal", "a model that the client trains for itself
     ),
 )
 
+CONTROL = Exchange("control", "control variates: mean gradients of server and client",
+    "furlkit.exchanges.control:Control",
+    paper=SCAFFOLD,
+    equation="Algorithm 1",
+)
+
 EXCHANGES = named(
-    DICTIONARY, TARGETS, NEIGHBOURS, HELPERS, BANK, STYLE, PERSONAL_MODEL
+    DICTIONARY, TARGETS, NEIGHBOURS, HELPERS, BANK, STYLE, PERSONAL_MODEL, CONTROL
 )

@@ -1,7 +1,12 @@
 """Groups of options that several commands have."""
 
+from typing import Any
+
 from furlkit.catalogue.entries import (
+    CACHE,
     Choice,
+    Clients,
+    Data,
     File,
     Flag,
     Labelled,
@@ -17,14 +22,26 @@ from furlkit.catalogue.entries import (
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
 
-OUTPUT = Option("output", File(written=True), help="The file to write.", required=True,
-                recorded=False, second="-o")
+def output(kind: str, direction: str = "written", **changes: Any) -> Option:
+    """-o, a file of this kind."""
+    option = Option("output", File(kind, direction=direction), help="The file to write.",
+                    required=True, recorded=False, second="-o")
+    return option._replace(**changes)
+
+
+def output_of_each(kind: str, direction: str) -> Option:
+    """-o of a command that writes a file for each client."""
+    return output(kind)._replace(
+        kind=File(kind, direction=direction, per_client=True),
+        help="The file to write; {client} stands for the client's number or name.")
+
+
 DATA_FILES = (
-    Option("data-root", File(), help="Where torchvision's datasets are.",
+    Option("data-root", File("folder"), help="Where torchvision's datasets are.",
            recorded=False, usual="data", metavar="FOLDER"),
     Option("download", Flag(), False, "Download the dataset if it is missing.",
            recorded=False),
-    Option("cache", File(),
+    Option("cache", File("folder", direction=CACHE),
            help="Where the decoded images of folders are kept, up to 20 GB; what is in "
                 "it may be removed at any time.",
            recorded=False, usual="furlkit in the user's cache folder", metavar="FOLDER"),
@@ -56,7 +73,7 @@ GENERAL = group("General", PRESET, SEED, DRY_RUN, FORCE, *VERBOSITY)
 LAYER = Option("layer", Choice(("h", "z")), "h",
                "h, the encoder's output, or z, the projector's.")
 PART = (
-    Option("partition", File(), help="The partition of --part.", recorded=False),
+    Option("partition", File("partition", "partition"), help="The partition of --part.", recorded=False),
     Option("part", Text("all|public|CLIENT"), "all",
            "Which images: all, the public ones, or those of a client."),
 )
@@ -75,7 +92,7 @@ WINDOW = Option("window", Text("LO,HI|..."),
                      "LO,HI; `percentile P,Q` of each image; full, the range of the "
                      "type; or dicom, the window in the file.",
                 newer=True)
-GROUPS = Option("groups", Text("FILE.csv|folder"),
+GROUPS = Option("groups", File("csv", words=("folder",)), metavar="FILE.csv|folder",
                 help="Keep images of a group, such as those of a patient, together: "
                      "`folder` if folders of one name hold a group; a CSV file has the "
                      "columns file and group, or a group for each image in order.",
@@ -129,7 +146,7 @@ RUNS = series_option("A line: the folders of a method's runs, one per seed or le
 
 def data_options(help_text: str, required: bool = True) -> tuple[Option, ...]:
     """--data and where its files are."""
-    data = Option("data", Text("NAME|PATH"), help=help_text, required=required,
+    data = Option("data", Data(), help=help_text, required=required,
                   recorded=False)
     return data, *DATA_FILES
 
@@ -204,3 +221,11 @@ EXECUTION = group("Execution", PRECISION,
     *RUNTIME,
 )
 RUNNING = group("Execution", *RUNTIME)
+
+# For commands that train several clients, one after the other.
+CLIENT = Option("client", Clients(names=True),
+                help="One client or several: 3, 0-4, 0,2,5-7, all; or a site's name; or "
+                     "public, the server, which trains on its part of the partition.",
+                required=True, recorded=False, variable="clients")
+OWN_IMAGES = ("The dataset that the partition was made for; without a partition, the "
+              "client's own images.")

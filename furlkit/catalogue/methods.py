@@ -41,8 +41,10 @@ from furlkit.catalogue.papers import (
     KRUM,
     LDAWA,
     MOCO,
+    ORCHESTRA,
     RFA,
     ROTNET,
+    SCAFFOLD,
     SCAN,
     SIMCLR,
     SIMSIAM,
@@ -304,6 +306,21 @@ TERMS = named(
         equation="Eq. 7-12",
         printed="as printed",
     ),
+    Term("scaffold", "gradients are corrected by control variates",
+        "furlkit.terms.scaffold:scaffold",
+        switch="scaffold",
+        options=(
+            Option("scaffold", Flag(), False,
+                   "Add c - c_k, the control variates of server and client, to every "
+                   "gradient. c arrives with the model, c_k stays in the private file.",
+                   newer=True),
+        ),
+        exchanges=("control",),
+        inputs=("correction",),
+        paper=SCAFFOLD,
+        equation="Eq. 3-4, Option II",
+        printed="as printed if all clients take part, with `aggregate --weights uniform`",
+    ),
     Term("infusion", "the loss once more, of views infused with the client's style",
         "furlkit.terms.infusion:infusion",
         switch="infusion",
@@ -411,11 +428,12 @@ UPDATES = named(
 )
 
 # Of every rule for models.
-_WEIGHTS = Option("weights", Text("examples|uniform|FILE.json"), "examples",
-                  'By number of images, equal, or given as {"CLIENT": WEIGHT}.')
+_WEIGHTS = Option("weights", File("json", words=("examples", "uniform")), "examples",
+                  metavar="examples|uniform|FILE.json",
+                  help='By number of images, equal, or given as {"CLIENT": WEIGHT}.')
 _BN = Option("bn", Choice(("average", "keep")), "average",
              "BatchNorm statistics are averaged, or left out for clients to keep.")
-_REPORT = Option("report", File(written=True),
+_REPORT = Option("report", File("metrics", direction="written"),
                  help="Write for each client the norm of its update, its angle to the "
                       "others, its share, how far the result moved because of it, and "
                       "whether it stands out. Rules other than mean are applied once "
@@ -428,7 +446,7 @@ _MAX_SHARE = Option("max-share", Number(above=0, high=1),
                          "the others. Equal shares are always allowed.", usual="1")
 _COUNTS = (
     _MAX_SHARE,
-    Option("partition", File(),
+    Option("partition", File("partition", "partition"),
            help="The partition that the clients were given: none counts more images than "
                 "it has there, and clients that it does not have are refused.",
            recorded=False, metavar="PARTITION"),
@@ -564,6 +582,20 @@ RULES = named(
         averages=True,
         printed="as printed: v starts at tau^2; BatchNorm statistics are averaged",
     ),
+    Rule("scaffold", "the mean of updates and of changes of control variates",
+        "furlkit.aggregators.scaffold:scaffold",
+        options=(*_ROBUST,
+            _SERVER_LR._replace(default=1.0),
+            Option("clients", Whole(1), help="N, all clients of the federation.",
+                   usual="those of the round"),
+        ),
+        paper=SCAFFOLD,
+        equation="Algorithm 1, lines 16-17",
+        parent=True,
+        adds=("control",),
+        averages=True,
+        printed="as printed: all clients alike; others with `--weights`",
+    ),
     Rule("dictionary", "the rows that clients share, one after the other",
         "furlkit.aggregators.dictionary:dictionary",
         reads="rows",
@@ -580,6 +612,23 @@ RULES = named(
         paper=FEDCA,
         equation="Eq. 9-10, Algorithm 1",
         printed="as printed; which rows a client shares is not told: drawn at random",
+    ),
+    Rule("centroids", "clusters of rows that stand for many images each",
+        "furlkit.aggregators.centroids:centroids",
+        reads="counted rows",
+        options=(
+            Option("centroids", Whole(1), 128, "K, the number of clusters."),
+            Option("iterations", Whole(1), 100, "The most steps of the clustering."),
+            Option("equal-sizes", Flag(), False,
+                   "Clusters of equal numbers of images, as Orchestra has them."),
+            Option("epsilon", Number(above=0), 0.05,
+                   "Softness of the assignment to clusters of equal size.",
+                   needs="equal-sizes"),
+        ),
+        paper=ORCHESTRA,
+        equation="section 4, global clustering",
+        printed="differs: Sinkhorn's plan moves centroids directly, the authors' code by "
+                "gradient steps; `--equal-sizes` has its clusters of equal size",
     ),
     Rule("ensemble", "what the clients' models find similar among public images",
         "furlkit.aggregators.similarity:ensemble",
@@ -610,7 +659,7 @@ RULES = named(
 
 # What a hostile client makes of its upload.
 _FACTOR = Option("factor", Number(above=0), 1.0, "How much longer its update becomes.")
-_START = Option("parent", File(), help="The global model that the client started from.",
+_START = Option("parent", File("checkpoint"), help="The global model that the client started from.",
                 recorded=False, metavar="CHECKPOINT")
 ATTACKS = named(
     Mode("scale", "its update, times a factor",
@@ -619,7 +668,7 @@ ATTACKS = named(
     Mode("noise", "Gaussian noise as long as its update, times a factor",
          (_START, _FACTOR._replace(default=10.0))),
     Mode("copy", "another model under its own name",
-         (Option("of", File(), help="The model that is copied.", recorded=False,
+         (Option("of", File("checkpoint"), help="The model that is copied.", recorded=False,
                  metavar="CHECKPOINT"),)),
     Mode("backdoor-rows", "shared rows that are one and the same",
          (Option("row", Whole(0), 0, "The row that replaces others."),
@@ -630,6 +679,7 @@ ATTACKS = named(
 TEACHERS = named(
     Teacher("ensemble", "what the clients' models find similar",
         "furlkit.objectives.similarity:Distiller",
+        lesson="furlkit.stages.distill.ensemble:lesson",
         file="ENSEMBLE",
         options=(
             LAYER._replace(
@@ -647,6 +697,7 @@ TEACHERS = named(
     ),
     Teacher("self", "the model itself, where it is sure of an image",
         "furlkit.objectives.selflabel:learner",
+        lesson="furlkit.stages.distill.selflabel:lesson",
         options=(
             Option("confidence", Number(0, 1), 0.99,
                    "sigma: an image counts if the probability of a class is so large."),
@@ -668,6 +719,7 @@ TEACHERS = named(
     ),
     Teacher("probabilities", "the classes that the clients' models take images for",
         "furlkit.objectives.soft_labels:step",
+        lesson="furlkit.stages.distill.probabilities:lesson",
         file="PROBABILITIES",
         paper=DSFL,
         equation="cross-entropy",
@@ -675,6 +727,7 @@ TEACHERS = named(
     ),
     Teacher("labels", "the labels of public images, for FedMatch's sigma",
         "furlkit.objectives.fedmatch:labelled_step",
+        lesson="furlkit.stages.distill.labels:lesson",
         options=(
             Option("label-weight", Number(above=0), 1.0,
                    "lambda_s, of the cross-entropy."),

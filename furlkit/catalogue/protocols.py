@@ -3,8 +3,10 @@
 from furlkit.catalogue.entries import (
     STEM,
     WIDTH,
+    Argument,
     Choice,
     Clients,
+    Data,
     Family,
     File,
     Flag,
@@ -13,7 +15,6 @@ from furlkit.catalogue.entries import (
     Numbers,
     Option,
     Protocol,
-    Text,
     Whole,
     group,
     named,
@@ -28,7 +29,6 @@ from furlkit.catalogue.groups import (
     IN_OUT,
     LAYER,
     OPTIMISER,
-    OUTPUT,
     PART,
     PRECISION,
     RUNNING,
@@ -37,6 +37,7 @@ from furlkit.catalogue.groups import (
     SEED,
     data_options,
     epochs_option,
+    output,
     split_option,
 )
 from furlkit.catalogue.installed import encoders
@@ -45,12 +46,19 @@ from furlkit.catalogue.papers import FCL, FEDCA, FEDSTYLE, FLESD, SCAN, WANG, WU
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
 
-_TEST_DATA = Option("test-data", Text("NAME|PATH"), help="Labelled images to test on.",
+_METRICS = output("metrics")
+_MODEL = Argument("model", File("checkpoint", "model"), "CHECKPOINT")
+_MODEL_IF_TRAINED = _MODEL._replace(metavar="[CHECKPOINT]", required=False)
+_MODELS = Argument("models", File("checkpoint", "model"), "CHECKPOINT...", several=True)
+_CLIENT_FILES = Argument(
+    "files", File("partition|checkpoint|private", "partition|model|private|upload"),
+    "[PARTITION] CHECKPOINT [PRIVATE|UPLOAD]...", several=True)
+_TEST_DATA = Option("test-data", Data(), help="Labelled images to test on.",
                     recorded=False, usual="the test split of --data")
 _SCORED = group(IN_OUT,
     *data_options("Labelled images to learn from; its test split is the test set."),
     _TEST_DATA,
-    OUTPUT,
+    _METRICS,
 )
 _SCORED_FROZEN = group(IN_OUT,
     *_SCORED.options[:-1],
@@ -58,19 +66,19 @@ _SCORED_FROZEN = group(IN_OUT,
            "Learn from each domain's images alone and test on that domain's: accuracy "
            "is the mean over the domains, and the JSON has those of each (FedStyle's "
            "generalisation).", newer=True),
-    OUTPUT,
+    _METRICS,
 )
 _SCORED_CLASSIFIER = group(IN_OUT,
     *data_options("Its test split is the test set; with --test-data it only gives the "
            "classes.", required=False),
     _TEST_DATA,
-    OUTPUT,
+    _METRICS,
 )
 _SCORED_CLUSTERS = group(IN_OUT,
     *data_options("Images that k-means is fitted to; its test split is the test set. "
            "Without --kmeans, --test-data alone will do.", required=False),
     _TEST_DATA,
-    OUTPUT,
+    _METRICS,
 )
 # An untrained network has no file; its options decide nothing that the file of a trained
 # one would record, so a score's `checkpoint` has them.
@@ -94,7 +102,7 @@ _FRACTION = (
            "How they are drawn from each client's images: all alike, or the fraction "
            "of every class."),
 )
-_PARTITION = Option("partition", File(),
+_PARTITION = Option("partition", File("partition", "partition"),
                     help="Which images of --data each client holds.", recorded=False)
 _NETWORK = group("Network",
     Option("hidden", Whole(0, 2**16), 512,
@@ -150,6 +158,7 @@ PROTOCOLS = named(
     Protocol("linear", "Train a linear classifier on the frozen h.",
         "furlkit.evaluation.linear:fit_linear",
         groups=(
+            _MODEL_IF_TRAINED,
             _SCORED_FROZEN,
             _SOLVER,
             _UNTRAINED,
@@ -162,6 +171,7 @@ PROTOCOLS = named(
     Protocol("knn", "Classify by the k nearest training images, by cosine of h.",
         "furlkit.evaluation.knn:predict_knn",
         groups=(
+            _MODEL_IF_TRAINED,
             _SCORED_FROZEN,
             group("Vote",
                 Option("k", Whole(1), 200, "Neighbours that vote."),
@@ -179,8 +189,9 @@ PROTOCOLS = named(
     ),
     Protocol("personal",
         "Score each client's own model, with a classifier of the client's images alone.",
-        "furlkit.evaluation.personal:over_clients",
+        "furlkit.evaluation.personal:summary",
         groups=(
+            _CLIENT_FILES,
             group(IN_OUT,
                 *_SCORED.options,
                 Option("by-domain", Flag(), False,
@@ -208,7 +219,7 @@ PROTOCOLS = named(
     Protocol("classifier",
         "Score the classifier that a model has of its own; nothing is trained.",
         "furlkit.evaluation.linear:predict_linear",
-        groups=(_SCORED_CLASSIFIER, RUNNING, GENERAL.without("seed")),
+        groups=(_MODEL, _SCORED_CLASSIFIER, RUNNING, GENERAL.without("seed")),
         paper=FLESD,
         equation="Fig. 2",
         printed="nothing printed",
@@ -217,6 +228,7 @@ PROTOCOLS = named(
         "Score a model's clusters, or k-means on h, by the classes they match best.",
         "furlkit.evaluation.clusters:matching",
         groups=(
+            _MODEL,
             _SCORED_CLUSTERS,
             group("Clusters",
                 Option("kmeans", Whole(1, 2**16),
@@ -243,6 +255,7 @@ PROTOCOLS = named(
     Protocol("semi", "Finetune encoder and MLP on the few images that have labels.",
         "furlkit.stages.evaluate.finetune:choose",
         groups=(
+            _MODEL,
             group(IN_OUT, *_SCORED.options, _PARTITION),
             group("Labels", *_FRACTION, GROUPS),
             _MODE,
@@ -257,6 +270,7 @@ PROTOCOLS = named(
         "Finetune encoder and MLP by supervised FedAvg on the clients' labels.",
         "furlkit.stages.evaluate.finetune:run",
         groups=(
+            _MODEL,
             group(IN_OUT, *_SCORED.options, _PARTITION._replace(required=True)),
             group("Labels",
                 _FRACTION[0]._replace(default=1.0, required=False),
@@ -274,6 +288,7 @@ PROTOCOLS = named(
     Protocol("transfer", "Finetune encoder and MLP on all labels of another dataset.",
         "furlkit.stages.evaluate.finetune:run",
         groups=(
+            _MODEL,
             _SCORED,
             group("Optimisation",
                 Option("image-size", Whole(8, 2**16),
@@ -291,10 +306,11 @@ PROTOCOLS = named(
         "Measure the angles between models' representations of the same images.",
         "furlkit.evaluation.angles:angles",
         groups=(
+            _MODELS,
             group(IN_OUT,
                 *data_options("The images for all models; labels are not needed."),
                 split_option("test"),
-                OUTPUT,
+                _METRICS,
             ),
             group("Measurement", LAYER),
             RUNNING,
@@ -308,11 +324,12 @@ PROTOCOLS = named(
         "Measure representations, and how similar they are, without labels.",
         "furlkit.evaluation.drift:cka_matrix",
         groups=(
+            _MODELS,
             group(IN_OUT,
                 *data_options("The images for all models; labels are optional."),
                 split_option("train"),
                 *PART,
-                OUTPUT,
+                _METRICS,
             ),
             group("Measurement",
                 Option("images", Whole(0), 2000,
@@ -334,10 +351,12 @@ PROTOCOLS = named(
         "Measure how many neighbours are of the image's own class.",
         "furlkit.evaluation.neighbours:own_class",
         groups=(
+            Argument("files", File("neighbours", "neighbours"), "NEIGHBOURS...",
+                     several=True),
             group(IN_OUT,
                 *data_options("The images of the files; only their labels are read."),
                 split_option("train"),
-                OUTPUT,
+                _METRICS,
             ),
             GENERAL.without("preset", "seed"),
         ),
@@ -348,7 +367,8 @@ PROTOCOLS = named(
         "Measure how many negatives are of the image's own class, from a partition.",
         "furlkit.evaluation.negatives:measured",
         groups=(
-            group(IN_OUT, OUTPUT),
+            Argument("partition", File("partition", "partition")),
+            group(IN_OUT, _METRICS),
             group("Negatives",
                 NEGATIVES._replace(
                     help="Which ratio is the file's false_negative_ratio; it has all "

@@ -103,7 +103,7 @@ SCHEMES = named(
     Scheme("file", "indices from a file",
         "furlkit.data.partitions.from_file:from_file",
         (
-            Option("split-file", File(),
+            Option("split-file", File("json|partition"),
                    help="JSON or safetensors with the indices of each client.",
                    recorded=False),
             _REPLACEMENT,

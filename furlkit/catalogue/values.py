@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from furlkit.catalogue.commands import COMMANDS
-from furlkit.catalogue.entries import Option, Teacher, entry_of
+from furlkit.catalogue.entries import Option, Teacher, entry_of, key_of
 from furlkit.catalogue.installed import objectives, plugin_options, terms
+from furlkit.catalogue.registry import COMMANDS
 from furlkit.errors import UsageError
 
 # Options by key whose value may be the name of an entry of another package.
@@ -59,11 +59,12 @@ def resolved(
                 values.pop(option.key, None)
             elif values.get(option.key) is None:
                 values[option.key] = own[option.key].default
-    for option in entry.options.values():
+    options = entry.options
+    for option in options.values():
         for other in option.replaces.split() if values.get(option.key) else ():
             if key_of(other) in by_hand:
                 raise UsageError(f"--{other} does not apply beside --{option.name}")
-        if option.key in values and (unmet := _unmet(option, entry.options, values)):
+        if option.key in values and (unmet := _unmet(option, options, values)):
             refuse(option, *unmet)
             values[option.key] = option.default
     return values
@@ -75,11 +76,6 @@ def _check_sources(teacher: Teacher, sources: Collection[Any]) -> None:
         form = f"{teacher.file} START".strip()
         given = " ".join([*map(str, sources), "START"])
         raise UsageError(f"--teacher {teacher.name}: expected {form}, found {given}")
-
-
-def key_of(name: str) -> str:
-    """The name in Python of an option."""
-    return name.replace("-", "_")
 
 
 def _unmet(

@@ -1,10 +1,23 @@
 """aggregate: what the server makes of the clients' uploads."""
 
-from furlkit.cli.shared import arguments, stage
+from furlkit.catalogue.entries import (
+    Argument,
+    File,
+    Flag,
+    Option,
+    Text,
+    Whole,
+    command,
+    group,
+)
+from furlkit.catalogue.families import RULE
+from furlkit.catalogue.groups import GENERAL, IN_OUT, output
 
+# Tables are read by rows: an option takes two lines here, and seven by the formatter.
+# fmt: off
 
-@stage("aggregate", arguments("inputs", "UPLOAD..."))
-def aggregate() -> None:
+COMMAND = command("aggregate",
+    "Make one global model, dictionary, ensemble, ... of the clients' uploads.",
     """Checked first: architecture, shapes, types, finite values, round, parent model, and
     that no client counts twice; for an ensemble and for probabilities also that all are
     of the same images, in the same order. The order of the files does not matter. With
@@ -40,6 +53,11 @@ def aggregate() -> None:
     compared. With --partition a warning lists the clients without an upload; a round of
     some clients only says --at-least N, which makes the warning a plain line.
 
+    fedavgm, fedadam and fedyogi remember: --state-out writes the server's memory, and the
+    next round reads the file as --state. The file belongs to the model that was written
+    with it, the next --parent; any other combination is refused. The first round has no
+    --state. The memory stays at the server.
+
     The model of round 0 has no target network: --parent then has its network in place of
     the target's, as objectives start the target.
 
@@ -67,6 +85,48 @@ def aggregate() -> None:
           exp/r001/client_*.safetensors -o exp/r001/global.safetensors
       furlkit aggregate --report exp/r001/report.json --parent exp/r000/global.safetensors \\
           exp/r001/client_*.safetensors -o exp/r001/global.safetensors
+      furlkit aggregate --rule fedadam --parent exp/r001/global.safetensors \\
+          --state exp/r001/server.safetensors --state-out exp/r002/server.safetensors \\
+          exp/r002/client_*.safetensors -o exp/r002/global.safetensors
       furlkit aggregate --rule clip --parent exp/r000/global.safetensors \\
           exp/r001/client_*.safetensors -o exp/r001/global.safetensors
-    """
+    """,
+    Argument("inputs", File("checkpoint|features|similarity", "client", "received"),
+        "UPLOAD...", several=True),
+    group(IN_OUT, output("checkpoint|features|ensemble")),
+    RULE,
+    group("All rules",
+        Option("at-least", Whole(1), 1,
+               "The quorum: exit with 75 if fewer clients have reported. Above 1, an "
+               "UPLOAD may be missing.",
+               recorded=False),
+        Option("wait", Text("TIME"),
+               help="Wait so long for uploads to arrive in a folder: 90s, 30m, 2h.",
+               recorded=False),
+        Option("expect", Whole(1),
+               help="Wait no longer once so many clients have reported.",
+               usual="those of --at-least", needs="wait", recorded=False),
+        Option("parent", File("checkpoint", "parent"),
+               help="The global model that this round's clients were given; other "
+                    "uploads are refused. clip, l-dawa, fedavgm, fedadam, fedyogi and "
+                    "scaffold need it, and --report measures updates from it.",
+               recorded=False, metavar="GLOBAL"),
+        Option("max-upload", Whole(1), 1000,
+               "The most megabytes that rows or similarities of a client may take. "
+               "A larger file is refused by its header; in a folder it is left out.",
+               recorded=False, metavar="MB"),
+        Option("state", File("server", "state", "recalled"),
+               help="The server's memory after the last round, which --state-out "
+                    "wrote together with --parent; not in the first round.",
+               recorded=False, metavar="FILE"),
+        Option("state-out", File("server", "state", "kept"),
+               help="Where to write the server's memory for the next round; it "
+                    "stays at the server. Rules with a memory need it.",
+               recorded=False, metavar="FILE"),
+        Option("trust-headers", Flag(), False,
+               "Do not compare the sha256 in each upload's header with its bytes, "
+               "only its checksum, which is faster and finds no forgery.",
+               recorded=False),
+    ),
+    GENERAL.without("seed"),
+)

@@ -1,10 +1,13 @@
 """attack: a hostile upload, for research."""
 
-from furlkit.cli.shared import argument, stage
+from furlkit.catalogue.entries import Argument, Clients, File, Option, command, group
+from furlkit.catalogue.families import ATTACK
+from furlkit.catalogue.groups import GENERAL, IN_OUT, output
 
+# Tables are read by rows: an option takes two lines here, and seven by the formatter.
+# fmt: off
 
-@stage("attack", argument("upload", "UPLOAD"))
-def attack() -> None:
+COMMAND = command("attack", "Make a hostile upload of an honest one, for research.",
     """For research: to find out what a rule, a check or a report does about clients that
     lie, a recipe puts this stage between local-train and aggregate. The file has the
     header of the honest upload and a seal that fits, as a hostile client would write it:
@@ -25,4 +28,14 @@ def attack() -> None:
           --parent exp/r000/global.safetensors -o exp/hostile/client_3.safetensors
       furlkit attack exp/r001/features_3.safetensors --kind backdoor-rows --row 7 \\
           -o exp/hostile/features_3.safetensors
-    """
+    """,
+    Argument("upload", File("checkpoint|features"), "UPLOAD"),
+    group(IN_OUT,
+        Option("clients", Clients(names=True),
+               help="Clients that attack: 0,1, or a site's name. Uploads of others "
+                    "are copied as they are.", recorded=False, usual="all"),
+        output("checkpoint|features"),
+    ),
+    ATTACK,
+    GENERAL.without("preset", "force"),
+)

@@ -1,10 +1,23 @@
 """compare: scores of several seeds side by side."""
 
-from furlkit.cli.shared import stage
+from furlkit.catalogue.entries import File, Option, Text, command, group
+from furlkit.catalogue.groups import (
+    ALLOW_DIFFERENT,
+    FORMAT,
+    IN_OUT,
+    INTERVAL,
+    LOWEST,
+    PROTOCOL,
+    VALUE,
+    VERBOSITY,
+    series_option,
+)
 
+# Tables are read by rows: an option takes two lines here, and seven by the formatter.
+# fmt: off
 
-@stage("compare")
-def compare() -> None:
+COMMAND = command("compare",
+    "Print scores of several seeds side by side, with paired differences.",
     """Scores vary by the seed of the training (std) and, for one and the same model, by
     the probe that measures them, or the repeat of finetuning (probe std, pooled over
     models; probe se is the standard error of a model's mean, probe std / sqrt(probes)).
@@ -47,4 +60,27 @@ def compare() -> None:
       furlkit compare --series FedCA=b0.json,b1.json --format latex
       furlkit compare --series FedSimCLR=a0.json,a1.json --series FedCA=b0.json,b1.json \\
           --claims claims.toml --format markdown
-    """
+    """,
+    group(IN_OUT,
+        series_option("A line: the files of a method, or the folders of its runs, whose "
+                "last rounds count; one per seed", required=True),
+        VALUE,
+        PROTOCOL,
+        Option("reference", Text("LABEL"),
+               help="Show how far each line is above this one: the mean of the "
+                    "differences, paired by seed or else by the order of the "
+                    "files, with an interval.", recorded=False),
+        INTERVAL,
+        Option("published", Text("LABEL=NUMBER"), (),
+               "What a paper prints for a line (percent for an accuracy); may be "
+               "repeated.", multiple=True, recorded=False),
+        LOWEST,
+        ALLOW_DIFFERENT,
+        Option("claims", File("toml"),
+               help="Print instead what the lines say about the claims of this "
+                    "TOML file: confirmed, refuted or undecided.",
+               recorded=False, metavar="FILE.toml"),
+        FORMAT,
+    ),
+    group("General", *VERBOSITY),
+)

@@ -1,10 +1,12 @@
 """doctor: what this machine offers to a training."""
 
-from furlkit.cli.shared import stage
+from furlkit.catalogue.entries import command, group
+from furlkit.catalogue.groups import VERBOSITY
 
+# Tables are read by rows: an option takes two lines here, and seven by the formatter.
+# fmt: off
 
-@stage("doctor")
-def doctor() -> None:
+COMMAND = command("doctor", "Show the devices, precisions and versions of this machine.",
     """The versions that decide the bytes of a result, the devices that --device can name,
     their memory, the precisions they compute in, and the CPU's instruction sets for
     --isa. Nothing is written.
@@ -12,4 +14,6 @@ def doctor() -> None:
     \b
     Example:
       furlkit doctor
-    """
+    """,
+    group("General", *VERBOSITY),
+)

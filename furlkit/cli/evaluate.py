@@ -1,20 +1,14 @@
 """evaluate: how good a representation is, one command for each protocol."""
 
-from typing import Any
+from furlkit.catalogue.entries import command, command_group
+from furlkit.catalogue.protocols import PROTOCOLS
 
-from furlkit.catalogue import COMMANDS
-from furlkit.cli.shared import Commands, argument, arguments, command, stage, tell
+# Tables are read by rows: an option takes two lines here, and seven by the formatter.
+# fmt: off
 
-evaluate = Commands("evaluate", help=COMMANDS["evaluate"].help)
-model = argument("model", "CHECKPOINT")
-model_if_trained = argument("model", "[CHECKPOINT]", required=False)
-models = arguments("models", "CHECKPOINT...")
-client_files = arguments("files", "[PARTITION] CHECKPOINT [PRIVATE|UPLOAD]...")
-
-
-@command("evaluate linear", model_if_trained)
-def linear(values: dict[str, Any]) -> None:
-    """The classifier of the last epoch is scored, never the best one.
+# What --help says of each protocol, besides its one line.
+_TEXTS = {
+    "linear": """The classifier of the last epoch is scored, never the best one.
 
     Five probes are trained in one pass over the features, since one is noisy: their mean
     is the accuracy. Probe 0 is what --probes 1 trains. They see the same batches, but
@@ -37,28 +31,14 @@ def linear(values: dict[str, Any]) -> None:
       furlkit evaluate linear exp/r003/global.safetensors --by-domain \\
           --data train.safetensors --test-data test.safetensors -o exp/r003/linear.json
       furlkit compare --series fedavg=exp --value domains.svhn.accuracy
-    """
-    from furlkit.stages.evaluate.frozen import run
-
-    tell(run("linear", values))
-
-
-@command("evaluate knn", model_if_trained)
-def knn(values: dict[str, Any]) -> None:
-    """Nothing is trained.
+    """,
+    "knn": """Nothing is trained.
 
     \b
     Example:
       furlkit evaluate knn exp/r003/global.safetensors --data digits -o exp/r003/knn.json
-    """
-    from furlkit.stages.evaluate.frozen import run
-
-    tell(run("knn", values))
-
-
-@stage("evaluate personal", client_files)
-def personal() -> None:
-    """A client's own model is what it makes of the global model CHECKPOINT and its private
+    """,
+    "personal": """A client's own model is what it makes of the global model CHECKPOINT and its private
     file: with Ditto its own copy, with APFL the mixture, with FedPer the global encoder.
     A client whose file is not given has the global model, as all have with FedAvg. Where
     a client's upload is given too, which is its model as local-train left it, it takes the
@@ -86,24 +66,16 @@ def personal() -> None:
           exp/r003/global.safetensors exp/r003/private_*.safetensors \\
           exp/r003/client_*.safetensors --preset fedstyle --by-domain \\
           --data train.safetensors --test-data test.safetensors -o exp/r003/personal.json
-    """
-
-
-@stage("evaluate classifier", model)
-def classifier() -> None:
-    """It is what local-train --objective supervised trains, and what aggregate makes of
+    """,
+    "classifier": """It is what local-train --objective supervised trains, and what aggregate makes of
     the clients' classifiers. Models without one are scored by evaluate linear.
 
     \b
     Example:
       furlkit evaluate classifier exp/r003/global.safetensors --data digits \\
           -o exp/r003/classifier.json
-    """
-
-
-@stage("evaluate cluster", model)
-def cluster() -> None:
-    """The clusters are those of the head that local-train --objective cluster trains; of
+    """,
+    "cluster": """The clusters are those of the head that local-train --objective cluster trains; of
     several heads, the one that training found best. With --kmeans they are those of h,
     scaled to length 1, for any model: centroids are fitted to the training images, without
     labels, and the test images go to the nearest.
@@ -119,12 +91,8 @@ def cluster() -> None:
           -o exp/r050/cluster.json
       furlkit evaluate cluster exp/r050/global.safetensors --data cifar10 \\
           --kmeans 10 --repeats 5 -o exp/r050/cluster.json
-    """
-
-
-@command("evaluate semi", model)
-def semi(values: dict[str, Any]) -> None:
-    """Every client has --fraction of its own images labelled. Federated, the clients
+    """,
+    "semi": """Every client has --fraction of its own images labelled. Federated, the clients
     train on them in rounds of supervised FedAvg, averaged by their number of labels;
     central, one place trains on all of them: on that part of --data, or, with
     --partition, on the clients' parts together.
@@ -138,15 +106,8 @@ def semi(values: dict[str, Any]) -> None:
     Example:
       furlkit evaluate semi exp/r020/global.safetensors --data digits \\
           --partition exp/partition.safetensors --fraction 0.1 -o exp/r020/semi.json
-    """
-    from furlkit.stages.evaluate.finetune import run
-
-    tell(run("semi", values))
-
-
-@command("evaluate finetune", model)
-def finetune(values: dict[str, Any]) -> None:
-    """Each round every client trains from the same model on its labelled images; models
+    """,
+    "finetune": """Each round every client trains from the same model on its labelled images; models
     are averaged by the number of those. It is `evaluate semi` with all labels, unless
     --fraction says otherwise.
 
@@ -158,15 +119,8 @@ def finetune(values: dict[str, Any]) -> None:
     Example:
       furlkit evaluate finetune exp/r020/global.safetensors --data digits \\
           --partition exp/partition.safetensors -o exp/r020/finetune.json
-    """
-    from furlkit.stages.evaluate.finetune import run
-
-    tell(run("finetune", values))
-
-
-@command("evaluate transfer", model)
-def transfer(values: dict[str, Any]) -> None:
-    """The whole network is trained in one place. Images are normalised as the model's
+    """,
+    "transfer": """The whole network is trained in one place. Images are normalised as the model's
     own were.
 
     FedCA's paper has an MLP, Adam, a rate of 1e-3, 100 epochs, and CIFAR resized to 84
@@ -177,26 +131,15 @@ def transfer(values: dict[str, Any]) -> None:
     Example:
       furlkit evaluate transfer exp/r020/global.safetensors --data cifar10 \\
           --image-size 84 -o exp/r020/transfer.json
-    """
-    from furlkit.stages.evaluate.finetune import run
-
-    tell(run("transfer", values))
-
-
-@stage("evaluate angles", models)
-def angles() -> None:
-    """The box (quartiles, whiskers) of every pair of models, and of all pairs together.
+    """,
+    "angles": """The box (quartiles, whiskers) of every pair of models, and of all pairs together.
 
     \b
     Example:
       furlkit evaluate angles exp/r003/client_*.safetensors --data digits \\
           -o exp/r003/angles.json
-    """
-
-
-@stage("evaluate drift", models)
-def drift() -> None:
-    """Alignment and uniformity of two augmented views; effective rank and spread of the
+    """,
+    "drift": """Alignment and uniformity of two augmented views; effective rank and spread of the
     plain images; linear CKA between every two models. Where labels are known, also
     the share of false negatives, and of the weight that a contrastive loss gives them.
 
@@ -204,12 +147,8 @@ def drift() -> None:
     Example:
       furlkit evaluate drift exp/r003/client_*.safetensors --data digits \\
           -o exp/r003/drift.json
-    """
-
-
-@stage("evaluate neighbours", arguments("files", "NEIGHBOURS..."))
-def neighbours() -> None:
-    """local-train --objective cluster draws an image and its neighbours into one cluster,
+    """,
+    "neighbours": """local-train --objective cluster draws an image and its neighbours into one cluster,
     so its clusters are classes as far as neighbours are of one class: look here first when
     it fails. NEIGHBOURS are files of the command neighbours. own_class is the mean over
     all images; parts has it for each file, and by rank, nearest first.
@@ -221,12 +160,8 @@ def neighbours() -> None:
               --partition exp/partition.safetensors --part $k -o exp/near_$k.safetensors
       done
       furlkit evaluate neighbours exp/near_*.safetensors --data digits -o exp/near.json
-    """
-
-
-@stage("evaluate negatives", argument("partition"))
-def negatives() -> None:
-    """A negative of an image's own class is a false one: the loss pushes it away. Their
+    """,
+    "negatives": """A negative of an image's own class is a false one: the loss pushes it away. Their
     ratio is the mean over all images, each with rows of its own client, of the other
     clients, or both. Beside it is what FCL's equations 4 and 5 give, where all classes
     of a client have the same number of images. Encrypted rows count as one image.
@@ -239,4 +174,20 @@ def negatives() -> None:
       furlkit plot bars --value false_negative_ratio \\
           --series '5 clients of 2:local=local.json' \\
           --series '5 clients of 2:fused=fused.json' -o negatives.png
-    """
+    """,
+}
+# Protocols that share a stage with others.
+_STAGES = {
+    "linear": "furlkit.stages.evaluate.frozen:linear",
+    "knn": "furlkit.stages.evaluate.frozen:knn",
+    "semi": "furlkit.stages.evaluate.finetune:semi",
+    "finetune": "furlkit.stages.evaluate.finetune:finetune",
+    "transfer": "furlkit.stages.evaluate.finetune:transfer",
+}
+COMMAND = command_group("evaluate", "Score a representation; the result is a JSON file.",
+    *(
+        command(f"evaluate {name}", protocol.help, _TEXTS[name], *protocol.groups,
+                run=_STAGES.get(name, ""))
+        for name, protocol in PROTOCOLS.items()
+    ),
+)

@@ -1,10 +1,12 @@
 """export: the bare encoder, for torchvision and timm."""
 
-from furlkit.cli.shared import argument, stage
+from furlkit.catalogue.entries import Argument, File, command, group
+from furlkit.catalogue.groups import GENERAL, IN_OUT, output
 
+# Tables are read by rows: an option takes two lines here, and seven by the formatter.
+# fmt: off
 
-@stage("export", argument("model", "CHECKPOINT"))
-def export() -> None:
+COMMAND = command("export", "Write the bare encoder under torchvision's or timm's names.",
     """The folder has the layout of Hugging Face; config.json says how to load it.
 
     \b
@@ -23,4 +25,12 @@ def export() -> None:
     \b
     Another federation that starts from it:
       furlkit init --encoder resnet18 --from encoder --data digits -o global.safetensors
-    """
+    """,
+    Argument("model", File("checkpoint", "model"), "CHECKPOINT"),
+    group(IN_OUT,
+        output("folder", metavar="FOLDER",
+               help="The folder for model.safetensors and config.json; files of other "
+                    "programs are not replaced."),
+    ),
+    GENERAL.without("preset", "seed", "force"),
+)

@@ -1,13 +1,97 @@
 """init: the model that every client starts from."""
 
-from furlkit.cli.shared import stage
+from furlkit.catalogue.entries import (
+    Choice,
+    File,
+    Group,
+    Numbers,
+    Option,
+    Whole,
+    command,
+    group,
+)
+from furlkit.catalogue.families import ENCODER, OBJECTIVE
+from furlkit.catalogue.groups import (
+    CHANNELS,
+    DEPTH,
+    GENERAL,
+    IN_OUT,
+    ISA,
+    PAGES,
+    WINDOW,
+    data_options,
+    output,
+)
+from furlkit.catalogue.installed import heads
+
+# Tables are read by rows: an option takes two lines here, and seven by the formatter.
+# fmt: off
+
+def _head_widths() -> Group:
+    """Widths of MLPs, numbers of prototypes and clusters, other packages' heads too.
+
+    A recipe may give the widths of a projector to all its rows, and those without one
+    ignore them. Who gives a number of clusters means to have them.
+    """
+    options = []
+    for head in heads().values():
+        text = head.help or f"Widths of {head.name}."
+        option = Option(head.name, Numbers(whole=True), head.widths, text)
+        if head.form in ("prototypes", "clusters"):
+            option = option._replace(metavar="N", needs=f"head={head.name}")
+        if head.form in ("mlp", "prototypes", "clusters"):
+            options.append(option)
+    return group("Heads", *options)
 
 
-@stage("init")
-def init() -> None:
+COMMAND = command("init", "Make the global model of round 0.",
     """It has the heads that --objective trains, and those of each --head.
 
     \b
     Example:
       furlkit init --data digits --encoder cnn5 --width 0.25 -o exp/r000/global.safetensors
-    """
+    """,
+    group(IN_OUT,
+        *data_options("Take image size, channels, classes, mean and std from it.",
+               required=False),
+        Option("from", File("checkpoint|encoder|weights|folder", "source"),
+               help="Copy the encoder, and heads of the same name, from a "
+                    "checkpoint, an exported folder, or a safetensors file of "
+                    "torchvision's or timm's; stem, channels and size are adapted "
+                    "with a warning.", recorded=False, metavar="WEIGHTS",
+               variable="source"),
+        output("checkpoint"),
+    ),
+    ENCODER,
+    group("Heads",
+        OBJECTIVE.choice._replace(
+            metavar="", help="Gives the model the heads that this objective trains."),
+        Option("head", Choice(heads), (),
+               "A further head; may be repeated.", multiple=True,
+               variable="more_heads"),
+        Option("projector-norm", Choice(("hidden", "all")), "hidden",
+               "BatchNorm in the projector: between its layers, or on z too, there "
+               "without a shift. SimCLR's official head is all, with h's width "
+               "between: --projector 2048,128.", newer=True),
+        Option("heads", Whole(1, 64), 1,
+               "Heads of clusters, each with weights of its own; training finds the "
+               "one of lowest loss.", newer=True, variable="cluster_heads"),
+    ),
+    _head_widths,
+    group("Images",
+        Option("image-size", Whole(), help="Side of the input.",
+               usual="the data's"),
+        CHANNELS,
+        WINDOW._replace(usual="the data's"),
+        PAGES._replace(usual="the data's"),
+        DEPTH._replace(default=None, usual="the data's"),
+        Option("classes", Whole(), help="Classes of the classifier.",
+               usual="the data's"),
+        Option("mean", Numbers(), help="Normalisation.",
+               usual="that of --from, or else the data's"),
+        Option("std", Numbers(), help="Normalisation.",
+               usual="that of --from, or else the data's"),
+    ),
+    group("Execution", ISA),
+    GENERAL,
+)

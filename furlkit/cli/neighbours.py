@@ -1,10 +1,23 @@
 """neighbours: the nearest images of each image."""
 
-from furlkit.cli.shared import argument, stage
+from furlkit.catalogue.entries import Argument, File, command, group
+from furlkit.catalogue.exchanges import NEAREST
+from furlkit.catalogue.groups import (
+    GENERAL,
+    IN_OUT,
+    LAYER,
+    PART,
+    RUNNING,
+    data_options,
+    output,
+    split_option,
+)
 
+# Tables are read by rows: an option takes two lines here, and seven by the formatter.
+# fmt: off
 
-@stage("neighbours", argument("model", "CHECKPOINT"))
-def neighbours() -> None:
+COMMAND = command("neighbours",
+    "Write which images a model finds nearest to each image.",
     """By cosine of un-augmented images; no label is read. `local-train --objective
     cluster` mines the same by itself, or takes the file with --neighbours-from.
 
@@ -12,4 +25,10 @@ def neighbours() -> None:
     Example:
       furlkit neighbours exp/r100/global.safetensors --data digits \\
           --partition exp/partition.safetensors --part 3 -o exp/near_3.safetensors
-    """
+    """,
+    Argument("model", File("checkpoint", "model"), "CHECKPOINT"),
+    group(IN_OUT, *data_options("The images."), split_option("train"), *PART, output("neighbours")),
+    group("Neighbours", NEAREST, LAYER._replace(default="z")),
+    RUNNING,
+    GENERAL.without("seed"),
+)

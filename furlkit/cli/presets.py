@@ -3,12 +3,13 @@
 from typing import Any
 
 from furlkit import console
-from furlkit.cli.shared import argument, command
-from furlkit.presets import by_system, names, summary, text_of
+from furlkit.catalogue.entries import Argument, Text, command, group
+from furlkit.catalogue.groups import VERBOSITY
 
+# Tables are read by rows: an option takes two lines here, and seven by the formatter.
+# fmt: off
 
-@command("presets", argument("name", "[NAME]", required=False, kind=str))
-def presets(values: dict[str, Any]) -> None:
+COMMAND = command("presets", "List the presets, or print one with its comments.",
     """NAME is a preset that comes with furlkit, or the path of a TOML file. Each value
     has its origin beside it: (P) printed in the paper, (C) the original's code, (O) our
     choice. `extends` names the preset whose values hold where it sets none.
@@ -17,7 +18,17 @@ def presets(values: dict[str, Any]) -> None:
     Examples:
       furlkit presets
       furlkit presets fedca
-    """
+    """,
+    Argument("name", Text("[NAME]"), "[NAME]", required=False),
+    group("General", *VERBOSITY),
+    run="furlkit.cli.presets:run",
+)
+
+
+def run(values: dict[str, Any]) -> None:
+    """Print one preset, or list all of them."""
+    from furlkit.presets import by_system, names, summary, text_of
+
     if values["name"] is not None:
         text = text_of(values["name"])
         console.result(text.rstrip(), {"name": values["name"], "text": text})

@@ -1,10 +1,41 @@
 """pretrain-align: FedCA's alignment model and its targets."""
 
-from furlkit.cli.shared import argument, stage
+from furlkit.catalogue.entries import (
+    Argument,
+    File,
+    Objective,
+    Option,
+    Whole,
+    command,
+    group,
+)
+from furlkit.catalogue.families import OBJECTIVE
+from furlkit.catalogue.groups import (
+    AUGMENTATION,
+    EXECUTION,
+    GENERAL,
+    IN_OUT,
+    OPTIMISATION,
+    PART,
+    data_options,
+    epochs_option,
+    output,
+    split_option,
+)
+from furlkit.catalogue.installed import exchanges, objectives
+
+# Tables are read by rows: an option takes two lines here, and seven by the formatter.
+# fmt: off
+
+def _unaided() -> dict[str, Objective]:
+    """Objectives that need images alone: no labels, no options of an exchange."""
+    aided = {option for e in exchanges().values() for option in e.options}
+    found = objectives().items()
+    return {k: o for k, o in found if not (o.labels or aided & {*o.options})}
 
 
-@stage("pretrain-align", argument("model", "GLOBAL"))
-def pretrain_align() -> None:
+COMMAND = command("pretrain-align",
+    "Train FedCA's alignment model on public images, and write its targets.",
     """The model starts from GLOBAL, has its architecture, and is trained without labels
     (all three are our choice). Its h and z of every public image are computed once, so
     that a step of local-train --align costs one more pass of the client's own network.
@@ -13,4 +44,22 @@ def pretrain_align() -> None:
     Example:
       furlkit pretrain-align exp/r000/global.safetensors --data digits --images 300 \\
           --targets-out exp/targets.safetensors -o exp/align.safetensors
-    """
+    """,
+    Argument("model", File("checkpoint", "model"), "GLOBAL"),
+    group(IN_OUT,
+        *data_options("Public images."),
+        split_option("train"),
+        Option("images", Whole(0), 0,
+               "Draw this many of them at random; 0 takes all."),
+        *PART,
+        Option("targets-out", File("targets", direction="written", last=True),
+               help="Where to write h and z of the images.",
+               required=True, recorded=False),
+        output("checkpoint"),
+    ),
+    OBJECTIVE._replace(entries=_unaided),
+    group("Optimisation", epochs_option(100, "Epochs."), *OPTIMISATION.options),
+    AUGMENTATION,
+    EXECUTION,
+    GENERAL,
+)

@@ -26,7 +26,8 @@ A round by hand:
   furlkit aggregate r1_client_*.safetensors -o r1.safetensors
   furlkit evaluate knn r1.safetensors --data digits -o r1.json
 
-`furlkit inspect` explains every file. `furlkit COMMAND --help` shows a command's options,
+`furlkit inspect` explains every file. `furlkit COMMAND --help` shows a command's options (of many, the most used ones; all of
+them with --help-all),
 `furlkit --help-words` explains words such as h, probe and upload.
 """
 furlkit = Commands(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,10 +1,21 @@
 """replay: the commands that make a file again."""
 
-from furlkit.cli.shared import argument, stage
+from furlkit.catalogue.entries import (
+    Argument,
+    Data,
+    File,
+    Flag,
+    Option,
+    Whole,
+    command,
+    group,
+)
+from furlkit.catalogue.groups import DATA_FILES, IN_OUT, VERBOSITY
 
+# Tables are read by rows: an option takes two lines here, and seven by the formatter.
+# fmt: off
 
-@stage("replay", argument("path", "FILE"))
-def replay() -> None:
+COMMAND = command("replay", "Print or run the commands that make a file again.",
     """Options, seed and content hashes of the inputs are in the header of FILE, or in the
     scores if FILE is JSON. furlkit searches the inputs in the folder of the planned run;
     without a plan, in the folder of FILE, then in the folder around it; and in --among.
@@ -23,4 +34,25 @@ def replay() -> None:
       furlkit replay exp/r001/client_0.safetensors --depth 1 --run
       furlkit replay exp/r003/linear.json --run
       furlkit replay r1.safetensors --data cifar10 --among exp --run --into again
-    """
+    """,
+    Argument("path", File("any"), "FILE"),
+    group(IN_OUT,
+        Option("among", File("folder"), (),
+               "A further folder where its inputs are looked for; may be repeated.",
+               multiple=True, recorded=False, metavar="FOLDER"),
+        Option("data", Data(), (),
+               "Images that it may be made from, besides digits and packed files "
+               "in these folders; may be repeated.", multiple=True, recorded=False),
+        DATA_FILES[0],
+        Option("depth", Whole(1),
+               help="Generations to make again: 1 is the file alone, 2 its inputs "
+                    "too.", recorded=False, usual="all; 1 for scores"),
+        Option("into", File("folder", direction="written"),
+               help="Where the commands write.", recorded=False, metavar="FOLDER",
+               usual="replay; with --run a folder that is removed"),
+        Option("run", Flag(), False,
+               "Run the commands, and say whether the files are the same.",
+               recorded=False),
+    ),
+    group("General", *VERBOSITY),
+)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from inspect import cleandoc
 from math import isfinite
 from pathlib import Path
@@ -14,7 +14,8 @@ import click
 from click.core import ParameterSource
 
 from furlkit import catalogue, console, presets, runtime
-from furlkit.catalogue import Option, writes_file
+from furlkit.catalogue import Argument, Option, writes_file
+from furlkit.catalogue.registry import NAMES
 from furlkit.cli.values import type_of
 from furlkit.errors import UsageError, did_you_mean
 from furlkit.files import bugs, late, receipts
@@ -25,9 +26,32 @@ CLICKS = (click.ClickException, click.Abort, click.exceptions.Exit)
 # Recipes name their preset on every stage, and these have little to set.
 OPTIONAL = (["evaluate", "classifier"], ["evaluate", "cluster"])
 WORDS = "furlkit --help-words explains h, z, probe, spread, rank and other words."
-FilePath = click.Path(path_type=Path)
 TYPED = "furlkit.words"  # In a context's meta: the words after the command's name.
-Body = Callable[[dict[str, Any]], None]
+
+
+# Of a command with many options, --help shows those that are required, and the first of
+# these, ten in all.
+MANY, TEN = 30, 10
+OFTEN = (
+    *("clients", "data", "test_data", "partition", "private", "private_out", "parent"),
+    *("output", "preset", "objective", "rule", "teacher", "encoder", "width", "update"),
+    *("fraction", "mode", "epochs", "lr", "batch_size", "seed", "device"),
+)
+ALL = "furlkit.all"  # In a context's meta: whether --help-all is given.
+HELP_ROW = ("-h, --help", "Show this message and exit.")
+
+
+def _show_all(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        context.meta[ALL] = True
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
+
+
+HELP_ALL = click.Option(
+    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, hidden=True,
+    callback=_show_all, help="Show all options and exit.",
+)  # fmt: skip
 
 
 def _metavar(option: Option) -> str:
@@ -148,27 +172,21 @@ class Command(click.Command):
     to explain a command line, and for --help.
     """
 
-    def __init__(
-        self,
-        entry: catalogue.Command,
-        given: Iterable[click.Argument],
-        text: str | None,
-        body: Body,
-    ):
+    def __init__(self, entry: catalogue.Command):
         super().__init__(
             entry.name.split()[-1],
             callback=lambda **values: _hold_and_run(
-                entry, body, _resolved(entry.name, values)
+                entry, _resolved(entry.name, values)
             ),
-            help=f"{entry.help}\n\n{cleandoc(text or '')}",
+            help=f"{entry.help}\n\n{cleandoc(entry.text)}",
             epilog=WORDS,
         )
-        self.entry, self._given = entry, given
+        self.entry = entry
         self._declare()
 
     def _declare(self) -> None:
         options = map(_click_option, self.entry.options.values())
-        self.params = [*self._given, *options]
+        self.params = [*map(_click_argument, self.entry.arguments), *options]
 
     def make_context(
         self, info_name: str | None, args: list[str], *more: Any, **settings: Any
@@ -207,6 +225,10 @@ class Command(click.Command):
             hint = f"; a setting of the recipe is given without dashes: {word}=VALUE"
         return click.UsageError(f"No such option {error.option_name}{hint}", error.ctx)
 
+    def get_params(self, context: click.Context) -> list[click.Parameter]:
+        """Return the arguments and options, with --help and --help-all."""
+        return [*super().get_params(context), HELP_ALL]
+
     def get_help(self, context: click.Context) -> str:
         """The text of --help."""
         if catalogue.add_plugins():
@@ -216,19 +238,35 @@ class Command(click.Command):
     def format_options(
         self, context: click.Context, formatter: click.HelpFormatter
     ) -> None:
-        """Write one section for each group."""
+        """Write one section for each group; of many options, the most used ones."""
         shown = {p.name: p for p in self.params if isinstance(p, click.Option)}
+        if len(shown) <= MANY or context.meta.get(ALL):
+            self._format_groups(shown, formatter)
+            return
+        options = self.entry.options
+        required = [key for key, option in options.items() if option.required]
+        often = [key for key in dict.fromkeys([*required, *OFTEN]) if key in options]
+        with formatter.section("Options used most"):
+            rows = [_row(options[key], shown[key]) for key in often[:TEN]]
+            formatter.write_dl([*rows, HELP_ROW], col_max=26)
+        with formatter.section(f"All {len(shown)} options are in --help-all"):
+            for group in self.entry.groups:
+                formatter.write_text(group.title)
+
+    def _format_groups(
+        self, shown: dict[str, click.Option], formatter: click.HelpFormatter
+    ) -> None:
         for group in self.entry.groups:
             first, *rest = (_row(o, shown[o.key]) for o in group.options)
             choices = ((f"  {name}", text) for name, text in group.choices)
             rows = [first, *choices, *rest]
             if group.title == "General":
-                rows.append(("-h, --help", "Show this message and exit."))
+                rows.append(HELP_ROW)
             with formatter.section(group.title):
                 formatter.write_dl(rows, col_max=26)
 
 
-def _hold_and_run(entry: catalogue.Command, body: Body, values: dict[str, Any]) -> None:
+def _hold_and_run(entry: catalogue.Command, values: dict[str, Any]) -> None:
     """Run a command while no other process makes the same output.
 
     local-train writes several files, and holds each while it makes it.
@@ -238,10 +276,19 @@ def _hold_and_run(entry: catalogue.Command, body: Body, values: dict[str, Any]) 
     with bugs.kept(path, CLICKS):
         if path and not values.get("dry_run"):
             with holding(path), _noting(entry, values):
-                body(values)
+                _run_stage(entry.stage, values)
         else:
             with _noting(entry, values):
-                body(values)
+                _run_stage(entry.stage, values)
+
+
+def _run_stage(stage: str, values: dict[str, Any]) -> None:
+    """Import a stage, call it, and print what it gives."""
+    # An exception within C++ code that torch runs while it is imported would abort.
+    with signals.deferring():
+        run = resolve_name(stage)
+    signals.stop()
+    tell(run(values))
 
 
 @contextmanager
@@ -275,17 +322,6 @@ def _row(option: Option, shown: click.Option) -> tuple[str, str]:
     return f"{names} {_metavar(option)}".rstrip(), shown.help or ""
 
 
-def argument(
-    name: str,
-    metavar: str | None = None,
-    required: bool = True,
-    kind: Any = FilePath,
-    nargs: int = 1,
-) -> click.Argument:
-    """A positional argument."""
-    return click.Argument([name], required, type=kind, metavar=metavar, nargs=nargs)
-
-
 def _one_or_none(_: click.Context, parameter: click.Parameter, given: tuple) -> Any:
     if len(given) > 1:
         name = str(parameter.name).upper()
@@ -293,48 +329,21 @@ def _one_or_none(_: click.Context, parameter: click.Parameter, given: tuple) -> 
     return given[0] if given else None
 
 
-def first_if_given(name: str) -> click.Argument:
-    """A file that stands before the other arguments, or is left out."""
+def _click_argument(argument: Argument) -> click.Argument:
+    """A positional argument; click reads one that is `first` as many, or as none."""
+    key, first = argument.key, argument.first
     return click.Argument(
-        [name], False, type=FilePath, metavar=f"[{name.upper()}]", nargs=-1,
-        callback=_one_or_none,
-    )  # fmt: skip
-
-
-# Positional arguments, as many as there are.
-arguments = partial(argument, nargs=-1)
-
-
-def command(name: str, *given: click.Argument) -> Callable[[Body], Command]:
-    """A command of the catalogue; its function gets the resolved values by key."""
-    entry = catalogue.COMMANDS[name]
-    return lambda body: Command(entry, given, body.__doc__, body)
-
-
-def stage(name: str, *given: click.Argument) -> Callable[[Callable], Command]:
-    """A command that prints what the stage of its name gives.
-
-    `evaluate drift` calls `run` in furlkit/stages/evaluate/drift.py; the function that
-    is decorated has the text of --help and no body.
-    """
-    entry, place = catalogue.COMMANDS[name], catalogue.key_of(name).replace(" ", ".")
-
-    def body(values: dict[str, Any]) -> None:
-        # An exception within C++ code that torch runs while it is imported would abort.
-        with signals.deferring():
-            run = resolve_name(f"furlkit.stages.{place}:run")
-        signals.stop()
-        tell(run(values))
-
-    return lambda described: Command(entry, given, described.__doc__, body)
+        [key],
+        argument.required and not first,
+        type=type_of(argument.kind)[0],
+        metavar=f"[{key.upper()}]" if first else argument.metavar or None,
+        nargs=-1 if first or argument.several else 1,
+        callback=_one_or_none if first else None,
+    )
 
 
 class Commands(click.Group):
-    """Commands in the catalogue's order; a module is imported when it is asked for.
-
-    A command NAME is `NAME` in furlkit/cli/NAME.py, and one of a group in the group's
-    own module: `evaluate knn` is `knn` in furlkit/cli/evaluate.py.
-    """
+    """Commands in the catalogue's order, each made when it is asked for."""
 
     def __init__(self, path: str = "", **more: Any):
         name = path or "furlkit"
@@ -343,12 +352,10 @@ class Commands(click.Group):
 
     def list_commands(self, _context: click.Context | None = None) -> list[str]:
         """The names of the commands of this group."""
-        below = (
-            name.removeprefix(self._path)
-            for name in catalogue.COMMANDS
-            if name.startswith(self._path)
-        )
-        return [name for name in below if " " not in name]
+        if not self._path:
+            return [*NAMES]
+        below = catalogue.COMMANDS[self._path.strip()].commands
+        return [entry.name.removeprefix(self._path) for entry in below]
 
     def get_command(
         self, context: click.Context | None, name: str
@@ -356,9 +363,7 @@ class Commands(click.Group):
         """The command of this name."""
         if name not in self.list_commands(context):
             return None
-        attribute = name.replace("-", "_")
-        module = self._path.strip() or attribute
-        return resolve_name(f"furlkit.cli.{module}:{attribute}")
+        return _click_command(f"{self._path}{name}")
 
     def resolve_command(
         self, context: click.Context, words: list[str]
@@ -380,12 +385,18 @@ class Commands(click.Group):
     def format_commands(
         self, context: click.Context, formatter: click.HelpFormatter
     ) -> None:
-        """List the commands without importing them."""
+        """List the commands."""
         names = self.list_commands(context)
         with formatter.section("Commands"):
             formatter.write_dl(
                 [(name, catalogue.COMMANDS[self._path + name].help) for name in names]
             )
+
+
+@cache
+def _click_command(name: str) -> click.Command:
+    entry = catalogue.COMMANDS[name]
+    return Commands(name, help=entry.help) if entry.commands else Command(entry)
 
 
 def _resolved(name: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -395,10 +406,10 @@ def _resolved(name: str, given: dict[str, Any]) -> dict[str, Any]:
     return catalogue.resolved(name, given, by_hand, from_preset)
 
 
-def tell(results: Iterable[tuple[str, dict]] | tuple[str, dict]) -> None:
+def tell(results: Iterable[tuple[str, dict]] | tuple[str, dict] | None) -> None:
     """Print what a stage gave: one result, or one after the other."""
     dry = click.get_current_context().params.get("dry_run")
-    for line, values in [results] if isinstance(results, tuple) else results:
+    for line, values in [results] if isinstance(results, tuple) else results or ():
         planned = dry and not line.startswith("would")
         console.result(f"would write {line}" if planned else line, values)
 

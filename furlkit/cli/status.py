@@ -1,12 +1,20 @@
 """status: how far a run has come."""
 
-from typing import Any
+from furlkit.catalogue.entries import (
+    Argument,
+    File,
+    Flag,
+    Option,
+    Whole,
+    command,
+    group,
+)
+from furlkit.catalogue.groups import IN_OUT, VERBOSITY
 
-from furlkit.cli.shared import arguments, command, tell
+# Tables are read by rows: an option takes two lines here, and seven by the formatter.
+# fmt: off
 
-
-@command("status", arguments("runs", "RUN..."))
-def status(values: dict[str, Any]) -> None:
+COMMAND = command("status", "Show how far a run has come, what is stale, and the last scores.",
     """RUN is the folder of a run that `furlkit plan` has planned, or a folder of such
     folders. Shows the steps that are done, running, failed, or stale because a setting or
     an input has changed since, the last scores, the time that is left, and the bytes on
@@ -18,12 +26,21 @@ def status(values: dict[str, Any]) -> None:
     Examples:
       furlkit status exp/fedca
       furlkit status exp --watch
-    """
-    from furlkit.stages.status import left, run, settle
-
-    if values["settle"]:
-        settle(values["runs"], values["by"])
-    elif values["left"]:
-        tell(left(values["runs"]))
-    else:
-        tell(run(values))
+    """,
+    Argument("runs", File("folder"), "RUN...", several=True),
+    group(IN_OUT,
+        Option("scores", Flag(), False,
+               "Show the scores of all rounds as a table instead.", recorded=False),
+        Option("watch", Flag(), False, "Show it again until the run is done.",
+               recorded=False),
+        Option("settle", Flag(), False,
+               "Set the times of files so that make and sh find the same steps to do; "
+               "printed plans call it.", recorded=False),
+        Option("left", Flag(), False,
+               "Print the unfinished tasks of each job as variables of the shell; "
+               "scripts of plan --as slurm call it.", recorded=False),
+        Option("by", Whole(1), help="The process that carries out the runs; a second "
+               "one is refused.", recorded=False, metavar="PID", needs="settle"),
+    ),
+    group("General", *VERBOSITY),
+)

@@ -146,8 +146,13 @@ def type_of(kind: catalogue.Kind) -> tuple[Any, str]:
             return Labelled(several), "LABEL=FILE,..." if several else "LABEL=FILE"
         case catalogue.Clients(names):
             return Clients(names), "NUMBERS|NAME" if names else "NUMBERS"
-        case catalogue.File(written):
-            return click.Path(dir_okay=not written, path_type=Path), "FILE"
+        case catalogue.File():
+            if kind.per_client or kind.words:
+                return str, "FILE"
+            folder = not kind.written or kind.kind == "folder"
+            return click.Path(dir_okay=folder, path_type=Path), "FILE"
+        case catalogue.Data():
+            return str, "NAME|PATH"
         case catalogue.Text(form):
             return str, form
     return bool, ""

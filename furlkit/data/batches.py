@@ -1,4 +1,4 @@
-"""The images of one client on the training device, and batches of them."""
+"""Images of one client on the training device, and batches of these images."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,15 +15,15 @@ from furlkit.data.augment import Augmentation, draw_views, normalise, plain, sob
 from furlkit.data.augment.arrange import Operations
 from furlkit.data.transfer import send
 
-# Up to this many bytes, a client's images are copied to the device once; above it, each
-# batch is read from the memory map.
+# Up to this number of bytes, a client's images are copied to the device once; otherwise
+# each batch is read from the memory map.
 RESIDENT_LIMIT = 2 * 2**30
 Send = Callable[[Sequence[Tensor], torch.device], list[Tensor]]
 
 
 @dataclass(frozen=True)
 class View:
-    """How images become network input: augmentation, size, normalisation.
+    """Conversion of images to network input: augmentation, size, normalisation.
 
     `channels_last` is the memory layout of the network.
     """
@@ -59,7 +59,7 @@ class Positions:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some images of a client, with the only generator that a step may draw from.
+    """Some images of a client, with the only random generator of the step.
 
     Images and labels are gathered when a step first asks for them. Steps are counted
     from 0 through all epochs.
@@ -142,11 +142,11 @@ class Batch:
         return views, list(sent)
 
     def plain(self) -> Tensor:
-        """The images without augmentation, resized to the network's input."""
+        """Images without augmentation, resized to the network's input."""
         return self._input(plain(self.images, self.view.size))
 
     def edges(self) -> Tensor:
-        """The Sobel images of those, one for each image."""
+        """Sobel images of the plain images."""
         return self._input(sobel(plain(self.images, self.view.size)))
 
     def _augmented(self, how: Augmentation, views: int = 1) -> Tensor:
@@ -196,7 +196,7 @@ class Images:
         return self._count
 
     def order(self, seed: int) -> Positions:
-        """The random order of the images in the epoch with this seed."""
+        """Random order of the images in the epoch with this seed."""
         if self._order is None or self._order[0] != seed:
             generator = torch.Generator().manual_seed(seed)
             order = torch.randperm(self._count, generator=generator)
@@ -216,12 +216,12 @@ class Images:
             self._ahead = [*self._ahead[-1:], gathered]
 
     def _gather(self, index: Tensor) -> Tensor:
-        """Images from the map, in memory that a GPU copies from while it computes."""
+        """Gather images from the map, in pinned memory for a GPU."""
         places, shape = self._index[index.numpy()], self._mapped.shape[1:]
         kind = torch.from_numpy(np.empty(0, self._mapped.dtype)).dtype
         pinned = self._device.type == "cuda"
         taken = torch.empty((len(places), *shape), dtype=kind, pin_memory=pinned)
-        # numpy.take lets other threads run, which an index in brackets does not.
+        # numpy.take lets other threads run; an index in brackets does not.
         np.take(self._mapped, places, axis=0, out=taken.numpy(), mode="clip")
         return taken
 
@@ -236,7 +236,7 @@ class Images:
     def batch(
         self, index: Tensor | Positions, generator: torch.Generator, step: int = 0
     ) -> Batch:
-        """The images at the given positions; a tensor of positions is on the CPU."""
+        """Batch of the images at these positions; a tensor must be on the CPU."""
         if isinstance(index, Tensor):
             index = Positions(index, self._device)
         # Cached, so that copies of a batch gather their images once.

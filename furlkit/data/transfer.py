@@ -1,7 +1,7 @@
-"""Small tensors on their way from the CPU to a device: constants, and many in one copy.
+"""Transfer of small tensors from the CPU to a device: constants, and many in one copy.
 
-Every copy to a GPU costs about as much time as a small operation on it, and a copy from
-memory that is not pinned also makes the program wait. On the CPU nothing is copied.
+A copy to a GPU takes about the time of a small operation, and a copy from memory that
+is not pinned also makes the program wait. On the CPU nothing is copied.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ ALIGNMENT = 16  # Bytes; a view as another type must begin at a multiple of its 
 
 
 def send(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
-    """Copy CPU tensors to a device, all of them in one transfer."""
+    """Copy CPU tensors to a device in one transfer."""
     if device.type == "cpu":
         return list(tensors)
     places = [0, *accumulate(-(-t.nbytes // ALIGNMENT) * ALIGNMENT for t in tensors)]
@@ -32,7 +32,7 @@ def send(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
 
 
 def constant(values: float | tuple, like: Tensor) -> Tensor:
-    """A tensor of fixed numbers with the type and device of another, copied once."""
+    """Tensor of fixed numbers with the type and device of `like`, copied once."""
     return _constant(values, like.dtype, like.device)
 
 
@@ -40,6 +40,6 @@ def constant(values: float | tuple, like: Tensor) -> Tensor:
 def _constant(
     values: float | tuple, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    # A tensor made in inference mode could not take part in a loss later.
+    # A tensor from inference mode could not take part in a loss later.
     with torch.inference_mode(False):
         return torch.tensor(values, dtype=dtype).to(device)

@@ -60,8 +60,7 @@ def fit_stylised(
     """Train a head and a copy of G for each random generator.
 
     A random generator draws the head's initial weights, then the order of the rows in
-    each epoch, like the first one of `fit_linear`. Frozen parameters of G stay
-    constant.
+    each epoch, like the first in `fit_linear`. Frozen parameters of G stay constant.
     """
     check_labelled(pair.content, labels, classes)
     check_pair(*pair)

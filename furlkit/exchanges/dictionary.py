@@ -72,14 +72,13 @@ WHY = {
 
 @dataclass(frozen=True)
 class Sharing:
-    """The dictionary that is given, and the client's part of the next: FedCA's, FCL's.
+    """The options of the exchange, by key.
 
-    `negatives` says whether the given one is used, and whether anything else is.
-    `share_rows` says how the rows of the next part are made, and `rows_statistics` by
-    which statistics BatchNorm normalises for them. `participants` m, the
-    clients that share rows, are all of the partition's if None. `dictionary_from` says
-    which model computes z of the client's images, and `dictionary_positive` what is the
-    positive against a dictionary.
+    `dictionary` has the received rows, and `negatives` their use. `share_rows` chooses the
+    rows that the client shares, and `rows_statistics` the statistics of BatchNorm for
+    these rows. `participants` is m, the number of clients that share rows; None means all
+    clients of the partition. `dictionary_from` chooses the model that computes z, and
+    `dictionary_positive` the positive against the dictionary.
     """
 
     dictionary: str | None
@@ -102,7 +101,7 @@ class Sharing:
 
     @property
     def averaged(self) -> bool:
-        """Whether rows are those of Z; all others are made for each round."""
+        """Whether the client shares rows of Z; other rows are computed for each round."""
         return self.share_rows == "averaged"
 
     @property
@@ -126,10 +125,9 @@ class Sharing:
 
 
 class Rows(NamedTuple):
-    """What one model makes of a client's images.
+    """Projections of a client's images by one model; unused fields are empty.
 
-    `z` is of all of them, for Z and for own positives; `fresh` of what is shared where
-    that is not Z. What nothing needs is empty.
+    `z`: all images, for Z and for own positives. `fresh`: the rows to share if not Z.
     """
 
     z: np.ndarray = np.empty((0, 0))
@@ -346,7 +344,7 @@ def _even_batches(places: np.ndarray, size: int) -> list[np.ndarray]:
 
 
 def _check(sharing: Sharing, values: Values) -> None:
-    """Refuse options that do not fit the objective or each other."""
+    """Refuse options that contradict the objective or other options."""
     _check_objective(sharing, values)
     if sharing.features_out and not (values["partition"] or sharing.participants):
         raise UsageError(

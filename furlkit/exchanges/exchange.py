@@ -131,15 +131,16 @@ class Written(NamedTuple):
 
 
 class Exchange(Protocol):
-    """One exchange in one run of local-train; a class that derives from it overrides."""
+    """One exchange in one run of local-train; every method has a default."""
 
     active: bool = True
     # Files that are read for each client, by flag, and files that all clients read.
     reads: Patterns = NO_FILES
     inputs: Files = ()
     writes: tuple[Written, ...] = ()
-    # Parts of models: trained with the net, and left alone if the exchange is inactive.
+    # Parts of models: trained with the net; sent with it; kept while inactive.
     trains: tuple[str, ...] = ()
+    sends: tuple[str, ...] = ()
     carried: tuple[str, ...] = ()
     # First words of the names of the memory that `finish` returns.
     memory: tuple[str, ...] = ()

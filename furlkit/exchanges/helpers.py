@@ -37,7 +37,7 @@ class Helpers(Exchange):
         self._count = values.get("helper_count", 0)
 
     def open(self, setup: Setup) -> None:
-        """Check the uploads one after the other, and ask each model."""
+        """Check each upload, and compute the answer of each model."""
         self._setup, model = setup, setup.model
         if not below(SIGMA, model.tensors):
             raise InputError(

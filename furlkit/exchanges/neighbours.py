@@ -126,7 +126,7 @@ def open_neighbours(
     nearest: int,
     site: bool,
 ) -> Neighbours:
-    """Read a file of exactly the client's images, with so many neighbours at least.
+    """Read a file with `nearest` or more neighbours of exactly the client's images.
 
     A `site` has all images of its data, and no partition.
     """
@@ -157,7 +157,7 @@ def remembered_neighbours(
 
 
 def kept_neighbours(private: Private | None, index: np.ndarray) -> Tensors:
-    """What a client kept of neighbours; nothing if it was of other images."""
+    """Neighbours in a private file; empty if the client's images have changed."""
     if private is None or NEAREST not in private.memory:
         return {}
     none = np.empty(0)

@@ -40,11 +40,8 @@ class PersonalModel(Exchange):
     ) -> Job | Jobs:
         """Both models together, or the own model afterwards; it continues or starts."""
         kept = below(OWN, client.private.tensors) if client.private else {}
-        own, method, settings = (
-            twin({**client.received, **kept}),
-            self._method,
-            self._settings,
-        )
+        own = twin({**client.received, **kept})
+        method, settings = self._method, self._settings
         self._own: Any = own.learner
         self._jobs: Job | Afterwards
         if method.together:

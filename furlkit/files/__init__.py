@@ -1,1 +1,1 @@
-"""The files that stages exchange: one module for each kind. No method is known here."""
+"""Files exchanged by stages: one module per kind, independent of methods."""

@@ -1,7 +1,7 @@
-"""Errors that nobody expected: the traceback is kept in a file, one line says where.
+"""Unexpected errors: the traceback goes to a file, one line of the message says where.
 
-A stage that has begun a journal keeps it there; else it goes to a new file among the
-system's temporary files. An error in the code of a plugin names the plugin.
+If the stage has started a journal, the traceback goes to the journal; otherwise to a
+new temporary file. An error in the code of a plugin names the plugin.
 """
 
 import os
@@ -28,9 +28,9 @@ PACKAGE = Path(__file__).parent.parent
 def kept(
     output: Path | None = None, expected: tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
-    """Keep the traceback of an error that is none of the expected ones.
+    """Save the traceback of an error that is not an expected error.
 
-    `output` is the file whose journal may have been begun.
+    `output`: the output of the stage; the journal beside `output` may exist.
     """
     try:
         yield
@@ -43,14 +43,14 @@ def kept(
 
 
 def _sentence(error: BaseException, place: str | None) -> str:
-    where = f"the traceback is in {place}" if place else "its traceback was lost"
+    where = f"the traceback is in {place}" if place else "the traceback was lost"
     text = f"{type(error).__name__}: {str(error)[:300]}" if str(error) else repr(error)
     plugin = _plugin(error)
     if plugin is None:
         whose, address = "a bug in furlkit", _address()
     else:
         name, adds = _distribution(plugin), f"{plugin.name} to {plugin.group}"
-        whose, address = f"an error in {name}, which adds {adds}", "its authors"
+        whose, address = f"an error in {name}, which adds {adds}", "the authors"
     return (
         f"{text} ({_location(error, plugin)}); this is {whose}; {where}; please report "
         f"it to {address}"
@@ -58,7 +58,7 @@ def _sentence(error: BaseException, place: str | None) -> str:
 
 
 def _plugin(error: BaseException) -> "EntryPoint | None":
-    """The entry point of the plugin that was running, if one was."""
+    """Entry point of the plugin that was running; None if furlkit itself was."""
     from importlib.metadata import distributions
 
     running = {_top(frame) for frame, _ in walk_tb(error.__traceback__)}
@@ -71,7 +71,7 @@ def _plugin(error: BaseException) -> "EntryPoint | None":
 
 
 def _lacking_module(error: BaseException) -> str:
-    """The top-level module that lacks a name or a module that furlkit looked up."""
+    """Top-level module without the name or submodule that furlkit looked up."""
     owner = getattr(error, "obj", None)
     name = owner.__name__ if isinstance(owner, ModuleType) else None
     if isinstance(error, ModuleNotFoundError):
@@ -80,7 +80,7 @@ def _lacking_module(error: BaseException) -> str:
 
 
 def _modules(plugin: "EntryPoint") -> set[str]:
-    """The top-level modules of the distribution that brings a plugin."""
+    """Top-level modules of the plugin's distribution."""
     files = (plugin.dist.files if plugin.dist else None) or ()
     installed = {file.parts[0].removesuffix(".py") for file in files}
     return {plugin.module.partition(".")[0], *installed}
@@ -111,7 +111,7 @@ def _keep(error: BaseException, output: Path | None) -> str | None:
 
 
 def _location(error: BaseException, plugin: "EntryPoint | None") -> str:
-    """The last line that was being run of the plugin, or of furlkit."""
+    """Last executed line of the plugin, or of furlkit."""
     modules = _modules(plugin) if plugin else {"furlkit"}
     lines = [
         (f.f_code.co_filename, n, _top(f)) for f, n in walk_tb(error.__traceback__)
@@ -124,7 +124,7 @@ def _location(error: BaseException, plugin: "EntryPoint | None") -> str:
 
 
 def _address() -> str:
-    """The issue tracker that the package names, as pyproject.toml gives it."""
+    """Address of the issue tracker in pyproject.toml."""
     from importlib.metadata import PackageNotFoundError, metadata
 
     with suppress(PackageNotFoundError):

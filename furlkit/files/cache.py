@@ -1,11 +1,11 @@
-"""The cache: what can be computed again, kept outside the user's own folders.
+"""Cache: results that furlkit can recompute, outside the user's data folders.
 
-images/KEY.safetensors     the decoded images of a folder, as a packed dataset
-notes/NAME.json            what is known of files, by what the file system says of them
+images/KEY.safetensors     decoded images of a folder, as a packed dataset
+notes/NAME.json            facts about files, keyed by size, inode and times
 locks/NAME                 held while images are decoded
 
-Files are written whole or not at all, so that processes may share the cache and be killed.
-Whoever lacks space may remove any of it at any time.
+Files are written completely or not at all: processes may share the cache and be killed.
+Users may delete any of these files at any time.
 """
 
 import fcntl
@@ -24,12 +24,12 @@ from furlkit.files.container.read import Container
 from furlkit.files.opening import LONGEST_LIST, open_in_place, read_bytes, reading
 
 MOST_BYTES = 20 * 10**9
-# States of the files that this process has compared with their checksums.
+# States of the files whose checksums this process has compared.
 _checked: set[tuple[int, ...]] = set()
 
 
 def default_cache() -> Path | None:
-    """The user's cache folder of furlkit, by the convention of the platform.
+    """Return the user's cache folder for furlkit, by the platform's convention.
 
     None if the user has no home folder, as in some containers.
     """
@@ -44,9 +44,9 @@ def default_cache() -> Path | None:
 
 
 def open_cache(given: Path | None) -> Path | None:
-    """The cache, which is made if it is missing; None if the usual one cannot be used.
+    """Return the cache, created if missing; None if the default cache is unusable.
 
-    Images may be confidential: only the user can look into it.
+    Images may be confidential: only the user can read the cache.
     """
     folder = given or default_cache()
     if folder is None:
@@ -55,7 +55,7 @@ def open_cache(given: Path | None) -> Path | None:
         for each in (folder, *(folder / name for name in ("images", "notes", "locks"))):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not os.access(each, os.W_OK | os.X_OK):
-                raise PermissionError(13, "it is not writable")
+                raise PermissionError(13, "not writable")
     except OSError as error:
         if given is None:
             return None
@@ -66,17 +66,17 @@ def open_cache(given: Path | None) -> Path | None:
 
 
 def cache_key(*parts: Any) -> str:
-    """A name for what these values decide."""
+    """Return a file name derived from these values."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:40]
 
 
 def images_path(cache: Path, key: str) -> Path:
-    """Where decoded images are kept."""
+    """Path of a file of decoded images."""
     return cache / "images" / f"{key}.safetensors"
 
 
 def read_note(cache: Path | None, name: str) -> dict[str, Any]:
-    """What was noted under a name; nothing if the note is missing or damaged."""
+    """Read a note; empty if the note is missing or damaged."""
     if cache is None:
         return {}
     with suppress(FurlkitError, ValueError, RecursionError):
@@ -86,7 +86,7 @@ def read_note(cache: Path | None, name: str) -> dict[str, Any]:
 
 
 def notes_beginning(cache: Path | None, start: str) -> list[dict[str, Any]]:
-    """All notes whose names begin like this."""
+    """Read every note with a name that begins with `start`."""
     if cache is None:
         return []
     found = sorted((cache / "notes").glob(f"{start}*.json"))
@@ -94,7 +94,7 @@ def notes_beginning(cache: Path | None, start: str) -> list[dict[str, Any]]:
 
 
 def write_note(cache: Path | None, name: str, note: dict[str, Any]) -> None:
-    """Note something; it does not matter if that fails."""
+    """Write a note; failures are ignored."""
     if cache is not None:
         with suppress(DiskError):
             text = json.dumps(note, sort_keys=True).encode()
@@ -105,9 +105,9 @@ def write_note(cache: Path | None, name: str, note: dict[str, Any]) -> None:
 def waiting_for(
     cache: Path | None, name: str, tell: Callable[[], None]
 ) -> Iterator[None]:
-    """Hold a lock of the cache, after whoever has it; `tell` is called before a wait.
+    """Hold a lock of the cache; calls `tell` before waiting for another process.
 
-    Without a cache, or on a file system without locks, nothing is held.
+    Without a cache, or on a file system without locks, no lock is held.
     """
     handle = None
     if cache is not None:
@@ -135,14 +135,14 @@ def _lock(handle: int, tell: Callable[[], None]) -> None:
 
 
 def bytes_in(cache: Path) -> int:
-    """How much the decoded images take."""
+    """Number of bytes of the decoded images."""
     return sum(size for _, size, _ in _kept(cache))
 
 
 def make_room(cache: Path, newest: Path) -> None:
-    """Remove the images that were used longest ago while all take more than allowed.
+    """Remove the least recently used images until at most MOST_BYTES remain.
 
-    A process that has mapped them keeps them until it ends.
+    A process that has mapped removed images can read them until the process ends.
     """
     kept = _kept(cache)
     total = sum(size for _, size, _ in kept)
@@ -161,9 +161,9 @@ def drop(path: Path) -> None:
 
 
 def use_images(path: Path, reach: Callable[[int], None]) -> None:
-    """Compare the checksum of kept images, once in a process, and mark them as used.
+    """Compare the checksum of cached images once per process; mark them as used.
 
-    Images that were used later are removed later. `reach` is told how many bytes are
+    `make_room` removes recently used images last. `reach` receives the number of bytes
     compared.
     """
     if _state(path) not in _checked:
@@ -181,7 +181,7 @@ def _state(path: Path) -> tuple[int, ...]:
 
 
 def _kept(cache: Path) -> list[tuple[int, int, Path]]:
-    """When each file of images was last used, its size and path; the oldest first."""
+    """Time of last use, size and path of each file of images; oldest first."""
     found = []
     for path in (cache / "images").glob("*.safetensors"):
         with suppress(OSError):

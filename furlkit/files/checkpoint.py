@@ -1,4 +1,4 @@
-"""Checkpoints: the weights of a model and the facts needed to use them."""
+"""Checkpoints: weights of a model, and the facts needed to use the weights."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,19 +16,18 @@ from furlkit.files.facts import Provenance, Record, open_facts
 
 @dataclass(frozen=True)
 class CheckpointFacts:
-    """What a later stage must know of a checkpoint.
+    """Facts about a checkpoint for later stages.
 
-    `parent` is the content hash of the global model that training started from,
-    `partition` that of the partition its clients trained under. `parts` names what is in
-    the file, of an architecture that may have more; None stands for all of it. Without
-    `statistics` each client keeps its own BatchNorm statistics. `cluster_losses` are
-    those of its heads of clusters in the last epoch, and `cluster_head` is the head of
-    lowest loss, which is the one to use; None where no clustering has compared them.
-    `examples`, `classes` (images of each class by its name) and losses are None where a
-    client does not tell them (local-train --tell). `init_seed` is what init drew heads
-    that name classes or clusters from, by which one that nobody has trained is known.
-    `reading` has the window of the images; None for images of 8 bits. `state` is the
-    content hash of the server's state that was written together with a global model.
+    `parent`: content hash of the global model at the start of training. `partition`:
+    content hash of the clients' partition. `parts`: parts of the architecture in the
+    file; None: the whole model. `statistics`: false if each client keeps BatchNorm
+    statistics private. `cluster_losses`: losses of the cluster heads in the last epoch;
+    `cluster_head`: the head with the lowest loss, used by later stages; None if no
+    clustering has compared the heads. `examples`, `classes` (images by class name) and
+    losses are None if the client does not disclose them (local-train --tell).
+    `init_seed`: the seed of class or cluster heads drawn by init; identifies untrained
+    heads. `reading`: window of the images; None for 8-bit images. `state`: content hash
+    of the server's state written together with a global model.
     """
 
     role: str
@@ -65,13 +64,13 @@ def write_checkpoint(
     facts: CheckpointFacts,
     provenance: Provenance,
 ) -> str:
-    """Write a model, if its values are finite; gives its content hash."""
+    """Write a model with finite values; return the content hash."""
     check_all_finite(path, tensors)
     return write(path, tensors, provenance.header("checkpoint", facts))
 
 
 def open_checkpoint(path: Path) -> tuple[Container, CheckpointFacts]:
-    """Open a checkpoint and check its header; the tensors are not read yet."""
+    """Open a checkpoint and check the header, without reading tensors."""
     opened, facts = open_facts(path, "checkpoint", CheckpointFacts, _updated)
     if facts.role not in ("global", "client", "align"):
         raise InputError(
@@ -82,7 +81,7 @@ def open_checkpoint(path: Path) -> tuple[Container, CheckpointFacts]:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint whole: hash checked, values finite."""
+    """Read a whole checkpoint; checks the hash and that values are finite."""
     opened, facts = open_checkpoint(path)
     tensors = opened.tensors()
     check_all_finite(path, tensors)
@@ -90,21 +89,21 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def check_all_finite(path: Path, tensors: dict[str, np.ndarray]) -> None:
-    """Raise an error that names the first tensor with a value that is not finite."""
+    """Raise an error naming the first tensor with a NaN or an infinite value."""
     for name, array in tensors.items():
         check_finite(path, name, array)
 
 
 def check_finite(path: Path, name: str, array: np.ndarray) -> None:
     """Raise an error that names the tensor if a value is NaN or infinite."""
-    # The sum of squares is not finite if any value is not; it needs no copy.
+    # The sum of squares is finite only if every value is; summing needs no copy.
     if array.dtype.kind != "f" or np.isfinite(np.vdot(array, array)):
         return
     bad = np.size(array) - np.count_nonzero(np.isfinite(array))
     if bad:
         raise InputError(
             f"{path}: {name} has {bad} values that are NaN or infinite; "
-            "the training that made it diverged, lower its --lr"
+            "the training diverged, lower --lr"
         )
 
 
@@ -116,10 +115,10 @@ def _updated(facts: dict[str, Any]) -> dict[str, Any]:
 def check_normalisation(
     path: Path, mean: list[float], std: list[float], channels: Any
 ) -> None:
-    """Images are normalised by one mean and one std, above 0, for each channel."""
+    """Check that mean and std (above 0) have a number for each channel."""
     count = channels if type(channels) is int else max(len(mean), 1)
     if len(mean) != count or len(std) != count or min(std) <= 0:
         raise InputError(
-            f"{path}: its mean is {short(mean)} and its std {short(std)}; expected "
+            f"{path}: mean is {short(mean)} and std is {short(std)}; expected "
             f"{count} of each, std above 0; re-create it"
         )

@@ -1,7 +1,7 @@
-"""Which client: a number of a partition, or the name that a site gives itself.
+"""Client ids: a number in a partition, or a name chosen by a site.
 
-Numbers and names cannot be mistaken for each other, in a header or in a seed: a name
-begins with a letter, and it has nothing that means something in a path.
+Numbers and names cannot be confused, in a header or in a seed: a name begins with a
+letter, and contains no character with a meaning in a path.
 """
 
 import re
@@ -16,31 +16,31 @@ EXPECTED = "a letter, then up to 63 letters, digits, dots, dashes or underscores
 
 
 def is_name(text: str) -> bool:
-    """Whether a client may have this name."""
+    """Return whether a client may have this name."""
     return _NAME.fullmatch(text) is not None
 
 
 def is_client(value: Any) -> TypeGuard[ClientId]:
-    """Whether a value from a header is a client's number or name."""
+    """Return whether a value from a header is a client's number or name."""
     if isinstance(value, str):
         return is_name(value)
     return type(value) is int and value >= 0
 
 
 def client_of(text: str) -> ClientId | None:
-    """The client that a word on the command line means: 3, or st-mary; None for none."""
+    """Parse a client on the command line: 3, or st-mary; None if invalid."""
     if text.isascii() and text.isdecimal() and len(text) < 10:
         return int(text)
     return text if is_name(text) else None
 
 
 def client_order(client: ClientId) -> tuple[bool, ClientId]:
-    """A key to sort clients by: numbers first, by size, then names, by their letters."""
+    """Sort key of clients: numbers first, by size, then names in alphabetical order."""
     return isinstance(client, str), client
 
 
 def check_clients(path: Path, facts: Any) -> None:
-    """Whoever the facts of a file name has a name that is allowed."""
+    """Check the client names in the facts of a file."""
     found = [getattr(facts, name, None) for name in ("client", "made_for")]
     for several in (getattr(facts, name, None) for name in ("clients", "owners")):
         if isinstance(several, list):
@@ -48,5 +48,5 @@ def check_clients(path: Path, facts: Any) -> None:
     for client in found:
         if isinstance(client, str) and not is_name(client):
             raise InputError(
-                f"{path}: is of a client called {client[:70]!r}; expected {EXPECTED}"
+                f"{path}: names a client {client[:70]!r}; expected {EXPECTED}"
             )

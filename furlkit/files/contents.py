@@ -1,7 +1,7 @@
 """Content hashes of files, with a cache keyed by size, inode and times.
 
-The hash of a furlkit file with tensors is the `content` of its header; of any other
-file it is the sha256 of its bytes.
+The hash of a furlkit file with tensors is the `content` of the file's header; the hash
+of any other file is the sha256 of the bytes.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _LONGEST = 4 * 2**20  # The limit in `container.header`, which loads numpy.
 
 
 def content_of(path: str) -> str | None:
-    """The content hash of a file; None if there is no such regular file."""
+    """Return the content hash of a file; None without a regular file."""
     try:
         with open_regular(path) as stream:
             if found := _in_header(stream.read(_LENGTH), stream):
@@ -42,7 +42,7 @@ def _in_header(begin: bytes, stream: Any) -> str | None:
 
 
 class Contents:
-    """Content hashes of many files; `save` keeps them for the next process."""
+    """Content hashes of many files; `save` stores the hashes for the next process."""
 
     def __init__(self, cache: Path):
         self._cache = cache
@@ -51,7 +51,7 @@ class Contents:
         self._known: dict[str, str | None] = {}
 
     def of(self, path: str) -> str | None:
-        """The content hash of a file; a file that has not changed is not opened."""
+        """Return the content hash of a file; an unchanged file is not opened."""
         if path not in self._known:
             self._known[path] = self._look(path)
         return self._known[path]
@@ -69,14 +69,14 @@ class Contents:
         return content
 
     def set_time(self, path: str, time: int) -> None:
-        """Set the time of a file, in nanoseconds; its content stays known."""
+        """Set the time of a file, in nanoseconds; the cached hash stays valid."""
         content = self.of(path)
         with suppress(OSError):
             os.utime(path, ns=(time, time))
             self._now[path] = [*_key(path), content]
 
     def save(self) -> None:
-        """Write the cache if something is new; a folder that is read-only has none."""
+        """Write the cache if it has changed; a read-only folder gets no cache."""
         if self._now != self._saved:
             text = json.dumps(self._now, separators=(",", ":"))
             with suppress(FurlkitError):

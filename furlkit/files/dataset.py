@@ -18,7 +18,7 @@ BYTES = np.dtype("uint8")
 
 @dataclass(frozen=True)
 class DatasetFacts:
-    """Names of classes and domains, and the fingerprint of images, labels, domains."""
+    """Names of classes and domains; fingerprint of images, labels and domains."""
 
     class_names: list[str]
     domain_names: list[str]
@@ -28,9 +28,9 @@ class DatasetFacts:
 
 
 class Packed(NamedTuple):
-    """A packed dataset; `images` is a read-only memory map of (N, H, W, C).
+    """Packed dataset; `images` is a read-only memory map of (N, H, W, C).
 
-    Its type is uint8, or uint16 for images of 16 bits.
+    Images are uint8, or uint16 for images of 16 bits.
     """
 
     images: np.ndarray
@@ -49,26 +49,26 @@ def write_dataset(
     provenance: Provenance,
     dtype: np.dtype = BYTES,
 ) -> str:
-    """Write images from blocks of (n, H, W, C); `columns` are labels, domains and groups."""
+    """Write images from blocks (n, H, W, C); `columns`: labels, domains and groups."""
     images = Blocks(dtype, shape, blocks)
     header = provenance.header("dataset", facts)
     return write(path, {"images": images, **columns}, header)
 
 
 def read_dataset(path: Path) -> Packed:
-    """Map a packed dataset. Its header is checked, its images are not read.
+    """Map a packed dataset; checks the header and does not read images.
 
-    `Source` compares the checksum when it opens a file for the first time.
+    `Source` compares the checksum at the first opening of a file.
     """
     opened, facts = open_facts(path, "dataset", DatasetFacts)
     deep = "images" in opened and opened.entry("images").dtype == np.dtype("<u2")
     kind = "uint16" if deep else "uint8"
     shape = opened.expect("images", kind, "N", "H", "W", "C").shape
     if not all(shape):
-        raise InputError(f"{path}: images is {shape}; pack a dataset that has images")
+        raise InputError(f"{path}: images is {shape}; pack a dataset with images")
     check_fingerprint(path, facts.fingerprint)
     if facts.fingerprint["examples"] != shape[0]:
-        raise InputError(f"{path}: its fingerprint is not of {shape[0]} images")
+        raise InputError(f"{path}: the fingerprint is not of {shape[0]} images")
     check_normalisation(path, facts.mean, facts.std, shape[3])
     return Packed(
         opened.memmap("images"),

@@ -1,8 +1,8 @@
-"""Ensemble files: which images the clients' models find similar, for `distill`.
+"""Ensemble files: similarities of images in the clients' models, for `distill`.
 
-Three forms. `rows`: the unit rows R_k of every client side by side, of which any part
-of M is computed on demand. `top`: the largest cosines of every row of every
-client. `matrix`: M itself, n x n, mapped into memory.
+Three forms. `rows`: the unit rows R_k of every client; any part of M is computed on
+demand. `top`: the largest cosines of every row of every client. `matrix`: M, n x n,
+mapped into memory.
 """
 
 from dataclasses import dataclass, field
@@ -24,9 +24,9 @@ RECREATE = "re-create it with aggregate --rule ensemble"
 
 @dataclass(frozen=True)
 class EnsembleFacts:
-    """Whose similarities of which images, after which round; `temperature` is tau_T.
+    """Clients, images and round of an ensemble; `temperature` is tau_T.
 
-    `layer` is the output of the clients' models that was used, h or z.
+    `layer`: output of the clients' models, h or z.
     """
 
     form: str
@@ -41,7 +41,7 @@ class EnsembleFacts:
 
 @dataclass(frozen=True)
 class Ensemble(Record[EnsembleFacts]):
-    """`parts` are by client: rows (n, d_k), or cosines (n, k) with their columns."""
+    """`parts` by client: rows (n, d_k), or cosines (n, k) with `columns`."""
 
     index: np.ndarray
     parts: dict[ClientId, np.ndarray] = field(default_factory=dict)
@@ -57,7 +57,7 @@ def write_parts(
     facts: EnsembleFacts,
     provenance: Provenance,
 ) -> str:
-    """Write the parts of all clients side by side."""
+    """Write the parts of the clients, one tensor per client."""
     tensors = {"index": index.astype(np.int64)}
     tensors |= {f"part_{k}": part.astype(np.float32) for k, part in parts.items()}
     tensors |= {f"columns_{k}": c.astype(np.int32) for k, c in columns.items()}
@@ -66,7 +66,7 @@ def write_parts(
 
 
 def read_ensemble(path: Path) -> Ensemble:
-    """Read an ensemble, checked; a matrix stays on disk and is mapped."""
+    """Read and check an ensemble; a matrix stays on disk and is mapped."""
     opened, facts = open_facts(path, "ensemble", EnsembleFacts)
     check_fingerprint(path, facts.dataset)
     (n,) = opened.expect("index", "int64", "n").shape
@@ -77,7 +77,7 @@ def read_ensemble(path: Path) -> Ensemble:
         )
     if not 0 < facts.temperature < float("inf"):
         raise InputError(
-            f"{path}: its temperature is {facts.temperature}; expected a number "
+            f"{path}: the temperature is {facts.temperature}; expected a number "
             f"above 0; {RECREATE}"
         )
     if facts.form == "matrix":

@@ -1,4 +1,4 @@
-"""Facts: the part of a header that later stages read; a dataclass for each kind."""
+"""Facts: the part of a header read by later stages; one dataclass per kind of file."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ Known = dict[str, Any]
 
 @dataclass(frozen=True)
 class Provenance:
-    """How a file was made: the stage, its resolved options, its seed, its inputs."""
+    """Stage, resolved options, seed and inputs that produced a file."""
 
     stage: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -24,14 +24,14 @@ class Provenance:
     inputs: dict[str, str] = field(default_factory=dict)
 
     def header(self, kind: str, facts: Any) -> Header:
-        """The header of such a file; facts that are None are left out."""
+        """Return a header of this kind; facts with the value None are omitted."""
         known = {k: v for k, v in vars(facts).items() if v is not None}
         return Header(kind, self.stage, self.options, self.seed, self.inputs, known)
 
 
 @dataclass(frozen=True)
 class Record(Generic[T]):
-    """What every reader gives; `content` is the content hash, which names the file."""
+    """Result of every reader; `content`: the content hash, which names the file."""
 
     path: Path
     facts: T
@@ -41,9 +41,9 @@ class Record(Generic[T]):
 def open_facts(
     path: Path, kind: str, make: type[T], updated: Callable[[Known], Known] = dict
 ) -> tuple[Container, T]:
-    """Open a file of one kind and check its facts; the tensors are not read yet.
+    """Open a file of one kind and check the facts, without reading tensors.
 
-    `updated` gives the facts of a file of version 1 their present form.
+    `updated` converts the facts of version 1 to the current form.
     """
     opened = open_kind(path, kind)
     known = dict(opened.header.facts)
@@ -51,7 +51,7 @@ def open_facts(
         facts = make(**(updated(known) if opened.header.version == 1 else known))
     except TypeError as error:
         raise InputError(
-            f"{path}: its facts do not fit {with_article(kind)} file: {error}"
+            f"{path}: facts do not fit {with_article(kind)} file: {error}"
         ) from error
     check_types(path, facts, "fact")
     check_clients(path, facts)
@@ -59,15 +59,15 @@ def open_facts(
 
 
 def check_fingerprint(path: Path, fingerprint: dict[str, Any]) -> None:
-    """A dataset's fingerprint has a count of examples, and hashes that may be unknown."""
+    """Check a dataset's fingerprint: a count of examples, and hashes or None."""
     examples = fingerprint.get("examples")
     if type(examples) is not int or examples < 0:
         raise InputError(
-            f"{path}: does not say how many images its dataset has; re-create it"
+            f"{path}: does not say how many images the dataset has; re-create it"
         )
     for name, value in fingerprint.items():
         if name != "examples" and not isinstance(value, str | None):
             raise InputError(
-                f"{path}: the hash of its dataset's {short(name)} is {short(value)}; "
+                f"{path}: the hash of the dataset's {short(name)} is {short(value)}; "
                 "re-create it"
             )

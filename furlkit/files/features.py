@@ -1,6 +1,6 @@
 """Feature files: a model's outputs for a set of images.
 
-Rows may be written in fewer bytes: as float16, or as int8 with a scale for each row.
+Rows may be stored in fewer bytes: float16, or int8 with a scale for each row.
 """
 
 from dataclasses import dataclass
@@ -17,20 +17,20 @@ from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, check_fingerprint, open_facts
 
 LARGEST = 127
-# The layer of rows that are probabilities of classes; the others are h and z.
+# Layer of rows with probabilities of classes; the remaining layers are h and z.
 PROBABILITIES = "probabilities"
 
 
 @dataclass(frozen=True)
 class FeatureFacts:
-    """Which layer (h, z or probabilities), of which images, by whose model, which round.
+    """Layer (h, z or probabilities), images, client and round of a feature file.
 
-    `parent` is the content hash of the global model the client started from, and
-    `owners` gives the origin of a dictionary's rows, in their order: [client, rows].
-    `made_for` is the client whose rows the server left out of the dictionary.
-    `share_rows` says how the rows that clients share were made (local-train
-    --share-rows), where they are not FedCA's averaged features. `personal` says that h is
-    not the content model's alone: "stylised" (FedStyle Eq. 4), or "style" (h_s).
+    `parent`: content hash of the global model at the start of the client's training.
+    `owners`: origin of a dictionary's rows, in order: [client, rows]. `made_for`: the
+    client excluded from the dictionary by the server. `share_rows`: how clients
+    computed shared rows (local-train --share-rows), unless FedCA's averaged features.
+    `personal`: "stylised" (FedStyle Eq. 4) or "style" (h_s) if h is not the content
+    model's output.
     """
 
     layer: str
@@ -48,14 +48,16 @@ class FeatureFacts:
 
 @dataclass(frozen=True)
 class Features(Record[FeatureFacts]):
-    """Rows of features; `index` gives each row's place in the dataset.
+    """Rows of features; `index` gives the position of each row in the dataset.
 
     Rows that a client shares, and a dictionary made of them, are only numbered: only
-    the client knows which images they belong to.
+    the client knows which images they belong to. `counts` are the images that each row
+    stands for, such as those of a centroid; None if a row is of one image.
     """
 
     rows: np.ndarray
     index: np.ndarray
+    counts: np.ndarray | None = None
 
 
 def write_features(
@@ -65,16 +67,19 @@ def write_features(
     facts: FeatureFacts,
     provenance: Provenance,
     encoding: str = "float32",
+    counts: np.ndarray | None = None,
 ) -> str:
-    """Write rows (n, d) and the place of each in the dataset."""
+    """Write rows (n, d), the place of each in the dataset, and `counts` if given."""
     check_finite(path, "rows", rows)
     tensors = {**encoded("rows", rows, encoding), "index": index.astype(np.int64)}
+    if counts is not None:
+        tensors["counts"] = counts.astype(np.int64)
     check_finite(path, f"rows as {encoding}", tensors["rows"])
     return write(path, tensors, provenance.header("features", facts))
 
 
 def check_probabilities(found: Features) -> None:
-    """Every row is one of probabilities, as exactly as its encoding allows."""
+    """Check that every row is a probability vector, up to the encoding's precision."""
     rows, path = found.rows, found.path
     if found.facts.layer != PROBABILITIES:
         raise InputError(
@@ -87,13 +92,13 @@ def check_probabilities(found: Features) -> None:
     if wrong.any():
         row = int(wrong.argmax())
         raise InputError(
-            f"{path}: row {row} sums to {rows[row].sum():.4g}, its smallest number is "
+            f"{path}: row {row} sums to {rows[row].sum():.4g}, the smallest number is "
             f"{rows[row].min(initial=0):.4g}; expected probabilities; re-create it"
         )
 
 
 def read_features(path: Path) -> Features:
-    """Read a feature file whole, rows as float32: checked, finite, lengths equal."""
+    """Read a whole feature file, rows as float32: checked, finite, lengths equal."""
     opened, facts = open_table(path, "features", "rows")
     return features_of(opened, facts, opened.tensors())
 
@@ -101,26 +106,29 @@ def read_features(path: Path) -> Features:
 def features_of(
     opened: Container, facts: FeatureFacts, tensors: dict[str, np.ndarray]
 ) -> Features:
-    """The rows of a file that was opened by `open_table`, from its tensors."""
+    """Decode the rows of a file opened by `open_table` from the file's tensors."""
     rows = decoded(opened.path, tensors, "rows")
-    return Features(opened.path, facts, opened.content, rows, tensors["index"])
+    index, counts = tensors["index"], tensors.get("counts")
+    return Features(opened.path, facts, opened.content, rows, index, counts)
 
 
 def open_table(path: Path, kind: str, name: str) -> tuple[Container, FeatureFacts]:
-    """Open rows or similarities: a table of that name, with an index for each row."""
+    """Open rows or similarities: a table called `name`, with an index for each row."""
     opened, facts = open_facts(path, kind, FeatureFacts)
-    if facts.dataset:  # Rows that are shared name no dataset.
+    if facts.dataset:  # Shared rows name no dataset.
         check_fingerprint(path, facts.dataset)
     n, _ = opened.expect(name, f"{FLOATS} int8", "n", "d").shape
     opened.expect("index", "int64", n)
+    if "counts" in opened:
+        opened.expect("counts", "int64", n)
     return opened, facts
 
 
 def encoded(name: str, rows: np.ndarray, encoding: str) -> dict[str, np.ndarray]:
-    """Rows (n, d) as the tensors of a file: `name`, and for int8 its scale beside it.
+    """Encode rows (n, d) as tensors: `name`, and for int8 the scale of each row.
 
-    int8 holds round(row / scale) with scale = max |row| / 127, so that the error of a
-    value is at most half a scale.
+    int8 stores round(row / scale) with scale = max |row| / 127; the error of a value is
+    at most half a scale.
     """
     if encoding == "int8":
         largest = np.abs(rows).max(axis=1, initial=0)
@@ -133,7 +141,7 @@ def encoded(name: str, rows: np.ndarray, encoding: str) -> dict[str, np.ndarray]
 
 
 def decoded(path: Path, tensors: dict[str, np.ndarray], name: str) -> np.ndarray:
-    """The rows of that name as float32, however they are stored; finite."""
+    """Return the rows called `name` as finite float32, from any encoding."""
     rows = tensors[name]
     if rows.dtype.kind == "f":
         check_finite(path, name, rows)

@@ -1,7 +1,7 @@
-"""Journals: what happened while a stage ran, one JSON object on each line.
+"""Journals: the events of a stage, one JSON object on each line.
 
-A journal is for watching and plotting; it has times and throughput, and so differs
-between runs. Each start of a training is a line with the versions and the machine.
+A journal is for watching and plotting; times and throughput differ between runs. Each
+start of a training is a line with the versions and the machine.
 """
 
 import json
@@ -14,19 +14,19 @@ from furlkit.errors import DiskError
 from furlkit.files.container.atomic import write_bytes
 from furlkit.files.opening import LONGEST_LIST, open_in_place, read_bytes
 
-# What a start tells of versions and the instruction set, which decide the rounding.
+# Entries of a start about versions and instruction set, which decide the rounding.
 DECISIVE = ("furlkit", "torch", "numpy", "cpu", "isa")
 
 
 class Journal:
-    """The journal beside an output: `client_0.safetensors` has `client_0.log.jsonl`."""
+    """Journal beside an output: `client_0.safetensors` has `client_0.log.jsonl`."""
 
     def __init__(self, output: Path):
         name = output.name.removesuffix(".safetensors")
         self.path = output.with_name(name + ".log.jsonl")
 
     def rewind(self, step: int) -> None:
-        """Drop the lines after `step`: those steps are about to be repeated."""
+        """Drop the lines after `step`, because these steps are about to be repeated."""
         lines = self.read() if step else []
         kept = [line for line in lines if line.get("step", 0) <= step]
         text = "".join(json.dumps(line, sort_keys=True) + "\n" for line in kept)
@@ -34,7 +34,7 @@ class Journal:
         write_bytes(self.path, text.encode(), flush=bool(kept))
 
     def write(self, entry: dict[str, Any]) -> None:
-        """Append a line with the present time."""
+        """Append a line with the current time."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         entry = {**entry, "time": now}
         try:
@@ -44,16 +44,16 @@ class Journal:
         except OSError as error:
             raise DiskError(
                 f"{self.path}: cannot write: {error.strerror}; make room, then run "
-                "the same command again"
+                "this command again"
             ) from error
 
     def machine(self) -> dict[str, Any]:
-        """The versions and the machine of the last start; empty where there is none."""
+        """Versions and machine of the last start; empty without a start."""
         starts = [line for line in self.read() if line.get("event") == "start"]
         return starts[-1] if starts else {}
 
     def read(self) -> list[dict[str, Any]]:
-        """The lines that are whole; none where there is no journal."""
+        """Return the complete lines; empty without a journal."""
         if not self.path.exists():
             return []
         lines = []
@@ -61,18 +61,18 @@ class Journal:
         for text in raw.decode(errors="replace").splitlines():
             line = parse_line(text)
             if line is None:
-                break  # A line that was cut short by a kill ends the usable part.
+                break  # A line cut short by a kill ends the usable part.
             lines.append(line)
         return lines
 
 
 def described(machine: dict[str, Any]) -> str:
-    """Versions and instruction set of a start, in words."""
+    """Describe versions and instruction set of a start in words."""
     return ", ".join(f"{k} {machine[k]}" for k in DECISIVE if machine.get(k))
 
 
 def parse_line(text: str | bytes) -> dict[str, Any] | None:
-    """A line of a journal, or None for an incomplete one."""
+    """Parse a line of a journal; None for an incomplete line."""
     try:
         line = json.loads(text)
     except (ValueError, RecursionError):

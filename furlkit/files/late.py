@@ -1,4 +1,4 @@
-"""Input files that a network file system shows some seconds after they were written."""
+"""Input files that a network file system shows seconds after writing."""
 
 import os
 import time
@@ -7,14 +7,14 @@ from contextlib import suppress
 
 from furlkit.errors import UsageError
 
-VARIABLE = "FURLKIT_WAIT_FOR_FILES"  # Seconds; 0 or nothing: do not wait.
-BETWEEN = 0.5  # Seconds between two looks.
+VARIABLE = "FURLKIT_WAIT_FOR_FILES"  # Seconds; 0 or empty: do not wait.
+BETWEEN = 0.5  # Seconds between two checks.
 
 
 def wait_for(paths: Iterable[str]) -> float:
-    """Wait until all files are there; return the seconds that this took.
+    """Wait until the files exist, for a limited time; return the seconds waited.
 
-    After a limited time the command goes on, and says itself which file is missing.
+    After the limit the command continues and reports the missing file.
     """
     begin = time.monotonic()
     limit = begin + _seconds()
@@ -25,7 +25,7 @@ def wait_for(paths: Iterable[str]) -> float:
         time.sleep(BETWEEN)
         for folder in {os.path.dirname(path) or "." for path in missing}:
             with suppress(OSError):
-                os.listdir(folder)  # Then a network file system asks its server again.
+                os.listdir(folder)  # Makes a network file system ask the server again.
         missing = [path for path in missing if not os.path.exists(path)]
     return time.monotonic() - begin
 

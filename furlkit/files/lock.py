@@ -1,7 +1,7 @@
-"""A lock beside an output: one process at a time makes a file.
+"""Lock beside an output: one process at a time writes a file.
 
-The operating system holds the lock and drops it when the process ends, however it ends,
-so a lock file that was left behind by a dead process does not count.
+The operating system holds the lock and releases it at the end of the process, even
+after a kill. A lock file left behind by a dead process therefore has no effect.
 """
 
 import fcntl
@@ -15,22 +15,22 @@ from pathlib import Path
 from furlkit.errors import DiskError, TooEarlyError
 from furlkit.files.opening import open_in_place
 
-LOOKS = 10  # How often a lock that is taken is tried again, 10 ms apart.
-ATTEMPTS = 1000  # How often a lock that others remove is made again.
+LOOKS = 10  # Attempts to take a lock that is held, 10 ms apart.
+ATTEMPTS = 1000  # Attempts to create a lock that other processes remove.
 LONGEST = 4096  # Bytes of a lock file.
 
 
 def lock_path(output: Path) -> Path:
-    """The lock of an output."""
+    """Path of the lock file of an output."""
     return output.with_name(f".{output.name}.lock")
 
 
 @contextmanager
 def holding(output: Path) -> Iterator[None]:
-    """Hold an output's lock; a second process is refused and told who holds it.
+    """Hold an output's lock; refuse with the holder's name if another process has it.
 
-    Where the folder cannot be written or has no locks, nothing is held: writing the
-    output says what is wrong with the folder.
+    In a folder without write permission or without locks, no lock is held: writing the
+    output will report the problem.
     """
     made = [folder for folder in output.parents if not folder.exists()]
     handle = _acquire(output)
@@ -41,7 +41,7 @@ def holding(output: Path) -> Iterator[None]:
             with suppress(OSError):
                 lock_path(output).unlink()
             os.close(handle)
-        for folder in made:  # The innermost first; one that is in use stays.
+        for folder in made:  # Innermost first; folders in use remain.
             with suppress(OSError):
                 folder.rmdir()
 
@@ -51,9 +51,9 @@ def _acquire(output: Path) -> int | None:
         try:
             handle = _open(output)
         except FileNotFoundError:
-            continue  # Another process has just removed the folder, which it had made.
+            continue  # Another process has just removed the folder.
         except OSError:
-            if holder(output):  # Of another user: we may read the lock, not write it.
+            if holder(output):  # Another user's lock: readable, not writable.
                 raise _is_being_made(output) from None
             return None
         try:
@@ -68,8 +68,8 @@ def _acquire(output: Path) -> int | None:
             raise
         os.close(handle)
     raise TooEarlyError(
-        f"{output}: other processes removed its lock or its folder {ATTEMPTS} times; "
-        "stop them, then run the same command again"
+        f"{output}: other processes removed the lock or the folder {ATTEMPTS} times; "
+        "stop them, then run this command again"
     )
 
 
@@ -80,7 +80,7 @@ def _open(output: Path) -> int:
 
 
 def _lock(output: Path, handle: int) -> bool:
-    """Lock a file, or refuse at once; False on a file system without locks.
+    """Lock a file, or raise at once; False on a file system without locks.
 
     A process that calls `holder` has the lock for a moment.
     """
@@ -98,36 +98,36 @@ def _lock(output: Path, handle: int) -> bool:
 
 def _is_being_made(output: Path) -> TooEarlyError:
     return TooEarlyError(
-        f"{output}: {holder(output) or 'another process'} is making it; wait for that, "
-        "or stop it, then run the same command again"
+        f"{output}: {holder(output) or 'another process'} is making it; wait, or stop "
+        "the process, then run this command again"
     )
 
 
 def _drop(output: Path, handle: int) -> None:
-    """Remove a lock file that cannot be locked."""
+    """Remove a lock file on a file system without locks."""
     os.close(handle)
     with suppress(OSError):
         lock_path(output).unlink()
 
 
 def _is_current(output: Path, handle: int) -> bool:
-    """False if the last holder has removed the file after we opened it."""
+    """Return False if the last holder removed the file after we opened it."""
     with suppress(OSError):
         return os.lstat(lock_path(output)).st_ino == os.fstat(handle).st_ino
     return False
 
 
 def _sign(path: Path, handle: int) -> None:
-    """Write host and process into the lock file, unless somebody else wrote the file."""
+    """Write host and process into the lock file, unless another program wrote it."""
     text = os.pread(handle, LONGEST, 0)
-    # An empty file may have any owner: some network file systems set one for all files.
+    # An empty file may have any owner: some network file systems set a fixed owner.
     if text and (_signature(text) is None or os.fstat(handle).st_uid != os.geteuid()):
         raise DiskError(
             f"{path}: was not written by furlkit, or by another user; remove it or "
-            "choose another -o, then run the same command again"
+            "choose another -o, then run this command again"
         )
     signed = {"host": os.uname().nodename, "process": os.getpid()}
-    with suppress(OSError):  # On a full disk the lock works without a name in it.
+    with suppress(OSError):  # On a full disk the lock works without a signature.
         os.ftruncate(handle, 0)
         os.write(handle, json.dumps(signed).encode())
 
@@ -140,7 +140,7 @@ def _signature(text: bytes) -> str | None:
 
 
 def holder(output: Path) -> str | None:
-    """Who holds an output's lock, as `process 4242 on HOST`; None if nobody does."""
+    """Return the holder of a lock, like `process 4242 on HOST`; None if not held."""
     try:
         handle = open_in_place(lock_path(output), os.O_RDONLY)
     except (OSError, DiskError):

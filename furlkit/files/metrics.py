@@ -1,7 +1,7 @@
 """Metrics files: JSON with sorted keys, for programs, `plot`, and people.
 
-`content` is the sha256 of everything else in the document: the numbers, the options, and
-the hashes of images and models. Versions before 3 have no content hash.
+`content` is the sha256 of the remaining document: the numbers, the options, and the
+hashes of images and models. Versions before 3 have no content hash.
 """
 
 import json
@@ -18,9 +18,9 @@ VERSION = 3
 
 
 def write_metrics(path: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """Write the result of an evaluation; returns the document with its content hash."""
+    """Write the result of an evaluation; return the document with the content hash."""
     document = {**values, "kind": "metrics", "version": VERSION}
-    # As a reader gets it: keys are text, and a number that is not finite is null.
+    # Like a reader gets the document: keys are text, numbers that are not finite null.
     document = json.loads(json.dumps(document), parse_constant=lambda _: None)
     document["content"] = _content(document)
     text = json.dumps(document, sort_keys=True, indent=1)
@@ -34,7 +34,7 @@ def read_metrics(path: Path) -> dict[str, Any]:
 
 
 def read_json(path: Path, expected: str = "JSON") -> Any:
-    """A JSON file of any content; `expected` is what a message says of it."""
+    """Read a JSON file of any content; `expected` names the content in messages."""
     try:
         return parse_strict(read_bytes(path, LONGEST_JSON))
     except (ValueError, RecursionError) as error:
@@ -42,21 +42,21 @@ def read_json(path: Path, expected: str = "JSON") -> Any:
 
 
 def as_metrics(path: Path, document: Any) -> dict[str, Any]:
-    """Check that a JSON document is one of `write_metrics`."""
+    """Check that a JSON document was written by `write_metrics`."""
     if not isinstance(document, dict) or document.get("kind") != "metrics":
         raise InputError(f"{path}: is JSON, but not a metrics file of furlkit's")
     check_version(path, document.get("version"), VERSION)
     if is_sealed(document) and document.get("content") != (found := _content(document)):
         raise InputError(
-            f"{path}: was changed after furlkit wrote it: its values have the content "
-            f"hash {found:.12}, expected {document.get('content')!s:.12}; restore it, or "
-            "run the command that wrote it again"
+            f"{path}: was changed after furlkit wrote it: the values have the content "
+            f"hash {found:.12}, expected {document.get('content')!s:.12}; restore the "
+            "file, or repeat the command that wrote it"
         )
     return document
 
 
 def is_sealed(document: dict[str, Any]) -> bool:
-    """Whether a metrics file must have a content hash; older versions have none."""
+    """Return whether a metrics file must have a content hash (version 3)."""
     return "content" in document or document.get("version") == VERSION
 
 

@@ -1,4 +1,4 @@
-"""Neighbour files: which images of a set a model finds nearest to each of them."""
+"""Neighbour files: the nearest images of each image of a set, according to a model."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from furlkit.files.facts import Provenance, Record, check_fingerprint, open_fact
 
 @dataclass(frozen=True)
 class NeighbourFacts:
-    """By which layer (h or z), among which images, by whose model of which round."""
+    """Layer (h or z), images, client and round of a neighbour file."""
 
     layer: str
     dataset: dict[str, Any]
@@ -26,9 +26,9 @@ class NeighbourFacts:
 
 @dataclass(frozen=True)
 class Neighbours(Record[NeighbourFacts]):
-    """For each image of `index`, (n), its `nearest` others, (n, k), nearest first.
+    """For each image of `index` (n), the `nearest` images (n, k), nearest first.
 
-    Both are places in the dataset.
+    Both are positions in the dataset.
     """
 
     nearest: np.ndarray
@@ -42,13 +42,13 @@ def write_neighbours(
     facts: NeighbourFacts,
     provenance: Provenance,
 ) -> str:
-    """Write the nearest images of each image, all as places in the dataset."""
+    """Write the nearest images of each image, as positions in the dataset."""
     tensors = {"nearest": nearest.astype(np.int64), "index": index.astype(np.int64)}
     return write(path, tensors, provenance.header("neighbours", facts))
 
 
 def read_neighbours(path: Path) -> Neighbours:
-    """Read a neighbour file: every neighbour is another image of the set."""
+    """Read a neighbour file; every neighbour must be another image of the set."""
     opened, facts = open_facts(path, "neighbours", NeighbourFacts)
     check_fingerprint(path, facts.dataset)
     opened.expect("nearest", "int64", facts.examples, "k")
@@ -61,7 +61,7 @@ def read_neighbours(path: Path) -> Neighbours:
 
 
 def check_neighbours(path: Path, nearest: np.ndarray, index: np.ndarray) -> None:
-    """The neighbours of each image, (n, k), must be others of the n different images."""
+    """Check the neighbours of each image (n, k): other images of the n images."""
     shapes = nearest.ndim == 2 and index.shape == nearest.shape[:1]
     whole = nearest.dtype == index.dtype == np.int64
     if (
@@ -79,5 +79,5 @@ def check_neighbours(path: Path, nearest: np.ndarray, index: np.ndarray) -> None
         row, place = np.argwhere(strange)[0]
         raise InputError(
             f"{path}: names image {nearest[row, place]} as a neighbour of image "
-            f"{index[row]}; expected another image of its own set; re-create it"
+            f"{index[row]}; expected another image of the set; re-create it"
         )

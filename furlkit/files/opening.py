@@ -1,8 +1,8 @@
-"""Opening what a command was given: regular files only, of a size that was to be expected.
+"""Opening of input files: regular files only, of a limited size.
 
-A pipe would be waited for, a device may be endless and a socket cannot be read, so none
-of them is opened. Text is read whole, so what a parser gets is capped: the caps leave
-room for everything that furlkit writes, and keep a hostile file cheap to refuse.
+A pipe would block, a device may be endless and a socket cannot be read: none is opened.
+Text is read at once, with a limit on the size: the limits leave room for everything
+that furlkit writes, and make hostile files cheap to refuse.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import Any
 
 from furlkit.errors import DiskError, InputError
 
-LONGEST_TOML = 256 * 2**10  # The longest recipe that comes with furlkit has 8 kB.
+LONGEST_TOML = 256 * 2**10  # The longest recipe in furlkit has 8 kB.
 LONGEST_JSON = 16 * 2**20  # Scores of 1,000 classes, with confusions, take 6 MB.
 LONGEST_LIST = 256 * 2**20  # Labels, indices or a journal: a line for each of millions.
 LONGEST_NUMBER = 64  # Bits of a whole number in TOML.
@@ -31,15 +31,15 @@ _TYPES = {
 
 
 def open_regular(path: Path | str) -> BufferedReader:
-    """Open a regular file for reading; anything else is refused, and never waited for."""
+    """Open a regular file for reading; refuse anything else without waiting."""
     return os.fdopen(open_handle(path), "rb")
 
 
 def open_handle(path: Path | str) -> int:
-    """The same as a bare handle, which takes no memory for a buffer."""
+    """Like `open_regular`, as a bare handle without the memory of a buffer."""
     with reading(path), _nameable(path):
-        # Opening a device may already do something, so it is looked at first. It may be
-        # exchanged in between: then the second look refuses what was opened.
+        # Opening a device may have side effects: check the type first. The file may be
+        # exchanged in between: the second check refuses the new file.
         _check_regular(path, os.stat(path))
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -51,10 +51,10 @@ def open_handle(path: Path | str) -> int:
 
 
 def open_in_place(path: Path, flags: int, mode: int = 0o666) -> int:
-    """Open a file of furlkit's beside an output, to lock it or to append to it.
+    """Open one of furlkit's files beside an output, to lock or to append.
 
-    A link is refused, because furlkit would change the file of the user behind it; a
-    pipe or a device is refused, because furlkit would wait for it.
+    A link is refused, because furlkit would change the user's file behind the link; a
+    pipe or a device is refused, because furlkit would wait.
     """
     with suppress(FileNotFoundError):
         _check_in_place(path, os.lstat(path))
@@ -68,7 +68,7 @@ def open_in_place(path: Path, flags: int, mode: int = 0o666) -> int:
 
 
 def first_line(path: Path | str) -> bytes:
-    """The first line of a text file; empty for a container and other binary files."""
+    """Return the first line of a text file; empty for binary files."""
     with open_regular(path) as stream, reading(path):
         line = stream.readline(_CHUNK)
     # Bytes 5 to 8 of a container are zeros: no header takes 4 GB. Text has no zeros.
@@ -76,16 +76,16 @@ def first_line(path: Path | str) -> bytes:
 
 
 def read_bytes(path: Path | str, most: int) -> bytes:
-    """All bytes of a regular file that has at most so many."""
+    """Read a regular file of at most `most` bytes."""
     with open_regular(path) as stream, reading(path):
         content = stream.read(most + 1)
     if len(content) > most:
-        raise InputError(f"{path}: has more than {most:,} bytes, which furlkit accepts")
+        raise InputError(f"{path}: has more than {most:,} bytes, furlkit's limit")
     return content
 
 
 def same_bytes(one: Path, other: Path) -> bool:
-    """Whether two files have the same bytes, whatever they say of themselves."""
+    """Compare two files byte by byte, independent of their headers."""
     with (
         open_regular(one) as first,
         open_regular(other) as second,
@@ -98,8 +98,8 @@ def same_bytes(one: Path, other: Path) -> bool:
 
 
 def read_toml(path: Path | str) -> dict[str, Any]:
-    """The tables of a TOML file."""
-    import tomllib  # Here, because most commands read none.
+    """Read the tables of a TOML file."""
+    import tomllib  # Here, because most commands read no TOML.
 
     try:
         tables = tomllib.loads(read_toml_text(path))
@@ -110,7 +110,7 @@ def read_toml(path: Path | str) -> dict[str, Any]:
 
 
 def _check_numbers(value: Any) -> None:
-    """TOML promises whole numbers of 64 bits; Python cannot print much longer ones."""
+    """Check whole numbers: TOML has 64 bits; Python cannot print much longer ones."""
     if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:
         raise ValueError(f"a number has more than {LONGEST_NUMBER} bits")
     inner = value.values() if isinstance(value, dict) else value
@@ -119,7 +119,7 @@ def _check_numbers(value: Any) -> None:
 
 
 def read_toml_text(path: Path | str) -> str:
-    """A TOML file as it is written, comments included."""
+    """Return the text of a TOML file, comments included."""
     try:
         return read_bytes(path, LONGEST_TOML).decode()
     except UnicodeDecodeError as error:
@@ -143,7 +143,7 @@ def reading(path: Path | str) -> Iterator[None]:
 def _nameable(path: Path | str) -> Iterator[None]:
     try:
         yield
-    except ValueError as error:  # A name from a file may hold a zero.
+    except ValueError as error:  # A name in a file may contain a zero byte.
         raise InputError(f"{path}: cannot be the name of a file: {error}") from error
 
 
@@ -153,8 +153,8 @@ def _check_regular(path: Path | str, found: os.stat_result) -> None:
         raise InputError(f"{path}: is a folder; expected a file")
     if kind != stat.S_IFREG:
         raise InputError(
-            f"{path}: is {_TYPES.get(kind, 'no file')}; expected a regular file, so "
-            "write what it gives to a file first"
+            f"{path}: is {_TYPES.get(kind, 'no file')}; expected a regular file; "
+            "write the content to a file first"
         )
 
 
@@ -163,5 +163,5 @@ def _check_in_place(path: Path, found: os.stat_result) -> None:
     if kind != stat.S_IFREG:
         raise DiskError(
             f"{path}: cannot write: it is {_TYPES.get(kind, 'no file')}, expected a "
-            "regular file of furlkit's; remove it, then run the same command again"
+            "regular file of furlkit's; remove it, then run this command again"
         )

@@ -1,4 +1,4 @@
-"""Partition files: which images each client holds, and which are public."""
+"""Partition files: the images of each client, and the public images."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +11,14 @@ from furlkit.files.clients import ClientId
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, check_fingerprint, open_facts
 
-PUBLIC = "public"  # The server's part, and its name where it trains as clients do.
+PUBLIC = "public"  # The server's part, and the server's name if it trains.
 
 
 @dataclass(frozen=True)
 class PartitionFacts:
-    """Scheme, size, and the fingerprint of the dataset the indices point into.
+    """Scheme, number of clients, and fingerprint of the dataset behind the indices.
 
-    `domain_names` is None where clients are not of one domain each, or in older files.
+    `domain_names`: None if clients mix domains, and in older files.
     """
 
     scheme: str
@@ -30,12 +30,12 @@ class PartitionFacts:
 
 @dataclass(frozen=True)
 class Partition(Record[PartitionFacts]):
-    """Indices of every client, end to end: client k has indices[offsets[k]:offsets[k+1]].
+    """Indices of the clients: client k has indices[offsets[k]:offsets[k+1]].
 
-    `histogram` counts labels, one row for each client; it has no columns without labels.
-    `domains` is the domain of each client, -1 for one without images; None where
-    clients are not of one domain each. `groups` is the hash of the groups that no client
-    shares with another one; None if images have no groups.
+    `histogram`: count of labels, a row for each client; no columns without labels.
+    `domains`: domain of each client, -1 for a client without images; None if clients
+    mix domains. `groups`: hash of the groups, which clients never share; None for
+    images without groups.
     """
 
     indices: np.ndarray
@@ -46,7 +46,7 @@ class Partition(Record[PartitionFacts]):
     groups: str | None = None
 
     def of(self, client: ClientId) -> np.ndarray:
-        """The indices of one client; of the server, which trains as "public"."""
+        """Return the indices of a client, or of the server, called "public"."""
         if client == PUBLIC and len(self.public):
             return self.public
         if isinstance(client, str) or not 0 <= client < self.facts.clients:
@@ -57,13 +57,13 @@ class Partition(Record[PartitionFacts]):
         return self.indices[self.offsets[client] : self.offsets[client + 1]]
 
     def domain_of(self, client: int) -> str | None:
-        """The name of the domain that all images of a client belong to, if they do."""
+        """Return the name of a client's domain; None if the client mixes domains."""
         held = -1 if self.domains is None else self.domains[client]
         return None if held < 0 else (self.facts.domain_names or [])[held]
 
     @property
     def sizes(self) -> np.ndarray:
-        """How many images each client has."""
+        """Number of images of each client."""
         return np.diff(self.offsets)
 
 
@@ -89,7 +89,7 @@ def write_partition(
 
 
 def read_partition(path: Path) -> Partition:
-    """Read a partition and check that its indices make sense."""
+    """Read a partition and check the indices."""
     opened, facts = open_facts(path, "partition", PartitionFacts)
     check_fingerprint(path, facts.dataset)
     for name in ("indices", "offsets", "public"):
@@ -115,7 +115,7 @@ def _check_domains(partition: Partition) -> None:
     known = range(-1, len(names or ()))
     if len(domains) != partition.facts.clients or not np.isin(domains, known).all():
         raise InputError(
-            f"{partition.path}: the domains of its clients do not fit "
+            f"{partition.path}: the domains of the clients do not fit "
             f"{partition.facts.clients} clients and {len(names or ())} names; re-create "
             "the partition"
         )
@@ -135,7 +135,7 @@ def _check(partition: Partition) -> None:
     )
     if not fits:
         raise InputError(
-            f"{partition.path}: its indices do not fit {partition.facts.clients} "
+            f"{partition.path}: indices do not fit {partition.facts.clients} "
             f"clients over {examples} examples; re-create the partition"
         )
     names, classes = partition.facts.class_names, partition.histogram.shape[1]

@@ -1,4 +1,4 @@
-"""Weights to start from: furlkit's checkpoints and exports, and other programs' files."""
+"""Weights to start from: checkpoints and exports of furlkit, and foreign files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,19 +12,19 @@ from furlkit.files.container.header import with_article
 from furlkit.files.container.read import Container, is_plain, read_plain
 from furlkit.files.metrics import read_json
 
-# What a folder of an export, or of Hugging Face's, has.
+# Files in the folder of an export, or of a Hugging Face model.
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 Numbers = tuple[float, ...]
 
 
 class Pretrained(NamedTuple):
-    """Tensors under furlkit's names, encoder.* first of all.
+    """Tensors under furlkit's names, encoder.* first.
 
-    `whole` says that the encoder is all there, with the classifier that it may have been
-    trained with; a checkpoint may lack parts that clients keep. `normalisation` is the
-    mean and std of the images it was trained with, if the file or its folder says so,
-    and `reading` their window.
+    `whole`: the file has the complete encoder, perhaps with a classifier; a checkpoint
+    may lack parts that clients keep. `normalisation`: mean and std of the training
+    images, if the file or the folder records them; `reading`: the window of these
+    images.
     """
 
     path: Path
@@ -36,7 +36,7 @@ class Pretrained(NamedTuple):
 
 
 def read_pretrained(path: Path) -> Pretrained:
-    """Read weights from a file, or from a folder that holds them."""
+    """Read weights from a file, or from a folder with a file of weights."""
     if path.is_dir():
         if not (path / WEIGHTS).is_file():
             raise InputError(
@@ -66,7 +66,7 @@ def read_pretrained(path: Path) -> Pretrained:
 def _bare(
     path: Path, tensors: dict[str, np.ndarray], content: str, about: Mapping[str, Any]
 ) -> Pretrained:
-    """An encoder alone, whose tensors have no part before their names."""
+    """An encoder alone; `named` adds the part's name to the tensors."""
     check_all_finite(path, tensors)
     named = {f"encoder.{name}": array for name, array in tensors.items()}
     reading = about.get("reading")
@@ -75,7 +75,7 @@ def _bare(
 
 
 def _config_beside(path: Path) -> dict[str, Any]:
-    """What timm's config.json says of the images, if the folder has one."""
+    """Read the part of timm's config.json about images, if the folder has the file."""
     config = path.parent / CONFIG
     if path.name != WEIGHTS or not config.is_file():
         return {}
@@ -85,7 +85,7 @@ def _config_beside(path: Path) -> dict[str, Any]:
 
 
 def _normalisation(about: Mapping[str, Any]) -> tuple[Numbers, Numbers] | None:
-    """The mean and std, one number for each channel; None if they are not both that."""
+    """Return mean and std, a number for each channel; None if either is invalid."""
     mean, std = about.get("mean"), about.get("std")
     if not isinstance(mean, list) or not isinstance(std, list):
         return None

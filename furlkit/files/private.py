@@ -1,7 +1,7 @@
-"""Private files: what a client keeps from round to round and never sends.
+"""Private files: a client's state between rounds, never sent.
 
-Parts of its model stand under their own names; what methods remember stands behind
-`memory.`, as `memory.averaged_features.rows` of FedCA.
+Parts of the client's model keep their names; the memory of methods has the prefix
+`memory.`, for example `memory.averaged_features.rows` of FedCA.
 """
 
 from dataclasses import dataclass, field
@@ -18,16 +18,16 @@ from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, Record, open_facts
 
 MEMORY = "memory."
-# What format version 1 called FedCA's averaged features.
+# Prefix of FedCA's averaged features in format version 1.
 VERSION_1_MEMORY = "ensemble."
 
 
 @dataclass(frozen=True)
 class PrivateFacts:
-    """Whose state it is, after which round, and what it holds.
+    """Owner, round and content of a private file.
 
-    `parts` are those of the model, `memory` the names of what methods remember. A site
-    keeps the fingerprint of its images too, the `dataset` that an index points into.
+    `parts`: parts of the model. `memory`: names of the methods' tensors. `dataset`:
+    fingerprint of a site's images, which an index points into.
     """
 
     client: ClientId
@@ -39,9 +39,9 @@ class PrivateFacts:
 
 @dataclass(frozen=True)
 class Private(Record[PrivateFacts]):
-    """A client's own state: tensors of its model, and memory of its methods, by name.
+    """Private state of a client: tensors of the model, and memory of methods, by name.
 
-    `options` are those of the command that made it.
+    `options`: options of the command that wrote the file.
     """
 
     tensors: dict[str, np.ndarray]
@@ -56,14 +56,14 @@ def write_private(
     facts: PrivateFacts,
     provenance: Provenance,
 ) -> str:
-    """Write a client's own state, for its owner alone; `aggregate` refuses its kind."""
+    """Write a client's state, readable by the user only; `aggregate` refuses it."""
     everything = {**tensors, **{MEMORY + name: v for name, v in memory.items()}}
     check_all_finite(path, everything)
     return write(path, everything, provenance.header("private", facts), OWNER)
 
 
 def read_private(path: Path, client: ClientId | None = None) -> Private:
-    """Read the state of one client; that of another client than `client` is refused."""
+    """Read the state of a client; refuse a file of another client than `client`."""
     opened, facts = open_facts(path, "private", PrivateFacts, _updated)
     if client not in (None, facts.client):
         raise InputError(

@@ -1,4 +1,4 @@
-"""Progress files: how far a long stage has come, so that it can be resumed."""
+"""Progress files: the state of an unfinished stage, to resume from."""
 
 import hashlib
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ from furlkit.files.facts import Provenance, open_facts
 
 @dataclass(frozen=True)
 class ProgressFacts:
-    """The work it belongs to, the steps done, and running sums.
+    """Key of the work, number of finished steps, and running sums.
 
     `tensors` is a hash of names, types and shapes: an optimiser has a tensor for a
-    parameter only after a step that moved it, so no reader knows which ones to expect.
+    parameter only after a step that moved the parameter, and readers cannot know which.
     """
 
     key: str
@@ -32,7 +32,7 @@ class ProgressFacts:
 
 
 class Progress(NamedTuple):
-    """A training that was interrupted."""
+    """An interrupted training."""
 
     step: int
     tensors: dict[str, np.ndarray]
@@ -40,10 +40,10 @@ class Progress(NamedTuple):
 
 
 class ProgressFile:
-    """The progress file beside an output; `provenance` says which work it belongs to.
+    """Progress file beside an output; `provenance` identifies the work.
 
-    It is resumed by the `versions` that wrote it only: with others the rest would be
-    rounded differently, and its tensors may have other names.
+    Only the `versions` that wrote the file resume it: other versions round differently,
+    and may name tensors differently.
     """
 
     def __init__(
@@ -64,29 +64,29 @@ class ProgressFile:
     def save(
         self, step: int, tensors: dict[str, np.ndarray], values: dict[str, Any]
     ) -> None:
-        """Replace what was saved before; it has what a client keeps to itself too."""
+        """Replace the saved state, which may contain the client's private state."""
         facts = ProgressFacts(self._key, step, values, _table_hash(tensors))
         write(self.path, tensors, self._provenance.header("progress", facts), OWNER)
 
     def load(self) -> tuple[Progress | None, str | None]:
-        """What was saved for this work; or None, and why a file that is there is not used."""
+        """Return the saved state; or None, and why an existing file is not used."""
         if not self.path.exists():
             return None, None
         try:
             opened, facts = open_facts(self.path, "progress", ProgressFacts)
             if facts.key != self._key:
-                reason = "it belongs to other options, inputs or versions"
+                reason = "belongs to different options, inputs or versions"
                 return None, f"{self.path}: {reason}; starting over"
             tensors = opened.tensors()
             if facts.tensors != _table_hash(tensors):
-                reason = "cannot be resumed: its tensors are not the saved ones"
+                reason = "cannot be resumed: the tensors are not the saved tensors"
                 return None, f"{self.path}: {reason}; starting over"
             return Progress(facts.step, tensors, facts.values), None
         except FurlkitError as error:
             return None, f"{error}; starting over"
 
     def discard(self) -> None:
-        """The work is done."""
+        """Delete the file at the end of the work."""
         self.path.unlink(missing_ok=True)
 
 

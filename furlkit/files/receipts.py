@@ -1,10 +1,10 @@
-"""Receipts of a planned run: which command made a file, from which contents.
+"""Receipts of a planned run: the command and the input contents behind each file.
 
-A command whose output lies in the folder of a planned run notes two lines in
-plan/made.jsonl there: when it begins, the fingerprint of the command; when it ends, the
-content hashes of the files that it wrote too. A file is finished if its last receipt has
-the fingerprint of the planned command and the hashes of the files that are there. No
-path and no time is part of a fingerprint, so a run may be copied or unpacked.
+A command with an output in the folder of a planned run adds two lines to
+plan/made.jsonl: at the start, the fingerprint of the command; at the end, also the
+content hashes of the written files. A file is finished if the last receipt has the
+fingerprint of the planned command and the hashes of the present files. Fingerprints
+contain no paths and no times, so a run may be copied or unpacked.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ from furlkit.files.contents import Contents, content_of
 from furlkit.files.opening import LONGEST_LIST, read_bytes
 
 NOTED, MADE, CACHE = "plan/recipe.json", "plan/made.jsonl", "plan/contents.json"
-# Flags and options that decide no byte of an output.
+# Flags and options without an effect on the bytes of an output.
 SILENT = frozenset(
     ("-q", "--quiet", "-v", "--verbose", "--json", "--strict", "--force", "--download")
 )
@@ -35,9 +35,9 @@ Content = Callable[[str], str | None]
 
 
 class Receipt(NamedTuple):
-    """The fingerprint of a command, and the hashes of what it wrote; None until its end.
+    """Fingerprint of a command, and hashes of the written files; None until the end.
 
-    `error` is the message of a command that failed.
+    `error`: the message of a failed command.
     """
 
     command: str
@@ -46,19 +46,19 @@ class Receipt(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A command for one client: words, written files, and the file of -o."""
+    """Command for one client: words, written files, and the file of -o."""
 
-    words: list[tuple[str, str]]  # Each with the flag that it follows.
+    words: list[tuple[str, str]]  # Each with the preceding flag.
     writes: list[str]
     output: str
 
     def reads_within(self, folder: str) -> list[str]:
-        """The files in the folder of a run that the command reads."""
+        """Return the files that the command reads in the folder of a run."""
         words = (word for _, word in self.words)
         return [w for w in words if _is_inside(w, folder) and _SUFFIX.search(w)]
 
     def fingerprint(self, folder: str, content: Content, preset: Content) -> str:
-        """The hash of a command, with contents in place of the files that it reads."""
+        """Hash a command, with the contents of input files instead of their names."""
         texts = []
         for flag, word in self.words:
             if flag == "--preset":
@@ -69,7 +69,7 @@ class Call(NamedTuple):
 
 
 def call_of(words: Sequence[str], client: Any, writing: Collection[str]) -> "Call":
-    """The call of a command line for a client; it writes a file after `writing` flags."""
+    """Parse a command line for a client; a file after a `writing` flag is written."""
     found, writes, output, flag = [], [], "", ""
     for word in _apart(words):
         filled = word.replace("{client}", str(client))
@@ -95,7 +95,7 @@ def _apart(words: Sequence[str]) -> Iterator[str]:
 
 
 def _text(word: str, folder: str, content: Content) -> str:
-    """The text of a word, with contents in place of files in LABEL=FILE,FILE."""
+    """Return a word with contents instead of file names, also in LABEL=FILE,FILE."""
     parts = _BETWEEN.split(word)
     if len(parts) > 1:
         return "".join(content(part) or part for part in parts)
@@ -108,7 +108,7 @@ def _is_inside(word: str, folder: str) -> bool:
 
 
 def run_folder(output: str) -> str | None:
-    """The folder of the planned run that a file lies in; "" is the current one."""
+    """Return the planned run's folder around a file; "" is the current folder."""
     for folder in Path(output).parents:
         if (folder / NOTED).is_file():
             return "" if folder == Path() else str(folder)
@@ -119,7 +119,7 @@ def run_folder(output: str) -> str | None:
 def noting(folder: str, calls: Sequence[Call], preset: Content) -> Iterator[None]:
     """Note the start of commands, and at the end the contents of written files.
 
-    Inputs are hashed first: one that is replaced meanwhile makes the outputs stale.
+    Inputs are hashed first: replacing an input during the command makes outputs stale.
     """
     contents = Contents(Path(folder) / CACHE)
     made = {c.output: c.fingerprint(folder, contents.of, preset) for c in calls}
@@ -137,9 +137,9 @@ def noting(folder: str, calls: Sequence[Call], preset: Content) -> Iterator[None
 
 
 def append(folder: str, receipts: dict[str, Receipt]) -> None:
-    """Add receipts, by the file that they are for, in the order of the commands.
+    """Add receipts, by output file, in the order of the commands.
 
-    A folder that cannot be written gets no receipts.
+    A folder without write permission gets no receipts.
     """
     lines = [[os.path.relpath(path, folder or "."), *r] for path, r in receipts.items()]
     text = "".join(f"\n{json.dumps(line)}" for line in lines) + "\n"
@@ -155,16 +155,14 @@ def append(folder: str, receipts: dict[str, Receipt]) -> None:
 
 
 def read(folder: str) -> dict[str, Receipt]:
-    """The last receipt of each file of a run, by its path from the run's folder."""
+    """Read the last receipt of each file of a run, by path relative to the folder."""
     try:
         raw = read_bytes(Path(folder) / MADE, LONGEST_LIST)
     except FurlkitError:
         return {}
     found: dict[str, Receipt] = {}
     for line in raw.split(b"\n"):
-        with suppress(
-            ValueError, TypeError
-        ):  # Half a line of a process that was killed.
+        with suppress(ValueError, TypeError):  # An incomplete line of a killed process.
             path, *values = json.loads(line)
             receipt = Receipt(*values)
             if isinstance(receipt.contents, list | None):

@@ -14,7 +14,7 @@ from furlkit.files.facts import open_facts
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """The rule that remembers, the round of the model made with it, and its network."""
+    """Rule with this memory; round and architecture of the model made with it."""
 
     rule: str
     round: int
@@ -22,5 +22,5 @@ class ServerFacts:
 
 
 def open_server(path: Path) -> tuple[Container, ServerFacts]:
-    """Open the state of a server and check its header; the tensors are not read yet."""
+    """Open the state of a server and check the header, without reading tensors."""
     return open_facts(path, "server", ServerFacts)

@@ -1,7 +1,7 @@
-"""Similarity files: how similar a model finds every two of some images.
+"""Similarity files: cosines of all pairs of images according to a model.
 
-Whole, as n x n cosines, or the largest of each row only: a row then has a list of
-columns, and the others were not sent. int8 stores cosines in steps of 1/127.
+Either a whole n x n matrix, or only the largest cosines of each row, with a list of
+columns. int8 stores cosines in steps of 1/127.
 """
 
 import math
@@ -21,11 +21,11 @@ from furlkit.files.facts import Provenance, Record
 from furlkit.files.features import FeatureFacts, open_table
 
 STEP = 127
-# How far a stored cosine may be from the true one: sums of float32, and its type.
+# Tolerance of a stored cosine: float32 sums, and rounding to the type.
 SUMMING, ROUNDING = 1e-3, {"float16": 2**-11, "int8": 0.5 / STEP}
 BLOCK = 1024
 RECREATE = "re-create it with embed --similarity"
-# A row that is shorter has no direction, and so no cosines.
+# A shorter row has no direction, and therefore no cosines.
 SHORTEST = 1e-12
 
 
@@ -33,8 +33,8 @@ SHORTEST = 1e-12
 class Similarity(Record[FeatureFacts]):
     """Cosines; `index` names the image of row and column i.
 
-    `matrix` is (n, n), as it is stored. With `columns` (n, k) it is (n, k) in float32:
-    row i has its value for column columns[i, j] at j.
+    `matrix` is (n, n), in the stored type. With `columns` (n, k), `matrix` is (n, k) in
+    float32: matrix[i, j] belongs to column columns[i, j].
     """
 
     matrix: np.ndarray
@@ -52,10 +52,10 @@ def write_similarity(
     columns: np.ndarray | None = None,
     kind: str = "similarity",
 ) -> str:
-    """Write a matrix from blocks of rows, never whole in memory.
+    """Write a matrix from blocks of rows, without the whole matrix in memory.
 
-    It is (n, n); or (n, k) with the `columns` (n, k) that its values belong to. A file of
-    the kind "ensemble" may hold one too.
+    The matrix is (n, n), or (n, k) with `columns` (n, k). A file of the kind "ensemble"
+    may contain a matrix too.
     """
     shape = (len(index), len(index)) if columns is None else columns.shape
     stored = (_stored(path, block, encoding) for block in blocks)
@@ -68,15 +68,15 @@ def write_similarity(
 
 
 def kept_of(percent: float, n: int) -> int:
-    """How many of a row's n cosines `percent` percent are, one at least."""
+    """Number of cosines in `percent` percent of a row of n, at least 1."""
     return min(n, max(1, math.ceil(percent * n / 100)))
 
 
 def read_similarity(path: Path) -> Similarity:
-    """Open a similarity file, checked: its hash, its shape, and that it has cosines.
+    """Open a similarity file; checks the hash, the shape, and that values are cosines.
 
-    The largest of each row are read as float32. A whole matrix stays on disk, in the type
-    it is stored in: `cosines` gives the numbers of any block of it.
+    The largest cosines of each row are read as float32. A whole matrix stays on disk,
+    in the stored type: `cosines` decodes any block.
     """
     opened, facts = open_table(path, "similarity", "matrix")
     return similarity_of(opened, facts)
@@ -85,9 +85,9 @@ def read_similarity(path: Path) -> Similarity:
 def similarity_of(
     opened: Container, facts: FeatureFacts, by: str = "check", private: bool = False
 ) -> Similarity:
-    """The cosines of a file that was opened by `open_table`; `by` is the hash to compare.
+    """Read the cosines of a file opened by `open_table`; `by` is the hash to compare.
 
-    With `private` a whole matrix is copied to a file that nobody else can change.
+    With `private` a whole matrix is copied to a file that no other process can change.
     """
     path, (n, k) = opened.path, opened.entry("matrix").shape
     rounding = ROUNDING.get(opened.entry("matrix").dtype.name, 0)
@@ -110,15 +110,15 @@ Mapped = Callable[[], np.ndarray]
 
 
 def _on_disk(opened: Container, by: str) -> tuple[np.ndarray, Mapped]:
-    """The index, and the matrix as a map of the file."""
+    """Return the index, and the matrix mapped from the file."""
     for _ in opened.verified_pieces(by):
         pass
     return opened.read(opened.entry("index")), lambda: opened.memmap("matrix")
 
 
 def _private_copy(opened: Container, by: str) -> tuple[np.ndarray, Mapped]:
-    """The index, and the matrix as a map of a copy without a name."""
-    copy = TemporaryFile()  # noqa: SIM115 - it lives as long as its maps
+    """Return the index, and the matrix mapped from a copy without a name."""
+    copy = TemporaryFile()  # noqa: SIM115 - must live as long as the maps
     index, entry = bytearray(), opened.entry("matrix")
     for each, piece in opened.verified_pieces(by, remember=True):
         if each.name == "index":
@@ -136,7 +136,7 @@ def _private_copy(opened: Container, by: str) -> tuple[np.ndarray, Mapped]:
 
 
 def cosines(block: np.ndarray) -> np.ndarray:
-    """Stored values, of whatever type, as float32."""
+    """Decode stored values of any type to float32."""
     numbers = block.astype(np.float32, copy=False)
     return numbers / STEP if block.dtype == np.int8 else numbers
 
@@ -147,10 +147,10 @@ def _stored(path: Path, block: np.ndarray, encoding: str) -> np.ndarray:
 
 
 def check_columns(path: Path, name: str, columns: np.ndarray, n: int) -> None:
-    """Columns must be among those of a matrix of n images."""
+    """Check that columns are from 0 to n - 1."""
     if columns.size and not 0 <= columns.min() <= columns.max() < n:
         raise InputError(
-            f"{path}: {name} go from {columns.min()} to {columns.max()}, it has {n} "
+            f"{path}: {name} go from {columns.min()} to {columns.max()} of {n} "
             "images; re-create it"
         )
 
@@ -159,7 +159,7 @@ Part = Callable[[slice, slice], np.ndarray]
 
 
 def _check_whole(path: Path, mapped: Mapped, n: int, rounding: float) -> None:
-    """In blocks, each from a map of its own: memory is a few blocks, whatever n is."""
+    """Check in blocks, each from a new map: memory is a few blocks for any n."""
 
     def part(rows: slice, columns: slice) -> np.ndarray:
         return cosines(mapped()[rows, columns])
@@ -186,15 +186,15 @@ def _check_largest(
 def _check_sides(
     path: Path, matrix: np.ndarray, columns: np.ndarray, rounding: float
 ) -> None:
-    """A cosine that was sent for i and j is that for j and i, or is not one of j's largest.
+    """Check that both sides of a pair (i, j) have the cosine, if j's row has room.
 
-    Every row has its k largest, so j may lack i only if it has k others as large. In
-    blocks of rows, beside a copy that is in the order of the columns.
+    Every row has the k largest cosines: row j may lack i only if k others are as large.
+    Works in blocks of rows, beside a copy in the order of the columns.
     """
     by_column, values = _by_column(path, matrix, columns)
     least = matrix.min(axis=1, initial=np.inf)
     for rows in _slices(len(matrix)):
-        others = columns[rows]  # (b, k): the pairs (i, j), and now j's side of them.
+        others = columns[rows]  # (b, k): the pairs (i, j); now j's side.
         i = np.arange(rows.start, rows.stop)[:, None]
         place, there = _found(by_column, others, i)
         theirs = np.where(there, values[others, place], least[others])
@@ -213,7 +213,7 @@ def _check_sides(
 def _by_column(
     path: Path, matrix: np.ndarray, columns: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Columns and values with each row in the order of its columns, none of them twice."""
+    """Sort each row by column; raise if a row has a column twice."""
     ordered, values = np.empty_like(columns), np.empty_like(matrix)
     for rows in _slices(len(columns)):
         order = columns[rows].argsort(axis=1)
@@ -231,7 +231,7 @@ def _by_column(
 def _found(
     ordered: np.ndarray, rows: np.ndarray, column: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where each of these rows has a column, and whether it has: a search by halves."""
+    """Bisect for a column in each of these rows; return the place and a match flag."""
     k = ordered.shape[1]
     low, high = np.zeros(rows.shape, np.int32), np.full(rows.shape, k, np.int32)
     for _ in range(k.bit_length()):
@@ -250,7 +250,7 @@ def _slices(length: int, start: int = 0) -> Iterator[slice]:
 def _first(
     shape: tuple[int, ...], wrong: Part, upper: bool = False
 ) -> tuple[int, int] | None:
-    """The first cell, row by row, that is wrong; `upper` skips blocks below the diagonal."""
+    """Return the first wrong cell; `upper` skips blocks below the diagonal."""
     for rows in _slices(shape[0]):
         cells = []
         for columns in _slices(shape[1], rows.start if upper else 0):
@@ -274,7 +274,7 @@ def _check_range(
     columns: np.ndarray | None,
     rounding: float,
 ) -> None:
-    """From -1 to 1, which NaN is not."""
+    """Check that values are between -1 and 1; NaN fails."""
     most = 1 + SUMMING + rounding
     if found := _first(shape, lambda r, c: ~(np.abs(part(r, c)) <= most)):
         i, j = found
@@ -286,20 +286,20 @@ def _check_range(
 
 
 def _check_own(path: Path, own: np.ndarray, rounding: float) -> None:
-    """An image is similar to itself: otherwise a row may have no target at all."""
+    """Check that an image has cosine 1 with itself: every row needs a target."""
     wrong = np.flatnonzero(np.abs(own - 1) > SUMMING + rounding)
     if len(wrong):
         value = own[wrong[0]]
         found = f"{value:.6g}" if np.isfinite(value) else "nothing"
         others = f" ({len(wrong):,} such rows)" if len(wrong) > 1 else ""
         raise InputError(
-            f"{path}: row {wrong[0]} has {found} for its own image; expected 1"
+            f"{path}: row {wrong[0]} has {found} for the image itself; expected 1"
             f"{others}; {RECREATE}, from a model that has not collapsed"
         )
 
 
 def _check_symmetry(path: Path, part: Part, n: int, rounding: float) -> None:
-    """The cosine of i and j is that of j and i; both may have been rounded."""
+    """Check that the cosine of (i, j) equals the cosine of (j, i), up to rounding."""
 
     def wrong(rows: slice, columns: slice) -> np.ndarray:
         difference = part(rows, columns) - part(columns, rows).T

@@ -14,7 +14,7 @@ from furlkit.files.facts import Provenance, Record, check_fingerprint, open_fact
 
 @dataclass(frozen=True)
 class TargetFacts:
-    """Of which images, and by which net; `model` is the checkpoint's content hash."""
+    """Images and network of a target file; `model`: the checkpoint's content hash."""
 
     model: str
     architecture: dict[str, Any]
@@ -26,7 +26,7 @@ class TargetFacts:
 
 @dataclass(frozen=True)
 class Targets(Record[TargetFacts]):
-    """h (n, ...) and z (n, ...); `index` gives each row's place in the dataset."""
+    """h (n, ...) and z (n, ...); `index`: position of each row in the dataset."""
 
     h: np.ndarray
     z: np.ndarray
@@ -40,14 +40,14 @@ def write_targets(
     facts: TargetFacts,
     provenance: Provenance,
 ) -> str:
-    """Write the rows named h and z, and the place of each in the dataset."""
+    """Write the rows h and z, and the position of each row in the dataset."""
     tensors = {"h": rows["h"], "z": rows["z"], "index": index.astype(np.int64)}
     check_all_finite(path, tensors)
     return write(path, tensors, provenance.header("targets", facts))
 
 
 def read_targets(path: Path) -> Targets:
-    """Read a target file whole: values finite, lengths equal."""
+    """Read a whole target file: values finite, lengths equal."""
     opened, facts = open_facts(path, "targets", TargetFacts)
     n = facts.examples
     check_fingerprint(path, facts.dataset)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from furlkit import console
+from furlkit.catalogue import kinds_of
 from furlkit.errors import FurlkitError, InputError, UsageError
 from furlkit.files.checkpoint import open_checkpoint
 from furlkit.files.clients import ClientId, client_order
@@ -42,8 +43,6 @@ U = TypeVar("U", bound=Upload)
 LINES = 20  # Reasons that are printed.
 MOST_NAMES = 20  # Clients that one line names.
 POLL = 0.5  # Seconds between two looks.
-# What clients send; a rule passes over the kinds of other rules.
-KINDS = ("checkpoint", "features", "similarity")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -240,8 +239,8 @@ class Inbox(Generic[U]):
             kind = Container(path).header.kind
             if kind == "private":
                 raise InputError(f"{path}: is a private file, which must not be sent")
-            if kind in KINDS and kind not in self._kinds:
-                return None
+            if kind in kinds_of("aggregate", "client") and kind not in self._kinds:
+                return None  # A rule passes over the uploads to other rules.
             return self._read(path)
         except EarlierUpload as error:
             return error

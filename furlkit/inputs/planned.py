@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from furlkit.catalogue import Option, Text
+from furlkit.catalogue import Data, Option
 from furlkit.data.sets.datasets import is_name
 from furlkit.errors import UsageError
 
@@ -30,7 +30,7 @@ def data_warnings(
 ) -> Iterator[str]:
     """Lines about images that are not there; `made` are files that the run makes."""
     for key, option in options.items():
-        if not isinstance(option.kind, Text) or option.kind.metavar != "NAME|PATH":
+        if not isinstance(option.kind, Data):
             continue
         given = values.get(key) or ()
         for name in [given] if isinstance(given, str) else given:

@@ -237,7 +237,7 @@ def _measured_features(bare: Architecture) -> int:
     if not isinstance(h, Tensor) or h.ndim != 2 or len(h) != 2:
         found = tuple(h.shape) if isinstance(h, Tensor) else type(h).__name__
         raise UsageError(
-            f"--encoder {bare.encoder}: {found} for two images, expected a row of "
+            f"--encoder {bare.encoder}: gives {found} for two images, expected a row of "
             "features per image; choose a classification network"
         )
     return h.shape[1]

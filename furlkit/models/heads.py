@@ -82,8 +82,7 @@ class Prototypes(nn.Linear):
 class Clusters(nn.Linear):
     """Logits of h for `count` clusters, by `heads` independent heads.
 
-    One product serves all heads: rows k * count to (k + 1) * count - 1 belong to head
-    k.
+    One product serves all heads: head k has rows k * count to (k + 1) * count - 1.
     """
 
     def __init__(self, inputs: int, count: int, heads: int) -> None:

@@ -1,6 +1,8 @@
 """From checkpoint to net and back."""
 
+import json
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -27,9 +29,15 @@ def architecture_of(path: Path, facts: CheckpointFacts) -> Architecture:
 def full_architecture(path: Path, facts: CheckpointFacts | TargetFacts) -> Architecture:
     """Architecture with all heads, including heads kept by clients."""
     try:
-        return Architecture.from_dict(facts.architecture)
+        return _parsed(json.dumps(facts.architecture))
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+
+
+@lru_cache
+def _parsed(text: str) -> Architecture:
+    """Parse an architecture once for all that ask for it."""
+    return Architecture.from_dict(json.loads(text))
 
 
 def fitting_net(checkpoint: Checkpoint) -> Net:

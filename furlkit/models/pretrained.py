@@ -124,7 +124,7 @@ def _check_fitted(source: Pretrained, taken: Tensors, own: Tensors) -> None:
             found = source.tensors[name]
             raise InputError(
                 f"{source.path}: {name} is {found.dtype} {found.shape}, the new model has "
-                f"{own[name].dtype} {own[name].shape}; give init equal --encoder, "
+                f"{own[name].dtype} {own[name].shape}; give init the same --encoder, "
                 "--width, --stem, --image-size and heads"
             )
 

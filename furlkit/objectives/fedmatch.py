@@ -48,7 +48,7 @@ def divergences(log_p: Tensor, others: Sequence[Tensor]) -> Tensor:
 
 
 def mean_over(counts: Tensor, losses: Tensor) -> Tensor:
-    """Mean of the losses (B) of the images with a True count; 0 without any.
+    """Mean of the losses (B) of the images with True in `counts`; 0 without any.
 
     A boolean index would wait for the GPU in every step.
     """

@@ -16,14 +16,13 @@ class Forward(NamedTuple):
     """One forward pass: named losses, and tensors for terms and the collapse meter.
 
     `views`: input images. `h`: output of the encoder. `z`: rows compared by the loss,
-    if not h. `rows`: unit rows of z without gradient, shared by all images: the
-    client's rows of earlier batches and rows of other clients (FCL's Q_l and Q_s), even
-    if the loss does not use them as negatives. `rows` may be empty, (0, d); None for
+    if not h. `rows`: unit rows of z without gradient, common to all images: the
+    client's rows of earlier batches and other clients' rows (FCL's Q_l and Q_s), even
+    if the loss does not use them as negatives; may be empty, (0, d), or None for
     objectives without rows.
 
     `again(change)` repeats the pass with `change(h, view)` instead of h, for view 0 and
-    1, in the net and in its slow copy. None if the loss does not compare two views of
-    an image.
+    1, in the net and in its slow copy. None if the loss does not compare two views.
 
     `counts`: a bool on the device. If false, the optimiser does not step, neither by
     momentum nor by weight decay; the losses still enter the epoch's mean.

@@ -11,8 +11,7 @@ Assignments", NeurIPS 2020, Eq. 1-5; the objective of FedSwAV.
 
 Prototypes are frozen in the first steps of a run, and codes use features of earlier
 batches only later in the run. The head counts the steps of the whole run, over all
-rounds: the count travels with the model, like BatchNorm's, and a mean takes the
-largest.
+rounds: the count travels with the model, and a mean takes the largest count.
 """
 
 from typing import Any, NamedTuple

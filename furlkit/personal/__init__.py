@@ -1,4 +1,4 @@
-"""Personal models: models that clients train and do not send.
+"""Personal models, trained by a client beside the copy of the global model.
 
 A module holds the equations, and one of
 

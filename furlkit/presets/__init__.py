@@ -125,8 +125,7 @@ def summary(name: str) -> str:
 def by_system(found: dict[str, str]) -> dict[str, list[str]]:
     """Group presets: systems with variants (fedca, fedca-align), then the others.
 
-    `found` maps presets to summaries; the summary of a system begins with the system's
-    name.
+    `found` maps presets to summaries; a system's summary begins with its name.
     """
     groups: dict[str, list[str]] = {}
     for name in found:

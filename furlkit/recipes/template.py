@@ -24,9 +24,8 @@ from furlkit.catalogue import (
     Command,
     File,
     Flag,
-    Kind,
     Option,
-    Text,
+    reads_file,
     writes_file,
 )
 from furlkit.errors import FurlkitError, InputError
@@ -46,8 +45,6 @@ from furlkit.recipes.read import (
 PLACEHOLDER = re.compile(r"\{([A-Za-z]\w*)(?:@(\w+))?(\*|\?)?((?:\|[\w@*]+)*)\}")
 OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
 ROUNDS = ("last", "own", "final", "all")
-# Where another file than that of -o is written last, which says that all are there.
-WRITTEN_LAST = {"pretrain-align": "--targets-out"}
 
 
 class Ref(NamedTuple):
@@ -351,19 +348,12 @@ def _flags(command: str) -> dict[str, Option]:
 def _sources(command: Command, parts: list[Part]) -> tuple[str, ...]:
     """Existing files among the inputs of a command."""
     flags = {
-        f"--{o.name}" for o in _flags(command.name).values() if _is_read(o.kind)
+        f"--{o.name}" for o in _flags(command.name).values() if reads_file(o)
     }  # No folders: the time of a folder says little about the files below.
     words = [word for _, some in parts for word in some]
     named = (word[0] for flag, word in pairwise(words) if flag[0] in flags)
     found = (str(name) for name in named if not isinstance(name, Ref))
     return tuple(dict.fromkeys(name for name in found if Path(name).is_file()))
-
-
-# Kinds are tuples, and equal those of other classes that hold the same.
-def _is_read(kind: Kind) -> bool:
-    if isinstance(kind, Text):
-        return kind.metavar == "NAME|PATH"
-    return isinstance(kind, File) and not kind.written
 
 
 def _outputs(command: Command, words: list[Word], where: str) -> tuple[Ref, ...]:
@@ -388,9 +378,13 @@ def _outputs(command: Command, words: list[Word], where: str) -> tuple[Ref, ...]
         (found if flag[0] in flags else main).append(word[0])
     if len(main) != 1:
         raise InputError(f"{where}: expected one output, as -o {{name}}")
-    if command.name in WRITTEN_LAST:
-        return (*main, *found)
-    return (*found, *main)
+    return (*main, *found) if _ends_with_another(command) else (*found, *main)
+
+
+def _ends_with_another(command: Command) -> bool:
+    """Return whether the command writes another file after the file of -o."""
+    kinds = (option.kind for option in _flags(command.name).values())
+    return any(isinstance(kind, File) and kind.last for kind in kinds)
 
 
 def _check_files(run: Run, found: dict[str, Template]) -> None:

@@ -1,4 +1,4 @@
-"""Claims of papers: read from a TOML file, and judged by our own differences."""
+"""Claims of papers, read from a TOML file and checked against our differences."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -12,11 +12,11 @@ from furlkit.reports.metrics import is_number
 
 
 class Claim(NamedTuple):
-    """That the series `higher` is above the series `lower`, in the words of `claim`.
+    """Claim that the series `higher` is above the series `lower`; `claim` is the text.
 
-    `paper` is the difference that the paper prints, in the unit that is shown (points of
-    percent for an accuracy), None where it gives only the order. `value` and `protocol`
-    are those of the options where a claim has none of its own.
+    `paper`: the printed difference in the displayed unit (points of percent for an
+    accuracy), None if the paper prints only the order. Claims without `value` and
+    `protocol` use the values of the options.
     """
 
     claim: str
@@ -31,7 +31,7 @@ NEEDED = ("claim", "higher", "lower")
 
 
 def read_claims(path: Path, labels: Collection[str]) -> list[Claim]:
-    """The claims of a file, one for each [[claims]] table; `labels` are of the series."""
+    """Claims of the [[claims]] tables of a file; `labels`: labels of the series."""
     tables = read_toml(path)
     found = tables.get("claims")
     if tables.keys() != {"claims"} or not isinstance(found, list) or not found:
@@ -50,7 +50,7 @@ def _claim(where: str, table: Any, labels: Collection[str]) -> Claim:
     if not keys >= set(NEEDED) or keys - set(Claim._fields):
         raise InputError(
             f"{where}: has {', '.join(sorted(map(short, keys))) or 'no table'}; expected "
-            f"{', '.join(NEEDED)} and, if they are known, paper, value, protocol"
+            f"{', '.join(NEEDED)} and optionally paper, value, protocol"
         )
     for key in sorted(keys - {"paper"}):
         if not isinstance(table[key], str):
@@ -66,19 +66,19 @@ def _claim(where: str, table: Any, labels: Collection[str]) -> Claim:
         raise InputError(f"{where}: compares {short(claim.higher)} with itself")
     if claim.paper is not None and not (is_number(claim.paper) and claim.paper > 0):
         raise InputError(
-            f"{where}: paper is {short(claim.paper)}, expected how far the paper has "
-            "'higher' above 'lower', a number above 0; exchange the two if it is below"
+            f"{where}: paper is {short(claim.paper)}, expected the paper's value of "
+            "'higher' minus 'lower', above 0; exchange both if the value is below 0"
         )
     return claim
 
 
 def verdict(difference: Difference) -> str:
-    """What our difference, higher minus lower, says about a claim.
+    """Verdict on a claim from our difference, higher minus lower.
 
-    Confirmed if a 95 % interval lies wholly above 0 and the difference is not within the
-    noise of the probes; refuted if it lies wholly below 0, likewise; else undecided: the
-    interval includes 0, or there are too few seeds for 95 %, or probes alone would give
-    as much. Only the order is judged, not how far apart the two are.
+    Confirmed if a 95 % interval is above 0 and the difference exceeds the noise of the
+    probes; refuted if the interval is below 0, likewise; otherwise undecided: the
+    interval includes 0, or there are too few seeds for 95 %, or probe noise explains
+    the difference. Only the order is judged, not the size of the difference.
     """
     if not difference.decisive:
         return "undecided"

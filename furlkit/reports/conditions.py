@@ -1,8 +1,7 @@
-"""How scores were measured: numbers stand side by side only if measured alike.
+"""Conditions of scores: only scores with equal conditions are compared.
 
 The conditions of a score are the protocol, the options of the evaluation, and the images
-that a classifier learns from and is tested on. The model is compared, and with it
-everything about its training: seed, round, partition, architecture.
+used to train and test a classifier. Models and their training may differ.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -16,15 +15,15 @@ from furlkit.files.container.header import canonical, short
 from furlkit.files.container.read import Container
 from furlkit.reports.text import lookup
 
-# Options that are no condition: where it was computed, how many probes or repeats the
-# mean is of, which compare shows, and the reference without training.
+# Options that are not conditions: the machine, the number of probes or repeats (compare
+# shows the number), and the untrained reference.
 FREE = ("device", "threads", "isa", "probes", "repeats", "surest", "random-init")
 DATA = {"train": "data", "test": "test-data", "images": "data"}
 MOST_NAMED = 6
 
 
 class Measured(NamedTuple):
-    """A score's label and file, and its conditions by name, as --allow-different has."""
+    """Label and file of a score, and conditions with the names of --allow-different."""
 
     label: str
     path: Path
@@ -33,7 +32,7 @@ class Measured(NamedTuple):
     data: dict[str, dict[str, Any]]
 
     def value(self, name: str) -> Any:
-        """An option, or the fingerprint of images."""
+        """Value of an option, or the fingerprint of images."""
         known = {**(self.options or {}), **self.data, "protocol": self.protocol}
         return known.get(name)
 
@@ -41,7 +40,7 @@ class Measured(NamedTuple):
 def measured(
     label: str, path: Path, protocol: str, metrics: dict[str, Any]
 ) -> Measured:
-    """The conditions of a metrics file; options are None if it does not have any."""
+    """Conditions of a metrics file; options are None if the file has no options."""
     options, data = metrics.get("options"), metrics.get("data")
     if isinstance(options, dict):
         options = {k: v for k, v in options.items() if not _is_free(k)}
@@ -61,10 +60,10 @@ def _is_free(name: str) -> bool:
 
 
 def check_alike(scores: Sequence[Measured], allowed: Collection[str]) -> None:
-    """Refuse scores that were not measured alike, but for what is `allowed`.
+    """Refuse scores with different conditions, except the `allowed` names.
 
-    `allowed` has names with commas between them. An option whose values are the labels,
-    20 and 100 for 20 and 100 epochs, is what the comparison is about.
+    `allowed` holds comma-separated names. An option may differ if the labels are its
+    values, such as 20 and 100 for 20 and 100 epochs.
     """
     free = {name.strip("- ") for text in allowed for name in text.split(",")}
     for one in scores[1:]:
@@ -77,13 +76,13 @@ def check_alike(scores: Sequence[Measured], allowed: Collection[str]) -> None:
         others = f", and other {', '.join(more)}" if more else ""
         raise InputError(
             f"{one.path}: was measured with {_shown(names[0], one)}, {first.path} with "
-            f"{_shown(names[0], first)}{others}; evaluate both alike, or name what may "
-            f"differ: --allow-different {','.join(names)}"
+            f"{_shown(names[0], first)}{others}; evaluate both alike, or name the "
+            f"exceptions: --allow-different {','.join(names)}"
         )
 
 
 def _differences(first: Measured, other: Measured) -> list[str]:
-    """The conditions in which two scores differ; options of two protocols are unlike."""
+    """Conditions in which two scores differ; ignores options of other protocols."""
     found = []
     if first.protocol != other.protocol:
         found.append("protocol")
@@ -103,7 +102,7 @@ def _is_label(name: str, scores: Sequence[Measured]) -> bool:
 
 
 def _names(label: str, value: Any) -> bool:
-    """Whether a label is the value of an option: 20, 1e-3 or gradient."""
+    """Return True if a label is the value of an option: 20, 1e-3 or gradient."""
     if type(value) not in (int, float):
         return label == str(value)
     with suppress(ValueError):
@@ -112,7 +111,7 @@ def _names(label: str, value: Any) -> bool:
 
 
 def _shown(name: str, score: Measured) -> str:
-    """A condition and its value, for people."""
+    """Condition and value, for people."""
     value = score.value(name)
     if name == "protocol":
         return f"the protocol {value}"
@@ -124,9 +123,9 @@ def _shown(name: str, score: Measured) -> str:
 
 
 def stale_files(files: Iterable[tuple[Path, dict[str, Any]]]) -> list[Path]:
-    """Scores of a model that the folder does not have any more, but another in its place.
+    """Scores of models that were replaced: the folder has another model in their place.
 
-    The other model has the same stage, role, round and client.
+    The other model has equal stage, role, round and client.
     """
     models: dict[Path, dict[str, tuple]] = {}
     found = []

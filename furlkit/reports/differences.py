@@ -1,10 +1,9 @@
-"""Paired differences: their interval over seeds, and what probes alone would give.
+"""Paired differences: interval over seeds, and noise of the probes.
 
-There are two kinds of noise. A method trained with another seed is another model, and a
-model scored by another probe (a linear head with its own seed; or a repeat of finetuning)
-has another score. A model's score is the mean of its probes, so the second kind is part
-of the first: an interval over seeds covers both. Probes alone say which differences are
-too small to speak of, even with a single seed.
+There are two kinds of noise. Another seed trains another model, and another probe (a
+linear head with another seed, or a repeat of finetuning) gives another score of a
+model. The score of a model is the mean over probes, so an interval over seeds covers
+both kinds. Probe noise shows which differences are too small, even with a single seed.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ Probes = Sequence[Sequence[float]]  # For each model, the scores of its probes.
 
 
 class Interval(NamedTuple):
-    """An estimate and its interval; no interval, and no level, for a single value."""
+    """Estimate and interval; a single value has no interval and no level."""
 
     estimate: float
     low: float | None = None
@@ -29,10 +28,10 @@ class Interval(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """How far n scores are above those of a reference, which they are paired with.
+    """Difference of n scores from the paired scores of a reference.
 
-    `probe_se` is the standard error of the difference that the probes alone cause, None
-    where files do not have the scores of several probes.
+    `probe_se`: standard error of the difference caused by probes, None if the files do
+    not contain the scores of several probes.
     """
 
     mean: float
@@ -44,34 +43,34 @@ class Difference(NamedTuple):
 
     @property
     def includes_zero(self) -> bool | None:
-        """Whether 0 is inside the interval, None where there is no interval."""
+        """True if 0 is inside the interval, None without an interval."""
         low, high = self.effect.low, self.effect.high
         return None if low is None or high is None else low <= 0 <= high
 
     @property
     def has_no_width(self) -> bool:
-        """Whether all differences are the same, to rounding: then seeds show no noise."""
+        """True if all differences are equal, up to rounding: seeds show no noise."""
         low, high = self.effect.low, self.effect.high
         return low is not None and isclose(low, high or 0, rel_tol=1e-9, abs_tol=1e-12)
 
     @property
     def probes_alone(self) -> float | None:
-        """The size up to which probes alone explain a difference: two standard errors."""
+        """Largest difference explained by probe noise: two standard errors."""
         return None if self.probe_se is None else 2 * self.probe_se
 
     @property
     def within_probes(self) -> bool | None:
-        """Whether the difference is smaller than that, None where it is unknown."""
+        """True if the difference is below `probes_alone`, None if unknown."""
         most = self.probes_alone
         return None if most is None else abs(self.effect.estimate) < most
 
     @property
     def decisive(self) -> bool:
-        """Whether the noise leaves its sign certain.
+        """True if the sign of the difference is certain despite the noise.
 
-        That takes an interval of 95 % that excludes 0, and a difference larger than what
-        probes alone would give. An interval without any width is not believed: scores
-        are counts of images, so those of few seeds may agree by chance.
+        The 95 % interval must exclude 0, and the difference must exceed the probe
+        noise. An interval of width 0 does not suffice: scores are counts of images, so
+        scores of few seeds may agree by chance.
         """
         if (self.effect.level or 0) < CONFIDENCE or self.has_no_width:
             return False
@@ -85,7 +84,7 @@ class Difference(NamedTuple):
         return {**own.pop("effect")._asdict(), **own}
 
     def ends(self, show: Callable[[float], str]) -> str:
-        """The interval for people, +1.00 to +3.00, and its level where it is not 95 %."""
+        """Interval for people, +1.00 to +3.00, with the level if not 95 %."""
         _, low, high, level = self.effect
         if low is None or high is None:
             return ""
@@ -93,13 +92,13 @@ class Difference(NamedTuple):
         return f"{show(low)} to {show(high)}{other}"
 
     def text(self, show: Callable[[float], str]) -> str:
-        """The difference for people, with its interval: +2.00 (+1.00 to +3.00)."""
+        """Difference for people, with interval: +2.00 (+1.00 to +3.00)."""
         ends = self.ends(show)
         return show(self.effect.estimate) + (f" ({ends})" if ends else "")
 
     @property
     def note(self) -> str:
-        """What a reader must know before believing the difference, in a few words."""
+        """Reservations about the difference, in a few words."""
         level, said = self.effect.level, []
         if level is None:
             said.append("one seed, no interval")
@@ -115,14 +114,14 @@ class Difference(NamedTuple):
 
 
 def percent(level: float | None) -> str:
-    """A level of confidence in percent: 95 %, 93.8 %."""
+    """Level of confidence in percent: 95 %, 93.8 %."""
     return f"{100 * (level or 0):.3g} %"
 
 
 def paired(a: Sequence[float], b: Sequence[float], interval: str = "t") -> Difference:
-    """The differences a_i - b_i: their mean, and an interval by its name.
+    """Differences a_i - b_i: mean, and the interval named `interval`.
 
-    What a seed does to both methods cancels, so the interval is narrower than the
+    Effects of a seed on both methods cancel, so the interval is narrower than the
     deviations of the two means suggest.
     """
     differences = [mine - other for mine, other in zip(a, b, strict=True)]
@@ -132,11 +131,11 @@ def paired(a: Sequence[float], b: Sequence[float], interval: str = "t") -> Diffe
 
 
 def t_interval(differences: Sequence[float]) -> Interval:
-    """The mean with Student's t interval of n - 1 degrees of freedom."""
+    """Mean with Student's t interval of n - 1 degrees of freedom."""
     mean, std, n = summarise(differences)
     if std is None:
         return Interval(mean)
-    # scipy.stats has it too, and takes twice as long to import.
+    # scipy.stats takes twice the time to import.
     from scipy.special import stdtrit
 
     half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * std / n**0.5
@@ -147,10 +146,10 @@ def wilcoxon_interval(differences: Sequence[float]) -> Interval:
     """Hodges and Lehmann's estimate with the exact interval of the signed-rank test.
 
     The estimate is the median of the M = n (n + 1) / 2 Walsh averages (d_i + d_j) / 2,
-    i <= j; the interval goes from the k-th of them to the k-th from the end. It holds the
-    centre of a symmetric distribution with probability 1 - 2 P(T < k), where T is the
-    signed-rank statistic. k is the largest for which that is at least 95 %; where there
-    is none, with fewer than 6 values, k is 1. `level` is the probability attained.
+    i <= j; the interval goes from the k-th average to the k-th from the end. The
+    interval contains the centre of a symmetric distribution with probability 1 - 2 P(T
+    < k), with T the signed-rank statistic. k is the largest number with a probability
+    of at least 95 %, or 1 for fewer than 6 values. `level` is the probability attained.
     """
     d = np.asarray(differences, np.float64)
     rows, columns = np.triu_indices(len(d))
@@ -164,7 +163,7 @@ def wilcoxon_interval(differences: Sequence[float]) -> Interval:
 
 
 def _signed_rank_tails(n: int) -> list[float]:
-    """P(T <= t) for t = 0, 1, ..., where each of the ranks 1 to n is in T or not."""
+    """P(T <= t) for t = 0, 1, ...; T sums a random subset of the ranks 1 to n."""
     ways = np.array(
         [1] + [0] * (n * (n + 1) // 2), object
     )  # Whole numbers of any size.
@@ -180,10 +179,10 @@ INTERVALS: dict[str, Callable[[Sequence[float]], Interval]] = {
 
 
 def probe_std(probes: Probes) -> float | None:
-    """The standard deviation over the probes of one model, pooled over models.
+    """Standard deviation over the probes of one model, pooled over models.
 
-    s^2 = sum_m (P_m - 1) s_m^2 / sum_m (P_m - 1), where model m has P_m probes with the
-    sample variance s_m^2. None unless every model has at least two.
+    s^2 = sum_m (P_m - 1) s_m^2 / sum_m (P_m - 1), with P_m probes and the sample
+    variance s_m^2 of model m. None unless every model has at least two probes.
     """
     if min(map(len, probes), default=0) < 2:
         return None
@@ -192,9 +191,9 @@ def probe_std(probes: Probes) -> float | None:
 
 
 def probe_error(probes: Probes) -> float | None:
-    """The standard error of a model's mean over its probes, s / sqrt(P).
+    """Standard error of a model's mean over its probes, s / sqrt(P).
 
-    Of models with different numbers of probes it is the root mean square.
+    For models with different numbers of probes, the root mean square.
     """
     std = probe_std(probes)
     if std is None:
@@ -203,10 +202,10 @@ def probe_error(probes: Probes) -> float | None:
 
 
 def difference_error(a: Probes, b: Probes) -> float | None:
-    """The standard error that probes alone give the mean of n paired differences.
+    """Standard error of the mean of n paired differences, caused by probes.
 
     sqrt((e_a^2 + e_b^2) / n), with e the standard errors of `probe_error`: probes of
-    different models are taken as independent, and so as not to cancel in a pair.
+    different models are independent and do not cancel in a pair.
     """
     mine, other = probe_error(a), probe_error(b)
     if mine is None or other is None:

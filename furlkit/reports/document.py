@@ -1,4 +1,4 @@
-"""The metrics document and the result line of protocols that score with labels."""
+"""Metrics document and result line of protocols that score with labels."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,9 +19,9 @@ def scores(
 ) -> dict[str, Any]:
     """Accuracy over all images and by class, and the confusion matrix.
 
-    With the predictions of several classifiers, which are called `name` (probes), both
-    accuracies are means over them and the matrix is their sum. Then there are also the
-    accuracy of each and, as accuracy_std, their standard deviation.
+    With the predictions of several classifiers, called `name` (probes), the accuracies
+    are means over the classifiers and the matrix is a sum. The document then also holds
+    the accuracy of every classifier and the standard deviation, accuracy_std.
     """
     together = torch.cat([*trained]), labels.repeat(len(trained))
     found = {
@@ -37,9 +37,9 @@ def scores(
 
 
 def mean_of_domains(domains: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The scores of each domain, and the mean of their accuracies.
+    """Scores of each domain, and the mean of the accuracies.
 
-    Where every domain has several probes, the mean of each probe, and their deviation.
+    If every domain has several probes, also the mean of each probe, and the deviation.
     """
     every = list(domains.values())
     found: dict[str, Any] = {
@@ -56,7 +56,7 @@ def mean_of_domains(domains: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def origins(model: Checkpoint, train: ImageSet, test: ImageSet) -> dict[str, Any]:
-    """Which model was scored, and on which images."""
+    """Scored model and image sets."""
     return {
         "class_names": list(test.class_names),
         "data": {"train": train.fingerprint, "test": test.fingerprint},
@@ -66,14 +66,14 @@ def origins(model: Checkpoint, train: ImageSet, test: ImageSet) -> dict[str, Any
 
 
 def contents(**files: Any) -> dict[str, str]:
-    """Content hashes by role, of the files that there are; see `Header.inputs`."""
+    """Content hashes of the existing files, by role; see `Header.inputs`."""
     return {role: file.content for role, file in files.items() if file and file.content}
 
 
 def describe_checkpoint(model: Checkpoint) -> dict[str, Any]:
     """A model's content hash, stage, seed and facts."""
     return {
-        "content": model.content or None,  # A network in no file has none.
+        "content": model.content or None,  # A network without a file has no content.
         "stage": model.header.stage,
         "seed": model.header.seed,
         "facts": model.header.facts,
@@ -81,7 +81,7 @@ def describe_checkpoint(model: Checkpoint) -> dict[str, Any]:
 
 
 def result_line(output: Path, document: dict[str, Any], scored: str) -> str:
-    """The result for people; `scored` says which model was scored."""
+    """Result for people; `scored` names the scored model."""
     spread, each = spread_of(document), domains_text(document)
     return (
         f"{output}: {document['protocol']} accuracy "

@@ -1,11 +1,13 @@
-"""What a furlkit file is, in one sentence made from its header."""
+"""Description of a furlkit file, in one sentence made from the header."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from furlkit.catalogue import SHARE_ROWS
 from furlkit.files.container.header import Header
 from furlkit.files.container.layout import Entry
+from furlkit.files.kinds import KINDS
 from furlkit.files.partition import Partition
 from furlkit.files.private import MEMORY
 from furlkit.reports.metrics import domains_text, facts_of, is_number, spread_of
@@ -14,48 +16,17 @@ from furlkit.weights import is_batchnorm_statistic, parts_of
 
 Facts = dict[str, Any]
 Shapes = dict[str, tuple[int, ...]]
-# What clients share, by the words of --share-rows; FedCA's averaged features have none.
-SHARED = {
-    "instahide": "features of images that InstaHide encrypted, which has been broken in "
-    "public (Carlini et al. 2021); they are not anonymous",
-    "mixup": "features of mixtures of images; they are not anonymous",
-    "plain": "features of single images; they are not anonymous",
-}
 # What distill did to a model, by its teacher; other teachers distil.
 TAUGHT = {"self": "labelled by itself on", "labels": "taught by the labels of"}
-# Whose h it is, where it is not the content model's: FedStyle.
+# Model that computed h, if not the content model: FedStyle.
 MODELS = {"stylised": "personal model", "style": "style model"}
 NEGATIVES = ("local", "fused", "remote")
 LARGEST = 1e12  # Of larger numbers the digits would fill the line.
-# By kind; the words are facts of the header, sizes of tensors, and those that `sentence` adds.
-SENTENCES = {
-    "checkpoint": "{model}",
-    "partition": "{indices} of {total} images assigned to {clients} clients (scheme "
-    "{scheme}), {public} public",
-    "dataset": "{images}; {labels}; {domains}",
-    "features": "{rows} values, {origin}{made}",
-    "dictionary": "a dictionary of {rows} values, rows of {owners} after round "
-    "{round}{made}",
-    "similarity": "{matrix} values, every image with {others}, {origin}",
-    "neighbours": "the nearest others of each of {examples} images, {nearest} places in "
-    "the dataset, by {origin}",
-    "ensemble": "the averaged similarities of {examples} images by the models of "
-    "{clients} after round {round}, as {form}",
-    "targets": "outputs of the alignment model for {examples} public images: h {h}, z "
-    "{z} values",
-    "private": "what client {client} keeps after round {round}: {holds}; it must not "
-    "leave the client",
-    "server": "the memory of the server after round {round}, of --rule {rule}; it stays "
-    "at the server",
-    "encoder": "the bare encoder {architecture} after round {round}, h has "
-    "{num_features} numbers; config.json beside it says how to load it",
-    "progress": "an unfinished {stage}, {step} steps done; the same command resumes it",
-}
 
 
 def sentence(header: Header, entries: Sequence[Entry]) -> str:
     """Say what the file is, for somebody who has never seen one."""
-    facts, kind = header.facts, header.kind
+    facts, kind = header.facts, KINDS[header.kind]
     shapes = {entry.name: entry.shape for entry in entries}
     words = _words({}) | {"stage": plain(header.stage), "holds": _held(shapes)}
     words |= {name: _by(shape) for name, shape in shapes.items()} | _words(facts)
@@ -64,20 +35,19 @@ def sentence(header: Header, entries: Sequence[Entry]) -> str:
         "total": count(lookup(facts, "dataset.examples")),
         "origin": _origin(facts),
         "others": _others(header, shapes),
-        "made": "".join(f"; {SHARED[way]}" for way in _ways(facts)),
+        "made": "".join(f"; {SHARE_ROWS[way]}" for way in _ways(facts)),
     }
     for name in ("clients", "owners"):
         if isinstance(facts.get(name), list):
             words[name] = counted(facts[name], "client")
-    if kind == "features" and isinstance(facts.get("owners"), list):
-        kind = "dictionary"
-    if kind == "dataset":
+    if kind.name == "dataset":
         words |= _dataset(facts, shapes)
-    return SENTENCES.get(kind, SENTENCES["progress"]).format_map(words)
+    joined = kind.joined if isinstance(facts.get("owners"), list) else ""
+    return (joined or kind.sentence).format_map(words)
 
 
 def _words(facts: Facts) -> dict[str, str]:
-    """The words of a sentence; facts that a header does not name are "none"."""
+    """Words of a sentence; facts missing in the header are "none"."""
     return defaultdict(lambda: "none", {k: count(v) for k, v in facts.items()})
 
 
@@ -89,13 +59,13 @@ def _checkpoint(header: Header) -> str:
             public = f"{count(header.facts.get('examples'))} {public}"
             return f"{describe_model(header.facts)}, {how} {public}"
         return f"{describe_model(header.facts)}, then {how} {public}"
-    # A partition and the parent may be inputs too.
+    # Inputs may also contain a partition and the parent.
     clients = sum(str(role).startswith("client ") for role in header.inputs)
     return describe_model(header.facts, clients)
 
 
 def describe_model(facts: Facts, uploads: int = 0) -> str:
-    """Which model a checkpoint holds; `uploads` is the number of clients it came from."""
+    """Describe the model of a checkpoint; `uploads`: number of averaged clients."""
     examples = facts.get("examples")
     if facts.get("role") == "client":
         text = "the model of client {client} after round {round}"
@@ -104,18 +74,18 @@ def describe_model(facts: Facts, uploads: int = 0) -> str:
         text = "the alignment model"
         text += ", trained on {examples} public images" if examples else ""
     elif facts.get("round") == 0:
-        text = "the global model that everyone starts from (round 0)"
+        text = "the initial global model (round 0)"
     else:
         text = "the {role} model after round {round}"
         if examples and uploads:
             clients = counted(uploads, "client")
-            text += f", made of {clients} with {{examples}} images"
-    # Format version 1 says left_out where version 2 has statistics.
+            text += f", averaged from {clients} with {{examples}} images"
+    # Format version 1 has left_out instead of statistics.
     if facts.get("left_out") or facts.get("statistics") is False:
         text += ", without BatchNorm statistics"
     losses = facts.get("cluster_losses")
     if isinstance(losses, list) and len(losses) > 1:
-        text += f"; of its {len(losses):,} heads of clusters {{cluster_head}} has the "
+        text += f"; of {len(losses):,} cluster heads, {{cluster_head}} has the "
         text += "lowest loss"
     heads, parts = lookup(facts, "architecture.heads"), facts.get("parts")
     if isinstance(heads, dict) and isinstance(parts, list):
@@ -124,7 +94,7 @@ def describe_model(facts: Facts, uploads: int = 0) -> str:
 
 
 def describe_metrics(metrics: Facts) -> str:
-    """What an evaluation measured, and on which model."""
+    """Describe the measure and the model of an evaluation."""
     facts, protocol = facts_of(metrics), word(metrics.get("protocol"))
     if protocol == "ledger":
         return _ledger(metrics)
@@ -139,7 +109,7 @@ def describe_metrics(metrics: Facts) -> str:
         model = f"an untrained {word(lookup(facts, 'architecture.encoder'))}"
     scored = metrics.get("clients")
     if protocol == "personal" and isinstance(scored, list):
-        model = f"{counted(scored, 'client')}, each with its own model, from {model}"
+        model = f"{counted(scored, 'client')}, with personal models, from {model}"
     accuracy = metrics.get("accuracy")
     if is_number(accuracy, LARGEST):
         spread = spread_of(metrics)
@@ -155,7 +125,7 @@ def describe_metrics(metrics: Facts) -> str:
 
 
 def _negatives(metrics: Facts) -> str:
-    """The share of false negatives of each kind, as far as a file says so."""
+    """Share of false negatives of each kind, if the file contains them."""
     known = {name: lookup(metrics, f"measured.{name}") for name in NEGATIVES}
     shown = [f"{v:.4g} {name}" for name, v in known.items() if is_number(v, LARGEST)]
     clients = count(metrics.get("clients"))
@@ -163,14 +133,14 @@ def _negatives(metrics: Facts) -> str:
 
 
 def _neighbours(metrics: Facts) -> str:
-    """How many neighbours are of the image's own class, as far as a file says so."""
+    """Share of neighbours with the image's class, if the file contains the share."""
     share, images = metrics.get("own_class"), count(metrics.get("images"))
     shown = f"{share:.1%}" if is_number(share, 1) else "an unknown share"
-    return f"{shown} of the neighbours of {images} images are of the same class"
+    return f"{shown} of the neighbours of {images} images have the image's class"
 
 
 def _uploads(metrics: Facts) -> str:
-    """Whose uploads stand out, as far as a report of aggregate says so."""
+    """Clients with conspicuous uploads, if a report of aggregate names them."""
     odd, clients = metrics.get("stands_out"), metrics.get("clients")
     names = ", ".join(map(count, odd)) if isinstance(odd, list) else ""
     said = f"standing out: {names}" if names else "none stands out"
@@ -179,18 +149,18 @@ def _uploads(metrics: Facts) -> str:
 
 
 def _ledger(metrics: Facts) -> str:
-    """How many bytes went in each direction, as far as a ledger says so."""
+    """Bytes in both directions, if a ledger contains them."""
     names = ("sent.bytes", "clients", "received.bytes", "rounds")
     known = (lookup(metrics, f"total.{name}") for name in names)
     sent, clients, received, rounds = map(count, known)
     return (
-        f"{sent} bytes that {clients} clients sent and {received} that they received, "
+        f"{sent} bytes sent and {received} received by {clients} clients, "
         f"in {rounds} rounds"
     )
 
 
 def _comparison(metrics: Facts, models: str) -> str:
-    """The result of angles or drift; empty where its numbers are missing."""
+    """Result of angles or drift; empty if numbers are missing."""
     box = lookup(metrics, "angles.quartiles")
     if metrics.get("protocol") == "angles" and isinstance(box, list) and len(box) == 3:
         low, median, high = (
@@ -210,19 +180,19 @@ def _comparison(metrics: Facts, models: str) -> str:
 
 
 def class_names(partition: Partition) -> list[str]:
-    """The names of the classes that its histogram counts, or their numbers."""
+    """Names of the classes in the histogram, or their numbers."""
     names, classes = partition.facts.class_names, partition.histogram.shape[1]
     fit = isinstance(names, list) and len(names) == classes
     return [plain(str(name)) for name in (names if fit else range(classes))]
 
 
 def domains_of(partition: Partition) -> list[str | None]:
-    """The name of each client's domain, as far as it is of one."""
+    """Name of each client's domain, or None."""
     return [partition.domain_of(client) for client in range(partition.facts.clients)]
 
 
 def client_names(partition: Partition) -> list[str]:
-    """The clients' numbers, each with its domain if it is of one: "7 svhn"."""
+    """Clients' numbers, with the domain if there is one: "7 svhn"."""
     return [
         str(client) if domain is None else f"{client} {shorten(plain(domain), 16)}"
         for client, domain in enumerate(domains_of(partition))
@@ -245,7 +215,7 @@ def _dataset(facts: Facts, shapes: Shapes) -> dict[str, str]:
 
 
 def _others(header: Header, shapes: Shapes) -> str:
-    """Which images a similarity compares each one with."""
+    """Images compared with each image of a similarity."""
     shape = shapes.get("matrix", ())
     if "columns" not in shapes or len(shape) != 2:
         return "every other"
@@ -268,13 +238,13 @@ def _origin(facts: Facts) -> str:
 
 
 def _ways(facts: Facts) -> list[str]:
-    """How rows that clients share were made, as far as there is something to say."""
+    """Methods that made the shared rows, if SHARED describes them."""
     named = str(facts.get("share_rows")).split(", ")
-    return [way for way in SHARED if way in named]
+    return [way for way, text in SHARE_ROWS.items() if text and way in named]
 
 
 def _held(names: Iterable[str]) -> str:
-    """The parts and the memory that a private file's tensors belong to."""
+    """Parts and memory of a private file's tensors."""
     memory = {n.split(".")[1].replace("_", " ") for n in names if n.startswith(MEMORY)}
     model = [name for name in names if not name.startswith(MEMORY)]
     whole = parts_of(name for name in model if not is_batchnorm_statistic(name))

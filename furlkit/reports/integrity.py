@@ -1,4 +1,4 @@
-"""The content hashes of all files below a folder."""
+"""Content hashes of all files below a folder."""
 
 import os
 from collections import Counter
@@ -17,7 +17,7 @@ OTHER = "other"
 
 
 def verify_below(folder: Path) -> tuple[str, dict[str, Any]]:
-    """Compare every file of furlkit's with its content hash; foreign files are counted."""
+    """Compare every furlkit file with its content hash; count foreign files."""
     kinds: Counter[str] = Counter()
     broken: list[InputError] = []
     for path in _files(folder):
@@ -32,7 +32,7 @@ def verify_below(folder: Path) -> tuple[str, dict[str, Any]]:
             console.error(str(each))
         raise InputError(f"{folder}: {len(broken)} files below are broken; see above")
     if not kinds.keys() - {OTHER}:
-        raise InputError(f"{folder}: is a folder without files of furlkit's")
+        raise InputError(f"{folder}: is a folder without furlkit files")
     return _told(folder, kinds)
 
 
@@ -46,14 +46,14 @@ def _told(folder: Path, kinds: Counter[str]) -> tuple[str, dict[str, Any]]:
     each = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
     text = (
         f"{plain(str(folder))}: {counted(kinds.total(), 'file')} verified"
-        f"{each and f' ({each})'}, {other:,} of no kind that has a content hash"
+        f"{each and f' ({each})'}, {other:,} without a content hash"
     )
     data = {"path": str(folder), "verified": dict(kinds)}
     return text, {**data, "unsealed": unsealed, "other": other}
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Regular files in a fixed order, without hidden ones and those in hidden folders."""
+    """Regular files in a fixed order, without hidden files and hidden folders."""
     for place, inner, names in os.walk(folder):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
         paths = (Path(place, n) for n in sorted(names) if not n.startswith("."))

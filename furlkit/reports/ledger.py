@@ -1,7 +1,7 @@
 """Traffic of clients: counted from the headers of a run's files, or planned ahead.
 
 A file was sent if the server's `aggregate` read it, and received if a client's
-`local-train` or `distill` did: weights that never leave a client, as in FLESD, are no traffic.
+`local-train` or `distill` read it. Weights that stay at a client (FLESD) do not count.
 """
 
 import re
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from furlkit import console
+from furlkit.catalogue import direction_of
 from furlkit.errors import InputError
 from furlkit.files.clients import ClientId, client_order, is_client, is_name
 from furlkit.files.similarity import kept_of
@@ -21,15 +22,6 @@ from furlkit.reports.summary import grouped
 from furlkit.reports.text import short_hash
 
 SENT, RECEIVED = "sent", "received"
-# Inputs that a client receives, and whether only once. Its partition and its private
-# files never leave it.
-RECEIVED_ROLES = {
-    "global": False,
-    "dictionary": False,
-    "probabilities": False,
-    "targets": True,
-}
-HELPER = "helper "  # And the number of the client whose model helps: FedMatch.
 UNKNOWN = ""  # The content of what a training received that left no file.
 # Bytes of a number, and of what is stored with a row of features or of similarities.
 WIDTHS = {"float32": 4, "float16": 2, "int8": 1}
@@ -39,7 +31,7 @@ _CLIENT = re.compile(r"client (?:([0-9]{1,9})|([A-Za-z]\S*))")
 
 
 class Transfer(NamedTuple):
-    """One file sent or received by a client; `file` is None where it is missing."""
+    """One file sent or received by a client; `file` is None if the file is missing."""
 
     client: ClientId
     round: int
@@ -64,7 +56,7 @@ class Ledger:
 
 def read_ledger(runs: Sequence[Path]) -> Ledger:
     """Read the headers below folders, or of single files, and list all transfers."""
-    # Copies of a file count once; of several, the first path is named.
+    # Copies of a file are counted once; the first path is named.
     files = {file.content: file for file in reversed(read_files(runs))}
     transfers = _transfers(files)
     if not transfers:
@@ -85,13 +77,13 @@ def _tell_phases(files: Iterable[File]) -> None:
     phases = sorted({objective_of(file) for file in trained})
     if len(phases) > 1:
         console.info(
-            f"clients have trained for --objective {' and '.join(phases)}; rounds of one "
-            "number are added up"
+            f"clients have trained for --objective {' and '.join(phases)}; rounds "
+            "with equal numbers are added up"
         )
 
 
 def _transfers(files: dict[str, File]) -> list[Transfer]:
-    """Each file once per client, round and direction, in that order."""
+    """Each file once per client, round and direction, sorted."""
     trained = [file for file in files.values() if file.stage == "local-train"]
     every = [*_sent(files), *_received([*trained, *_taught(files)], files)]
     every += _unseen(every, trained)
@@ -100,7 +92,7 @@ def _transfers(files: dict[str, File]) -> list[Transfer]:
 
 
 def _place(transfer: Transfer) -> tuple:
-    """By round, then by client."""
+    """Sort key: round, then client."""
     client = client_order(transfer.client)
     return transfer.round, client, transfer.direction, transfer.content
 
@@ -113,7 +105,7 @@ def _sent(files: dict[str, File]) -> Iterator[Transfer]:
         for role, content in server.inputs.items():
             round_ = server.facts["round"]
             if server.kind == "checkpoint":
-                # A model that counts again in later rounds was sent once.
+                # A model averaged again in later rounds was sent once.
                 round_ = first.setdefault(content, round_)
             if (client := _client_of(role)) is not None:
                 file = files.get(content)
@@ -121,7 +113,7 @@ def _sent(files: dict[str, File]) -> Iterator[Transfer]:
 
 
 def _client_of(role: str) -> ClientId | None:
-    """The client whose upload an input is; None for other inputs."""
+    """Client that sent an input; None for inputs that are not uploads."""
     match = _CLIENT.fullmatch(role)
     if match is None or (match[2] and not is_name(match[2])):
         return None
@@ -129,7 +121,7 @@ def _client_of(role: str) -> ClientId | None:
 
 
 def _taught(files: dict[str, File]) -> list[File]:
-    """Models of clients that have learnt from a file of the server's, as in DS-FL."""
+    """Models of clients taught by a file of the server, as in DS-FL."""
     made = [file for file in files.values() if file.stage == "distill"]
     return [
         file
@@ -144,19 +136,17 @@ def _received(trained: Iterable[File], files: dict[str, File]) -> Iterator[Trans
         place = client, round_ = model.facts["client"], model.facts["round"]
         for role, content in model.inputs.items():
             file = files.get(content)
-            helper = role.startswith(HELPER)
-            if (not helper and role not in RECEIVED_ROLES) or _is_own(
-                model, role, file
-            ):
+            way = direction_of(model.stage, role)
+            if not way.startswith(RECEIVED) or _is_own(model, role, file):
                 continue
-            # Several files of one client in a round name the same inputs.
+            # Several files of one client in a round name equal inputs.
             begun = first.setdefault((client, content), round_)
-            if begun == round_ or not RECEIVED_ROLES.get(role):
+            if begun == round_ or way == RECEIVED:
                 yield Transfer(*place, RECEIVED, role, content, file)
 
 
 def _unseen(sent: Iterable[Transfer], trained: Iterable[File]) -> list[Transfer]:
-    """A client that sent something had trained, so it had received something."""
+    """Inputs of unknown size: a client that sent a file must have received one."""
     seen = {(file.facts["client"], file.facts["round"]) for file in trained}
     senders = {(t.client, t.round) for t in sent if t.direction == SENT}
     return [
@@ -166,7 +156,7 @@ def _unseen(sent: Iterable[Transfer], trained: Iterable[File]) -> list[Transfer]
 
 
 def _is_own(model: File, role: str, given: File | None) -> bool:
-    """Whether a client started from its own model: --update keep or continue."""
+    """Return True if a client started from its last model: --update keep, continue."""
     if role != "global":
         return False
     if given is not None:
@@ -176,41 +166,41 @@ def _is_own(model: File, role: str, given: File | None) -> bool:
 
 
 def _missing(transfers: Iterable[Transfer]) -> Iterator[str]:
-    """A warning for each file that is named in a header but missing."""
+    """Warn about each file named in a header but missing."""
     missing = sorted((t for t in transfers if t.file is None), key=lambda t: t.content)
     for first, *more in grouped(missing, lambda t: t.content).values():
         who = f"client {first.client} in round {first.round}"
-        who += f" (and {len(more)} more like it)" if more else ""
+        who += f" (and {len(more)} more)" if more else ""
         what = "sent" if first.direction == SENT else f"{first.role}, received"
         if first.content == UNKNOWN:
             yield (
-                f"{who}: sent something, but no file of its training is there; what it "
-                "received is unknown"
+                f"{who}: sent a file, but no file of the training is there; the input "
+                "of the training is unknown"
             )
         else:
             yield (
-                f"{short_hash(first.content)}: is not among the files; it was {what} by "
-                f"{who}; its size is unknown"
+                f"{short_hash(first.content)}: is not among the files; {what} by "
+                f"{who}; size unknown"
             )
 
 
 def _lost_ensembles(files: Iterable[File], known: dict[str, File]) -> Iterator[str]:
-    """A warning for each missing ensemble: only its header names who sent what."""
+    """Warn about each missing ensemble: only its header names the senders."""
     for file in files:
         content = file.inputs.get("ensemble")
         if file.stage == "distill" and content is not None and content not in known:
             yield (
-                f"{short_hash(content)}: is not among the files; it is the ensemble that "
-                f"{file.path} was distilled from; what was sent for it is unknown"
+                f"{short_hash(content)}: is not among the files; {file.path} was "
+                "distilled from this ensemble; the uploads for the ensemble are unknown"
             )
 
 
 def document(ledger: Ledger) -> dict[str, Any]:
-    """Sums by round, by client, by both, and of all: what `--json` prints."""
+    """Sums by round, by client, by both, and in total, printed by `--json`."""
     transfers = ledger.transfers
 
     def rows(name: str, other: str) -> list[dict[str, Any]]:
-        """Sums by one of round and client, which has a list of the other."""
+        """Sums by round or client, with a list of the other."""
         ordered = sorted(transfers, key=lambda t: client_order(getattr(t, name)))
         return [
             {name: k,
@@ -260,10 +250,10 @@ def _sum(files: Sequence[File]) -> dict[str, int]:
 
 
 class Upload(NamedTuple):
-    """How FLESD's clients send what they make of public images.
+    """Format in which FLESD's clients send outputs for public images.
 
-    `width` numbers for each image, or, where it is None, its similarity to every image,
-    or to the `top` percent most similar ones.
+    `width` numbers for each image; if None, similarities to every image or to the `top`
+    percent most similar images.
     """
 
     width: int | None
@@ -277,26 +267,26 @@ class Upload(NamedTuple):
         return n if self.top is None else kept_of(self.top, n)
 
     def bytes(self, n: int) -> int:
-        """Bytes of the tensors that `embed` writes for n images."""
+        """Bytes of the tensors written by `embed` for n images."""
         each = WIDTHS[self.encoding] + (0 if self.top is None else COLUMN)
         scaled = self.encoding == "int8" and self.width is not None
         return n * (each * self.numbers(n) + INDEX + (SCALE if scaled else 0))
 
 
 def flesd_equation_11(T: int, n: int, d: int, T_avg: int, w: int) -> dict[str, Any]:
-    """FLESD Eq. 11: when sending representations costs less than averaging weights.
+    """FLESD Eq. 11: condition under which representations cost less than weights.
 
         T n d <= T' |w|
 
     T rounds of n public images with d numbers each, against T' rounds of weight
-    averaging of a model with |w| parameters; both sides count what one client sends.
+    averaging of a model with |w| parameters; both sides are numbers sent by one client.
     """
     left, right = T * n * d, T_avg * w
     return {"left": left, "right": right, "holds": left <= right}
 
 
 def most_images(upload: Upload, rounds: int, budget: int) -> int:
-    """The most public images whose uploads of all rounds fit into a budget of bytes."""
+    """Largest number of public images whose uploads fit into a budget of bytes."""
 
     def cost(n: int) -> int:
         return rounds * upload.bytes(n)

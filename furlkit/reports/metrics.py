@@ -1,4 +1,4 @@
-"""Numbers in metrics files: of one model, and of several seeds and methods."""
+"""Numbers in metrics files, of one model or of several seeds and methods."""
 
 import re
 import sys
@@ -17,20 +17,20 @@ from furlkit.reports.results import Results
 from furlkit.reports.summary import grouped
 from furlkit.reports.text import counted, lookup, plain, shorten, word
 
-MOST_ROUNDS = 10**9  # A larger round was not written by a training.
+MOST_ROUNDS = 10**9  # No training writes larger rounds.
 LABEL_WIDTH = 36
-NAMES = {"knn": "k-NN"}  # Protocols as papers write them.
+NAMES = {"knn": "k-NN"}  # Protocols with the names of papers.
 BY_DOMAIN = " by domain"
-# What a metrics file calls the accuracies whose mean its accuracy is.
+# Keys of the single accuracies in a metrics file.
 PROBES = ("probes", "repeats")
-OWN_HEAD = ("classifier", "cluster")  # Protocols that train nothing, but for k-means.
+OWN_HEAD = ("classifier", "cluster")  # Protocols without training, except k-means.
 
 
 File = tuple[Path, dict[str, Any]]  # A metrics file and its document.
 
 
 class Value(NamedTuple):
-    """A number of metrics files by its name, and the protocols that measured it.
+    """Name of a number in metrics files, and the protocols that measured the number.
 
     Accuracies are shown in percent.
     """
@@ -40,12 +40,12 @@ class Value(NamedTuple):
 
     @property
     def scale(self) -> int:
-        """The factor between the number in a file and what is shown."""
+        """Factor between the number in a file and the number shown."""
         return 100 if self.name.endswith("accuracy") else 1
 
     @property
     def label(self) -> str:
-        """The label of an axis: "k-NN accuracy (%)", "linear accuracy on svhn (%)"."""
+        """Label of an axis: "k-NN accuracy (%)", "linear accuracy on svhn (%)"."""
         first = self.name.partition(".")[0]
         others = (each for each in self.protocols if each != first)
         by = " or ".join(NAMES.get(each, each) for each in others)
@@ -57,7 +57,7 @@ class Value(NamedTuple):
         return f"{by} {shorten(name, LABEL_WIDTH)}{unit}".lstrip()
 
     def show(self, number: float, percent: str = ".2f", unit: str = "") -> str:
-        """A number for people; `percent` and `unit` are for those in percent."""
+        """Number for people; `percent` and `unit` apply to percentages."""
         if self.scale == 100:
             return f"{100 * number:{percent}}{unit}"
         return f"{number:{'+' if percent.startswith('+') else ''}.4g}"
@@ -74,31 +74,31 @@ class Score(NamedTuple):
 
 
 def read_score(path: Path, metrics: dict[str, Any], name: str) -> Score:
-    """The number `name` of a metrics file, and which model it belongs to."""
+    """Read the number `name` of a metrics file, and the scored model."""
     protocol, role = protocol_of(metrics), word(facts_of(metrics).get("role"))
     round_ = round_of(path, metrics)
     return Score(path, protocol, role, round_, number(path, metrics, name))
 
 
 def read_each(paths: Iterable[Path]) -> list[File]:
-    """Metrics files with their paths; warns of files without a content hash."""
+    """Metrics files with paths; warn about files without a content hash."""
     read = [(path, read_metrics(path)) for path in paths]
     if unsealed := [path for path, metrics in read if not is_sealed(metrics)]:
         others = f" and {len(unsealed) - 1} more" if unsealed[1:] else ""
         console.warn(
             f"{unsealed[0]}{others}: has no content hash, so a changed number would not "
-            "be noticed; an older furlkit wrote it, evaluate again to seal it"
+            "be noticed; the file is from an older furlkit, evaluate again to seal it"
         )
     return read
 
 
 def read_one(path: Path) -> dict[str, Any]:
-    """The document of one metrics file."""
+    """Document of one metrics file."""
     return read_each([path])[0][1]
 
 
 def read_once(paths: Iterable[Path]) -> Iterable[File]:
-    """Metrics files with their paths; the same result given twice counts once."""
+    """Metrics files with paths, without repeated results."""
     found: dict[str, File] = {}
     for path, metrics in read_each(paths):
         found.setdefault(canonical(metrics), (path, metrics))
@@ -106,9 +106,9 @@ def read_once(paths: Iterable[Path]) -> Iterable[File]:
 
 
 def files_of(paths: Iterable[Path], protocol: str, last: bool) -> tuple[Path, ...]:
-    """Metrics files; of a run's folder, those of its global models by one protocol.
+    """Metrics files; for a run's folder, files of global models by one protocol.
 
-    With `last`, of each folder only those of its last round.
+    With `last`, only files of the last round of each folder.
     """
     found: list[Path] = []
     for path in paths:
@@ -118,7 +118,7 @@ def files_of(paths: Iterable[Path], protocol: str, last: bool) -> tuple[Path, ..
 
 def _below(folder: Path, protocol: str, last: bool) -> list[Path]:
     rounds: dict[Path, int] = {}
-    # The angles of a round are of its clients' models.
+    # The angles of a round compare clients' models.
     role = "client" if protocol == "angles" else "global"
     for path, metrics in metrics_below(folder):
         known = metrics.get("protocol"), facts_of(metrics).get("role")
@@ -131,7 +131,7 @@ def _below(folder: Path, protocol: str, last: bool) -> list[Path]:
         )
     if not rounds:
         raise InputError(
-            f"{folder}: has no {protocol} metrics of a global model; create them with "
+            f"{folder}: has no {protocol} metrics of a global model; run "
             f"furlkit evaluate {protocol}, or choose another --protocol"
         )
     end = max(rounds.values())
@@ -139,7 +139,7 @@ def _below(folder: Path, protocol: str, last: bool) -> list[Path]:
 
 
 def metrics_below(folder: Path) -> Iterator[File]:
-    """The metrics files below a folder; other JSON is left out, a changed file refused."""
+    """Metrics files below a folder; skip other JSON, refuse changed files."""
     for path in sorted(folder.rglob("*.json")):
         try:
             document = read_json(path)
@@ -151,15 +151,15 @@ def metrics_below(folder: Path) -> Iterator[File]:
 
 
 def facts_of(metrics: dict[str, Any]) -> dict[str, Any]:
-    """The facts of the checkpoint that was scored, empty if there are none."""
+    """Facts of the scored checkpoint, empty if missing."""
     facts = lookup(metrics, "checkpoint.facts")
     return facts if isinstance(facts, dict) else {}
 
 
 def protocol_of(metrics: dict[str, Any]) -> str:
-    """How a model was scored: "linear", or "linear by domain", which is another score.
+    """Name of the protocol: "linear", or "linear by domain", a different score.
 
-    `evaluate personal` sums up its clients by domain whatever they are tested on.
+    `evaluate personal` always sums up clients by domain.
     """
     by_domain = isinstance(metrics.get("domains"), dict)
     if metrics.get("protocol") == "personal":
@@ -168,30 +168,29 @@ def protocol_of(metrics: dict[str, Any]) -> str:
 
 
 def domains_in(path: Path) -> list[str]:
-    """The names of the domains that a metrics file has scores of, in their order."""
+    """Names of the domains scored in a metrics file, in order."""
     metrics = read_one(path)
     names, domains = metrics.get("domain_names"), metrics.get("domains")
     if not isinstance(domains, dict) or not isinstance(names, list):
         raise InputError(
-            f"{path}: has no scores of domains; re-create it with furlkit evaluate "
-            "--by-domain"
+            f"{path}: has no scores of domains; run furlkit evaluate --by-domain"
         )
     return [str(name) for name in names]
 
 
 def round_of(path: Path, metrics: dict[str, Any]) -> int:
-    """The round of the model that was scored."""
+    """Round of the scored model."""
     round_ = facts_of(metrics).get("round")
     if type(round_) is not int or not 0 <= round_ <= MOST_ROUNDS:
         raise InputError(
-            f"{path}: does not name the round of the model it scored; re-create it with "
-            "furlkit evaluate"
+            f"{path}: does not name the round of the scored model; run furlkit "
+            "evaluate again"
         )
     return round_
 
 
 def number(path: Path, metrics: dict[str, Any], name: str) -> float:
-    """The number of this name; dots lead into nested values, like `drift.rank`."""
+    """Number with this name; dots lead into nested values, like `drift.rank`."""
     value = lookup(metrics, name)
     if is_number(value):
         return float(value)
@@ -203,10 +202,10 @@ def number(path: Path, metrics: dict[str, Any], name: str) -> float:
 
 
 def probes_of(path: Path, metrics: dict[str, Any], name: str) -> tuple[float, ...]:
-    """The accuracies of single probes or repeats; none for another number or old files.
+    """Accuracies of single probes or repeats; empty for other numbers and old files.
 
-    Those of `domains.svhn.accuracy` are `domains.svhn.probes`. A model's own clusters or
-    classes are scored without a draw, so that two repeats would agree.
+    `domains.svhn.probes` belongs to `domains.svhn.accuracy`. Scores of a model's
+    clusters or classes use no random numbers, so two repeats would agree.
     """
     place, _, last = name.rpartition(".")
     scores = lookup(metrics, place) if place else metrics
@@ -219,20 +218,20 @@ def probes_of(path: Path, metrics: dict[str, Any], name: str) -> tuple[float, ..
     ((key, values), *_) = found.items()
     if not isinstance(values, list) or not all(is_number(v, 1) for v in values):
         raise InputError(
-            f"{path}: its {key} are {short(values)}, expected a list of shares; "
-            "re-create it with furlkit evaluate"
+            f"{path}: {key} are {short(values)}, expected a list of shares; "
+            "run furlkit evaluate again"
         )
     return tuple(map(float, values))
 
 
 def is_number(value: Any, most: float = sys.float_info.max) -> TypeGuard[float]:
-    """Whether a value of a JSON document is a finite number, and how large at most."""
+    """Return True for a finite number of a JSON document, at most `most`."""
     # An integer may be too large for a float; NaN compares false.
     return type(value) in (int, float) and abs(value) <= most
 
 
 def spread_of(metrics: dict[str, Any]) -> str:
-    """What several trainings say of a score: "std 0.31, 5 probes"; empty for one."""
+    """Spread over several trainings: "std 0.31, 5 probes"; empty for one."""
     std = metrics.get("accuracy_std")
     for name in ("probes", "repeats"):
         each = metrics.get(name)
@@ -244,7 +243,7 @@ def spread_of(metrics: dict[str, Any]) -> str:
 def domains_text(metrics: dict[str, Any]) -> str:
     """Accuracies by domain: "mean of 2 domains: mnist 98.10, svhn 84.80"; or empty.
 
-    The accuracy of `evaluate personal` is the mean over clients, and not over domains.
+    The accuracy of `evaluate personal` is the mean over clients, not over domains.
     """
     domains = metrics.get("domains")
     if not isinstance(domains, dict):
@@ -262,28 +261,26 @@ def domains_text(metrics: dict[str, Any]) -> str:
 
 
 def check_labels(labels: Sequence[str]) -> None:
-    """Each label may be given to --series once."""
+    """Refuse repeated labels of --series."""
     for label in labels:
         if labels.count(label) > 1:
             raise UsageError(
-                f"--series {label}: given twice; give it another label, or give all to "
+                f"--series {label}: given twice; choose another label, or give all to "
                 "one --series"
             )
 
 
 def check_lowest(lowest: Iterable[str], labels: Iterable[str]) -> None:
-    """What is given to --lowest must be labels."""
+    """Refuse unknown labels of --lowest."""
     for label in sorted(set(lowest) - set(labels)):
-        raise UsageError(f"--lowest {label}: is no label of a --series")
+        raise UsageError(f"--lowest {label}: is not a label of --series")
 
 
 def check_same(kinds: Iterable[tuple[str, Path]]) -> None:
-    """All files of a series must be of one kind."""
+    """Refuse a series with files of different kinds."""
     (one, first), *others = dict(kinds).items()
     for other, path in others:
-        raise UsageError(
-            f"{first}: is {one}, but {path} is {other}; make two --series of them"
-        )
+        raise UsageError(f"{first}: is {one}, but {path} is {other}; use two --series")
 
 
 def read_series(
@@ -295,7 +292,7 @@ def read_series(
     interval: str,
     allow_different: Sequence[str],
 ) -> list[Results]:
-    """Read labelled files, or folders of runs, whose last rounds count; see `read_all`."""
+    """Read labelled files, or the last rounds of run folders; see `read_all`."""
     given = [
         Results("", label, (), (), files_of(paths, protocol, last=True))
         for label, paths in series
@@ -311,11 +308,11 @@ def read_all(
     interval: str = "t",
     allow_different: Sequence[str] = (),
 ) -> list[Results]:
-    """Read the files of each method and compare it with the reference of its group.
+    """Read the files of each method and compare with the reference of the group.
 
-    Methods whose label is in `lowest` have several files per seed, such as clients, of
-    which the lowest value counts. `interval` is a name of `differences.INTERVALS`. The
-    files of a group must be measured alike, but for `allow_different`.
+    Methods with a label in `lowest` have several files per seed, such as clients; the
+    lowest value is used. `interval` is a name of `differences.INTERVALS`. The files of
+    a group must have equal conditions, except `allow_different`.
     """
     check_labels([each.name for each in results])
     for group, methods in grouped(results, lambda each: each.group).items():
@@ -343,7 +340,7 @@ def read_all(
 
 
 def _read_results(given: Results, value: str) -> Results:
-    """Read the files of one method; they must be of one protocol, role and round."""
+    """Read the files of one method, which must have one protocol, role and round."""
     values, probes, seeds, kinds, protocol = [], [], [], [], ""
     same: dict[str, Path] = {}
     files = read_each(given.paths)
@@ -351,12 +348,12 @@ def _read_results(given: Results, value: str) -> Results:
         first = same.setdefault(canonical(metrics), path)
         if first is not path:
             raise UsageError(
-                f"--series {given.name}: {path} has the same result as {first}; a "
-                "result counts once, so leave one out"
+                f"--series {given.name}: {path} repeats the result of {first}; "
+                "leave out one file"
             )
         values.append(number(path, metrics, value))
         probes.append(probes_of(path, metrics, value))
-        # Averaged models have no seed; then it is that of the evaluation.
+        # Averaged models have no seed; use the seed of the evaluation.
         seed = lookup(metrics, "checkpoint.seed")
         seeds.append(metrics.get("seed") if seed is None else seed)
         protocol, facts = protocol_of(metrics), facts_of(metrics)
@@ -373,13 +370,13 @@ def _warn_of_stale(paths: Sequence[Path]) -> None:
     if paths:
         others = f" and {len(paths) - 1} more" if paths[1:] else ""
         console.warn(
-            f"{paths[0]}{others}: has the score of a model that is not there any more; "
-            "the model beside it has another content, so evaluate again"
+            f"{paths[0]}{others}: has the score of a model that no longer exists; "
+            "the model in the folder has another content, so evaluate again"
         )
 
 
 def _check_probes(results: Sequence[Results]) -> None:
-    """Warn where some scores are means of several probes and others are not."""
+    """Warn if only some scores are means of several probes."""
     several = {
         len(probes) > 1: path
         for each in results
@@ -387,19 +384,19 @@ def _check_probes(results: Sequence[Results]) -> None:
     }
     if len(several) > 1:
         console.warn(
-            f"{several[False]}: has the score of one probe, but {several[True]} those of "
-            "several; what the probes alone would give stays unknown until both are "
+            f"{several[False]}: has the score of one probe, {several[True]} scores "
+            "of several; the probe noise is unknown until both are "
             "evaluated with several"
         )
 
 
 def _lowest(results: Results) -> Results:
-    """The lowest value of each seed, FLESD's Min-Local."""
+    """Lowest value of each seed, FLESD's Min-Local."""
     for path, seed in zip(results.paths, results.seeds, strict=True):
         if type(seed) is not int:
             raise UsageError(
-                f"--lowest {results.name}: {path} does not name its seed, so it is "
-                "unknown which files belong together"
+                f"--lowest {results.name}: {path} does not name a seed, so "
+                "files cannot be grouped"
             )
     scores = list(zip(results.values, results.probes, strict=True))
     places = sorted(range(len(scores)), key=lambda place: scores[place])
@@ -408,15 +405,15 @@ def _lowest(results: Results) -> Results:
     counts = [len(by_seed[seed]) for seed in seeds]
     if len(set(counts)) > 1:
         console.warn(
-            f"--lowest {results.name}: its seeds have {', '.join(map(str, counts))} "
-            "files; the lowest of fewer is higher"
+            f"--lowest {results.name}: seeds have {', '.join(map(str, counts))} "
+            "files; the lowest value of fewer files is higher"
         )
     lowest = results.chosen([by_seed[seed][0] for seed in seeds])
     return lowest._replace(seeds=tuple(seeds))
 
 
 def _difference(mine: Results, other: Results, interval: str) -> Difference:
-    """Pairs are made by seed if all seeds are known, else by position."""
+    """Pair scores by seed if all seeds are known, otherwise by position."""
     a, b = mine.by_seed, other.by_seed
     if a and b:
         # A run that is still missing has no partner.

@@ -1,7 +1,7 @@
-"""What leaves a site with a file, in words for those who must allow it.
+"""Description of a file that leaves a site, for people who must allow the transfer.
 
-What is known to be recoverable is what papers have shown for such data. Where none is
-named, none is known here; that is no proof that nothing can be recovered.
+"Recoverable" means shown by a paper for similar data. No paper named means no paper
+known here, not a proof that nothing can be recovered.
 """
 
 import math
@@ -12,52 +12,31 @@ from furlkit.errors import InputError
 from furlkit.files.container.header import Header
 from furlkit.files.container.layout import Entry
 from furlkit.files.features import PROBABILITIES
+from furlkit.files.kinds import KINDS
 from furlkit.reports.explain import sentence
 from furlkit.reports.text import byte_size, counted, plain, short_hash, shorten, word
 from furlkit.weights import is_batchnorm_statistic
 
-# Kinds that stay at the site, and why.
-STAYS = {
-    "private": "is what the site keeps to itself, and must not leave it",
-    "progress": "is an unfinished training, with what the site keeps to itself; finish "
-    "it with the same command, and send its output",
-    "dataset": "holds the images themselves",
-    "server": "is the memory of the server between rounds, which no client needs",
-}
-
-
-# What kinds of files are, without words of the trade.
-PLAIN = {
-    "checkpoint": "the weights of a neural network",
-    "encoder": "the weights of a neural network",
-    "features": "for each image a row of numbers, which a neural network makes of it",
-    "targets": "for each image rows of numbers, which a neural network makes of it",
-    "similarity": "for each image how alike a neural network finds others to it",
-    "ensemble": "for each image how alike neural networks find others to it",
-    "neighbours": "for each image which others a neural network finds nearest to it",
-    "partition": "which images of a dataset each client holds, and counts of their labels",
-}
-
 
 class Finding(NamedTuple):
-    """What has been recovered from such data, and the papers that show it."""
+    """Data recovered from similar files, and the papers that show the recovery."""
 
     what: str
     papers: tuple[str, ...]
 
 
 GRADIENTS = Finding(
-    "Training images have been reconstructed from the change that training makes to a "
-    "model; best from few images in few steps. The server knows the model before and "
-    "after. The seed in the file also tells the order and the augmentation of images.",
+    "Training images have been reconstructed from the change of a model by training, "
+    "best from few images in few steps. The server knows the model before and "
+    "after. The seed in the file also reveals the order and augmentation of images.",
     (
         "Zhu et al. 2019, Deep Leakage from Gradients, NeurIPS",
         "Geiping et al. 2020, Inverting Gradients, NeurIPS",
     ),
 )
 MEMBERS = Finding(
-    "Who has the model and an image can guess, better than by chance, whether the image "
-    "was trained on.",
+    "Owners of the model and an image can guess, better than by chance, if the image "
+    "was used for training.",
     (
         "Shokri et al. 2017, Membership Inference Attacks Against Machine Learning "
         "Models, IEEE S&P",
@@ -76,14 +55,14 @@ STATISTICS = Finding(
     ("Yin et al. 2020, Dreaming to Distill (DeepInversion), CVPR",),
 )
 CLASSIFIER = Finding(
-    "From a classifier's outputs, recognisable images of a class have been made where a "
-    "class is one person.",
+    "From a classifier's outputs, recognisable images have been made of classes that "
+    "are a single person.",
     ("Fredrikson et al. 2015, Model Inversion Attacks, CCS",),
 )
 INVERSION = Finding(
     "Images that resemble the originals have been reconstructed from a network's "
-    "features by somebody who has the network, as the server has. Treat each row as a "
-    "blurred copy of its image, not as anonymous.",
+    "features by owners of the network, such as the server. Treat each row like a "
+    "blurred copy of the image; rows are not anonymous.",
     (
         "Mahendran & Vedaldi 2015, Understanding Deep Image Representations by Inverting "
         "Them, CVPR",
@@ -92,12 +71,12 @@ INVERSION = Finding(
     ),
 )
 INSTAHIDE = Finding(
-    "InstaHide, by which the images were mixed, has been broken: the originals were "
+    "InstaHide, used to mix the images, has been broken: the originals were "
     "reconstructed from the mixtures.",
     ("Carlini et al. 2021, Is Private Learning Possible with Instance Encoding?, S&P",),
 )
 EXTRACTION = Finding(
-    "A model's answers let others train a model that behaves like it. No reconstruction "
+    "A model's answers let others train a similar model. No reconstruction "
     "of training images from answers on public images is known here.",
     ("Tramèr et al. 2016, Stealing Machine Learning Models via Prediction APIs, USENIX "
      "Security",),
@@ -105,9 +84,9 @@ EXTRACTION = Finding(
 
 
 class Numbers(NamedTuple):
-    """How many numbers a file has, of how many images, and for each of them.
+    """Count of numbers in a file, of images, and of numbers per image.
 
-    `images` is None where the file does not say.
+    `images` is None if the file does not contain the number.
     """
 
     all: int
@@ -117,20 +96,19 @@ class Numbers(NamedTuple):
 
 def check_may_leave(path: Any, header: Header) -> None:
     """Refuse what must stay at the site."""
-    if header.kind in STAYS:
+    if reason := KINDS[header.kind].stays:
         whose = header.facts.get("client")
         of = f" of client {whose}" if whose is not None else ""
-        raise InputError(f"{path}: a {header.kind} file{of}: {STAYS[header.kind]}")
+        raise InputError(f"{path}: a {header.kind} file{of}: {reason}")
 
 
 def numbers_of(header: Header, entries: Sequence[Entry]) -> Numbers:
     """Numbers in all and for each image."""
     total = sum(math.prod(entry.shape) for entry in entries)
     shapes = {entry.name: entry.shape for entry in entries}
-    for name in ("rows", "matrix", "nearest", "h"):
-        if len(shapes.get(name, ())) == 2:
-            images = shapes[name][0]
-            return Numbers(total, images, total / max(images, 1))
+    rows = shapes.get(KINDS[header.kind].per_image, ())
+    if len(rows) == 2:
+        return Numbers(total, rows[0], total / max(rows[0], 1))
     told = header.facts.get("examples")
     if type(told) is not int or told < 1:
         return Numbers(total, None, None)
@@ -139,24 +117,24 @@ def numbers_of(header: Header, entries: Sequence[Entry]) -> Numbers:
 
 def findings(header: Header, entries: Sequence[Entry]) -> list[Finding]:
     """What is known to be recoverable from such a file."""
-    facts, kind = header.facts, header.kind
-    if kind in ("checkpoint", "encoder"):
+    facts, reveals = header.facts, KINDS[header.kind].reveals
+    if reveals == "weights":
         parts = {entry.name.split(".")[0] for entry in entries}
         found = [GRADIENTS] if facts.get("role") == "client" else []
         found += [MEMBERS, PROPERTIES]
         if any(is_batchnorm_statistic(entry.name) for entry in entries):
             found.append(STATISTICS)
         return found + ([CLASSIFIER] if "classifier" in parts else [])
-    if facts.get("layer") == PROBABILITIES or kind in ("similarity", "ensemble"):
+    if facts.get("layer") == PROBABILITIES or reveals == "answers":
         return [EXTRACTION]
-    if kind in ("features", "targets"):
+    if reveals == "rows":
         mixed = "instahide" in str(facts.get("share_rows"))
         return [INVERSION, *([INSTAHIDE] if mixed else [])]
     return []
 
 
 def told(header: Header) -> dict[str, Any]:
-    """What the header says of the site and of its images, besides how it was trained."""
+    """Facts in the header about the site and its images, besides training options."""
     names = (
         "client",
         "round",
@@ -174,7 +152,7 @@ def paragraphs(
     header: Header, entries: Sequence[Entry], size: int
 ) -> Iterator[tuple[str, str]]:
     """Pairs of a title and a text."""
-    plainly = PLAIN.get(header.kind, f"a {header.kind} file")
+    plainly = KINDS[header.kind].plain
     yield "what it is", f"{plainly}: {sentence(header, entries)}"
     yield "made from", _made_from(header)
     yield (
@@ -209,34 +187,34 @@ def _made_from(header: Header) -> str:
     if options.get("objective"):
         epochs = counted(options.get("epochs"), "epoch")
         text += f"; {epochs} of --objective {word(options['objective'])}"
-    return f"{text}; files it was made from: {', '.join(inputs) or 'none'}"
+    return f"{text}; input files: {', '.join(inputs) or 'none'}"
 
 
 def _images(header: Header) -> str:
-    """Whose images it was made from, as far as a kind of file says so."""
+    """Owner of the images behind the file, if the kind of file tells."""
     facts = header.facts
     client = facts.get("client")
     own = header.stage == "local-train" or facts.get("part") == str(client)
     if own and client is not None:
         labels = "the names of classes are" if facts.get("classes") else "no label is"
         return (
-            f", from the site's own images (client {plain(str(client))}); no image and no "
-            f"file name is in it, and {labels}"
+            f", from the site's images (client {plain(str(client))}); no image and no "
+            f"file name is in the file, and {labels}"
         )
     if header.stage == "embed":
         return (
-            ", from the images that embed was given, by a model; make sure that they are "
-            "the public ones"
+            ", from the images given to embed, by a model; make sure that only public "
+            "images were given"
         )
     return ""
 
 
 def _amount(header: Header, numbers: Numbers) -> str:
     text = counted(numbers.all, "number")
-    if header.kind in ("checkpoint", "encoder"):
-        text += ", however many images there are"
+    if KINDS[header.kind].reveals == "weights":
+        text += ", for any number of images"
         if numbers.each is None:
-            return f"{text}; of how many images the file does not say"
+            return f"{text}; the number of images is not in the file"
         return f"{text}: {numbers.each:,.1f} for each of {numbers.images:,} images"
     if numbers.each is None:
         return text

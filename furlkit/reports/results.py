@@ -1,4 +1,4 @@
-"""The scores of one method, with both kinds of noise and its difference from another."""
+"""Scores of one method, with both kinds of noise and a difference."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,12 +9,11 @@ from furlkit.reports.summary import Summary, summarise
 
 
 class Results(NamedTuple):
-    """The values of one method, one per seed, with their seeds and files in that order.
+    """Values of one method, one per seed, with seeds and files in equal order.
 
-    `difference` is how far they are above those of a reference, if there is one. `probes`
-    has for each value the scores of single probes whose mean it is; empty where the file
-    has none. `measured` has the conditions of each file, `stale` are files of scores that
-    belong to another model than the one beside them.
+    `difference`: distance above the values of a reference, if there is one. `probes`:
+    scores of the single probes behind each value; empty if the file has no probes.
+    `measured`: conditions of each file. `stale`: files with scores of a replaced model.
     """
 
     group: str
@@ -30,12 +29,12 @@ class Results(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The label as it was given to --series."""
+        """Label in the form of --series."""
         return f"{self.group}:{self.label}" if self.group else self.label
 
     @property
     def by_seed(self) -> dict[int, int]:
-        """The place of each seed's value; empty where one is unknown or has several."""
+        """Position of each seed's value; empty if a seed is unknown or repeated."""
         seeds = enumerate(self.seeds)
         found = {seed: place for place, seed in seeds if type(seed) is int}
         return found if len(found) == len(self.values) else {}
@@ -47,13 +46,13 @@ class Results(NamedTuple):
 
     @property
     def extent(self) -> tuple[float, float]:
-        """The lowest and highest point drawn: values and ends of the error bar."""
+        """Lowest and highest point drawn: values and ends of the error bar."""
         mean, std = self.summary.mean, self.summary.std or 0
         points = (*self.values, mean - std, mean + std)
         return min(points), max(points)
 
     def chosen(self, places: list[int]) -> "Results":
-        """Only the values of these places."""
+        """Results with only the values at these positions."""
         values = tuple(self.values[place] for place in places)
         probes = tuple(self.probes[place] for place in places) if self.probes else ()
         return self._replace(values=values, probes=probes)

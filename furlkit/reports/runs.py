@@ -1,4 +1,4 @@
-"""Folders of runs: the headers of their files."""
+"""Headers of the files of runs, below folders."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from furlkit.files.container.header import Header, short
 from furlkit.files.container.read import Container
 from furlkit.reports.text import lookup, plain
 
-# A larger number of epochs in one round was not written by a training.
+# No training writes a larger number of epochs for one round.
 MOST_EPOCHS = 10**9
-# The facts that files of these stages must have.
+# Required facts in files of these stages.
 NEEDED = {"local-train": ("client", "round"), "aggregate": ("round",)}
 
 
@@ -29,7 +29,7 @@ class File(Header):
 
 
 def planned_epochs(options: dict[str, Any]) -> int | None:
-    """The epochs among a file's options, which format version 1 has in a plan."""
+    """Number of epochs in a file's options; in a plan for format version 1."""
     epochs = lookup(options, "plan.epochs" if "plan" in options else "epochs")
     return epochs if type(epochs) is int and 0 < epochs <= MOST_EPOCHS else None
 
@@ -37,8 +37,8 @@ def planned_epochs(options: dict[str, Any]) -> int | None:
 def read_files(runs: Sequence[Path]) -> list[File]:
     """Files below folders, or single files, by path.
 
-    What is broken or foreign in a folder is left out with a warning; a single file was
-    named by the user, so it is an error. Unfinished files are left out.
+    Broken and foreign files in a folder are left out with a warning; a broken single
+    file, named by the user, is an error. Unfinished files are left out.
     """
     found: dict[Path, File] = {}
     broken: dict[Path, str] = {}
@@ -56,14 +56,14 @@ def read_files(runs: Sequence[Path]) -> list[File]:
 
 
 def objective_of(file: File) -> str:
-    """What a model of local-train was trained for."""
+    """Objective of a model of local-train."""
     return str(file.options.get("objective", ""))
 
 
 def two_runs(files: Iterable[File]) -> str:
-    """Name two models of one client in one round, which no run has; else empty.
+    """Name two models of one client in one round, impossible in a single run; or empty.
 
-    Phases of a run, as FedUSC's, count their rounds from 1, and have other objectives.
+    Phases of a run (FedUSC) number rounds from 1 and have different objectives.
     """
     models: dict[tuple[str, ClientId, int], File] = {}
     for file in files:
@@ -72,14 +72,14 @@ def two_runs(files: Iterable[File]) -> str:
             first = models.setdefault((objective_of(file), client, round_), file)
             if first.content != file.content:
                 return (
-                    f"{first.path} and {file.path}: are both of client {client} in round "
-                    f"{round_}; are these files of several runs? Give one run at a time"
+                    f"{first.path} and {file.path}: both are of client {client} in "
+                    f"round {round_}; are these files of several runs? Give one run"
                 )
     return ""
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Files by their suffix, without hidden ones and those in hidden folders."""
+    """Files by suffix, without hidden files and hidden folders."""
     for path in sorted(folder.rglob("*.safetensors")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         if not hidden and path.is_file():
@@ -93,10 +93,10 @@ def _read_file(path: Path) -> File:
         value = header.facts.get(name)
         if not is_client(value) or (name != "client" and isinstance(value, str)):
             raise InputError(
-                f"{path}: was made by {header.stage}, but its {name} is {short(value)}"
+                f"{path}: is from {header.stage}, but {name} is {short(value)}"
             )
     if not all(isinstance(content, str) for content in header.inputs.values()):
-        raise InputError(f"{path}: its inputs are not all named by their content hash")
+        raise InputError(f"{path}: some inputs are not named by a content hash")
     payload = sum(entry.size for entry in opened.entries)
     size = opened.body_start + payload
     return File(**vars(header), path=path, size=size, payload=payload)

@@ -10,9 +10,9 @@ BACKGROUND = 128
 
 
 def contact_sheet(images: np.ndarray) -> bytes:
-    """Draw pixels (n, H, W, C) in [0, 1]: grey, in colour, or every channel as a tile.
+    """Draw pixels (n, H, W, C) in [0, 1]: grey, in colour, or a tile per channel.
 
-    An image of other channels than 1 or 3 is a row of tiles.
+    An image with other than 1 or 3 channels is a row of tiles.
     """
     from PIL import Image
 

@@ -20,7 +20,7 @@ class Summary(NamedTuple):
 
 
 def summarise(values: Iterable[float]) -> Summary:
-    """The one place where results of several runs become a mean and a deviation."""
+    """Return mean and deviation of several runs; the only place that computes them."""
     # Sorting makes the mean independent of the order of the runs, to the last bit.
     ordered = np.sort(np.fromiter(values, np.float64))
     std = float(ordered.std(ddof=1)) if len(ordered) > 1 else None
@@ -28,7 +28,7 @@ def summarise(values: Iterable[float]) -> Summary:
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
-    """Items by their key, in the order in which they come."""
+    """Group items by key, in their order."""
     groups: dict[Any, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -37,9 +37,9 @@ def grouped(items: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
 
 @dataclass(frozen=True)
 class Line:
-    """A line in a plot: at each x, the mean of `runs` runs and their deviation.
+    """A line in a plot: at each x, the mean of `runs` runs and the deviation.
 
-    `rounds` are the rounds of the points; `std` is 0 where there is a single value.
+    `rounds` are the rounds of the points; `std` is 0 for a single value.
     """
 
     label: str
@@ -53,7 +53,7 @@ class Line:
     def of(
         cls, label: str, x: Sequence, rounds: Sequence[int], values: Sequence[Summary]
     ) -> "Line":
-        """A line of one summary for each x."""
+        """Line from one summary for each x."""
         means, stds, counts = zip(
             *((s.mean, s.std or 0.0, s.n) for s in values), strict=True
         )
@@ -61,23 +61,23 @@ class Line:
 
     @property
     def round_ends(self) -> np.ndarray:
-        """The last point of each round but the last; aggregation comes before the next."""
+        """Last point of each round except the last round; aggregation follows."""
         return np.flatnonzero(np.diff(self.rounds))
 
     @property
     def jumps(self) -> np.ndarray:
-        """What each aggregation did to the mean."""
+        """Change of the mean by each aggregation."""
         return np.diff(self.mean)[self.round_ends]
 
     def to_json(self, **columns: Any) -> dict[str, Any]:
-        """The line for programs; `columns` are further lists, one entry per point."""
+        """Line for programs; `columns` are further lists, with an entry per point."""
         numbers = {"mean": self.mean, "std": self.std, "runs": self.runs, **columns}
         lists = {name: np.asarray(each).tolist() for name, each in numbers.items()}
         return {"label": self.label, "rounds": self.rounds.tolist(), **lists}
 
 
 class Choices(NamedTuple):
-    """What a client decided: by round, the share of its own and the distance, if any."""
+    """Decisions of a client by round: share of its last model, and distance or None."""
 
     client: int | str
     rounds: tuple[int, ...]
@@ -92,7 +92,7 @@ class Choices(NamedTuple):
 
     @property
     def words(self) -> list[str]:
-        """What it did in each round: it took the global model, mixed, or kept its own."""
+        """Decision in each round: "took", "mixed" or "kept"."""
         return [{0.0: "took", 1.0: "kept"}.get(share, "mixed") for share in self.own]
 
     def to_json(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Choices(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """What a report says of a client's upload in a round; None is what it does not know."""
+    """Numbers of a report about a client's upload; None for unknown numbers."""
 
     client: ClientId
     round: int
@@ -112,7 +112,7 @@ class Upload(NamedTuple):
 
 
 class Cloud(NamedTuple):
-    """The points of a panel, (n, 2) once laid out in the plane, and their classes."""
+    """Points of a panel, (n, 2) after the layout, and their classes."""
 
     label: str
     points: np.ndarray
@@ -120,7 +120,7 @@ class Cloud(NamedTuple):
 
 
 class ImageRow(NamedTuple):
-    """Images (k, H, W, channels) of a cluster; `wrong` are those of another class."""
+    """Images (k, H, W, channels) of a cluster; `wrong` marks other classes."""
 
     cluster: int
     name: str
@@ -130,7 +130,7 @@ class ImageRow(NamedTuple):
 
 
 class Box(NamedTuple):
-    """Five numbers of a distribution of angles in degrees, and their round."""
+    """Five numbers of a distribution of angles in degrees, and the round."""
 
     round: int
     low: float

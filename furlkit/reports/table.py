@@ -20,16 +20,16 @@ _MINUS = re.compile(r"(?<![\w.])-(?=\d)")
 
 
 def check_format(form: str) -> None:
-    """A result is printed in one form."""
+    """Refuse two output formats."""
     if form != "text" and console.settings.json:
         raise UsageError(f"--format {form}: does not apply with --json; give one")
 
 
 def render(rows: Sequence[Sequence[Any]], form: str, right: str = "") -> str:
-    """Rows of cells, the first one the heading, as text, csv, markdown or latex.
+    """Format rows of cells, the heading first, in text, csv, markdown or latex.
 
-    `right` has an r for each right-aligned column. Of a number CSV has all digits; in the
-    other forms whole numbers have commas.
+    `right` has an r for each right-aligned column. CSV keeps all digits of a number;
+    the other formats write whole numbers with commas.
     """
     if form == "csv":
         stream = StringIO()

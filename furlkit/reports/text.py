@@ -21,14 +21,14 @@ def shorten(text: str, width: int) -> str:
 
 
 def lookup(values: Any, name: str) -> Any:
-    """A value inside nested dicts, like `drift.rank`; None where it is missing."""
+    """Value inside nested dicts, like `drift.rank`; None if missing."""
     for key in name.split("."):
         values = values.get(key) if isinstance(values, dict) else None
     return values
 
 
 def short_hash(content: str) -> str:
-    """The first digits of a content hash: enough to distinguish files."""
+    """First digits of a content hash: enough to distinguish files."""
     return shorten(plain(content[:12]), 12)
 
 
@@ -85,7 +85,7 @@ def _list_text(values: list[Any]) -> str:
 
 
 def flatten(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested dicts as pairs like ("plan.lr", "0.001"), by sorted name."""
+    """Pairs like ("plan.lr", "0.001") from nested dicts, by sorted name."""
     for key, value in sorted(values.items()):
         name = f"{prefix}{plain(key)}"
         if isinstance(value, dict) and value and name.count(".") < DEEPEST:
@@ -95,7 +95,7 @@ def flatten(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str
 
 
 def columns(rows: Sequence[Sequence[str]], right: str = "") -> list[str]:
-    """Rows of cells as aligned lines; `right` has an r for each right-aligned column.
+    """Align rows of cells; `right` has an r for each right-aligned column.
 
     >>> columns([("a", "1"), ("bb", "10")], right=".r")
     ['a    1', 'bb  10']
@@ -109,7 +109,7 @@ def columns(rows: Sequence[Sequence[str]], right: str = "") -> list[str]:
 
 
 def section(title: str, lines: Sequence[str], most: int = 200) -> list[str]:
-    """A title with indented lines below; empty where there are no lines."""
+    """Title with indented lines below; empty without lines."""
     if not lines:
         return []
     shown = [f"    {line}" for line in lines[:most]]

@@ -73,8 +73,15 @@ def left(folders: Iterable[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
 def run(values: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Look once; with `watch`, look until everything is done.
 
-    One run is described in full, several in one line each.
+    One run is described in full, several in one line each. Printed plans call `settle`
+    and `left`.
     """
+    if values["settle"]:
+        settle(values["runs"], values["by"])
+        return
+    if values["left"]:
+        yield from left(values["runs"])
+        return
     folders = [each for folder in values["runs"] for each in records.runs_in(folder)]
     found = [_look(folder, len(folders) > 1) for folder in folders]
     while values["watch"] and not values["scores"]:

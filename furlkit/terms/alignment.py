@@ -35,9 +35,9 @@ def alignment_loss(
 def forward_eval(net, images: Tensor) -> tuple[Tensor, Tensor]:
     """h and z of public images in eval mode, with gradients.
 
-    The alignment model computed its targets in eval mode, so the term is 0 at its
-    weights only in eval mode. BatchNorm's running statistics remain statistics of
-    private images.
+    The alignment model computed its targets in eval mode, so only eval mode gives a
+    term of 0 at its weights. BatchNorm's running statistics keep describing private
+    images.
     """
     # Restore modes one by one: frozen parts were in eval mode before.
     training = [module for module in net.modules() if module.training]

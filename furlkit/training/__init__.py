@@ -1,1 +1,1 @@
-"""The only training loop, what drives it, optimisers and signals."""
+"""The only training loop, its driver, optimisers and signals."""

@@ -1,4 +1,4 @@
-"""A client's own model, trained beside the copy of the global model or after it."""
+"""Training of personal models, together with the global model's copy or afterwards."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -30,11 +30,11 @@ def together(
 
 @dataclass
 class Afterwards:
-    """The copy of the global model is trained first, then the client's own model.
+    """Train the copy of the global model first, then the personal model.
 
-    The own model has one term more. Both trainings have the same draws. `received` is
-    the model that the client was given; `epochs` are the last ones of the trainings that
-    are over. See `run.Jobs`.
+    The personal model has an additional term. Both trainings use equal random numbers.
+    `received`: received model; `epochs`: last epochs of finished trainings. See
+    `run.Jobs`.
     """
 
     method: catalogue.Personal
@@ -50,7 +50,7 @@ class Afterwards:
         title = f"{self.own.title}, its own model"
         where, before = {"own": 1}, self.copy.steps
         self.own = replace(self.own, title=title, where=where, steps_before=before)
-        # Buffers that begin_epoch makes belong to the epoch.
+        # Buffers created by begin_epoch belong to the epoch.
         self._kept = [job.learner.state_dict().keys() for job in self._jobs]
 
     @property
@@ -58,7 +58,7 @@ class Afterwards:
         return self.copy, self.own
 
     def job(self, turn: int) -> loop.Job:
-        """The training of one of the two models."""
+        """Training of one of the two models."""
         if turn == 0:
             return self.copy
         term = catalogue.load(self.method.function)
@@ -76,12 +76,12 @@ class Afterwards:
         }
 
     def finish(self, turn: int, last: loop.Epoch) -> None:
-        """One of the two is over."""
+        """Record the end of a training."""
         warn_of_collapse(self._jobs[turn].title, last)
         self.epochs.append(last)
 
     def state(self) -> tuple[Tensors, dict[str, Any]]:
-        """The models that are trained, and their last epochs."""
+        """Trained models, and their last epochs."""
         tensors = {
             f"{turn}.{name}": array
             for turn in range(len(self.epochs))
@@ -91,7 +91,7 @@ class Afterwards:
         return tensors, {"epochs": [epoch._asdict() for epoch in self.epochs]}
 
     def load(self, tensors: Tensors, values: dict[str, Any]) -> None:
-        """Restore what `state` gave."""
+        """Restore a saved `state`."""
         self.epochs = [loop.Epoch(**epoch) for epoch in values["epochs"]]
         for turn in range(len(self.epochs)):
             load_tensors(self._jobs[turn].learner, below(f"{turn}.", tensors))

@@ -1,4 +1,4 @@
-"""How long and how fast to train: epochs, learning rates, phases."""
+"""Length and speed of a training: epochs, learning rates, phases."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from furlkit.errors import UsageError
 
 
 class Phase(NamedTuple):
-    """The parts of a model that are trained for some epochs."""
+    """Parts of a model trained for some epochs."""
 
     parts: tuple[str, ...]
     epochs: int
@@ -17,18 +17,17 @@ class Phase(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """How long and how fast to train.
+    """Length and speed of a training.
 
-    A cosine schedule spans `schedule_rounds` rounds of `epochs` epochs and starts this training
-    at round `first_round` (from 0) of them; warm-up is in epochs at its start.
+    A cosine schedule spans `schedule_rounds` rounds of `epochs` epochs; this training
+    is round `first_round` (from 0) of the schedule; warm-up is in epochs at the start.
 
-    `phases` divide the epochs: each trains some parts of the model and leaves all others
-    as they are, with an optimiser of its own. Without phases every part is trained.
-    With `restart_optimiser` every epoch has an optimiser of its own.
-    With `steps` the training ends after so many, whatever `epochs` says.
+    `phases` divide the epochs: each phase trains some parts of the model with a new
+    optimiser; other parts stay unchanged. Without phases every part is trained. With
+    `restart_optimiser` every epoch has a new optimiser. `steps` overrides `epochs`.
 
     At each of `milestones`, in epochs through all rounds, the rate is multiplied by
-    `milestone_factor`. `head_lr` is the classifier's own rate, on the same schedule.
+    `milestone_factor`. `head_lr` is the classifier's rate, with the schedule of `lr`.
     """
 
     epochs: int
@@ -54,12 +53,12 @@ class Plan:
             raise ValueError(f"{self.phases} do not add up to {self.epochs} epochs")
 
     def phase_at(self, epoch: int) -> int:
-        """The number of the phase that an epoch, counted from 0, belongs to."""
+        """Number of the phase of an epoch, counted from 0."""
         ends = accumulate(phase.epochs for phase in self.phases)
         return sum(epoch >= end for end in ends)
 
     def lr_at(self, step: int, steps: int) -> float:
-        """The learning rate of a step, counted from 0, with `steps` in an epoch."""
+        """Learning rate of a step, counted from 0, with `steps` per epoch."""
         each_round = self.steps or self.epochs * steps
         now = self.first_round * each_round + step
         warm = self.warmup * steps
@@ -72,7 +71,7 @@ class Plan:
         return self.lr / 2 * (1 + math.cos(math.pi * min((now - warm) / span, 1)))
 
     def factor_of(self, part: str) -> float:
-        """What the learning rate is multiplied by for a part of the model."""
+        """Factor of the learning rate for a part of the model."""
         if self.head_lr is None or part != "classifier":
             return 1.0
         return self.head_lr / self.lr

@@ -2,13 +2,13 @@
 
     torchrun --nproc-per-node 4 -m furlkit local-train ...
 
-The first process runs the command as it would alone: it reads and writes all files,
-draws, augments, computes heads and losses, and moves the weights. The other processes,
-the helpers, only compute. They get the weights and a part of each batch, and return h; in
-the backward pass they get the gradient by their part of h, and return the gradient by the
-weights. BatchNorm normalises by the batch of all processes. So every objective works
-unchanged, with the negatives of the whole batch, and N processes give the same result as
-one process but for rounding.
+The first process runs the command like a single process: it reads and writes all files,
+draws random numbers, augments, computes heads and losses, and updates the weights. The
+helper processes only compute. They receive the weights and a part of each batch, and
+return h; in the backward pass they receive the gradient by their part of h, and return
+the gradient by the weights. BatchNorm normalises by the batch of all processes.
+Objectives work unchanged, with the negatives of the whole batch, and N processes give
+the result of one process, up to rounding.
 
 Why not DistributedDataParallel: there every process computes the whole loss of a part of
 the batch, so each objective, queue, k-means and term would need a second form that
@@ -21,7 +21,7 @@ If a process ends, the others end with an error as soon as they wait for it; the
 that the first process saved is resumed by the same command.
 
     x, h    images and the encoder's output, divided into N equal parts
-    w       the encoder's parameters and buffers, which travel with every batch
+    w       the encoder's parameters and buffers, sent with every batch
 """
 
 import os
@@ -45,7 +45,7 @@ NEW, FORWARD, BACKWARD, FORGET, STOP = range(5)
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 HEAD = 10  # Whole numbers of a message.
-_KEY = "furlkit"  # Under it the first process says on which device helpers compute.
+_KEY = "furlkit"  # Key for the device of the helpers, set by the first process.
 
 
 class LostProcessError(FurlkitError):
@@ -78,7 +78,7 @@ collective = _Collective()
 
 
 class _Team:
-    """The processes of this training, as the first one or a helper sees them."""
+    """Processes of this training, seen from the first process or a helper."""
 
     def __init__(self) -> None:
         self.store, self.rank, self.count = next(dist.rendezvous("env://"))
@@ -86,10 +86,10 @@ class _Team:
         self.started, self.computing, self.lost = False, False, False
         self.encoders = 0
         self.calls = 0
-        self.forgotten: list[int] = []  # Passes that will have no backward pass.
+        self.forgotten: list[int] = []  # Passes without a backward pass.
 
     def start(self, kind: str) -> None:
-        """Connect all processes; numbers travel by gloo, a GPU's tensors by NCCL."""
+        """Connect all processes; gloo sends numbers, NCCL sends a GPU's tensors."""
         if kind == "cuda":
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
         self.device = torch.device(kind)
@@ -101,14 +101,14 @@ class _Team:
         self.started = True
 
     def tell(self, what: int, *numbers: int) -> None:
-        """Say what helpers are to do next."""
+        """Send the next task to the helpers."""
         message = torch.zeros(HEAD, dtype=torch.long)
         message[: len(numbers) + 1] = torch.tensor([what, *numbers])
         collective.broadcast(message, 0)
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """A pass that all processes make at the same time."""
+        """Mark a pass made by all processes together."""
         self.computing = True
         try:
             yield
@@ -172,7 +172,7 @@ def stop() -> None:
 
 
 class _SharedEncoder(nn.Module):
-    """An encoder of the first process whose training passes are made by all."""
+    """Encoder of the first process; all processes share its training passes."""
 
     shared_number: int
 
@@ -187,12 +187,12 @@ class _SharedEncoder(nn.Module):
 
 @cache
 def _shared(kind: Any) -> Any:
-    # The instance stays what it is, with the names of its tensors, and can be copied.
+    # The instance keeps its tensor names, and can be copied.
     return type(f"Shared{kind.__name__}", (_SharedEncoder, kind), {})
 
 
 class _Pass(torch.autograd.Function):
-    """h of a batch, each part by another process."""
+    """h of a batch, with a part from every process."""
 
     @staticmethod
     def forward(ctx: Any, encoder: Any, x: Tensor, trains: bool, *w: Tensor) -> Tensor:
@@ -238,20 +238,20 @@ class _Pass(torch.autograd.Function):
 
 
 class _Call:
-    """The number of a pass, which helpers remember until its backward pass."""
+    """Number of a pass, stored by helpers until the backward pass."""
 
     def __init__(self, number: int):
         self._number: int | None = number
 
     def finished(self) -> int:
-        """The number, for the backward pass."""
+        """Number for the backward pass."""
         number, self._number = self._number, None
         if number is None:
             raise RuntimeError("a pass has one backward pass")
         return number
 
     def __del__(self) -> None:
-        # Helpers are told with the next pass: messages must not cross.
+        # Sent with the next pass: messages must not cross.
         if self._number is not None:
             _team().forgotten.append(self._number)
 
@@ -263,21 +263,21 @@ def _autocast_dtype(device: torch.device) -> torch.dtype:
 
 
 def _packed(tensors: Sequence[Tensor]) -> Tensor:
-    """The bytes of all tensors."""
+    """Bytes of all tensors."""
     return torch.cat(
         [t.detach().contiguous().view(-1).view(torch.uint8) for t in tensors]
     )
 
 
 def _unpacked(data: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """Tensors from their bytes, each with memory of its own."""
+    """Tensors from bytes, each with separate memory."""
     parts = data.split([tensor.nbytes for tensor in like])
     pairs = zip(parts, like, strict=True)
     return [part.clone().view(t.dtype).view(t.shape) for part, t in pairs]
 
 
 def _scattered(x: Tensor, team: _Team) -> Tensor:
-    """The first process's part of a batch, while the helpers get theirs."""
+    """Part of a batch for the first process; helpers receive the other parts."""
     parts = [part.contiguous() for part in x.chunk(team.count)]
     own = torch.empty_like(parts[0])
     collective.scatter(own, parts)
@@ -286,7 +286,7 @@ def _scattered(x: Tensor, team: _Team) -> Tensor:
 
 
 def _gradients(h: Tensor, leaves: Sequence[Tensor], by_h: Tensor) -> list[Tensor]:
-    """Gradients by the leaves that need one; 0 for those that h does not depend on."""
+    """Gradients by the leaves that need one; 0 if h does not depend on a leaf."""
     wanted = [leaf for leaf in leaves if leaf.requires_grad]
     found = torch.autograd.grad(h, wanted, by_h, allow_unused=True)
     pairs = zip(found, wanted, strict=True)
@@ -303,7 +303,7 @@ def _divided(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
 
 
 class _Sum(torch.autograd.Function):
-    """The sum over all processes; each has a part of the gradient by that sum."""
+    """Sum over all processes; each process has a part of the gradient by the sum."""
 
     @staticmethod
     def forward(_ctx: Any, own: Tensor) -> Tensor:
@@ -319,7 +319,7 @@ class _Sum(torch.autograd.Function):
 
 
 class _SharedNorm(_BatchNorm):
-    """BatchNorm by the batch of all processes, while all make a pass together."""
+    """BatchNorm over the batch of all processes, in passes made together."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise by mean and variance over all processes, in float32."""
@@ -343,7 +343,7 @@ class _SharedNorm(_BatchNorm):
 
     @torch.no_grad()
     def _follow(self, mean: Tensor, var: Tensor) -> None:
-        """Move the running statistics, as BatchNorm does."""
+        """Update the running statistics like BatchNorm."""
         statistics = self.running_mean, self.running_var, self.num_batches_tracked
         if not self.track_running_stats or any(s is None for s in statistics):
             return
@@ -364,7 +364,7 @@ def _share_norms(encoder: nn.Module) -> None:
 
 
 def help_first_process() -> None:
-    """What a helper does until the first process is done."""
+    """Serve the first process until the end."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)  # The first process decides when to stop.
     team = _team()
@@ -379,7 +379,7 @@ def help_first_process() -> None:
 
 
 class _Helper:
-    """Encoders without weights of their own, and passes that wait for their gradient."""
+    """Encoders without weights, and passes that wait for a gradient."""
 
     def __init__(self, team: _Team):
         self._team = team
@@ -387,7 +387,7 @@ class _Helper:
         self._waiting: dict[int, tuple[Tensor, list[Tensor]]] = {}
 
     def serve(self) -> bool:
-        """Do what the next message says; False for the last one."""
+        """Execute the next message; return False for the last message."""
         message = torch.zeros(HEAD, dtype=torch.long)
         collective.broadcast(message, 0)
         what, *numbers = message.tolist()

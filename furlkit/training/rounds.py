@@ -1,7 +1,6 @@
 """Finetuning an encoder with a classifier: supervised FedAvg in one process.
 
-Central training is one client that holds everything, and a single round. All of it may
-be repeated.
+Central training is a single round of a client with all images. Repeats are possible.
 """
 
 from collections.abc import Callable
@@ -23,12 +22,12 @@ from furlkit.weights import Tensors, add_weighted, below, narrowed
 
 @dataclass
 class Finetuning:
-    """Each round every client trains from the round's model, with its own optimiser.
+    """Every client trains from the round's model, with a new optimiser in each round.
 
-    `parts` are the labelled images of each client, as positions in the dataset; models
-    are averaged by their number. `weights` is the model the round started from, `total`
-    the sum, in float64, of its clients' models so far, each times its share, and
-    `losses` are those clients' last ones. See `run.Jobs`.
+    `parts`: positions of each client's labelled images; models are averaged by their
+    number. `weights`: model at the start of the round; `total`: weighted float64 sum of
+    the models of the clients so far; `losses`: last losses of these clients. See
+    `run.Jobs`.
     """
 
     net: Net
@@ -44,26 +43,26 @@ class Finetuning:
     losses: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        # A net on the CPU shares its memory with the arrays.
+        # A net on the CPU shares memory with the arrays.
         self.weights = {k: v.copy() for k, v in tensors_of(self.net).items()}
 
     @property
     def turns(self) -> int:
-        """How many trainings of a client there are in all."""
+        """Number of trainings of clients in total."""
         return self.rounds * len(self.parts)
 
     @property
     def shares(self) -> list[float]:
-        """What each client's model counts: its share of the labelled images."""
+        """Weight of each client's model: the share of the labelled images."""
         return shares_of([len(index) for index in self.parts.values()])
 
     @property
     def loss(self) -> float:
-        """The mean loss of the last round's last epochs."""
+        """Mean loss of the last epochs of the last round."""
         return sum(n * loss for n, loss in zip(self.shares, self.losses, strict=True))
 
     def job(self, turn: int) -> loop.Job:
-        """The training of one client in one round, from the round's model."""
+        """Training of one client in one round, from the round's model."""
         round_, place = divmod(turn, len(self.parts))
         client, index = list(self.parts.items())[place]
         load_tensors(self.net, self.weights)
@@ -89,19 +88,19 @@ class Finetuning:
             self.weights, self.total = narrowed(self.total, tensors), {}
 
     def state(self) -> tuple[Tensors, dict[str, Any]]:
-        """The round's model, the sum so far, and its clients' losses."""
+        """The round's model, the sum so far, and the clients' losses."""
         weights = {f"weights.{k}": v for k, v in self.weights.items()}
         total = {f"total.{k}": v for k, v in self.total.items()}
         return {**weights, **total}, {"losses": list(self.losses)}
 
     def load(self, tensors: Tensors, values: dict[str, Any]) -> None:
-        """Restore what `state` gave."""
+        """Restore a saved `state`."""
         self.weights, self.total = below("weights.", tensors), below("total.", tensors)
         self.losses = tuple(values["losses"])
 
     @property
     def steps(self) -> int:
-        """All steps of all clients."""
+        """Number of steps of all clients."""
         return self._steps_before(self.rounds, 0)
 
     def _steps_before(self, round_: int, place: int) -> int:
@@ -113,10 +112,11 @@ class Finetuning:
 
 @dataclass
 class Repeats:
-    """The same finetuning several times; `make` gives each by its number.
+    """Repeated finetuning; `make` creates a finetuning by number.
 
-    `predict` gives the classes of the test images by a finetuning that is over. Those of
-    all but the last are kept in `predictions`, with their losses. See `run.Jobs`.
+    `predict` returns the classes of the test images by a finished finetuning.
+    `predictions` and `losses` hold the results of all repeats but the last. See
+    `run.Jobs`.
     """
 
     make: Callable[[int], Finetuning]
@@ -130,11 +130,11 @@ class Repeats:
 
     @property
     def turns(self) -> int:
-        """How many trainings of a client there are in all."""
+        """Number of trainings of clients in total."""
         return self.repeats * self.current.turns
 
     def job(self, turn: int) -> loop.Job:
-        """The training of one client in one round of one repeat."""
+        """Training of a client in a round of a repeat."""
         repeat, own = divmod(turn, self.current.turns)
         job = self.current.job(own)
         if self.repeats == 1:
@@ -147,7 +147,7 @@ class Repeats:
         )
 
     def finish(self, turn: int, last: loop.Epoch) -> None:
-        """A client is done; its repeat may be, too, and the next one follows."""
+        """Record the end of a client; after the last client start the next repeat."""
         repeat, own = divmod(turn, self.current.turns)
         self.current.finish(own, last)
         if own == self.current.turns - 1 and repeat < self.repeats - 1:
@@ -156,13 +156,13 @@ class Repeats:
             self.current = self.make(repeat + 1)
 
     def state(self) -> tuple[Tensors, dict[str, Any]]:
-        """That of the present repeat, and what those before it gave."""
+        """State of the current repeat, and results of the finished repeats."""
         tensors, values = self.current.state()
         given = {f"predictions.{n}": each for n, each in enumerate(self.predictions)}
         return {**tensors, **given}, {**values, "repeats": self.losses}
 
     def load(self, tensors: Tensors, values: dict[str, Any]) -> None:
-        """Restore what `state` gave."""
+        """Restore a saved `state`."""
         self.losses = list(values["repeats"])
         self.predictions = [
             tensors[f"predictions.{n}"] for n in range(len(self.losses))
@@ -171,6 +171,6 @@ class Repeats:
         self.current.load(tensors, values)
 
     def results(self) -> tuple[list[np.ndarray], list[float]]:
-        """Predictions and loss of each repeat, when all are over."""
+        """Predictions and loss of each repeat, after the last repeat."""
         last = self.predict(self.current)
         return [*self.predictions, last], [*self.losses, self.current.loss]

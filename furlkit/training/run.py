@@ -1,4 +1,4 @@
-"""Running the loop with everything around it: progress file, journal, bar, warnings."""
+"""Driver of the loop: progress file, journal, bar, warnings."""
 
 import time
 from collections.abc import Iterator
@@ -21,35 +21,35 @@ from furlkit.training import loop, processes, signals
 from furlkit.training.loop import Job
 from furlkit.weights import Tensors, below
 
-# Below these the representation is as good as one point, or one line.
+# Below these values the representation is nearly a point, or a line.
 COLLAPSED_SPREAD, COLLAPSED_RANK = 0.1, 1.5
-COLLAPSED_SHARE = 0.9  # Of all images in one cluster: the others as good as empty.
-WORTH_SAVING = 1.0  # Seconds; a shorter training is repeated as fast as it is saved.
+COLLAPSED_SHARE = 0.9  # Share of the images in the largest cluster.
+WORTH_SAVING = 1.0  # Seconds; repeating a shorter training is faster than saving.
 
 
 class Jobs(Protocol):
-    """Trainings that follow each other, and what passes from one to the next.
+    """Consecutive trainings, and the state passed between them.
 
-    What `state` gives is saved with the progress of every training, and `load` gets it
-    back when it is resumed. By default nothing passes.
+    The progress file of every training contains `state`; a resumed training calls
+    `load`. By default the state is empty.
     """
 
     @property
     def turns(self) -> int:
-        """How many trainings there are."""
+        """Number of trainings."""
 
     def job(self, turn: int) -> Job:
-        """The training of a turn, counted from 0."""
+        """Training of a turn, counted from 0."""
 
     def finish(self, turn: int, last: loop.Epoch) -> None:
-        """A training is over."""
+        """Record the end of a training."""
 
     def state(self) -> tuple[Tensors, dict[str, Any]]:
-        """What passes between the trainings."""
+        """State passed between the trainings."""
         return {}, {}
 
     def load(self, tensors: Tensors, values: dict[str, Any]) -> None:
-        """Restore what `state` gave."""
+        """Restore a saved `state`."""
         return
 
 
@@ -71,7 +71,7 @@ class _Single(Jobs):
 
 @dataclass(frozen=True)
 class Execution:
-    """How a net runs on the device: the mathematics stay, the rounding may not."""
+    """Execution on the device: affects rounding, not the mathematics."""
 
     channels_last: bool = True
     compile: bool = False
@@ -79,7 +79,7 @@ class Execution:
 
 
 def prepare(net: nn.Module, execution: Execution) -> None:
-    """Lay out and compile a net in place; the names of its tensors stay."""
+    """Lay out and compile a net in place; the names of tensors stay."""
     if execution.channels_last:
         net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if execution.compile and runtime.processes() > 1:
@@ -98,10 +98,10 @@ def run_jobs(
     save_every: float,
     save_last: bool = False,
 ) -> loop.Epoch:
-    """Train to the end and give the last epoch; an interrupted training is resumed.
+    """Train to the end, resume if interrupted, and return the last epoch.
 
-    `save_last` saves the finished training too, unless it was short, for a command that
-    has more to do before it is over. Whoever writes the output discards the progress file then.
+    `save_last` also saves the finished training, unless it was short, for commands with
+    further work. The writer of the output then discards the progress file.
     """
     sequence = _Single(jobs) if isinstance(jobs, Job) else jobs
     with bugs.kept(output):
@@ -138,13 +138,13 @@ def _run_job(job: Job, keeper: "_Keeper") -> None:
 
 @contextmanager
 def naming(title: str) -> Iterator[None]:
-    """Say which training it was that failed, and what would help."""
+    """Name the failed training in errors, and a cure."""
     try:
         yield
     except loop.DivergedError as error:
         raise FurlkitError(f"{title}: {error}") from error
     except RuntimeError as error:
-        # torch has no class of its own for a CPU's memory that is used up.
+        # torch has no error class for exhausted CPU memory.
         if is_out_of_memory(error):
             cure = "lower --batch-size, or try --precision bfloat16"
             raise FurlkitError(f"{title}: out of memory; {cure}") from error
@@ -154,9 +154,9 @@ def naming(title: str) -> Iterator[None]:
 
 
 class _Keeper:
-    """Saves progress when the clock says so; see `loop.Keeper`.
+    """Save progress at intervals; see `loop.Keeper`.
 
-    One file holds the training that is under way and what passes between trainings.
+    One file holds the current training and the state passed between trainings.
     """
 
     job: Job
@@ -186,7 +186,7 @@ class _Keeper:
         before = self.jobs.state()
         try:
             self._load(found)
-        # The file may be of another program or forged, so anything may be wrong with it.
+        # Anything may be wrong with a file of another program.
         except Exception as error:
             self.jobs.load(*before)
             self.turn, self.last, self._inner = 0, None, None
@@ -208,7 +208,7 @@ class _Keeper:
             self._inner = values["step"], tensors, values["inner"]
 
     def refuse(self, error: Exception) -> None:
-        """What `restore` gave cannot be used: this training starts over."""
+        """Refuse a saved training and start over."""
         self._warn(error)
         self.journal.rewind(self.job.steps_before)
         self.journal.write({"event": "start", **runtime.machine()})
@@ -220,8 +220,8 @@ class _Keeper:
         console.warn(f"{self.file.path}: cannot be resumed ({reason}); starting over")
 
     def restore(self) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
-        """The training that was interrupted, asked for once; None starts a new one."""
-        # Only now, since a training that is refused writes nothing.
+        """Return the interrupted training once; None starts a new training."""
+        # Only now, since a refused training must not write.
         if self._rewind is not None:
             self.journal.rewind(self._rewind)
             self.journal.write({"event": "start", **runtime.machine()})
@@ -232,7 +232,7 @@ class _Keeper:
         return inner
 
     def due(self, finished: bool) -> bool:
-        """Whether it is time to save."""
+        """Return True if it is time to save."""
         if finished and not self._save_last:
             return False
         wait = min(self.save_every, WORTH_SAVING) if finished else self.save_every
@@ -241,7 +241,7 @@ class _Keeper:
     def save(
         self, step: int, tensors: dict[str, Tensor], values: dict[str, Any] | None
     ) -> None:
-        """Save the training that is under way, and what passes between trainings."""
+        """Save the current training, and the state passed between trainings."""
         shared, numbers = self.jobs.state()
         arrays = {f"jobs.{name}": array for name, array in shared.items()}
         for name, tensor in tensors.items():
@@ -253,7 +253,7 @@ class _Keeper:
         self._saved = time.monotonic()
 
     def note(self, epoch: loop.Epoch) -> None:
-        """An epoch is over; the journal counts the steps of all trainings."""
+        """Record an epoch; the journal counts the steps of all trainings."""
         self.last = epoch
         step = self.job.steps_before + epoch.step
         speed = round(epoch.samples_per_second, 1)
@@ -261,9 +261,9 @@ class _Keeper:
         self.journal.write({"event": "epoch", **self.job.where, **counted})
 
     def next_turn(self) -> None:
-        """Between two trainings: as the loop does after a step."""
+        """Go to the next training; save and stop if requested."""
         self.turn += 1
-        # A single training is in no file once it is over: its stage writes it next.
+        # A single finished training is not saved: its stage writes the output next.
         resumable = self.turn < self.jobs.turns or self.jobs.state()[0]
         if resumable and (self.due(False) or signals.requested()):
             self.save(0, {}, None)
@@ -289,7 +289,7 @@ def _print_epoch(job: Job, epoch: loop.Epoch) -> None:
 
 
 def _measures(epoch: loop.Epoch) -> str:
-    """What the learner has to say, as words: "used clusters 10 ". Lists are too long."""
+    """Measures of the learner in words: "used clusters 10 ". Lists are too long."""
     found = {k: v for k, v in epoch.measures.items() if not isinstance(v, list)}
     return "".join(f"{name.replace('_', ' ')} {v:.3g} " for name, v in found.items())
 
@@ -299,23 +299,23 @@ def _total(epoch: loop.Epoch) -> str:
 
 
 def warn_of_collapse(title: str, epoch: loop.Epoch) -> None:
-    """Warn if a training ended with a representation that says nothing of the images."""
+    """Warn if a training ended with a collapsed representation or clustering."""
     for term, (spread, rank) in epoch.meters().items():
         whose, lower = (f" of {term}", f"--{term}, --lr") if term else ("", "--lr")
         if spread < COLLAPSED_SPREAD or rank < COLLAPSED_RANK:
             console.warn(
                 f"{title}: the representation{whose} has collapsed (spread {spread:.3f}, "
-                f"effective rank {rank:.2f}): it is nearly the same for all images; lower "
-                f"{lower}, raise --batch-size (or --temperature, where the objective has "
+                f"effective rank {rank:.2f}): nearly equal for all images; lower "
+                f"{lower}, raise --batch-size (or --temperature, if the objective has "
                 "one), or check the data"
             )
     found = epoch.measures
     if found.get("largest_cluster", 0) <= COLLAPSED_SHARE:
         _warn_of_lost_clusters(title, found)
     else:
-        # A model that labels itself has neither --entropy-weight nor neighbours.
+        # A self-labelling model has neither --entropy-weight nor neighbours.
         cure = (
-            "start from clusters that were trained longer, or train fewer --epochs at a "
+            "start from longer trained clusters, or train fewer --epochs at a "
             "lower --lr, with --class-weights"
             if "skipped" in found
             else "raise --entropy-weight or --batch-size, or start from a better pretext "
@@ -329,11 +329,11 @@ def warn_of_collapse(title: str, epoch: loop.Epoch) -> None:
 
 
 def _warn_of_lost_clusters(title: str, found: dict[str, Any]) -> None:
-    """Warn if a model that labels itself has given up half of its clusters or more."""
+    """Warn if a self-labelling model has lost at least half of its clusters."""
     first, last = found.get("first_used", 0), found.get("used_clusters", 0)
     if first and last <= first / 2:
         console.warn(
-            f"{title}: {first} clusters have become {last}: the images that the model is "
-            "sure of are of few clusters, which take the others; train fewer --epochs at "
+            f"{title}: {first} clusters have become {last}: confident images belong "
+            "to few clusters, which absorb other clusters; train fewer --epochs at "
             "a lower --lr, or give another --confidence"
         )

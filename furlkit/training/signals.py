@@ -1,8 +1,8 @@
-"""SIGTERM, SIGUSR1 (which clusters send before time runs out), SIGHUP, and Ctrl-C.
+"""SIGTERM, SIGUSR1 (sent by clusters before time runs out), SIGHUP, and Ctrl-C.
 
-Outside a training they end the program at once, or as soon as torch is imported. Inside
-one they are noted, and the loop saves its progress after the current step. A signal that
-comes after a loop's last look stops the next loop, after its first step.
+Outside a training, signals end the program immediately, or after the import of torch.
+Inside a training, the loop saves progress after the current step. A signal after a
+loop's last check stops the next loop, after the first step.
 """
 
 import signal
@@ -17,9 +17,9 @@ _RETRY = 0.01  # Seconds.
 
 
 class _Requests:
-    """The signal that asked for a stop, and whether a loop will look at it.
+    """Signal that requested a stop, and True if a loop will check the request.
 
-    `lost` is a signal whose exception Python has dropped.
+    `lost`: signal of an exception dropped by Python.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ _requests = _Requests()
 def install() -> None:
     """Take over the signals; called once by the command line."""
     for number in SIGNALS:
-        # nohup ignores SIGHUP for the program that it starts, and so do we then.
+        # nohup ignores SIGHUP for the program it starts; keep that.
         ignored = signal.getsignal(number) is signal.SIG_IGN
         if number != signal.SIGHUP or not ignored:
             signal.signal(number, _handle)
@@ -58,9 +58,9 @@ def _raise(number: int) -> None:
 
 
 def _unraisable(lost: "sys.UnraisableHookArgs") -> None:
-    """Python drops what is raised in a weak reference's callback or a `__del__`.
+    """Raise exceptions again that Python dropped in a weak reference's callback.
 
-    Imports are full of such callbacks. A stop that is lost in one is raised again.
+    Imports are full of such callbacks; `__del__` drops exceptions too.
     """
     if isinstance(lost.exc_value, Stopped | KeyboardInterrupt):
         _requests.lost = getattr(lost.exc_value, "number", signal.SIGINT)
@@ -75,7 +75,7 @@ def _raise_again(_number: int, frame: object) -> None:
 
 @contextmanager
 def deferring() -> Iterator[None]:
-    """Signals inside the block are noted; `requested` tells, `stop` acts on them."""
+    """Record signals inside the block; `requested` reports them, `stop` raises."""
     before, _requests.deferred = _requests.deferred, True
     try:
         yield
@@ -84,12 +84,12 @@ def deferring() -> Iterator[None]:
 
 
 def requested() -> bool:
-    """Whether a signal has asked for a stop."""
+    """Return True if a signal requested a stop."""
     return _requests.received is not None
 
 
 def stop() -> None:
-    """Raise what the received signal asks for, if there is one."""
+    """Raise the exception of the received signal, if any."""
     number, _requests.received = _requests.received, None
     if number is not None:
         _raise(number)

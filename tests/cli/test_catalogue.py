@@ -41,7 +41,7 @@ def sections(text: str) -> dict[str, str]:
 
 @each
 def test_every_option_stands_in_exactly_one_group_of_help(run, name):
-    found = sections(run(*name.split(), "--help").out)
+    found = sections(run(*name.split(), "--help-all").out)
     for group in COMMANDS[name].groups:
         for option in group.options:
             flag = re.compile(rf"^  (?:-\S+, )?--{option.name}(?=[ \n/])", re.M)
@@ -51,27 +51,46 @@ def test_every_option_stands_in_exactly_one_group_of_help(run, name):
 
 @each
 def test_values_have_plain_names_in_help(run, name):
-    text = " ".join(sections(run(*name.split(), "--help").out).values())
+    text = " ".join(sections(run(*name.split(), "--help-all").out).values())
     for word in ("<=", "RANGE", "INTEGER", "FLOAT", "BOOLEAN", "None", "[default: ]"):
         assert word not in text
 
 
+def test_help_of_many_options_shows_ten_of_them_and_the_titles_of_all(run):
+    text = run("local-train", "--help").out
+    often, titles = sections(text)["Options used most"], text.split("--help-all:")[1]
+    flags = re.findall(r"^  (?:-o, )?--([a-z-]+)", often, re.M)
+    assert len(flags) == 10
+    assert {"client", "data", "output", "preset", "objective", "epochs"} <= {*flags}
+    words = " ".join(titles.split())
+    for group in COMMANDS["local-train"].groups:
+        assert group.title in words
+    assert len(text.splitlines()) < 80 < len(run("local-train", "--help-all").out) / 100
+
+
+@each
+def test_required_options_are_in_help(run, name):
+    text = run(*name.split(), "--help").out
+    for option in COMMANDS[name].options.values():
+        assert not option.required or f"--{option.name} " in text
+
+
 def test_defaults_are_shown_as_they_are_typed(run):
-    text = " ".join(run("local-train", "--help").out.split())
+    text = " ".join(run("local-train", "--help-all").out.split())
     assert (
         "--crop-scale X,X Random resized crop: range of the area. [default: 0.2,1]"
         in text
     )
     assert "--epochs N Local epochs E. [default: 5]" in text
-    text = " ".join(run("evaluate", "semi", "--help").out.split())
+    text = " ".join(run("evaluate", "semi", "--help-all").out.split())
     assert "[default: 5 for federated; 100 for central]" in text
 
 
 def test_what_several_entries_say_of_an_option_stands_in_help_once(run):
-    text = " ".join(run("aggregate", "--help").out.split())
+    text = " ".join(run("aggregate", "--help-all").out.split())
     assert text.count("The most that a client may count, of 1") == 1
-    assert "uniform for median, trimmed-mean, geometric-median, krum" in text
-    text = " ".join(run("local-train", "--help").out.split())
+    assert "uniform for median, trimmed-mean, geometric" in text
+    text = " ".join(run("local-train", "--help-all").out.split())
     assert "simclr, moco: tau of the contrast. swav: tau of the predictions." in text
     assert "0.5 for simclr; 0.1 for moco, swav, deepcluster; 0.07 for instance" in text
 
@@ -91,15 +110,24 @@ LOADED = """
 import sys
 from furlkit.cli.program import _outcome
 _outcome(["--help"])
-heavy = ("torch", "numpy", "importlib.metadata")
-print(sorted(m for m in sys.modules if m.startswith("furlkit.cli.") or m in heavy))
+heavy = ("torch", "numpy", "importlib.metadata", "furlkit.stages")
+print([name for name in heavy if name in sys.modules])
 """
 
 
-def test_help_of_the_program_imports_no_command_and_no_plugin(python):
-    loaded = python(LOADED).splitlines()[-1]
-    names = ("program", "shared", "values")
-    assert loaded == str([f"furlkit.cli.{name}" for name in names])
+def test_help_of_the_program_imports_no_stage_and_no_plugin(python):
+    assert python(LOADED).splitlines()[-1] == "[]"
+
+
+def test_a_command_imports_no_declaration_of_another(python):
+    code = (
+        "import sys; from furlkit.catalogue import COMMANDS; COMMANDS['embed'].options"
+    )
+    names = "sorted(m for m in sys.modules if m.startswith('furlkit.cli'))"
+    assert (
+        python(f"{code}; print({names})").split()
+        == str(["furlkit.cli", "furlkit.cli.embed"]).split()
+    )
 
 
 ALLOWED = {"cli", "catalogue", "errors", "console", "presets", "runtime"}
@@ -128,6 +156,19 @@ def test_defaults_are_values_of_their_kind(name):
             assert kind.high is None or value <= kind.high, option.name
         if isinstance(kind, catalogue.Choice) and value not in (None, ()):
             assert value in kind.words, option.name
+
+
+def test_kinds_of_values_of_two_classes_differ():
+    kinds = [Number(1), Whole(1), catalogue.Numbers(True), catalogue.Flag(True)]
+    kinds += [catalogue.Clients(True), catalogue.Labelled(True), Number(1)]
+    assert len(set(kinds)) == len(kinds) - 1
+    assert kinds[0] == kinds[-1] and kinds[0] != kinds[1]
+
+
+def test_the_key_of_an_option_is_computed_once():
+    option = Option("batch-size", Whole(2))
+    assert option.key is option.key == "batch_size"
+    assert option._replace(variable="size").key == "size"
 
 
 # --- what does not apply --------------------------------------------------------------

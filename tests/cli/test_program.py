@@ -7,7 +7,7 @@ import shlex
 import click
 import pytest
 
-from furlkit import __version__, console
+from furlkit import __version__, catalogue, console
 from furlkit.cli.program import furlkit as program
 from furlkit.errors import (
     DiskError,
@@ -69,8 +69,9 @@ def test_every_command_says_what_it_does_and_shows_an_example(words):
 
 
 @each
-def test_help_is_shown_and_fits_a_terminal(run, words):
-    code, out, err = run(*words, "--help")
+@pytest.mark.parametrize("option", ["--help", "--help-all"])
+def test_help_is_shown_and_fits_a_terminal(run, words, option):
+    code, out, err = run(*words, option)
     assert code == 0 and err == ""
     assert out.startswith(f"Usage: furlkit {' '.join(words)}")
     assert max(map(len, out.splitlines())) <= 90
@@ -330,81 +331,12 @@ def test_results_have_lines_and_tabs_and_no_other_control_characters(
         assert out == "a\tb\nc\\x7f\\x1b[m\\x9b\\ud800é\n"
 
 
-# A value other than the default for every option of local-train.
-OTHER = {
-    "--tell": "nothing",
-    "--force": None,
-    "--objective": "rotation", "--temperature": "0.1", "--form": "oneway",
-    "--proximal": "0.5", "--epochs": "7", "--batch-size": "9", "--optimiser": "sgd",
-    "--lr": "0.5", "--weight-decay": "0.5", "--momentum": "0.5",
-    "--schedule": "cosine", "--warmup": "2", "--schedule-rounds": "3",
-    "--crop-scale": "0.5,1", "--crop-ratio": "1,1", "--flip": "0.1",
-    "--jitter": "0,0,0,0", "--jitter-probability": "0.1", "--grey": "0.9",
-    "--blur": "0.9", "--blur-sigma": "1,1", "--solarise": "0.9", "--cutout": "3",
-    "--randaugment": "2,3", "--precision": "bfloat16", "--no-channels-last": None,
-    "--compile": None, "--private": "x", "--private-out": "x", "--save-every": "1",
-    "--device": "cpu", "--threads": "2", "--isa": "native", "--seed": "4",
-    "--dry-run": None,
-    "--data": "mnist", "--data-root": "x", "--cache": "x", "--download": None,
-    "--client": "3",
-    "--output": "z", "--dictionary": "d", "--leave-own-out": None,
-    "--negatives": "remote",
-    "--features-out": "f", "--share-rows": "plain",
-    "--rows-statistics": "batch", "--alpha": "0.1", "--dictionary-size": "3",
-    "--participants": "2", "--dictionary-from": "global",
-    "--dictionary-positive": "own", "--align": "t", "--align-data": "mnist", "--beta": "0.5",
-    "--align-split": "test",
-    "--neighbours": "5", "--neighbour-candidates": "7", "--neighbour-temperature": "0.5",
-    "--neighbour-weight": "0.5",
-    "--confidence": "0.9", "--agreement-weight": "1", "--consistency-weight": "1",
-    "--l1": "1", "--l2": "1", "--psi-share": "1", "--helper": "c", "--helpers": "3",
-    "--align-reduction": "mean", "--align-batch-size": "7",
-    "--ema": "0.5", "--queue": "7", "--epsilon": "0.5",
-    "--sinkhorn-iterations": "7", "--freeze-steps": "7", "--queue-after": "7",
-    "--clusters": "7,8", "--kmeans-iterations": "7", "--tau": "0.5", "--mu": "7",
-    "--xi": "0.7", "--distance": "relative", "--cycle": "7", "--exchanges": "7", "--send": "encoder",
-    "--phases": "projector:1,encoder:2",
-    "--personal": "apfl", "--pull": "0.5", "--pull-to": "trained", "--own-share": "0.1",
-    "--own-share-rate": "0.1", "--mix": "views", "--sent-model": "own",
-    "--restart-optimiser": None,
-    "--bank-momentum": "0.1", "--entropy-weight": "1", "--nearest": "7",
-    "--nearest-used": "all",
-    "--mine-layer": "h", "--mine-every": "7", "--neighbours-from": "n",
-    "--redundancy": "0.5", "--infusion": "0.5", "--freeze-generator": None,
+# An option of local-train for each kind of value, and a value other than its default.
+ONE_OF_EACH_KIND = {
+    "--client": "3", "--data": "mnist", "--private": "x", "--send": "encoder",
+    "--epochs": "7", "--lr": "0.5", "--crop-scale": "0.5,1", "--optimiser": "sgd",
+    "--force": None, "--no-channels-last": None,
 }  # fmt: skip
-# Options that have no effect alone, and the options they are given with.
-SHARING, ALIGNING = ("--features-out", "w"), ("--align", "u", "--align-data", "usps")
-MATCHING, CLUSTER = ("--neighbours", "2"), ("--objective", "cluster")
-DUM, ASTW = ("--update", "dum"), ("--update", "astw")
-SWAV, DEEPCLUSTER = ("--objective", "swav"), ("--objective", "deepcluster")
-DITTO, APFL = ("--personal", "ditto"), ("--personal", "apfl")
-FEDMATCH = ("--objective", "fedmatch")
-WITH = {
-    "--dictionary-from": SHARING, "--share-rows": SHARING,
-    "--rows-statistics": (*SHARING, "--share-rows", "plain"),
-    "--alpha": SHARING, "--dictionary-size": SHARING, "--participants": SHARING,
-    "--align": ALIGNING, "--align-data": ALIGNING, "--beta": ALIGNING,
-    "--align-reduction": ALIGNING, "--align-batch-size": ALIGNING,
-    "--align-split": ALIGNING, "--momentum": ("--optimiser", "sgd"),
-    "--ema": ("--objective", "byol"), "--queue": ("--objective", "moco"),
-    "--epsilon": SWAV, "--sinkhorn-iterations": SWAV, "--freeze-steps": SWAV,
-    "--queue-after": SWAV, "--clusters": DEEPCLUSTER, "--kmeans-iterations": DEEPCLUSTER,
-    "--tau": ("--update", "fedema"), "--mu": ("--update", "fedu"), "--xi": DUM,
-    "--distance": DUM, "--cycle": ASTW, "--exchanges": ASTW,
-    "--neighbour-candidates": MATCHING, "--neighbour-temperature": MATCHING,
-    "--neighbour-weight": MATCHING,
-    "--pull": DITTO, "--pull-to": DITTO, "--sent-model": DITTO,
-    "--own-share": APFL, "--own-share-rate": APFL, "--mix": APFL,
-    "--confidence": FEDMATCH, "--agreement-weight": FEDMATCH,
-    "--consistency-weight": FEDMATCH, "--l1": FEDMATCH, "--l2": FEDMATCH,
-    "--psi-share": FEDMATCH, "--helper": FEDMATCH, "--helpers": FEDMATCH,
-    "--bank-momentum": ("--objective", "instance"),
-    "--entropy-weight": CLUSTER, "--nearest": CLUSTER, "--nearest-used": CLUSTER,
-    "--mine-layer": CLUSTER,
-    "--mine-every": CLUSTER, "--neighbours-from": CLUSTER,
-    "--redundancy": ("--objective", "barlow"), "--freeze-generator": ("--infusion", "1"),
-}  # fmt: skip
-ELSEWHERE = {"--json", "--quiet", "--verbose", "--strict", "--preset", "--update"}
 
 
 def built(run, monkeypatch, *more):
@@ -419,13 +351,13 @@ def built(run, monkeypatch, *more):
     return seen[0]
 
 
-def test_every_option_of_local_train_is_used(run, monkeypatch):
-    command = COMMANDS[("local-train",)]
-    names = {max(o.opts, key=len): o for o in options(command)}
-    negated = {n for o in names.values() for n in o.secondary_opts}
-    assert names.keys() - OTHER.keys() - ELSEWHERE <= {"--channels-last"}
-    assert OTHER.keys() <= names.keys() | negated
-    for name, value in OTHER.items():
-        words, company = [name] if value is None else [name, value], WITH.get(name, ())
-        usual = built(run, monkeypatch, *company)
-        assert built(run, monkeypatch, *company, *words) != usual, name
+def test_values_of_every_kind_reach_local_train(run, monkeypatch):
+    declared = catalogue.COMMANDS["local-train"].options.values()
+    tried = {f"--{o.name}": type(o.kind) for o in declared}
+    kinds = {tried[name.replace("--no-", "--")] for name in ONE_OF_EACH_KIND}
+    assert kinds == set(tried.values())
+    usual = built(run, monkeypatch)
+    for name, value in ONE_OF_EACH_KIND.items():
+        words = [name] if value is None else [name, value]
+        changed = built(run, monkeypatch, *words)
+        assert [key for key in usual if usual[key] != changed[key]], name

@@ -9,7 +9,7 @@ import torch
 
 from furlkit import catalogue
 from furlkit.catalogue import Choice, Flag
-from furlkit.catalogue.methods import SHARE_ROWS
+from furlkit.catalogue.exchanges import SHARE_ROWS
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images
 from furlkit.files.checkpoint import read_checkpoint
@@ -61,6 +61,7 @@ TERMS = {
         *("--neighbour-candidates", 8),
     ),
     "infusion": ("--infusion", 0.5, "--private", "style_0", *KEPT),
+    "scaffold": ("--scaffold", "--optimiser", "sgd", "--momentum", 0, *KEPT),
 }
 
 

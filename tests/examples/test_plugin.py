@@ -79,10 +79,10 @@ def test_a_round_with_its_encoder(call):
 
 
 def test_help_and_checks_know_it(call):
-    shown = call("local-train", "--help").stdout
+    shown = call("local-train", "--help-all").stdout
     assert "--objective agreement:\n  --margin X" in shown
     words = ("--data", "stripes", "--client", "0", "--margin", "1", "-o", "c")
     done = call("local-train", "p", "g", *words)
     assert done.returncode == 2
     assert "--margin does not apply to --objective simclr" in done.stderr
-    assert "\n    tiny" in call("init", "--help").stdout
+    assert "\n    tiny" in call("init", "--help-all").stdout

@@ -68,12 +68,12 @@ def test_large_finite_values_are_fine(dtype):
         ({"std": ["1"]}, "header fact 'std' is ['1']"),
         ({"parent": 3}, "header fact 'parent' is 3"),
         ({"loss": "low"}, "header fact 'loss' is 'low'"),
-        ({"mean": []}, "its mean is []"),
-        ({"std": []}, "and its std []"),
-        ({"std": [0]}, "and its std [0]"),
-        ({"std": [0.5, 0.5]}, "and its std [0.5, 0.5]"),
+        ({"mean": []}, "mean is []"),
+        ({"std": []}, "and std is []"),
+        ({"std": [0]}, "and std is [0]"),
+        ({"std": [0.5, 0.5]}, "and std is [0.5, 0.5]"),
         ({"architecture": {"channels": 3}}, "expected 3 of each"),
-        ({"invented": 1}, "its facts do not fit a checkpoint file"),
+        ({"invented": 1}, "facts do not fit a checkpoint file"),
     ],
 )
 def test_facts_that_make_no_sense(tmp_path, forge, facts, message):
@@ -89,7 +89,7 @@ def test_missing_fact(tmp_path):
     header = PROVENANCE.header("checkpoint", FACTS)
     del header.facts["architecture"]
     write(tmp_path / "c", TENSORS, header)
-    with pytest.raises(InputError, match="c: its facts do not fit.*architecture"):
+    with pytest.raises(InputError, match="c: facts do not fit.*architecture"):
         open_checkpoint(tmp_path / "c")
 
 

@@ -57,12 +57,12 @@ def test_dataset_that_does_not_fit(path, forge, tensors, message):
     "facts, message",
     [
         ({"class_names": ["a"]}, "labels go up to 1 and have 1 names"),
-        ({"mean": []}, "its mean is"),
-        ({"std": []}, "its std"),
-        ({"std": [0.0]}, "its std"),
+        ({"mean": []}, "mean is"),
+        ({"std": []}, "std is"),
+        ({"std": [0.0]}, "std is"),
         ({"mean": [0.5] * 3}, "expected 1 of each"),
         ({"fingerprint": {}}, "does not say how many images"),
-        ({"fingerprint": {"examples": 4}}, "its fingerprint is not of 3 images"),
+        ({"fingerprint": {"examples": 4}}, "the fingerprint is not of 3 images"),
     ],
 )
 def test_facts_that_do_not_fit(path, forge, facts, message):

@@ -51,7 +51,7 @@ def test_domains_of_clients_are_read_as_they_were_written(tmp_path, path):
 )
 def test_domains_that_do_not_fit(path, forge, domains, names):
     forge(path, {"domains": domains}, {"domain_names": names} if names else {})
-    with pytest.raises(InputError, match="p: the domains of its clients do not fit"):
+    with pytest.raises(InputError, match="p: the domains of the clients do not fit"):
         read_partition(path)
 
 
@@ -80,7 +80,7 @@ def test_a_client_that_is_not_there(path, client):
 )
 def test_indices_that_do_not_fit(path, forge, tensors, facts):
     forge(path, tensors, facts)
-    with pytest.raises(InputError, match="p: its indices do not fit . clients over"):
+    with pytest.raises(InputError, match="p: indices do not fit . clients over"):
         read_partition(path)
 
 

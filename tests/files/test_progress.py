@@ -37,7 +37,7 @@ def test_progress_of_other_work_is_not_resumed(tmp_path, other):
     found, reason = ProgressFile(tmp_path / "c", other).load()
     assert found is None
     assert (
-        "c.progress: it belongs to other options, inputs or versions; starting over"
+        "c.progress: belongs to different options, inputs or versions; starting over"
         in reason
     )
 
@@ -90,7 +90,7 @@ def test_resealed_progress_with_other_tensors_is_not_resumed(tmp_path, forge, ch
     file.save(7, {**TENSORS, "slot": np.zeros(2)}, VALUES)
     forge(file.path, change)
     found, reason = file.load()
-    assert found is None and "c.progress: cannot be resumed: its tensors" in reason
+    assert found is None and "c.progress: cannot be resumed: the tensors" in reason
 
 
 def test_work_that_is_done_leaves_nothing(tmp_path):

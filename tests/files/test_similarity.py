@@ -145,7 +145,7 @@ def test_an_image_that_is_not_like_itself(tmp_path, forge, encoding, value):
             read_similarity(path)
         rounded = read_value(path, 7, place)
         assert str(caught.value) == (
-            f"{path}: row 7 has {rounded:.6g} for its own image; expected 1; {RECREATE}, "
+            f"{path}: row 7 has {rounded:.6g} for the image itself; expected 1; {RECREATE}, "
             "from a model that has not collapsed"
         )
 

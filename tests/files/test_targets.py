@@ -61,7 +61,7 @@ def test_targets_that_do_not_fit(targets, forge, tensors, message):
         ({"examples": -1}, "header fact 'examples' is -1"),
         ({"mean": 0.5}, "header fact 'mean' is 0.5"),
         ({"dataset": "digits"}, "header fact 'dataset' is 'digits'"),
-        ({"colour": 1}, "its facts do not fit a targets file"),
+        ({"colour": 1}, "facts do not fit a targets file"),
     ],
 )
 def test_facts_that_do_not_fit(targets, forge, facts, message):

@@ -92,7 +92,7 @@ def test_damage_is_found(old, refused, name, where):
     raw = bytearray(path.read_bytes())
     raw[where] ^= 0x80
     path.write_bytes(raw)
-    with pytest.raises(Exception, match=f"{path}: its bytes do not match"):
+    with pytest.raises(Exception, match=f"{path}: the bytes do not match"):
         READERS[name](path)
     refused(old, 65, (path, "do not match"), "inspect", "--verify", path)
 

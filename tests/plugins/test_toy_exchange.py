@@ -30,9 +30,11 @@ ENTRY = catalogue.Exchange(
     "mean z of two halves of the images",
     "toy_halves:Halves",
     options=(
-        catalogue.Option("halves", catalogue.File(), (), multiple=True, recorded=False,
+        catalogue.Option("halves", catalogue.File("features", "halves", "received"), (),
+                         multiple=True, recorded=False,
                          help="Rows with counts of a client; may be repeated."),
-        catalogue.Option("halves-out", catalogue.Text("FILE"), recorded=False,
+        catalogue.Option("halves-out", catalogue.File("features", direction="sent",
+                         per_client=True), recorded=False,
                          help="Where to write the client's rows with counts."),
         catalogue.Option("draw", catalogue.Number(low=0), 1.0, "Weight of the drawing."),
     ),

@@ -111,10 +111,10 @@ def train(furlkit, model, name, *more, **how):
 
 
 def test_its_option_and_heads_are_in_the_help(furlkit):
-    text = furlkit("local-train", "--help").stdout
+    text = furlkit("local-train", "--help-all").stdout
     assert "--shrink" in text
     assert "toy" in text
-    assert "--guesser" in furlkit("init", "--help").stdout
+    assert "--guesser" in furlkit("init", "--help-all").stdout
 
 
 def test_a_round_with_state_that_the_client_keeps(furlkit, start, tmp_path):

@@ -225,7 +225,7 @@ def test_what_was_sent_for_an_ensemble_that_is_gone_is_unknown(flesd, tmp_path, 
     named(folder, 1, "ensemble").unlink()
     _, (warning,) = warned([folder])
     model = named(folder, 1, "global")
-    assert f"ensemble that {model} was distilled from" in warning
+    assert f"{model} was distilled from this ensemble" in warning
 
 
 def test_a_missing_global_model_is_named_once_and_counted_as_unknown(
@@ -246,10 +246,10 @@ def test_a_missing_global_model_is_named_once_and_counted_as_unknown(
     text = "\n".join(warnings)
     content = found["missing"][0]["content"][:12]
     assert len(warnings) == 3 and content in text
-    assert "received by client 0 in round 1 (and 2 more like it)" in text
+    assert "received by client 0 in round 1 (and 2 more)" in text
     assert "sent by client 2 in round 2" in text
     # With its only file it is lost what the client received.
-    assert "client 2 in round 2: sent something" in text
+    assert "client 2 in round 2: sent a file" in text
     assert found["rounds"][1]["received"]["files"] == 1
 
 
@@ -288,7 +288,7 @@ def test_models_that_were_thrown_away_after_embed_are_missed(flesd, tmp_path, wa
     assert [row["sent"] for row in found.values()] == [
         row["sent"] for row in whole.values()
     ]
-    assert "client 1 in round 1 (and 2 more like it)" in warning
+    assert "client 1 in round 1 (and 2 more)" in warning
 
 
 @pytest.mark.parametrize(

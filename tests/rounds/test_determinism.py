@@ -13,7 +13,7 @@ import torch
 from furlkit.errors import FurlkitError
 from furlkit.files.checkpoint import read_checkpoint
 from furlkit.randomness import derive
-from furlkit.training import run as training
+from furlkit.stages.local_train import train as train_stage
 from tests.helpers import NET, furlkit, round_0
 
 FAST = ("--data", "digits", "--epochs", 1, "--batch-size", 32)
@@ -83,7 +83,7 @@ def test_draws_depend_on_seed_round_and_client(world, tmp_path, monkeypatch):
         purposes.append(job.purpose)
         raise FurlkitError("enough")
 
-    monkeypatch.setattr(training, "run", stop)
+    monkeypatch.setattr(train_stage, "run_jobs", stop)
     cases = itertools.product((world / "g.st", following), (0, 1), (0, 1))
     for model, client, seed in cases:
         words = ("--client", client, "--seed", seed, "-o", tmp_path / "x.st")

@@ -80,7 +80,7 @@ def test_a_stage_brings_images_to_the_models_size(
     output = "o.png" if stage.startswith("plot") else "o"
     found = run(*stage.split(), *words, "--data", pictures, "-o", tmp_path / output)
     assert found.code == 0, found.err
-    warned = [line for line in found.err.splitlines() if "brought to" in line]
+    warned = [line for line in found.err.splitlines() if "converted to" in line]
     side = {"evaluate transfer": 12, "plot sobel": 128}.get(stage, 8)
     assert len(warned) == 1 and f"{side} x {side} pixels" in warned[0]
     assert (tmp_path / output).exists()

@@ -48,7 +48,7 @@ class Federation:
             str(word) for word in words if self.photos in Path(str(word)).parents
         }
         warned = [
-            line for line in done.err.splitlines() if "brought to 16 x 16" in line
+            line for line in done.err.splitlines() if "converted to 16 x 16" in line
         ]
         assert {line.split(": ")[1] for line in warned} == folders
         assert len(warned) == len(folders)

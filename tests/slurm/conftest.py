@@ -36,7 +36,7 @@ def cluster(environment, fast_furlkit) -> Iterator[Cluster]:
         started.start()
         yield started
     finally:
-        started.call("scancel", "--user=root", check=False)
+        started.cancel()
         started.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -47,5 +47,5 @@ def workplace(cluster, tmp_path, monkeypatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "examples" / "fedca" / "recipe.toml", "recipe.toml")
     yield tmp_path
-    cluster.call("scancel", "--user=root", check=False)
+    cluster.cancel()
     cluster.drain()

@@ -77,7 +77,7 @@ class Cluster:
         )  # fmt: skip
         self._call("slurmctld", "-c")
         self._call("slurmd", "-N", "localhost")
-        self.wait(lambda: "idle" in self.call("sinfo", "-h", "-o", "%t", check=False))
+        self.wait(self.is_idle)
 
     def kill_controller(self) -> None:
         """End slurmctld as a crash would."""
@@ -88,7 +88,7 @@ class Cluster:
     def restart_controller(self) -> None:
         """Start slurmctld with the queue that it had saved."""
         self._call("slurmctld")
-        self.wait(lambda: "idle" in self.call("sinfo", "-h", "-o", "%t", check=False))
+        self.wait(self.is_idle)
 
     def stop(self) -> None:
         """End all daemons."""
@@ -102,17 +102,29 @@ class Cluster:
     def _call(self, *words: Any) -> None:
         subprocess.run([*map(str, words)], env=self.environment, check=True)
 
-    def call(self, *words: Any, check: bool = True) -> str:
+    def call(self, *words: Any) -> str:
         """Run a program; returns the text that it prints."""
-        done = subprocess.run(
-            [*map(str, words)], env=self.environment, capture_output=True, text=True
-        )
-        assert not check or done.returncode == 0, done.stderr
+        done = self._run(*words)
+        assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def queue(self, form: str = "%i %j %T %r") -> list[str]:
-        """One line for each task in the queue."""
-        return self.call("squeue", "-h", "-r", "-o", form, check=False).splitlines()
+    def _run(self, *words: Any) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [*map(str, words)], env=self.environment, capture_output=True, text=True
+        )
+
+    def is_idle(self) -> bool:
+        """Whether the node waits for jobs."""
+        return "idle" in self._run("sinfo", "-h", "-o", "%t").stdout
+
+    def cancel(self, *more: str) -> None:
+        """Cancel jobs; there may be none."""
+        self._run("scancel", "--user=root", *more)
+
+    def queue(self, form: str = "%i %j %T %r") -> list[str] | None:
+        """One line for each task in the queue; None if slurmctld does not answer."""
+        done = self._run("squeue", "-h", "-r", "-o", form)
+        return None if done.returncode else done.stdout.splitlines()
 
     def wait(self, done: Callable[[], bool], seconds: float = 300) -> None:
         """Wait until something is true."""
@@ -123,11 +135,7 @@ class Cluster:
 
     def drain(self, seconds: float = 900) -> None:
         """Wait until the queue is empty."""
-        self.wait(lambda: self.reachable() and not self.queue(), seconds)
-
-    def reachable(self) -> bool:
-        """Whether slurmctld answers."""
-        return "UP" in self.call("scontrol", "ping", check=False)
+        self.wait(lambda: self.queue() == [], seconds)
 
     def log(self) -> str:
         """The last lines of slurmctld's log."""

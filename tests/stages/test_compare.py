@@ -242,7 +242,7 @@ def test_a_seed_with_fewer_clients_is_warned_of(run, scores):
     files = f"{one[1].partition('=')[2]},{other[1].partition('=')[2]}"
     done = run("compare", "--series", f"c={files}", "--lowest", "c")
     assert done.code == 0
-    assert "--lowest c: its seeds have 2, 1 files" in done.err
+    assert "--lowest c: seeds have 2, 1 files" in done.err
 
 
 def test_the_lowest_of_a_seed_needs_seeds(run, scores):
@@ -380,7 +380,7 @@ def test_scores_of_a_model_that_is_not_there_any_more_are_marked(world, run):
     assert run(*again, "-o", world.folder / "1" / "client_1.safetensors").code == 0
     done = run("compare", *series)
     assert done.code == 0 and "stale: 1 of 2 scores" in done.out
-    assert "1/knn.json: has the score of a model that is not there" in done.err
+    assert "1/knn.json: has the score of a model that no longer exists" in done.err
     assert run("compare", *series, "--strict").code == 65
     (row,) = json.loads(run("compare", *series, "--json").out)["rows"]
     assert row["stale"] == [f"{world.folder}/1/knn.json"]

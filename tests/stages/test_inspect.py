@@ -135,12 +135,12 @@ def test_checkpoint_data_has_every_fact_and_tensor(tmp_path):
         (
             {"role": "global", "round": 0, "client": None, "examples": None},
             {},
-            "the global model that everyone starts from (round 0)",
+            "the initial global model (round 0)",
         ),
         (
             {"role": "global", "client": None, "statistics": False},
             {"client 0": PARENT, "client 1": PARTITION},
-            "the global model after round 2, made of 2 clients with 1,280 images, "
+            "the global model after round 2, averaged from 2 clients with 1,280 images, "
             "without BatchNorm statistics",
         ),
         (
@@ -302,7 +302,7 @@ def test_an_ensemble_says_how_many_clients(tmp_path, clients, who):
     parts = {k: np.ones((5, 2), "f4") for k in clients}
     write_parts(tmp_path / "e", parts, {}, np.arange(5), facts, MADE)
     summary = explain(tmp_path / "e")[1]["summary"]
-    assert "5 images" in summary and f"{who} after round 3, as rows" in summary
+    assert "5 images" in summary and f"{who} after round 3, in the form rows" in summary
 
 
 def test_private_file_says_whose_it_is_and_that_it_stays(tmp_path):
@@ -311,7 +311,7 @@ def test_private_file_says_whose_it_is_and_that_it_stays(tmp_path):
     memory = {"averaged_features.rows": ZEROS, "averaged_features.index": ZEROS}
     write_private(tmp_path / "p", kept, memory, facts, MADE)
     assert explain(tmp_path / "p")[1]["summary"] == (
-        "what client 3 keeps after round 2: predictor; BatchNorm statistics of encoder; "
+        "private state of client 3 after round 2: predictor; BatchNorm statistics of encoder; "
         "memory of averaged features; it must not leave the client"
     )
 

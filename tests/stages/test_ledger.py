@@ -91,7 +91,7 @@ def test_json_and_the_file_say_the_same_and_inspect_explains_it(folder, run, tmp
     assert found["total"]["clients"] == 2 and found["total"]["rounds"] == 1
     up, down = size["c0"] + size["c1"], 2 * size["r0"]
     assert json.loads(run("inspect", output, "--json").out)["summary"] == (
-        f"{up:,} bytes that 2 clients sent and {down:,} that they received, in 1 rounds"
+        f"{up:,} bytes sent and {down:,} received by 2 clients, in 1 rounds"
     )
 
 
@@ -233,7 +233,7 @@ def test_phases_of_a_run_are_not_taken_for_two_runs(folder, run):
     write(path, "checkpoint", "local-train", options=other, **facts)
     done = run("ledger", folder)
     assert done.code == 0 and "several runs" not in done.err
-    assert "rounds of one number are added up" in done.err
+    assert "rounds with equal numbers are added up" in done.err
 
 
 def test_an_upload_that_two_server_files_are_made_of_was_sent_once(folder, run):

@@ -41,7 +41,7 @@ def papers(about: dict) -> str:
 def test_a_model_is_explained_in_words(world, run):
     done = run("inspect", "--outgoing", world.clients[0])
     assert done.code == 0, done.err
-    assert "the site's own images (client 0)" in " ".join(done.out.split())
+    assert "the site's images (client 0)" in " ".join(done.out.split())
     for word in ("480 images", "Zhu et al. 2019", "Geiping", "Shokri", "seed 0"):
         assert word in " ".join(done.out.split()), word
     assert "no label is" in " ".join(done.out.split())
@@ -66,7 +66,7 @@ def test_a_global_model_is_no_update_of_one_site(world, run):
 def test_numbers_that_are_not_told_are_not_counted(world, run, forge):
     forge(world.clients[0], facts={"examples": None})
     done = run("inspect", "--outgoing", world.clients[0])
-    assert "does not say" in " ".join(done.out.split())
+    assert "is not in the file" in " ".join(done.out.split())
 
 
 def test_rows_of_images_are_counted_row_by_row(rows, run):

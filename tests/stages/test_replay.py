@@ -54,9 +54,20 @@ def test_a_rule_that_reads_the_parent_is_given_it(world, run, rule):
     )
     (words,) = commands(run("replay", path, "--depth", 1, "--into", "again").out)
     assert ("--parent" in words) == (rule != "mean")
-    assert "made of 3 clients" in run("inspect", path).out
+    assert "3 clients" in run("inspect", path).out
     assert furlkit(*words[:-1], world.output) == 0
     assert digest(world.output) == digest(path)
+
+
+@pytest.mark.parametrize("rule", ["mean", "fedavgm"])
+def test_only_a_rule_with_a_memory_writes_it_again(world, run, rule):
+    path, state = world.folder / "next", world.folder / "memory"
+    more = ("--parent", world.model, "--state-out", state) if rule != "mean" else ()
+    words = ("aggregate", "--rule", rule, *world.clients, *more, "-o", path)
+    assert furlkit(*words) == 0
+    (words,) = commands(run("replay", path, "--depth", 1, "--into", "again").out)
+    assert ("--state-out" in words) == (rule != "mean")
+    assert words[words.index("-o") + 1].endswith("next")
 
 
 def test_weights_of_ones_own_are_not_recorded(world, run):
@@ -142,13 +153,18 @@ def test_images_that_are_not_found_are_asked_for(world, run, forge):
 
 
 @pytest.mark.parametrize(
-    "inputs",
-    [{"client 0": 5}, {"client 0": ["a"]}, {"odd": "0" * 64}, {"\x1b[m": None}],
+    "inputs, reason",
+    [
+        ({"client 0": 5}, "not among the files"),
+        ({"client 0": ["a"]}, "not among the files"),
+        ({"odd": "0" * 64}, "aggregate takes no odd"),
+        ({"\x1b[m": None}, "aggregate takes no"),
+    ],
 )
-def test_headers_of_others_are_no_obstacle(world, run, forge, inputs):
+def test_headers_of_others_are_no_obstacle(world, run, forge, inputs, reason):
     forge(world.model, inputs=inputs, stage="aggregate")
     outcome = run("replay", world.model)
-    assert outcome.code == 65 and "not among the files" in outcome.out
+    assert outcome.code == 65 and reason in outcome.out
     assert "\x1b" not in outcome.out
 
 

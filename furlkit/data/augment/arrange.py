@@ -16,7 +16,7 @@ Operation = Callable[..., Any]
 
 
 class Planned(NamedTuple):
-    """An operation that changes the images of some rows in place; None reorders all."""
+    """Operation that changes the images of some rows in place; None reorders all."""
 
     part: slice | None
     operation: Operation
@@ -24,15 +24,15 @@ class Planned(NamedTuple):
 
 
 class Operations:
-    """The operations on n images, which are reordered in between and restored at the end.
+    """Operations on n images, which are reordered in between and restored at the end.
 
-    Images with the same operation are made adjacent. Reordering costs one copy. In
+    Images with equal operations become adjacent. Reordering costs one copy. In
     return, the images of an operation are a slice, which the operation can change in
     place without masks and without a scatter.
     """
 
     def __init__(self, who: Tensor) -> None:
-        """`who` (n,): the number of the image that each row has at first."""
+        """`who` (n,): image number of each row at the start."""
         self.who = who
         self._first: tuple[Operation, tuple[Tensor, ...]] = torch.clone, ()
         self._planned: list[Planned] = []
@@ -93,7 +93,7 @@ def uniform(generator: Generator, *shape: int) -> Tensor:
 
 
 def draw_chosen(n: int, probability: float, generator: Generator) -> Tensor:
-    """(n,) bool: the images that an operation with this probability applies to."""
+    """(n,) bool: True with this probability, for images that get an operation."""
     return uniform(generator, n) < probability
 
 

@@ -1,7 +1,7 @@
 """Colour operations on float images (n, C, H, W) in [0, 1], in place.
 
-Each takes one parameter per image and equals torchvision's on float tensors. As there,
-saturation, hue and grey do nothing to grey images.
+Each operation takes one parameter per image and equals torchvision's on float tensors.
+Saturation, hue and grey do nothing to grey images, as in torchvision.
 """
 
 from functools import partial
@@ -29,7 +29,7 @@ class Blends(NamedTuple):
 def blends(kinds: Tensor, factors: Tensor, channels: int) -> Blends:
     """Brightness, contrast or saturation by kinds (..., n), with factors (..., n).
 
-    All three blend the image with something: black, its mean luma, its luma. In this
+    The operations blend the image with black, the mean luma, or the luma. In this
     common form, images with different operations are processed in one call.
     """
     keep = factors[..., None, None]  # (..., n, 1, 1)
@@ -125,9 +125,9 @@ def plan_jitter(
 ) -> None:
     """Plan the jitter of the chosen images.
 
-    The images are sorted by the number of blends before their hue. Then hue is one call
-    for all of them, and each of the 1st, 2nd and 3rd blend is two calls: one for the
-    images that blend before their hue and one for those that blend after it.
+    The images are sorted by the number of blends before the hue. Then hue is one call
+    for all images, and each of the 1st, 2nd and 3rd blend is two calls: for images that
+    blend before the hue and for images that blend after the hue.
     """
     rows = operations.sort(jitter_keys(params, chosen), kinds=5)
     end = rows[3].stop

@@ -52,8 +52,7 @@ def _weigh(padded: Tensor, weights: list[Tensor], dim: int, out: Tensor) -> Tens
 def solarise_(images: Tensor, thresholds: Tensor) -> Tensor:
     """Invert the values at or above the image's threshold.
 
-    A tolerance of 1e-6 makes a multiple of 1/255 reach a threshold equal to it, however
-    the two were rounded.
+    With a tolerance of 1e-6, multiples of 1/255 reach an equal threshold.
     """
     reached = images >= per_image(thresholds - 1e-6, images)
     return images.copy_(torch.where(reached, 1 - images, images))

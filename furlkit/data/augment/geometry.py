@@ -59,7 +59,7 @@ def resized_crop(
     size: int,
     scale: float = 1.0,
 ) -> Tensor:
-    """Crop a box of each image, resize it to size x size, flip it if flips is True.
+    """Crop a box of each image, resize to size x size, flip if flips is True.
 
     images: uint8 or float (B, C, H, W); boxes: (n, 4); flips: (n,) bool. Row i of the
     result (n, C, size, size) is a crop of image who[i], multiplied by `scale`.

@@ -23,7 +23,7 @@ LARGEST = 0.65
 
 
 def draw_mixtures(places: Tensor, total: int, generator: Generator) -> Tensor:
-    """(n, k): each of n places, and k - 1 others of the `total` images, all different."""
+    """(n, k): n places, and for each place k - 1 different others of `total` images."""
     if total < K:
         raise ValueError(f"{total} images: a mixture takes {K} different ones")
     steps = torch.randint(1, total, (len(places), K - 1), generator=generator)
@@ -60,9 +60,9 @@ def draw_mask(shape: Iterable[int], generator: Generator) -> Tensor:
 def encrypted(
     images: Iterable[Tensor], coefficients: Tensor, mask: Tensor | None
 ) -> Tensor:
-    """sigma * sum_j lambda_j x_j of k batches x_j (n, C, H, W), normalised already.
+    """sigma * sum_j lambda_j x_j of k normalised batches x_j (n, C, H, W).
 
-    Without a mask it is a mixup of k images.
+    Without a mask, a mixup of k images.
     """
     terms = zip(images, coefficients.T, strict=True)
     x = sum((per_image(share, x) * x for x, share in terms), torch.zeros(()))

@@ -1,4 +1,4 @@
-"""Sobel's filter: an image as the strength of its edges, the same style for everyone."""
+"""Sobel's filter: the strength of an image's edges, a style common to all clients."""
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -14,7 +14,7 @@ def sobel(images: Tensor) -> Tensor:
         m = sqrt(g_x^2 + g_y^2)        g_x = [1 2 1]^T * [-1 0 1], g_y its transpose
 
     An image without an edge is 0 everywhere. Pixels at the border are repeated outwards,
-    so that the border is no edge.
+    so the border is not an edge.
     """
     grey = F.pad(images.mean(dim=1, keepdim=True), (1, 1, 1, 1), mode="replicate")
     # Differences first: those of equal pixels are exactly 0, however sums are rounded.

@@ -34,8 +34,8 @@ def classes(
     """Assign m classes to each client, and each class to at most `class_copies` clients.
 
     The examples of a class are divided evenly among its clients. All classes are used
-    if clients x m >= classes; otherwise some are left out. With `ordered_classes`, they
-    are assigned by number (client 0 gets 0, 1, ...), otherwise at random.
+    if clients x m >= classes; otherwise some are left out. With `ordered_classes`,
+    classes are assigned by number (client 0 gets 0, 1, ...), otherwise at random.
     """
     (order, sizes), m = group_by_class(data, rng), classes_per_client
     _check_request(clients, m, class_copies, len(sizes))
@@ -64,11 +64,10 @@ def _check_request(clients: int, m: int, copies: int, available: int) -> None:
 def _assign_classes(
     clients: int, m: int, available: int, rng: Rng | None
 ) -> np.ndarray:
-    """(classes, clients) bool: which client gets which class.
+    """(classes, clients) bool: True if the client gets the class.
 
-    Each client in turn takes the m classes assigned least often so far; ties are broken
-    at random. So the numbers of clients of two classes differ by at most one, and no
-    client gets the same class twice.
+    Each client in turn takes the m least assigned classes; ties are broken at random.
+    The numbers of clients per class differ by at most one, and no class is given twice.
     """
     has_class = np.zeros((available, clients), bool)
     times = np.zeros(available, np.int64)

@@ -2,8 +2,8 @@
 
 `dirichlet`         each CLASS is divided among the clients by Dir(alpha): clients
                     differ in size and in class mix.
-`dirichlet-client`  each CLIENT draws its class mix from Dir(beta): clients have the
-                    same size and differ in class mix.
+`dirichlet-client`  each CLIENT draws a class mix from Dir(beta): clients have equal
+                    sizes and differ in class mix.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ def dirichlet(
 ) -> Parts:
     """Divide each class among the clients by Dir(alpha), alpha the concentration.
 
-    With `cap_at_mean`, a client that has reached the mean size gets no examples of later
+    With `cap_at_mean`, a client of at least mean size gets no examples of later
     classes.
     """
     order, sizes = group_by_class(data, rng)
@@ -48,7 +48,7 @@ def _capped_counts(shares: np.ndarray, sizes: np.ndarray, rng: Rng) -> np.ndarra
 def _renormalised(shares: np.ndarray, allowed: np.ndarray) -> np.ndarray:
     """Zero the columns that are not allowed and rescale each row to sum to 1.
 
-    With a small alpha, all allowed entries of a row can be 0; that row becomes uniform.
+    With a small alpha, all allowed entries of a row can be 0; the row becomes uniform.
     """
     kept = shares * allowed
     total = kept.sum(axis=1, keepdims=True)
@@ -66,8 +66,8 @@ def dirichlet_client(
 ) -> Parts:
     """Draw each client's class mix from Dir(beta), beta the concentration.
 
-    All clients have the same size. Without replacement, all examples are used: when a
-    class is exhausted, its share goes to the client's other classes in proportion.
+    All clients have equal sizes. Without replacement, all examples are used: the share
+    of an exhausted class goes to the client's other classes in proportion.
     """
     order, sizes = group_by_class(data, rng)
     mixes = rng.dirichlet(np.full(len(sizes), concentration), size=clients)
@@ -89,8 +89,8 @@ def _counts_without_replacement(
     """(clients, classes) counts with row sums `totals` and column sums `sizes`.
 
     All clients draw at once. A class with too few examples is divided at random in
-    proportion to the draws, and what is missing is drawn again from the other classes.
-    Serving clients one after the other would leave the remains to the last ones.
+    proportion to the draws, and missing examples are drawn again from the other
+    classes. A sequential draw would leave the remains to the last clients.
     """
     counts = np.zeros(mixes.shape, np.int64)
     missing, available = totals.copy(), sizes.copy()

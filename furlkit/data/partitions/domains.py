@@ -1,4 +1,4 @@
-"""Partitions by domain: each client has images of one domain only."""
+"""Partitions by domain: a client has images of a single domain."""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,19 +27,19 @@ def domains(
     repeat: bool,
     balance: str = "none",
 ) -> Parts:
-    """Sample each domain to the mean domain size and divide it among its clients.
+    """Sample each domain to the mean domain size and divide the sample among clients.
 
-    The clients of the first domain come first. Inside a domain they get equal random
-    parts, with `balance` equal parts of every class, or with a concentration those of
-    `dirichlet-client`. Examples of a domain smaller than the mean are repeated, so that
-    all clients have the same size; without `repeat`, it contributes what it has. With
-    the balance "classes" the same holds for each class of a domain.
+    The clients of the first domain come first. Clients of a domain get equal random
+    parts; with `balance`, equal parts of every class; with a concentration, parts by
+    `dirichlet-client`. Examples of a domain below the mean are repeated, to give all
+    clients equal sizes; without `repeat`, the domain stays smaller. The balance
+    "classes" treats each class of a domain in the same way.
     """
     present = present_domains(data)
     if clients % len(present):
         raise UsageError(
             f"--clients {clients}: expected a multiple of {len(present)}, the number "
-            "of domains, so that each has the same number of clients; or give "
+            "of domains, for an equal number of clients per domain; or give "
             "--clients-per-domain"
         )
     mean, count = data.examples // len(present), clients // len(present)
@@ -62,7 +62,7 @@ def domains(
 def _division(
     data: LabelSet, concentration: float | None, balance: str
 ) -> Callable[[LabelSet, int, Rng], Parts]:
-    """The function that divides the examples of a domain among its clients."""
+    """Function that divides the examples of a domain among its clients."""
     if concentration is not None:
         return partial(
             dirichlet_client, concentration=concentration, with_replacement=False
@@ -75,9 +75,9 @@ def _division(
 
 
 def deal_classes(data: LabelSet, clients: int, rng: Rng) -> Parts:
-    """Deal the examples out, class by class, to one client after the other.
+    """Deal the examples out, class by class, to the clients in turn.
 
-    Every client gets the same number of examples, up to one, and so of each class.
+    Clients differ by at most one example, in total and in each class.
     """
     order, _ = group_by_class(data, rng)
     return split_by_owner(order, np.arange(len(order)) % clients, clients)
@@ -86,7 +86,7 @@ def deal_classes(data: LabelSet, clients: int, rng: Rng) -> Parts:
 def _sample_classes(
     data: LabelSet, members: np.ndarray, size: int, clients: int, repeat: bool, rng: Rng
 ) -> np.ndarray:
-    """Members of a domain, the same number of each class for clients of this size."""
+    """Members of a domain, with equal class counts for clients of this size."""
     labels = np.asarray(data.labels)[members]
     found, sizes = np.unique(labels, return_counts=True)
     each = size // len(found)
@@ -102,7 +102,7 @@ def _sample_classes(
 
 
 def present_domains(data: LabelSet) -> np.ndarray:
-    """The numbers of the domains that have examples."""
+    """Numbers of the domains with examples."""
     if data.domains is None:
         raise UsageError(
             f"--scheme domains needs domains, but {data.name} has none; "
@@ -112,9 +112,9 @@ def present_domains(data: LabelSet) -> np.ndarray:
 
 
 def domains_of_clients(parts: Parts, data: LabelSet) -> np.ndarray | None:
-    """The one domain that each client's examples belong to, -1 for one without any.
+    """Domain of each client, -1 for a client without examples.
 
-    None if the dataset has no domains, or a client examples of several.
+    None if the dataset has no domains, or a client has examples of several domains.
     """
     if data.domains is None:
         return None
@@ -125,6 +125,6 @@ def domains_of_clients(parts: Parts, data: LabelSet) -> np.ndarray | None:
 
 
 def sample_to(members: np.ndarray, size: int, rng: Rng) -> np.ndarray:
-    """`size` random members; if there are too few, all are repeated equally often."""
+    """`size` random members; too few members are repeated equally often."""
     times = even_sizes(size, len(members))
     return np.repeat(rng.permutation(members), times)

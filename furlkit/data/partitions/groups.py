@@ -12,9 +12,9 @@ from furlkit.errors import UsageError
 
 
 def split_groups(data: LabelSet, options: SchemeOptions, rng: Rng) -> Split:
-    """Divide groups by a scheme as if each were one image; then give clients all images.
+    """Divide groups by a scheme like single images; then give clients all images.
 
-    The class of a group is that of most of its images. The public part has whole groups.
+    The class of a group is the most frequent class. The public part has whole groups.
     """
     if options.scheme == "file":
         raise UsageError("--groups does not apply to --scheme file")
@@ -45,7 +45,7 @@ def split_groups(data: LabelSet, options: SchemeOptions, rng: Rng) -> Split:
 
 
 def _expanded(data: LabelSet, options: SchemeOptions, rng: Rng) -> Split:
-    """Divide the groups of a dataset; the indices are those of images."""
+    """Divide the groups of a dataset; return indices of images."""
     reduced, codes = one_of_each(data, np.asarray(data.groups))
     drawn = split(reduced, options, rng)
     images = [np.flatnonzero(np.isin(codes, part)) for part in drawn.indices]

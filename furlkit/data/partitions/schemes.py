@@ -1,8 +1,8 @@
 """Divide a dataset by any scheme of the catalogue.
 
-A scheme is a function `scheme(data, clients, rng, **options)` that gives one sorted array
-of indices per client. Clients share examples only with replacement. The public part is
-drawn first and belongs to no client.
+A scheme is a function `scheme(data, clients, rng, **options)` that returns one sorted
+array of indices per client. Clients share examples only with replacement. The public
+part is drawn first and belongs to no client.
 """
 
 import inspect
@@ -20,11 +20,11 @@ from furlkit.errors import UsageError
 
 @dataclass(frozen=True)
 class SchemeOptions:
-    """A scheme and the options that all schemes read; `own` are those of this one.
+    """A scheme and the options of all schemes; `own`: options of this scheme.
 
     min_size            draw again while a client has fewer examples
-    public_client       this client's examples become the public part; it keeps its
-                        number and has no examples
+    public_client       this client's examples become the public part; the client keeps
+                        its number and has no examples
     """
 
     scheme: str
@@ -75,14 +75,14 @@ def draw_public(
 
 
 def public_size(examples: int, fraction: float | None, count: int | None) -> int:
-    """How many examples are public."""
+    """Number of public examples."""
     if fraction is not None and count is not None:
         raise UsageError("give --public-fraction or --public-count, not both")
     size = count if count is not None else round((fraction or 0) * examples)
     if size >= max(examples, 1):
         raise UsageError(
             f"--public-count {size}: expected fewer than the {examples:,} examples of "
-            "the dataset, so that clients get some"
+            "the dataset; clients need examples too"
         )
     return size
 
@@ -99,7 +99,7 @@ def label_histogram(
 
 
 def _function(options: SchemeOptions) -> Any:
-    """The scheme's function, once every option that has no default is given."""
+    """Function of the scheme, after a check for required options."""
     function = catalogue.load(catalogue.SCHEMES[options.scheme].function)
     for name, parameter in inspect.signature(function).parameters.items():
         needed = parameter.default is parameter.empty

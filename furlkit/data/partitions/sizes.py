@@ -10,7 +10,7 @@ Parts = list[np.ndarray]  # sorted indices of every client
 
 
 def group_by_class(data: LabelSet, rng: Rng) -> tuple[np.ndarray, np.ndarray]:
-    """Examples ordered by class and shuffled inside each, and the size of each class.
+    """Examples ordered by class and shuffled within classes, and the class sizes.
 
     Classes without examples are left out.
     """
@@ -54,17 +54,16 @@ def split_by_owner(order: np.ndarray, owners: np.ndarray, clients: int) -> Parts
 
 
 def even_sizes(total: int, parts: int) -> np.ndarray:
-    """Sizes that differ by at most one and sum to `total`, larger ones first."""
+    """Sizes that differ by at most one and sum to `total`, larger sizes first."""
     return total // parts + (np.arange(parts) < total % parts)
 
 
 def apportion(shares: np.ndarray, totals: np.ndarray, rng: Rng) -> np.ndarray:
-    """Turn each row of shares into whole counts that sum to that row's total.
+    """Convert each row of shares to whole counts that sum to the row's total.
 
     A count is within one of share x total, and its mean is share x total: one random
-    offset per row decides how the cumulative sums are rounded. A fixed rounding would
-    favour the same clients in every class, which adds up for many classes and small
-    shares.
+    offset per row decides the rounding of the cumulative sums. A fixed rounding would
+    favour some clients in every class, which adds up for many classes and small shares.
     """
     ends = np.cumsum(shares, axis=1)
     ends /= ends[:, -1:]

@@ -17,7 +17,7 @@ def volume_shares(clients: int, delta: float, gamma: float) -> np.ndarray:
 
     delta = 1 or gamma = 1 makes all clients equal.
     """
-    # All exponents are at most 0 if gamma > 1, so that no power overflows.
+    # Exponents are at most 0 if gamma > 1, to avoid overflow.
     powers = gamma ** (np.arange(clients) - (clients - 1 if gamma > 1 else 0))
     return delta / clients + (1 - delta) * powers / powers.sum()
 
@@ -31,11 +31,11 @@ def volume(
     decay: float,
     classes_per_client: int | None = None,
 ) -> Parts:
-    """Random clients with the sizes of `volume_shares`, or each of m classes.
+    """Random clients with the sizes of `volume_shares`, or with m classes each.
 
-    With classes, a client starts at a random class and takes 1/m of its size from that
-    class and from each of the following ones. Sizes are exact: a client whose classes
-    are exhausted continues with the next ones and ends with more than m classes.
+    With classes, a client starts at a random class and takes 1/m of the client's size
+    from each of m consecutive classes. Sizes are exact: a client with exhausted classes
+    continues with the next classes and ends with more than m classes.
     """
     # Sizes are within one of share x examples, and sum to the examples.
     shares = volume_shares(clients, even_share, decay)

@@ -20,7 +20,7 @@ PAGES = Reading(pages="each", slices="axial")
 
 
 class Examined(NamedTuple):
-    """What one file is; `size` is width and height, `digest` a hash of its values."""
+    """Facts of one file; `size` is width and height, `digest` a hash of the values."""
 
     format: str
     size: tuple[int, int]
@@ -36,11 +36,11 @@ class Examined(NamedTuple):
 
 @dataclass(frozen=True)
 class Checked:
-    """What decoding every image of a folder has found.
+    """Result of decoding every image of a folder.
 
-    `broken` has a reason for each path that cannot be read, `skipped` says what is no
-    image. `sizes` counts images by (width, height), and the other counters by the values
-    of `Examined`. `ranges` has the least and greatest value of each type, `digests` the
+    `broken` maps unreadable paths to reasons, `skipped` describes files that are not
+    images. `sizes` counts images by (width, height), other counters by values of
+    `Examined`. `ranges` holds the least and greatest value of each type, `digests` the
     files of each content.
     """
 
@@ -59,19 +59,19 @@ class Checked:
 
     @property
     def grey(self) -> int:
-        """How many images are grey."""
+        """Number of grey images."""
         return self.channels[1]
 
     @property
     def duplicates(self) -> list[list[str]]:
-        """Files of the same values."""
+        """Groups of files with equal values."""
         return sorted(
             sorted(names) for names in self.digests.values() if len(names) > 1
         )
 
     @property
     def proposal(self) -> str | None:
-        """A window for all images of more than 8 bits; None if they need none."""
+        """Window for all images of more than 8 bits; None without such images."""
         if not self.spans:
             return None
         lows, highs = [s.low for s in self.spans], [s.high for s in self.spans]
@@ -83,7 +83,7 @@ class Checked:
 
 
 def checked_folder(root: Path) -> Checked:
-    """Decode every image of a folder and keep none of them."""
+    """Decode every image of a folder without storing pixels."""
     listing = list_folder(root)
     broken, paths = dict(listing.broken), sorted(listing.images)
     found, done = Checked(broken=broken, skipped=listing.skipped), 0
@@ -122,7 +122,7 @@ def _count(found: Checked, one: Examined) -> None:
 
 
 def broken_images(index: FolderIndex) -> set[str]:
-    """The paths of images that cannot be read."""
+    """Paths of unreadable images."""
 
     def is_broken(name: str) -> bool:
         try:
@@ -137,7 +137,7 @@ def broken_images(index: FolderIndex) -> set[str]:
 
 
 def examine(path: Path, read: Callable[[Path], bytes] | None = None) -> Examined:
-    """Decode one file; `read` gives the bytes of an image that is no file."""
+    """Decode one file; `read` returns the bytes of an image inside another file."""
     from furlkit.data.sets.decode import (
         format_of,
         is_animation,
@@ -159,11 +159,11 @@ def examine(path: Path, read: Callable[[Path], bytes] | None = None) -> Examined
 
 
 def values_hash(raw: Raw) -> str:
-    """The same for grey images in one and in three channels."""
+    """Hash of the values, equal for grey images with one and with three channels."""
     return image_hash(raw.values[..., :1] if raw.grey else raw.values)
 
 
 def image_hash(image: np.ndarray) -> str:
-    """A hash of the values of one image (H, W, C)."""
+    """Hash of the values of one image (H, W, C)."""
     head = repr((image.shape, image.dtype.str)).encode()
     return hashlib.sha256(head + np.ascontiguousarray(image).tobytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""Images with their labels, and the datasets that are known by name."""
+"""Images with labels, and the datasets known by name."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,11 +24,10 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSet(LabelSet):
-    """Images as (N, H, W, C) uint8, in memory or memory-mapped, with their labels.
+    """Images (N, H, W, C) uint8, in memory or memory-mapped, with labels.
 
-    `mean` and `std` normalise values in [0, 1], one number per channel. The
-    fingerprint is that of the images before any resizing. `reading` has the window
-    that made the pixels.
+    `mean` and `std` normalise values in [0, 1], one number per channel. The fingerprint
+    describes the images before any resizing. `reading` holds the window of the pixels.
     """
 
     images: np.ndarray
@@ -40,7 +39,7 @@ class ImageSet(LabelSet):
 def with_images(
     labels: LabelSet, images: np.ndarray, reading: Reading = AS_STORED
 ) -> ImageSet:
-    """Images without a mean and std of their own; the fingerprint names the window."""
+    """Images with default mean and std; the fingerprint names the window."""
     mean, std = default_mean_std(images.shape[3])
     fingerprint = {**labels.fingerprint, **fingerprint_of_reading(reading)}
     labels = replace(labels, fingerprint=fingerprint)
@@ -48,24 +47,24 @@ def with_images(
 
 
 def names() -> tuple[str, ...]:
-    """The names of the datasets that need no path."""
+    """Names of the datasets that need no path."""
     return (*OWN_SETS, *catalogue.datasets(OWN_SETS))
 
 
 def is_name(text: str) -> bool:
-    """Whether a dataset has this name; one of furlkit's own takes no search."""
+    """Return True for the name of a dataset; furlkit's names need no search."""
     return text in OWN_SETS or text in names()
 
 
 def default_mean_std(channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and std for images without known ones: ImageNet's, or 0.5 for grey."""
+    """Default mean and std: ImageNet's, or 0.5 for grey images."""
     if channels == 3:
         return IMAGENET_MEAN, IMAGENET_STD
     return (0.5,) * channels, (0.5,) * channels
 
 
 def open_named(name: str, split: str, root: Path | None, download: bool) -> ImageSet:
-    """Open one of `names()`; its files are in `root`, by default `data`."""
+    """Open a dataset of `names()` with files in `root`, by default `data`."""
     if split not in SPLITS:
         raise UsageError(f"split {split}: expected one of {', '.join(SPLITS)}")
     root = root or DEFAULT_ROOT

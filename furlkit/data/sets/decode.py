@@ -1,8 +1,8 @@
 """Decode image files to pixels.
 
-Pillow may open the formats that are named here and no others: one of its readers, that
-of PostScript, would start an interpreter for whatever a file contains. Images of 8 bits
-are Pillow's; a window makes pixels of the values of all others.
+Pillow may open only the formats named here: Pillow's PostScript reader would start an
+interpreter for the contents of a file. Images of 8 bits are decoded by Pillow; a window
+maps the values of all other images to pixels.
 """
 
 import hashlib
@@ -37,20 +37,20 @@ STARTS = {
     PNG: "PNG", b"\xff\xd8": "JPEG", b"GIF8": "GIF", b"BM": "BMP", b"RIFF": "WEBP",
     b"II": "TIFF", b"MM": "TIFF",
 }  # fmt: skip
-# Files of several frames contain these bytes; other files may contain them too.
+# Files of several frames contain these bytes; so may other files.
 FRAMES = {b"GIF8": b"GIF8", b"RIFF": b"ANIM", PNG: b"acTL"}
 GREY = ("1", "L", "LA", "La")
 MODES = {1: "L", 3: "RGB"}  # Pillow's modes by channels
 LUMA = np.array([19595, 38470, 7471])  # Pillow's weights of red, green, blue / 65536
 MOST_BYTES = 2**30
-# Such an image is refused here; Pillow need not warn of it as well.
+# furlkit refuses such images; silence Pillow's warning.
 warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
-# A later torchvision may lack its decoder of PNG, which is handled here.
+# A later torchvision may lack the PNG decoder, which is handled here.
 warnings.filterwarnings("ignore", category=DeprecationWarning, module="torchvision")
 
 
 class Decoded(NamedTuple):
-    """One image, upright: pixels (H, W, C), whether it was grey, its file's sha256."""
+    """One upright image: pixels (H, W, C), True if grey, the file's sha256."""
 
     pixels: np.ndarray
     grey: bool
@@ -63,7 +63,7 @@ class Decoded(NamedTuple):
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of an image file; every file of a folder is opened here."""
+    """Read the bytes of an image file; every file of a folder is opened here."""
     with open(path, "rb") as stream:
         content = stream.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
@@ -78,10 +78,10 @@ def decode_file(
     page: int = 0,
     read: Callable[[Path], bytes] | None = None,
 ) -> Decoded:
-    """Decode one image of any size, rotated by its EXIF orientation.
+    """Decode one image of any size, rotated by the EXIF orientation.
 
-    `page` chooses a page if the reading makes an image of each. `read` gives the bytes
-    of an image that is no file.
+    `page` chooses a page if every page is an image. `read` returns the bytes of an
+    image inside another file.
     """
     try:
         return _decoded((read or read_file)(path), channels, reading, page)
@@ -90,14 +90,14 @@ def decode_file(
     except Exception as error:  # Damaged files make PIL raise many kinds.
         raise InputError(
             f"{path}: cannot be read as an image ({reason_of(error)}); furlkit check lists "
-            "all such files of a folder, pack --skip-broken leaves them out"
+            "all broken files of a folder, pack --skip-broken leaves them out"
         ) from error
 
 
 def decoded_or_reason(
     path: Path, channels: int, reading: Reading = AS_STORED
 ) -> Decoded | str:
-    """The image, or why it cannot be read."""
+    """Return the image, or the reason why decoding failed."""
     try:
         return _decoded(read_file(path), channels, reading)
     except Exception as error:  # Damaged files make PIL raise many kinds.
@@ -105,7 +105,7 @@ def decoded_or_reason(
 
 
 def format_of(content: bytes) -> str:
-    """The format of a file that can be read, by its first bytes."""
+    """Format of a readable file, by the first bytes."""
     if dicom.is_dicom(content):
         return "DICOM"
     if nifti.is_nifti(content):
@@ -117,7 +117,7 @@ def format_of(content: bytes) -> str:
 
 
 def page_count(content: bytes, reading: Reading) -> int:
-    """How many images --pages each and --slices make of a file."""
+    """Number of images in a file, by --pages each and --slices."""
     if reading.slices is not None and nifti.is_nifti(content):
         return nifti.slice_count(content, nifti.parse_slices(reading.slices))
     if reading.pages == "each" and content.startswith(tiff.STARTS):
@@ -128,7 +128,7 @@ def page_count(content: bytes, reading: Reading) -> int:
 
 
 def is_animation(content: bytes) -> bool:
-    """Whether a GIF, WebP or PNG file has several frames."""
+    """Return True if a GIF, WebP or PNG file has several frames."""
     marks = [mark for start, mark in FRAMES.items() if content.startswith(start)]
     if not any(mark in content for mark in marks):
         return False
@@ -142,13 +142,13 @@ def is_animation(content: bytes) -> bool:
 def read_raw(
     content: bytes, channels: int, reading: Reading = AS_STORED, page: int = 0
 ) -> Raw:
-    """The values of an image; of 8 bits and 1 or 3 channels, they are converted to that.
+    """Values of an image; images of 8 bits are converted to 1 or 3 `channels`.
 
     Other images keep all channels of the file.
     """
     if reading.pages != "first" and is_animation(content):
         raise ValueError(
-            "it is an animation; give --pages first, or save its frames as files"
+            "it is an animation; give --pages first, or save the frames in files"
         )
     if content.startswith(tiff.STARTS):
         raw = _raw_tiff(content, channels, reading, page)
@@ -169,7 +169,7 @@ def read_raw(
         if file.mode == "F" or file.mode.startswith("I"):
             return _grey_values(file)
         if _white(file) > 255:
-            raise ValueError("it is a PPM file of 16 bits in colour; save it as TIFF")
+            raise ValueError("it is a PPM file of 16 bits in colour; convert to TIFF")
         grey = file.mode in GREY
         image = _convert(ImageOps.exif_transpose(file), MODES.get(channels, file.mode))
     values = np.asarray(image).reshape(image.height, image.width, -1)
@@ -183,7 +183,7 @@ def _decoded(content: bytes, channels: int, reading: Reading, page: int = 0) -> 
 
 
 def _raw_tiff(content: bytes, channels: int, reading: Reading, page: int) -> Raw | None:
-    """The values of a TIFF file; None if Pillow reads them unchanged."""
+    """Values of a TIFF file; None if Pillow reads them unchanged."""
     tags = tiff.read_tags(content)
     pages = _chosen_pages(tags.pages, tags.samples, reading, page)
     _check_pixels(tags.values * len(pages))
@@ -211,7 +211,7 @@ def _raw_dicom(content: bytes, reading: Reading, page: int) -> Raw:
 
 
 def _chosen_pages(count: int, samples: int, reading: Reading, page: int) -> range:
-    """The pages of a file that are read, by --pages."""
+    """Pages of a file to read, by --pages."""
     if count > 1 and reading.pages is None:
         number = f"more than {MOST_PAGES:,}" if count > MOST_PAGES else f"{count:,}"
         raise ValueError(f"it has {number} pages; give --pages first, each or channels")
@@ -223,34 +223,34 @@ def _chosen_pages(count: int, samples: int, reading: Reading, page: int) -> rang
 
 
 def _raw_png(content: bytes) -> Raw:
-    """A PNG of 16 bits; Pillow would reduce its colours to 8 bits."""
+    """Read a PNG of 16 bits; Pillow would reduce colours to 8 bits."""
     with Image.open(io.BytesIO(content), formats=("PNG",)) as file:
         _check_pixels(file.width * file.height)
         if file.mode.startswith("I"):
             return _grey_values(file)
         orientation = file.getexif().get(0x0112, 1)
     values = tiff.upright(_png_values(content), orientation)
-    # Alpha, the second or fourth channel, is left out as in images of 8 bits.
+    # Drop alpha, the second or fourth channel, like in images of 8 bits.
     colours = 1 if values.shape[2] < 3 else 3
     values, span = values[..., :colours], type_range(values.dtype)
     return Raw(values, span, grey=colours == 1, colour=colours == 3)
 
 
 def _png_values(content: bytes) -> np.ndarray:
-    """The values (H, W, C) of a PNG, by the only decoder here that keeps 16 bits."""
+    """Values (H, W, C) of a PNG, by the only available decoder for 16 bits."""
     import torch
 
     try:
         from torchvision.io import ImageReadMode, decode_png
     except ImportError:
-        raise ValueError("it has 16 bits in colour; save it as TIFF") from None
+        raise ValueError("it has 16 bits in colour; convert to TIFF") from None
     stored = torch.frombuffer(bytearray(content), dtype=torch.uint8)
     planes = decode_png(stored, ImageReadMode.UNCHANGED).numpy()  # (C, H, W)
     return planes.transpose(1, 2, 0)
 
 
 def _grey_values(file: Image.Image) -> Raw:
-    """Grey values of Pillow; it scales those of PGM files, which is undone here."""
+    """Grey values by Pillow; undo the scaling of PGM files."""
     white = _white(file)
     values = np.asarray(ImageOps.exif_transpose(file))[..., None]
     values = values.astype(values.dtype.newbyteorder("="), copy=False)
@@ -261,9 +261,9 @@ def _grey_values(file: Image.Image) -> Raw:
 
 
 def _white(file: Image.Image) -> int:
-    """The value that the header of a PPM or PGM file calls white; 0 for other files.
+    """White value in the header of a PPM or PGM file; 0 for other files.
 
-    Asked before the file is decoded: Pillow then forgets how it is stored.
+    Call before decoding: Pillow then drops the header.
     """
     if file.format != "PPM" or file.mode == "F":
         return 0
@@ -274,7 +274,7 @@ def _white(file: Image.Image) -> int:
 
 
 def _with_channels(pixels: np.ndarray, channels: int, colour: bool) -> np.ndarray:
-    """Pixels with these channels: grey becomes three equal ones, colours become grey."""
+    """Convert pixels to `channels`: grey to three equal channels, colours to grey."""
     found = pixels.shape[2]
     if found == channels:
         return pixels
@@ -297,7 +297,7 @@ def _other_channels(found: int, expected: int) -> ValueError:
 def fitted(pixels: np.ndarray, size: int | None) -> np.ndarray:
     """Pixels (H, W, C) with the shorter side resized to `size` and the centre cropped.
 
-    Without a size they are returned unchanged.
+    Without a size pixels are returned unchanged.
     """
     if size is None:
         return pixels
@@ -328,7 +328,7 @@ def _check_pixels(count: int) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """Words for an error of a decoder."""
+    """Text for an error of a decoder."""
     match error:
         case UnidentifiedImageError():
             return f"it is none of {', '.join(FORMATS)}"

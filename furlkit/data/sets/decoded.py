@@ -1,8 +1,8 @@
-"""The one place where a folder of images becomes an array.
+"""The only place that decodes a folder of images to an array.
 
-Every file is read once: it is hashed and decoded at the same time, and the array is kept
-in the cache under the hash of all files' content. What the file system says of the files
-(their numbers, sizes and times) tells the next command that they are still the same.
+Every file is read once, hashed and decoded, and the cache stores the array under the
+hash of all files. The file system's facts about the files (numbers, sizes and times)
+tell the next command if the files are unchanged.
 """
 
 import hashlib
@@ -38,10 +38,10 @@ BLOCK_BYTES = 2**28
 
 
 class Fit(NamedTuple):
-    """The size and channels that images are wanted in, and how values become pixels.
+    """Requested size and channels of images, and the reading of values.
 
-    Images of one size keep it, unless `exact`; those of different sizes are brought to
-    `size`, and refused without one.
+    Images of one size keep the size, unless `exact`; images of different sizes are
+    resized to `size`, or refused without `size`.
     """
 
     size: int | None = None
@@ -52,9 +52,9 @@ class Fit(NamedTuple):
 
 @dataclass(frozen=True)
 class About:
-    """What decoding has found: a hash of all files, their sizes, how many are grey.
+    """Facts found by decoding: a hash of all files, sizes, the number of grey images.
 
-    `size` is the width and height that all have, None if they differ.
+    `size` is the common width and height, None if sizes differ.
     """
 
     content: str
@@ -63,16 +63,16 @@ class About:
     grey: int
 
     def side(self, fit: Fit, examples: int) -> int | None:
-        """What the images are brought to; None if they keep the size that all have."""
+        """Target size of the images; None to keep the common size."""
         return None if _keeps(self.size, fit, examples) else fit.size
 
 
 def folder_images(
     index: FolderIndex, fit: Fit, cache: Path | None
 ) -> tuple[np.ndarray, Reading]:
-    """The images of a folder, (N, H, W, C), mapped from the cache if there is one.
+    """Images of a folder, (N, H, W, C), mapped from the cache if there is one.
 
-    One warning says what had to be changed. The reading has the window that was used.
+    One warning lists the changes. The returned reading has the window in use.
     """
     try:
         return _folder_images(index, fit, cache), fit.reading
@@ -86,7 +86,7 @@ def _folder_images(index: FolderIndex, fit: Fit, cache: Path | None) -> np.ndarr
     found = _kept(index, fit, cache, known)
     if found is None:
         with caching.waiting_for(cache, _name(index), lambda: _tell_wait(index)):
-            # Whoever held the lock may have decoded them.
+            # The holder of the lock may have decoded the images.
             found = _kept(index, fit, cache, _known(index, cache))
             found = found or _decoded(index, fit, cache)
     images, about = found
@@ -97,7 +97,7 @@ def _folder_images(index: FolderIndex, fit: Fit, cache: Path | None) -> np.ndarr
 def _kept(
     index: FolderIndex, fit: Fit, cache: Path | None, about: About | None
 ) -> tuple[np.ndarray, About] | None:
-    """The images of the cache; None if it lacks them or has damaged ones."""
+    """Images of the cache; None if missing or damaged."""
     if cache is None or about is None:
         return None
     path = caching.images_path(cache, _key(about, fit, len(index)))
@@ -116,12 +116,12 @@ def _kept(
 
 
 def _known(index: FolderIndex, cache: Path | None) -> About | None:
-    """What is known of these files, if the file system says that they are the same."""
+    """Stored facts about these files, if the file system reports no change."""
     return _about(caching.read_note(cache, f"{_name(index)}-{index.state[:40]}"))
 
 
 def _known_copy(index: FolderIndex, cache: Path | None) -> About | None:
-    """What is known of files of the same content, which were read before."""
+    """Stored facts about files with equal content, read before."""
     notes = caching.notes_beginning(cache, f"{_name(index)}-")
     others = [_about(note) for note in notes]
     content = _content(index) if any(others) else None
@@ -146,7 +146,7 @@ def _note(index: FolderIndex, about: About, cache: Path | None) -> None:
 
 
 def _name(index: FolderIndex) -> str:
-    """The same for folders whose files have the same names and sizes."""
+    """Cache name, equal for folders with equal file names and sizes."""
     return index.labels.fingerprint["files"][:40]
 
 
@@ -159,7 +159,7 @@ def _key(about: About, fit: Fit, examples: int) -> str:
 
 
 def _content(index: FolderIndex) -> str:
-    """A hash of all files, which are read but not decoded."""
+    """Hash of all files, read but not decoded."""
     from furlkit.data.sets.decode import read_file
 
     def digest(name: str) -> bytes:
@@ -168,7 +168,7 @@ def _content(index: FolderIndex) -> str:
         except (OSError, ValueError):  # Decoding it says what is wrong.
             return b""
 
-    console.info(f"{index.root}: looking whether its {len(index):,} images are known")
+    console.info(f"{index.root}: searching the cache for {len(index):,} images")
     digests = (d for block in in_blocks(digest, index.paths) for d in block)
     return hashlib.sha256(b"".join(digests)).hexdigest()
 
@@ -176,7 +176,7 @@ def _content(index: FolderIndex) -> str:
 def _decoded(
     index: FolderIndex, fit: Fit, cache: Path | None
 ) -> tuple[np.ndarray, About]:
-    """Decode the images, and keep them in the cache if there is one."""
+    """Decode the images, and store them in the cache if there is one."""
     where = f"; kept in {cache}" if cache else ""
     console.info(f"{index.root}: decoding {len(index):,} images{where}")
     images, about = _decode(index, fit, cache)
@@ -190,17 +190,17 @@ def _decoded(
         _write(path, images, about)
     except DiskError as error:
         console.warn(
-            f"{index.root}: its decoded images are not kept, so the next command decodes "
-            f"them again; pack them with --image-size ({error})"
+            f"{index.root}: decoded images are not stored, so the next command decodes "
+            f"again; pack the folder with --image-size ({error})"
         )
         return images, about
     caching.make_room(cache, path)
-    # Another process may remove the file at any time; the decoded array is as good.
+    # Another process may remove the file at any time; then use the decoded array.
     return _kept(index, fit, cache, about) or (images, about)
 
 
 def _warn_of_few_levels(root: Path, images: np.ndarray, reading: Reading) -> None:
-    """Warn of a folder with other values than the window that its model has."""
+    """Warn if the folder's values do not fit the model's window."""
     some = images[:: -(-len(images) // SAMPLE)] if len(images) else images
     levels = len(np.unique(some))
     if reading.window is not None and levels < FEW:
@@ -230,10 +230,10 @@ def _write(path: Path, images: np.ndarray, about: About) -> None:
 def _decode(
     index: FolderIndex, fit: Fit, cache: Path | None
 ) -> tuple[np.ndarray, About]:
-    """Decode all images, in order, each file being read once.
+    """Decode all images in order; read each file once.
 
-    While they have the size of the first, that is kept. At the first that has not, those
-    that are done are brought to the size that is wanted too.
+    Images keep the size of the first image. After the first different size, all images
+    are resized to the requested size, including the images decoded so far.
     """
     from furlkit.data.sets.decode import Decoded, decode_file, fitted
 
@@ -251,7 +251,7 @@ def _decode(
 
     block = max(1, min(BLOCK, BLOCK_BYTES // first.pixels.nbytes))
     rest = in_blocks(decode, index.paths[1:], block)
-    # With some of them, so that space for a size that is not kept is seldom taken.
+    # Decode a block first: space for an unused size is then seldom allocated.
     some = [(first, first.size), *next(rest, [])]
     shape = len(index), *fitted(first.pixels, side).shape
     images = _space(shape, fit.reading.dtype, cache)
@@ -277,7 +277,7 @@ def _decode(
 
 
 def _keeps(size: tuple[int, int] | None, fit: Fit, examples: int) -> bool:
-    """Whether images that all have a size keep it."""
+    """Return True if images with a common size keep the size."""
     if size is None or fit.exact:
         return False
     total = examples * size[0] * size[1] * fit.channels * fit.reading.dtype.itemsize
@@ -287,7 +287,7 @@ def _keeps(size: tuple[int, int] | None, fit: Fit, examples: int) -> bool:
 def _refitted(
     images: np.ndarray, done: int, side: int, cache: Path | None
 ) -> np.ndarray:
-    """The same array for images of another size, with those that are done."""
+    """Array for another size, with the images decoded so far."""
     from furlkit.data.sets.decode import fitted
 
     shape = len(images), side, side, images.shape[3]
@@ -298,12 +298,12 @@ def _refitted(
 
 
 def _space(shape: tuple[int, ...], dtype: np.dtype, cache: Path | None) -> np.ndarray:
-    """An array that lies in a nameless file of the cache, or else in memory."""
+    """Array in an unnamed file of the cache, or in memory."""
     if cache is None or not hasattr(os, "posix_fallocate"):
         return np.empty(shape, dtype)
     try:
         with tempfile.TemporaryFile(dir=cache) as file:
-            # A full disk must be found now: writing to the map could not say so.
+            # Detect a full disk now: writing to the map could not.
             size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
             os.posix_fallocate(file.fileno(), 0, size)
             return np.memmap(file, dtype, "r+", shape=shape)
@@ -312,32 +312,32 @@ def _space(shape: tuple[int, ...], dtype: np.dtype, cache: Path | None) -> np.nd
 
 
 def _tell_wait(index: FolderIndex) -> None:
-    console.info(f"{index.root}: another process is decoding its images; waiting")
+    console.info(f"{index.root}: another process is decoding the images; waiting")
 
 
 def _warn(index: FolderIndex, fit: Fit, about: About, images: np.ndarray) -> None:
-    """Say once what of the images is not as it was in the files."""
+    """Warn once about all changes of the images."""
     reasons = list(_changes(fit, about, images))
     if reasons:
         height, width, channels = images.shape[1:]
         what = colours_of(channels)
         console.warn(
-            f"{index.root}: {' and '.join(reasons)}; all are brought to {width} x "
+            f"{index.root}: {' and '.join(reasons)}; all are converted to {width} x "
             f"{height} pixels in {what}"
         )
 
 
 def colours_of(channels: int) -> str:
-    """The channels of images in words."""
+    """Channels of images in words."""
     return {1: "grey", 3: "colour"}.get(channels, f"{channels} channels")
 
 
 def _changes(fit: Fit, about: About, images: np.ndarray) -> Iterator[str]:
     n, (height, width) = len(images), images.shape[1:3]
     if about.size is None:
-        yield f"its {n:,} images have {about.sizes}"
+        yield f"{n:,} images have {about.sizes}"
     elif about.size != (width, height) and not fit.exact:
-        yield f"its {n:,} images of {about.sizes} would take too much space"
+        yield f"{n:,} images of {about.sizes} would take too much space"
     changed = about.grey if fit.channels == 3 else n - about.grey
     if changed and fit.channels in (1, 3):
         was = "grey" if fit.channels == 3 else "in colour"

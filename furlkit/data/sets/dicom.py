@@ -1,7 +1,7 @@
-"""DICOM files: the values of their images, and nothing else.
+"""DICOM files: only the values of images.
 
-Only the tags that pixels need are read. Messages of pydicom may quote tags (names, dates,
-identifiers), so none of them is passed on, and its warnings and logs are silenced.
+furlkit reads only the tags needed for pixels. Messages, warnings and logs of pydicom
+are dropped: they may quote tags (names, dates, identifiers).
 """
 
 import io
@@ -35,13 +35,13 @@ TAGS = (
     "WindowWidth", "VOILUTFunction", "VOILUTSequence", "SharedFunctionalGroupsSequence",
     "PerFrameFunctionalGroupsSequence",
 )  # fmt: skip
-# Its files are inflated as a whole before a size is known.
+# These files are inflated completely before a size is known.
 DEFLATED = b"1.2.840.10008.1.2.1.99"
 EXTRA = "it is a DICOM file; read it after: pip install 'furlkit[dicom]'"
 
 
 def is_dicom(content: bytes) -> bool:
-    """Whether a file is marked as DICOM, whatever its name."""
+    """Return True for DICOM content, independent of the file name."""
     return content[128:132] == b"DICM"
 
 
@@ -62,7 +62,7 @@ def read_dicom(content: bytes, frame: int) -> Raw:
         kind = str(opened.PhotometricInterpretation)
     except Refused:
         raise
-    except Exception as error:  # Its text may quote tags.
+    except Exception as error:  # The text may quote tags.
         raise _unreadable(error) from None
     return Raw(
         values, span, window, inverted=kind == "MONOCHROME1",
@@ -82,7 +82,7 @@ def _opened(content: bytes, stop_before_pixels: bool = False) -> Any:
             io.BytesIO(content), specific_tags=list(TAGS),
             stop_before_pixels=stop_before_pixels,
         )  # fmt: skip
-    except Exception as error:  # Its text may quote tags.
+    except Exception as error:  # The text may quote tags.
         raise _unreadable(error) from None
 
 
@@ -101,7 +101,7 @@ def _frames(opened: Any) -> int:
 
 
 def _check_size(opened: Any) -> None:
-    """Refuse a size that is absurd, or more than the file holds, before decoding."""
+    """Refuse an absurd size, or a size beyond the file, before decoding."""
     try:
         rows, columns, samples, bits = (
             int(opened[tag].value)
@@ -141,7 +141,7 @@ def _stored(opened: Any, frame: int) -> np.ndarray:
 
 
 def _check_codestream(opened: Any, frame: int) -> None:
-    """A compressed frame must have the size of the header: decoders trust the frame."""
+    """Refuse frames with another size than the header: decoders trust the frame."""
     from pydicom.encaps import get_frame
 
     held = get_frame(opened.PixelData, frame, number_of_frames=_frames(opened))
@@ -155,7 +155,7 @@ def _check_codestream(opened: Any, frame: int) -> None:
 
 
 def _codestream_sizes(start: bytes) -> Iterator[tuple[int, int]]:
-    """Height and width, as a JPEG 2000 or JPEG frame itself has them."""
+    """Height and width in a JPEG 2000 or JPEG frame."""
     at = start.find(b"\xff\x4f\xff\x51")
     if at >= 0 and len(start) >= at + 16:
         width, height = struct.unpack_from(">II", start, at + 8)
@@ -171,7 +171,7 @@ def _codestream_sizes(start: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _scoped(opened: Any, frame: int, group: str) -> Any:
-    """The dataset with a frame's transformation: per frame, shared, or the whole file."""
+    """Dataset with a frame's transformation: per frame, shared, or the whole file."""
     places = (
         ("PerFrameFunctionalGroupsSequence", frame),
         ("SharedFunctionalGroupsSequence", 0),
@@ -186,7 +186,7 @@ def _scoped(opened: Any, frame: int, group: str) -> Any:
 def _of_modality(
     opened: Any, stored: np.ndarray, frame: int
 ) -> tuple[np.ndarray, Range | None]:
-    """Apply the modality LUT or slope and intercept, as Hounsfield units need."""
+    """Apply the modality LUT or slope and intercept, for Hounsfield units."""
     if opened.get("ModalityLUTSequence"):
         from pydicom.pixels import apply_modality_lut
 
@@ -201,7 +201,7 @@ def _of_modality(
     if stored.dtype.kind == "f":
         return stored, None
     if (slope, intercept) != (1, 0):
-        # Whole numbers stay whole, as Hounsfield units of most scanners.
+        # Whole numbers stay whole, such as Hounsfield units of most scanners.
         whole = slope.is_integer() and intercept.is_integer() and bits <= 16
         if whole and max(abs(slope), abs(intercept) / 2**16) < 2**13:
             stored = stored.astype(np.int32) * int(slope) + int(intercept)

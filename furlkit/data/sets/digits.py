@@ -1,7 +1,7 @@
 """The embedded dataset: 1,797 handwritten digits of 8 x 8 grey pixels.
 
-They are part of scikit-learn. Its packaged table is read directly: importing
-scikit-learn takes a second, reading the table a hundredth of one.
+The digits are part of scikit-learn, and the packaged table is read directly: importing
+scikit-learn takes a second, reading the table a hundredth of a second.
 """
 
 from importlib.util import find_spec

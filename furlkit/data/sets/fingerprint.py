@@ -1,9 +1,9 @@
-"""Fingerprints identify a dataset by its content, not by its name or path.
+"""Fingerprints identify a dataset by content, not by name or path.
 
 A fingerprint is a dict of `examples` and up to four hashes: `images` (pixels), `labels`,
 `files` (names and sizes in an image folder, available without decoding) and `domains`.
-An unknown hash is None; a set without files or domains does not have theirs. Pixels that
-a window has made have the entry `window`, and `pages` if an option has chosen pages.
+An unknown hash is None; sets without files or domains lack these entries. Pixels from a
+window have the entry `window`, and `pages` if an option has chosen pages.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ def hash_sample(shape: tuple[int, ...], sample: Iterable[np.ndarray]) -> str:
 
 
 def sample_positions(examples: int) -> np.ndarray:
-    """The positions that `image_fingerprint` hashes, including the first and last."""
+    """Positions hashed by `image_fingerprint`, including the first and last."""
     if examples <= SAMPLE:
         return np.arange(examples)
     return np.arange(SAMPLE) * (examples - 1) // (SAMPLE - 1)
@@ -61,7 +61,7 @@ def fingerprint_of(
     domains: np.ndarray | None = None,
     files: Iterable[tuple[str, int]] | None = None,
 ) -> dict[str, Any]:
-    """The fingerprint of a dataset, with a hash of each part that is given."""
+    """Fingerprint of a dataset, with a hash of each given part."""
     fingerprint: dict[str, Any] = {
         "examples": int(examples),
         "images": None if images is None else image_fingerprint(images),
@@ -75,31 +75,30 @@ def fingerprint_of(
 
 
 def fingerprint_of_reading(reading: Reading) -> dict[str, str]:
-    """The entries for pixels that were made by options; none for ordinary images."""
+    """Entries for pixels made by options; empty for ordinary images."""
     return {key: str(reading.facts()[key]) for key in READING if key in reading.facts()}
 
 
 def comparable(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
-    """The hashes that identify a dataset and that both fingerprints have."""
+    """Identifying hashes present in both fingerprints."""
     return [key for key in HASHES if a.get(key) and b.get(key)]
 
 
 def same_dataset(a: dict[str, Any], b: dict[str, Any]) -> str | None:
     """Describe how two fingerprints differ; None if they agree.
 
-    Only hashes that both have are compared, and one of them must identify a dataset:
-    equal domains alone do not.
+    Only common hashes are compared, and one common hash must identify a dataset: equal
+    domains alone do not.
     """
     one, other = a.get("examples", 0), b.get("examples", 0)
     if one != other:
         return f"one has {one:,} examples, the other {other:,}"
     common = comparable(a, b)
     if not common:
-        return "they have no fingerprint in common, so they cannot be told apart"
+        return "they have no fingerprint in common and cannot be compared"
     common += [key for key in ("domains", *READING) if a.get(key) and b.get(key)]
     different = [key for key in common if a[key] != b[key]]
     if different:
-        return (
-            f"they have the same number of examples but other {' and '.join(different)}"
-        )
+        names = " and ".join(different)
+        return f"the same number of examples, but other {names}"
     return None

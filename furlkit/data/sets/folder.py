@@ -36,10 +36,11 @@ T = TypeVar("T")
 
 @dataclass
 class Listing:
-    """What a folder holds: images by relative path, and what is not one.
+    """Contents of a folder: images by relative path, and other entries.
 
-    `broken` has a reason for each file or folder that cannot be opened. `others` counts
-    files that are no images, `empty` folders without images; hidden ones do not count.
+    `broken` maps unreadable files and folders to reasons. `others` is the number of
+    files that are not images, `empty` the number of folders without images; hidden
+    files and folders are ignored.
     """
 
     images: dict[str, os.stat_result] = field(default_factory=dict)
@@ -49,7 +50,7 @@ class Listing:
 
     @property
     def skipped(self) -> str:
-        """What was skipped, in words; empty if nothing was."""
+        """Text about skipped files; empty if there are none."""
         counts = {
             ("file that is no image", "files that are no images"): self.others,
             ("folder without images", "folders without images"): self.empty,
@@ -59,11 +60,11 @@ class Listing:
 
 @dataclass(frozen=True)
 class FolderIndex:
-    """The images of a folder: sorted relative paths, and their labels.
+    """Images of a folder: sorted relative paths, and labels.
 
-    `state` changes when a file does, as far as the file system tells without reading.
-    `pages` has the page of each image if every page of a file is an image. `read` gives
-    the bytes of an image inside another file; without it, images are files.
+    `state` changes if the file system reports a changed file, without reading. `pages`
+    holds the page of each image if every page of a file is an image. `read` returns the
+    bytes of an image inside another file; otherwise images are files.
     """
 
     root: Path
@@ -82,14 +83,14 @@ class FolderIndex:
         return list(zip(self.paths, self.pages or [0] * len(self), strict=True))
 
     def at(self, positions: Iterable[int]) -> "FolderIndex":
-        """The images at some positions, with the labels of all images."""
+        """Images at some positions, with the labels of all images."""
         places = self.places
         paths, pages = zip(*(places[i] for i in positions), strict=True)
         return replace(self, paths=paths, pages=pages)
 
 
 def list_folder(root: Path) -> Listing:
-    """Walk a folder without opening its files.
+    """Walk a folder without opening files.
 
     Hidden files and folders are skipped; links are followed, but not in cycles.
     """
@@ -105,12 +106,12 @@ def index_folder(
     labelled: bool | None = None,
     without: Collection[str] | None = None,
 ) -> FolderIndex:
-    """List the images of a folder and their labels without opening them.
+    """List the images of a folder and their labels without opening files.
 
     Files that are not images are skipped. A folder without images is not a class. If
-    only some images are in a class folder, none has a label; `labelled` refuses such a
-    folder, or reads no labels if it is False. `without` are paths to leave out; unless
-    it is given, none may be broken.
+    only some images are in a class folder, no image has a label; `labelled` refuses
+    such a folder, or reads no labels if False. `without`: paths to leave out; broken
+    files are refused without this list.
     """
     listing = list_folder(root)
     if listing.broken and without is None:
@@ -132,7 +133,7 @@ def index_folder(
 
 
 def state_of(stats: Iterable[os.stat_result]) -> str:
-    """A hash of what the file system says about files, in order, but for their names."""
+    """Hash of the file system's facts about files, in order, without names."""
     digest = hashlib.sha256()
     for each in stats:
         times = each.st_mtime_ns, each.st_ctime_ns
@@ -143,7 +144,7 @@ def state_of(stats: Iterable[os.stat_result]) -> str:
 def in_blocks(
     function: Callable[[S], T], paths: Sequence[S], block: int = BLOCK
 ) -> Iterator[list[T]]:
-    """What a function gives for each path, by threads; one block in memory at a time."""
+    """Call a function for each path, in threads; one block in memory at a time."""
     # Decoding releases the GIL, so threads run in parallel.
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         for start in range(0, len(paths), block):
@@ -159,7 +160,7 @@ def read_images(
     only_grey: bool = False,
     block: int = BLOCK,
 ) -> Iterator[np.ndarray]:
-    """Decode a folder as blocks of (n, size, size, channels), in order.
+    """Decode a folder to blocks of (n, size, size, channels), in order.
 
     Without a size, all images must have the size of the first: (n, H, W, channels).
     With `only_grey`, images in colour are refused. Only one block is in memory at a time.
@@ -173,7 +174,7 @@ def read_images(
         image = decode_file(index.root / name, channels, reading, page, index.read)
         if only_grey and not image.grey:
             raise InputError(
-                f"{index.root / name}: is in colour, a sample of the other images is "
+                f"{index.root / name}: is in colour, a sample of the folder is "
                 "grey; give --channels 1 or --channels 3"
             )
         if size is None and image.size != (width, height):
@@ -185,7 +186,7 @@ def read_images(
 
 
 def size_range(sizes: Collection[tuple[int, int]]) -> str:
-    """Sizes (width, height) in words: how many there are, the smallest and largest."""
+    """Sizes (width, height) in words: number of sizes, smallest and largest."""
     ordered = sorted(sizes, key=lambda size: (size[0] * size[1], size))
     least, most = (f"{width} x {height}" for width, height in (ordered[0], ordered[-1]))
     if len(ordered) == 1:
@@ -196,10 +197,10 @@ def size_range(sizes: Collection[tuple[int, int]]) -> str:
 def other_size(
     path: Path, found: tuple[int, int], expected: tuple[int, int]
 ) -> InputError:
-    """The error for an image that cannot be put beside the others."""
+    """Error for an image of a different size."""
     return InputError(
         f"{path}: found {found[0]} x {found[1]} pixels, expected {expected[0]} x "
-        f"{expected[1]} as in the folder's first image; give --image-size"
+        f"{expected[1]} like the folder's first image; give --image-size"
     )
 
 
@@ -221,7 +222,7 @@ def folder_shape(
 def _walk(
     root: Path, below: str, above: frozenset[tuple[int, int]], found: Listing
 ) -> None:
-    """List a folder; `above` are its parents, so that link cycles are not followed."""
+    """List a folder; `above` holds the parents, to avoid link cycles."""
     before = len(found.images) + len(found.broken)
     try:
         here = os.stat(root / below)
@@ -248,9 +249,9 @@ def _walk(
 
 
 def is_image(entry: os.DirEntry) -> bool:
-    """Whether a file is called like an image; a pipe or device is none.
+    """Return True for a regular file with the name of an image.
 
-    Archives of DICOM files give them names without a suffix, so their start is read.
+    DICOM archives use names without a suffix, so the start of these files is read.
     """
     name = entry.name.lower()
     ending = name.rpartition(".")[2] if "." in name else ""
@@ -271,7 +272,7 @@ def _is_dicom(path: str) -> bool:
 def _labels(
     root: Path, paths: tuple[str, ...], domains: bool, labelled: bool | None
 ) -> LabelSet:
-    """The labels that the folders' names give, without a fingerprint yet."""
+    """Labels from the names of folders, without a fingerprint."""
     none = LabelSet(str(root), len(paths), None, None, (), {})
     depth = domains + (labelled is not False)
     shallow = [path for path in paths if path.count("/") < depth]
@@ -285,7 +286,7 @@ def _labels(
                 f"{root}: {reason}; move or remove it"
                 + (", or give --no-labels" if labelled and not domains else "")
             )
-        console.info(f"{root}: its images have no labels, since {reason}")
+        console.info(f"{root}: images have no labels, since {reason}")
         return replace(none, no_labels_because=reason)
     named = (utf8_name(path).split("/")[:depth] for path in paths)
     levels = list(zip(*named, strict=True))
@@ -299,7 +300,7 @@ def _labels(
 
 
 def _strays(shallow: list[str], images: int, expected: str) -> str:
-    """Words for images that are not as deep in a folder as the others."""
+    """Text for images outside the class or domain folders."""
     others = images - len(shallow)
     return f"{shallow[0]} is not inside {expected}, but {others:,} other images are"
 
@@ -308,6 +309,6 @@ def _check_splits(root: Path, names: set[str], kind: str) -> None:
     if SPLITS.issuperset(names):
         first, *_ = listed = sorted(names)
         raise InputError(
-            f"{root}: found folders {', '.join(listed)}, which are splits and not "
-            f"{kind}; pass one of them, such as {root / first}"
+            f"{root}: found folders {', '.join(listed)}, which are splits, not "
+            f"{kind}; pass a single split, such as {root / first}"
         )

@@ -1,6 +1,6 @@
 """Groups of images that must stay together, such as the images of a patient.
 
-Files keep the numbers of groups and no names: these may identify patients.
+Files store numbers of groups, no names: names may identify patients.
 """
 
 import csv
@@ -16,7 +16,7 @@ from furlkit.data.sets.labels import LabelSet, number_by_name, utf8_name
 from furlkit.errors import InputError, UsageError
 from furlkit.files.opening import LONGEST_LIST, read_bytes
 
-FOLDER = "folder"  # --groups folder: images in folders of one name are a group
+FOLDER = "folder"  # --groups folder: images in folders with equal names are a group
 L = TypeVar("L", bound=LabelSet)
 EXPECTED = "expected a line `file,group` or `group` first, then a line for each image"
 
@@ -46,7 +46,7 @@ def group_names(
 
 
 def with_groups(data: L, groups: str | None, paths: Sequence[str] | None) -> L:
-    """The dataset with a number for the group of every image, if --groups is given."""
+    """Dataset with the group number of every image, if --groups is given."""
     if groups is None:
         return data
     names = group_names(groups, data.name, data.examples, paths)
@@ -54,14 +54,14 @@ def with_groups(data: L, groups: str | None, paths: Sequence[str] | None) -> L:
 
 
 def recorded_groups(groups: str | None) -> dict[str, str]:
-    """The option for a header, without the path of a table."""
+    """Option for a header, without the path of a table."""
     return {} if groups is None else {"groups": FOLDER if groups == FOLDER else "table"}
 
 
 def one_of_each(data: LabelSet, groups: np.ndarray) -> tuple[LabelSet, np.ndarray]:
-    """A dataset with one example for each group, and the number of every image's group.
+    """Dataset with one example per group, and the group number of every image.
 
-    A group has the label and the domain of most of the images.
+    A group has the most frequent label and domain of its images.
     """
     found, codes = np.unique(groups, return_inverse=True)
     columns: dict[str, Any] = {
@@ -88,7 +88,7 @@ def whole_groups(
 
 
 def _most_frequent(codes: np.ndarray, column: np.ndarray) -> np.ndarray:
-    """For each group the value that most of its images have, the lowest of several."""
+    """Most frequent value in each group; the lowest in a tie."""
     pairs, counts = np.unique(np.stack([codes, column]), axis=1, return_counts=True)
     order = np.lexsort((pairs[1], -counts, pairs[0]))
     first = np.unique(pairs[0][order], return_index=True)[1]
@@ -96,7 +96,7 @@ def _most_frequent(codes: np.ndarray, column: np.ndarray) -> np.ndarray:
 
 
 def _read(path: Path) -> tuple[dict[str, str] | None, list[str]]:
-    """Groups by file, if the table names files; and groups in the order of the lines."""
+    """Groups by file if the table names files, and groups in the order of the lines."""
     try:
         text = read_bytes(path, LONGEST_LIST).decode("utf-8-sig")
         rows = [row for row in csv.reader(io.StringIO(text)) if row]

@@ -1,11 +1,11 @@
-"""Datasets in idx files, plain or gzipped, as MNIST and its successors are published.
+"""Datasets in idx files, plain or gzipped, the format of MNIST and its successors.
 
 train-images-idx3-ubyte.gz    images (N, H, W) to train on; grey
-train-labels-idx1-ubyte.gz    labels (N) beside them, if there are any
-t10k-images-idx3-ubyte.gz     images to test on, and their labels in the same way
+train-labels-idx1-ubyte.gz    labels (N) in the same folder, optional
+t10k-images-idx3-ubyte.gz     images to test on, and labels likewise
 
-A file starts with two zeros, the type of its numbers (8: unsigned bytes), the number of
-dimensions, and each dimension as a big-endian integer of four bytes.
+A file starts with two zeros, the type of the numbers (8: unsigned bytes), the number of
+dimensions, and each dimension in a big-endian integer of four bytes.
 """
 
 import gzip
@@ -27,13 +27,13 @@ GZIP = b"\x1f\x8b"
 IMAGES = b"\0\0\x08\x03"
 ENDINGS = ("-ubyte", "-ubyte.gz")
 STARTS = {"train": ("train",), "test": ("t10k", "test")}
-# A gzipped file may unpack to this many times its size, within these bounds. Images
+# A gzipped file may unpack to this multiple of its size, within these bounds. Images
 # shrink by less than 20; a file of zeros shrinks by 1,000.
 MOST_RATIO, SMALL, LARGE = 200, 2**26, 2**32
 
 
 def idx_splits(folder: Path) -> dict[str, Path]:
-    """The file of images for each split of a folder of idx files; {} for others."""
+    """Image file of each split of a folder of idx files; {} for other folders."""
     return {
         split: path
         for split, starts in STARTS.items()
@@ -42,7 +42,7 @@ def idx_splits(folder: Path) -> dict[str, Path]:
 
 
 def idx_file(path: Path, split: str) -> Path:
-    """The file of images: the path, or the file for a split of this folder."""
+    """Image file: the path, or the file for a split of a folder."""
     if not path.is_dir():
         return path
     splits = idx_splits(path)
@@ -56,9 +56,9 @@ def idx_file(path: Path, split: str) -> Path:
 
 
 def read_idx(path: Path, name: str) -> tuple[LabelSet, np.ndarray]:
-    """Labels, if a file beside the images has them, and images (N, H, W, 1).
+    """Labels, if there is a label file in the folder, and images (N, H, W, 1).
 
-    `name` is the path that the user gave. A plain file is mapped, not read.
+    `name` is the user's path. A plain file is mapped, not read.
     """
     images = _read(path, 3)[..., None]
     beside = _labels_beside(path)
@@ -71,7 +71,7 @@ def read_idx(path: Path, name: str) -> tuple[LabelSet, np.ndarray]:
 
 
 def _first(folder: Path, stems: Iterable[str], dimensions: str) -> Path | None:
-    """The first file of one of these names; a plain one comes before a gzipped one."""
+    """First file with one of these names; plain files come before gzipped files."""
     endings = [f"{mark}{dimensions}{end}" for mark in "-." for end in ENDINGS]
     paths = (folder / (stem + ending) for stem in stems for ending in endings)
     return next((path for path in paths if path.is_file()), None)
@@ -83,7 +83,7 @@ def _labels_beside(path: Path) -> Path | None:
 
 
 def _read(path: Path, dimensions: int) -> np.ndarray:
-    """The array of an idx file; it has this number of dimensions."""
+    """Array of an idx file with this number of dimensions."""
     with open_regular(path) as file, reading(path):
         size = file.seek(0, io.SEEK_END)
         file.seek(0)
@@ -98,7 +98,7 @@ def _read(path: Path, dimensions: int) -> np.ndarray:
             return _unpack(path, stream, shape)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise InputError(
-                f"{path}: is no whole gzip file ({error}); copy it again"
+                f"{path}: is not a complete gzip file ({error}); copy it again"
             ) from error
 
 
@@ -109,7 +109,7 @@ def _shape(path: Path, start: bytes, dimensions: int) -> tuple[int, ...]:
             f"0{dimensions}: an idx file of unsigned bytes"
         )
     if start[3] != dimensions:
-        cure = "the file of images; labels are read from the file beside it"
+        cure = "the image file; labels are read from the label file in the folder"
         raise InputError(
             f"{path}: is an idx file of {start[3]} dimensions, expected {dimensions}"
             + (f"; give {cure}" if dimensions == 3 else "")
@@ -118,7 +118,7 @@ def _shape(path: Path, start: bytes, dimensions: int) -> tuple[int, ...]:
         raise InputError(f"{path}: ends within its header; copy it again")
     shape = struct.unpack(f">{dimensions}I", start[4:])
     if not all(shape):
-        raise InputError(f"{path}: declares {_by(shape)} numbers; it has no examples")
+        raise InputError(f"{path}: declares {_by(shape)} numbers, so no examples")
     return shape
 
 

@@ -1,4 +1,4 @@
-"""Several datasets as the domains of one, joined by the names of their classes."""
+"""Join several datasets to one dataset with domains, by the names of classes."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,9 @@ from furlkit.data.sets.labels import LabelSet
 
 
 def joined(sets: Sequence[LabelSet], names: Sequence[str]) -> LabelSet:
-    """One dataset of several, in their order: each is a domain of the name given.
+    """Join datasets in order; each dataset is a domain with the given name.
 
-    It has labels if all of them have some, and no fingerprint.
+    The result has labels if all datasets have labels, and no fingerprint.
     """
     sizes = [one.examples for one in sets]
     labels, class_names = _joined_labels(sets)
@@ -22,7 +22,7 @@ def joined(sets: Sequence[LabelSet], names: Sequence[str]) -> LabelSet:
 
 
 def _joined_groups(sets: Sequence[LabelSet]) -> np.ndarray | None:
-    """Groups of all; an image of a dataset without groups is a group of its own."""
+    """Groups of all datasets; images of datasets without groups are single groups."""
     if all(one.groups is None for one in sets):
         return None
     columns, first = [], 0
@@ -52,16 +52,16 @@ def _joined_labels(
 
 
 def joined_by_number(sets: Sequence[LabelSet]) -> bool:
-    """Whether datasets name the same classes differently, and so keep their numbers.
+    """Return True if datasets name common classes differently, and so keep numbers.
 
-    They have equally many classes, and no name that all of them have.
+    The datasets have equal numbers of classes, and no common class name.
     """
     shared = set(sets[0].class_names).intersection(*(one.class_names for one in sets))
     return len({one.classes for one in sets}) == 1 and not shared
 
 
 def missing_classes(data: LabelSet) -> dict[str, list[str]]:
-    """The classes without images of each domain that lacks some."""
+    """Missing classes of each domain that lacks some classes."""
     found = {}
     if data.labels is not None:
         for domain, positions in data.by_domain().items():

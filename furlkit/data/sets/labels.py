@@ -1,4 +1,4 @@
-"""The labels of a dataset without its images, which a partition needs."""
+"""Labels of a dataset without images, sufficient for a partition."""
 
 import json
 import os
@@ -20,9 +20,9 @@ LABEL_FILES = (".npy", ".json", ".txt")
 class LabelSet:
     """Labels and domains of every example; either may be unknown.
 
-    `name` is what the user passed, and `no_labels_because` why a folder has no labels:
-    both are for messages only. Images of the same number in `groups`, such as those of
-    a patient, must stay together.
+    `name` is the user's input, and `no_labels_because` the reason for missing labels of
+    a folder: both are for messages only. Images with equal numbers in `groups`, such as
+    the images of a patient, must stay together.
     """
 
     name: str
@@ -37,7 +37,7 @@ class LabelSet:
 
     @property
     def without_labels(self) -> str:
-        """The start of a refusal: the dataset has no labels, and the reason if known."""
+        """Start of a refusal: the dataset has no labels, and the reason if known."""
         reason = f" ({self.no_labels_because})" if self.no_labels_because else ""
         return f"{self.name}: has no labels{reason}"
 
@@ -59,7 +59,7 @@ class LabelSet:
         return replace(self, examples=len(chosen), **columns)
 
     def by_domain(self) -> dict[str, np.ndarray]:
-        """Positions of the examples of each domain that has some, by the domain's name.
+        """Positions of the examples of each nonempty domain, by the domain's name.
 
         Empty without domains.
         """
@@ -68,8 +68,8 @@ class LabelSet:
         names = self.domain_names
         if len(set(names)) < len(names):
             raise InputError(
-                f"{self.name}: its domains are called {', '.join(names)}; pack it with "
-                "--domain-names that differ"
+                f"{self.name}: the domains are called {', '.join(names)}; pack with "
+                "different --domain-names"
             )
         found = np.unique(self.domains)
         return {names[d]: np.flatnonzero(self.domains == d) for d in found}
@@ -103,7 +103,7 @@ def read_label_file(path: Path) -> LabelSet:
 
 
 def number_by_name(values: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:
-    """The distinct names in sorted order, and the number of each value's name."""
+    """Distinct names in sorted order, and the number of each value's name."""
     names = sorted(set(values))
     numbers = {name: number for number, name in enumerate(names)}
     return tuple(names), np.array([numbers[value] for value in values], np.int64)
@@ -138,7 +138,7 @@ def check_labels(labels: np.ndarray, examples: int, where: str) -> None:
 
 
 def default_names(labels: np.ndarray | None) -> tuple[str, ...]:
-    """The class numbers from 0 to the highest label; () without labels."""
+    """Class numbers from 0 to the highest label; () without labels."""
     return number_names(0 if labels is None else labels.max(initial=-1) + 1)
 
 

@@ -1,6 +1,6 @@
-"""NIfTI volumes: slices along an axis of the body, as images.
+"""Read NIfTI volumes: slices along an axis of the body.
 
-Of the header, sizes, types and directions are read; texts of it are not.
+Sizes, types and directions of the header are read, but no text.
 """
 
 import gzip
@@ -38,7 +38,7 @@ def parse_slices(text: str) -> Slices:
 
 
 def is_nifti(content: bytes) -> bool:
-    """Whether a file is a NIfTI-1 volume in one file, compressed or not."""
+    """Return True for a NIfTI-1 volume in one file, compressed or not."""
     start = content[:HEADER]
     if start[:2] == b"\x1f\x8b":
         try:
@@ -49,7 +49,7 @@ def is_nifti(content: bytes) -> bool:
 
 
 def slice_count(content: bytes, slices: Slices) -> int:
-    """How many images --slices makes of a volume."""
+    """Number of images in a volume, by --slices."""
     return len(range(0, _volume(content).shape[slices.axis], slices.step))
 
 
@@ -63,7 +63,7 @@ def read_nifti(content: bytes, slices: str | None, number: int) -> Raw:
 
 
 def _volume(content: bytes) -> np.ndarray:
-    # Threads read slices of one volume at the same time; it is decoded once.
+    # Threads read slices of one volume in parallel; decode the volume once.
     with _ONE_AT_A_TIME:
         return _decoded(content)
 
@@ -79,7 +79,7 @@ def _decoded(content: bytes) -> np.ndarray:
         return _values(nibabel, content)
     except Refused:
         raise
-    except Exception as error:  # Its text may quote the header.
+    except Exception as error:  # The text may quote the header.
         kind = type(error).__name__
         raise Refused(
             f"it is a NIfTI volume that nibabel cannot read ({kind})"

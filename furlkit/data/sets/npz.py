@@ -1,6 +1,6 @@
 """Datasets in .npz files with arrays `images` and `labels`.
 
-MedMNIST has arrays `train_images`, `train_labels`, `test_images`, ... for its splits.
+MedMNIST has arrays `train_images`, `train_labels`, `test_images`, ... for splits.
 """
 
 import zipfile
@@ -27,25 +27,25 @@ NAMES = ("labels", "domains", "class_names", "domain_names")
 
 
 def npz_has_splits(path: Path) -> bool:
-    """Whether a file has arrays for splits, and none for all images."""
-    if not path.is_file():  # To open a pipe would wait for a writer.
+    """Return True if a file has arrays for splits, and no array of all images."""
+    if not path.is_file():  # Opening a pipe would wait for a writer.
         return False
     try:
         with open_regular(path) as stream, zipfile.ZipFile(stream) as file:
             names = set(file.namelist())
     except (FurlkitError, OSError, ValueError, zipfile.BadZipFile):
-        return False  # Reading the images says what is wrong.
+        return False  # Reading the images reports the error.
     return "train_images.npy" in names and "images.npy" not in names
 
 
 def read_npz(
     path: Path, reading: Reading = AS_STORED, split: str = ""
 ) -> tuple[LabelSet, np.ndarray, Reading]:
-    """Labels, images (N, H, W, C), and the reading with the window that was used.
+    """Labels, images (N, H, W, C), and the reading with the window in use.
 
     There may be `domains`, numbers like the labels, `class_names` and `domain_names`.
-    Images are stored as (N, H, W, C), or (N, H, W) if grey. Nothing is unpickled.
-    `split` chooses arrays of a file that has splits.
+    Images are stored in shape (N, H, W, C), or (N, H, W) if grey. Nothing is unpickled.
+    `split` chooses the arrays of a file with splits.
     """
     images = _images(path, split)
     labels = _label_set(path, _load(path, NAMES, split), images)
@@ -58,7 +58,7 @@ def read_npz(
 def _developed(
     path: Path, images: np.ndarray, reading: Reading
 ) -> tuple[np.ndarray, Reading]:
-    """Pixels of values that are not uint8; percentiles are those of each image."""
+    """Pixels of values that are not uint8; percentiles belong to single images."""
     whole = Raw(images, type_range(images.dtype))
     span = span_of([whole])
     if span is not None and reading.window is None:
@@ -72,7 +72,7 @@ def _developed(
 
 
 def read_npz_labels(path: Path, split: str = "") -> LabelSet:
-    """Labels only; without any, the images are read to identify the dataset."""
+    """Labels only; without labels, the images are read to identify the dataset."""
     columns = _load(path, NAMES, split)
     images = None if "labels" in columns else _images(path, split)
     return _label_set(path, columns, images)
@@ -95,14 +95,14 @@ def _label_set(
 
 
 def _names(given: np.ndarray | None, column: np.ndarray | None) -> tuple[str, ...]:
-    """The names given, or the numbers where there are none, or too few."""
+    """Given names, or numbers if names are missing or too few."""
     names = () if given is None else tuple(map(str, np.ravel(given)))
     numbers = default_names(column)
     return names if len(names) >= len(numbers) else numbers
 
 
 def _load(path: Path, names: tuple[str, ...], split: str = "") -> dict[str, np.ndarray]:
-    """Arrays by name; with a split, the labels of MedMNIST (N, 1) as (N)."""
+    """Arrays by name; with a split, convert MedMNIST's labels (N, 1) to (N)."""
     if split:
         found = _load(path, tuple(f"{split}_{name}" for name in names))
         return _columns({k.removeprefix(f"{split}_"): a for k, a in found.items()})
@@ -141,8 +141,8 @@ def _images(path: Path, split: str) -> np.ndarray:
     if split and images.ndim == 4 and len(set(images.shape[1:])) == 1:
         _, depth, height, width = images.shape
         raise InputError(
-            f"{path}: {split}_images are {images.shape}, volumes as in MedMNIST-3D, "
-            "and no images; save their slices and the volumes' labels as images and "
+            f"{path}: {split}_images are {images.shape}, volumes of MedMNIST-3D, "
+            "not images; save the slices and the volumes' labels in images and "
             f"labels: images.reshape(-1, {height}, {width}), labels.repeat({depth})"
         )
     images = images[..., None] if images.ndim == 3 else images

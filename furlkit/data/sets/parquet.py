@@ -1,8 +1,8 @@
 """Tables of Hugging Face `datasets`: Parquet, and Arrow files or streams.
 
-The column `image` holds encoded images, as bytes or as a struct of bytes and path; the
-optional column `label` holds numbers or names. Another column is taken if the schema's
-entry `huggingface` calls it an Image or a ClassLabel. A path in a cell is not opened.
+The column `image` holds encoded images, bytes or a struct of bytes and path; the
+optional column `label` holds numbers or names. Other names are possible if the schema's
+entry `huggingface` declares an Image or a ClassLabel. Paths in cells are not opened.
 """
 
 import json
@@ -29,9 +29,9 @@ ROW = "row "
 
 
 class Table(NamedTuple):
-    """A file of rows: `starts` are rows at which reading can begin, the first is 0.
+    """A file of rows: reading can begin at the rows `starts`, the first is 0.
 
-    `batches` reads columns from the start of a number on, a record batch at a time.
+    `batches` reads columns from a start on, one record batch at a time.
     """
 
     schema: Any
@@ -54,7 +54,7 @@ def read_table(path: Path, labelled: bool) -> Shard:
         raise InputError(f"{path}: has {len(labels):,} labels, {table.rows:,} rows")
     names = tuple(f"{ROW}{row}" for row in range(table.rows))
     class_names = _class_names(path, features, label) if labelled else ()
-    # Opened again, so that a dataset of many shards has few open files.
+    # Opened again on demand: a dataset of many shards has few open files.
     return Shard(path, names, labels, class_names, lambda: _open_images(path, image))
 
 
@@ -80,7 +80,7 @@ class Cells:
         self._next = table.rows  # the row that the next batch begins with
 
     def read(self, row: int) -> bytes:
-        """The bytes of the image in a row."""
+        """Bytes of the image in a row."""
         with self._lock:
             start, cells = self._batch_of(row)
             value = cells[row - start].as_py()
@@ -133,7 +133,7 @@ def _open(path: Path) -> Table:
         size = stream.seek(0, 2)
     parquet = start[:4] == b"PAR1"
     table = _open_parquet(path, size) if parquet else _open_arrow(path, start)
-    # Each row has an image, so a table of more rows than bytes is a hostile one.
+    # Each row has an image, so a table with more rows than bytes is hostile.
     if table.rows > size:
         raise InputError(f"{path}: declares {table.rows:,} rows in {size:,} bytes")
     return table
@@ -170,7 +170,7 @@ def _check_bound(path: Path, metadata: Any, size: int) -> None:
 
 
 def _open_arrow(path: Path, start: bytes) -> Table:
-    """Map a file or a stream into memory, so that only rows in use take memory."""
+    """Map a file or a stream into memory; only rows in use take memory."""
     import pyarrow
 
     def source() -> Any:
@@ -194,15 +194,15 @@ def _open_arrow(path: Path, start: bytes) -> Table:
 
 
 def _is_compressed(message: Any) -> bool:
-    """Return if a message of Arrow has compressed buffers, of any length unpacked.
+    """Return True if a message of Arrow has compressed buffers, of any unpacked length.
 
     pyarrow unpacks without a limit and does not tell, so the header is read here: a
-    table of flatbuffers, with RecordBatch.compression as the fourth field.
+    table of flatbuffers, with RecordBatch.compression in the fourth field.
     """
     head = message.metadata.to_pybytes()
 
     def field(table: int, number: int) -> int:
-        """The place of a field; 0 if the table lacks it."""
+        """Position of a field; 0 if the table lacks the field."""
         fields = table - _unpack("<i", head, table)
         if _unpack("<H", head, fields) <= 4 + 2 * number:
             return 0
@@ -224,14 +224,14 @@ def _unpack(form: str, content: bytes, place: int) -> int:
 
 
 def _features(schema: Any) -> dict[str, Any]:
-    """The features of Hugging Face by column; {} without their entry."""
+    """Features of Hugging Face by column; {} without the entry."""
     text = (schema.metadata or {}).get(b"huggingface")
     features = json.loads(text)["info"]["features"] if text else {}
     return {name: each for name, each in features.items() if isinstance(each, dict)}
 
 
 def _column(schema: Any, features: dict[str, Any], name: str, kind: str) -> str | None:
-    """The column of this name, or the only one of a kind; None without either."""
+    """Column with this name, or the only column of a kind; otherwise None."""
     if name in schema.names:
         return name
     columns = [
@@ -248,7 +248,7 @@ def _image_column(path: Path, schema: Any, features: dict[str, Any]) -> str:
     column = _column(schema, features, "image", "Image")
     if column is None:
         names = ", ".join(schema.names[:8])
-        raise InputError(f"{path}: has columns {names}, expected one called image")
+        raise InputError(f"{path}: has columns {names}, expected a column called image")
     kind = schema.field(column).type
     if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
         kind = kind.field("bytes").type
@@ -264,7 +264,7 @@ def _class_names(
 ) -> tuple[str, ...]:
     names = features.get(label, {}).get("names") if label else None
     if not (names is None or isinstance(names, list)):
-        raise InputError(f"{path}: the names of {label} are no list")
+        raise InputError(f"{path}: the names of {label} are not a list")
     return tuple(map(str, names or ()))
 
 
@@ -275,5 +275,5 @@ def _values(table: Table, column: str) -> Iterator[Any]:
 
 
 def _label(value: Any) -> Label:
-    """A label; Hugging Face writes -1 for none."""
+    """Label; Hugging Face writes -1 for a missing label."""
     return None if value == -1 else value

@@ -40,9 +40,9 @@ COVID_CLASSES = ("COVID", "Lung_Opacity", "Normal", "Viral Pneumonia")
 
 
 class PublishedSet(NamedTuple):
-    """A dataset in a folder below --data-root, and how its images are listed there.
+    """A dataset in a folder below --data-root, and the function that lists the images.
 
-    Every `test_every`th image of a class, in the order of the list, is to test.
+    Every `test_every`th image of a class, in the order of the list, is a test image.
     """
 
     name: str
@@ -87,7 +87,7 @@ class PublishedSet(NamedTuple):
         if shape[1:3] != (self.side, self.side):
             raise InputError(
                 f"{folder / paths[0]}: found {shape[2]} x {shape[1]} pixels, expected "
-                f"{self.side} x {self.side} as {self.name} is published"
+                f"{self.side} x {self.side} for {self.name}"
             )
         images, done = np.empty(shape, np.uint8), 0
         for block in read_images(index, None, channels=channels):
@@ -97,7 +97,7 @@ class PublishedSet(NamedTuple):
 
 
 def in_split(labels: np.ndarray, test_every: int, split: str) -> np.ndarray:
-    """The places of a split's images: of each class every nth is to test."""
+    """Positions of a split's images: every nth image of each class is a test image."""
     order = np.argsort(labels, kind="stable")
     sizes = np.bincount(labels)
     rank = np.empty(len(labels), np.int64)  # within the class
@@ -107,7 +107,7 @@ def in_split(labels: np.ndarray, test_every: int, split: str) -> np.ndarray:
 
 
 def list_mini_imagenet(folder: Path) -> Listed:
-    """The images of all three lists, in their order."""
+    """Images of all three lists, in order."""
     rows = [row for name in MINI_LISTS for row in _rows(folder / name)]
     return [f"images/{row['filename']}" for row in rows], [row["label"] for row in rows]
 
@@ -135,7 +135,7 @@ def _check_names(path: Path, rows: list[dict[str, str]]) -> None:
 
 
 def list_covid(folder: Path) -> Listed:
-    """The x-rays of each class, by name; masks are left out."""
+    """X-rays of each class, by name; masks are left out."""
     paths, names = [], []
     for class_name in COVID_CLASSES:
         images = folder / class_name / "images"

@@ -1,4 +1,4 @@
-"""Measured ranges of values, and the window that they suggest."""
+"""Measured ranges of values, and the suggested window."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -12,22 +12,22 @@ from furlkit import console
 from furlkit.data.sets.window import Raw, Reading, check_values, parse_window
 from furlkit.errors import InputError
 
-SAMPLE = 32  # Files of a folder that are measured.
-FEW = 32  # Grey levels of a window that leaves little of the images.
+SAMPLE = 32  # Number of files measured in a folder.
+FEW = 32  # Fewer grey levels mean an unsuitable window.
 
 
 class Span(NamedTuple):
-    """The least and greatest value of some images, their types and the types' range."""
+    """Least and greatest value of some images, types and range of the types."""
 
     low: float
     high: float
     types: tuple[str, ...]
     range: tuple[float, float] | None
-    has_window: bool = False  # Of the files themselves, as DICOM's.
+    has_window: bool = False  # Windows in the files, such as DICOM's.
 
     @property
     def is_full(self) -> bool:
-        """Whether the values use the whole range of their type."""
+        """Return True if the values use the whole range of the type."""
         return self.range == (self.low, self.high)
 
     @property
@@ -38,7 +38,7 @@ class Span(NamedTuple):
 
     @property
     def proposal(self) -> str:
-        """A window that contains all values: from 0 to 2^k - 1, or the range itself."""
+        """Window around all values: from 0 to 2^k - 1, or the range of the values."""
         low, high = min(self.low, 0.0), self.high
         whole = all(kind.startswith(("uint", "int")) for kind in self.types)
         if low == 0 and whole:
@@ -49,7 +49,7 @@ class Span(NamedTuple):
 
 
 def span_of(images: Iterable[Raw]) -> Span | None:
-    """The range of the images with more than 8 bits; None without any."""
+    """Range of the images with more than 8 bits; None without such images."""
     lows, highs, types, ranges, windows = [], [], set(), set(), []
     for raw in images:
         if raw.deep:
@@ -73,7 +73,7 @@ def sample_of(paths: Sequence[str]) -> list[str]:
 
 
 class Survey(NamedTuple):
-    """What a sample of a folder says: how to read it, and channels of its images."""
+    """Result of a sample of a folder: reading, and channels of the images."""
 
     reading: Reading
     channels: int
@@ -86,11 +86,12 @@ def survey(
     channels: int | None = None,
     read: Callable[[Path], bytes] | None = None,
 ) -> Survey:
-    """Look at a sample of a folder, for a window and for channels that are not given.
+    """Examine a sample of a folder, for a missing window or missing channels.
 
-    Images that use the whole range of their type have the window `full`. A window for
-    others must be given: the error proposes one. A warning names a given window that
-    leaves few grey levels. `read` gives the bytes of an image that is no file.
+    Images that use the whole range of their type have the window `full`. For other
+    images without a window, the error proposes a window. A warning names a given window
+    that leaves few grey levels. `read` returns the bytes of an image inside another
+    file.
     """
     sample = _sample(
         [root / name for name in sample_of(paths)], reading, channels or 3, read
@@ -117,7 +118,7 @@ def _sample(
     channels: int,
     read: Callable[[Path], bytes] | None,
 ) -> Iterator[Raw]:
-    """Some images, one at a time; decoding says which others are broken, and why."""
+    """Some images, one at a time; decoding later reports broken images."""
     from furlkit.data.sets.decode import read_file, read_raw
 
     for path in paths:
@@ -126,7 +127,7 @@ def _sample(
 
 
 def window_for(where: str, span: Span | None, reading: Reading) -> Reading:
-    """The reading for images with these values; `where` begins messages."""
+    """Reading for images with these values; `where` begins messages."""
     if span is None:
         return reading
     if span.is_full:
@@ -134,7 +135,7 @@ def window_for(where: str, span: Span | None, reading: Reading) -> Reading:
             f"{where} {span.words}, the whole range; --window full maps them to grey"
         )
         return replace(reading, window="full")
-    kind = "which have no range of their own"
+    kind = "a type without a range"
     if span.range is not None:
         kind = f"their type goes from {_pair(*span.range, ' to ')}"
     raise InputError(
@@ -145,7 +146,7 @@ def window_for(where: str, span: Span | None, reading: Reading) -> Reading:
 
 
 def warn_of_few_levels(where: str, span: Span, reading: Reading) -> None:
-    """Warn of a window that is far larger than the values, or beside them."""
+    """Warn about a window far larger than the values, or outside the values."""
     window = parse_window(str(reading.window))
     limits = span.range if window.kind == "full" else (window.low, window.high)
     if window.kind not in ("full", "values") or limits is None:
@@ -155,8 +156,8 @@ def warn_of_few_levels(where: str, span: Span, reading: Reading) -> None:
     levels = int(share * np.iinfo(reading.dtype).max) + 1
     if levels < FEW and span.low < span.high:
         console.warn(
-            f"{where} {span.words}, of which --window {window} makes {levels} grey "
-            f"levels at most; --window {span.proposal} keeps them apart"
+            f"{where} {span.words}; --window {window} leaves {levels} grey "
+            f"levels at most; --window {span.proposal} keeps more"
         )
 
 

@@ -8,7 +8,7 @@ BLOCK = 1024
 def resized_shape(height: int, width: int, size: int) -> tuple[int, int, int, int]:
     """Height and width with a shorter side of `size`, and the central square's corner.
 
-    The corner is its top and left. All are rounded as in torchvision.
+    The corner is top and left. Rounding is torchvision's.
     """
     short = min(height, width)
     height, width = int(size * height / short), int(size * width / short)
@@ -18,7 +18,7 @@ def resized_shape(height: int, width: int, size: int) -> tuple[int, int, int, in
 def resize_images(images: np.ndarray, size: int | None) -> np.ndarray:
     """Resize (N, H, W, C) to (N, size, size, C), bilinear with antialiasing.
 
-    Images that already have the size are returned unchanged, still memory-mapped.
+    Images of the target size are returned unchanged, still memory-mapped.
     """
     if size is None or images.shape[1:3] == (size, size):
         return images

@@ -1,7 +1,7 @@
 """Files with many images each: tar, Parquet and Arrow, packed by `furlkit pack`.
 
 train.tar                          one file,
-data/                              a folder that holds such files of one kind,
+data/                              a folder of files of one kind,
 'shards-*.tar'                     or a quoted pattern: one dataset, in order of names
 """
 
@@ -20,10 +20,10 @@ Label = int | str | None
 
 
 class Shard(NamedTuple):
-    """The images of a file: names and labels.
+    """Images of a file: names and labels.
 
-    `open` returns a function that reads the bytes of an image by name.
-    `class_names` is empty if the file has none. `skipped` counts samples without image.
+    `open` returns a function that reads the bytes of an image by name. `class_names` is
+    empty if the file has no names. `skipped` is the number of samples without image.
     """
 
     path: Path
@@ -62,5 +62,5 @@ def _shards_of_folder(folder: Path) -> tuple[Path, ...]:
                 if entry.name.endswith((*TAR, *TABLES)):
                     shards.append(Path(entry.path))
     except OSError:
-        return ()  # Listing its images says what is wrong.
+        return ()  # Listing the images reports the error.
     return tuple(sorted(shards))

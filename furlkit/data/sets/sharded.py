@@ -1,4 +1,4 @@
-"""One dataset of several shards: images in order, labels and class names."""
+"""One dataset from several shards: images in order, labels and class names."""
 
 import os
 from collections import Counter
@@ -66,8 +66,8 @@ def _check_splits(name: str, shards: Sequence[Path]) -> None:
     if len(splits) > 1:
         pattern = shards[0].parent / f"{splits[0]}*{shards[0].suffix}"
         raise InputError(
-            f"{name}: holds the splits {', '.join(splits)}; give the files of one, such "
-            f"as '{pattern}'"
+            f"{name}: holds the splits {', '.join(splits)}; give the files of a split: "
+            f"'{pattern}'"
         )
 
 
@@ -77,7 +77,7 @@ def _open(path: Path, labelled: bool) -> Shard:
 
 
 def _label_set(name: str, shards: list[Shard], paths: tuple[str, ...]) -> LabelSet:
-    """Labels of all shards; every image has a label, or none has."""
+    """Labels of all shards; either every image or no image has a label."""
     values = [label for shard in shards for label in shard.labels]
     kinds = Counter("none" if v is None else type(v).__name__ for v in values)
     if set(kinds) == {"none"}:
@@ -109,12 +109,12 @@ def _numbered(name: str, values: list) -> tuple[tuple[str, ...], np.ndarray]:
 
 
 def _class_names(shards: list[Shard], numbers: tuple[str, ...]) -> tuple[str, ...]:
-    """The class names in the shards, or the numbers if there are none."""
+    """Class names in the shards, or numbers if there are no names."""
     first, *others = shards
     for other in others:
         if other.class_names != first.class_names:
             raise InputError(
-                f"{other.path}: has other class names than {first.path}; pack them as "
+                f"{other.path}: has other class names than {first.path}; pack both as "
                 "two sources"
             )
     if not first.class_names:

@@ -1,10 +1,10 @@
-"""Open a dataset by name or path, with its images or with labels only.
+"""Open a dataset by name or path, with images or with labels only.
 
 A name is one of `datasets.names()`. A path is an image folder, an .npz of arrays, idx
-files, or a packed dataset. A path is one whole set: `split` is not used, pass the path of
-the split. A folder of idx files is an exception: it has splits, like a dataset by name.
-Tar, Parquet and Arrow files must be packed first. For a path, for `digits` and for a
-label file, torch is imported only if images must be resized.
+files, or a packed dataset. A path is a whole set without `split`, except a folder of
+idx files, which has splits like a named dataset. Tar, Parquet and Arrow files must be
+packed first. For a path, for `digits` and for a label file, torch is imported only if
+images must be resized.
 """
 
 import os
@@ -47,12 +47,12 @@ ANY = Fit()
 
 @dataclass(frozen=True)
 class Source:
-    """A dataset as given on the command line: a name or path.
+    """A dataset given on the command line: a name or path.
 
     `data_root` is the folder of torchvision's files (default: `data` in the working
     folder). `size` resizes the shorter side of the images and crops the centre. `cache`
-    is where the decoded images of a folder are kept (default: the user's cache folder).
-    `reading` makes pixels of the values in image files and .npz files.
+    stores the decoded images of a folder (default: the user's cache folder). `reading`
+    converts the values in image files and .npz files to pixels.
     """
 
     data: str | Path
@@ -69,12 +69,12 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What the user gave, for messages."""
+        """User's input, for messages."""
         return str(self.data)
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder of images, which may have any size."""
+        """True for a folder of images, which may have any size."""
         path = Path(self.name)
         if is_name(self.name) or not path.is_dir():
             return False
@@ -82,17 +82,17 @@ class Source:
 
     @property
     def shards(self) -> tuple[Path, ...]:
-        """Tar, Parquet or Arrow files, which are packed first; () for other data."""
+        """Tar, Parquet or Arrow files, to be packed first; () for other data."""
         return () if is_name(self.name) else find_shards(self.name)
 
     @property
     def has_splits(self) -> bool:
-        """Whether `split` chooses a part of the dataset."""
+        """True if `split` chooses a part of the dataset."""
         path = Path(self.name)
         return is_name(self.name) or bool(idx_splits(path)) or npz_has_splits(path)
 
     def images(self, fit: Fit = ANY, again: bool = False) -> ImageSet:
-        """Open the dataset with its images; `fit` is for those of a folder.
+        """Open the dataset with images; `fit` applies to folders.
 
         The checksum of a packed file is compared once, or `again` with every call.
         """
@@ -112,16 +112,18 @@ class Source:
         return replace(opened, images=resize_images(opened.images, self.size))
 
     def verify(self) -> None:
-        """Read a packed file whole and compare the checksum; other data has none."""
+        """Read a packed file completely and compare the checksum; refuse other data."""
         kind = None
         if not is_name(self.name) and not self.is_folder:
             path, kind = _path_and_kind(self.name, *LABEL_FILES)
         if kind != "packed":
-            raise UsageError(f"--verify: {self.name} is no packed file; pack it first")
+            raise UsageError(
+                f"--verify: {self.name} is not a packed file; pack it first"
+            )
         self._verify(path, again=True)
 
     def labels(self) -> LabelSet:
-        """Open the labels without decoding images, which a partition needs.
+        """Open the labels for a partition, without decoding images.
 
         Also reads a plain file of labels: .npy, .json or .txt.
         """
@@ -149,13 +151,13 @@ class Source:
         if self.size is not None:
             fit = fit._replace(size=self.size, exact=True)
         index, fit = index_folder(Path(self.name)), fit._replace(reading=self.reading)
-        if self.reading.several:  # pack alone makes several images of a file.
+        if self.reading.several:  # Only pack makes several images of a file.
             fit = fit._replace(reading=replace(self.reading, pages=None, slices=None))
         images, reading = folder_images(index, fit, open_cache(self.cache))
         return with_images(index.labels, images, reading)
 
     def _arrays(self, path: Path) -> str:
-        """The split whose arrays are read; empty for a file without splits."""
+        """Split of the arrays to read; empty for a file without splits."""
         return self.split if npz_has_splits(path) else ""
 
     def _idx(self, path: Path) -> ImageSet:
@@ -181,9 +183,9 @@ def _open_packed(path: Path) -> ImageSet:
 
     packed = read_dataset(path)
     facts = packed.facts
-    # The images are mapped, not read. Labels are small, so their damage is found here.
+    # The images are mapped, not read. Labels are small: check them here.
     _check_hash(path, packed.labels, "labels", facts.fingerprint)
-    if "domains" in facts.fingerprint:  # Older files have no hash of theirs.
+    if "domains" in facts.fingerprint:  # Older files have no hash of domains.
         _check_hash(path, packed.domains, "domains", facts.fingerprint)
     return ImageSet(
         name=str(path),
@@ -212,16 +214,16 @@ def _check_hash(
     found = None if column is None else label_fingerprint(column)
     if fingerprint.get(name) != found:
         raise InputError(
-            f"{path}: its {name} do not match the fingerprint in its header; the file "
+            f"{path}: the {name} do not match the fingerprint in the header; the file "
             "was damaged or edited; copy it again or re-create it with pack"
         )
 
 
 def _path_and_kind(name: str, *more_suffixes: str) -> tuple[Path, str]:
-    """The path and its kind: packed, npz, idx, or labels if `more_suffixes` are allowed.
+    """Path and kind: packed, npz, idx, or labels if `more_suffixes` are allowed.
 
-    A file is known by its content. Where that says nothing, as of text or of a damaged
-    file, its suffix says what was meant. What is neither is a UsageError with a hint.
+    The content determines the kind of a file. For text and damaged files the suffix
+    decides. Anything else is a UsageError with a hint.
     """
     path = Path(name)
     if idx_splits(path):
@@ -251,7 +253,7 @@ def _kind_by_content(path: Path, labels: bool) -> str | None:
         start = stream.read(9)
     if start.startswith(b"PK\x03\x04"):
         return "npz"
-    # No header of a packed file takes 4 GB, and it is JSON.
+    # The header is JSON and below 4 GB.
     if start[4:] == b"\0\0\0\0{":
         return "packed"
     if start.startswith((GZIP, IMAGES)):

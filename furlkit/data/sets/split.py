@@ -1,4 +1,4 @@
-"""Divide a dataset that has no splits of its own, or draw some of its images."""
+"""Divide a dataset without splits, or draw some of the images."""
 
 import numpy as np
 
@@ -10,9 +10,9 @@ from furlkit.errors import UsageError
 def drawn_positions(
     name: str, positions: np.ndarray, count: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """`count` of the positions, in their order, drawn without regard to classes.
+    """Draw `count` of the positions, sorted, without regard to classes.
 
-    With the same seed a smaller draw is a part of a larger one.
+    With an equal seed a smaller draw is a part of a larger draw.
     """
     if count > len(positions):
         raise UsageError(f"--images {count}: {name} has {len(positions):,}")
@@ -22,10 +22,10 @@ def drawn_positions(
 def train_positions(
     data: LabelSet, fraction: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """Which examples are to train on: bool (N); the others are to test on.
+    """Mask of the training examples: bool (N); the other examples are for tests.
 
-    They are drawn within each domain and class: the fraction of its examples, rounded.
-    Groups are drawn whole, as if each were one example.
+    The draw takes the fraction of the examples, rounded, within each domain and class.
+    Groups are drawn whole, like single examples.
     """
     if data.groups is not None:
         reduced, codes = one_of_each(data, data.groups)
@@ -34,7 +34,7 @@ def train_positions(
     groups = _groups(data)[shuffled]
     order = np.argsort(groups, kind="stable")
     sizes = np.bincount(groups)
-    # The place of each example in its own group, which is in random order.
+    # Position of each example in its group, in random order.
     places = np.arange(data.examples) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     chosen = np.zeros(data.examples, bool)
     chosen[shuffled[order]] = places < np.repeat(np.rint(fraction * sizes), sizes)
@@ -42,7 +42,7 @@ def train_positions(
 
 
 def _groups(data: LabelSet) -> np.ndarray:
-    """A number for each domain and class, of every example."""
+    """Number of the domain and class of every example."""
     groups = np.zeros(data.examples, np.int64)
     for column in (data.domains, data.labels):
         if column is not None:

@@ -1,7 +1,7 @@
-"""WebDataset shards: tar files with the members of a sample side by side.
+"""WebDataset shards: tar files with the members of a sample in sequence.
 
-0001.jpg    members with the same name up to the first dot are a sample: one image,
-0001.cls    and a label, as a number in .cls or under the key `label` in .json
+0001.jpg    members with one name up to the first dot are a sample: one image,
+0001.cls    and a label, a number in .cls or under the key `label` in .json
 0002.jpg
 
 furlkit reads the bytes of a member out of the tar file and extracts no file.
@@ -33,7 +33,7 @@ STARTS = (
 
 
 class Member(NamedTuple):
-    """A regular file of a tar: its name without `./`, and the place of its bytes."""
+    """A regular file of a tar: name without `./`, and position of the bytes."""
 
     name: str
     start: int
@@ -47,7 +47,7 @@ class Member(NamedTuple):
 
     @property
     def ending(self) -> str:
-        """The lower-case name after the first dot, with the dot."""
+        """Lower-case name after the first dot, with the dot."""
         return "." + PurePosixPath(self.name).name.partition(".")[2].lower()
 
 
@@ -57,7 +57,7 @@ def read_tar(path: Path, labelled: bool) -> Shard:
     labels: list[Label] = []
     skipped = 0
     with open_regular(path) as stream, reading(path):
-        # tarfile looks for the next header itself, so the stream may be moved here.
+        # tarfile searches the next header itself, so the stream may be moved here.
         members = _members(path, stream)
         for _, group in groupby(members, lambda member: member.key):
             sample = list(group)
@@ -78,7 +78,7 @@ def read_tar(path: Path, labelled: bool) -> Shard:
 
 
 class _Headers:
-    """The stream for tarfile, which may read headers of the usual size only."""
+    """Stream for tarfile that allows only headers of the usual size."""
 
     def __init__(self, stream: BinaryIO):
         self.seek, self.tell, self._read = stream.seek, stream.tell, stream.read
@@ -95,17 +95,17 @@ def _members(path: Path, stream: BinaryIO) -> Iterator[Member]:
     try:
         with tarfile.open(fileobj=_Headers(stream), mode="r:") as tar:  # type: ignore[call-overload]
             while (info := tar.next()) is not None:
-                tar.members = []  # tarfile would keep all of them.
+                tar.members = []  # tarfile would keep all members.
                 if not info.isdir():
                     _check_member(path, info, size)
                     name = str(PurePosixPath(info.name))
                     yield Member(name, info.offset_data, info.size)
             stream.seek(tar.offset)
     except (tarfile.TarError, ValueError, EOFError, RecursionError) as error:
-        raise InputError(f"{path}: is no whole tar file ({error})") from error
-    # tarfile takes a damaged header for the end, which is a block of zeros.
+        raise InputError(f"{path}: is not a complete tar file ({error})") from error
+    # tarfile mistakes a damaged header for the end, which is a block of zeros.
     if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-        raise InputError(f"{path}: is no whole tar file (it has no end); copy it again")
+        raise InputError(f"{path}: is not a complete tar file (no end); copy it again")
 
 
 def _check_plain(path: Path, stream: BinaryIO) -> None:
@@ -120,7 +120,7 @@ def _check_plain(path: Path, stream: BinaryIO) -> None:
 
 
 def _check_member(path: Path, info: tarfile.TarInfo, size: int) -> None:
-    """Refuse members that are no plain files inside the archive."""
+    """Refuse members that are not plain files inside the archive."""
     name = info.name[:200]
     if not info.isreg() or info.issparse():
         raise InputError(
@@ -138,7 +138,7 @@ def _check_member(path: Path, info: tarfile.TarInfo, size: int) -> None:
 
 
 def _image(path: Path, stream: BinaryIO, sample: list[Member]) -> Member | None:
-    """The image of a sample; None without one."""
+    """Image of a sample, or None."""
     visible = [m for m in sample if not PurePosixPath(m.name).name.startswith(".")]
     images = [m for m in visible if m.ending.endswith(ENDINGS)]
     if not images:
@@ -157,7 +157,7 @@ def _looks_like_image(stream: BinaryIO, member: Member) -> bool:
 
 
 def _label(path: Path, stream: BinaryIO, sample: list[Member]) -> Label:
-    """The label of a sample; None without one."""
+    """Label of a sample, or None."""
     texts = {m.ending: m for m in sample if m.ending in (".cls", ".json")}
     for ending, member in sorted(texts.items()):
         if member.size > LONGEST_TEXT:

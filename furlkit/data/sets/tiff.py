@@ -1,7 +1,7 @@
 """TIFF files with values that Pillow would change: deep, many channels, many pages.
 
-A small reader of tags tells these files from ordinary ones at little cost; tifffile reads
-their values. Sizes are checked before anything is decoded.
+A small reader of tags detects these files at little cost; tifffile reads the values.
+Sizes are checked before anything is decoded.
 """
 
 import io
@@ -21,11 +21,11 @@ COMPRESSIONS = (1, 5, *DEFLATE, 32773)
 
 
 class NoCodec(ValueError):
-    """A compression that tifffile leaves to another package."""
+    """Compression that tifffile leaves to another package."""
 
 
 class Tags(NamedTuple):
-    """What the first page says of itself, and the number of pages."""
+    """Tags of the first page, and the number of pages."""
 
     width: int
     height: int
@@ -43,18 +43,18 @@ class Tags(NamedTuple):
 
     @property
     def ordinary(self) -> bool:
-        """Whether Pillow reads the first page as it is: unsigned, 8 bits, no extras."""
+        """True if Pillow keeps the values of page one: unsigned, 8 bits, no extras."""
         most = 2 if self.photometric < 2 else 4
         return self.bits <= 8 and self.sample_format in (1, 4) and self.samples <= most
 
     @property
     def values(self) -> int:
-        """The number of values of a page."""
+        """Number of values of a page."""
         return self.width * self.height * self.samples
 
     @property
     def is_array(self) -> bool:
-        """Whether the values of the only page lie side by side, as in an array."""
+        """True if the values of the only page are contiguous, like an array."""
         together = self.planar == 1 or self.samples == 1
         whole = self.rows >= self.height and not self.tile and self.strip > 0
         typed = self.sample_format in KINDS and self.bits in (8, 16, 32, 64)
@@ -64,7 +64,7 @@ class Tags(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """How a file counts: classic TIFF, or BigTIFF with 8 bytes for offsets."""
+    """Format of a file: classic TIFF, or BigTIFF with 8 bytes for offsets."""
 
     order: str
     offset: str
@@ -93,9 +93,9 @@ def read_tags(content: bytes) -> Tags:
 
 
 def read_tiff(content: bytes, tags: Tags, pages: Sequence[int] = (0,)) -> Raw:
-    """The values of some pages, as channels (H, W, C); sizes are checked before."""
+    """Values of some pages, as channels (H, W, C); sizes are checked before."""
     _check(content, tags)
-    # Half of a collection's time would be spent on opening small files with tifffile.
+    # Opening small files with tifffile would take half of the time.
     found = [_array(content, tags)] if tags.is_array else _pages(content, tags, pages)
     if len({page.shape for page in found}) > 1 or len({p.dtype for p in found}) > 1:
         raise ValueError("its pages have different sizes or types")
@@ -108,7 +108,7 @@ def read_tiff(content: bytes, tags: Tags, pages: Sequence[int] = (0,)) -> Raw:
 
 
 def _array(content: bytes, tags: Tags) -> np.ndarray:
-    """The values (H, W, C) of a file that stores them as an array."""
+    """Values (H, W, C) of a file that stores an array."""
     order = "<" if content[:2] == b"II" else ">"
     kind = np.dtype(f"{order}{KINDS[tags.sample_format]}{tags.bits // 8}")
     if tags.strip + tags.values * kind.itemsize > len(content):
@@ -146,7 +146,7 @@ def _form(content: bytes) -> _Form:
 
 
 def _page(content: bytes, form: _Form, start: int) -> dict[int, int]:
-    """The numbers of one page by tag, in the order of `NUMBERS`."""
+    """Numbers of one page by tag, in the order of `NUMBERS`."""
     (count,) = struct.unpack_from(form.order + form.entries, content, start)
     start += struct.calcsize(form.entries)
     numbers = dict(NUMBERS)
@@ -158,7 +158,7 @@ def _page(content: bytes, form: _Form, start: int) -> dict[int, int]:
 
 
 def _number(content: bytes, form: _Form, place: int, kind: str) -> int:
-    """The first number of an entry; several that do not fit are elsewhere."""
+    """First number of an entry; long lists of numbers are elsewhere."""
     (count,) = struct.unpack_from(form.order + form.offset, content, place + 4)
     value = place + 4 + struct.calcsize(form.offset)
     if count * struct.calcsize(kind) > struct.calcsize(form.offset):
@@ -167,7 +167,7 @@ def _number(content: bytes, form: _Form, place: int, kind: str) -> int:
 
 
 def _count(content: bytes, form: _Form, start: int) -> int:
-    """The number of pages, at most one above the limit; a cycle of pages ends there."""
+    """Number of pages, at most one above the limit; a cycle of pages ends there."""
     pages = 0
     while start and pages <= MOST_PAGES:
         (entries,) = struct.unpack_from(form.order + form.entries, content, start)
@@ -181,7 +181,7 @@ def _check(content: bytes, tags: Tags) -> None:
     if tags.compression not in COMPRESSIONS:
         raise ValueError(
             f"its TIFF compression is {tags.compression}, expected none, LZW, deflate or "
-            "PackBits; save it again without compression"
+            "PackBits; save the file without compression"
         )
     if tags.photometric > 2:
         raise ValueError(
@@ -209,7 +209,7 @@ def _values(page, tags: Tags) -> np.ndarray:
 
 
 def _check_deflated(page) -> None:
-    """Refuse deflated strips that are longer than the page before they are decoded."""
+    """Refuse deflated strips longer than the page before decoding."""
     file, left = page.parent.filehandle, page.nbytes + 2**20
     for offset, size in zip(page.dataoffsets, page.databytecounts, strict=True):
         file.seek(offset)

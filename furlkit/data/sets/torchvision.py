@@ -1,7 +1,7 @@
-"""Datasets of torchvision, as plain arrays.
+"""Datasets of torchvision in plain arrays.
 
-CIFAR's files are pickles. torchvision unpickles them only after their MD5 has matched
-the published one, so a different pickle is never read. The other sets are plain binary
+CIFAR's files are pickles. torchvision unpickles them only after a check of the
+published MD5, so a different pickle is never read. The other sets are plain binary
 files, MATLAB files or text; from MNIST's old `processed/*.pt` copies torch reads only
 tensors.
 """
@@ -18,11 +18,11 @@ from furlkit.errors import InputError, UsageError
 
 
 class TorchvisionSet(NamedTuple):
-    """A torchvision dataset: its class, the argument of its splits, its mean and std.
+    """A torchvision dataset: class, argument of splits, mean and std.
 
-    `place` is where its files lie in --data-root. The argument is `train`, true or
+    `place`: position of the files in --data-root. The argument is `train`, true or
     false, or `split`, the split's name. An unlabelled set is the unlabelled part of
-    another, and has images to train on only.
+    another set, with training images only.
     """
 
     name: str
@@ -59,10 +59,10 @@ class TorchvisionSet(NamedTuple):
         chosen = split == "train" if self.argument == "train" else split
         arguments = {self.argument: chosen if self.labelled else "unlabeled"}
         try:
-            # torchvision prints to stdout, which is only for the command's result.
+            # torchvision prints to stdout, which is reserved for the command's result.
             with contextlib.redirect_stdout(io.StringIO()):
                 return dataset(root=str(root), download=download, **arguments)
-        except Exception as error:  # Damaged files make it raise many kinds.
+        except Exception as error:  # Damaged files raise many kinds of errors.
             reason = (str(error) or type(error).__name__).splitlines()[0]
             raise InputError(
                 f"{self.name}: not found, or broken, in {root.absolute()}, expected "
@@ -73,7 +73,7 @@ class TorchvisionSet(NamedTuple):
         if download:
             return "the download failed; check the network connection"
         idx = "; idx files are read as --data FOLDER" * self.place.endswith("raw/")
-        return f"pass --download, or --data-root with the folder that has it{idx}"
+        return f"pass --download, or --data-root with the folder of the files{idx}"
 
 
 def _channels_last(images: np.ndarray) -> np.ndarray:

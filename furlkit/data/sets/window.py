@@ -1,4 +1,4 @@
-"""Windows: which values of an image with more than 8 bits are black and white."""
+"""Windows: black and white values of an image with more than 8 bits."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import numpy as np
 from furlkit.errors import InputError, UsageError
 
 FORMS = "LO,HI, percentile P,Q, full or dicom"
-MOST_PIXELS = 89_478_485  # Pillow's own limit, above which it warns
+MOST_PIXELS = 89_478_485  # Pillow's limit for warnings
 MOST_PAGES = 4096  # of a file
 MOST_CHANNELS = 32
 PAGES = ("first", "each", "channels")
@@ -21,7 +21,7 @@ PIECE = 2**20
 
 
 class Window(NamedTuple):
-    """`low` is black and `high` is white, as values or as percentiles of each image.
+    """`low` is black and `high` is white, in values or in percentiles of each image.
 
     `kind` is values, percentile, full (the range of the type) or dicom (the window in
     the file).
@@ -57,7 +57,7 @@ def parse_window(text: str) -> Window:
 
 @dataclass(frozen=True)
 class Reading:
-    """How pixels are made of the values in image files.
+    """Conversion of the values in image files to pixels.
 
     `window` is None for images of 8 bits. Without `pages` a file with several pages is
     refused, and without `slices` a volume. `depth` is the number of bits of the pixels,
@@ -76,22 +76,22 @@ class Reading:
 
     @property
     def several(self) -> bool:
-        """Whether files may hold several images."""
+        """True if files may hold several images."""
         return self.pages == "each" or self.slices is not None
 
     @property
     def dtype(self) -> np.dtype:
-        """The type of the pixels."""
+        """Type of the pixels."""
         return np.dtype(np.uint8 if self.depth == 8 else np.uint16)
 
     def facts(self) -> dict[str, Any]:
-        """The settings that differ from the defaults, for headers."""
+        """Settings that differ from the defaults, for headers."""
         usual = vars(Reading())
         return {key: value for key, value in vars(self).items() if value != usual[key]}
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any] | None, path: Any) -> "Reading":
-        """The reading that the header of a file describes."""
+        """Reading described by the header of a file."""
         try:
             found = cls(**(facts or {}))
         except (TypeError, ValueError, AttributeError, UsageError) as error:
@@ -105,7 +105,7 @@ AS_STORED = Reading()
 
 
 class Raw(NamedTuple):
-    """The values of one image, upright: (H, W, C) of any type.
+    """Values of one upright image: (H, W, C) of any type.
 
     `range` is the range of the type, None for floats. `window` is the file's own: black
     and white, or a curve for a window that is no straight line.
@@ -122,12 +122,12 @@ class Raw(NamedTuple):
 
     @property
     def deep(self) -> bool:
-        """Whether a window decides the pixels."""
+        """True if a window determines the pixels."""
         return self.values.dtype != np.uint8
 
 
 class Refused(ValueError):
-    """furlkit's own reason to refuse an image; its text quotes no tag of the file."""
+    """Reason of furlkit to refuse an image; the text quotes no tag of the file."""
 
 
 class TooManyPixels(Refused):
@@ -142,7 +142,7 @@ class NeedsWindow(InputError):
 
 
 def type_range(dtype: np.dtype) -> Range | None:
-    """The least and greatest value of an integer type; None for floats."""
+    """Least and greatest value of an integer type; None for floats."""
     if dtype.kind not in "iu":
         return None
     limits = np.iinfo(dtype)
@@ -160,7 +160,7 @@ def check_values(values: np.ndarray) -> None:
 
 
 def develop(raw: Raw, reading: Reading) -> np.ndarray:
-    """Pixels (H, W, C) of the type of the reading: 0 is black, the greatest is white."""
+    """Pixels (H, W, C) of the reading's type: 0 is black, the greatest is white."""
     if not raw.deep:
         pixels = deepened(raw.values, reading)
         return np.iinfo(pixels.dtype).max - pixels if raw.inverted else pixels
@@ -176,14 +176,14 @@ def develop(raw: Raw, reading: Reading) -> np.ndarray:
 
 
 def deepened(pixels: np.ndarray, reading: Reading) -> np.ndarray:
-    """Pixels of 8 bits in the type of the reading; 255 becomes 65535."""
+    """Convert pixels of 8 bits to the reading's type; 255 becomes 65535."""
     if pixels.dtype == reading.dtype:
         return pixels
     return pixels.astype(np.uint16) * np.uint16(257)
 
 
 def in_bytes(pixels: np.ndarray) -> np.ndarray:
-    """Pixels of 8 bits, for pictures of them."""
+    """Pixels of 8 bits, for pictures."""
     return (
         pixels if pixels.dtype == np.uint8 else np.rint(pixels / 257).astype(np.uint8)
     )
@@ -194,7 +194,7 @@ def windowed(
 ) -> np.ndarray:
     """Map `low` to 0 and `high` to the greatest value of a type; clip other values."""
     if values.dtype in (np.uint16, np.int16):
-        # Most files: a table of all 65,536 values is faster than arithmetic.
+        # Common case: a table of all 65,536 values is faster than arithmetic.
         table = _table(low, high, values.dtype.str, dtype.str)
         return table[np.ascontiguousarray(values).view(np.uint16)]
     return _in_pieces(values, lambda piece: _scaled(piece, low, high, dtype), dtype)

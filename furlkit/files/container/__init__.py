@@ -1,1 +1,1 @@
-"""Reading and writing safetensors files, and the hashes that seal them."""
+"""Reading and writing of safetensors files, and the hashes that seal the files."""

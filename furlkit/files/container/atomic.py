@@ -1,7 +1,7 @@
-"""A file is written whole or not at all.
+"""Atomic writes: a file is written completely or not at all.
 
-The bytes go to an unnamed (or, where the file system has none, a hidden) file in the
-same folder, are flushed to the disk, and only then take the place of the old file.
+The bytes go to an unnamed file in the folder (or a hidden file, if the file system has
+no unnamed files), are flushed to the disk, and then replace the old file.
 """
 
 import fcntl
@@ -17,18 +17,18 @@ from typing import BinaryIO
 from furlkit.errors import DiskError
 from furlkit.files.opening import open_in_place
 
-EVERYBODY, OWNER = 0o666, 0o600  # Who may read and write a file.
+EVERYBODY, OWNER = 0o666, 0o600  # Permissions of a file.
 
 
 @contextmanager
 def replacing(
     path: Path, flush: bool = True, mode: int = EVERYBODY
 ) -> Iterator[BinaryIO]:
-    """Open a file for writing and reading that becomes `path` when the block ends well.
+    """Open a file for writing and reading; the file becomes `path` after the block.
 
-    An exception inside the block leaves `path` as it was and nothing beside it. Without
-    `flush` a machine that stops may lose the file. The umask applies to `mode`, which
-    the file has from its first byte on.
+    An exception inside the block leaves `path` unchanged and no other file. Without
+    `flush` a crash of the machine may lose the file. The umask applies to `mode`, which
+    the file has from the first byte.
     """
     path = Path(path)
     part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
@@ -36,7 +36,7 @@ def replacing(
         _check_place(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_litter(path)
-        with ExitStack() as held:  # Nobody may take the part for litter before its end.
+        with ExitStack() as held:  # The lock protects the part from removal as litter.
             stream, named = _open_part(part, mode)
             held.enter_context(stream)
             yield stream
@@ -50,8 +50,8 @@ def replacing(
             _sync_folder(path.parent)
     except OSError as error:
         raise DiskError(
-            f"{path}: cannot write: {error.strerror or error}; what was there before is "
-            "unchanged; make room or choose another -o, then run the same command again"
+            f"{path}: cannot write: {error.strerror or error}; the previous file is "
+            "unchanged; make room or choose another -o, then run this command again"
         ) from error
     finally:
         with suppress(OSError):
@@ -59,20 +59,20 @@ def replacing(
 
 
 def write_bytes(path: Path, content: bytes, flush: bool = True) -> None:
-    """Write a small file whole."""
+    """Write a small file at once."""
     with replacing(path, flush) as stream:
         stream.write(content)
 
 
 def _check_place(path: Path) -> None:
-    # A rename would take the place of a device too: as root, of /dev/null itself.
+    # A rename would replace a device too: as root, even /dev/null.
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "no regular file"
         raise DiskError(f"{path}: cannot write: it is {what}; choose another -o")
 
 
 def _open_part(part: Path, mode: int) -> tuple[BinaryIO, bool]:
-    """An unnamed file leaves no litter when the program is killed; else a hidden one."""
+    """Open an unnamed file, which leaves no litter after a kill, or a hidden file."""
     if hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd"):
         with suppress(OSError):
             unnamed = os.open(part.parent, os.O_TMPFILE | os.O_RDWR, mode)
@@ -83,7 +83,7 @@ def _open_part(part: Path, mode: int) -> tuple[BinaryIO, bool]:
 
 
 def _new(part: Path, mode: int) -> BinaryIO:
-    """Make a hidden file, again if another process has taken it for litter."""
+    """Create a hidden file, again if another process removed it as litter."""
     while True:
         stream = os.fdopen(
             os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode), "w+b"
@@ -101,10 +101,10 @@ def _lock(stream: BinaryIO) -> None:
 
 
 def _remove_litter(path: Path) -> None:
-    """Remove what processes that were killed have left of the same file."""
+    """Remove partial copies of the file, left by killed processes."""
     begin, form = f".{path.name}.", re.compile(r"[0-9a-f]{12}\.part")
     names: list[str] = []
-    with suppress(OSError):  # A folder may allow to write and not to look.
+    with suppress(OSError):  # The user may write into a folder but not list it.
         names = os.listdir(path.parent)
     for name in names:
         if name.startswith(begin) and form.fullmatch(name[len(begin) :]):
@@ -122,7 +122,7 @@ def _remove_unheld(part: Path) -> None:
 
 
 def _name(stream: BinaryIO, part: Path, mode: int, held: ExitStack) -> None:
-    """Give an unnamed file a name, or make a copy that has one, which is then held."""
+    """Give an unnamed file a name, or make a named copy, held until the end."""
     folder = os.open(part.parent, os.O_RDONLY)
     try:
         # With a folder handle Python calls linkat and follows the link in /proc.
@@ -139,7 +139,7 @@ def _name(stream: BinaryIO, part: Path, mode: int, held: ExitStack) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    # Some network file systems cannot fsync a folder; the rename has happened anyway.
+    # Some network file systems cannot fsync a folder; the rename has happened already.
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""The metadata every furlkit file carries: what it is and what it was made from."""
+"""Metadata of every furlkit file: the kind, the facts and the provenance."""
 
 import json
 import math
@@ -10,35 +10,22 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from furlkit.errors import InputError
 from furlkit.files.container.seal import UNSEALED
+from furlkit.files.kinds import KINDS
 
 VERSION = 2
-# A ResNet-50's header takes 40 kB. The cap keeps a hostile header cheap to refuse.
+# A ResNet-50's header takes 40 kB. The limit makes hostile headers cheap to refuse.
 LIMIT = 4 * 2**20
 DEEPEST = 64
 MOST_LISTS = 10**6  # Each takes 60 times the two bytes of its brackets in memory.
-KINDS = (
-    "checkpoint",
-    "dataset",
-    "encoder",
-    "ensemble",
-    "features",
-    "neighbours",
-    "partition",
-    "private",
-    "progress",
-    "server",
-    "similarity",
-    "targets",
-)
 
 
 @dataclass(frozen=True)
 class Header:
-    """The value of the metadata key `furlkit`, as JSON with sorted keys.
+    """Value of the metadata key `furlkit`, written like JSON with sorted keys.
 
-    `inputs` maps a role to the content hash of the file that played it; `facts` is what
-    a later stage needs to know. `content` is the sha256 of the file itself, by which
-    others name it; `check` is the checksum that every reader compares (see `seal`).
+    `inputs` maps a role to the content hash of a file; `facts` are for later stages.
+    `content` is the sha256 of the file and names the file; `check` is the checksum that
+    every reader compares (see `seal`).
     """
 
     kind: str
@@ -52,16 +39,16 @@ class Header:
     check: str = UNSEALED
 
     def to_json(self) -> str:
-        """The canonical text: sorted keys, no spaces, no NaN."""
+        """Return the canonical text: sorted keys, no spaces, no NaN."""
         return canonical(vars(self))
 
     def unsealed(self) -> "Header":
-        """The same header before its content hash and checksum were known."""
+        """Return the header without content hash and checksum."""
         return replace(self, content=UNSEALED, check=UNSEALED)
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces: equal values give equal bytes."""
+    """Return JSON with sorted keys and no spaces: equal values give equal bytes."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -69,7 +56,7 @@ def parse_strict(text: str | bytes) -> Any:
     """Parse JSON more strictly than Python: duplicate keys, NaN, 1e999 are errors."""
     raw = text.encode() if isinstance(text, str) else text
     if raw.count(b"[") + raw.count(b"{") > MOST_LISTS:
-        raise ValueError(f"it has more than {MOST_LISTS:,} lists and objects")
+        raise ValueError(f"more than {MOST_LISTS:,} lists and objects")
     value = json.loads(
         text,
         object_pairs_hook=_no_duplicates,
@@ -81,11 +68,11 @@ def parse_strict(text: str | bytes) -> Any:
 
 
 def check_depth(value: Any, levels: int = DEEPEST) -> None:
-    """Lists in lists in lists would exhaust the stack of whoever looks at them."""
+    """Check the depth of nested lists, which could exhaust the stack."""
     if not isinstance(value, dict | list):
         return
     if not levels:
-        raise ValueError(f"it is nested more than {DEEPEST} levels deep")
+        raise ValueError(f"nested more than {DEEPEST} levels deep")
     for inner in value.values() if isinstance(value, dict) else value:
         check_depth(inner, levels - 1)
 
@@ -95,25 +82,25 @@ def parse_header(path: Path, text: str) -> Header:
     try:
         value = parse_strict(text)
         if not isinstance(value, dict):
-            raise ValueError("it is not a JSON object")
-        # Before all else: a newer version may have entries that this one does not know.
+            raise ValueError("not a JSON object")
+        # First of all: a newer version may have entries unknown to this version.
         check_version(path, value.get("version", VERSION))
         header = Header(**value)
     except (ValueError, TypeError, RecursionError) as error:
-        raise InputError(f"{path}: its furlkit header is broken: {error}") from error
-    if header.kind not in KINDS:
+        raise InputError(f"{path}: the furlkit header is broken: {error}") from error
+    if header.kind not in tuple(KINDS):  # It may be of any type.
         raise InputError(f"{path}: is of the unknown kind {short(header.kind)}")
     check_types(path, header, "entry")
     for digits, name in ((header.content, "content hash"), (header.check, "checksum")):
         if not re.fullmatch("[0-9a-f]{64}", digits):
-            raise InputError(f"{path}: its header has no readable {name}")
+            raise InputError(f"{path}: the header has no readable {name}")
     return header
 
 
 def check_version(path: Path, version: Any, newest: int = VERSION) -> None:
-    """Older versions are read; a newer one is refused, and what is no version too."""
+    """Accept older versions; refuse newer versions and invalid values."""
     if type(version) is not int or version < 1:
-        raise InputError(f"{path}: its format version is {short(version)}")
+        raise InputError(f"{path}: the format version is {short(version)}")
     if version > newest:
         raise InputError(
             f"{path}: written in format version {short(version)}, this furlkit reads "
@@ -122,7 +109,7 @@ def check_version(path: Path, version: Any, newest: int = VERSION) -> None:
 
 
 def check_types(path: Path, record: Any, what: str) -> None:
-    """The values of a dataclass, from JSON, must be of the types that it declares."""
+    """Check the values of a dataclass, read from JSON, against the declared types."""
     for name, kind in get_type_hints(type(record)).items():
         value = getattr(record, name)
         if not _fits(value, kind):
@@ -133,7 +120,7 @@ def check_types(path: Path, record: Any, what: str) -> None:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of an annotated type; a whole number must be a count."""
+    """Return whether a value has an annotated type; a whole number must be a count."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is list:
         return isinstance(value, list) and all(_fits(v, inner[0]) for v in value)
@@ -147,17 +134,17 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def with_article(noun: str) -> str:
-    """A kind of file or model with its article: a checkpoint, an ensemble."""
+    """Put the article before a kind of file or model: a checkpoint, an ensemble."""
     return f"{'an' if noun[:1] in tuple('aeiou') else 'a'} {noun}"
 
 
 def short(value: Any) -> str:
-    """A value from a file as a message shows it, cut to 60 characters."""
+    """Format a value from a file for a message, cut to 60 characters."""
     return shortened(repr(value))
 
 
 def shortened(text: str) -> str:
-    """A text cut to 60 characters."""
+    """Cut a text to 60 characters."""
     return text if len(text) <= 60 else text[:57] + "..."
 
 

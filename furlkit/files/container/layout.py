@@ -1,4 +1,4 @@
-"""How tensors lie in a safetensors file: names, types, places."""
+"""Layout of tensors in a safetensors file: names, types, positions."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ import numpy as np
 
 from furlkit.files.container.header import canonical
 
-# BF16 is left out on purpose: numpy has no such type and furlkit never writes one.
+# BF16 is missing on purpose: numpy has no such type and furlkit never writes it.
 DTYPES = {
     "BOOL": np.dtype("bool"),
     "U8": np.dtype("uint8"),
@@ -28,7 +28,7 @@ MOST_DIMENSIONS, LONGEST_NAME = 8, 300
 
 
 class Entry(NamedTuple):
-    """One tensor of a file: its type, shape and place in the body."""
+    """One tensor of a file: type, shape and position in the body."""
 
     name: str
     dtype: np.dtype
@@ -37,37 +37,37 @@ class Entry(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Number of bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
     def end(self) -> int:
-        """The first byte behind it."""
+        """First byte behind the tensor."""
         return self.start + self.size
 
 
 def place(entries: Iterable[Entry]) -> list[Entry]:
-    """Give each tensor its place: wide types first, then by name, without gaps.
+    """Place the tensors without gaps: wide types first, then by name.
 
-    Wide types first keeps every tensor aligned, as the safetensors library does it.
+    Wide types first keeps every tensor aligned, like in the safetensors library.
     """
     return _chained(sorted(entries, key=lambda e: (-e.dtype.itemsize, e.name)))
 
 
 def located(parts: Iterable[tuple[str, str, Sequence[int]]]) -> list[Entry]:
-    """Entries from names, types and shapes in the order of the body."""
+    """Return entries from names, types and shapes in the order of the body."""
     entries = []
     for name, dtype, shape in parts:
         if dtype not in DTYPES:
             known = ", ".join(DTYPES)
             raise ValueError(f"{name[:60]} has the type {dtype}; furlkit reads {known}")
         entries.append(Entry(name, DTYPES[dtype], tuple(shape)))
-    # Empty tensors share a place, and the library gives these in any order.
+    # Empty tensors share a position; the library lists them in any order.
     return sorted(_chained(entries), key=lambda e: (e.start, e.end, e.name))
 
 
 def _chained(entries: Iterable[Entry]) -> list[Entry]:
-    """The same, each checked and starting where the one before ends."""
+    """Check the entries, and start each tensor at the end of the previous tensor."""
     placed, start = [], 0
     for entry in entries:
         _check(entry)
@@ -77,7 +77,7 @@ def _chained(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def table(entries: Iterable[Entry], metadata: dict[str, str]) -> bytes:
-    """The JSON text that furlkit writes for these tensors; its keys are sorted."""
+    """Return furlkit's JSON text for these tensors, with sorted keys."""
     described = {
         entry.name: {
             "dtype": NAMES[entry.dtype],
@@ -91,13 +91,13 @@ def table(entries: Iterable[Entry], metadata: dict[str, str]) -> bytes:
 
 
 def _check(entry: Entry) -> None:
-    """What furlkit never writes and the safetensors library would accept: ValueError."""
+    """Raise ValueError for entries that only the safetensors library accepts."""
     name, shape = entry.name, entry.shape
     if not name or len(name) > LONGEST_NAME or not name.isprintable():
         raise ValueError(f"a tensor has the unusable name {name[:60]!r}")
     if ".." in name or "/" in name or "\\" in name:
         raise ValueError(f"a tensor's name, {name[:60]!r}, looks like a path")
-    # numpy refuses what it could not count even where another dimension is 0.
+    # numpy refuses sizes that overflow, even if another dimension is 0.
     count = math.prod(shape) or math.prod(max(size, 1) for size in shape)
     if len(shape) > MOST_DIMENSIONS or count >= 2**60:
         raise ValueError(f"{name} has the shape {str(list(shape))[:60]}")

@@ -1,4 +1,4 @@
-"""Reading many checkpoints side by side, in one pass and little memory."""
+"""Reading of many checkpoints in parallel, in one pass and little memory."""
 
 import hashlib
 import os
@@ -19,19 +19,19 @@ from furlkit.files.container.read import ChangedFile, Container
 from furlkit.files.container.seal import PIECE, starts_in
 from furlkit.files.opening import open_handle, open_regular
 
-SPARE = 64  # Files that the process has open for other purposes, threads included.
+SPARE = 64  # Open files of the process for other purposes, threads included.
 Combine = Callable[[Iterator[np.ndarray]], np.ndarray]
 Stacked = Callable[[np.ndarray], np.ndarray]
-STACK = 4 * 1024 * 1024  # Bytes of all files that are in memory at once, by thread.
+STACK = 4 * 1024 * 1024  # Bytes of the files in memory at once, by thread.
 
 
 class Lockstep:
-    """Reads tensor after tensor, piece after piece, each from every file that has it.
+    """Read tensor after tensor, piece after piece, from every file with the tensor.
 
-    A few threads combine the pieces. The bytes of a file that has `digests` are compared
-    with them piece by piece, and a difference raises ChangedFile. Of other files the
-    checksums are computed along the way; `finish` compares them, after every tensor has
-    been combined or skipped.
+    A few threads combine the pieces. For a file with `digests`, every piece is compared
+    with its digest, and a difference raises ChangedFile. For other files the checksums
+    are computed on the way; `finish` compares them, after every tensor has been
+    combined or skipped.
     """
 
     def __init__(self, containers: Sequence[Container]):
@@ -55,10 +55,10 @@ class Lockstep:
             file.close()
 
     def combine(self, entry: Entry, combine: Combine) -> Iterator[np.ndarray]:
-        """For each piece of a tensor, what `combine` computes from all files.
+        """Yield the result of `combine` for each piece of a tensor.
 
-        `combine` is given that piece of every file, in the files' order; an array is
-        valid until the next one is taken.
+        `combine` receives the piece of every file, in the order of the files; an array
+        is valid until the next array is taken.
         """
 
         def one(piece: tuple[int, int]) -> np.ndarray:
@@ -67,10 +67,10 @@ class Lockstep:
         yield from self._pool.map(one, enumerate(starts_in(entry.size)))
 
     def stacked(self, entry: Entry, function: Stacked) -> Iterator[np.ndarray]:
-        """For each slice of a tensor, `function` of that slice of all files, (m, n).
+        """Yield `function` of each slice of a tensor, stacked over the files (m, n).
 
-        The slices of all files together fit into STACK. Memory has room for one more
-        stack than there are threads.
+        A stack of slices fits into STACK. Memory has room for one more stack than there
+        are threads.
         """
         pending: deque[Future[np.ndarray]] = deque()
         for number, start in enumerate(starts_in(entry.size)):
@@ -82,12 +82,12 @@ class Lockstep:
             yield pending.popleft().result()
 
     def skip(self, entry: Entry) -> None:
-        """Read a tensor that is not used for the checksum alone."""
+        """Read an unused tensor, for the checksum alone."""
         for _ in self.combine(entry, lambda columns: np.empty(sum(1 for _ in columns))):
             pass
 
     def finish(self) -> None:
-        """Check every file against its checksum."""
+        """Compare the checksum of every file."""
         for file in self._files:
             file.finish()
 
@@ -119,7 +119,7 @@ class Lockstep:
 
 
 class _Crc32:
-    """zlib's crc32 as an object with `update`, like those of hashlib."""
+    """zlib's crc32 with the `update` method of hashlib's objects."""
 
     def __init__(self) -> None:
         self.value = 0
@@ -148,7 +148,7 @@ class _File:
             self._handle = open_handle(self._opened.path)
 
     def close(self) -> None:
-        """Close it, if it was kept open."""
+        """Close the file if it was kept open."""
         if self._handle is not None:
             os.close(self._handle)
         self._handle = None
@@ -163,11 +163,11 @@ class _File:
                 self._opened.fill(buffer, begin, stream.fileno())
 
     def new_sum(self) -> Any:
-        """An empty sum for a piece: sha256 for a file with digests, crc32 for others."""
+        """Return an empty sum: sha256 for a file with digests, otherwise crc32."""
         return _Crc32() if self._opened.digests is None else hashlib.sha256()
 
     def keep_sum(self, entry: Entry, number: int, sum_: Any) -> None:
-        """Compare or keep the sum of one piece of a tensor, all of which was read."""
+        """Compare or keep the sum of a piece of a tensor that was read completely."""
         piece = self.places[entry.name][1] + number
         if self._opened.digests is None:
             self._crcs[piece] = sum_.value
@@ -175,13 +175,13 @@ class _File:
             raise ChangedFile(self._opened.path)
 
     def finish(self) -> None:
-        """Check it against its checksum; a file with digests was checked already."""
+        """Compare the checksum; a file with digests is already compared."""
         if self._opened.digests is None:
             self._opened.check(self._crcs)
 
     @contextmanager
     def _changes(self) -> Iterator[None]:
-        """A file with digests that cannot be read any more has changed."""
+        """Raise ChangedFile if a file with digests cannot be read any more."""
         try:
             yield
         except FurlkitError as error:
@@ -191,9 +191,9 @@ class _File:
 
 
 def _allow_files(count: int) -> int:
-    """Raise the soft limit on open files to `count` if it is lower; gives the limit.
+    """Raise the soft limit on open files to `count` if lower; return the limit.
 
-    Where the hard limit is lower than that too, it is the limit.
+    A hard limit below `count` is the maximum.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= count:

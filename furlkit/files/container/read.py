@@ -1,13 +1,13 @@
-"""Reading safetensors files: the library reads the header, behind checks of our own.
+"""Reading of safetensors files: the library parses the header, after our checks.
 
-A header's length is capped before anything is parsed. The library refuses gaps, overlaps,
-truncation and shapes that do not fit their bytes. It accepts names that look like paths,
-shapes that numpy cannot hold, and a name that occurs twice: these are refused here.
-Tensors are read by positioned reads and not through the library's memory map, so that
-memory is bounded. See `seal` for the two hashes.
+The length of a header is limited before parsing. The library refuses gaps, overlaps,
+truncation and shapes that do not fit the bytes. The library accepts names that look
+like paths, shapes that numpy cannot represent, duplicate names: furlkit refuses these.
+Tensors are read by positioned reads, not through the library's memory map, to bound
+the memory. See `seal` for the two hashes.
 
-Files of format version 1 have a `check` of another definition, which is not computed any
-more: their `content` is verified instead when their tensors are read.
+Files of format version 1 have a `check` with another definition, which furlkit no
+longer computes: reading the tensors compares `content` instead.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _COPY_AGAIN = "copy it again or re-create it"
 
 
 class ChangedFile(InputError):
-    """A file that is not any more what it was when it was checked."""
+    """A file that has changed since it was checked."""
 
     def __init__(self, path: Path):
         super().__init__(f"{path}: has changed since it was checked")
@@ -40,15 +40,15 @@ class ChangedFile(InputError):
 
 
 class ForeignError(InputError):
-    """A safetensors file that another program wrote."""
+    """A safetensors file of another program."""
 
 
 class Container:
-    """A furlkit file opened for reading: its header is checked, its body is not yet.
+    """A furlkit file opened for reading; the header is checked, the body not yet.
 
-    `digests` are the sha256 of every piece of the body, if `verified_pieces` was asked to
-    remember them; a later pass compares the bytes that it reads with them. `aliases` are
-    further names of tensors, for files that are read side by side.
+    `digests`: the sha256 of every piece of the body, if `verified_pieces` was told to
+    remember them; a later pass compares bytes with the digests. `aliases`: further
+    names of tensors, for files that are read in parallel.
     """
 
     def __init__(self, path: Path):
@@ -61,27 +61,27 @@ class Container:
 
     @property
     def content(self) -> str:
-        """The file's content hash, as its header gives it."""
+        """Content hash recorded in the header."""
         return self.header.content
 
     @property
     def body_start(self) -> int:
-        """Where in the file the tensors begin."""
+        """Position of the first tensor in the file."""
         return len(self._head)
 
     @property
     def size(self) -> int:
-        """How many bytes the tensors take."""
+        """Number of bytes of the tensors."""
         return sum(entry.size for entry in self.entries)
 
     def entry(self, name: str) -> Entry:
-        """The description of one tensor, which must be there."""
+        """Return the description of a tensor, which must exist."""
         if name not in self._by_name:
             raise InputError(f"{self.path}: has no tensor {name}")
         return self._by_name[name]
 
     def expect(self, name: str, dtypes: str, *shape: int | str) -> Entry:
-        """A tensor of one of these types; in its shape a word stands for any length."""
+        """Check a tensor's type and shape; a word in `shape` matches any length."""
         entry = self.entry(name)
         fits = len(shape) == len(entry.shape) and all(
             isinstance(length, str) or length == found
@@ -99,10 +99,10 @@ class Container:
         return name in self._by_name
 
     def stream(self) -> Iterator[tuple[Entry, np.ndarray]]:
-        """Every tensor in the file's order, one in memory at a time.
+        """Yield every tensor in the file's order, one in memory at a time.
 
-        The checksum is compared after the last one. The file is opened once for each
-        tensor, so any number of containers can be streamed side by side.
+        The checksum is compared after the last tensor. The file is opened once per
+        tensor, to stream any number of containers in parallel.
         """
         crcs: list[int] = []
         for entry in self.entries:
@@ -113,9 +113,12 @@ class Container:
 
     def read(self, entry: Entry) -> np.ndarray:
         """One tensor, unchecked; `stream` and `tensors` check."""
-        array = np.empty(entry.shape, entry.dtype)
         with open_regular(self.path) as stream, reading(self.path):
-            self.fill(seal.bytes_of(array), entry.start, stream.fileno())
+            return self._read(entry, stream.fileno())
+
+    def _read(self, entry: Entry, handle: int) -> np.ndarray:
+        array = np.empty(entry.shape, entry.dtype)
+        self.fill(seal.bytes_of(array), entry.start, handle)
         return array
 
     def fill(self, buffer: np.ndarray, start: int, handle: int) -> None:
@@ -129,13 +132,20 @@ class Container:
             done += count
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """All tensors, after the checksum has been compared."""
-        return {entry.name: array for entry, array in self.stream()}
+        """All tensors, after the checksum has been compared; the file is opened once."""
+        arrays, crcs = {}, []
+        with open_regular(self.path) as stream:
+            for entry in self.entries:
+                array = self._read(entry, stream.fileno())
+                crcs += seal.crcs_of(seal.bytes_of(array))
+                arrays[entry.name] = array
+        self.check(crcs)
+        return arrays
 
     def verified_tensors(
         self, by: str | None, remember: bool = False
     ) -> dict[str, np.ndarray]:
-        """All tensors, after `content` or `check` of these very bytes was compared."""
+        """Read the tensors and compare `content` or `check` of the bytes read."""
         arrays = {e.name: np.empty(e.shape, e.dtype) for e in self.entries}
         done = dict.fromkeys(arrays, 0)
         for entry, piece in self.verified_pieces(by, remember):
@@ -145,7 +155,7 @@ class Container:
         return arrays
 
     def memmap(self, name: str) -> np.ndarray:
-        """One tensor as a read-only memory map; its bytes are not checked."""
+        """Map a tensor read-only; the bytes are not checked."""
         entry = self.entry(name)
         if not entry.size:
             return np.empty(entry.shape, entry.dtype)
@@ -154,9 +164,9 @@ class Container:
             return np.memmap(stream, entry.dtype, "r", offset, entry.shape)
 
     def check_body(self, reach: Callable[[int], None]) -> None:
-        """Compare the checksum of all tensors, with one piece of them in memory.
+        """Compare the checksum of the tensors, with one piece in memory.
 
-        `reach` is told how many bytes are done.
+        `reach` receives the number of bytes read.
         """
         if self.header.version == 1:
             return self.verify()
@@ -168,9 +178,9 @@ class Container:
         self.check(crcs)
 
     def pieces(self) -> Iterator[tuple[Entry, np.ndarray]]:
-        """The bytes of every tensor in the file's order, unchecked, a piece at a time.
+        """Yield the bytes of every tensor in the file's order, in unchecked pieces.
 
-        An array is good until the next one is taken.
+        An array is valid until the next array is taken.
         """
         buffer = np.empty(seal.PIECE, np.uint8)
         with open_regular(self.path) as stream:
@@ -183,7 +193,7 @@ class Container:
     def verified_pieces(
         self, by: str | None, remember: bool = False
     ) -> Iterator[tuple[Entry, np.ndarray]]:
-        """The same; after the last one `content` or `check` is compared, or nothing.
+        """Like `pieces`; compares `content` or `check` after the last piece, if given.
 
         With `remember` the sha256 of each piece is kept in `digests`.
         """
@@ -203,7 +213,7 @@ class Container:
         self.digests = digests if remember else None
 
     def is_unchanged(self) -> bool:
-        """Whether the body has the `digests` that were remembered."""
+        """Return whether the body still matches the `digests`."""
         try:
             found = [hashlib.sha256(piece.data).digest() for _, piece in self.pieces()]
         except FurlkitError:
@@ -211,7 +221,7 @@ class Container:
         return found == self.digests
 
     def verify(self) -> None:
-        """Compare the sha256 of the whole file without keeping anything."""
+        """Compare the sha256 of the whole file without keeping the bytes."""
         digest = self._digest()
         with open_regular(self.path) as stream, reading(self.path):
             stream.seek(self.body_start)
@@ -219,13 +229,13 @@ class Container:
         self._compare(digest.hexdigest(), "content")
 
     def _digest(self) -> Any:
-        """The sha256 of the head, both hashes read as zeros."""
+        """Return the sha256 of the head, with zeros for both hashes."""
         return hashlib.sha256(
             self._zeroed(self._zeroed(self._head, "check"), "content")
         )
 
     def check(self, crcs: Sequence[int] | np.ndarray) -> None:
-        """Compare the checksum with that of all pieces, which have now been read."""
+        """Compare the checksum, given the sums of the pieces."""
         if self.header.version == 1:
             self.verify()
         else:
@@ -239,13 +249,13 @@ class Container:
         if found != getattr(self.header, name):
             what = {"check": "checksum", "content": "content hash"}[name]
             raise InputError(
-                f"{self.path}: its bytes do not match the {what} in its header; "
+                f"{self.path}: the bytes do not match the {what} in the header; "
                 f"the file was damaged or edited; {_COPY_AGAIN}"
             )
 
 
 def open_kind(path: Path, kind: str) -> Container:
-    """Open a file that must be of one kind."""
+    """Open a file of a given kind."""
     container = Container(path)
     if container.header.kind != kind:
         found, expected = with_article(container.header.kind), with_article(kind)
@@ -254,7 +264,7 @@ def open_kind(path: Path, kind: str) -> Container:
 
 
 def _read_head(path: Path) -> bytes:
-    """The length and the text of the header, once the length makes sense."""
+    """Read the length and the text of the header, if the length is plausible."""
     with open_regular(path) as stream, reading(path):
         size = os.fstat(stream.fileno()).st_size
         start = stream.read(8)
@@ -264,29 +274,28 @@ def _read_head(path: Path) -> bytes:
 
 
 def is_plain(path: Path) -> bool:
-    """Whether a safetensors file is another program's; an InputError for other files."""
+    """Return whether a safetensors file is foreign; InputError for other files."""
     _read_head(path)
     with _parsing(path), safe_open(path, "numpy") as opened:
         return "furlkit" not in (opened.metadata() or {})
 
 
 def read_plain(path: Path) -> tuple[dict[str, np.ndarray], str]:
-    """The tensors of another program's safetensors file, and the file's sha256."""
+    """Read the tensors of a foreign safetensors file, and the file's sha256."""
     start = len(_read_head(path))
     with _parsing(path), safe_open(path, "numpy") as opened:
         entries = _entries(opened)
     with open_regular(path) as stream, reading(path):
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return {entry.name: _array(path, entry, start) for entry in entries}, digest
+        arrays = {e.name: _array(path, e, start + e.start, stream) for e in entries}
+    return arrays, digest
 
 
-def _array(path: Path, entry: Entry, body: int) -> np.ndarray:
-    """One tensor of a file whose tensors begin at `body`."""
+def _array(path: Path, entry: Entry, offset: int, stream: Any) -> np.ndarray:
+    """One tensor of an open file, from `offset` on."""
     array = np.empty(entry.shape, entry.dtype)
-    with open_regular(path) as stream, reading(path):
-        stream.seek(body + entry.start)
-        count = stream.readinto(seal.bytes_of(array).data)
-    if count < entry.size:
+    stream.seek(offset)
+    if stream.readinto(seal.bytes_of(array).data) < entry.size:
         raise InputError(f"{path}: became shorter while it was read")
     return array
 
@@ -307,7 +316,7 @@ def _entries(opened: Any) -> list[Entry]:
 
 @contextmanager
 def _parsing(path: Path) -> Iterator[None]:
-    """Raise furlkit's error for what the library finds wrong in a header."""
+    """Raise furlkit's error if the library refuses a header."""
     try:
         with reading(path):
             yield
@@ -322,15 +331,15 @@ def _furlkit_header(path: Path, metadata: dict[str, str]) -> Header:
     if "furlkit" not in metadata:
         raise ForeignError(
             f"{path}: is a safetensors file, but not one of furlkit's: "
-            "its metadata has no key 'furlkit'"
+            "the metadata has no key 'furlkit'"
         )
     return parse_header(path, metadata["furlkit"])
 
 
 def _check_canonical(path: Path, head: bytes, header: Header, text: bytes) -> None:
-    """The header must be, to the byte, the one furlkit writes for its content.
+    """Check that the header equals, byte by byte, furlkit's header for the content.
 
-    The library merges names that occur twice; the text then differs.
+    The library merges duplicate names; the text then differs.
     """
     hashes = all(
         head.count(mark + getattr(header, name).encode()) == 1
@@ -338,7 +347,7 @@ def _check_canonical(path: Path, head: bytes, header: Header, text: bytes) -> No
     )
     if not hashes or head[8:].rstrip(b" ") != text:
         raise InputError(
-            f"{path}: its header is not written as furlkit writes it: a name occurs "
+            f"{path}: furlkit did not write this header: a name occurs "
             "twice, or another program has rewritten the file; re-create it"
         )
 
@@ -346,7 +355,7 @@ def _check_canonical(path: Path, head: bytes, header: Header, text: bytes) -> No
 def _check_start(path: Path, start: bytes, length: int, size: int) -> None:
     if size < 10:
         raise InputError(f"{path}: has {size} bytes, too few for a safetensors file")
-    # A length may begin with these bytes as well, but then it fits the file.
+    # A valid length may begin with these bytes too, but then the length fits the file.
     if length > size - 8 and start.startswith((b"PK", b"\x80")):
         raise InputError(
             f"{path}: is a pickle or zip file; furlkit reads safetensors only and "
@@ -358,16 +367,16 @@ def _check_start(path: Path, start: bytes, length: int, size: int) -> None:
         )
     if length > size - 8:
         raise InputError(
-            f"{path}: not a safetensors file, or truncated: its header should take "
+            f"{path}: not a safetensors file, or truncated: the header should take "
             f"{length} bytes, the file has {size}; {_COPY_AGAIN}"
         )
     if length > LIMIT:
         raise InputError(
-            f"{path}: its header takes {length} bytes, furlkit accepts {LIMIT}"
+            f"{path}: the header takes {length} bytes, furlkit accepts {LIMIT}"
         )
 
 
-# weights_only runs nothing that the pickle asks for.
+# weights_only executes no code of the pickle.
 _CONVERT = "; ".join(
     (
         "import sys, torch",
@@ -381,7 +390,7 @@ _CONVERT = "; ".join(
 
 
 def _conversion(path: Path) -> str:
-    """Commands that make a safetensors file of a pickled state_dict, and use it."""
+    """Commands that convert a pickled state_dict to safetensors and use the result."""
     target = path.with_suffix(".safetensors")
     if target == path:
         target = path.with_suffix(".converted.safetensors")

@@ -1,7 +1,7 @@
-"""Writing safetensors files, tensor after tensor and piece after piece.
+"""Writing of safetensors files, tensor after tensor and piece after piece.
 
-The writer of the safetensors library takes all tensors at once, puts metadata keys in
-random order, ignores the umask and does not fsync. The format is simple: 8 bytes of
+The writer of the safetensors library takes the whole file at once, puts metadata keys
+in random order, ignores the umask and does not fsync. The format is simple: 8 bytes of
 length, a JSON header, the tensors.
 """
 
@@ -20,7 +20,7 @@ from furlkit.files.container.layout import Entry, place, table
 
 
 class Blocks(NamedTuple):
-    """A tensor that is computed while it is written, in arrays that follow each other."""
+    """A tensor computed while being written, from consecutive arrays."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -33,7 +33,7 @@ def write(
     header: Header,
     mode: int = EVERYBODY,
 ) -> str:
-    """Write tensors and header; gives the content hash.
+    """Write tensors and header; return the content hash.
 
     Blocks are computed one tensor after another, in the order of the file.
     """
@@ -55,7 +55,7 @@ def write(
                 written += stream.write(piece.data)
             if written != entry.size:
                 raise ValueError(
-                    f"{entry.name}: its blocks have {written} bytes, not {entry.size}"
+                    f"{entry.name}: the blocks have {written} bytes, not {entry.size}"
                 )
         content = digest.hexdigest()
         head = seal.with_digits(head, "content", seal.UNSEALED, content)
@@ -70,7 +70,7 @@ def _head(path: Path, placed: list[Entry], header: Header) -> bytes:
     text += b" " * (-len(text) % 8)
     if len(text) > LIMIT:
         raise FurlkitError(
-            f"{path}: its header would take {len(text)} bytes, furlkit accepts {LIMIT}; "
+            f"{path}: the header would take {len(text)} bytes, furlkit allows {LIMIT}; "
             "nothing was written"
         )
     return len(text).to_bytes(8, "little") + text

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Frame(NamedTuple):
-    """A picture's title, and its width and height in inches if they are given."""
+    """Title of a picture, and width and height in inches if given."""
 
     title: str | None = ""
     size: tuple[float, float] | None = None

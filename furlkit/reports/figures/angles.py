@@ -10,15 +10,15 @@ from furlkit.reports.figures import UNFRAMED, Frame, style
 from furlkit.reports.summary import Box
 from furlkit.reports.text import shorten
 
-NUMBERED = 12  # Rounds that are all numbered.
+NUMBERED = 12  # Largest number of rounds with all ticks.
 
 
 def draw_angles(
     panels: Sequence[tuple[str, Sequence[Box]]], frame: Frame = UNFRAMED
 ) -> Figure:
-    """Boxes by round, one panel per series, on the same axes.
+    """Boxes by round, one panel per series, with common axes.
 
-    Rounds stand side by side, whatever lies between them: boxes have a width.
+    Rounds are equally spaced, since boxes have a width.
     """
     rounds = sorted({box.round for _, boxes in panels for box in boxes})
     rows, columns = style.shape_of(len(panels))
@@ -31,7 +31,7 @@ def draw_angles(
             axes.set_title(shorten(label, max(8, int(width * 11))))
             _draw_boxes(axes, rounds, boxes, style.COLOURS[number % len(style.COLOURS)])
             axes.tick_params(labelbottom=number + columns >= len(panels))
-        # Of many rounds every n-th is numbered, counted back from the last.
+        # Of many rounds every n-th has a tick, counted back from the last.
         step = -(-len(rounds) // NUMBERED)
         places = range((len(rounds) - 1) % step, len(rounds), step)
         grid[0].set_xticks(places, [str(rounds[place]) for place in places])
@@ -45,7 +45,7 @@ def draw_angles(
 def _draw_boxes(
     axes: Axes, rounds: list[int], boxes: Sequence[Box], colour: str
 ) -> None:
-    """Boxes of one round share its slot, side by side."""
+    """Place the boxes of one round side by side."""
     numbers, places = [], []
     share = 0.75 / max(sum(b.round == box.round for b in boxes) for box in boxes)
     for slot, round_ in enumerate(rounds):

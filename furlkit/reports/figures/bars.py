@@ -21,15 +21,14 @@ BETWEEN_GROUPS = 0.7  # In widths of a bar.
 def draw_bars(
     bars: Sequence[Results], value: Value, start: float = 0, frame: Frame = UNFRAMED
 ) -> Figure:
-    """A bar for each mean with one standard deviation up and down, a dot per seed.
+    """Bar for each mean with one standard deviation up and down, a dot per seed.
 
-    A label has the same colour in all groups. An axis with a `start` above 0 says so.
-    Bars with a difference from the reference of their group have it above them, and a
-    dashed line shows the reference.
+    A label has one colour in all groups. An axis with a `start` above 0 is marked. Text
+    above a bar is the difference from the group's reference, which is a dashed line.
     """
     labels = list(dict.fromkeys(bar.label for bar in bars))
     groups = list(dict.fromkeys(bar.group for bar in bars))
-    # Groups stand one after the other, with a gap between them.
+    # Groups follow each other with a gap between them.
     group = np.array([groups.index(bar.group) for bar in bars])
     places = np.argsort(np.argsort(group, kind="stable")) + BETWEEN_GROUPS * group
     width = float(np.clip(1.3 + 0.55 * (places.max() + 1), 4, 12))
@@ -86,7 +85,7 @@ def _notes(bars: Sequence[Results], narrow: bool) -> list[str]:
 def _draw_numbers(
     axes: Axes, places: np.ndarray, bars: Sequence[Results], value: Value, narrow: bool
 ) -> None:
-    """Numbers above the bars, and a margin for them."""
+    """Numbers above the bars, and a margin for the numbers."""
     above: dict[str, Any] = {"textcoords": "offset points", "ha": "center"}
     above |= {"fontsize": 8, "rotation": 90 if narrow else 0}
     compared = any(bar.difference for bar in bars)
@@ -100,7 +99,7 @@ def _draw_numbers(
 
 
 def _numbers(bar: Results, value: Value, narrow: bool) -> str:
-    """The mean of a bar, and how far it is above the reference, if there is one."""
+    """Mean of a bar, and the difference from the reference, if any."""
     mean = value.show(bar.summary.mean, ".1f")
     if bar.difference is None:
         return mean
@@ -117,7 +116,7 @@ def _numbers(bar: Results, value: Value, narrow: bool) -> str:
 def _draw_references(
     axes: Axes, places: np.ndarray, bars: Sequence[Results], value: Value
 ) -> None:
-    """A dashed line at the mean of each group's reference, as wide as the group."""
+    """Dashed line at the mean of each group's reference, across the group."""
     for group in dict.fromkeys(bar.group for bar in bars):
         mine = [k for k, bar in enumerate(bars) if bar.group == group]
         (reference, *others) = sorted(mine, key=lambda k: bool(bars[k].difference))
@@ -143,7 +142,7 @@ def _draw_bar(axes: Axes, place: float, bar: Results, number: int, value: Value)
 
 
 def _name_slots(axes: Axes, places: Any, names: Sequence[str], width: float) -> None:
-    """Names below the bars, slanted where they are too long to stand side by side."""
+    """Names below the bars, slanted if they are too long for horizontal text."""
     short = [shorten(name, LABEL_WIDTH) for name in names]
     low, high = axes.get_xlim()
     apart = min(np.diff(np.sort(places)), default=4) * (width - 1) / (high - low)

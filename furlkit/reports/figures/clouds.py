@@ -1,4 +1,4 @@
-"""Scatter plots of features: a point for each image, coloured by its class or client."""
+"""Scatter plots of features: a point per image, coloured by class or client."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -30,8 +30,8 @@ def draw_clouds(
 ) -> Figure:
     """Panels side by side. Distances have no unit, so the axes have no numbers.
 
-    `names` are those of the classes in colour; the others are grey. `by` is what colours
-    show, where it is not the class.
+    `names` are names of the coloured classes; other classes are grey. `by` names the
+    meaning of colours, if not the class.
     """
     short = [shorten(name, LONGEST) for name in names.values()]
     entries = list(zip(LOOKS, short, strict=False))
@@ -65,7 +65,7 @@ def draw_clouds(
 def _draw_legend(
     figure: Figure, entries: list[tuple[tuple[str, str], str]], title: str, columns: int
 ) -> None:
-    """A marker in its colour, and a name, for each entry."""
+    """Coloured marker and name for each entry."""
     handles = [
         Line2D([], [], linestyle="", markersize=5, marker=mark, color=colour)
         for (mark, colour), _ in entries
@@ -77,7 +77,7 @@ def _draw_legend(
 
 
 def _draw_points(axes: Axes, cloud: Cloud, shown: Sequence[int]) -> Any:
-    """Grey points first; then all classes mixed, so that none covers another."""
+    """Draw grey points first, then the classes mixed: no class covers another."""
     size = float(np.clip(9000 / max(1, len(cloud.points)), 4, 22))
     rank = {label: place for place, label in enumerate(shown)}
     ranks = np.array([rank.get(label, -1) for label in cloud.labels.tolist()], int)

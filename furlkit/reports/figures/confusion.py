@@ -17,7 +17,7 @@ def draw_confusion(
     label: str,
     frame: Frame,
 ) -> Figure:
-    """Images by class (rows) and by what they were taken for, in percent of the row."""
+    """Images by class (rows) and by prediction, in percent of the row."""
     total = matrix.sum(axis=1, keepdims=True)
     shares = 100 * matrix / np.where(total > 0, total, 1)
     rows, wide = matrix.shape

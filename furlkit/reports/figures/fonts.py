@@ -1,4 +1,4 @@
-"""Fonts for names outside Latin script: installed ones, or escapes where none has them."""
+"""Fonts for names outside Latin script: installed fonts, or escapes."""
 
 from collections.abc import Iterable
 
@@ -7,13 +7,13 @@ from matplotlib.font_manager import FontProperties, findfont, fontManager, get_f
 from matplotlib.text import Text
 
 REGULAR = (400, "normal", "regular")
-PLACEHOLDERS = "Last Resort"  # A font of boxes, which matplotlib brings along.
+PLACEHOLDERS = "Last Resort"  # A font of boxes that comes with matplotlib.
 
 
 def fit_fonts(figure: Figure, truetype: bool) -> str:
-    """Give all text fonts that have its characters; a PDF takes only TrueType fonts.
+    """Give all text fonts with the required characters; for a PDF, TrueType fonts.
 
-    Characters that no font has are escaped, and returned.
+    Characters missing in all fonts are escaped, and returned.
     """
     texts = [text for text in figure.findobj(Text) if isinstance(text, Text)]
     usual = findfont(FontProperties())
@@ -29,7 +29,7 @@ def fit_fonts(figure: Figure, truetype: bool) -> str:
         text.set_fontfamily(families)
         text.set_text(text.get_text().translate(escapes))
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
-        # What a tick shows comes from its axis, whatever its text was set to.
+        # A tick takes its text from the axis.
         labels = [label.get_text() for label in axis.get_ticklabels()]
         if missing & set("".join(labels)):
             axis.set_ticklabels([label.translate(escapes) for label in labels])

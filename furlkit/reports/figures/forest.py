@@ -1,4 +1,4 @@
-"""Forest plots: differences with their intervals, one row for each."""
+"""Forest plots: a row for each difference and interval."""
 
 from collections.abc import Sequence
 from textwrap import fill
@@ -27,9 +27,9 @@ def draw_forest(
     numbers: bool = True,
     frame: Frame = UNFRAMED,
 ) -> Figure:
-    """Each row's difference from the reference, its interval, and the probes' band.
+    """Difference of each row from the reference, with interval and band of the probes.
 
-    Rows stand from the top in the order in which they are given.
+    Rows follow the given order from the top.
     """
     found = [(row.label, row.difference) for row in rows if row.difference]
     longest = min(LABEL_WIDTH, max(len(label) for label, _ in found))
@@ -38,14 +38,14 @@ def draw_forest(
     with style.canvas(width, height, frame) as figure:
         width = figure.get_figwidth()
         axes = figure.add_subplot()
-        axes.use_sticky_edges = False  # Else a band would end at the edge.
+        axes.use_sticky_edges = False  # Otherwise a band would end at the edge.
         for place, (_, difference) in enumerate(found):
             _draw_row(axes, place, difference, value)
             if numbers:
                 text = difference.text(lambda number: value.show(number, "+.2f"))
                 _write(axes, place, text)
         axes.axvline(0, color="black", linewidth=0.8, zorder=1)
-        # Names take at most half of a picture that was given a size.
+        # Names take at most half of a picture with a given size.
         short = [shorten(label, min(LABEL_WIDTH, int(6 * width))) for label, _ in found]
         axes.set_yticks(range(len(found)), short)
         axes.set_ylim(len(found) - 0.5, -0.5)
@@ -72,13 +72,13 @@ def _draw_row(axes: Axes, place: int, difference: Difference, value: Value) -> N
 
 
 def _write(axes: Axes, place: int, text: str) -> None:
-    """Numbers of a row at the right of the axes."""
+    """Numbers of a row, right of the axes."""
     beside = axes.get_yaxis_transform()  # x in parts of the axes, y in rows.
     axes.text(1.02, place, text, transform=beside, va="center", fontsize=8)
 
 
 def _explained(found: Sequence[Difference], value: Value, reference: str) -> list[str]:
-    """What is on the axis, and what bars, band and dots mean, as far as they appear."""
+    """Explain the axis, and bars, band and dots if they appear."""
     said = [f"{value.label} minus that of {shorten(reference, LABEL_WIDTH)}"]
     levels = [each.effect.level for each in found if each.effect.level is not None]
     if levels:

@@ -17,7 +17,7 @@ from furlkit.reports.summary import Line
 
 DASHED = (0, (3, 1.5))
 NARROW = 4.5  # Inches: a column of a paper.
-MARKED = 25  # Markers on a line: more of them would hide it.
+MARKED = 25  # Markers on a line: more markers would hide the line.
 # The x axes of `draw_lines`, and their labels.
 LABELS = {
     "round": "round",
@@ -53,7 +53,7 @@ def draw_lines(
 def draw_sweep(
     lines: Sequence[Line], value: Value, over: str, frame: Frame = UNFRAMED
 ) -> Figure:
-    """Values over numbers that an option had, with a band of one standard deviation."""
+    """Values over the numbers of an option, with a band of one standard deviation."""
     every = np.unique(np.concatenate([line.x for line in lines]))
     with style.canvas(5, 3.6, frame) as figure:
         axes = figure.add_subplot()
@@ -79,7 +79,7 @@ def draw_sweep(
 
 
 def _scale(axes: Axes, every: np.ndarray) -> None:
-    """Logarithmic for positive numbers that are powers apart; a 0 is one step below."""
+    """Scale: logarithmic for positive powers of a number; 0 is one step below."""
     positive = every[every > 0]
     if every.min() < 0 or not len(positive) or positive.max() < 8 * positive.min():
         return
@@ -122,7 +122,7 @@ def _finish(
 def _draw_spread(
     axes: Axes, x: np.ndarray, mean: np.ndarray, std: np.ndarray, colour: str
 ) -> None:
-    """A band, or an error bar where there is a single point, if anything varies."""
+    """Draw a band, or an error bar for a single point, if values vary."""
     if not std.any():
         return
     if len(x) == 1:
@@ -140,7 +140,7 @@ def _tick_bytes(axes: Axes, every: np.ndarray) -> None:
 
 
 def _tick_log(axes: Axes) -> None:
-    """Name more than powers of ten if the axis has few of them."""
+    """Add ticks between powers of ten if the axis has few powers."""
     low, high = axes.get_ylim()
     subs = (1, 2, 5) if high > 10 * low else range(1, 10)
     axes.yaxis.set(
@@ -150,13 +150,13 @@ def _tick_log(axes: Axes) -> None:
 
 
 def _draw_rounds(axes: Axes, number: int, loss: Line) -> Any:
-    """Draw each round, then each aggregation; returns the handle for the legend."""
+    """Draw each round, then each aggregation; return the handle for the legend."""
     ends, looks = loss.round_ends, style.look(number)
     marker = looks.pop("marker")
     looks |= {"markersize": 4 if len(ends) <= MARKED else 2.5, "linestyle": "-"}
     for here in np.split(np.arange(len(loss.x)), ends + 1):
         x, mean = loss.x[here], loss.mean[here]
-        # A round of one epoch has no length to be dashed, so it is a marker.
+        # A round of one epoch has no length for dashes, so draw a marker.
         dot = marker if len(here) == 1 else ""
         axes.plot(x, mean, **{**looks, "linestyle": DASHED}, marker=dot)
         _draw_spread(axes, x, mean, loss.std[here], looks["color"])
@@ -167,9 +167,9 @@ def _draw_rounds(axes: Axes, number: int, loss: Line) -> Any:
 
 
 def _explain_styles(axes: Axes, losses: Sequence[Line], narrow: bool) -> None:
-    """Say what dashed, band and solid mean, as far as they appear.
+    """Explain dashed, band and solid, if they appear.
 
-    A narrow picture has no room for a legend in the axes, so it says so below.
+    A narrow picture has no room for a legend in the axes, so the text is below.
     """
     dashed = any(len(loss.x) > len(np.unique(loss.rounds)) for loss in losses)
     mean = {"linestyle": DASHED} if dashed else {"linestyle": "", "marker": MARKERS[0]}

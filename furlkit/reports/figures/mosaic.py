@@ -17,9 +17,9 @@ WRONG = COLOURS[1]
 
 
 def draw_mosaic(rows: Sequence[ImageRow], frame: Frame, named: str = "class") -> Figure:
-    """The images of each row side by side; those of another class have a frame.
+    """Images of each row side by side, with a frame around images of another class.
 
-    `named` is what the rows are named by.
+    `named` is the meaning of the row names.
     """
     columns = max(len(row.images) for row in rows)
     cell = min(0.5, 8 / columns, 9 / len(rows))

@@ -1,6 +1,6 @@
-"""Pictures of a partition: how many images of each class every client has.
+"""Pictures of a partition: number of images of each class at every client.
 
-`domains` has the name of each client's domain, and is empty where clients have none.
+`domains` has the name of each client's domain; empty without domains.
 """
 
 import itertools
@@ -29,9 +29,9 @@ def draw_heat(
     frame: Frame,
     domains: Sequence[str] = (),
 ) -> Figure:
-    """A map of clients by classes, and beside it how many images each client has.
+    """Map of clients by classes, and a bar with the number of images of each client.
 
-    Counts of a skewed partition have a long tail, so colours go by their square root.
+    Counts of a skewed partition have a long tail, so colours follow the square root.
     """
     clients, classes = histogram.shape
     width = np.clip(3.2 + 0.42 * classes, 5, 10)
@@ -39,7 +39,7 @@ def draw_heat(
     with style.canvas(width, height, frame) as figure:
         widths = [max(1, figure.get_figwidth() - 2), 0.8]
         axes, side = figure.subplots(1, 2, sharey=True, width_ratios=widths)
-        # White is no image at all; the palest blue is left out, so a single one shows.
+        # White means no image; the palest blue is left out, to show single images.
         norm = PowerNorm(0.5, vmin=0.5, vmax=max(1, histogram.max(initial=0)))
         blues = ListedColormap(colormaps["Blues"](np.linspace(0.15, 1, 256)))
         image = axes.imshow(
@@ -62,7 +62,7 @@ def draw_heat(
 
 
 def _draw_side(side: Axes, sizes: np.ndarray) -> None:
-    """Sizes of the clients as bars beside the rows of the map."""
+    """Bars with the sizes of the clients, beside the rows of the map."""
     side.spines[:].set_visible(False)
     side.tick_params(left=False, labelleft=False, length=0)
     side.set_xlabel("all images")
@@ -83,16 +83,16 @@ def draw_bubbles(
     frame: Frame,
     domains: Sequence[str] = (),
 ) -> Figure:
-    """A bubble for each client and class, its area in proportion to the images.
+    """Bubble for each client and class, with an area proportional to the images.
 
-    Of many clients or classes, 100 evenly spaced ones are shown, and the axis says so.
+    Of many clients or classes, 100 evenly spaced ones are drawn, and the axis says so.
     """
     shown_of = [np.linspace(0, n - 1, min(n, BUBBLES)) for n in histogram.shape]
     clients, classes = (shown.round().astype(int) for shown in shown_of)
     shown = histogram[np.ix_(clients, classes)]
     widest = max((len(names[k]) for k in classes), default=0)
     left = 0.6 + 0.08 * min(16, widest)
-    # A cell is as large as fits, up to 0.36 inches.
+    # A cell has the largest possible side, up to 0.36 inches.
     width = max(4.5, left + 1.1 + min(0.36 * len(clients), 7.5))
     height = max(2.4, 1.3 + min(0.36 * len(classes), 6.5))
     with style.canvas(width, height, frame) as figure:
@@ -120,7 +120,7 @@ def draw_bubbles(
 
 
 def draw_sizes(sizes: np.ndarray, frame: Frame, domains: Sequence[str] = ()) -> Figure:
-    """How many images each client has: all that can be drawn without labels."""
+    """Number of images of each client, the only picture without labels."""
     clients = len(sizes)
     with style.canvas(np.clip(1.5 + 0.4 * clients, 4, 8), 3, frame) as figure:
         axes = figure.add_subplot()
@@ -138,7 +138,7 @@ def draw_sizes(sizes: np.ndarray, frame: Frame, domains: Sequence[str] = ()) -> 
 def _name_clients(
     axis: Axis, numbers: np.ndarray, domains: Sequence[str], total=0
 ) -> None:
-    """Name clients by number and domain; lines part the domains."""
+    """Name clients by number and domain; lines separate the domains."""
     names = [f"{k} {domain}".rstrip() for k, domain in enumerate(domains)]
     name_ticks(axis, numbers, names or None, "client", total)
     if not domains:

@@ -1,7 +1,7 @@
-"""What all pictures share: style, colours, output formats.
+"""Common style, colours and output formats of all pictures.
 
 Every drawing function returns a matplotlib Figure and restores the global settings, so
-the same numbers give the same bytes whatever the user's own settings are.
+equal numbers give equal bytes, independent of the user's settings.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ from furlkit.reports.figures import Frame
 from furlkit.reports.figures.fonts import fit_fonts
 from furlkit.reports.text import plain, shorten
 
-# Removed from files, by format: it differs between versions and from day to day.
+# Removed from files, by format: differs between versions and days.
 METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
@@ -34,7 +34,7 @@ METADATA: dict[str, dict[str, None]] = {
 }
 # Okabe and Ito's colours, safe for colour-blind readers; their yellow is too pale.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-# Three more for points, as far apart for colour-blind readers as those are.
+# Three more for points, equally distinct for colour-blind readers.
 TEN_COLOURS = (*COLOURS, "#882255", "#332288", "#B7CC7A")
 MARKERS = "osD^vPX"
 DASHES = ("-", "--", ":")
@@ -56,7 +56,7 @@ _STYLE = {
     "grid.linewidth": 0.6,
     "legend.frameon": False,
     "svg.hashsalt": "furlkit",
-    # TrueType, which publishers ask for: text in a PDF can be searched and edited.
+    # TrueType, required by publishers: text in a PDF can be searched and edited.
     "pdf.fonttype": 42,
     # A class named "$" is a name, not a formula.
     "text.parse_math": False,
@@ -64,7 +64,7 @@ _STYLE = {
 
 
 def save(figure: Figure, output: Path, dpi: int = DPI) -> None:
-    """Write a figure whole or not at all, in the format of the suffix."""
+    """Write a complete figure or no file, in the format of the suffix."""
     kind = output.suffix.lower().lstrip(".")
     width, height = (round(dpi * side) for side in figure.get_size_inches())
     if kind == "png" and (max(width, height) >= 2**16 or width * height > MOST_PIXELS):
@@ -76,23 +76,23 @@ def save(figure: Figure, output: Path, dpi: int = DPI) -> None:
             font = "TrueType font" if kind == "pdf" else "font"
             console.warn(
                 f"{output}: no installed {font} has {shorten(lost, 40)}; such characters "
-                "are escaped, install one that has them"
+                "are escaped, install a font with them"
             )
         figure.savefig(stream, format=kind, metadata=METADATA[kind], dpi=dpi)
         if any("collapsed to zero" in str(each.message) for each in odd):
-            console.warn(f"{output}: its text leaves no room; give a larger --size")
+            console.warn(f"{output}: the text leaves no room; give a larger --size")
 
 
 def house_style() -> AbstractContextManager[None]:
-    """matplotlib's defaults and our changes, whatever the user's own settings are."""
+    """matplotlib's defaults and our changes, independent of the user's settings."""
     return matplotlib.style.context(["default", _STYLE])
 
 
 @contextmanager
 def canvas(width: float, height: float, frame: Frame) -> Iterator[Figure]:
-    """An empty figure, without pyplot, to draw on in house style.
+    """Empty figure in house style, without pyplot.
 
-    It is as large as its content needs, unless the frame has a size.
+    The content determines the size, unless the frame has a size.
     """
     with house_style():
         figure = Figure(figsize=frame.size or (width, height), layout="constrained")
@@ -102,12 +102,12 @@ def canvas(width: float, height: float, frame: Frame) -> Iterator[Figure]:
 
 
 def whole_ticks(most: int) -> MaxNLocator:
-    """Ticks at whole numbers only: there is no half client and no tenth of a round."""
+    """Ticks at whole numbers only, for clients and rounds."""
     return MaxNLocator(most, integer=True, min_n_ticks=1, steps=[1, 2, 5, 10])
 
 
 def note(counts: Iterable[int], what: str, spread: str) -> list[str]:
-    """What the values are means of and their spread shows; empty for single values."""
+    """Explain means and spread of the values; empty for single values."""
     ordered = sorted(counts)
     ends = " to ".join(map(str, dict.fromkeys((ordered[0], ordered[-1]))))
     of = f"mean of {ends} {what}"
@@ -115,7 +115,7 @@ def note(counts: Iterable[int], what: str, spread: str) -> list[str]:
 
 
 def look(number: int) -> dict[str, Any]:
-    """Colour, dashes and marker of the line of this number."""
+    """Colour, dashes and marker of line number `number`."""
     again, place = divmod(number, len(COLOURS))
     return {
         "color": COLOURS[place],
@@ -127,7 +127,7 @@ def look(number: int) -> dict[str, Any]:
 def legend(
     figure: Figure, handles: Sequence[Any], labels: Sequence[str], lower: bool
 ) -> None:
-    """A legend outside the axes, in as many columns as fit; `lower` is below them."""
+    """Legend outside the axes, in all columns that fit; `lower`: below the axes."""
     fitting = int(14 * figure.get_figwidth()) // (max(map(len, labels)) + 8)
     columns = max(1, min(len(labels), fitting))
     where: Any = f"outside {'lower' if lower else 'upper'} left"
@@ -135,10 +135,10 @@ def legend(
 
 
 def fit_labels(figure: Figure) -> None:
-    """Break labels of axes into lines: as long as the y axis, and as the figure is wide.
+    """Break labels of axes into lines, up to the length of the y axis or the figure.
 
-    Constrained layout makes room for the height of a label, not for its length. Other
-    lines make other axes, so the room is measured until nothing changes.
+    Constrained layout reserves the height of a label, not the length. New lines change
+    the axes, so the room is measured until nothing changes.
     """
     (axes,) = figure.axes
     labels = axes.xaxis.label, axes.yaxis.label
@@ -156,7 +156,7 @@ def fit_labels(figure: Figure) -> None:
 
 
 def _filled(figure: Figure, line: str, room: float) -> str:
-    """A line of a label, broken where it would take more pixels than there is room."""
+    """Break a line of a label at the available number of pixels."""
     written = figure.text(0, 0, line)
     with catch_warnings(record=True):
         share = room / max(1.0, written.get_window_extent().width)
@@ -166,7 +166,7 @@ def _filled(figure: Figure, line: str, room: float) -> str:
 
 
 def slanted(degrees: float) -> dict[str, Any]:
-    """How tick labels are set that are too long to stand side by side."""
+    """Settings of tick labels that are too long for horizontal text."""
     return {"rotation": degrees, "ha": "right", "rotation_mode": "anchor"}
 
 
@@ -177,18 +177,18 @@ def slots(axes: Axes, last: float) -> None:
 
 
 def tint(colour: str, strength: float) -> tuple[float, ...]:
-    """A colour mixed with white: unlike a translucent one it hides the grid behind."""
+    """Colour mixed with white; unlike a translucent colour it hides the grid."""
     return tuple(1 - strength * (1 - part) for part in to_rgb(colour))
 
 
 def shape_of(panels: int) -> tuple[int, int]:
-    """Rows and columns of so many panels, at most three side by side."""
+    """Rows and columns for a number of panels, at most three per row."""
     columns = min(panels, 3)
     return -(-panels // columns), columns
 
 
 def panels_of(figure: Figure, number: int, **shared: Any) -> list[Axes]:
-    """So many axes in rows of three."""
+    """Axes in rows of three."""
     every = figure.subplots(*shape_of(number), squeeze=False, **shared).flatten()
     for axes in every[number:]:
         axes.remove()
@@ -198,7 +198,7 @@ def panels_of(figure: Figure, number: int, **shared: Any) -> list[Axes]:
 def name_ticks(
     axis: Axis, numbers: np.ndarray, names: Sequence[str] | None, label: str, total=0
 ) -> None:
-    """Name every row or column where they are few, else number some of them."""
+    """Name every row or column if there are few, otherwise number some of them."""
     some = f" ({len(numbers)} of {total:,} shown)" if total > len(numbers) else ""
     axis.set_label_text(label + some)
     axis.set_tick_params(length=0)

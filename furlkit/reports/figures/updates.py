@@ -1,4 +1,4 @@
-"""What clients decided at the start of their rounds: a map of shares, and distances."""
+"""Decisions of clients at the start of their rounds: a map of shares, and distances."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,15 +14,15 @@ from furlkit.reports.figures.style import GREY
 from furlkit.reports.summary import Choices
 
 NAMED = 30  # Every client is named up to here.
-FAR = 3  # A threshold so many times above all distances is not drawn to scale.
+FAR = 3  # A threshold above FAR times all distances is not drawn to scale.
 
 
 def draw_updates(
     clients: Sequence[Choices], mu: float | None, frame: Frame = UNFRAMED
 ) -> Figure:
-    """A row of the map and a line below it for each client, the name in its colour.
+    """A row of the map and a line below for each client, with the name in colour.
 
-    White is a round in which a client did not take part.
+    White marks rounds without the client.
     """
     measured = any(gap is not None for each in clients for gap in each.distances)
     height = float(np.clip(0.22 * len(clients), 0.8, 4))
@@ -80,9 +80,9 @@ def _draw_distances(axes: Axes, clients: Sequence[Choices], mu: float | None) ->
 
 
 def _draw_threshold(axes: Axes, mu: float, most: float) -> None:
-    """A line at mu, or words where all distances would be small beside it.
+    """Line at mu, or text if mu is far above all distances.
 
-    The words stand at the left: in its first round no client has a distance.
+    The text is at the left: in the first round no client has a distance.
     """
     words: dict[str, Any] = {
         "color": GREY,

@@ -1,4 +1,4 @@
-"""What clients sent: the norms and angles of their updates, and what they changed."""
+"""Uploads of clients: norms and angles of the updates, and changes of the result."""
 
 from collections.abc import Sequence
 
@@ -20,9 +20,9 @@ USUAL, ODD = COLOURS[0], COLOURS[1]
 
 
 def draw_uploads(uploads: Sequence[Upload], frame: Frame = UNFRAMED) -> Figure:
-    """A panel for each number, a column for each client, a dot for each round.
+    """Panel for each number, a column for each client, a dot for each round.
 
-    Those that stand out are larger, and have a colour of their own.
+    Conspicuous uploads are larger, and have a separate colour.
     """
     names = [n for n in LABELS if any(getattr(u, n) is not None for u in uploads)]
     clients = sorted({each.client for each in uploads}, key=client_order)

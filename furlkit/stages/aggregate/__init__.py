@@ -10,6 +10,7 @@ from furlkit.stages.aggregate.state import check_usage
 MODULES = {
     "checkpoint": "checkpoints",
     "rows": "rows",
+    "counted rows": "centroids",
     "similarity": "similarities",
     "probabilities": "probabilities",
 }

@@ -44,7 +44,7 @@ from furlkit.stages.aggregate.state import (
     weights_of,
 )
 from furlkit.stages.aggregate.suspects import name_missing, name_suspects
-from furlkit.weights import is_batchnorm_statistic, online_name
+from furlkit.weights import is_batchnorm_statistic, online_name, part_of
 
 # Options that are not the rule's own business.
 DEFAULTS: dict[str, Any] = {
@@ -314,6 +314,9 @@ class _Uploads:
         entries = [client.opened.entries for client in job.clients]
         self._held = [{entry.name for entry in each} for each in entries]
         more = job.parent.entries if job.parent else []
+        self._before = {e.name for e in more} | set(
+            job.parent.aliases if job.parent else ()
+        )
         self._entries = {e.name: e for each in (more, *entries) for e in each}
         self._read: set[str] = set()
 
@@ -329,9 +332,10 @@ class _Uploads:
         """For each piece of a tensor, `function` of that piece of every upload."""
 
         def whole(column: Iterator[np.ndarray]) -> np.ndarray:
-            if self.parent and not parent:
+            if name in self._before and not parent:
                 next(column)
-            result = function(column)
+            lacking = parent and name not in self._before
+            result = function(_after_zeros(column) if lacking else column)
             # A rule may leave uploads out; their checksums need every piece, and the
             # next piece takes the place of the last one.
             result = result if result.base is None else result.copy()
@@ -346,11 +350,17 @@ class _Uploads:
         self, name: str, function: Stacked, parent: bool = False
     ) -> Iterator[np.ndarray]:
         """For each slice of a tensor, `function` of that slice of all uploads."""
-        first = int(self.parent and not parent)
+        first = int(name in self._before and not parent)
+        lacking = parent and name not in self._before
         self._read.add(name)
-        return self._files.stacked(
-            self._entries[name], lambda stack: function(stack[first:])
-        )
+
+        def of_slice(stack: np.ndarray) -> np.ndarray:
+            zeros = np.zeros((int(lacking), stack.shape[1]), stack.dtype)
+            return function(
+                np.concatenate([zeros, stack]) if lacking else stack[first:]
+            )
+
+        return self._files.stacked(self._entries[name], of_slice)
 
     def check(self) -> None:
         """Compare every file with its seal; tensors that no rule read count as well."""
@@ -359,6 +369,14 @@ class _Uploads:
         self._files.finish()
         if self.state:
             self.state.check()
+
+
+def _after_zeros(column: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
+    """Zeros in place of the parent, then the uploads."""
+    first = next(column)
+    yield np.zeros_like(first)
+    yield first
+    yield from column
 
 
 def _checked(
@@ -397,7 +415,8 @@ def _open_parent(
     The model of round 0 has no target network. Objectives start theirs as a copy of the
     network that is trained, which is read in its place.
     """
-    needed = catalogue.rules()[options.rule].parent or options.state is not None
+    rule = catalogue.rules()[options.rule]
+    needed = rule.parent or options.state is not None
     if needed and options.parent is None:
         raise UsageError(
             f"--rule {options.rule}: give the global model that the clients started "
@@ -410,6 +429,8 @@ def _open_parent(
         entry = client.opened.entry(name)
         if name not in opened and online_name(name) in opened:
             opened.aliases[name] = online_name(name)
+        if name not in opened and part_of(name) in rule.adds:
+            continue
         stored = opened.aliases.get(name, name)
         opened.expect(stored, entry.dtype.name, *entry.shape)
     return opened

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from furlkit.aggregators.probabilities import entropy_reduced, mean_probabilities
+from furlkit.aggregators.probabilities import mean_probabilities
+from furlkit.catalogue import load, rules
 from furlkit.files.features import (
     PROBABILITIES,
     FeatureFacts,
@@ -39,7 +40,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         if content:
             return already(options.output, content)
         p = mean_probabilities(client.rows for client in clients)
-        rows = entropy_reduced(p, options.settings["temperature"]).astype(np.float32)
+        sharpen = load(rules()[options.rule].function)
+        rows = sharpen(p, options.settings["temperature"]).astype(np.float32)
         more = (index, facts, provenance)
         data["content"] = write_features(options.output, rows, *more)
     return line, data

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from furlkit import console
-from furlkit.aggregators.dictionary import dictionary
 from furlkit.aggregators.mean import dominant, shares_of
+from furlkit.catalogue import load, rules
 from furlkit.errors import InputError, UsageError
 from furlkit.files.clients import ClientId, client_of
 from furlkit.files.features import FeatureFacts, Features, write_features
@@ -35,7 +35,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     given = [client.rows for client in clients]
     if most is not None:
         given = _cut(clients, max(1, int(most * size)), f"--max-share {most:g}")
-    kept = dictionary(given, size)
+    kept = load(rules()[options.rule].function)(given, size)
     name_repeats(clients)
     if most is None:
         _name_dominant(clients, [len(each) for each in kept])

@@ -9,7 +9,8 @@ import numpy as np
 from furlkit import console
 from furlkit.aggregators.dictionary import unit_rows
 from furlkit.aggregators.mean import dominant, shares_of
-from furlkit.aggregators.similarity import ensemble, sharpened
+from furlkit.aggregators.similarity import sharpened
+from furlkit.catalogue import RULES, load
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.errors import InputError
 from furlkit.files.container.header import canonical, with_article
@@ -144,6 +145,7 @@ def _write_matrix(
 
     def blocks() -> Iterator[np.ndarray]:
         parts = [_cosines(client) for client in clients]
+        ensemble = load(RULES["ensemble"].function)
         for start in range(0, len(index), BLOCK):
             rows = slice(start, start + BLOCK)
             yield ensemble(sharpened(of(rows), facts.temperature) for of in parts)

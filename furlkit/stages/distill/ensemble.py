@@ -1,6 +1,7 @@
 """--teacher ensemble: a student learns to arrange public images as the clients do."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -13,9 +14,14 @@ from furlkit.inputs.images import open_images
 from furlkit.inputs.matching import check_images
 from furlkit.inputs.models import width_of
 from furlkit.models.architecture import Net
-from furlkit.objectives.similarity import Distiller
 from furlkit.randomness import torch_generator
-from furlkit.stages.distill.lesson import Begin, Lesson, Options, global_facts
+from furlkit.stages.distill.lesson import (
+    Begin,
+    Lesson,
+    Options,
+    global_facts,
+    method_of,
+)
 from furlkit.training.loop import Purpose, positions
 
 
@@ -33,14 +39,13 @@ def lesson(options: Options) -> Lesson:
     tau_S = settings["temperature"] or facts.temperature
     width = width_of(model, layer)
 
-    def learner(
-        net: Net, images: Images, purpose: Purpose
-    ) -> tuple[Distiller, Begin | None]:
+    def learner(net: Net, images: Images, purpose: Purpose) -> tuple[Any, Begin | None]:
         device = next(net.parameters()).device
         known = _similarities(ensemble, device)
         how = {"temperature": tau_S, "ema": settings["ema"]}
         m = settings["anchors"]
-        made = Distiller(net, known, layer=layer, width=width, anchors=m, **how)
+        distiller = method_of(options)
+        made = distiller(net, known, layer=layer, width=width, anchors=m, **how)
         return made, lambda: made.fill(_first_keys(options, images, purpose))
 
     clients = f"{len(facts.clients)} client{'s' * (len(facts.clients) > 1)}"

@@ -12,9 +12,8 @@ from furlkit.inputs.matching import check_labels
 from furlkit.inputs.parts import chosen_images
 from furlkit.models.architecture import Net
 from furlkit.models.loading import architecture_of
-from furlkit.objectives.fedmatch import labelled_step
 from furlkit.objectives.learner import Stateless
-from furlkit.stages.distill.lesson import Begin, Lesson, Options, kept_facts
+from furlkit.stages.distill.lesson import Begin, Lesson, Options, kept_facts, method_of
 from furlkit.training.loop import Purpose
 from furlkit.weights import Tensors, below, moved
 
@@ -44,7 +43,7 @@ def lesson(options: Options) -> Lesson:
         )
 
     def learner(net: Net, _: Images, __: Purpose) -> tuple[Any, Begin | None]:
-        return Stateless(net, partial(labelled_step, **settings)), None
+        return Stateless(net, partial(method_of(options), **settings)), None
 
     def finish(tensors: Tensors) -> Tensors:
         sigma = moved(below(SIGMA, model.tensors), model.tensors, tensors)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from furlkit.catalogue import TEACHERS, load
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images
 from furlkit.data.sets.datasets import ImageSet
@@ -60,6 +61,11 @@ class Lesson:
     resolved: dict[str, Any] = field(default_factory=dict)
     labels: bool = False
     finish: Callable[[Tensors], Tensors] = dict
+
+
+def method_of(options: Options) -> Callable[..., Any]:
+    """The function of the teacher's catalogue entry."""
+    return load(TEACHERS[options.teacher].function)
 
 
 def kept_facts(model: Checkpoint, round_: int, examples: int) -> CheckpointFacts:

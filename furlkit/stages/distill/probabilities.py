@@ -13,9 +13,8 @@ from furlkit.inputs.images import open_images
 from furlkit.inputs.matching import check_images
 from furlkit.inputs.models import class_head
 from furlkit.models.architecture import Net
-from furlkit.objectives import soft_labels
 from furlkit.objectives.learner import Stateless
-from furlkit.stages.distill.lesson import Begin, Lesson, Options, kept_facts
+from furlkit.stages.distill.lesson import Begin, Lesson, Options, kept_facts, method_of
 from furlkit.training.loop import Purpose
 
 
@@ -37,7 +36,7 @@ def lesson(options: Options) -> Lesson:
 
     def learner(net: Net, _: Images, __: Purpose) -> tuple[Any, Begin | None]:
         rows = torch.from_numpy(given.rows).to(next(net.parameters()).device)
-        step = partial(soft_labels.step, head=head, probabilities=rows)
+        step = partial(method_of(options), head=head, probabilities=rows)
         return Stateless(net, step), None
 
     round_ = model.facts.round if given.facts.round is None else given.facts.round

@@ -9,8 +9,7 @@ from furlkit.inputs.images import open_images
 from furlkit.inputs.models import class_head
 from furlkit.inputs.parts import chosen_images
 from furlkit.models.architecture import Net
-from furlkit.objectives import selflabel
-from furlkit.stages.distill.lesson import Begin, Lesson, Options, kept_facts
+from furlkit.stages.distill.lesson import Begin, Lesson, Options, kept_facts, method_of
 from furlkit.training.loop import Purpose
 
 
@@ -28,7 +27,8 @@ def lesson(options: Options) -> Lesson:
     weak = options.augmentation.weak if settings.pop("form") == "weak-strong" else None
 
     def learner(net: Net, _: Images, __: Purpose) -> tuple[Any, Begin | None]:
-        return selflabel.learner(net, head=head, weak=weak, **settings), None
+        method = method_of(options)
+        return method(net, head=head, weak=weak, **settings), None
 
     public = "public " * (part == "public")
     return Lesson(

@@ -20,22 +20,13 @@ from furlkit.stages.distill.lesson import Lesson, Options
 from furlkit.training import run as training
 from furlkit.training.loop import Epoch
 
-# The module of each teacher, by its name.
-MODULES = {
-    "ensemble": "ensemble",
-    "self": "selflabel",
-    "probabilities": "probabilities",
-    "labels": "labels",
-}
-
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Train the model on the public images and write it."""
     options = _options(values)
     _check_output(options)
     device = runtime.start(options.runtime)
-    module = MODULES[options.teacher]
-    lesson: Lesson = catalogue.load(f"furlkit.stages.distill.{module}:lesson")(options)
+    lesson: Lesson = catalogue.load(TEACHERS[options.teacher].lesson)(options)
     check_augmentation(options.augmentation, lesson.model)
     check_batch(lesson.images.name, len(lesson.index), options.plan.batch_size)
     net, facts = load_net(lesson.model, device), lesson.facts

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from furlkit import runtime
-from furlkit.catalogue import recorded
+from furlkit.catalogue import PROTOCOLS, load, recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.errors import InputError, UsageError
-from furlkit.evaluation.angles import angles, box
+from furlkit.evaluation.angles import box
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.models import (
     Options,
@@ -89,6 +89,7 @@ def _measured(models: Sequence[Checkpoint], rows: Sequence[Tensor]) -> dict[str,
 
 
 def _between(one: Checkpoint, other: Checkpoint, a: Tensor, b: Tensor) -> np.ndarray:
+    angles = load(PROTOCOLS["angles"].function)
     try:
         return angles(a, b).cpu().numpy()
     except InputError as error:

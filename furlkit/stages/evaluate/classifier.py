@@ -11,13 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from furlkit import runtime
-from furlkit.catalogue import recorded
+from furlkit.catalogue import PROTOCOLS, load, recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.labels import LabelSet, number_names
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError, UsageError
-from furlkit.evaluation.linear import predict_linear
 from furlkit.files.checkpoint import Checkpoint, read_checkpoint
 from furlkit.inputs.labelled import open_one, train_and_test
 from furlkit.inputs.paths import check_output
@@ -90,7 +89,8 @@ def _predictions(net: Net, model: Checkpoint, test: ImageSet) -> Tensor:
     h = embed(net, test.images, index, view_of(model, Augmentation()), "h")  # (n, d)
     weight, bias = head.weight.detach(), head.bias.detach()
     try:
-        return predict_linear(h.to(weight.device), weight, bias).cpu()
+        predict = load(PROTOCOLS["classifier"].function)
+        return predict(h.to(weight.device), weight, bias).cpu()
     except InputError as error:
         raise InputError(f"{model.path}: {error}") from error
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from furlkit import console, runtime
-from furlkit.catalogue import recorded
+from furlkit.catalogue import PROTOCOLS, load, recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
@@ -19,7 +19,6 @@ from furlkit.evaluation.clusters import (
     Assignment,
     arranged,
     kmeans,
-    matching,
     most_probable,
     nearest,
     nmi_and_ari,
@@ -156,6 +155,7 @@ def _scores(
     """
     labels = torch.from_numpy(np.asarray(test.labels))
     tables = [table_of(labels, a.clusters, test.classes, count) for a in assigned]
+    matching = load(PROTOCOLS["cluster"].function)
     matched = [matching(table) for table in tables]
     both = [arranged(*pair) for pair in zip(tables, matched, strict=True)]
     accuracies = [float(np.trace(each)) / len(labels) for each in both]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from furlkit import console, runtime
-from furlkit.catalogue import recorded
+from furlkit.catalogue import PROTOCOLS, load, recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import Images, View
 from furlkit.data.sets.datasets import ImageSet
@@ -18,7 +18,6 @@ from furlkit.errors import InputError, UsageError
 from furlkit.evaluation.collapse import effective_rank, spread
 from furlkit.evaluation.drift import (
     alignment,
-    cka_matrix,
     false_negative_ratio,
     false_negative_weight,
     uniformity,
@@ -89,11 +88,12 @@ def run(values: dict[str, Any]) -> Result:
     document = found_before(options, origins)
     if document is None:
         measured = [_measured(options, model, sample, device) for model in compared]
+        cka = load(PROTOCOLS["drift"].function)
         numbers = [numbers for numbers, _ in measured]
         ratio = None if sample.labels is None else false_negative_ratio(sample.labels)
         found = {
             **origins,
-            **_numbers(numbers, cka_matrix([rows for _, rows in measured])),
+            **_numbers(numbers, cka([rows for _, rows in measured])),
             "false_negative_ratio": ratio,
             "models": [
                 {**describe_checkpoint(model), **own}

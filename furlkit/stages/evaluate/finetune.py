@@ -1,6 +1,7 @@
 """evaluate semi, finetune, transfer: what an encoder is worth when it is trained on."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import torch
 
 from furlkit import console, runtime
-from furlkit.catalogue import recorded
+from furlkit.catalogue import PROTOCOLS, load, recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.fingerprint import label_fingerprint
@@ -236,12 +237,12 @@ def _labelled(
     A client with too few images has none.
     """
     labels = train.labels if options.choice == "stratified" else None
-    chosen = {}
+    chosen, choose_some = {}, load(PROTOCOLS["semi"].function)
     for client, index in _held(partition, train).items():
         rng = numpy_generator(options.seed, "labelled", client)
         few = options.mode == "federated" and len(index) < LEAST
         chosen[client] = (
-            index[:0] if few else choose(index, options.fraction, labels, rng)
+            index[:0] if few else choose_some(index, options.fraction, labels, rng)
         )
         if train.groups is not None and options.fraction < 1 and not few:
             # Whole groups, about as many images as were chosen.
@@ -348,3 +349,14 @@ def _plan(inputs: Inputs) -> Result:
         f"images in {who}{f', {o.repeats} times' if o.repeats > 1 else ''}"
     )
     return line, {**facts, "images": images}
+
+
+def _run_entry(protocol: str, values: dict[str, Any]) -> Result:
+    """Call the function of a protocol's entry in the catalogue."""
+    return load(PROTOCOLS[protocol].function)(protocol, values)
+
+
+# The stages of furlkit/cli/evaluate.py.
+semi = partial(run, "semi")
+finetune = partial(_run_entry, "finetune")
+transfer = partial(_run_entry, "transfer")

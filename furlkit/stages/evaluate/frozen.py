@@ -1,6 +1,7 @@
 """evaluate linear, knn: what a frozen representation is worth."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,10 +9,9 @@ import torch
 from torch import Tensor
 
 from furlkit import console, runtime
-from furlkit.catalogue import recorded
+from furlkit.catalogue import PROTOCOLS, load, recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
-from furlkit.evaluation.knn import predict_knn
 from furlkit.inputs.labelled import domain_pairs, train_and_test
 from furlkit.inputs.settings import fill
 from furlkit.inputs.untrained import Options, open_labelled
@@ -55,7 +55,8 @@ class Knn(Frozen):
         self, h: Tensor, labels: Tensor, test: Tensor, classes: int
     ) -> Predictions:
         """Let the nearest rows of h (n, d) vote on each row of `test`."""
-        return [predict_knn(h, labels, test, classes, self.k, self.temperature)], {}
+        predict = load(PROTOCOLS["knn"].function)
+        return [predict(h, labels, test, classes, self.k, self.temperature)], {}
 
     def check_size(self, train: ImageSet, images: int) -> None:
         """Warn if so few training images cannot have k that are nearest."""
@@ -129,3 +130,8 @@ def _rows(data: Labelled, positions: np.ndarray) -> Labelled:
     """The features and labels of some images."""
     (h, labels), chosen = data, torch.from_numpy(positions)
     return h[chosen.to(h.device)], labels[chosen.to(labels.device)]
+
+
+# The stages of furlkit/cli/evaluate.py.
+linear = partial(run, "linear")
+knn = partial(run, "knn")

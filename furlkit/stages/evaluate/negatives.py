@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from furlkit.catalogue import recorded
+from furlkit.catalogue import PROTOCOLS, load, recorded
 from furlkit.errors import InputError
-from furlkit.evaluation.negatives import by_equations, measured
+from furlkit.evaluation.negatives import by_equations
 from furlkit.files.partition import Partition, read_partition
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
@@ -65,6 +65,7 @@ def run(values: dict[str, Any]) -> Result:
 def _found(options: Options, partition: Partition) -> dict[str, Any]:
     shared = options.shared(partition.facts.clients)
     given = partition.histogram, options.queue, shared
+    measured = load(PROTOCOLS["negatives"].function)
     real, expected = measured(*given)._asdict(), by_equations(*given)._asdict()
     return {
         "false_negative_ratio": real[options.negatives],

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from furlkit.catalogue import recorded
+from furlkit.catalogue import PROTOCOLS, load, recorded
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.data.sets.source import Source
 from furlkit.errors import InputError
-from furlkit.evaluation.neighbours import own_class
 from furlkit.files.neighbours import Neighbours, read_neighbours
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.settings import fill
@@ -62,6 +61,7 @@ def _scores(found: Sequence[Neighbours], labels: np.ndarray) -> dict[str, Any]:
     """The share in all files together, each image counting alike, and in each of them."""
     parts = []
     for each in found:
+        own_class = load(PROTOCOLS["neighbours"].function)
         ranks = own_class(labels, each.index, each.nearest)
         about = {"part": each.facts.part, "images": len(each.index)}
         parts.append(

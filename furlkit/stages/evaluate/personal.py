@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from furlkit import console, runtime
-from furlkit.catalogue import recorded
+from furlkit.catalogue import PROTOCOLS, load, recorded
 from furlkit.data.augment import Augmentation
 from furlkit.data.sets.datasets import ImageSet
 from furlkit.data.sets.source import Source
 from furlkit.errors import FurlkitError, InputError, UsageError
-from furlkit.evaluation.personal import by_domain, summary
+from furlkit.evaluation.personal import by_domain
 from furlkit.evaluation.scores import accuracy
 from furlkit.evaluation.stylised import Pair, stylised
 from furlkit.exchanges.style import generator, style_encoder
@@ -121,7 +121,7 @@ def run(values: dict[str, Any]) -> Result:
     tested = np.concatenate([tested_on(inputs, client) for client in clients])
     found = {
         **origins,
-        **summary(scores),
+        **load(PROTOCOLS["personal"].function)(scores),
         "clients": scores,
         "test_examples": len(np.unique(tested)),
     }

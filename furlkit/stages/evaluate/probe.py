@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from furlkit.evaluation.linear import LinearSettings, fit_linear, predict_linear
+from furlkit.catalogue import PROTOCOLS, load
+from furlkit.evaluation.linear import LinearSettings, predict_linear
 from furlkit.evaluation.logistic import choose_logistic
 from furlkit.evaluation.stylised import Pair, fit_stylised
 from furlkit.randomness import torch_generator
@@ -32,7 +33,8 @@ class Probe:
                 h, labels, test = h.cpu(), labels.cpu(), test.cpu()
             regression, facts = choose_logistic(h, labels, classes)
             return [regression.predict(test)], facts
-        heads = fit_linear(h, labels, classes, self.settings, self._drawn(seed))
+        fit = load(PROTOCOLS["linear"].function)
+        heads = fit(h, labels, classes, self.settings, self._drawn(seed))
         return [predict_linear(test, *head) for head in heads], {}
 
     def predict_with(

@@ -20,8 +20,12 @@ from furlkit.updates.decision import Decision
 from furlkit.weights import Tensors, below, divide, parts_of
 
 
-def check_clients(inputs: Inputs) -> None:
-    """Open every client once, so that nothing is trained if one of them does not fit."""
+def check_clients(inputs: Inputs) -> Client | None:
+    """Open and check every client before the first training.
+
+    Returns the client of a command with one client. Several clients are opened again,
+    each before its training, because memory holds one client's model at a time.
+    """
     options, setup = inputs.options, inputs.setup
     for number in options.clients:
         client = open_client(inputs, number)
@@ -33,6 +37,7 @@ def check_clients(inputs: Inputs) -> None:
     source = str(options.partition or setup.images.name)
     sizes = {number: len(setup.index_of(number)) for number in options.clients}
     matching.check_batches(source, sizes, options.plan.batch_size)
+    return client if len(options.clients) == 1 else None
 
 
 def open_client(inputs: Inputs, number: ClientId) -> Client:

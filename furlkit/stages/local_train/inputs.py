@@ -1,4 +1,4 @@
-"""Everything that is the same for all clients, opened and checked."""
+"""Open and check the inputs that all clients share."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -123,7 +123,8 @@ def _check_whole(setup: Setup) -> None:
 def _sent_parts(options: Options, setup: Setup) -> tuple[str, ...]:
     """The parts that leave the client in a round, checked against those there are."""
     net, round_ = ("encoder", *setup.architecture.heads), setup.model.facts.round + 1
-    sent = (*net, *options.objective.sends) if options.send is None else options.send
+    more = [part for exchange in options.active for part in exchange.sends]
+    sent = options.send or (*net, *options.objective.sends, *more)
     known = [part for part in parts_of(setup.learner) if not within(part, PRIVATE)]
     _check_parts("--send", sent, known)
     kept = [part for part in net if not within(part, sent)]
@@ -139,7 +140,7 @@ def _sent_parts(options: Options, setup: Setup) -> tuple[str, ...]:
 
 
 def _check_phases(options: Options) -> None:
-    """Phases name parts that are trained; a head that none names stays as it was drawn."""
+    """Check the parts of --phases; warn about a head of the objective without a phase."""
     objective = options.objective
     named: list[str] = []
     trained = ["encoder", *objective.head_names]

@@ -32,13 +32,14 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
     """Train one client after the other from the global model; yield each result."""
     options = options_of(values)
     inputs = open_inputs(options)
-    check_clients(inputs)
+    only = check_clients(inputs)
     if options.dry_run:
         yield from (_plan(inputs, number) for number in options.clients)
         return
     nets: dict[str, Net] = {}
     for number in options.clients:
-        client, output = open_client(inputs, number), fill(options.output, number)
+        client = only or open_client(inputs, number)
+        output = fill(options.output, number)
         with holding(output):
             result = None if options.force else _made_before(inputs, client)
             if result is None:
@@ -48,7 +49,7 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
 
 
 def _made_before(inputs: Inputs, client: Client) -> Result | None:
-    """The result of a client whose files the same command has made, all of them."""
+    """The result of a client if an earlier run of this command wrote all its files."""
     options, number = inputs.options, client.number
     output, whose = fill(options.output, number), {"client": number}
     content = content_of(output, "checkpoint", client.provenance, whose)

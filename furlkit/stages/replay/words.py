@@ -5,73 +5,34 @@ inputs by role. What it has not is where things lie: the paths are those of the 
 that were found, and the images those that have the recorded fingerprint.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from furlkit.catalogue import COMMANDS, Flag, Option
+from furlkit.catalogue import (
+    COMMANDS,
+    Argument,
+    Clients,
+    File,
+    Flag,
+    Option,
+    taker_of,
+)
 from furlkit.data.sets.datasets import is_name
 from furlkit.files.clients import is_client
+from furlkit.files.container.header import Header
+from furlkit.files.kinds import KINDS
 from furlkit.reports.text import lookup
 from furlkit.stages.replay.chain import Link
 
 Find = Callable[[Any], list[str] | None]
 Words = list[str]
 
-# For each stage, the roles of its positional arguments; "*" stands for all others.
-GIVEN = {
-    "evaluate linear": ("model",),
-    "evaluate knn": ("model",),
-    "evaluate personal": ("partition", "model", "*"),
-    "evaluate classifier": ("model",),
-    "evaluate cluster": ("model",),
-    "evaluate semi": ("model",),
-    "evaluate finetune": ("model",),
-    "evaluate transfer": ("model",),
-    "evaluate angles": ("*",),
-    "evaluate drift": ("*",),
-    "evaluate neighbours": ("*",),
-    "evaluate negatives": ("partition",),
-    "partition": (),
-    "init": (),
-    "pretrain-align": ("model",),
-    "pretrain-style": ("partition", "global"),
-    "local-train": ("partition", "global"),
-    "embed": ("model",),
-    "neighbours": ("model",),
-    "aggregate": ("*",),
-    "distill": ("ensemble", "probabilities", "start"),
-}
-# The option that takes the file of a role, where that is no positional argument.
-FLAGS = {
-    ("evaluate semi", "partition"): "--partition",
-    ("evaluate finetune", "partition"): "--partition",
-    ("evaluate drift", "partition"): "--partition",
-    ("init", "source"): "--from",
-    ("pretrain-align", "partition"): "--partition",
-    ("local-train", "private"): "--private",
-    ("local-train", "neighbours"): "--neighbours-from",
-    ("local-train", "dictionary"): "--dictionary",
-    ("local-train", "targets"): "--align",
-    ("local-train", "helper"): "--helper",
-    ("aggregate", "partition"): "--partition",
-    ("aggregate", "parent"): "--parent",
-    ("aggregate", "state"): "--state",
-    ("embed", "partition"): "--partition",
-    ("embed", "private"): "--personal",
-    ("neighbours", "partition"): "--partition",
-    ("distill", "partition"): "--partition",
-}
-# Stages that draw nothing, or get everything about their images from a file.
-CLIENTS = ("local-train", "pretrain-style")
-WITHOUT_DATA = ("init", "aggregate", "evaluate negatives")
-WITHOUT_SEED = ("embed", "neighbours", "aggregate")
-
 
 def reason_against(link: Link) -> str:
     """Why nothing but a person can say how the file was made; empty if that is known."""
     header = link.header
-    if header.stage not in GIVEN:
+    if not _is_recorded(header.stage):
         return f"{header.stage or 'its stage'} does not record what it was given"
     if header.kind == "metrics" and not header.content:
         return "an older furlkit wrote it, without a content hash; evaluate again"
@@ -81,11 +42,11 @@ def reason_against(link: Link) -> str:
         return "a split of one's own is not recorded"
     if header.options.get("weights") == "given":
         return "weights of one's own are not recorded, only the shares that they gave"
-    if header.stage in CLIENTS and not is_client(header.facts.get("client")):
+    if _has_client(header.stage) and not is_client(header.facts.get("client")):
         return "it does not say which client it is of"
     if not all(map(str.isprintable, (*_options(link), *_untrained(link)))):
         return "its options are no text that furlkit writes"
-    if odd := sorted(r for r in link.parents if not _is_taken(header.stage, r)):
+    if odd := sorted(r for r in link.parents if not taker_of(header.stage, r)):
         return f"{header.stage} takes no {', '.join(odd)}"
     if link.missing:
         lost = (f"{role} {header.inputs[role]!s:.12}" for role in link.missing)
@@ -103,7 +64,7 @@ def words_of(link: Link, output: Path, find: Find) -> tuple[Words, str]:
     """The command that makes a file again as `output`, and what is still open."""
     stage, header = link.header.stage, link.header
     data, lacking = _scored_data(link, find) if _is_scored(link) else _data(link, find)
-    drawn = stage not in WITHOUT_SEED
+    drawn = "seed" in COMMANDS[stage].options
     if header.kind == "metrics":
         drawn = header.seed is not None
     seed = ["--seed", str(header.seed or 0)] if drawn else []
@@ -115,7 +76,7 @@ def words_of(link: Link, output: Path, find: Find) -> tuple[Words, str]:
 def _clients(link: Link) -> Words:
     """--client of a stage that trains or scores single clients."""
     stage, facts = link.header.stage, link.header.facts
-    if stage in CLIENTS:
+    if _has_client(stage):
         return ["--client", str(facts.get("client"))]
     scored = facts.get("clients") if stage == "evaluate personal" else None
     each = [c.get("client") for c in scored or () if isinstance(c, dict)]
@@ -135,24 +96,37 @@ def _untrained(link: Link) -> Words:
     return ["--untrained", *(word for flag in flags for word in flag)]
 
 
-def _is_taken(stage: str, role: str) -> bool:
-    given = GIVEN[stage]
-    return "*" in given or role in given or (stage, _flagged(role)) in FLAGS
+def _is_recorded(stage: str) -> bool:
+    """Return whether the header of a stage's output names all files that it read."""
+    command = COMMANDS.get(stage)
+    made = command.options.get("output") if command else None
+    if command is None or made is None or not isinstance(made.kind, File):
+        return False
+    recorded = (isinstance(a.kind, File) and a.kind.role for a in command.arguments)
+    return made.kind.kind != "folder" and all(recorded)
 
 
-def _flagged(role: str) -> str:
-    """The role as FLAGS has it: `helper 3` is one of several helpers."""
-    return "helper" if role.startswith("helper ") else role
+def _has_client(stage: str) -> bool:
+    """Return whether a stage makes a file of one client."""
+    option = COMMANDS[stage].options.get("clients")
+    return option is not None and isinstance(option.kind, Clients) and option.required
 
 
 def _files(link: Link) -> Words:
+    """Positional arguments in their order, then the files of options."""
     stage = link.header.stage
     paths = {role: path_word(p.path) for role, p in link.parents.items() if p}
-    words = [paths.pop(role) for role in GIVEN[stage] if role in paths]
-    flags = {role: FLAGS.get((stage, _flagged(role))) for role in paths}
-    words += [path for role, path in paths.items() if flags[role] is None]
-    for role, flag in flags.items():
-        words += [flag, paths[role]] if flag else []
+    takers = {role: taker_of(stage, role) for role in paths}
+    given = (a.kind for a in COMMANDS[stage].arguments)
+    order = [role for kind in given if isinstance(kind, File) for role in kind.roles]
+    words = [
+        path
+        for first in order
+        for role, path in paths.items()
+        if isinstance(takers[role], Argument) and role.partition(" ")[0] == first
+    ]
+    for role, taker in takers.items():
+        words += [f"--{taker.name}", paths[role]] if isinstance(taker, Option) else []
     return words
 
 
@@ -188,10 +162,12 @@ def _data(link: Link, find: Find) -> tuple[Words, str]:
     """--data and --split of the images, or what they must be."""
     words: Words = []
     lacking = ""
-    wanted = {} if link.header.stage in WITHOUT_DATA else {"": link.dataset}
+    options = {o.name: o for o in COMMANDS[link.header.stage].options.values()}
+    # A command that can do without images got all that it needs from options or files.
+    needed = "data" in options and options["data"].required
+    wanted = {"": link.dataset} if needed else {}
     if targets := link.parents.get("targets"):
         wanted["align-"] = targets.dataset
-    options = {o.name for o in COMMANDS[link.header.stage].options.values()}
     for prefix, fingerprint in wanted.items():
         name, *split = find(fingerprint) or ["DATASET"]
         words += [f"--{prefix}data", name]
@@ -248,23 +224,35 @@ def _text(value: Any) -> str:
 
 def _outputs(link: Link, output: Path) -> Words:
     """-o and the other files that the same command writes, each beside it."""
-    header, name = link.header, path_word(output)
-    beside = {"-o": f"{name}.model"}
-    own = "-o"
-    if header.stage == "local-train":
-        beside["--private-out"] = f"{name}.private"
-        if "rows" in header.options:
-            beside["--features-out"] = f"{name}.features"
-        own = {"private": "--private-out", "features": "--features-out"}.get(
-            header.kind, "-o"
-        )
-    if header.stage == "pretrain-align":
-        beside["--targets-out"] = f"{name}.targets"
-        own = "--targets-out" if header.kind == "targets" else "-o"
-    if header.stage == "aggregate" and (
-        "state" in header.facts or header.kind == "server"
-    ):
-        beside["--state-out"] = f"{name}.state"
-        own = "--state-out" if header.kind == "server" else "-o"
-    beside[own] = name
-    return [word for pair in beside.items() for word in pair]
+    name, written = path_word(output), _written(link)
+    fitting = [flag for flag, kinds in written.items() if link.header.kind in kinds]
+    paths = {flag: f"{name}.{kinds[0]}" for flag, kinds in written.items()}
+    paths |= {"-o": f"{name}.model", (fitting or ["-o"])[-1]: name}
+    return [word for pair in paths.items() for word in pair]
+
+
+def _written(link: Link) -> dict[str, tuple[str, ...]]:
+    """The kinds of file that each option writes, without reports for people."""
+    options = COMMANDS[link.header.stage].options.values()
+    found: dict[str, tuple[str, ...]] = {}
+    for option in options:
+        kind = option.kind
+        if not isinstance(kind, File) or not kind.written:
+            continue
+        if option.second:
+            found["-o"] = kind.kinds
+        elif kind.kind in KINDS and _is_written(link.header, option, options):
+            found[f"--{option.name}"] = kind.kinds
+    return found
+
+
+def _is_written(header: Header, option: Option, options: Collection[Option]) -> bool:
+    """Return whether a header tells that another file than the one of -o was written.
+
+    The facts of the main output name a file with a role. A header records options that
+    need a file only if the command wrote the file. Commands always write other files.
+    """
+    if isinstance(option.kind, File) and option.kind.role:
+        return option.kind.role in header.facts or header.kind in option.kind.kinds
+    needing = [each.name for each in options if each.needs == option.name]
+    return not needing or any(name in header.options for name in needing)

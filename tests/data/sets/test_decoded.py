@@ -111,8 +111,8 @@ def test_one_warning_says_what_was_changed_and_says_it_again(source, pictures, c
             if line.startswith("warn")
         ]
         assert said == [
-            f"warning: {pictures}: its 7 images have 3 sizes, 10 x 6 to 9 x 12 pixels "
-            "and 2 of 7 images are grey; all are brought to 7 x 7 pixels in colour"
+            f"warning: {pictures}: 7 images have 3 sizes, 10 x 6 to 9 x 12 pixels "
+            "and 2 of 7 images are grey; all are converted to 7 x 7 pixels in colour"
         ]
 
 

@@ -66,7 +66,7 @@ def test_labels_without_names_in_the_schema(tmp_path, labels, numbers, names):
         (table(IMAGES, [0.5] * 5), "float"),
         (table(IMAGES, [[0]] * 5), "list"),
         (table(IMAGES, [0, 1, 2, 3, 4], ["a"]), "1 class names"),
-        (table(IMAGES, columns=("picture", "label")), "expected one called image"),
+        (table(IMAGES, columns=("picture", "label")), "expected a column called image"),
         (pa.table({"image": ["a.png"]}), "expected bytes"),
         (table([None, IMAGES[0]]), "no bytes"),
         (table([b"text"]), "row 0"),

@@ -104,7 +104,7 @@ def test_disk_that_fails_leaves_the_old_file_alone(path, monkeypatch, call, numb
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, call, fail)
-    message = f"{path}: cannot write: {os.strerror(number)}; what was there before is"
+    message = f"{path}: cannot write: {os.strerror(number)}; the previous file is"
     with pytest.raises(DiskError, match=message):
         write_bytes(path, b"new")
     assert path.read_bytes() == b"old"

@@ -223,14 +223,14 @@ def test_file_that_shrinks_while_it_is_read(tmp_path):
 
 def test_blocks_must_add_up_to_the_tensor(tmp_path):
     blocks = container.Blocks(np.dtype("<f4"), (4,), [np.ones(3, np.float32)])
-    with pytest.raises(ValueError, match="w: its blocks have 12 bytes, not 16"):
+    with pytest.raises(ValueError, match="w: the blocks have 12 bytes, not 16"):
         container.write(tmp_path / "x", {"w": blocks}, HEADER)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_header_too_large_to_be_read_again_is_not_written(tmp_path):
     header = Header("private", "x", {"p": "x" * LIMIT})
-    with pytest.raises(FurlkitError, match="x: its header would take 4194.* bytes"):
+    with pytest.raises(FurlkitError, match="x: the header would take 4194.* bytes"):
         container.write(tmp_path / "x", {}, header)
     assert list(tmp_path.iterdir()) == []
 

@@ -4,7 +4,6 @@ import pytest
 
 from furlkit.errors import InputError
 from furlkit.files.container.header import (
-    KINDS,
     VERSION,
     Header,
     canonical,
@@ -13,6 +12,7 @@ from furlkit.files.container.header import (
     short,
     with_article,
 )
+from furlkit.files.kinds import KINDS
 
 
 def test_header_is_read_as_it_was_written():
@@ -55,9 +55,9 @@ def changed(**words):
     [
         (changed(version=VERSION + 1), "format version 3, this furlkit reads up to 2"),
         (changed(version=3, invented_later=1), "install a newer furlkit"),
-        (changed(version=0), "its format version is 0"),
-        (changed(version="1"), "its format version is '1'"),
-        (changed(version=True), "its format version is True"),
+        (changed(version=0), "the format version is 0"),
+        (changed(version="1"), "the format version is '1'"),
+        (changed(version=True), "the format version is True"),
         (changed(kind="secret"), "is of the unknown kind 'secret'"),
         (changed(kind=["private"]), "is of the unknown kind ['private']"),
         (changed(facts=[]), "header entry 'facts' is []; expected dict"),
@@ -66,14 +66,14 @@ def changed(**words):
         (changed(stage=1), "header entry 'stage' is 1; expected str"),
         (changed(content="0" * 63), "has no readable content hash"),
         (changed(content="\ud800" * 64), "has no readable content hash"),
-        (changed(more=1), "its furlkit header is broken"),
-        ('{"kind": "private"}', "its furlkit header is broken"),
-        ("[]", "its furlkit header is broken"),
-        ('[["kind", "private"], ["stage", "x"]]', "it is not a JSON object"),
-        ('"text"', "its furlkit header is broken"),
-        ("[" * 100_000, "its furlkit header is broken"),
+        (changed(more=1), "the furlkit header is broken"),
+        ('{"kind": "private"}', "the furlkit header is broken"),
+        ("[]", "the furlkit header is broken"),
+        ('[["kind", "private"], ["stage", "x"]]', "not a JSON object"),
+        ('"text"', "the furlkit header is broken"),
+        ("[" * 100_000, "the furlkit header is broken"),
         ('{"kind": NaN}', "'NaN' is not a finite number"),
-        ("", "its furlkit header is broken"),
+        ("", "the furlkit header is broken"),
     ],
 )
 def test_broken_headers(text, message):

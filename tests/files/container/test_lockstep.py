@@ -63,7 +63,7 @@ def test_a_flipped_bit_is_found_in_tensors_taken_and_skipped(opened, name):
         with Lockstep(opened) as files:
             for each in opened[0].entries:
                 take(files, each)
-            with pytest.raises(InputError, match="3: its bytes do not match"):
+            with pytest.raises(InputError, match="3: the bytes do not match"):
                 files.finish()
 
 

@@ -265,7 +265,7 @@ def test_the_result_has_the_parts_of_the_newest_models(tmp_path, head_in):
     raw[-1] ^= 1
     paths[3].write_bytes(raw)
     (tmp_path / "out").unlink()
-    with pytest.raises(InputError, match="a3: its bytes"):
+    with pytest.raises(InputError, match="a3: the bytes"):
         mean_of(paths, tmp_path, staleness=2.0)
     assert not (tmp_path / "out").exists()
 

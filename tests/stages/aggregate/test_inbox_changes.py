@@ -322,7 +322,7 @@ def test_a_table_is_compared_with_its_hash_in_the_pass_that_reads_it(
     raw[opened.body_start] ^= 1
     (public / "f1").write_bytes(raw)
     done = run(*command(tmp_path, "dictionary"))
-    assert done.code == 0 and f"{public}/f1: its bytes do not match" in done.err
+    assert done.code == 0 and f"{public}/f1: the bytes do not match" in done.err
     assert read_features(tmp_path / "out").facts.owners == [[0, 6], [2, 6]]
 
 

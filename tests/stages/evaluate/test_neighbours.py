@@ -65,7 +65,7 @@ def test_the_result_and_inspect_say_it_and_a_second_run_keeps_it(
     before = path.stat().st_ino  # A file that is written again is another one.
     assert share in measure("n0.st").out and path.stat().st_ino == before
     told = json.loads(run("inspect", path, "--json").out)["summary"]
-    assert share in told and "of the same class" in told
+    assert share in told and "have the image's class" in told
 
 
 def test_a_dry_run_writes_nothing(measure, tmp_path):

@@ -226,7 +226,7 @@ def test_a_bar_is_of_one_kind_and_counts_a_result_once(tmp_path, metrics):
             draw((("a", (first, other)),), tmp_path / "x.png")
         assert "linear of a global model of round 1" in str(caught.value)
     same = metrics(tmp_path, "n")
-    with pytest.raises(UsageError, match="n.json has the same result as .*m.json"):
+    with pytest.raises(UsageError, match="n.json repeats the result of .*m.json"):
         draw((("a", (first, same)),), tmp_path / "x.png")
 
 

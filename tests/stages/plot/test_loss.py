@@ -249,7 +249,7 @@ def test_folders_that_are_not_a_run(folder, make, refused, tmp_path):
         (tmp_path / "no", "no such file"),
         (tmp_path / "empty", "no checkpoint of local-train"),
         (gap, "round 3, but none of round 2"),
-        (odd, path, "its round is 'one'"),
+        (odd, path, "round is 'one'"),
         (two, *pair, "several runs"),
     ):
         line = ("plot", "loss", "--series", f"A={place}", "-o", tmp_path / "x.png")

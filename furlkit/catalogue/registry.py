@@ -1,0 +1,61 @@
+"""The commands by name. furlkit/cli/X.py declares command X, and is loaded for it."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pkgutil import resolve_name
+
+from furlkit.catalogue.entries import Command, key_of
+
+# In the order in which a person works.
+NAMES = (
+    "partition",
+    "sample",
+    "pack",
+    "check",
+    "init",
+    "pretrain-align",
+    "pretrain-style",
+    "local-train",
+    "embed",
+    "neighbours",
+    "aggregate",
+    "attack",
+    "distill",
+    "evaluate",
+    "compare",
+    "plot",
+    "ledger",
+    "inspect",
+    "replay",
+    "export",
+    "presets",
+    "plan",
+    "status",
+    "doctor",
+)
+
+
+@cache
+def _declared(name: str) -> dict[str, Command]:
+    """The command of a name, and those below it: `plot curve` below `plot`."""
+    command: Command = resolve_name(f"furlkit.cli.{key_of(name)}:COMMAND")
+    return {each.name: each for each in (command, *command.commands)}
+
+
+class _Commands(Mapping[str, Command]):
+    """All commands; a command is loaded when it is asked for."""
+
+    def __getitem__(self, name: str) -> Command:
+        first = name.split(" ")[0]
+        if first not in NAMES:
+            raise KeyError(name)
+        return _declared(first)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for first in NAMES for name in _declared(first))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+COMMANDS = _Commands()

@@ -1,0 +1,33 @@
+"""The roles of the files that a command reads, from the declarations of its options."""
+
+from furlkit.catalogue.entries import Argument, File, Option
+from furlkit.catalogue.registry import COMMANDS
+
+
+def taker_of(command: str, role: str) -> Argument | Option | None:
+    """The argument or option of a command that takes the file of a role.
+
+    Of several files with one role, headers number each: "client 3", "helper st-mary".
+    """
+    name, numbered, _ = role.partition(" ")
+    taker = COMMANDS[command].roles.get(name)
+    if isinstance(taker, Option):
+        return taker if taker.multiple or not numbered else None
+    return taker if taker and (taker.several or not numbered) else None
+
+
+def _file(command: str, role: str) -> File | None:
+    taker = taker_of(command, role)
+    return taker.kind if taker and isinstance(taker.kind, File) else None
+
+
+def direction_of(command: str, role: str) -> str:
+    """The direction of the file with a role; empty if the command takes no such file."""
+    file = _file(command, role)
+    return file.direction if file else ""
+
+
+def kinds_of(command: str, role: str) -> tuple[str, ...]:
+    """The kinds of file that may have a role."""
+    file = _file(command, role)
+    return file.kinds if file else ()

@@ -1,0 +1,118 @@
+"""SCAFFOLD's control variates: c arrives with the model, c_k+ leaves with the upload.
+
+The part `control` of a model has a tensor for each parameter of the net. The server's
+unweighted mean of c_k+ over all clients is the next c (Algorithm 1, line 17, if all
+clients take part). c_k stays in the client's private file.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from furlkit.errors import InputError, UsageError
+from furlkit.exchanges.exchange import (
+    Client,
+    Exchange,
+    Kept,
+    Setup,
+    Trained,
+    Values,
+    is_asked_for,
+)
+from furlkit.files.clients import ClientId
+from furlkit.models.architecture import Architecture, Net
+from furlkit.models.loading import load_tensors, tensors_of
+from furlkit.terms.scaffold import next_control
+from furlkit.training.loop import steps_per_epoch
+from furlkit.weights import Tensors, below, part_of
+
+CONTROL = "control."  # Before the names of parameters, in models and in memory.
+
+
+class Control(Exchange):
+    """c as a part of the learner, and c - c_k as input of the term."""
+
+    sends = ("control",)
+    memory = ("control",)
+
+    def __init__(self, values: Values) -> None:
+        self.active = is_asked_for("control", values)
+        if self.active:
+            _check(values)
+
+    def open(self, setup: Setup) -> None:
+        self._setup = setup
+        self._names = [k for k in setup.learner if k.startswith(CONTROL)]
+
+    def extend(self, learner: Any, architecture: Architecture) -> None:
+        learner.control = zeros_like_parameters(learner.net)
+
+    def new_parts(self, client: ClientId, start: Tensors) -> Tensors:
+        """c is 0 until the server has a mean."""
+        missing = [name for name in self._names if name not in start]
+        return {k: np.zeros(self._setup.learner[k].shape, np.float32) for k in missing}
+
+    def start(self, client: Client) -> None:
+        self._c = below(CONTROL, {k: client.tensors[k] for k in self._names})
+        kept = below(CONTROL, client.memory)
+        self._c_k = {k: kept.get(k, np.zeros_like(c)) for k, c in self._c.items()}
+        for name, c in self._c.items():
+            if client.private and self._c_k[name].shape != c.shape:
+                raise InputError(
+                    f"{client.private.path}: its control variate of {name} is "
+                    f"{self._c_k[name].shape}, expected {c.shape}; was it kept for "
+                    "another model?"
+                )
+
+    def begin(self, client: Client, net: Net) -> dict[str, Any]:
+        return {"correction": {k: c - self._c_k[k] for k, c in self._c.items()}}
+
+    def finish(self, client: Client, trained: Trained) -> Kept:
+        plan, end = self._setup.plan, tensors_of(trained.learner.net)
+        steps = steps_per_epoch(len(client.index), plan.batch_size)
+        rates = sum(plan.lr_at(k, steps) for k in range(steps * plan.epochs))
+        new = {}
+        for name, c in self._c.items():
+            own = rates * plan.factor_of(part_of(name))
+            start = client.tensors[name]
+            new[CONTROL + name] = next_control(
+                self._c_k[name], c, start, end[name], own
+            )
+        load_tensors(trained.learner, new)
+        return Kept({}, new)
+
+
+def zeros_like_parameters(net: nn.Module) -> nn.Module:
+    """A module with a buffer of zeros for each parameter of a net, by the same names."""
+    root = nn.Module()
+    for name, parameter in net.named_parameters():
+        *path, last = name.split(".")
+        place = root
+        for word in path:
+            if word not in dict(place.named_children()):
+                place.add_module(word, nn.Module())
+            place = place.get_submodule(word)
+        place.register_buffer(last, torch.zeros_like(parameter, requires_grad=False))
+    return root
+
+
+def _check(values: Values) -> None:
+    if values["optimiser"] != "sgd" or values["momentum"]:
+        raise UsageError(
+            "--scaffold: a client's mean gradient follows from its path only without "
+            "momentum; give --optimiser sgd --momentum 0"
+        )
+    if not values["private_out"]:
+        raise UsageError(
+            "--scaffold: a client keeps its control variate in a private file; give "
+            "--private-out"
+        )
+    for flag, given in (
+        ("--phases", values["phases"]),
+        ("--personal", values["personal"] != "none"),
+        ("--send", values["send"]),
+    ):
+        if given:
+            raise UsageError(f"--scaffold does not apply with {flag}; leave one out")

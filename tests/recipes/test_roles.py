@@ -1,0 +1,117 @@
+"""Files are declared on options: what plan and headers say follows from no help text."""
+
+import json
+import re
+
+import pytest
+
+from furlkit.catalogue import (
+    COMMANDS,
+    FORMATS,
+    READ,
+    WRITTEN,
+    Data,
+    File,
+    Labelled,
+    reads_file,
+    taker_of,
+    writes_file,
+)
+from furlkit.catalogue.entries import CACHE
+from furlkit.files.container.read import Container
+from furlkit.files.kinds import KINDS
+
+STAGES = [name for name, command in COMMANDS.items() if command.parts]
+# Forms that --help shows for values which name files.
+FILES = re.compile(r"FILE|PATH|FOLDER|CHECKPOINT|PARTITION|GLOBAL|PRIVATE|TARGETS")
+PRESET = "preset"  # A table of options; plan compares the table, not the file.
+
+
+def takers(name):
+    return [*COMMANDS[name].arguments, *COMMANDS[name].options.values()]
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_every_file_of_a_command_declares_its_kind_and_direction(name):
+    known = {*KINDS, *FORMATS}
+    for taker in takers(name):
+        form = f"{taker.metavar} {getattr(taker.kind, 'metavar', '')}"
+        if FILES.search(form) and taker[0] != PRESET:
+            assert isinstance(taker.kind, File | Data | Labelled), taker[0]
+        if isinstance(taker.kind, File):
+            assert {*taker.kind.kinds} <= known, taker[0]
+            assert taker.kind.direction in (*READ, *WRITTEN, CACHE), taker[0]
+
+
+def test_files_that_cross_the_border_of_a_site():
+    options = COMMANDS["local-train"].options
+    ways = {key: o.kind.direction for key, o in options.items() if writes_file(o)}
+    assert ways == {"output": "sent", "private_out": "kept", "features_out": "sent"}
+    read = {o.name: o.kind for o in options.values() if reads_file(o)}
+    ways = {name: k.direction for name, k in read.items() if isinstance(k, File)}
+    assert ways.pop("align") == "received once"
+    assert ways == {
+        **{"private": "recalled", "dictionary": "received", "helper": "received"},
+        **{"neighbours-from": "read", "data-root": "read"},
+    }
+
+
+def test_headers_name_the_roles_that_options_declare(world):
+    for path in (*world.clients, world.partition, world.model):
+        header = Container(path).header
+        for role in header.inputs:
+            assert taker_of(header.stage, role) is not None, role
+    assert {*Container(world.clients[0]).header.inputs} == {"global", "partition"}
+
+
+REWORDED = """
+import sys
+from importlib import import_module
+from furlkit import catalogue
+from furlkit.cli.program import _outcome
+
+def reword(part):
+    if isinstance(part, catalogue.Argument):
+        return part._replace(metavar="WORD")
+    if isinstance(part, catalogue.Group):
+        return part._replace(options=tuple(
+            o._replace(metavar="WORD", help="Another help.") for o in part.options))
+    return part
+
+if sys.argv[1] == "reworded":
+    for name in ("partition", "init", "pretrain_align", "local_train", "aggregate"):
+        module = import_module(f"furlkit.cli.{name}")
+        parts = tuple(reword(part) for part in module.COMMAND.parts)
+        module.COMMAND = module.COMMAND._replace(parts=parts)
+sys.exit(_outcome(["plan", "recipe.toml", "--as", "json", "--dry-run"]))
+"""
+
+
+RECIPE = """
+[settings]
+clients = 2
+rounds = 1
+out = "exp"
+[files]
+global = "r{round}/global.st"
+upload = "r{round}/client_{client}.st"
+[stages]
+partition = "partition --data own.npz --groups patients.csv -o {partition}"
+init = "init --data own.npz -o {global@0}"
+align = "pretrain-align {global@0} --data digits --targets-out {targets} -o {align}"
+train = "local-train {partition} {global@last} --data own.npz --client {client} --align {targets} --align-data digits -o {upload}"
+average = "aggregate {upload*} -o {global}"
+"""
+
+
+def test_other_help_texts_change_no_dependency(recipe, python, tmp_path):
+    (tmp_path / "patients.csv").write_text("group\n1\n")
+    (tmp_path / "own.npz").write_bytes(b"images")
+    recipe(RECIPE)
+    first, reworded = (json.loads(python(REWORDED, w)) for w in ("as is", "reworded"))
+    assert first == reworded
+    (run,) = first
+    found = {step["stage"]: step for step in run["steps"]}
+    assert {"own.npz", "patients.csv"} <= {*found["partition"]["after"]}
+    assert "exp/targets.safetensors" in found["train"]["reads"]
+    assert found["align"]["outputs"] == ["exp/targets.safetensors"]
