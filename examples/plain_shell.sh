@@ -1,11 +1,11 @@
 #!/bin/sh
-# The rounds of fedsimclr/recipe.toml as a loop by hand: on digits, about a minute.
-# Everything is a variable: ROUNDS=5 FRACTION=0.6 SEED=1 OUT=exp sh plain_shell.sh
-# If it is killed, the same command resumes and gives the same bytes.
+# The rounds of fedsimclr/recipe.toml in a loop by hand: on digits, about a minute.
+# Settings are variables: ROUNDS=5 FRACTION=0.6 SEED=1 OUT=exp sh plain_shell.sh
+# After a kill, repeat the command: the script resumes and gives equal bytes.
 set -eu
 OUT=${OUT:-exp} DATA=${DATA:-digits} PRESET=${PRESET:-digits} SEED=${SEED:-0}
 CLIENTS=${CLIENTS:-5} ROUNDS=${ROUNDS:-3} FRACTION=${FRACTION:-1}
-# Options and the launcher may have several words, so they are not quoted.
+# Options and the launcher may have several words and are not quoted.
 run="${LAUNCH:-} ${FURLKIT:-furlkit}"
 common="--preset $PRESET --data $DATA -q"
 

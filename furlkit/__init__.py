@@ -1,3 +1,3 @@
-"""furlkit: federated unsupervised representation learning as programs over files."""
+"""furlkit: federated unsupervised representation learning by programs over files."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

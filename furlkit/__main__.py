@@ -1,4 +1,4 @@
-"""`python -m furlkit` is the same program as `furlkit`."""
+"""Entry point of `python -m furlkit`, equal to `furlkit`."""
 
 from furlkit.cli import main
 

@@ -1,8 +1,8 @@
-"""What people see: results on stdout, everything else on stderr.
+"""Output for people: results on stdout, messages on stderr.
 
-A progress bar is drawn on a terminal only; elsewhere there are plain log lines. rich is
-imported only when a bar is drawn. A message that cannot be written to stderr is dropped:
-a training does not stop for it. A result that cannot be written to stdout is an error.
+Progress bars appear on a terminal only; otherwise the output has plain log lines. rich
+is imported only for a bar. If stderr fails, the message is dropped and a training goes
+on. If stdout fails, the command ends with an error.
 """
 
 import codecs
@@ -21,7 +21,7 @@ from furlkit.errors import DiskError, InputError
 
 @dataclass
 class _Settings:
-    """Set once by the command line; `warned` are the warnings that it has given."""
+    """Settings from the command line; `warned`: the warnings given so far."""
 
     verbosity: int = 0
     json: bool = False
@@ -29,29 +29,29 @@ class _Settings:
     warned: set[str] = field(default_factory=set)
 
     def reset(self) -> None:
-        """Back to what holds without -q, -v, --json and --strict."""
+        """Restore the defaults of -q, -v, --json and --strict."""
         self.verbosity, self.json, self.strict = 0, False, False
         self.warned.clear()
 
 
 settings = _Settings()
-LONGEST = 2000  # Characters of a message; a path may take most of them.
-# What moves a terminal's cursor, reorders what is read, or cannot be written as UTF-8.
+LONGEST = 2000  # Characters of a message; most may be a path.
+# Characters that move a terminal's cursor, reorder text, or have no UTF-8 encoding.
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _CONTROL = re.compile(f"[{_CONTROLS}]")
-# Errors of a stderr that is closed, full, or a pipe that nobody reads.
+# Errors of a stderr that is closed, full, or a pipe without a reader.
 unwritable_ignored = suppress(OSError, ValueError, AttributeError)
 
 
 def plain(text: str) -> str:
-    """Escape what could move a terminal's cursor: files are not trusted."""
+    """Escape unprintable characters: text from files is not trusted."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 
 def one_line(message: str) -> str:
-    """A message on one line of bounded length; the middle of a longer one is cut out."""
+    """Shorten a message to one line of at most LONGEST characters, without the middle."""
     text = plain(message)
     if len(text) <= LONGEST:
         return text
@@ -63,43 +63,43 @@ def _escaped(character: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape what could move a terminal's cursor, apart from tabs and line breaks."""
+    """Escape control characters, apart from tabs and line breaks."""
     return _CONTROL.sub(lambda found: _escaped(found[0]), text)
 
 
 def result(line: str, data: dict[str, Any]) -> None:
-    """The result of a stage: a line for people, or JSON with --json.
+    """Print the result of a stage: text for people, or JSON with --json.
 
-    It may have several lines, and tabs, as rules of make do.
+    The text may have several lines and tabs, for example rules of make.
     """
     text = _json(data) if settings.json else printable(line)
     try:
         print(text, flush=True)
     except OSError as error:
-        # Python's own flush at the end must not fail a second time.
+        # Python flushes stdout at exit, which must not fail a second time.
         _discard(sys.stdout)
-        # Whoever read our output has gone, as `head` does; that is no failure.
+        # A reader that ends early, like `head`, is no failure.
         if not isinstance(error, BrokenPipeError):
             raise DiskError(
                 f"stdout: cannot write the result: {error.strerror}; make room or "
-                "redirect it, then run the same command again"
+                "redirect the output, then run the same command again"
             ) from error
 
 
 def _json(data: dict[str, Any]) -> str:
-    """JSON with sorted keys; a number that is not finite is null."""
+    """JSON with sorted keys; NaN and infinity become null."""
     try:
         text = json.dumps(data, sort_keys=True, allow_nan=False)
     except ValueError:
         finite = json.loads(json.dumps(data), parse_constant=lambda _: None)
         text = json.dumps(finite, sort_keys=True)
-    return text.replace("\x7f", "\\u007f")  # The one control character JSON leaves.
+    return text.replace("\x7f", "\\u007f")  # json escapes the other controls.
 
 
 def escape_unprintable() -> None:
-    """Let stdout accept every character, such as Chinese names in the C locale.
+    """Let stdout accept every character, for example Chinese names in the C locale.
 
-    A terminal shows escapes; a program that reads a pipe gets UTF-8.
+    A terminal shows escapes; the reader of a pipe gets UTF-8.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         in_ascii = codecs.lookup(sys.stdout.encoding).name == "ascii"
@@ -110,22 +110,22 @@ def escape_unprintable() -> None:
 
 
 def open_missing_streams() -> None:
-    """Open /dev/null as stdin, stdout and stderr where the caller has closed them.
+    """Open /dev/null for each of stdin, stdout and stderr that the caller has closed.
 
-    A file that is opened later must never become stderr.
+    Otherwise a file opened later would become stderr.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # It gets the lowest free number: this one.
+            os.open(os.devnull, os.O_RDWR)  # Gets the lowest free number: `number`.
         if getattr(sys, name) is None:
             mode = "r" if name == "stdin" else "w"
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def release_streams() -> None:
-    """Drop what stderr did not take, so that Python's flush at the end cannot fail."""
+    """Drop unwritten text of stderr, so Python's flush at exit cannot fail."""
     try:
         sys.stderr.flush()
     except (OSError, ValueError):
@@ -138,38 +138,38 @@ def _discard(stream: TextIO) -> None:
 
 
 def clear() -> None:
-    """On a terminal, let the next result take the place of the last one."""
+    """Clear the terminal, so the next result replaces the previous result."""
     with unwritable_ignored:
         if sys.stdout.isatty():
             print("\033[H\033[J", end="", flush=True)
 
 
 def info(message: str) -> None:
-    """Progress in words; silent with -q."""
+    """Print progress in words; silent with -q."""
     if settings.verbosity >= 0:
         _say("", message)
 
 
 def detail(message: str) -> None:
-    """Details; shown with -v."""
+    """Print details; only with -v."""
     if settings.verbosity >= 1:
         _say("", message)
 
 
 def warn(message: str) -> None:
-    """Something the user should look at; shown with -q too, and only once.
+    """Print a warning, also with -q; an equal warning is printed once.
 
-    With --strict it is an error, so whoever warns does so before it writes a result.
+    With --strict a warning is an error, so stages warn before writing a result.
     """
     if settings.strict:
-        raise InputError(f"{message} (a warning, which --strict makes an error)")
+        raise InputError(f"{message} (a warning; --strict turns warnings into errors)")
     if message not in settings.warned:
         settings.warned.add(message)
         _say(_coloured("warning: ", "33"), message)
 
 
 def error(message: str) -> None:
-    """Why the program ends."""
+    """Print the error that ends the program."""
     _say(_coloured("error: ", "31"), message)
 
 
@@ -192,7 +192,7 @@ def _on_terminal() -> bool:
 
 
 class Bar:
-    """A progress bar, or nothing at all where there is no terminal."""
+    """A progress bar; invisible without a terminal."""
 
     def __init__(self, task: Any = None, progress: Any = None):
         self._task, self._progress = task, progress
@@ -206,7 +206,7 @@ class Bar:
 
 @contextmanager
 def bar(title: str, total: int) -> Iterator[Bar]:
-    """A bar for `total` units of work."""
+    """Show a bar for `total` units of work."""
     if settings.verbosity < 0 or not _on_terminal():
         yield Bar()
         return

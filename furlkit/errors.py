@@ -1,6 +1,6 @@
-"""The errors a user can cause, and the exit code each one ends the program with.
+"""Errors that a user can cause, with exit codes.
 
-A message says which file or flag, what was found, what was expected, and what to do.
+A message names the file or flag, the value found, the value expected, and the cure.
 """
 
 import errno
@@ -15,9 +15,9 @@ _NO_MEMORY = (
 
 
 def did_you_mean(word: str, known: Iterable[str], before: str = "") -> str:
-    """The end of a message about an unknown word: the most similar one, or nothing.
+    """End of a message about an unknown word: the most similar word, or an empty text.
 
-    `before` is written before the similar word.
+    `before` precedes the similar word.
     """
     from difflib import get_close_matches  # Here, because few commands fail.
 
@@ -26,19 +26,19 @@ def did_you_mean(word: str, known: Iterable[str], before: str = "") -> str:
 
 
 class FurlkitError(Exception):
-    """Something failed for a reason the user can act on."""
+    """A failure that the user can repair."""
 
     exit_code = 1
 
 
 class UsageError(FurlkitError):
-    """The command line asks for something impossible."""
+    """The command line is wrong."""
 
     exit_code = 2
 
 
 class InputError(FurlkitError):
-    """An input is missing, broken, or does not fit the others."""
+    """An input is missing, broken, or does not fit the other inputs."""
 
     exit_code = 65
 
@@ -50,13 +50,13 @@ class DiskError(FurlkitError):
 
 
 class TooEarlyError(FurlkitError):
-    """Something is still missing; the same command may succeed later."""
+    """An input does not exist yet; the command may succeed later."""
 
     exit_code = 75
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """True if the system refused memory; torch and the linker only say so in words."""
+    """Return whether the system refused memory; for torch and the linker, by message."""
     if isinstance(error, MemoryError):
         return True
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:
@@ -68,10 +68,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class Stopped(BaseException):
-    """A signal stopped the program early; the same command resumes.
+    """A signal stopped the program early; the repeated command resumes.
 
-    Not an Exception, so that no handler of errors on its way can mistake it for one:
-    only the command line handles it. `number` is the signal's.
+    A BaseException, so `except Exception` does not catch a stop: only the command line
+    handles stops. `number` is the number of the signal.
     """
 
     exit_code = 75

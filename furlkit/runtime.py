@@ -1,7 +1,7 @@
-"""The machine a stage runs on: instruction set, device, threads, determinism.
+"""The machine of a stage: instruction set, device, threads, determinism.
 
-torch and its libraries read the variables of the instruction set once, so they must be
-set before torch is imported: this module imports it inside functions only.
+torch and torch's libraries read the variables of the instruction set once, so the
+variables must be set before the import of torch: functions of this module import torch.
 """
 
 import ctypes
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import torch
 
 CPUINFO = Path("/proc/cpuinfo")
-# COMPATIBLE is the only code of MKL that Intel's and other CPUs share: on AMD, MKL
-# ignores AVX2 and AVX512 here and chooses by itself. Convolutions are oneDNN's, so the
-# slower products cost little. AVX512_CORE is what all CPUs with AVX-512 have; its
-# extensions for bfloat16 round differently and are left out.
+# COMPATIBLE is the only code of MKL common to Intel's and other CPUs: on AMD, MKL
+# ignores the values AVX2 and AVX512 and chooses a code. oneDNN computes convolutions, so
+# the slower products cost little. Every CPU with AVX-512 has AVX512_CORE; the extensions
+# for bfloat16 round differently and are excluded.
 PINNED = {
     "avx2": {
         "ONEDNN_MAX_CPU_ISA": "AVX2",
@@ -37,26 +37,26 @@ PINNED = {
         "MKL_CBWR": "COMPATIBLE",
     },
 }
-# What each set takes, as the Linux kernel names it.
+# CPU flags required by each set, with the names of the Linux kernel.
 FLAGS = {
     "avx2": ("avx2", "fma"),
     "avx512": ("avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl"),
 }
-# oneDNN's older name of the variable counts where the newer one is not set.
+# oneDNN reads the older variable if the newer variable is not set.
 _ONEDNN, _OLD_ONEDNN = "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"
 _WITHOUT_AMX = "AVX512_CORE_BF16"
 _NO_PRIMITIVE = "could not create a primitive"
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
 
-# Variables that --isa has set in this process, with the values they had before.
+# Variables that --isa has set in this process, with the previous values.
 _replaced: dict[str, str | None] = {}
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """Where to compute, with how many threads of the CPU and which instructions.
+    """Device, number of CPU threads and instruction set of a stage.
 
-    `gpu_memory` is the part of the GPU's memory that this process may take.
+    `gpu_memory`: share of the GPU's memory that this process may use.
     """
 
     device: str = "auto"
@@ -65,31 +65,31 @@ class Runtime:
     gpu_memory: float | None = None
 
     def resolved_options(self) -> dict[str, Any]:
-        """What of it decides the bytes of a result, for provenance."""
+        """Values that determine the bytes of a result, for provenance."""
         where = {"device": device_of(self).type, "threads": self.threads}
         several = {"processes": processes()} if processes() > 1 else {}
         return {**where, **pinned_option(self.isa), **several}
 
 
 def processes() -> int:
-    """The number of processes that torchrun has started for this command; else 1."""
+    """Number of processes that torchrun has started for this command; 1 without torchrun."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def is_helper() -> bool:
-    """Whether this is one of several processes that compute for the first one."""
+    """Return whether this process computes for the first of several processes."""
     return processes() > 1 and os.environ.get("RANK", "0") != "0"
 
 
 def pinned_option(isa: str) -> dict[str, str]:
-    """The instruction set as provenance has it: nothing unless it is pinned."""
+    """Provenance entry of a pinned instruction set; otherwise empty."""
     return {"isa": isa} if isa in PINNED else {}
 
 
 def cpu_flags(cpuinfo: Iterable[str]) -> frozenset[str]:
-    """The instruction sets of the first CPU in the lines of /proc/cpuinfo.
+    """Instruction sets of the first CPU in the lines of /proc/cpuinfo.
 
-    None on CPUs other than x86, whose line has another name.
+    Empty on CPUs other than x86, where the line has another name.
     """
     for line in cpuinfo:
         name, _, value = line.partition(":")
@@ -99,20 +99,20 @@ def cpu_flags(cpuinfo: Iterable[str]) -> frozenset[str]:
 
 
 def isa_variables(isa: str, flags: frozenset[str]) -> dict[str, str]:
-    """The variables that give an instruction set on a CPU that has these flags."""
+    """Variables that select an instruction set on a CPU with these flags."""
     if missing := [flag for flag in FLAGS.get(isa, ()) if flag not in flags]:
         raise UsageError(
             f"--isa {isa}: this CPU has no {missing[0]} ({CPUINFO}); use --isa auto"
         )
     if isa == "auto" and _has_amx(flags):
-        # Some CPUs announce AMX and cannot run it. float32 makes no use of it, so its
-        # results stay the same to the bit.
+        # Some CPUs announce AMX and cannot run AMX. float32 does not use AMX, so float32
+        # results do not change.
         return {_ONEDNN: _WITHOUT_AMX}
     return dict(PINNED.get(isa, {}))
 
 
 def set_isa(isa: str) -> None:
-    """Set the instruction set of this process; must come before torch's import."""
+    """Set the instruction set of this process; call before the import of torch."""
     variables = isa_variables(isa, own_flags())
     if "torch" in sys.modules:
         _check_imported(isa)
@@ -129,7 +129,7 @@ def set_isa(isa: str) -> None:
 
 
 def _restore() -> None:
-    """Undo what an earlier call in this process set."""
+    """Restore the variables changed by an earlier call in this process."""
     for name, value in _replaced.items():
         os.environ.pop(name, None)
         if value is not None:
@@ -138,12 +138,12 @@ def _restore() -> None:
 
 
 def _check_imported(isa: str) -> None:
-    """torch keeps the instruction set it was imported with."""
+    """Raise UsageError if torch was imported with another instruction set."""
     import torch
 
     pinned = PINNED.get(isa, {})
     differs = any(os.environ.get(name) != value for name, value in pinned.items())
-    # ATen tells what it took; the environment may have been changed after the import.
+    # Ask ATen, since the environment may have changed after the import.
     capability = torch.backends.cpu.get_cpu_capability().lower()
     differs |= bool(pinned) and capability != isa
     if differs or (not pinned and "ATEN_CPU_CAPABILITY" in _replaced):
@@ -154,8 +154,8 @@ def _check_imported(isa: str) -> None:
 
 
 def own_flags() -> frozenset[str]:
-    """The instruction sets of this CPU; none if they are unknown."""
-    # One CPU's lines are enough; all of them take long on a machine with many.
+    """Instruction sets of this CPU; empty if unknown."""
+    # The lines of one CPU are enough; reading every CPU takes long on large machines.
     with suppress(OSError), CPUINFO.open() as lines:
         return cpu_flags(lines)
     return frozenset()
@@ -166,7 +166,7 @@ def _has_amx(flags: frozenset[str]) -> bool:
 
 
 def start(runtime: Runtime) -> "torch.device":
-    """Set threads and determinism for this process, once a stage; give the device."""
+    """Set threads and determinism of this process, once a stage; return the device."""
     import torch
 
     _check_imported(runtime.isa)
@@ -176,7 +176,7 @@ def start(runtime: Runtime) -> "torch.device":
     if runtime.gpu_memory is not None:
         _limit_memory(device, runtime.gpu_memory)
     if device.type == "cuda":
-        # cuBLAS is deterministic only with a fixed workspace, set before its first use.
+        # cuBLAS is deterministic only with a fixed workspace, set before the first use.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.backends.cudnn.benchmark = False
@@ -184,7 +184,7 @@ def start(runtime: Runtime) -> "torch.device":
 
 
 def _limit_memory(device: "torch.device", fraction: float) -> None:
-    """Fail with "out of memory" above a part of the device's memory."""
+    """Limit this process to a share of the device's memory, else "out of memory"."""
     import torch
 
     module = torch.get_device_module(device)
@@ -192,7 +192,7 @@ def _limit_memory(device: "torch.device", fraction: float) -> None:
     if limit is None:
         raise UsageError(
             f"--gpu-memory {fraction}: --device {device.type} has no limit of memory; "
-            "leave the option out, or use --device cuda"
+            "omit the option, or use --device cuda"
         )
     if device.type == "cuda":
         limit(fraction, device)
@@ -201,10 +201,10 @@ def _limit_memory(device: "torch.device", fraction: float) -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Let glibc keep the memory a step frees for the next one.
+    """Let glibc keep freed memory of a step for the next step.
 
-    By default large blocks go back to the system each time and are cleared page by
-    page when they come again, which costs several percent of a training step.
+    By default large blocks return to the system each time, and the system clears every
+    page of a new block, which costs several percent of a training step.
     """
     with suppress(AttributeError, OSError):
         mallopt = ctypes.CDLL(None).mallopt
@@ -213,7 +213,7 @@ def _keep_freed_memory() -> None:
 
 
 def versions() -> dict[str, str]:
-    """The programs that decide the bytes of a result besides the options."""
+    """Versions of the programs that, with the options, determine the bytes of a result."""
     import numpy
     import torch
 
@@ -225,9 +225,9 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, str]:
-    """What decides the rounding besides the options: versions and instruction set.
+    """Versions and instruction set, which affect the rounding of a result.
 
-    `isa` has the variables that restrict the instruction set, where there are any.
+    `isa`: variables that restrict the instruction set, if set.
     """
     import torch
 
@@ -240,7 +240,7 @@ def machine() -> dict[str, str]:
 
 
 def device_of(runtime: Runtime) -> "torch.device":
-    """The device that --device means here; sets nothing."""
+    """Device that --device selects on this machine; without side effects."""
     import torch
 
     name = runtime.device
@@ -262,7 +262,7 @@ def device_of(runtime: Runtime) -> "torch.device":
 
 
 def _is_available(kind: str) -> bool:
-    """Whether PyTorch has a device of this kind: mps, xpu, or one of another package."""
+    """Return whether PyTorch has this kind of device: mps, xpu, or from another package."""
     import torch
 
     try:
@@ -272,16 +272,16 @@ def _is_available(kind: str) -> bool:
 
 
 def with_float64(device: "torch.device") -> "torch.device":
-    """The device, or the CPU in the place of MPS, which has no float64."""
+    """Return the device; the CPU in place of MPS, which has no float64."""
     import torch
 
     return torch.device("cpu") if device.type == "mps" else device
 
 
 def check_precision(precision: str, device: "torch.device") -> None:
-    """Try a small convolution and product in mixed precision, where a CPU may fail.
+    """Try a small convolution and product in mixed precision, which may fail on a CPU.
 
-    A CPU that fails here fails in float32 too from then on: the process must end.
+    After a failure, float32 fails too in this process: the process must end.
     """
     import torch
 
@@ -299,7 +299,7 @@ def check_precision(precision: str, device: "torch.device") -> None:
 
 
 def no_primitive(error: RuntimeError) -> str | None:
-    """What to tell the user if this is oneDNN's failure on a CPU; None if it is not."""
+    """Message for the user about oneDNN's failure on a CPU; None for other errors."""
     if _NO_PRIMITIVE not in str(error):
         return None
     if _has_amx(own_flags()):

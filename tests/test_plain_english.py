@@ -11,8 +11,12 @@ PROJECT = Path(__file__).parent.parent
 MEAN = 0.06
 HARD_SHARE = 0.01
 # Paths that meet the limits. The list grows until it is furlkit, README.md, examples.
+MODULES = ("__init__", "__main__", "console", "errors", "nets", "randomness", "runtime")
 TRAINING = ("optimisers", "personal", "plan", "processes", "rounds", "run", "signals")
 FINISHED = (
+    "README.md",
+    "examples",
+    *(f"furlkit/{name}.py" for name in (*MODULES, "weights")),
     "furlkit/data",
     "furlkit/evaluation",
     "furlkit/files",

@@ -1,10 +1,10 @@
-"""Neighbours that labels choose: what clustering would do if neighbours were right.
+"""Choose neighbours by labels, to measure clustering with correct neighbours.
 
     python examples/fedusc/same_class.py NEAR.safetensors DATA OUTPUT.safetensors --seed 0
 
-NEAR is a file of `furlkit neighbours`. Each image gets as many others of its own class,
-drawn among the images of the file; `local-train --neighbours-from` takes the output. It
-reads labels, so it is for controlled runs only.
+NEAR is a file of `furlkit neighbours`. For each image, the program draws an equal number
+of images with the image's class from the file; `local-train --neighbours-from` reads the
+output. The program reads labels, so the output is for controlled runs only.
 """
 
 import argparse
@@ -18,9 +18,9 @@ from furlkit.files.neighbours import read_neighbours, write_neighbours
 
 
 def same_class(labels: np.ndarray, index: np.ndarray, k: int, seed: int) -> np.ndarray:
-    """For each image of index (n), k others of its class among them: (n, k).
+    """Draw k images with an equal label for each image of index (n): (n, k).
 
-    They are drawn with repeats where there are fewer than k.
+    If the class has fewer than k other images, draw with replacement.
     """
     rng = np.random.default_rng(seed)
     nearest = np.empty((len(index), k), np.int64)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # FLESD with clients of different architectures: cnn5, ResNet-18 and ResNet-50, distilled
-# into a ResNet-18. Each client continues from its own model, not from the server's, and
+# into a ResNet-18. Each client continues from the client's model, not from the server's, and
 # weights never leave a client. On digits, two rounds, 5 minutes on one core; k-NN accuracy
 # is 84.4 % at the end and 83.0 % untrained.
 #
@@ -11,7 +11,7 @@ train='--data digits --batch-size 64 --crop-scale 0.4,1 --flip 0 --jitter 0.4,0.
     --grey 0 --lr 3e-4 -q'
 mkdir -p "$out/r000"
 
-# make_once OUTPUT COMMAND...: run the command unless its output exists
+# make_once OUTPUT COMMAND...: run the command unless OUTPUT exists
 make_once() {
     output=$1
     shift

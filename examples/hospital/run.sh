@@ -11,12 +11,12 @@ PATIENTS=${PATIENTS:-40}
 TRAIN=${TRAIN:---epochs 5 --batch-size 32}
 INIT=${INIT:---width 0.25}
 sites='north st-mary lakeside'
-window=-160,240  # soft tissue, in Hounsfield units: the same at all sites
+window=-160,240  # soft tissue, in Hounsfield units; equal at every site
 
 "$PYTHON" "$here/scans.py" "$out/scans" "$PATIENTS"
 
-# At each site: look at the scans as the network will see them, then pack them. A
-# patient's scans are all in the train split or all in the test split.
+# At each site: draw the scans in the form that the network sees, then pack the scans. The
+# scans of a patient are in one split, train or test.
 for site in $sites; do
     $FURLKIT check -q "$out/scans/$site" --cache "$out/cache" \
         --window $window --channels 1 --sheet "$out/$site.png"
@@ -27,7 +27,7 @@ for site in $sites; do
     done
 done
 
-# The server says how images are read; a site with another window is refused.
+# The model stores the server's window; a site with another window is refused.
 mkdir -p "$out/r000"
 $FURLKIT init --image-size 32 --channels 1 --window $window $INIT \
     -o "$out/r000/global.safetensors"

@@ -63,7 +63,7 @@ def save(site: str, folder: Path, number: int, units: np.ndarray) -> None:
 
 
 def main(root: Path, patients: int) -> None:
-    """Write scans of so many patients for each site; every second has a lesion."""
+    """Write scans of `patients` patients for each site; every second patient has a lesion."""
     for seed, site in enumerate(("north", "st-mary", "lakeside")):
         rng = np.random.default_rng(seed)
         for patient in range(patients):

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The server: sh server.sh EXCHANGE ROUNDS. Stopped or killed, run it again.
+# The server: sh server.sh EXCHANGE ROUNDS. To resume, repeat the command.
 set -eu
 exchange=$1 rounds=$2 furlkit=${FURLKIT:-furlkit}
 mkdir -p "$exchange/inbox" "$exchange/outbox"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A site: sh site.sh NAME IMAGES EXCHANGE ROUNDS. Stopped or killed, run it again.
-# Rounds that were sent, or that the server has closed, are skipped.
+# A site: sh site.sh NAME IMAGES EXCHANGE ROUNDS. To resume, repeat the command.
+# The script skips rounds with a sent upload, and rounds closed by the server.
 set -eu
 name=$1 images=$2 exchange=$3 rounds=$4 furlkit=${FURLKIT:-furlkit} copy=${COPY:-cp}
 mkdir -p "$name"

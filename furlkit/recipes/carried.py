@@ -22,7 +22,7 @@ def carry(folder: Path, process: int) -> None:
         if (other := _noted(path)) and other != mine and _lives(other):
             raise TooEarlyError(
                 f"{folder}: process {other['process']} on {other['host']} carries out "
-                "this run; wait for the process, or stop it, then repeat the command"
+                "this run; wait for it, or stop it, then run the same command again"
             )
         write_bytes(path, json.dumps(mine).encode(), flush=False)
 
