@@ -10,7 +10,7 @@ averages and shares some rows; the shared rows form the next dictionary.
     K, m     rows of the dictionary, clients that share rows
 
 The client's trained model computes z (Algorithm 1, line 5); or the received global
-model, like in the paper's text on a dictionary without averaging, alpha 0. With the
+model, as in the paper's text on a dictionary without averaging, alpha 0. With the
 global model and alpha above 0, Eq. 9 averages the global models' z.
 """
 

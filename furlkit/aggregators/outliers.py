@@ -11,7 +11,7 @@ An upload stands out if
 
 - the logarithm of the norm is more than 5 deviations from the median, and the norm is
   more than twice or less than half of the median norm;
-- `stats` is more than 5 deviations and more than a factor 2 above the median, likewise;
+- `stats` exceeds the median by the same two limits;
 - the angle is above 90 degrees (the upload works against the others), and more than 3
   deviations above the median;
 - another upload is within a millionth of the median norm: a copy.
