@@ -219,7 +219,7 @@ def _check_groups(partition: Partition, train: ImageSet) -> None:
         raise InputError(
             f"{partition.path}: keeps groups of images together, and {train.name} has "
             f"{'no' if train.groups is None else 'other'} groups here; give --groups "
-            "like for partition"
+            "with the value given to partition"
         )
 
 
