@@ -109,7 +109,7 @@ def _changes(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> lis
 
 
 def _shown(value: Any) -> str:
-    """Format a value like on the command line."""
+    """Format a value for the command line."""
     match value:
         case None:
             return "not given"
