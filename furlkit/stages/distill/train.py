@@ -20,7 +20,7 @@ from furlkit.stages.distill.lesson import Lesson, Options
 from furlkit.training import run as training
 from furlkit.training.loop import Epoch
 
-# The module of each teacher, by its name.
+# Module of each teacher, by name.
 MODULES = {
     "ensemble": "ensemble",
     "self": "selflabel",
@@ -30,7 +30,7 @@ MODULES = {
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Train the model on the public images and write it."""
+    """Train the model on the public images and write the model."""
     options = _options(values)
     _check_output(options)
     device = runtime.start(options.runtime)
@@ -72,7 +72,7 @@ def _check_output(options: Options) -> None:
 
 
 def _measured(last: Epoch) -> str:
-    """What is said of images that count only if the model is sure of them."""
+    """Describe the share of confident images, if the teacher measures it."""
     if "skipped" not in last.measures:
         return ""
     share, skipped = last.measures["confident"], last.measures["skipped"]
@@ -84,8 +84,8 @@ def _warn_of_idleness(options: Options, last: Epoch) -> None:
     if last.measures.get("skipped") == last.step:
         console.warn(
             f"{options.output}: no image reached --confidence "
-            f"{options.settings['confidence']:g} in any step, so the model is as it was; "
-            "lower it, or train the model longer first"
+            f"{options.settings['confidence']:g} in any step; the model is unchanged; "
+            "lower --confidence, or train the model longer first"
         )
 
 
