@@ -213,8 +213,8 @@ def check_upload(client: Sent) -> None:
         )
     if facts.part.isdecimal():
         raise InputError(
-            f"{client.path}: is of client {facts.part}'s images, which the server does "
-            "not have; embed the public images, with --part public"
+            f"{client.path}: is of client {facts.part}'s own images, which the server "
+            "does not have; embed the public images, with --part public"
         )
 
 
