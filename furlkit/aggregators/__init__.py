@@ -1,1 +1,1 @@
-"""What the server makes of the clients' uploads; see `uploads.Uploads` for models."""
+"""Rules that combine the clients' uploads; see `uploads.Uploads` for models."""

@@ -1,17 +1,17 @@
-"""The mean of updates of bounded length.
+"""Mean of updates of bounded length.
 
 Sun et al., "Can You Really Backdoor Federated Learning?", 2019: norm clipping.
 
-    w_g      the global model that the clients started from: --parent
+    w_g      the global model at the start of the round: --parent
     p_k      the share of client k: --weights
-    C        the longest update that counts in full: --clip, or the median of all
+    C        length limit of an update: --clip, or the median length
 
     w = w_g + sum_k p_k u_k min(1, C / ||u_k||),    u_k = w_k - w_g
 
-Every client still counts by its weight, but none can move the result by more than p_k C.
-BatchNorm's statistics are no part of u_k and have their coordinate-wise median.
+Clients keep their weights, but no client can move the result by more than p_k C.
+u_k excludes BatchNorm's statistics; their coordinate-wise median is used.
 
-Memory is a slice of all uploads for each thread, a few MB; the uploads are read twice.
+Memory is a slice of the uploads for each thread, a few MB; the uploads are read twice.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from furlkit.weights import is_batchnorm_statistic
 
 
 def clipped_mean(uploads: Uploads, *, clip: float | None) -> Pieces:
-    """Sun et al.: updates longer than `clip` = C are shortened to it."""
+    """Sun et al.: shorten updates to at most `clip` = C."""
     factors = clip_factors(distances_from_parent(uploads), clip)
 
     def pieces(name: str) -> Iterator[np.ndarray]:
@@ -46,7 +46,7 @@ def clipped_mean(uploads: Uploads, *, clip: float | None) -> Pieces:
 
 
 def clip_factors(norms: np.ndarray, bound: float | None) -> np.ndarray:
-    """min(1, C / ||u_k||) for each client; without a bound, C is the median of all."""
+    """min(1, C / ||u_k||) for each client; without a bound, C is the median length."""
     C = float(np.median(norms)) if bound is None else bound
     return np.where(norms > C, C / np.where(norms > 0, norms, 1), 1.0)
 

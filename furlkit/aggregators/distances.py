@@ -1,7 +1,7 @@
-"""Products and distances between whole uploads, which several rules decide by.
+"""Products and distances between whole uploads, for several rules.
 
-Weights count, BatchNorm's statistics do not: they are on a scale of their own, and move
-so much farther than weights in a round that nothing else would be seen.
+Distances use weights and exclude BatchNorm's statistics: statistics have another scale
+and move much farther than weights in a round, which would hide the weights.
 """
 
 from collections.abc import Iterator
@@ -12,18 +12,18 @@ from furlkit.aggregators.median import weighted_median
 from furlkit.aggregators.uploads import Uploads
 from furlkit.weights import is_batchnorm_statistic
 
-# Nothing is larger: the square of a float64 may be infinite.
+# Upper limit of values: the square of a float64 may be infinite.
 LARGEST = 1e200
-# Rows of a matrix that are computed at once: 10 MB of 5,000 uploads.
+# Rows of a matrix computed at once: 10 MB for 5,000 uploads.
 ROWS = 256
 
 
 def inner_products(uploads: Uploads, parent: bool = False) -> np.ndarray:
-    """<w_i - c, w_j - c> between all uploads, (m, m); with `parent` it comes first.
+    """<w_i - c, w_j - c> between all uploads, (m, m); `parent` adds the parent first.
 
-    c is the coordinate-wise median of them all. Seen from there honest models are near,
-    whatever others send, so that no small distance is a difference of large numbers.
-    Memory is this matrix and a few of its rows.
+    c is the coordinate-wise median of the uploads. Honest models are near c, whatever
+    hostile clients send, so a small distance is never a difference of large numbers.
+    Memory is the matrix and a few rows.
     """
     count = len(uploads.clients) + parent
     total = np.zeros((count, count))
@@ -32,7 +32,7 @@ def inner_products(uploads: Uploads, parent: bool = False) -> np.ndarray:
             for moved in uploads.stacked(name, _from_median, parent):
                 _add_products(total, moved)
     for rows in _blocks(count):
-        # Above the diagonal it is the same as below.
+        # Copy the part below the diagonal to the part above.
         total[rows, rows.stop :] = total[rows.stop :, rows].T
         finite = np.nan_to_num(total[rows], nan=0)
         np.clip(finite, -LARGEST, LARGEST, out=total[rows])
@@ -40,7 +40,7 @@ def inner_products(uploads: Uploads, parent: bool = False) -> np.ndarray:
 
 
 def distances_from_median(uploads: Uploads, statistics: bool) -> np.ndarray:
-    """||w_k - c|| for each upload, (m,); with `statistics` w is BatchNorm's instead."""
+    """||w_k - c|| for each upload, (m,); `statistics`: w is BatchNorm's statistics."""
     total = np.zeros(len(uploads.clients))
     for name in uploads.names:
         if is_batchnorm_statistic(name) == statistics:
@@ -87,7 +87,7 @@ def _blocks(count: int) -> Iterator[slice]:
 
 
 def _from_median(stack: np.ndarray) -> np.ndarray:
-    """A slice (m, n) as seen from its median, in float64; nothing of counters."""
+    """Subtract the median from a slice (m, n), in float64; empty for counters."""
     if stack.dtype.kind != "f":
         return np.empty((len(stack), 0))
     middle = weighted_median(stack, [1 / len(stack)] * len(stack))
@@ -95,7 +95,7 @@ def _from_median(stack: np.ndarray) -> np.ndarray:
 
 
 def _from_first(stack: np.ndarray) -> np.ndarray:
-    """A slice (m, n) as seen from its first row; nothing of counters."""
+    """Subtract the first row from a slice (m, n); empty for counters."""
     if stack.dtype.kind != "f":
         return np.empty((len(stack), 0))
     wide = stack.astype(np.float64)

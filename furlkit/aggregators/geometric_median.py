@@ -1,18 +1,18 @@
-"""The geometric median of the clients' models.
+"""Geometric median of the clients' models.
 
 Pillutla et al., "Robust Aggregation for Federated Learning", RFA, IEEE TSP 2022: the
 smoothed algorithm of Weiszfeld.
 
-    v        the point whose weighted distances to the uploads sum to the least
+    v        the point with the smallest weighted sum of distances to the uploads
     alpha_k  the weight of client k: --weights
-    nu       distances below it count as nu
+    nu       lower limit of distances
 
     v <- sum_k beta_k w_k / sum_k beta_k,    beta_k = alpha_k / max(nu, ||v - w_k||)
 
-v is a mean of the uploads in every step, so that the inner products of the uploads decide
-all of its weights. BatchNorm's statistics, which would drown these products, have their
-coordinate-wise median. Hence memory is a slice of all uploads for each thread, a few MB, and
-the m x m products; the uploads are read twice, whatever the number of steps.
+v is a weighted mean of the uploads in every step, so the inner products of the uploads
+determine the weights. BatchNorm's statistics would dominate the products; their
+coordinate-wise median is used. Memory is a slice of the uploads for each thread, a few
+MB, and the m x m products; the uploads are read twice, for any number of steps.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,11 +25,11 @@ from furlkit.aggregators.uploads import Pieces, Uploads
 from furlkit.weights import is_batchnorm_statistic
 
 STEPS = 1000
-TOLERANCE = 1e-9  # Of the distance of the nearer half of the uploads.
+TOLERANCE = 1e-9  # Relative to the distance of the nearer half of the uploads.
 
 
 def geometric_median(uploads: Uploads, *, smoothing: float) -> Pieces:
-    """RFA, until v stands still; `smoothing` is nu."""
+    """RFA, until v converges; `smoothing` is nu."""
     alpha = uploads.shares(uploads.names[0])
     beta = weiszfeld(inner_products(uploads), alpha, smoothing).tolist()
 
@@ -42,9 +42,9 @@ def geometric_median(uploads: Uploads, *, smoothing: float) -> Pieces:
 
 
 def weiszfeld(G: np.ndarray, alpha: Sequence[float], nu: float) -> np.ndarray:
-    """The weights of the uploads in their geometric median, (m,); they sum to 1.
+    """Weights of the uploads in the geometric median, (m,), with the sum 1.
 
-    `G` has the inner products of the uploads, from any origin.
+    `G`: inner products of the uploads, from any origin.
     """
     weights = np.asarray(alpha, np.float64)
     beta = weights / weights.sum()

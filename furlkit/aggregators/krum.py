@@ -1,18 +1,18 @@
-"""Krum: the upload that has the nearest neighbours; multi-Krum: the mean of several.
+"""Krum: the upload with the nearest neighbours; multi-Krum: the mean of several.
 
 Blanchard et al., "Machine Learning with Adversaries: Byzantine Tolerant Gradient
 Descent", NeurIPS 2017.
 
     m    uploads; the paper's n
-    f    how many of them may be hostile, 2 f + 2 < m
-    k    how many uploads are chosen; the paper's m
+    f    upper limit of hostile uploads, 2 f + 2 < m
+    k    number of chosen uploads; the paper's m
 
-The score of an upload is the sum of its squared distances to the m - f - 2 uploads that
-are nearest to it. The weights of clients do not count in it: Krum ignores them when it
-chooses, and multi-Krum averages the chosen ones by them. BatchNorm's statistics do not
-count in it either; they are the median of those of the chosen ones.
+The score of an upload is the sum of squared distances to the m - f - 2 nearest uploads.
+Scores ignore the clients' weights; multi-Krum averages the chosen uploads by weight.
+Scores also ignore BatchNorm's statistics; the result has the median statistics of the
+chosen uploads.
 
-Memory is a slice of all uploads for each thread, a few MB, and the m x m distances; the
+Memory is a slice of the uploads for each thread, a few MB, and the m x m distances; the
 uploads are read twice.
 """
 
@@ -29,7 +29,7 @@ from furlkit.weights import is_batchnorm_statistic
 
 
 def krum(uploads: Uploads, *, assumed_hostile: int, chosen: int) -> Pieces:
-    """The mean of the `chosen` = k uploads of lowest score; Krum is k = 1."""
+    """Mean of the `chosen` = k uploads with the lowest scores; Krum is k = 1."""
     m, f = len(uploads.clients), assumed_hostile
     if not 2 * f + 2 < m:
         raise UsageError(
@@ -38,7 +38,7 @@ def krum(uploads: Uploads, *, assumed_hostile: int, chosen: int) -> Pieces:
         )
     if chosen > m - f:
         raise UsageError(
-            f"--chosen {chosen}: of {m} uploads {f} may be hostile, so expected at "
+            f"--chosen {chosen}: {f} of {m} uploads may be hostile; expected at "
             f"most {m - f}"
         )
     scores = krum_scores(inner_products(uploads), f)
@@ -63,9 +63,9 @@ def krum(uploads: Uploads, *, assumed_hostile: int, chosen: int) -> Pieces:
 
 
 def krum_scores(G: np.ndarray, f: int) -> np.ndarray:
-    """s(i): the sum over the m - f - 2 uploads j != i that are nearest to i, (m,).
+    """s(i): sum over the m - f - 2 uploads j != i nearest to i, (m,).
 
-    `G` has the inner products of the uploads, from any origin.
+    `G`: inner products of the uploads, from any origin.
     """
     nearest, scores = len(G) - f - 2, []
     for rows, squares in squared_distance_rows(G):

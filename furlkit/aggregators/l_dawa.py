@@ -1,24 +1,24 @@
-"""L-DAWA: layers of clients count by their angle to the same layer of the global model.
+"""L-DAWA: weight each layer by its angle to the layer of the global model.
 
 Rehman et al., "L-DAWA: Layer-wise Divergence Aware Weight Aggregation in Federated
 Self-Supervised Visual Representation Learning", ICCV 2023.
 
-    w_g^l      layer l of the global model that the clients started from: --parent
+    w_g^l      layer l of the global model at the start of the round: --parent
     w_k^l      layer l of client k
     p_k        the share of client k: --weights
     delta_k^l  cos(w_k^l, w_g^l), at least 0
 
     w^l = sum_k p_k delta_k^l w_k^l / sum_k p_k delta_k^l
 
-A layer is the tensors whose names are the same up to the last dot: a weight and its bias
-have one angle, since a bias of zeros alone has none. BatchNorm's statistics count as
-their layer does, but do not decide it. The authors' code divides by the number of clients
-and not by the sum, which shrinks every layer by its mean cosine: `--scaling paper`. It has
-an angle for each tensor, and turns a tensor round whose cosine is below 0.
+A layer is the set of tensors with equal names up to the last dot: a weight and a bias
+share an angle, because a bias of zeros has no direction. BatchNorm's statistics do not
+influence the angle, but have the layer's weight. The authors' code divides by the
+number of clients, not by the sum, which shrinks every layer by the mean cosine
+(`--scaling paper`), has angles by tensor, and reverses tensors with a cosine below 0.
 
-Angles see directions, not lengths: an upload that is scaled up is not outvoted by them.
+Angles see directions, not lengths: angles do not outvote a scaled-up upload.
 
-Memory is a slice of all uploads for each thread, a few MB; the uploads are read twice.
+Memory is a slice of the uploads for each thread, a few MB; the uploads are read twice.
 """
 
 from collections import defaultdict
@@ -60,7 +60,7 @@ def _deltas(uploads: Uploads) -> dict[str, np.ndarray]:
 
 
 def _products(stack: np.ndarray) -> np.ndarray:
-    """Products with the parent, which comes first, and with itself; (2, m + 1)."""
+    """Products with the parent (the first row), and squared lengths; (2, m + 1)."""
     if stack.dtype.kind != "f":
         return np.zeros((2, len(stack)))
     wide = stack.astype(np.float64)
@@ -68,7 +68,7 @@ def _products(stack: np.ndarray) -> np.ndarray:
 
 
 def _cosines(products: np.ndarray, squares: np.ndarray) -> np.ndarray:
-    """cos(w_k^l, w_g^l), at least 0; a layer of zeros has no direction and counts 1."""
+    """cos(w_k^l, w_g^l), at least 0; 1 for a layer of zeros, without a direction."""
     lengths = np.sqrt(squares[1:] * squares[0])
     known = lengths > 0
     cosines = products[1:] / np.where(known, lengths, 1)

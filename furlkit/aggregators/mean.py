@@ -1,4 +1,4 @@
-"""The weighted mean of the clients' models (FedAvg)."""
+"""Weighted mean of the clients' models (FedAvg)."""
 
 from collections.abc import Sequence
 
@@ -6,14 +6,14 @@ from furlkit.aggregators.uploads import Pieces, Uploads
 from furlkit.errors import UsageError
 from furlkit.weights import weighted_sum
 
-# Sums of shares are off by less.
+# Upper limit of rounding errors in sums of shares.
 EPSILON = 1e-9
 
 
 def mean(uploads: Uploads) -> Pieces:
     """FedAvg, FedCA Eq. 2: theta = sum_u |D_u| / sum_i |D_i| * theta_u.
 
-    The shares are |D_u| / sum_i |D_i|, or any others that sum to 1.
+    The shares are |D_u| / sum_i |D_i|, or any shares with the sum 1.
     """
 
     def pieces(name: str):
@@ -24,7 +24,7 @@ def mean(uploads: Uploads) -> Pieces:
 
 
 def aged(weight: float, age: int, staleness: float) -> float:
-    """ASTW: what a model counts that is `age` rounds old, n_k a^-(t - t_k), a = e/2."""
+    """ASTW: weight of a model `age` rounds old, n_k a^-(t - t_k), a = e/2."""
     return weight * staleness**-age
 
 
@@ -33,17 +33,17 @@ def shares_of(weights: Sequence[float]) -> list[float]:
     total = float(sum(weights))
     if not all(weight >= 0 for weight in weights) or not 0 < total < float("inf"):
         raise UsageError(
-            f"--weights: {list(weights)} cannot be shares; each must be at least 0 "
-            "and their sum above 0"
+            f"--weights: {list(weights)} cannot be shares; every weight must be at "
+            "least 0 and the sum above 0"
         )
     return [weight / total for weight in weights]
 
 
 def limited(shares: Sequence[float], most: float) -> list[float]:
-    """Shares that are at most `most`, or equal where even equal ones are larger.
+    """Limit shares to `most`; equal shares if `most` is below 1 / n.
 
-    What is cut off goes to the others in proportion to theirs, which may reach the limit
-    in turn. Others that count nothing get nothing.
+    The excess goes to the remaining clients in proportion to their shares, which may
+    reach the limit in turn. Clients with the share 0 get no excess.
     """
     found, most = list(shares), max(most, 1 / len(shares))
     full: set[int] = set()
@@ -58,7 +58,7 @@ def limited(shares: Sequence[float], most: float) -> list[float]:
 
 
 def dominant(shares: Sequence[float]) -> int | None:
-    """Which share is more than halfway between an equal one and all; None for none."""
+    """Index of a share above (1 + 1/n) / 2; None if there is no such share."""
     largest = max(range(len(shares)), key=shares.__getitem__)
     bound = (1 + 1 / len(shares)) / 2
     return largest if len(shares) > 1 and shares[largest] > bound else None

@@ -1,14 +1,14 @@
-"""The coordinate-wise median of the clients' models.
+"""Coordinate-wise median of the clients' models.
 
 Yin et al., "Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates",
 ICML 2018, Definition 1.
 
-Every number of the result is the median of that number in the uploads, so up to half of
-the weight can be hostile. With `--weights` it is the weighted median: half of the weight
-is at or below it, half at or above. If exactly half is, it is the middle between two
-numbers, so that equal weights give the ordinary median.
+Every number of the result is the median of this number in the uploads: up to half of
+the weight can be hostile. With `--weights` the median is weighted: half of the weight
+is at or below the median, half at or above. If exactly half is below, the result is the
+middle between two numbers, so equal weights give the ordinary median.
 
-Memory is a slice of all uploads for each thread, a few MB; the uploads are read once.
+Memory is a slice of the uploads for each thread, a few MB; the uploads are read once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ import numpy as np
 from furlkit.aggregators.uploads import Pieces, Uploads
 from furlkit.weights import weighted_sum
 
-# Sums of shares are off by less; a share below it counts nothing.
+# Upper limit of rounding errors in sums of shares; smaller shares have no effect.
 EPSILON = 1e-9
 
 
@@ -30,15 +30,15 @@ def median(uploads: Uploads) -> Pieces:
 
 
 def median_of(uploads: Uploads, name: str) -> Iterator[np.ndarray]:
-    """The median of one tensor; other rules take it for BatchNorm's statistics."""
+    """Median of a tensor; also used by other rules for BatchNorm's statistics."""
     shares = uploads.shares(name)
     return uploads.stacked(name, lambda stack: weighted_median(stack, shares))
 
 
 def weighted_median(stack: np.ndarray, shares: Sequence[float]) -> np.ndarray:
-    """The median of each column of (m, n); a count is one of the counts, the lower one."""
+    """Median of each column of (m, n); for counts, the lower of two middle counts."""
     values, weights = in_order(stack, shares)  # (n, m)
-    below = np.cumsum(weights, axis=-1)  # The last one is 1.
+    below = np.cumsum(weights, axis=-1)  # The last number is 1.
     low = _at(values, (below >= 0.5 - EPSILON).argmax(axis=-1))
     if stack.dtype.kind != "f":
         return low
@@ -49,12 +49,12 @@ def weighted_median(stack: np.ndarray, shares: Sequence[float]) -> np.ndarray:
 def in_order(
     stack: np.ndarray, shares: Sequence[float]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Each column of (m, n) as a sorted row, (n, m), and what its numbers count.
+    """Each column of (m, n) sorted into a row, (n, m), and the weights of the numbers.
 
-    Where all count alike the weights are one row for all, (m,): numbers alone are
-    sorted several times faster than numbers that bring their weights.
+    Equal weights are returned as a single row, (m,): sorting numbers alone is several
+    times faster than sorting numbers with weights.
     """
-    # A copy even of one column, whose transpose is contiguous: it is sorted in place.
+    # Copy even a single column, whose transpose is contiguous: the sort is in place.
     rows, weights = stack.T.copy(), np.asarray(shares)
     if np.ptp(weights) <= EPSILON / len(weights):
         rows.sort(axis=1)
@@ -64,16 +64,16 @@ def in_order(
 
 
 def _at(rows: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """The number of each row at a place, which may be the same for all."""
+    """Number of each row at a place; one place may serve all rows."""
     if places.ndim == 0:
         return rows[:, places]
     return np.take_along_axis(rows, places[:, None], axis=1)[:, 0]
 
 
 def blended(column: Iterator[np.ndarray], weights: Sequence[float]) -> np.ndarray:
-    """A weighted sum for rules that trust nobody: of counts it is their median.
+    """Weighted sum for robust rules; for counts, the median.
 
-    The mean takes the largest count, which one client could set as it likes.
+    The mean takes the largest count, which a single client could set at will.
     """
     first = next(column)
     if first.dtype.kind == "f":

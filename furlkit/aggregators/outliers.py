@@ -1,24 +1,24 @@
-"""Which uploads stand out from the others: by length, by direction, or as copies.
+"""Uploads that stand out: by length, by direction, or by being copies.
 
-    u_k      the update of client k: w_k - w_g with the parent w_g; without it w_k - v, v
-             the geometric median of the uploads; BatchNorm's statistics do not count
+    u_k      the update of client k: w_k - w_g with the parent w_g; otherwise w_k - v, v
+             the geometric median of the uploads; without BatchNorm's statistics
     norm     ||u_k||
-    stats    how far its BatchNorm statistics are from their coordinate-wise median
-    angle    between u_k and the sum of u_j / ||u_j|| over all others, in degrees; only
-             with the parent, since updates from v have no common direction
+    stats    distance of BatchNorm's statistics from the coordinate-wise median
+    angle    between u_k and the sum of u_j / ||u_j|| over j != k, in degrees; only with
+             the parent, since updates from v have no common direction
 
 An upload stands out if
 
-- the logarithm of its norm is more than 5 deviations from the median, and its norm is
-  more than twice or less than half of the median one;
-- the same holds for its statistics, above the median alone;
-- its angle is above 90 degrees, so that it works against the others, and more than 3
+- the logarithm of the norm is more than 5 deviations from the median, and the norm is
+  more than twice or less than half of the median norm;
+- `stats` exceeds the median by the same two limits;
+- the angle is above 90 degrees (the upload works against the others), and more than 3
   deviations above the median;
-- it is as far from another upload as a copy: a millionth of the median norm.
+- another upload is within a millionth of the median norm: a copy.
 
-The deviation is 1.4826 times the median absolute deviation, which is the standard
-deviation where values are normally distributed, and which up to half of the clients
-cannot move. Fewer than three uploads have no majority, and none stands out.
+The deviation is 1.4826 times the median absolute deviation: the standard deviation of a
+normal distribution. Up to half of the clients cannot move the deviation. Fewer than
+three uploads have no majority, and no upload stands out.
 """
 
 from typing import NamedTuple
@@ -33,9 +33,9 @@ from furlkit.aggregators.distances import (
 from furlkit.aggregators.geometric_median import weiszfeld
 from furlkit.aggregators.uploads import Uploads
 
-# Of a sketch: what is said unasked must be plain.
+# Limits for sketches: warnings without a request must be certain.
 FAR, AGAINST = 4.0, 100.0
-RESOLUTION = 1e-5  # Sketches are of float32: shorter updates are rounding, or copies.
+RESOLUTION = 1e-5  # Sketches are float32: shorter updates are rounding, or copies.
 DEVIATIONS = 5.0
 FACTOR = 2.0
 TURNED = 3.0
@@ -44,7 +44,7 @@ SMOOTHING = 1e-6
 
 
 class Measured(NamedTuple):
-    """Norm and angle of each client's update, its statistics; for a copy, whose it is."""
+    """Norm, angle and statistics of each update; for a copy, the original's index."""
 
     norms: np.ndarray
     angles: np.ndarray | None
@@ -53,7 +53,7 @@ class Measured(NamedTuple):
 
 
 def measured(uploads: Uploads, G: np.ndarray) -> Measured:
-    """From the inner products of the uploads, the parent first where it is there."""
+    """Measure uploads from the inner products, with the parent first if present."""
     parent, shares = int(uploads.parent), uploads.shares(uploads.names[0])
     if parent:
         _, squares = next(squared_distance_rows(G))
@@ -67,10 +67,10 @@ def measured(uploads: Uploads, G: np.ndarray) -> Measured:
 
 
 def _angles(squares: np.ndarray, G: np.ndarray) -> np.ndarray | None:
-    """The angle of each update to the mean direction of the others; None for one alone.
+    """Angle of each update to the mean direction of the others; None for one upload.
 
-    `squares` are the squared lengths of the updates. An update of length 0 has no
-    direction: its cosines are 0.
+    `squares`: squared lengths of the updates. An update of length 0 has no direction:
+    the cosines are 0.
     """
     if len(squares) < 2:
         return None
@@ -80,14 +80,14 @@ def _angles(squares: np.ndarray, G: np.ndarray) -> np.ndarray | None:
         lengths = np.sqrt(squares[rows, None] * squares[None])
         C = np.where(lengths > 0, products / np.where(lengths > 0, lengths, 1), 0)
         sums[rows], own[rows] = C.sum(axis=1), np.diagonal(C, rows.start)
-    along = sums - own  # <u_k, sum of the others>, all of length 1.
+    along = sums - own  # <u_k, sum of the others>, for unit vectors.
     others = sums.sum() - 2 * along - own  # ||sum of the others||^2
     cosines = along / np.sqrt(np.maximum(others, np.finfo(np.float64).tiny))
     return np.degrees(np.arccos(np.clip(cosines, -1, 1)))
 
 
 def _copies(G: np.ndarray, usual: float) -> list[int | None]:
-    """For each upload, the position of the first that is the same; None for most."""
+    """Index of the first equal upload for each upload; None for most uploads."""
     found: list[int | None] = []
     for rows, squares in squared_distance_rows(G):
         same = np.sqrt(squares) <= COPY * usual
@@ -97,7 +97,7 @@ def _copies(G: np.ndarray, usual: float) -> list[int | None]:
 
 
 def stand_out(found: Measured) -> list[list[str]]:
-    """For each upload, why it stands out: of norm, angle, copy; empty for most."""
+    """Reasons of each upload: norm, angle, statistics, copy; empty for most uploads."""
     count = len(found.norms)
     reasons: list[list[str]] = [[] for _ in range(count)]
     if count < 3:
@@ -115,7 +115,7 @@ def stand_out(found: Measured) -> list[list[str]]:
 
 
 def _excess(lengths: np.ndarray) -> np.ndarray:
-    """By how much the logarithm of each is above or below all that is usual."""
+    """Distance of each logarithm beyond the usual range; negative below the range."""
     logarithms = np.log(np.maximum(lengths, np.finfo(np.float64).tiny))
     away = logarithms - np.median(logarithms)
     bound = max(DEVIATIONS * _deviation(logarithms), float(np.log(FACTOR)))
@@ -127,9 +127,9 @@ def _deviation(values: np.ndarray) -> float:
 
 
 class Sketched(NamedTuple):
-    """Estimates from sketches: each norm over the usual one, and each angle.
+    """Estimates from sketches: norms relative to the median norm, and angles.
 
-    Without the parent all angles are 0.
+    Without the parent the angles are 0.
     """
 
     ratios: np.ndarray
@@ -141,13 +141,13 @@ class Sketched(NamedTuple):
 def sketched(
     sketches: np.ndarray, parent: np.ndarray | None, examples: np.ndarray
 ) -> Sketched | None:
-    """Which of the uploads (m, WIDTH) plainly stand out; None if that cannot be known.
+    """Find uploads (m, WIDTH) that plainly stand out; None if sketches cannot tell.
 
-    Without the sketch of the parent norms are from the coordinate-wise median. A client
-    with more examples than the usual client takes more steps, and so its update may be
-    longer by that factor. An upload is far if it is more than FAR times as long as the
-    usual one and more than DEVIATIONS away; it is against the others if its angle to
-    them is above AGAINST degrees and more than DEVIATIONS above the median.
+    Without the sketch of the parent, norms start from the coordinate-wise median. A
+    client with more examples than the median takes more steps, and the update may be
+    longer by this factor. An upload is `far` if the norm is more than FAR times the
+    median norm and more than DEVIATIONS away; an upload is `against` the others if the
+    angle is above AGAINST degrees and more than DEVIATIONS above the median.
     """
     if len(sketches) < 3:
         return None
@@ -166,7 +166,7 @@ def sketched(
 
 
 def _sketched_angles(updates: np.ndarray) -> np.ndarray:
-    """The angle of each update to the sum of the others, all of length 1."""
+    """Angle of each update to the sum of the others, for unit vectors."""
     lengths = np.linalg.norm(updates, axis=1, keepdims=True)
     units = updates / np.where(lengths > 0, lengths, 1)
     others = units.sum(axis=0) - units

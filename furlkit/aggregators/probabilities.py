@@ -1,11 +1,11 @@
-"""Entropy reduction averaging: what many models together take public images for.
+"""Entropy reduction averaging: classes of public images according to many models.
 
 Itahara et al., "Distillation-Based Semi-Supervised Federated Learning for
 Communication-Efficient Collaborative Training with Non-IID Private Data", IEEE TMC 2021,
 DS-FL.
 
     p_k    probabilities of the classes of n public images, by client k    (n, C)
-    T      temperature; the mean of the p_k is sharper the smaller it is
+    T      temperature; a smaller T sharpens the mean of the p_k
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ import numpy as np
 
 
 def mean_probabilities(probabilities: Iterable[np.ndarray]) -> np.ndarray:
-    """1/K sum_k p_k, in float64 and in the given order, all clients alike."""
+    """1/K sum_k p_k, in float64, in the given order, with equal weights."""
     total, count = None, 0
     for rows in probabilities:
         wide = rows.astype(np.float64)

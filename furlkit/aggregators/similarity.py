@@ -1,4 +1,4 @@
-"""The ensemble similarity: what many models together find similar.
+"""Ensemble similarity: similarities of images according to many models.
 
 Shi et al., "Towards Communication-Efficient and Privacy-Preserving Federated
 Representation Learning", FLESD, Eq. 4-6.
@@ -17,15 +17,15 @@ import numpy as np
 def sharpened(cosines: Any, tau_T: float) -> Any:
     """FLESD Eq. 5, exp(M_k / tau_T), with every value over exp(1 / tau_T).
 
-    A cosine is at most 1, so nothing overflows, and Eq. 8 divides the factor out. A
-    cosine of -inf, one that was not sent, counts 0. For arrays and for tensors.
+    A cosine is at most 1: no value overflows, and Eq. 8 divides the factor out. A
+    cosine of -inf was not sent and gives 0. For arrays and for tensors.
     """
     scaled = (cosines - 1) / tau_T
     return np.exp(scaled) if isinstance(scaled, np.ndarray) else scaled.exp_()
 
 
 def ensemble(similarities: Iterable[Any]) -> Any:
-    """FLESD Eq. 6: M = mean_k exp(M_k / tau_T), all clients alike."""
+    """FLESD Eq. 6: M = mean_k exp(M_k / tau_T), with equal weights."""
     total, count = None, 0
     for similarity in similarities:
         total = similarity if total is None else total + similarity

@@ -11,12 +11,12 @@ from furlkit.errors import InputError
 
 
 class Similarities:
-    """M of FLESD Eq. 6 for some images against others, computed when it is asked for.
+    """M of FLESD Eq. 6 for some images against others, computed on demand.
 
-    `parts` has each client's R_k, or with `columns` its largest cosines and the images
-    they belong to; `matrix` is M itself. Memory is what these take, never n x n unless
-    the matrix was given. Images are named by their place in the public set, a tensor on
-    `device`: that of the parts, or the CPU for a matrix.
+    `parts`: R_k of each client; or, with `columns`, the largest cosines and the images
+    of the columns. `matrix`: M. Memory is the size of these arguments, never n x n
+    without a matrix. Images are positions in the public set, a tensor on `device`: the
+    device of the parts, or the CPU for a matrix.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Similarities:
             yield rows[images] @ rows[anchors].T  # (B, m)
 
     def _sparse(self, images: Tensor, anchors: Tensor) -> Iterator[Tensor]:
-        """Cosines that were not sent are -inf."""
+        """Yield the cosines that were sent; -inf for the remaining cosines."""
         for values, columns in zip(self._parts, self._columns, strict=True):
             row = values.new_full((len(images), len(values)), -torch.inf)  # (B, n)
             yield row.scatter_(1, columns[images], values[images])[:, anchors]
@@ -54,10 +54,10 @@ class Similarities:
         self, matrix: np.ndarray, images: Tensor, anchors: Tensor
     ) -> Tensor:
         found = torch.from_numpy(matrix[images.numpy()])[:, anchors]
-        # A mapped matrix is checked where it is read, which is the only place.
+        # A mapped matrix is checked here, because no other code reads it.
         if not torch.isfinite(found).all() or bool((found < 0).any()):
             raise InputError(
-                f"{self._name}: its matrix has values that are not finite or below 0; "
+                f"{self._name}: the matrix has values that are not finite or below 0; "
                 "re-create it with aggregate --rule ensemble"
             )
         return found

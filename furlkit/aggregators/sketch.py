@@ -1,25 +1,25 @@
-"""Sketches of models: a thousand numbers, by which distances of models are estimated.
+"""Sketches of models: a thousand numbers, from which distances are estimated.
 
 Charikar et al., "Finding Frequent Items in Data Streams", ICALP 2002: the count sketch.
 
     w    the weights of a model                                               (n,)
-    S    one entry, 1 or -1, in each column; all others are 0                 (WIDTH, n)
+    S    one entry, 1 or -1, in each column; the remaining entries are 0      (WIDTH, n)
 
-S w is computed in the pass that checks an upload, piece by piece, so nothing is read
-twice. S is linear: S w_i - S w_j is the sketch of w_i - w_j, and its length is that of
-w_i - w_j, give or take 2 %. Whoever knows S can hide a change from it: a sketch finds
-mistakes and plain attacks, and is no defence.
+The pass that checks an upload computes S w piece by piece, without a second reading. S
+is linear: S w_i - S w_j is the sketch of w_i - w_j, with the length of w_i - w_j to
+within 2 %. An attacker who knows S can hide a change: a sketch finds mistakes and plain
+attacks, and is no defence.
 """
 
 from hashlib import shake_128
 
 import numpy as np
 
-WIDTH = 1021  # A prime: the numbers of one input or channel fall into different places.
+WIDTH = 1021  # A prime: numbers of an input or channel fall into different places.
 
 
 def sketch_of(values: np.ndarray, name: str, number: int) -> np.ndarray:
-    """The sketch of one piece of a tensor, (WIDTH,): its `number` among the pieces."""
+    """Sketch of a piece of a tensor, (WIDTH,); `number`: index of the piece."""
     rows, left = divmod(len(values), WIDTH)
     signs = _signs(f"{name}/{number}", rows + 1)
     numbers = values.astype(np.float32, copy=False)
@@ -30,6 +30,6 @@ def sketch_of(values: np.ndarray, name: str, number: int) -> np.ndarray:
 
 
 def _signs(seed: str, count: int) -> np.ndarray:
-    """So many numbers 1 or -1, always the same for a seed."""
+    """Return `count` numbers 1 or -1, determined by the seed."""
     bits = np.frombuffer(shake_128(seed.encode()).digest(-(-count // 8)), np.uint8)
     return 1 - 2 * np.unpackbits(bits)[:count].astype(np.float32)

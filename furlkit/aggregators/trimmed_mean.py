@@ -1,16 +1,16 @@
-"""The coordinate-wise trimmed mean of the clients' models.
+"""Coordinate-wise trimmed mean of the clients' models.
 
 Yin et al., "Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates",
 ICML 2018, Definition 2.
 
-    beta     the share of the weight that is cut off at either end, below 1/2
+    beta     the share of the weight cut off at either end, below 1/2
 
-Every number of the result is the mean of that number in the uploads, without the largest
-and the smallest. It withstands hostile clients whose weight is at most beta together.
-With equal weights and beta = b / m the b largest and the b smallest of m numbers are cut;
-otherwise the weight beta is, so that a client at the border counts in part.
+Every number of the result is the mean of this number in the uploads, without the
+largest and the smallest numbers. The rule withstands hostile clients with a weight of
+at most beta. With equal weights and beta = b / m the b largest and the b smallest of m
+numbers are cut; otherwise the weight beta, so a client at the border counts in part.
 
-Memory is a slice of all uploads for each thread, a few MB; the uploads are read once.
+Memory is a slice of the uploads for each thread, a few MB; the uploads are read once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,14 +32,14 @@ def trimmed_mean(uploads: Uploads, *, trim: float) -> Pieces:
 
 
 def _trimmed(stack: np.ndarray, shares: Sequence[float], beta: float) -> np.ndarray:
-    """The trimmed mean of each column of (m, n); of counts it is the median."""
+    """Trimmed mean of each column of (m, n); for counts, the median."""
     if stack.dtype.kind != "f":
         return weighted_median(stack, shares)
     values, weights = in_order(stack, shares)  # (n, m)
     until = np.cumsum(weights, axis=-1)
     ends = (np.clip(each, beta, 1 - beta) for each in (until, until - weights))
     kept = np.subtract(*ends)
-    # A rest of 1e-17 of a number of 1e30 would not be small.
+    # A remainder of 1e-17 times a number of 1e30 would not be small.
     kept[kept < EPSILON] = 0
     kept /= kept.sum(axis=-1, keepdims=True)
     if kept.ndim == 1:

@@ -1,10 +1,10 @@
-"""What a rule for models is given: all uploads, of which nothing is in memory yet.
+"""Input of a rule for models: the uploads, read piece by piece.
 
-A rule is a function `rule(uploads, **options)` that gives a function from the name of a
-tensor to the pieces of the result. A rule that remembers from round to round is
-`rule(uploads, state, **options)`: the state is such a function too, None in the first
-round, and the rule returns two, of the result and of the next state. It may go through all tensors of all uploads first,
-as often as it needs (distances between clients, angles, weights found by iteration).
+A rule is a function `rule(uploads, **options)` that returns a function from the name of
+a tensor to the pieces of the result. A rule with memory between rounds is
+`rule(uploads, state, **options)`: `state` is also a function from names to pieces, None
+in the first round; the rule returns two functions, for the result and the next state. A
+rule may first read the tensors any number of times (distances, angles, iterations).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,14 +18,14 @@ Pieces = Callable[[str], Iterator[np.ndarray]]
 
 
 class Uploads(Protocol):
-    """Checkpoints in client order, of the same tensors.
+    """Checkpoints in client order, with equal tensors.
 
-    Models of earlier rounds may lack some: clients send parts in some rounds only.
+    Models of earlier rounds may lack tensors: clients send some parts in some rounds.
     """
 
     @property
     def names(self) -> Sequence[str]:
-        """The tensors of the result."""
+        """Names of the tensors of the result."""
 
     @property
     def weights(self) -> Mapping[str, np.dtype]:
@@ -33,32 +33,32 @@ class Uploads(Protocol):
 
     @property
     def clients(self) -> Sequence[int | str]:
-        """The numbers or names of the clients."""
+        """Numbers or names of the clients."""
 
     @property
     def parent(self) -> bool:
-        """Whether the global model that the clients started from is there too.
+        """Return whether the global model of the round is available.
 
-        What a function is given may then begin with the parent's.
+        If so, functions may receive the parent's array first.
         """
 
     def shares(self, name: str) -> Sequence[float]:
-        """What each upload that has a tensor counts there; they sum to 1."""
+        """Weights of the uploads that contain this tensor, with the sum 1."""
 
     def combine(
         self, name: str, function: Combine, parent: bool = False
     ) -> Iterator[np.ndarray]:
-        """For each piece of a tensor, `function` of that piece of every upload in turn.
+        """Yield `function` of each piece of a tensor, over the uploads.
 
-        An array is good until the next one is taken, so memory is one piece. Pieces are
-        combined by several threads: `function` must not depend on their order.
+        An array is valid until the next array is taken: memory is one piece. Several
+        threads combine the pieces: `function` must not depend on the order of pieces.
         """
 
     def stacked(
         self, name: str, function: Stacked, parent: bool = False
     ) -> Iterator[np.ndarray]:
-        """For each slice of a tensor, `function` of that slice of all uploads, (m, n).
+        """Yield `function` of each slice of a tensor, stacked over the uploads (m, n).
 
-        A slice is so short that memory is a few MB for each thread, however many
-        uploads there are. `function` must not keep the array.
+        Slices are short: memory is a few MB for each thread, for any number of uploads.
+        `function` must not keep the array.
         """

@@ -48,5 +48,5 @@ def check_clients(path: Path, facts: Any) -> None:
     for client in found:
         if isinstance(client, str) and not is_name(client):
             raise InputError(
-                f"{path}: names a client {client[:70]!r}; expected {EXPECTED}"
+                f"{path}: is of a client called {client[:70]!r}; expected {EXPECTED}"
             )

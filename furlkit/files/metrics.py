@@ -20,7 +20,7 @@ VERSION = 3
 def write_metrics(path: Path, values: dict[str, Any]) -> dict[str, Any]:
     """Write the result of an evaluation; return the document with the content hash."""
     document = {**values, "kind": "metrics", "version": VERSION}
-    # Like a reader gets the document: keys are text, numbers that are not finite null.
+    # The form that readers get: keys are text, numbers that are not finite are null.
     document = json.loads(json.dumps(document), parse_constant=lambda _: None)
     document["content"] = _content(document)
     text = json.dumps(document, sort_keys=True, indent=1)

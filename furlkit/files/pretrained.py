@@ -66,7 +66,7 @@ def read_pretrained(path: Path) -> Pretrained:
 def _bare(
     path: Path, tensors: dict[str, np.ndarray], content: str, about: Mapping[str, Any]
 ) -> Pretrained:
-    """An encoder alone; `named` adds the part's name to the tensors."""
+    """Wrap a bare encoder: add `encoder.` to the names of the tensors."""
     check_all_finite(path, tensors)
     named = {f"encoder.{name}": array for name, array in tensors.items()}
     reading = about.get("reading")

@@ -186,7 +186,7 @@ def _check_largest(
 def _check_sides(
     path: Path, matrix: np.ndarray, columns: np.ndarray, rounding: float
 ) -> None:
-    """Check that both sides of a pair (i, j) have the cosine, if j's row has room.
+    """Check that rows i and j agree, unless (i, j) is not among j's largest cosines.
 
     Every row has the k largest cosines: row j may lack i only if k others are as large.
     Works in blocks of rows, beside a copy in the order of the columns.

@@ -1,1 +1,1 @@
-"""Opening what a stage was given, and checking that it fits together."""
+"""Opening of a stage's inputs, and checks that the inputs fit together."""

@@ -1,7 +1,7 @@
-"""What is in a model that a client sent: looked at once, in pieces, before it counts.
+"""Checks of the tensors of a client's model, read once, in pieces, before aggregation.
 
-A value that is not finite, a BatchNorm statistic that no training gives, and weights out
-of all proportion are refused with the name of their tensor.
+Values that are not finite, BatchNorm statistics that no training produces, and weights
+out of proportion are refused with the name of the tensor.
 """
 
 from collections import Counter
@@ -22,12 +22,12 @@ from furlkit.inputs.uploads import OpenedUpload, check_fit
 from furlkit.weights import is_batchnorm_statistic, online_name
 
 FACTOR = 1e4
-# Sums of squares in float32 are a little off.
+# Sums of squares in float32 are slightly inexact.
 SLACK = 0.9
 
 
 class Size(NamedTuple):
-    """How large the numbers of a tensor are: the sum of squares, and the largest."""
+    """Sum of squares and largest absolute value of a tensor."""
 
     square: float
     largest: float
@@ -37,25 +37,25 @@ Sizes = dict[str, Size]
 
 
 class Body(NamedTuple):
-    """The sizes of the tensors of a model, and the sketch of its weights."""
+    """Sizes of the tensors of a model, and the sketch of the weights."""
 
     sizes: Sizes
     sketch: np.ndarray
 
 
 class Model(OpenedUpload, Protocol):
-    """A checkpoint of a client, with the sizes of its tensors."""
+    """A client's checkpoint, with the sizes of the tensors."""
 
     @property
     def sizes(self) -> Sizes:
-        """What `examined_body` gives."""
+        """Sizes returned by `examined_body`."""
 
 
 def examined_body(opened: Container, by: str | None, remember: bool = False) -> Body:
-    """The size of each tensor of floats and of each counter; all are checked.
+    """Check the tensors; return the size of each float tensor and each counter.
 
-    `by` is the hash to compare, `content` or `check`; None leaves it to a later pass.
-    With `remember` a later pass compares its bytes with the bytes that were read here.
+    `by`: the hash to compare, `content` or `check`; None leaves it to a later pass.
+    With `remember` a later pass compares bytes with the bytes read here.
     """
     found: Sizes = {}
     sketch, number = np.zeros(WIDTH), Counter[str]()
@@ -75,9 +75,9 @@ def examined_body(opened: Container, by: str | None, remember: bool = False) -> 
 
 
 def sketch_of_parent(opened: Container, names: Iterable[str]) -> np.ndarray | None:
-    """The sketch of the tensors of these names in a global model; None if one lacks.
+    """Sketch of these tensors of a global model; None if a tensor is missing.
 
-    A target network starts as the network that is trained.
+    A target network starts with the weights of the online network.
     """
     sketch = np.zeros(WIDTH)
     for name in names:
@@ -103,35 +103,35 @@ def _squared(opened: Container, entry: Entry, piece: np.ndarray) -> float:
     wide = piece.astype(np.float64)
     squared = float(np.vdot(wide, wide))
     if not np.isfinite(squared):
-        # The whole tensor has the number of such values; the file may change meanwhile.
+        # Read the whole tensor, to count such values; the file may change meanwhile.
         check_finite(opened.path, entry.name, opened.read(entry))
         check_finite(opened.path, entry.name, piece)
     return squared
 
 
 def _check_statistic(path: Path, name: str, values: np.ndarray) -> None:
-    """A variance is not below 0; a counter is not below 0 nor near its type's limit."""
+    """Check that variances and counters are at least 0, counters below the limit."""
     counts = values.dtype.kind in "iu"
     if name.endswith("running_var") or counts:
         lowest, highest = values.min(), values.max()
-        # NaN is not below 0, and is found by its square.
+        # NaN is not below 0; `_squared` finds NaN.
         if lowest < 0 or (counts and highest > np.iinfo(values.dtype).max // 2):
             odd = lowest if lowest < 0 else highest
             kind = "counter of batches" if counts else "variance"
             raise InputError(
                 f"{path}: {name} has {odd:.6g}, which is no {kind}; the file was made by "
-                "hand or its training failed, train that client again"
+                "hand or the training failed, train this client again"
             )
 
 
 def check_sizes(models: Sequence[Model], statistics: bool) -> None:
-    """Refuse a tensor with a number beyond FACTOR times the largest one of the others.
+    """Refuse a tensor with a number beyond FACTOR times the usual largest number.
 
-    It must also be larger than the others' weights are anywhere, and so much larger where
-    the others have zeros: a bias may only just have begun to move. What counts as the
-    others' is the median, the lower one. With `statistics` BatchNorm's are compared as
-    well, among themselves, and its counters: the mean takes the largest, and one near its
-    limit would have the honest clients of the next round refused.
+    The usual number is the lower median over the clients. The number must also exceed
+    every usual weight, by FACTOR if the usual number is 0: a bias may just have begun
+    to move. With `statistics` BatchNorm's statistics and counters are compared too,
+    each group separately: the mean takes the largest counter, and a counter near the
+    limit would make the server refuse the honest clients of the next round.
     """
     counts: dict[str, int] = {}
     groups: dict[str, set[str]] = {
@@ -154,9 +154,9 @@ def check_sizes(models: Sequence[Model], statistics: bool) -> None:
 def _too_large(
     models: Sequence[Model], name: str, mean: float, most: float
 ) -> Iterator[tuple[Model, str]]:
-    """Each model with a number out of proportion, and the reason."""
+    """Yield each model with a number out of proportion, and the reason."""
     having = [model for model in models if name in model.sizes]
-    # No number is larger than the length, nor the mean one than the largest.
+    # No number exceeds the length; the mean does not exceed the largest number.
     bound = SLACK * _bound(mean, most)
     if not any(sqrt(model.sizes[name].square) > bound for model in having):
         return
@@ -167,8 +167,8 @@ def _too_large(
             yield (
                 model,
                 (
-                    f"{name} has numbers up to {found:.4g}, those of the other clients are "
-                    f"up to {usual:.4g}; leave client {model.facts.client} out, or train it "
+                    f"{name} has numbers up to {found:.4g}, usual are numbers up to "
+                    f"{usual:.4g}; leave client {model.facts.client} out, or train it "
                     "again with a lower --lr"
                 ),
             )
@@ -185,7 +185,7 @@ def _bound(usual: float, most: float) -> float:
 
 
 def _usual_mean(models: Sequence[Model], name: str, size: int) -> float:
-    """The root of the mean square of a tensor, as it is in most models that have it."""
+    """Usual root mean square of a tensor among the models with the tensor."""
     having = [m.sizes[name].square for m in models if name in m.sizes]
     return sqrt(_lower_median(having) / size) if having else 0.0
 

@@ -1,4 +1,4 @@
-"""Files of clients, given in any order: what each kept (private), what each sent."""
+"""Files of clients, in any order: private files and uploads."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -15,13 +15,13 @@ from furlkit.inputs.own import own_model
 
 @dataclass(frozen=True)
 class ClientFiles:
-    """What is known of a client; either file may be missing."""
+    """Files of a client; either file may be missing."""
 
     private: Private | None = None
     upload: Checkpoint | None = None
 
     def read_again(self) -> "ClientFiles":
-        """With tensors."""
+        """Read the files with tensors."""
         private, upload = self.private, self.upload
         return ClientFiles(
             private and read_private(private.path, private.facts.client),
@@ -29,10 +29,10 @@ class ClientFiles:
         )
 
     def model(self, received: Checkpoint) -> Checkpoint:
-        """The client's own model.
+        """Return the client's model.
 
-        It is made from what the client has sent, if that is known, else from the global
-        model, which is what the client has received.
+        The base is the client's upload, or the received global model without an
+        upload.
         """
         start = self.upload or received
         return own_model(start, self.private) if self.private else start
@@ -41,9 +41,9 @@ class ClientFiles:
 def read_clients(
     paths: Iterable[Path], model: Checkpoint
 ) -> dict[ClientId, ClientFiles]:
-    """Files by client; a file's kind is in its header.
+    """Read files by client; the header contains a file's kind.
 
-    They come without tensors, since only one client's need be in memory.
+    The records have no tensors, because only one client needs to be in memory.
     """
     found: dict[ClientId, dict[str, Any]] = {}
     for path in paths:
@@ -62,15 +62,15 @@ def read_clients(
         own = found.setdefault(client, {})
         if kind in own:
             raise UsageError(
-                f"{own[kind].path} and {path}: are both of client {client}; give one of "
-                "them"
+                f"{own[kind].path} and {path}: are both of client {client}; give only "
+                "one"
             )
         own[kind] = record
     return {client: ClientFiles(**own) for client, own in found.items()}
 
 
 def _upload(path: Path, model: Checkpoint) -> Checkpoint:
-    """What a client of the model's run has sent, until the model's round."""
+    """Read a client's upload from the model's run, up to the model's round."""
     upload = read_checkpoint(path)
     if upload.facts.client is None:
         raise InputError(

@@ -1,4 +1,4 @@
-"""An output that is there already: whether the same command made it, or what differs."""
+"""Existing outputs: compare the recorded command with the current command."""
 
 import os
 from collections.abc import Mapping
@@ -19,11 +19,10 @@ ALREADY = "already there, made from the same inputs with the same options"
 def made_before(
     options: Any, kind: str, provenance: Provenance, facts: Any
 ) -> str | None:
-    """The content hash of an output that the same command made; None if it is to be made.
+    """Return the content hash of an output made by this command; None: make the output.
 
-    `facts` are those that are known before the work is done. A file that differs is
-    reported, and made again. One that is the same gets the present time, so that make
-    takes it for new.
+    `facts`: facts known before the work. An output of another command is reported, and
+    made again. An unchanged output gets the current time, because make compares times.
     """
     if options.force or options.dry_run:
         return None
@@ -31,7 +30,7 @@ def made_before(
 
 
 def content_of(path: Path, kind: str, provenance: Provenance, facts: Any) -> str | None:
-    """The same for a path, whatever the options say."""
+    """Like `made_before` for a path, without regard to options."""
     if not path.exists():
         return None
     try:
@@ -50,18 +49,18 @@ def content_of(path: Path, kind: str, provenance: Provenance, facts: Any) -> str
         *_changes("--", {"seed": header.seed}, {"seed": provenance.seed}),
         *_changes("the content of ", header.inputs, provenance.inputs),
     ]
-    # Most facts follow from the options, so they say more only if those are the same.
+    # Most facts follow from the options: facts matter only if options are equal.
     changes = changes or _changes("", header.facts, _without_none(known))
     return opened.content if _accepted(path, changes) else None
 
 
 def already(path: Path, content: str) -> tuple[str, dict[str, Any]]:
-    """The result of a command that had nothing to do."""
+    """Result of a command without work."""
     return f"{path}: {ALREADY}", {"content": content, "unchanged": True}
 
 
 def scored_before(path: Path, known: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Metrics that the same command wrote; `known` is what is known before scoring."""
+    """Return metrics written by this command; `known`: entries known before scoring."""
     if not path.exists():
         return None
     try:
@@ -90,9 +89,9 @@ def _accepted(path: Path, changes: list[str]) -> bool:
 
 
 def _changes(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """New values that differ, by name; facts of `old` not known in advance are left out.
+    """Describe changed values by name; unknown facts of `old` are skipped.
 
-    Of a table within the facts, the values that differ are named.
+    Nested tables are compared value by value.
     """
     keys = [*new, *(old.keys() - new.keys() if prefix else ())]
     found: list[str] = []
@@ -103,14 +102,14 @@ def _changes(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> lis
         if isinstance(was, dict) and isinstance(now, dict):
             found += _changes(f"{prefix}{key}.", was, now)
         else:
-            # A plugin is no option, though options record which one was used.
+            # A plugin is not an option, but options record the plugin used.
             before = "" if key.startswith("plugin ") else prefix
             found.append(f"{before}{key} {_shown(now)}, was {_shown(was)}")
     return found
 
 
 def _shown(value: Any) -> str:
-    """A value as one could type it."""
+    """Format a value for the command line."""
     match value:
         case None:
             return "not given"

@@ -1,4 +1,4 @@
-"""Images for models: a folder's are brought to the size and channels of a model."""
+"""Images for models: images of a folder get the size and channels of a model."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,7 +15,7 @@ from furlkit.models.loading import architecture_of
 
 
 def open_images(source: Source, model: Checkpoint, size: int | None = None) -> ImageSet:
-    """The images, which fit the model; `size` if it sees them in another than its own."""
+    """Open images that fit the model; `size` replaces the model's image size."""
     images = replace(source, reading=reading_of(model)).images(fit_of([model], size))
     check_channels(images, model)
     check_reading(images, model)
@@ -25,19 +25,19 @@ def open_images(source: Source, model: Checkpoint, size: int | None = None) -> I
 
 
 def reading_of(model: Checkpoint) -> Reading:
-    """How pixels are made of image files for this model."""
+    """Return how image files become pixels for this model."""
     return Reading.from_facts(model.facts.reading, model.path)
 
 
 def check_reading(images: ImageSet, model: Checkpoint) -> None:
-    """The window of the images must be the window that the model was made for."""
+    """Check that the images have the window of the model."""
     ours, theirs = images.reading.window, reading_of(model).window
     if ours == theirs:
         return
     if ours is None:
         console.warn(
-            f"{images.name}: its images have 8 bits and no window, {model.path} was made "
-            f"for images with --window {theirs}; they are used unchanged"
+            f"{images.name}: images have 8 bits and no window, {model.path} was made "
+            f"for images with --window {theirs}; the images are used unchanged"
         )
         return
     found = "images of 8 bits" if theirs is None else f"images with --window {theirs}"
@@ -49,14 +49,14 @@ def check_reading(images: ImageSet, model: Checkpoint) -> None:
 
 
 def warn_of_change(images: ImageSet, model: Checkpoint) -> None:
-    """Say that a model sees images in another size, or grey ones as colour."""
+    """Warn if a model sees images in another size, or grey images in colour."""
     seen = architecture_of(model.path, model.facts)
     height, width, channels = images.images.shape[1:]
     found, expected = (width, height), (seen.image_size, seen.image_size)
     if (found, channels) != (expected, seen.channels):
         console.warn(
-            f"{images.name}: its images are {_described(found, channels)}, {model.path} "
-            f"sees {_described(expected, seen.channels)}; they are changed to that"
+            f"{images.name}: images are {_described(found, channels)}, {model.path} "
+            f"sees {_described(expected, seen.channels)}; the images are converted"
         )
 
 
@@ -65,7 +65,7 @@ def _described(size: tuple[int, int], channels: int) -> str:
 
 
 def fit_of(models: Iterable[Checkpoint], size: int | None = None) -> Fit:
-    """What all models can see: the size of the largest, and grey if one sees only that."""
+    """Size of the largest model; grey if any model sees only grey."""
     seen = [architecture_of(model.path, model.facts) for model in models]
     largest = max(each.image_size for each in seen)
     return Fit(size or largest, min(each.channels for each in seen))

@@ -1,7 +1,7 @@
-"""An inbox: a folder in which uploads arrive, from whoever may write to it.
+"""Inbox: a folder in which uploads arrive.
 
-Nothing in it is trusted. What is no whole upload of this round is left out, with the
-reason, and stays where it is; the round goes on with the others.
+Files in an inbox are not trusted. Files that are not complete uploads of this round are
+left out, with the reason, and stay in the folder; the round continues without them.
 """
 
 import os
@@ -40,18 +40,18 @@ from furlkit.inputs.uploads import (
 
 S = TypeVar("S", bound=OpenedUpload)
 U = TypeVar("U", bound=Upload)
-LINES = 20  # Reasons that are printed.
-MOST_NAMES = 20  # Clients that one line names.
+LINES = 20  # Maximum number of printed reasons.
+MOST_NAMES = 20  # Maximum number of clients named in a line.
 POLL = 0.5  # Seconds between two looks.
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Kind(NamedTuple, Generic[S, U]):
-    """How the uploads that a rule reads are opened and checked.
+    """Functions that open and check the uploads of a rule.
 
-    `open` reads a header. `examine` reads the tensors and compares one hash: `content`,
-    `check` or None. Its flag says that others may change the file; then `examine`
-    remembers the bytes for later passes. `check_together` raises UnfitUpload.
+    `open` reads a header. `examine` reads the tensors and compares a hash: `content`,
+    `check` or None. The flag of `examine`: other users may change the file, so remember
+    the bytes for later passes. `check_together` raises UnfitUpload.
     """
 
     kinds: Sequence[str]
@@ -63,7 +63,7 @@ class Kind(NamedTuple, Generic[S, U]):
 def open_uploads(
     values: Mapping[str, Any], kind: Kind[S, U]
 ) -> tuple[Options, list[U]]:
-    """Read and check all uploads of a command, each alone and then together."""
+    """Read and check the uploads of a command, separately and then together."""
     options = options_of(values)
     reader = _Reader(options, _parent(options), kind)
     folders = _folders(options)
@@ -96,14 +96,14 @@ def open_uploads(
 
 
 class _Reader(NamedTuple, Generic[S, U]):
-    """Reads uploads of one kind, that start from `parent` if it is given."""
+    """Read uploads of a kind; the uploads start from `parent` if given."""
 
     options: Options
     parent: Sent | None
     kind: Kind[S, U]
 
     def read_named(self, paths: Iterable[Path]) -> list[Taken[U]]:
-        """Files that were named by hand: all headers first, then all tensors."""
+        """Read files named on the command line: first the headers, then the tensors."""
         opened = [self._open(path) for path in self._reported(paths)]
         check_model_sizes(opened)
         # Hashing takes longer than reading, and lets other threads run.
@@ -111,7 +111,7 @@ class _Reader(NamedTuple, Generic[S, U]):
             return list(pool.map(self._examine, opened))
 
     def _reported(self, paths: Iterable[Path]) -> Iterator[Path]:
-        """Named files; with a quorum, a client without a file has not reported."""
+        """Yield named files; with a quorum, skip missing files with a warning."""
         for path in paths:
             if self.options.at_least > 1 and not path.exists():
                 console.warn(f"{path}: no such file; the round goes on without it")
@@ -119,7 +119,7 @@ class _Reader(NamedTuple, Generic[S, U]):
                 yield path
 
     def read_sent(self, path: Path) -> Taken[U]:
-        """A file of an inbox, which others may change at any time."""
+        """Read a file of an inbox, which other users may change at any time."""
         return self._examine(self._open(path), inbox=True)
 
     def _open(self, path: Path) -> S:
@@ -130,15 +130,15 @@ class _Reader(NamedTuple, Generic[S, U]):
         return sent
 
     def _examine(self, sent: S, inbox: bool = False) -> Taken[U]:
-        # The pass that combines named files compares their checksums, and an error then
-        # is early enough.
+        # The pass that combines named files compares the checksums; an error in this
+        # pass is early enough.
         cheap = "check" if inbox or self.options.dry_run else None
         by = cheap if self.options.trust_headers else "content"
         return Taken(self.kind.examine(sent, by, inbox), sent.opened)
 
 
 def _parent(options: Options) -> Sent | None:
-    """The global model that the round starts from; its tensors are not read."""
+    """Open the global model at the start of the round, without reading tensors."""
     if options.parent is None:
         return None
     opened, facts = open_checkpoint(options.parent)
@@ -151,10 +151,10 @@ def _parent(options: Options) -> Sent | None:
 
 
 def _folders(options: Options) -> list[Path]:
-    """The inboxes among the inputs; they need more options than files do."""
+    """Return the inboxes among the inputs; inboxes need more options than files."""
     folders = [path for path in options.inputs if path.is_dir()]
     if (options.wait or options.expect) and not folders:
-        raise UsageError("--wait: uploads arrive in a folder; give it as UPLOAD")
+        raise UsageError("--wait: uploads arrive in a folder; give the folder: UPLOAD")
     if options.expect and options.expect < options.at_least:
         raise UsageError(
             f"--expect {options.expect}: is less than --at-least {options.at_least}"
@@ -168,20 +168,20 @@ def _folders(options: Options) -> list[Path]:
             )
         if options.settings.get("staleness") is not None:
             raise UsageError(
-                f"--staleness: counts models of earlier rounds, and of {folder} only this "
-                "round's are taken; give files"
+                f"--staleness: needs models of earlier rounds, but {folder} has only "
+                "this round's models; give files"
             )
         for flag, path in (("-o", options.output), ("--state-out", options.state_out)):
             if path and realpath(folder) == dirname(realpath(path)):
                 raise UsageError(
-                    f"{flag} {path}: lies in {folder}, which clients write to; choose "
+                    f"{flag} {path}: is in {folder}, which clients write to; choose "
                     "another place"
                 )
     return folders
 
 
 class State(NamedTuple):
-    """By which it is known that a file has not changed since it was read."""
+    """State that reveals a change of a file since reading."""
 
     inode: int
     size: int
@@ -189,7 +189,7 @@ class State(NamedTuple):
 
 
 class Inbox(Generic[U]):
-    """Folders of uploads; `read` opens and checks one file of one of these `kinds`."""
+    """Folders of uploads; `read` opens and checks a file of one of these `kinds`."""
 
     def __init__(
         self,
@@ -203,19 +203,19 @@ class Inbox(Generic[U]):
         ] = {}
 
     def look(self) -> tuple[list[Taken[U]], dict[Path, str]]:
-        """The uploads that are there now, and why the other files are none."""
+        """Return the present uploads, and the reasons against the remaining files."""
         found = {path: self._outcome(path) for path in self._paths()}
         taken = [each for each in found.values() if isinstance(each, Taken)]
         return taken, {k: each for k, each in found.items() if isinstance(each, str)}
 
     def _paths(self) -> Iterator[Path]:
-        """All but hidden names, which copying programs give to what is not whole yet."""
+        """Yield the names, except hidden names, which mark incomplete copies."""
         for folder in self._folders:
             names = sorted(os.listdir(folder))
             yield from (folder / name for name in names if not name.startswith("."))
 
     def missing(self, uploads: Iterable[U]) -> list[ClientId]:
-        """Clients of the last earlier round in the inbox that are not in `uploads`."""
+        """Return clients of the last earlier round in the inbox not in `uploads`."""
         found = [outcome for _, outcome in self._known.values()]
         earlier = [each for each in found if isinstance(each, EarlierUpload)]
         last = max((each.round for each in earlier), default=0)
@@ -224,7 +224,7 @@ class Inbox(Generic[U]):
         return sorted((each for each in clients if each is not None), key=client_order)
 
     def _outcome(self, path: Path) -> Taken[U] | EarlierUpload | str | None:
-        """An upload, or why it is none; None for an upload to another rule."""
+        """Return an upload, or the reason against the file; None for another rule."""
         try:
             state = _state(path)
             before = self._known.get(path)
@@ -249,7 +249,7 @@ class Inbox(Generic[U]):
 
 
 def _state(path: Path) -> State:
-    """Refuse what is no plain file before it is opened: a FIFO would block for ever."""
+    """Refuse anything but a plain file before opening: a FIFO would block."""
     if not path.name.isprintable() or "\\" in path.name:
         raise InputError(
             f"{path.parent}: has a file called {path.name[:80]!r}; expected a name "
@@ -271,7 +271,7 @@ def wait_for(
     seconds: float,
     missing: Callable[[list[U]], list[ClientId]],
 ) -> list[U]:
-    """Look until there are enough uploads or the time is over; report what is none."""
+    """Wait for enough uploads or the deadline; report the files left out."""
     deadline, before = time.monotonic() + seconds, -1
     while True:
         uploads, reasons = look()
@@ -290,7 +290,7 @@ def wait_for(
 
 
 def _names(before: str, clients: Sequence[ClientId]) -> str:
-    """Some clients after the words `before`; nothing without clients."""
+    """List clients after the words `before`; empty without clients."""
     more = len(clients) - MOST_NAMES
     names = ", ".join(str(client) for client in clients[:MOST_NAMES])
     others = f" and {more:,} more" if more > 0 else ""
@@ -298,15 +298,15 @@ def _names(before: str, clients: Sequence[ClientId]) -> str:
 
 
 def name_left_out(reasons: Mapping[Path, str]) -> None:
-    """Warn of files that are left out: a line for each reason, with its first file."""
+    """Warn about files left out: a line for each reason, with the first file."""
     groups: dict[str, list[str]] = {}
     for path, reason in reasons.items():
-        # Names and numbers differ between files that are left out for one reason.
+        # Files with one reason differ in names and numbers.
         text = re.sub("[0-9]+", "0", reason.replace(str(path), ""))
         groups.setdefault(text, []).append(reason)
     for found in islice(groups.values(), LINES):
         alike = len(set(found)) - 1
-        more = f", and {alike:,} more files like it" if alike else ""
+        more = f", and {alike:,} more files like this" if alike else ""
         console.warn(f"{found[0]}; left out{more}")
     if rest := [*groups.values()][LINES:]:
         count = sum(map(len, rest))
@@ -314,7 +314,7 @@ def name_left_out(reasons: Mapping[Path, str]) -> None:
 
 
 def seconds_of(text: str | None) -> float:
-    """The seconds of a time like 90s, 30m, 2h or 1d; 0 for None."""
+    """Parse a time like 90s, 30m, 2h or 1d to seconds; 0 for None."""
     if text is None:
         return 0.0
     match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([smhd])", text)
@@ -324,10 +324,10 @@ def seconds_of(text: str | None) -> float:
 
 
 def closed_round(values: Mapping[str, Any]) -> tuple[Path, str] | None:
-    """An output that has closed this round of an inbox, and its content hash.
+    """Return an output that has closed this round of an inbox, and the content hash.
 
-    A round that was closed stays closed: clients have gone on from its result, so an
-    upload that comes late, or one that is gone, must not change it.
+    A closed round stays closed: clients have continued from the result, so a late or
+    deleted upload must not change the result.
     """
     options = options_of(values)
     output, parent = options.output, _parent(options)
@@ -350,7 +350,7 @@ def closed_round(values: Mapping[str, Any]) -> tuple[Path, str] | None:
 
 
 def _has_content(path: Path | None, content: str | None) -> bool:
-    """Return whether a file that is to be written is there with this content."""
+    """Return whether an output file exists with this content."""
     if path is None:
         return True
     try:

@@ -1,4 +1,4 @@
-"""Rows that a client keeps of its own images, in the memory of its private file."""
+"""Rows of a client's images in the memory of the private file."""
 
 import numpy as np
 
@@ -8,14 +8,14 @@ from furlkit.weights import Tensors
 
 
 def remembered_rows(what: str, rows: np.ndarray, index: np.ndarray) -> Tensors:
-    """Rows, and the images they are of, as the memory of a private file."""
+    """Store rows and their images in the form of a private file's memory."""
     return {f"{what}.rows": rows, f"{what}.index": index}
 
 
 def kept_rows(
     private: Private | None, what: str, index: np.ndarray, width: int
 ) -> np.ndarray:
-    """The rows of the images at `index` as the client kept them: 0 for unknown images."""
+    """Return the rows kept for the images at `index`: 0 for unknown images."""
     found = np.zeros((len(index), width), np.float32)
     if private is None or f"{what}.rows" not in private.memory:
         return found
@@ -23,7 +23,7 @@ def kept_rows(
     fits = kept is not None and kept.dtype == np.int64 and kept.ndim == 1
     if kept is None or not fits or rows.shape != (len(kept), width):
         raise InputError(
-            f"{private.path}: its {what.replace('_', ' ')} are {rows.shape}, expected a "
+            f"{private.path}: {what.replace('_', ' ')} are {rows.shape}, expected a "
             f"row of {width} numbers for each image; was it kept for another model?"
         )
     place = {image: row for row, image in enumerate(kept.tolist())}

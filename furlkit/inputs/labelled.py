@@ -23,10 +23,10 @@ from furlkit.inputs.settings import Computing
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Computing):
-    """A model, and labelled images to train and test on.
+    """Model, and labelled images to train and test on.
 
-    `seed` is None for a protocol without randomness. `model` may be None where it is
-    not read from a file.
+    `seed` is None for a protocol without randomness. `model` is None for a model
+    without a file.
     """
 
     model: Path | None
@@ -37,7 +37,7 @@ class Options(Computing):
 
 
 def train_and_test(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with sources `train` and `test` in place of --data and --test-data.
+    """Replace --data and --test-data in the values by sources `train` and `test`.
 
     Without --test-data the test images are the test split of --data.
     """
@@ -47,7 +47,7 @@ def train_and_test(values: Mapping[str, Any]) -> dict[str, Any]:
     undivided = data and Path(data).exists() and not Source(data).has_splits
     if undivided and test is None:
         raise UsageError(
-            f"--data {data}: has no test split of its own; give --test-data"
+            f"--data {data}: has no test split; give --test-data"
             f"{_folder_hint(Path(data))}"
         )
     train = Source(data, **place) if data else None
@@ -56,7 +56,7 @@ def train_and_test(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _folder_hint(path: Path) -> str:
-    """A proposal to name the folder of an idx file, if the folder has both splits."""
+    """Suggest the folder of an idx file, if the folder has both splits."""
     both = len(idx_splits(path.parent)) == 2
     return f", or --data {path.parent}, which has both splits" if both else ""
 
@@ -64,9 +64,9 @@ def _folder_hint(path: Path) -> str:
 def open_labelled(
     options: Options, size: int | None = None
 ) -> tuple[Checkpoint, ImageSet, ImageSet]:
-    """The model, and training and test images; they have labels and fit the model.
+    """Open the model, and labelled training and test images that fit the model.
 
-    `size` is that of its input, where it is not the model's own.
+    `size` replaces the model's input size.
     """
     sources = (options.train, options.test)
     check_output(options.output, [options.model, *(s.name for s in sources)])
@@ -79,48 +79,48 @@ def open_labelled(
 def open_pair(
     train: Source, test: Source, model: Checkpoint, size: int | None = None
 ) -> tuple[ImageSet, ImageSet]:
-    """Training and test images that have labels, fit the model and fit each other."""
+    """Open a fitting pair of labelled training and test images for the model."""
     both = open_one(train, model, size), open_one(test, model, size)
     check_pair(*both)
     return both
 
 
 def check_pair(train: ImageSet, test: ImageSet) -> None:
-    """Test images are others than the training images, and of the same classes."""
+    """Check that test images differ from training images and have equal classes."""
     if same_dataset(train.fingerprint, test.fingerprint) is None:
         console.warn(
-            f"{test.name}: has the same {len(test.images):,} images as {train.name}, so "
-            "the score is that of images the classifier has learned; test on others"
+            f"{test.name}: has the same {len(test.images):,} images as {train.name}; "
+            "the score is of images that the classifier has learned; test on other images"
         )
     check_class_names(train, test)
 
 
 def check_class_names(train: ImageSet, test: ImageSet) -> None:
-    """A class is known by its number, so its name must not have another number."""
+    """Check that a class name has one number, because numbers identify classes."""
     ours, theirs = train.class_names, test.class_names
-    # Classes may have numbers in place of names, which say nothing.
+    # Numbers instead of class names carry no information.
     named = all(names != number_names(len(names)) for names in (ours, theirs))
     if not named or ours == theirs:
         return
     for number, name in enumerate(theirs):
         if name in ours and ours.index(name) != number:
             raise InputError(
-                f"{test.name}: its class {number} is {name!r}, which is class "
-                f"{ours.index(name)} of {train.name}; give test images of the same "
-                "classes, in the same order"
+                f"{test.name}: class {number} is {name!r}, which is class "
+                f"{ours.index(name)} of {train.name}; give test images with classes in "
+                "the same order"
             )
     pairs = enumerate(zip_longest(theirs, ours, fillvalue="missing"))
     number, (found, known) = next((n, pair) for n, pair in pairs if len({*pair}) > 1)
     console.warn(
-        f"{test.name}: its class {number} is {found!r}, that of {train.name} is "
-        f"{known!r}; classes are matched by number"
+        f"{test.name}: class {number} is {found!r}, but {known!r} in {train.name}; "
+        "classes are matched by number"
     )
 
 
 def domain_pairs(
     train: ImageSet, test: ImageSet
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Positions of the training and test images of each domain, by its name."""
+    """Positions of the training and test images of each domain, by domain name."""
     ours, theirs = train.by_domain(), test.by_domain()
     for images, held in ((train, ours), (test, theirs)):
         if not held:
@@ -138,12 +138,12 @@ def domain_pairs(
 
 
 def open_one(source: Source, model: Checkpoint, size: int | None = None) -> ImageSet:
-    """Images that fit the model and have labels."""
+    """Open labelled images that fit the model."""
     return check_labelled(open_images(source, model, size))
 
 
 def check_labelled(images: ImageSet) -> ImageSet:
-    """The images, which must have labels."""
+    """Return the images, which must have labels."""
     if images.labels is None:
         raise InputError(f"{images.without_labels} to evaluate with")
     return images

@@ -1,7 +1,7 @@
-"""Uploads that are too much alike, and uploads that are too different: both are named.
+"""Warnings about uploads that are too similar or too different.
 
-Both are legal, so they are warnings: clients may have trained on the same images, and a
-server may combine what was trained with different options.
+Both are legal, hence warnings: clients may have trained on equal images, and a server
+may combine models trained with different options.
 """
 
 from collections import Counter
@@ -23,12 +23,12 @@ from furlkit.weights import is_batchnorm_statistic
 
 SAMPLE = 4096
 SHOWN = 3
-# What a client may choose for its own machine and line, and what it tells.
+# Options that depend on a client's machine and connection, and on disclosure.
 OWN = ("channels-last", "compile", "device", "encoding", "precision", "tell", "threads")
 
 
 def name_copies(taken: Sequence[Taken]) -> None:
-    """Warn of clients that sent the numbers of another client, once for each model."""
+    """Warn about clients that sent another client's numbers, once for each model."""
     found: dict[Path, list[Upload]] = {}
     firsts: dict[Path, Upload] = {}
     for copy, first in copies(taken):
@@ -36,7 +36,7 @@ def name_copies(taken: Sequence[Taken]) -> None:
         found.setdefault(first.path, []).append(copy)
     for path, same in found.items():
         first, copy, others = firsts[path], same[0], len(same) - 1
-        more = f", and so did {others:,} more clients; all" if others else "; both"
+        more = f", and {others:,} more clients too; all" if others else "; both"
         console.warn(
             f"{copy.path}: client {copy.facts.client} sent the same numbers as client "
             f"{first.facts.client} ({path}){more} count"
@@ -44,10 +44,10 @@ def name_copies(taken: Sequence[Taken]) -> None:
 
 
 def copies(taken: Sequence[Taken]) -> Iterator[tuple[Upload, Upload]]:
-    """Each upload with the numbers of an earlier one, and that one.
+    """Yield each upload with the numbers of an earlier upload, and the earlier upload.
 
-    BatchNorm's statistics and the numbering of rows do not count. All bytes are compared
-    only where a sample of them is the same. Files with digests are not read again.
+    BatchNorm's statistics and the numbering of rows are ignored. Complete bytes are
+    compared only if a sample is equal. Files with digests are not read again.
     """
     seen: dict[tuple, list[Taken]] = {}
     for each in taken:
@@ -64,7 +64,7 @@ def _compared(entry: Entry) -> bool:
 
 
 def _key(file: Container) -> tuple:
-    """The layout, and the first bytes of the largest tensor."""
+    """Layout, and the first bytes of the largest tensor."""
     layout = tuple((e.name, e.dtype.str, e.shape) for e in file.entries)
     largest = max(filter(_compared, file.entries), key=lambda e: e.size, default=None)
     if largest is None:
@@ -78,7 +78,7 @@ def _key(file: Container) -> tuple:
 
 
 def _digests(file: Container) -> Iterator[bytes]:
-    """The sha256 of each piece of what is compared."""
+    """Yield the sha256 of each compared piece."""
     left = iter(file.digests or ())
     for entry in file.entries:
         found = [*islice(left, len(starts_in(entry.size)))]
@@ -87,7 +87,7 @@ def _digests(file: Container) -> Iterator[bytes]:
 
 def _same(one: Container, other: Container) -> bool:
     if one.digests is not None and other.digests is not None:
-        return True  # They have the same key.
+        return True  # Equal keys contain equal digests.
     pairs = zip(one.pieces(), other.pieces(), strict=True)
     return all(
         np.array_equal(piece, their) or not _compared(entry)
@@ -96,7 +96,7 @@ def _same(one: Container, other: Container) -> bool:
 
 
 def name_differences(taken: Sequence[Taken]) -> None:
-    """Warn if uploads of one round were made with other options or partitions."""
+    """Warn if uploads of a round were made with different options or partitions."""
     rounds: dict[Any, list[Taken]] = {}
     for each in taken:
         rounds.setdefault(each.upload.facts.round, []).append(each)
@@ -115,7 +115,7 @@ def _partition(opened: Taken) -> str | None:
 
 
 def _name_odd(opened: list[Taken], made: list[dict[str, Any]]) -> None:
-    """One line: the first that differs from most, in what, and how many others do."""
+    """Print a line: the first odd upload, the difference, and the number of others."""
     texts = [canonical(each) for each in made]
     if len(Counter(texts)) == 1:
         return

@@ -1,4 +1,4 @@
-"""Whether images, partition and model belong together."""
+"""Checks that images, partition and model belong together."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -27,24 +27,24 @@ SAME_NET = ("encoder", "width", "stem", "image_size", "channels")
 
 
 def check_dataset(partition: Partition, images: ImageSet) -> None:
-    """The partition must have been drawn over these images."""
+    """Check that the partition was drawn over these images."""
     theirs = partition.facts.dataset
     same_size = theirs["examples"] == images.fingerprint["examples"]
     if same_size and not comparable(theirs, images.fingerprint):
         console.warn(
             f"{partition.path}: was made from labels alone and {images.name} has none, "
-            "so nothing but the number of images could be compared"
+            "so only the number of images could be compared"
         )
         return
     if difference := same_dataset(theirs, images.fingerprint):
         raise InputError(
             f"{partition.path}: was made for another dataset than {images.name}: "
-            f"{difference}; re-create the partition, or give the --data it was made for"
+            f"{difference}; re-create the partition, or give the partition's --data"
         )
 
 
 def check_channels(images: ImageSet, model: Checkpoint) -> None:
-    """Images have the channels of the net; grey images can feed a net for colour too."""
+    """Check the channels of the images; a colour network accepts grey images too."""
     found = images.images.shape[3]
     channels = architecture_of(model.path, model.facts).channels
     if (found, channels) == (3, 1):
@@ -62,15 +62,15 @@ def check_channels(images: ImageSet, model: Checkpoint) -> None:
 def check_start(
     model: Checkpoint, partition: Partition | None, own: ClientId | None
 ) -> None:
-    """Clients start from a global model, whose own clients had the same partition.
+    """Check that clients start from a global model trained under this partition.
 
-    A client `own` continues from its own last model or, at first, from a global one.
+    A client `own` continues from its last model or, at first, from a global model.
     """
     facts = model.facts
     if own is not None and facts.role == "client" and facts.client != own:
         raise InputError(
-            f"{model.path}: is the model of client {facts.client}; client {own} "
-            "continues from its own"
+            f"{model.path}: is the model of client {facts.client}; give the model of "
+            f"client {own}"
         )
     if facts.role != "global" and (own is None or facts.role != "client"):
         expected = "the global model" if own is None else "the client's own model"
@@ -80,13 +80,13 @@ def check_start(
         )
     if partition and facts.partition not in (None, partition.content):
         raise InputError(
-            f"{model.path}: its clients were trained under another partition than "
-            f"{partition.path}; use that one, or start over with init --from"
+            f"{model.path}: clients were trained under another partition than "
+            f"{partition.path}; give their partition, or start over with init --from"
         )
 
 
 def check_labels(images: ImageSet, classes: int, model: Checkpoint) -> None:
-    """Supervised training needs labels, and a classifier that has their classes."""
+    """Check for labels, and for a classifier with enough classes."""
     if images.labels is None:
         raise InputError(f"{images.without_labels}, which supervised training needs")
     if images.classes > classes:
@@ -99,7 +99,7 @@ def check_labels(images: ImageSet, classes: int, model: Checkpoint) -> None:
 def check_heads(
     model: Checkpoint, architecture: Architecture, objective: Objective
 ) -> None:
-    """The model must have every head that the objective trains."""
+    """Check that the model has the heads of the objective."""
     for head in objective.head_names:
         if head not in architecture.heads:
             raise InputError(
@@ -110,7 +110,7 @@ def check_heads(
 
 
 def check_size(source: str, client: ClientId, index: np.ndarray) -> None:
-    """BatchNorm and contrast need two images."""
+    """Check for two images, required by BatchNorm and contrast."""
     if len(index) < 2:
         raise InputError(
             f"{source}: client {client} has {len(index)} images; training "
@@ -119,26 +119,26 @@ def check_size(source: str, client: ClientId, index: np.ndarray) -> None:
 
 
 def check_batches(source: str, sizes: Mapping[ClientId, int], batch_size: int) -> None:
-    """Warn of clients with fewer images than a batch, in one line."""
+    """Warn about clients with fewer images than a batch, in one line."""
     small = [client for client, images in sizes.items() if images < batch_size]
     if small:
         others = f"{len(small) - 1:,} other client{'s' * (len(small) > 2)}"
-        more = f", and so for {others}" * (len(small) > 1)
+        more = f", and of {others}" * (len(small) > 1)
         whose = f"client {small[0]} in {source}{more}"
         check_batch(whose, sizes[small[0]], batch_size)
 
 
 def check_batch(whose: str, images: int, batch_size: int) -> None:
-    """Warn of fewer images to train on than a batch has."""
+    """Warn if a batch has more images than the training set."""
     if images < batch_size:
         console.warn(
             f"--batch-size {batch_size}: is more than the {images:,} images of {whose}; "
-            "a batch has all of them"
+            "a batch has all images"
         )
 
 
 def check_augmentation(how: Augmentation, model: Checkpoint) -> None:
-    """Refuse colours of images without, and warn of a cutout that hides whole images."""
+    """Refuse colour changes of grey images; warn if a cutout hides whole images."""
     architecture = architecture_of(model.path, model.facts)
     how.check_channels(architecture.channels)
     side, size = how.cutout, architecture.image_size
@@ -151,9 +151,9 @@ def check_augmentation(how: Augmentation, model: Checkpoint) -> None:
 
 
 def check_private(private: Private, model: Checkpoint, used: bool) -> None:
-    """What a client kept must be from before this round.
+    """Check that a private file is from before this round.
 
-    With `used` it is known to serve in some rounds, if not in this one.
+    `used`: the update reads the file in other rounds, so do not warn.
     """
     this_round = model.facts.round + 1
     if private.facts.round >= this_round:
@@ -175,7 +175,7 @@ def check_private(private: Private, model: Checkpoint, used: bool) -> None:
 def check_images(
     file: "Targets | Ensemble | Features", images: ImageSet, cure: str
 ) -> None:
-    """The rows of a file must be of these images; `cure` says which ones to give."""
+    """Check that the rows of a file are of these images; `cure` is the advice."""
     if difference := same_dataset(file.facts.dataset, images.fingerprint):
         raise InputError(
             f"{file.path}: was made of other images than {images.name}: {difference}; "
@@ -186,19 +186,19 @@ def check_images(
     if len(index) < 2 or low < 0 or high >= count:
         raise InputError(
             f"{file.path}: names {len(index)} images, {low} to {high}; expected at least "
-            f"2, all among the {count} of {images.name}"
+            f"2 among the {count} of {images.name}"
         )
 
 
 def check_targets(targets: Targets, images: ImageSet, model: Checkpoint) -> None:
-    """The targets must be of these images, and of a net like the model."""
+    """Check that the targets are of these images, and of a network like the model."""
     _check_same_net(targets, model)
-    check_images(targets, images, "give the --align-data that pretrain-align was given")
+    check_images(targets, images, "give the --align-data of pretrain-align")
     check_channels(images, model)
 
 
 def _check_same_net(targets: Targets, model: Checkpoint) -> None:
-    """h and z compare only between nets that are built alike and see alike."""
+    """Check for equal networks and inputs: only then are h and z comparable."""
     theirs = full_architecture(targets.path, targets.facts)
     ours = architecture_of(model.path, model.facts)
     pairs = {key: (getattr(theirs, key), getattr(ours, key)) for key in SAME_NET}

@@ -1,4 +1,4 @@
-"""Models that are compared: which they are, and how a metrics file names them."""
+"""Models to compare: opening, order, and names in a metrics file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,12 +18,12 @@ from furlkit.inputs.settings import Computing
 from furlkit.models.heads import ClassHead
 from furlkit.models.loading import architecture_of, fitting_net, z_width
 
-CLASSIFYING = ("clusters", "classifier")  # The first that a model has is taken.
+CLASSIFYING = ("clusters", "classifier")  # The first head in the model is used.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Computing):
-    """Models that are compared on the same images, by their layer h or z."""
+    """Models to compare on the same images, by layer h or z."""
 
     models: tuple[Path, ...]
     data: Source
@@ -34,11 +34,11 @@ class Options(Computing):
 def open_models(
     options: Options, *more: Path | None
 ) -> tuple[ImageSet, list[Checkpoint]]:
-    """The images, and the models, checked and sorted by round, client and content.
+    """Open the images, and the models sorted by round, client and content.
 
-    Their order on the command line does not matter. They come without tensors, which
-    are read again when it is their turn: memory is one model, however many there are.
-    `more` are other files that the command reads.
+    The order on the command line does not matter. The models have no tensors; the
+    tensors of each model are read later: memory is one model, for any number of models.
+    `more`: further files that the command reads.
     """
     check_output(options.output, [*options.models, *more, options.data.name])
     found: dict[str, Checkpoint] = {}
@@ -48,8 +48,8 @@ def open_models(
         width_of(model, options.layer)
         if model.content in found:
             raise UsageError(
-                f"{path}: is the same model as {found[model.content].path}, which says "
-                "nothing of how models differ; give every model once"
+                f"{path}: is the same model as {found[model.content].path}; give every "
+                "model once"
             )
         found[model.content] = replace(model, tensors={})
     models = sorted(found.values(), key=_place)
@@ -63,60 +63,60 @@ def open_models(
 
 
 def width_of(model: Checkpoint, layer: str) -> int:
-    """How many numbers the layer h or z of a model has."""
+    """Width of the layer h or z of a model."""
     if layer == "z":
         return z_width(model)
     return architecture_of(model.path, model.facts).feature_dim
 
 
 def encoder_plugin(model: Checkpoint) -> dict[str, str]:
-    """Version and hash of the package that adds a model's encoder, as recorded."""
+    """Version and hash of the package that adds a model's encoder."""
     encoder = model.facts.architecture.get("encoder")
     return plugin_options("furlkit.encoders", encoder)
 
 
 def class_head(model: Checkpoint, what: str) -> ClassHead:
-    """The head that sorts a model's images: clusters, or else classifier.
+    """Return the head that classifies images: clusters, or otherwise classifier.
 
-    Of several heads of clusters it is the one that training found best.
+    Among several cluster heads, the best head according to training.
     """
     heads = architecture_of(model.path, model.facts).heads
     found = [name for name in CLASSIFYING if name in heads]
     if not found:
         raise InputError(
-            f"{model.path}: has no {' and no '.join(CLASSIFYING)}, one of which {what} "
-            "needs; create it with init --objective cluster or supervised (with --update "
-            "astw, give a model of a round in which all parts travel)"
+            f"{model.path}: has no {' and no '.join(CLASSIFYING)}, and {what} needs "
+            "either; create it with init --objective cluster or supervised (with "
+            "--update astw, give a model of a round with all parts)"
         )
     number = chosen_head(model) if found[0] == "clusters" else 0
     return ClassHead(found[0], number, heads[found[0]][0])
 
 
 def chosen_head(model: Checkpoint) -> int:
-    """Of several heads of clusters, the one that training found best."""
+    """Return the best cluster head according to training."""
     heads = len(architecture_of(model.path, model.facts).heads["clusters"])
     number = model.facts.cluster_head
     if number is not None and not 0 <= number < heads:
         raise InputError(
-            f"{model.path}: says that head {number} of its clusters is the best, and has "
-            f"{heads} of them, counted from 0; re-create it"
+            f"{model.path}: records head {number} of the clusters as the best, and has "
+            f"{heads} heads, counted from 0; re-create it"
         )
     if heads > 1 and number is None and model.facts.round:
         console.warn(
-            f"{model.path}: does not say which of its {heads} heads of clusters has the "
-            "lowest loss, so head 0 is used; train clients with --tell examples,loss"
+            f"{model.path}: does not record which of {heads} cluster heads has the "
+            "lowest loss; head 0 is used; train clients with --tell examples,loss"
         )
     return number or 0
 
 
 def common_round(models: Sequence[Checkpoint]) -> int | None:
-    """The round all models are of, or None where they are of several."""
+    """Return the round of the models; None for several rounds."""
     rounds = {model.facts.round for model in models}
     return rounds.pop() if len(rounds) == 1 else None
 
 
 def describe_models(models: Sequence[Checkpoint]) -> str:
-    """How many models, and of which round: "5 models of round 3"."""
+    """Describe number and round of models: "5 models of round 3"."""
     number = "1 model" if len(models) == 1 else f"{len(models):,} models"
     round_ = common_round(models)
     return f"{number} of {'several rounds' if round_ is None else f'round {round_}'}"

@@ -1,4 +1,4 @@
-"""The model that a client uses: the global one, and what the client keeps for itself."""
+"""A client's model: the global model plus the client's private tensors."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,12 +15,12 @@ from furlkit.weights import OWN, Tensors, below, parts_of, weighted_sum
 
 
 def own_model(model: Checkpoint, private: Private) -> Checkpoint:
-    """A client's own model as a checkpoint, from the global model and its private file.
+    """Build a client's checkpoint from the global model and the private file.
 
-    What it sends is the global model's; what it does not send (FedPer), or the server
-    leaves out (BatchNorm statistics), is its own. All of it is its own where it trains a
-    model for itself (Ditto), which APFL mixes with the global one, and where it starts
-    its rounds from its own (--update own).
+    Tensors that the client sends come from the global model; tensors that the client
+    keeps (FedPer), or the server drops (BatchNorm statistics), from the private file.
+    With Ditto, APFL or --update own, every tensor comes from the private file (APFL
+    then mixes the private and the global model).
     """
     _check_round(model, private)
     expected = build(full_architecture(model.path, model.facts), None).state_dict()
@@ -45,12 +45,12 @@ def _only(expected: dict[str, Any], tensors: Tensors) -> Tensors:
 
 
 def _mixed(v: Tensors, w: Tensors, private: Private) -> Tensors:
-    """APFL's alpha v + (1 - alpha) w; without an alpha the own model is v alone."""
+    """APFL's alpha v + (1 - alpha) w; v without an alpha."""
     if ALPHA not in private.memory:
         return v
     alpha = float(private.memory[ALPHA])
     if not 0 <= alpha <= 1:
-        raise InputError(f"{private.path}: its {ALPHA} is {alpha:g}, expected 0 to 1")
+        raise InputError(f"{private.path}: {ALPHA} is {alpha:g}, expected 0 to 1")
     shares = [alpha, 1 - alpha]
     pairs = {name: [array, w.get(name, array)] for name, array in v.items()}
     return {k: np.asarray(weighted_sum(pair, shares)) for k, pair in pairs.items()}

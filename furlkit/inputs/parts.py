@@ -1,4 +1,4 @@
-"""Which images of a dataset: all, the public part of a partition, or a client's."""
+"""Parts of a dataset: all images, the public part of a partition, or a client's."""
 
 from pathlib import Path
 
@@ -13,14 +13,14 @@ from furlkit.inputs.matching import check_dataset
 def chosen_images(
     images: ImageSet, path: Path | None, part: str
 ) -> tuple[np.ndarray, dict[str, str]]:
-    """The indices of a part, and the content hash of the partition it is looked up in.
+    """Return the indices of a part, and the content hash of the partition.
 
     `part` is all, public, or the number of a client.
     """
     index = np.arange(len(images.images))
     if path is None:
         if part != "all":
-            raise UsageError(f"--part {part}: needs the --partition it is of")
+            raise UsageError(f"--part {part}: needs --partition")
         return index, {}
     partition = read_partition(path)
     check_dataset(partition, images)
@@ -36,5 +36,5 @@ def chosen_images(
     elif part != "all":
         raise UsageError(f"--part {part}: expected all, public or a client")
     if not len(index):
-        raise InputError(f"{path}: its part {part} has no images")
+        raise InputError(f"{path}: part {part} has no images")
     return index, {"partition": partition.content}

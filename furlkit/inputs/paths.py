@@ -1,4 +1,4 @@
-"""File names in which {client} stands for a client's number or name."""
+"""File names with {client} for a client's number or name."""
 
 from collections.abc import Iterable, Sequence
 from os.path import realpath
@@ -8,17 +8,17 @@ from furlkit.errors import UsageError
 from furlkit.files.clients import ClientId
 
 Patterns = dict[str, str | None]
-Files = Iterable[Path | str | None]  # None stands for an option that is not given.
+Files = Iterable[Path | str | None]  # None: the option is not given.
 
 
 def fill(pattern: str, client: ClientId) -> Path:
-    """The file of one client."""
+    """Return the file of a client."""
     return Path(pattern.replace("{client}", str(client)))
 
 
 def check_output(output: Path, inputs: Files, flag: str = "-o") -> None:
-    """The file that is written may be none of those that are read."""
-    # Path.resolve raises an error of its own where links make a circle.
+    """Check that the output is not an input."""
+    # Path.resolve raises a different error for circular links.
     if realpath(output) in {realpath(path) for path in inputs if path}:
         raise UsageError(f"{flag} {output}: this command uses that file already")
 
@@ -26,9 +26,9 @@ def check_output(output: Path, inputs: Files, flag: str = "-o") -> None:
 def check_patterns(
     clients: Sequence[ClientId], reads: Patterns, writes: Patterns, inputs: Files
 ) -> None:
-    """No file may be written twice, or both read and written; keys are flags.
+    """Check that no file is written twice, or both read and written; keys are flags.
 
-    A restart reads its inputs again, so a command that changed them could not be resumed.
+    A restart reads the inputs again: a command that overwrites inputs cannot resume.
     """
     read = {flag: pattern for flag, pattern in reads.items() if pattern}
     written = {flag: pattern for flag, pattern in writes.items() if pattern}

@@ -10,7 +10,7 @@ from furlkit.errors import UsageError
 
 
 def check_planned(values: Mapping[str, Any], last_round: int | None) -> None:
-    """Refuse options that must fail; `last_round` is the last that the command runs in."""
+    """Refuse options that must fail; `last_round`: last round of the command."""
     if values.get("scheme") == "domains" and is_name(str(values["data"])):
         raise UsageError(
             f"--scheme domains needs domains, but {values['data']} has none; pack "
@@ -28,7 +28,7 @@ def check_planned(values: Mapping[str, Any], last_round: int | None) -> None:
 def data_warnings(
     options: Mapping[str, Option], values: Mapping[str, Any], made: Collection[str]
 ) -> Iterator[str]:
-    """Lines about images that are not there; `made` are files that the run makes."""
+    """Yield warnings about missing images; `made`: files that the run makes."""
     for key, option in options.items():
         if not isinstance(option.kind, Data):
             continue
@@ -39,11 +39,11 @@ def data_warnings(
     data = values.get("data")
     needs_split = "test_data" in values and not values["test_data"]
     if needs_split and data and (data in made or _is_undivided(data)):
-        yield f"--data {data}: has no test split of its own; give --test-data"
+        yield f"--data {data}: has no test split; give --test-data"
 
 
 def _is_undivided(data: str) -> bool:
-    """Whether these images exist and have no test split."""
+    """Return whether these images exist and have no test split."""
     from furlkit.data.sets.source import Source  # Here, because few recipes need it.
 
     return not is_name(data) and Path(data).exists() and not Source(data).has_splits

@@ -1,4 +1,4 @@
-"""Flat values of options, as the command line gives them, put into dataclasses."""
+"""Flat option values from the command line, sorted into dataclasses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -8,13 +8,13 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from furlkit.runtime import Runtime
 
 T = TypeVar("T")
-# What the command line itself reads.
+# Options read by the command line itself.
 READ_BEFORE = frozenset({"preset", "json", "quiet", "verbose", "strict"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Computing:
-    """The options of every stage that computes on the device."""
+    """Options of every stage that computes on the device."""
 
     runtime: Runtime
     dry_run: bool
@@ -23,16 +23,16 @@ class Computing:
 
     @property
     def resolved(self) -> dict[str, Any]:
-        """All options that decide the bytes of the output, for provenance."""
+        """Options that decide the bytes of the output, for provenance."""
         return {**self.recorded, **self.runtime.resolved_options()}
 
 
 def fill(cls: type[T], values: Mapping[str, Any]) -> T:
-    """A dataclass whose fields are options, by name, from flat values.
+    """Fill a dataclass from flat values; the fields are options, by name.
 
-    A field that is itself a dataclass is filled from the same values. One that may be
-    None is left out where its own first field has no value. A value that no field takes
-    is a mistake in the program.
+    A field with a dataclass type is filled from the flat values too; an optional field
+    is None if the value of the dataclass's first field is None. A value without a field
+    is a bug in furlkit.
     """
     taken: set[str] = set()
     filled = _fill(cls, values, taken)
@@ -61,7 +61,7 @@ def _fill(cls: type[T], values: Mapping[str, Any], taken: set[str]) -> T:
 
 
 def _part(hint: Any) -> tuple[type | None, bool]:
-    """The dataclass a field holds, if it does, and whether it may be None."""
+    """Dataclass in a field's type, if any, and whether the field may be None."""
     kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
     found = [kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)]
     return (found[0] if found else None), type(None) in kinds

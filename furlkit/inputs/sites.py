@@ -1,4 +1,4 @@
-"""A client that is a site: all images that it is given are its own, without a partition."""
+"""Clients that are sites: every given image is the site's, without a partition."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,47 +23,47 @@ from furlkit.files.private import Private
 def images_of(
     client: ClientId, partition: Partition | None, images: ImageSet
 ) -> np.ndarray:
-    """The places of a client's images: as the partition says, or all of a site's."""
+    """Positions of a client's images: from the partition, or every image of a site."""
     return partition.of(client) if partition else np.arange(len(images.images))
 
 
 def chosen_clients(
     clients: tuple[ClientId, ...], partition: Path | None
 ) -> tuple[ClientId, ...]:
-    """The clients given; `all` means every client of the partition with images."""
+    """Return the given clients; `all`: every client of the partition with images."""
     if clients != ("all",):
         return clients
     if partition is None:
-        raise UsageError("--client all: needs a PARTITION; a site gives its name")
+        raise UsageError("--client all: needs a PARTITION; a site gives a name")
     return tuple(np.flatnonzero(read_partition(partition).sizes).tolist())
 
 
 def check_one_site(clients: Sequence[ClientId]) -> None:
-    """Without a partition all images are one client's."""
+    """Without a partition, refuse more than one client."""
     if len(clients) > 1:
         raise UsageError(
             f"--client: {len(clients)} clients share --data by a PARTITION, which is not "
-            "given; give it, or one client, whose images all of them are"
+            "given; give a PARTITION, or a single client, who then has all images"
         )
 
 
 def images_hash(images: ImageSet) -> str:
-    """A hash by which a site knows its images again; it is in no upload."""
+    """Hash that identifies a site's images between rounds; never uploaded."""
     return sha256(canonical(images.fingerprint).encode()).hexdigest()
 
 
 def class_counts(images: ImageSet, index: np.ndarray) -> dict[str, Any]:
-    """How many of the images at `index` are of each class, by its name."""
+    """Number of images at `index` of each class, by class name."""
     labels = np.asarray(images.labels)[index]
     counts = np.bincount(labels, minlength=len(images.class_names)).tolist()
     return dict(zip(images.class_names, counts, strict=True))
 
 
 def of_these_images(private: Private, images: ImageSet) -> Private:
-    """What a site kept, without rows of single images if its images have changed since.
+    """Drop a site's rows of single images if the images have changed since.
 
-    Rows are found by their place among the images, which an image that was added or
-    removed changes for others too.
+    Rows are found by position among the images; adding or removing an image shifts the
+    positions of others.
     """
     kept = private.facts.dataset
     rows = {name.split(".")[0] for name in private.memory if name.endswith(".index")}
@@ -71,8 +71,8 @@ def of_these_images(private: Private, images: ImageSet) -> Private:
         return private
     console.warn(
         f"{private.path}: the images of {images.name} have changed since round "
-        f"{private.facts.round}; what it keeps of single images "
-        f"({', '.join(sorted(rows)).replace('_', ' ')}) is not used"
+        f"{private.facts.round}; the rows kept of single images "
+        f"({', '.join(sorted(rows)).replace('_', ' ')}) are not used"
     )
     memory = {k: v for k, v in private.memory.items() if k.split(".")[0] not in rows}
     return replace(private, memory=memory)

@@ -1,4 +1,4 @@
-"""A network that nobody has trained, as the reference for those that were."""
+"""An untrained network, for comparison with trained networks."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +20,12 @@ from furlkit.models.loading import full_architecture, tensors_of
 from furlkit.randomness import torch_generator
 from furlkit.weights import part_of
 
-NO_FILE = Path("--untrained")  # What messages call a network that is in no file.
+NO_FILE = Path("--untrained")  # Name in messages for a network without a file.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(labelled.Options):
-    """With `untrained`, the architecture is that of `model`, or else of the options."""
+    """With `untrained`, the architecture comes from `model` or from the options."""
 
     untrained: bool
     encoder: str | None
@@ -35,7 +35,7 @@ class Options(labelled.Options):
 
 
 def open_labelled(options: Options) -> tuple[Checkpoint, ImageSet, ImageSet]:
-    """The model, trained or not, and training and test images that fit it."""
+    """Open the model, trained or not, and fitting training and test images."""
     if not options.untrained:
         return labelled.open_labelled(options)
     sources = (options.train, options.test)
@@ -53,9 +53,9 @@ def open_labelled(options: Options) -> tuple[Checkpoint, ImageSet, ImageSet]:
 
 
 def warn_if_untrained(model: Checkpoint, head: str) -> None:
-    """Warn if a head is the one that init draws: a score says nothing of training.
+    """Warn if init drew a head and no training changed it.
 
-    Older files do not say from which seed that was; their own, or the usual one, is tried.
+    Older files do not record init's seed; the file's seed, or 0, is tried.
     """
     known = (model.facts.init_seed, model.header.seed, 0)
     seed = next(each for each in known if each is not None)
@@ -63,8 +63,8 @@ def warn_if_untrained(model: Checkpoint, head: str) -> None:
     own = {k: v for k, v in model.tensors.items() if part_of(k) == head}
     if own and all(np.allclose(v, drawn[k], 1e-6, 0) for k, v in own.items()):
         console.warn(
-            f"{model.path}: its {head} is as init drew it, and was never trained; the "
-            "score is that of chance"
+            f"{model.path}: the {head} is init's and was never trained; the score is "
+            "at chance level"
         )
 
 
@@ -72,8 +72,8 @@ def _facts_like(path: Path, options: Options) -> CheckpointFacts:
     for name in ("encoder", "width", "stem", "image_size"):
         if getattr(options, name) is not None:
             raise UsageError(
-                f"--{name.replace('_', '-')} does not apply beside {path}, whose architecture is taken; "
-                "leave one of them out"
+                f"--{name.replace('_', '-')} does not apply beside {path}, which sets "
+                "the architecture; leave out either"
             )
     facts = open_checkpoint(path)[1]
     architecture = full_architecture(path, facts).to_dict()
@@ -97,7 +97,7 @@ def _facts(images: ImageSet, options: Options) -> CheckpointFacts:
 
 
 def _drawn(facts: CheckpointFacts, seed: int) -> Checkpoint:
-    """The model that init would write with this seed."""
+    """Return the model that init would write with this seed."""
     net = build(
         Architecture.from_dict(facts.architecture), torch_generator(seed, "init")
     )

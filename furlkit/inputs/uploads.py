@@ -1,7 +1,7 @@
-"""What clients sent: in client order, each client once, all of one round.
+"""Uploads of a round, in client order, a single upload for each client.
 
-Files that are named are wrong if one of them is. In a folder, the server's inbox, what
-does not fit is left out: see `inbox`.
+A named file that does not fit is an error. In a folder, the server's inbox, files that
+do not fit are left out: see `inbox`.
 """
 
 from collections import Counter
@@ -21,21 +21,21 @@ from furlkit.inputs.settings import fill
 from furlkit.weights import online_name
 
 _TRAIN_AGAIN = "train that client again from the current global model"
-# Facts that uploads of one round share, and what to do if they do not.
+# Facts that uploads of a round share, and the advice if they differ.
 ROUND = {"round": _TRAIN_AGAIN, "parent": _TRAIN_AGAIN}
-# Tensors that a client adds to its model take fewer times the bytes of the model.
+# Maximum size of a client's additional tensors, relative to the model.
 MOST_NEW = 4
-# Models of clients that are named together take fewer times the bytes of the usual one.
+# Maximum size of a named model, relative to the usual model.
 MOST_TIMES = 16
 
 
 @dataclass(frozen=True)
 class Options:
-    """Which uploads are combined, and how; `settings` are the rule's own options.
+    """Uploads to combine, and how; `settings`: options of the rule.
 
-    `inputs` are files and folders; `parent` is the global model that the round starts
-    from, and `state` the rule's memory after the previous round. With `wait` the folders
-    are looked at until there are `expect` uploads.
+    `inputs`: files and folders. `parent`: global model at the start of the round.
+    `state`: memory of the rule after the previous round. `wait`: how long to wait for
+    `expect` uploads in the folders.
     """
 
     inputs: tuple[Path, ...]
@@ -60,30 +60,30 @@ class Upload(Protocol):
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """Path of the file."""
 
     @property
     def facts(self) -> Any:
-        """What its header says, the client among it."""
+        """Facts of the header, including the client."""
 
     @property
     def content(self) -> str:
-        """Its content hash."""
+        """Content hash of the file."""
 
 
 class OpenedUpload(Upload, Protocol):
-    """An upload of which the header was read."""
+    """An upload with a header that was read."""
 
     @property
     def opened(self) -> Container:
-        """The file."""
+        """The opened file."""
 
 
 U = TypeVar("U", bound=Upload)
 
 
 class Sent(NamedTuple):
-    """An upload by its header alone; its tensors are not read yet."""
+    """An upload by header alone, before reading tensors."""
 
     path: Path
     content: str
@@ -92,14 +92,14 @@ class Sent(NamedTuple):
 
 
 class Taken(NamedTuple, Generic[U]):
-    """An upload that was read, and the file that it was read from."""
+    """An upload, and the file it was read from."""
 
     upload: U
     file: Container
 
 
 class UnfitUpload(InputError):
-    """Uploads that do not fit the other uploads: a reason for each path."""
+    """Uploads that do not fit the rest: a reason for each path."""
 
     def __init__(self, reasons: Mapping[Path, str]):
         super().__init__(next(iter(reasons.values())))
@@ -107,7 +107,7 @@ class UnfitUpload(InputError):
 
 
 class EarlierUpload(InputError):
-    """An upload of an earlier round; in an inbox this is normal."""
+    """An upload of an earlier round, which is normal in an inbox."""
 
     def __init__(self, message: str, round_: int, client: ClientId | None):
         super().__init__(message)
@@ -115,7 +115,7 @@ class EarlierUpload(InputError):
 
 
 def options_of(values: Mapping[str, Any]) -> Options:
-    """The options of aggregate from flat values."""
+    """Sort flat values into the options of aggregate."""
     settings, rest = divided(values, rules()[values["rule"]].options)
     known = {"settings": settings, "recorded": recorded("aggregate", values)}
     return fill(Options, {**rest, **known})
@@ -127,10 +127,10 @@ def agreeing(
     named: Sequence[U],
     verified: bool = True,
 ) -> tuple[list[U], dict[Path, str]]:
-    """The uploads that fit each other, in client order, and why others were left out.
+    """Return fitting uploads in client order, and the reasons against the rest.
 
-    Those that were `named` by hand are an error if they do not fit. Content hashes are
-    `verified` unless headers are trusted.
+    A `named` upload that does not fit is an error. Content hashes are `verified` unless
+    headers are trusted.
     """
     left = list(uploads)
     reasons: dict[Path, str] = {}
@@ -149,20 +149,20 @@ def agreeing(
 
 
 def check_enough(options: Options, clients: Sequence[Upload]) -> None:
-    """Too few are no failure: more clients may report later."""
+    """Raise TooEarlyError for too few uploads: more clients may report later."""
     if len(clients) < options.at_least:
         found = "1 client has" if len(clients) == 1 else f"{len(clients)} clients have"
         raise TooEarlyError(
-            f"{found} reported, --at-least asks for {options.at_least}; run the same "
-            "command again when more are there"
+            f"{found} reported, --at-least asks for {options.at_least}; run this "
+            "command again after more uploads"
         )
 
 
 def check_parent(upload: OpenedUpload, parent: Sent) -> None:
-    """By its header, an upload is of the round that starts from a global model.
+    """Check by header that an upload belongs to the round of this global model.
 
-    Each upload is compared with the model and not with most uploads, so that strangers
-    cannot outvote the clients.
+    Each upload is compared with the model and not with most uploads: strangers must not
+    outvote the clients.
     """
     now, found = parent.facts.round + 1, upload.facts.round
     text = (
@@ -187,7 +187,7 @@ def _check_net(upload: OpenedUpload, parent: Sent) -> None:
         ours, theirs = getattr(upload.facts, fact), getattr(parent.facts, fact)
         if ours != theirs:
             raise InputError(
-                f"{upload.path}: its {fact} is {short(ours)}, {parent.path} has "
+                f"{upload.path}: {fact} is {short(ours)}, {parent.path} has "
                 f"{short(theirs)}; {_TRAIN_AGAIN}"
             )
     shapes = {entry.name: entry.shape for entry in parent.opened.entries}
@@ -203,25 +203,25 @@ def _check_net(upload: OpenedUpload, parent: Sent) -> None:
     if unknown > MOST_NEW * parent.opened.size:
         raise InputError(
             f"{upload.path}: has {unknown:,} bytes of tensors that {parent.path} lacks, "
-            f"expected at most {MOST_NEW} times that model; {_TRAIN_AGAIN}"
+            f"expected at most {MOST_NEW} times the model's size; {_TRAIN_AGAIN}"
         )
 
 
 def check_table_size(upload: OpenedUpload, most: int) -> None:
-    """By its header, a table of rows takes at most so many megabytes.
+    """Check by header that a table of rows has at most `most` megabytes.
 
-    No other file says how many rows a client has, so the limit is an option.
+    No other file records a client's number of rows, so the limit is an option.
     """
     opened = upload.opened
     if opened.header.kind != "checkpoint" and opened.size > most * 10**6:
         raise InputError(
             f"{upload.path}: has {opened.size / 1e6:,.0f} MB of rows, expected at most "
-            f"{most:,}; if that is right, raise --max-upload"
+            f"{most:,}; if this is right, raise --max-upload"
         )
 
 
 def check_model_sizes(uploads: Sequence[OpenedUpload]) -> None:
-    """By their headers, models take about the same number of bytes."""
+    """Check by header that models have similar sizes."""
     models = [each for each in uploads if each.opened.header.kind == "checkpoint"]
     sizes = sorted(model.opened.size for model in models)
     common = sizes[(len(sizes) - 1) // 2] if sizes else 0
@@ -236,13 +236,13 @@ def check_model_sizes(uploads: Sequence[OpenedUpload]) -> None:
 def provenance_of(
     options: Options, clients: Sequence[Upload], **resolved: Any
 ) -> Provenance:
-    """How the result is made; `resolved` are options that the inputs decide."""
+    """Provenance of the result; `resolved`: options decided by the inputs."""
     contents = {f"client {c.facts.client}": c.content for c in clients}
     return Provenance("aggregate", {**options.recorded, **resolved}, None, contents)
 
 
 def _again(path: Path, first: Path) -> str:
-    """What is said of a file that is there twice."""
+    """Message about a duplicate file."""
     said = "is given twice" if path == first else f"is the same file as {first}"
     return f"{path}: {said}"
 
@@ -250,10 +250,10 @@ def _again(path: Path, first: Path) -> str:
 def in_client_order(
     uploads: Iterable[U], verified: bool
 ) -> tuple[list[U], dict[Path, str]]:
-    """Each client once, and which files are the same as another one, to the byte.
+    """Return one upload for each client, and the byte-equal duplicates.
 
-    A content hash that is not `verified` is not compared: it may be a lie. Of a client
-    that has sent two different files none is taken.
+    Content hashes that are not `verified` are not trusted; bytes are compared instead.
+    Both files of a client with two different files are refused.
     """
     sent: dict[ClientId, list[U]] = {}
     for upload in uploads:
@@ -276,7 +276,7 @@ def in_client_order(
 
 
 def _same(one: Upload, other: Upload, verified: bool) -> bool:
-    """Whether two files have the same bytes; a missing file has other bytes."""
+    """Return whether two files have equal bytes; a missing file differs."""
     if one.content != other.content:
         return False
     try:
@@ -286,18 +286,18 @@ def _same(one: Upload, other: Upload, verified: bool) -> bool:
 
 
 def usual(uploads: Sequence[U], values: Sequence[Hashable]) -> U:
-    """The first upload that has the most frequent value: the majority is right."""
+    """Return the first upload with the most frequent value."""
     return uploads[values.index(Counter(values).most_common(1)[0][0])]
 
 
 def check_same(
     uploads: Sequence[Upload], what: str, values: Sequence[Hashable], cure: str
 ) -> None:
-    """Refuse uploads that differ from most: stale clients, or those with another net."""
+    """Refuse uploads that differ from most: stale clients, or another network."""
     common = Counter(values).most_common(1)[0][0]
     pairs = zip(uploads, values, strict=True)
     check_fit(
-        (upload, f"its {what} is {value}, the others have {common}; {cure}")
+        (upload, f"{what} is {value}, the others have {common}; {cure}")
         for upload, value in pairs
         if value != common
     )
@@ -311,7 +311,7 @@ def check_fit(unfit: Iterable[tuple[Upload, str]]) -> None:
 
 
 def check_same_facts(uploads: Sequence[Upload], cures: Mapping[str, str]) -> None:
-    """All uploads have the same value of each of these facts."""
+    """Check that uploads agree in these facts."""
     for name, cure in cures.items():
         values = [getattr(upload.facts, name) for upload in uploads]
         check_same(uploads, name, values, cure)

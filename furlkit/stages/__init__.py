@@ -1,1 +1,1 @@
-"""One module or folder for each subcommand: open inputs, call methods, write."""
+"""Subcommands, a module or folder each: open inputs, call methods, write."""

@@ -1,7 +1,7 @@
-"""attack: a hostile upload made of an honest one, for research on rules and reports.
+"""attack: a hostile upload made from an honest upload, for research on rules.
 
-w_g    the global model that the client started from: --parent
-w      its upload; u = w - w_g, its update
+w_g    the global model at the start of the client's training: --parent
+w      the upload; u = w - w_g, the update
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ ROWS = "backdoor-rows"
 
 @dataclass(frozen=True)
 class Options:
-    """Who attacks, and how; an option that a kind does not have is None."""
+    """Attacker and attack; options that do not apply to the kind are None."""
 
     upload: Path
     output: Path
@@ -45,14 +45,14 @@ class Options:
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Read the upload, change its tensors, and write it under a header of its own."""
+    """Read the upload, change the tensors, and write the tensors with a new header."""
     options = fill(Options, values)
     check_output(options.output, [options.upload, options.parent, options.of])
     opened = Container(options.upload)
     client = opened.header.facts.get("client")
     if not is_client(client):
         raise InputError(
-            f"{options.upload}: is no upload of a client; pass what local-train writes"
+            f"{options.upload}: is no upload of a client; pass a file of local-train"
         )
     data = {"client": client, "kind": options.kind}
     if options.clients is not None and client not in options.clients:
@@ -64,7 +64,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _passed_on(options: Options, opened: Container, data: dict) -> tuple[str, dict]:
-    """The upload of a client that does not attack, to the byte."""
+    """Copy the upload of a client that does not attack, byte by byte."""
     if not options.dry_run:
         with reading(options.upload):
             write_bytes(options.output, options.upload.read_bytes())
@@ -73,7 +73,7 @@ def _passed_on(options: Options, opened: Container, data: dict) -> tuple[str, di
 
 
 def _hostile(options: Options, who: tuple[ClientId, int]) -> Tensors:
-    """`who` is the client, and the round."""
+    """Return the hostile tensors; `who`: client and round."""
     rng = numpy_generator(options.seed, "attack", options.kind, *who)
     if options.kind == ROWS:
         return _planted(options, rng)
@@ -82,8 +82,8 @@ def _hostile(options: Options, who: tuple[ClientId, int]) -> Tensors:
         return _copied(options, upload)
     if options.parent is None:
         raise UsageError(
-            f"--kind {options.kind}: give the global model that the client started "
-            "from, --parent CHECKPOINT"
+            f"--kind {options.kind}: give the global model of the client's round, "
+            "--parent CHECKPOINT"
         )
     parent = read_checkpoint(options.parent)
     if parent.content != upload.facts.parent:
@@ -101,7 +101,7 @@ def _hostile(options: Options, who: tuple[ClientId, int]) -> Tensors:
 
 
 def _check_shapes(parent: Checkpoint, upload: Checkpoint) -> None:
-    """An upload may have tensors of its own, but no others of the same name."""
+    """Check that tensors with equal names have equal shapes."""
     for name, array in upload.tensors.items():
         theirs = parent.tensors.get(name, array)
         if theirs.shape != array.shape:
@@ -114,7 +114,7 @@ def _check_shapes(parent: Checkpoint, upload: Checkpoint) -> None:
 def _changed(
     options: Options, w: np.ndarray, w_g: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """A tensor of the hostile upload, as large as its type can hold at most."""
+    """Return a tensor of the hostile upload, limited to the range of the type."""
     factor = options.factor or 0.0
     u = w.astype(np.float64) - w_g
     moves = {
@@ -127,15 +127,15 @@ def _changed(
 
 
 def gaussian_like(u: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Gaussian noise that is about as long as u."""
+    """Gaussian noise with about the length of u."""
     deviation = np.linalg.norm(u) / max(u.size, 1) ** 0.5
     return deviation * rng.normal(size=u.shape)
 
 
 def _copied(options: Options, upload: Checkpoint) -> Tensors:
-    """What --of holds, under the name of the client."""
+    """Return the tensors of --of for the client."""
     if options.of is None:
-        raise UsageError("--kind copy: give the model that is copied, --of CHECKPOINT")
+        raise UsageError("--kind copy: give the model to copy, --of CHECKPOINT")
     other = read_checkpoint(options.of).tensors
     for name, array in upload.tensors.items():
         if name not in other or other[name].shape != array.shape:
@@ -144,8 +144,8 @@ def _copied(options: Options, upload: Checkpoint) -> Tensors:
 
 
 def _planted(options: Options, rng: np.random.Generator) -> Tensors:
-    """Rows that a client shares, some of which are replaced by one of them."""
-    rows = read_features(options.upload).rows  # Checks all of the file.
+    """Return a client's shared rows, some of them replaced by a single row."""
+    rows = read_features(options.upload).rows  # Checks the whole file.
     if not 0 <= (options.row or 0) < len(rows):
         raise UsageError(f"--row {options.row}: the file has rows 0 to {len(rows) - 1}")
     count = ceil((options.fraction or 0) * len(rows))

@@ -1,4 +1,4 @@
-"""check: whether every image of a dataset can be read, and what the images are."""
+"""check: find unreadable images of a dataset, and describe the images."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -22,12 +22,12 @@ from furlkit.reports.sheet import contact_sheet
 from furlkit.reports.text import byte_size, counted, plain
 
 Result = tuple[str, dict[str, Any]]
-DRAWN = 64  # images of a contact sheet
+DRAWN = 64  # Images of a contact sheet.
 
 
 @dataclass(frozen=True)
 class Options:
-    """The dataset, the test images to compare, and the contact sheet to draw."""
+    """Dataset, test images to compare, and contact sheet to draw."""
 
     data: Source
     test_data: str | None
@@ -38,7 +38,7 @@ class Options:
 
 
 def run(values: dict[str, Any]) -> Iterator[Result]:
-    """Say what was found, with every file that cannot be read; then fail if one cannot."""
+    """Yield a description and the unreadable files; raise if a file is unreadable."""
     given = dict(values)
     given["size"] = given.pop("image_size")
     options = fill(Options, given)
@@ -48,7 +48,7 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
     if found and found.broken:
         raise InputError(
             f"{source.name}: {counted(len(found.broken), 'file')} cannot be read; replace "
-            "or remove them, or leave them out with pack --skip-broken"
+            "or remove these files, or skip them with pack --skip-broken"
         )
     if found:
         index_folder(Path(source.name))
@@ -67,7 +67,7 @@ def _folder(source: Source, found: Checked) -> Result:
 
 
 def _whole(source: Source) -> Result:
-    """A dataset that is one file, or that is known by its name."""
+    """Describe a dataset that is a single file or a name."""
     opened = source.images(again=True)
     n, (height, width, channels) = len(opened.images), opened.images.shape[1:]
     line = f"{source.name}: {n:,} images of {height} x {width} x {channels}"
@@ -86,7 +86,7 @@ def _summary(root: Path, found: Checked) -> str:
 
 
 def _details(root: Path, found: Checked) -> Iterator[str]:
-    """Formats, types and ranges; then channels, pages and copies that need a decision."""
+    """Yield formats, types and ranges; then channels, pages and copies to decide on."""
     formats = (f"{count:,} {name}" for name, count in sorted(found.formats.items()))
     types = (
         f"{count:,} {name} from {found.ranges[name][0]:.6g} to {found.ranges[name][1]:.6g}"
@@ -142,7 +142,7 @@ def _to_json(found: Checked, cache: Path | None) -> dict[str, Any]:
 
 
 def _compare(options: Options, found: Checked | None) -> None:
-    """Warn if the test images are among the images."""
+    """Warn if test images are among the images."""
     source = options.data
     other = replace(source, data=str(options.test_data), split="test")
     ours = _digests(source, found)
@@ -154,24 +154,24 @@ def _compare(options: Options, found: Checked | None) -> None:
     if shared := sorted(ours.keys() & theirs.keys()):
         one, two = ours[shared[0]], theirs[shared[0]]
         console.warn(
-            f"{other.name} has {counted(len(shared), 'image')} of {source.name}, such as "
-            f"{two}, which is {one} there; a score on them says nothing of new images"
+            f"{other.name} has {counted(len(shared), 'image')} of {source.name}, for "
+            f"example {two}, called {one} there; scores on known images are misleading"
         )
 
 
 def _compare_groups(one: Source, other: Source, groups: str) -> None:
-    """Warn if images of one group, such as a patient, are in both datasets."""
+    """Warn if both datasets have images of one group, for example of a patient."""
     ours, theirs = (_one_of_each(source, groups) for source in (one, other))
     if shared := sorted(ours.keys() & theirs.keys()):
         console.warn(
-            f"{one.name} and {other.name} share {counted(len(shared), 'group')}, such as "
-            f"that of {ours[shared[0]]} and {theirs[shared[0]]}; divide the images with "
-            "pack --groups and --train-fraction"
+            f"{one.name} and {other.name} share {counted(len(shared), 'group')}, for "
+            f"example of {ours[shared[0]]} and {theirs[shared[0]]}; divide the images "
+            "with pack --groups and --train-fraction"
         )
 
 
 def _one_of_each(source: Source, groups: str) -> dict[str, str]:
-    """A file of each group."""
+    """Return a file of each group."""
     if not source.is_folder:
         raise UsageError(f"--groups {groups}: {source.name} is not a folder of images")
     paths = index_folder(Path(source.name)).paths
@@ -180,14 +180,14 @@ def _one_of_each(source: Source, groups: str) -> dict[str, str]:
 
 
 def _digests(source: Source, found: Checked | None) -> dict[str, str]:
-    """An image of each content, by its name or number."""
+    """Return an image of each content, by name or number."""
     if found is not None:
         return {digest: min(names) for digest, names in found.digests.items()}
     return {image_hash(x): f"image {n}" for n, x in enumerate(source.images().images)}
 
 
 def _draw(options: Options, sheet: Path) -> None:
-    """Draw some images exactly as a network sees them, before normalisation."""
+    """Draw images in the form that the network sees, before normalisation."""
     opened, size = _opened(options)
     count = len(opened.images)
     chosen = np.unique(np.linspace(0, count - 1, min(DRAWN, count)).astype(int))
@@ -199,7 +199,7 @@ def _draw(options: Options, sheet: Path) -> None:
 
 
 def _opened(options: Options) -> tuple[ImageSet, int | None]:
-    """The images, and the size that the model of --model sees them in."""
+    """Return the images, and the image size of --model."""
     if options.model is None:
         fit = Fit(options.data.size, options.channels or 3)
         return options.data.images(fit), None

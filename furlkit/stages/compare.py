@@ -1,4 +1,4 @@
-"""compare: scores of several seeds side by side, or what they say about claims."""
+"""compare: scores of several seeds side by side, or verdicts on claims."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,9 +23,9 @@ DIFFERENCE = (
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Mean and deviations of each series, the paper's number, the paired difference.
 
-    `published` are values of papers, LABEL=NUMBER in the unit that is shown; `lowest`
-    are labels with several files per seed, such as clients, of which the lowest counts.
-    A file of `claims` is judged instead.
+    `published`: values of papers, LABEL=NUMBER in the displayed unit. `lowest`: labels
+    with several files per seed, for example of clients, of which the lowest is used.
+    With a file of `claims`, return verdicts instead.
     """
     labels = [label for label, _ in values["series"]]
     _check(values, labels)
@@ -53,7 +53,7 @@ def _read(values: dict[str, Any]) -> list[Results]:
 def _shown(
     value: str, sign: str = "", by: float | None = None
 ) -> Callable[[float | None], str]:
-    """How people see a number of this name, times `by`; nothing for None."""
+    """Formatter of numbers of this name, times `by`; empty text for None."""
     scale = Value(value).scale
     digits = ".2f" if scale == 100 else ",.0f" if value.endswith("bytes") else ".4g"
     form, by = f"{sign}{digits}", scale if by is None else by
@@ -65,7 +65,7 @@ def _interval_name(values: dict[str, Any]) -> str:
 
 
 def _difference_cells(difference: Difference | None, value: str) -> tuple[str, ...]:
-    """The difference, what probes alone would give, and a note."""
+    """Cells: the difference, the difference by probes alone, and a note."""
     if difference is None:
         return "", "", ""
     alone = _shown(value)(difference.probes_alone)
@@ -74,7 +74,7 @@ def _difference_cells(difference: Difference | None, value: str) -> tuple[str, .
 
 
 def _rendered(table: Table, form: str, right: str) -> str:
-    """A table without the columns that are empty below their heading."""
+    """Render a table without columns that are empty below the heading."""
     columns = zip(right, *table, strict=True)
     sides, *rows = zip(*(each for each in columns if any(each[2:])), strict=True)
     return render(rows, form, "".join(sides))
@@ -105,7 +105,7 @@ def _scores(values: dict[str, Any], labels: list[str]) -> tuple[str, dict[str, A
 
 
 def _stale(results: Results) -> str:
-    """A note on scores that do not belong to the model beside them."""
+    """Note on scores of another model than the model beside the scores."""
     stale, every = len(results.stale), len(results.paths)
     return f"stale: {stale} of {counted(every, 'score')}" if stale else ""
 
@@ -126,7 +126,7 @@ def _published(
 
 
 def _numbers(rows: list[Row], value: str) -> list[tuple]:
-    """The rows for programs, all numbers in the unit of the metrics files."""
+    """Rows for programs, with numbers in the unit of the metrics files."""
     own, probes = ("label", "n", "mean", "std"), ("probe_std", "probe_se")
     names = "value", *own, "published", "difference", *DIFFERENCE[1:], *probes
     table: list[tuple] = [names]
@@ -139,7 +139,7 @@ def _numbers(rows: list[Row], value: str) -> list[tuple]:
 
 
 def _own_cells(row: Row, value: str, paper: bool) -> tuple[str, ...]:
-    """A line for people up to its difference; a paper has mean and std in one cell."""
+    """Cells of a row up to the difference; in a paper, mean and std share a cell."""
     names = ("mean", "std", "probe_std", "probe_se")
     mean, std, *probes = map(_shown(value), map(row.get, names))
     if paper and std:
@@ -170,7 +170,7 @@ def _claims(values: dict[str, Any], labels: list[str]) -> tuple[str, dict[str, A
 
 
 def _judged(claim: Claim, values: dict[str, Any]) -> tuple[Row, Difference]:
-    """A claim with our difference, `higher` minus `lower`, and the verdict."""
+    """Return a claim with our difference, `higher` minus `lower`, and the verdict."""
     both = [each for each in values["series"] if each[0] in (claim.higher, claim.lower)]
     own = {key: getattr(claim, key) or values[key] for key in ("value", "protocol")}
     found = _read({**values, **own, "series": both, "reference": claim.lower})
@@ -183,7 +183,7 @@ def _judged(claim: Claim, values: dict[str, Any]) -> tuple[Row, Difference]:
 
 
 def _claim_numbers(rows: list[Row]) -> list[tuple]:
-    """The claims for programs, all numbers in the unit of the metrics files."""
+    """Claims for programs, with numbers in the unit of the metrics files."""
     first = ("claim", "higher", "lower", "value", "protocol")
     names = *first, "paper", "difference", *DIFFERENCE[1:], "n", "verdict"
     table: list[tuple] = [names]

@@ -37,7 +37,7 @@ def _cpu() -> dict[str, Any]:
 
 
 def _computes(precision: str) -> bool:
-    """Whether the CPU runs a small convolution in this precision."""
+    """Return whether the CPU runs a small convolution in this precision."""
     try:
         runtime.check_precision(precision, torch.device("cpu"))
     except FurlkitError:

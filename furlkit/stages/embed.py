@@ -1,4 +1,4 @@
-"""embed: the outputs of a model for images, or the cosines between them."""
+"""embed: outputs of a model for images, or the cosines between the outputs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -37,10 +37,10 @@ BLOCK = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Computing):
-    """`part` is all, public, or the number of a client of the partition.
+    """`part`: all, public, or the number of a client of the partition.
 
-    `top` of a similarity keeps so many percent of each row, the largest ones. With the
-    private file `personal` h is that of the client's personal model, or of its `style`.
+    `top`: percentage of each row of a similarity to keep, largest first. With the
+    private file `personal`, h comes from the client's personal model, or `style` model.
     """
 
     model: Path
@@ -57,7 +57,7 @@ class Options(Computing):
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Write h, z or probabilities of images, or the cosines between all of them."""
+    """Write h, z or probabilities of images, or the cosines between images."""
     options = fill(Options, {**values, "recorded": recorded("embed", values)})
     _check_usage(options)
     model = read_checkpoint(options.model)
@@ -105,7 +105,7 @@ def _check_usage(options: Options) -> None:
 
 
 def _head(model: Checkpoint, layer: str) -> ClassHead | None:
-    """The head whose probabilities are written; None for h and z, which must be there."""
+    """Return the head of the probabilities; None for h and z, which must exist."""
     if layer == PROBABILITIES:
         return class_head(model, f"--share {PROBABILITIES}")
     width_of(model, layer)
@@ -113,19 +113,19 @@ def _head(model: Checkpoint, layer: str) -> ClassHead | None:
 
 
 def _private(options: Options, model: Checkpoint) -> Private | None:
-    """The private file of the client whose model it is, or of any for a global one."""
+    """Read --personal; for a client's model, it must be the client's file."""
     if options.personal is None:
         return None
     if options.layer != "h":
         raise UsageError(
-            f"--layer {options.layer}: a personal model gives h (FedStyle Eq. 4); leave "
-            "out --personal, or use --layer h"
+            f"--layer {options.layer}: a personal model has only h (FedStyle Eq. 4); "
+            "leave out --personal, or use --layer h"
         )
     return read_private(options.personal, model.facts.client)
 
 
 def _personal(options: Options, private: Private, model: Checkpoint, net: Net) -> Net:
-    """The net with the encoder of FedStyle Eq. 4, or the client's style model."""
+    """Return the net with the encoder of FedStyle Eq. 4, or the style model."""
     device = next(net.parameters()).device
     style = style_net(model, style_encoder(private, model), device)
     if options.style:
@@ -156,7 +156,7 @@ def _write(
         return write_similarity(options.output, arrays, *more)
     kept = []
     for start, block in zip(range(0, len(unit), BLOCK), blocks(), strict=True):
-        block.diagonal(start).fill_(2)  # Rounded, a twin may be nearer than oneself.
+        block.diagonal(start).fill_(2)  # After rounding, a twin may be nearer.
         kept.append(block.topk(kept_of(options.top, len(unit)), dim=1))
     values = torch.cat([block.values for block in kept]).clamp(max=1).cpu().numpy()
     columns = torch.cat([block.indices for block in kept]).cpu().numpy()
@@ -164,15 +164,15 @@ def _write(
 
 
 def _check_directions(model: Path, rows: torch.Tensor) -> None:
-    """Only what has a direction has a cosine."""
+    """Check that rows are finite and have a direction: cosines need directions."""
     length, n = torch.linalg.vector_norm(rows, dim=1), len(rows)
     if broken := int((~torch.isfinite(length)).sum()):
         raise InputError(
             f"{model}: gives NaN or infinity for {broken:,} of {n:,} images; the model "
-            "has diverged, train it again with a lower --lr"
+            "has diverged, train again with a lower --lr"
         )
     if zeros := int((length < SHORTEST).sum()):
         raise InputError(
             f"{model}: gives zeros for {zeros:,} of {n:,} images, which have no cosine; "
-            "the model is dead or has collapsed, train it again with a lower --lr"
+            "the model is dead or has collapsed, train again with a lower --lr"
         )

@@ -1,4 +1,4 @@
-"""export: the bare encoder, for those who use it without furlkit."""
+"""export: the bare encoder, for use without furlkit."""
 
 import json
 import re
@@ -25,15 +25,15 @@ from furlkit.models.libraries import (
 from furlkit.models.loading import architecture_of, fitting_net
 from furlkit.weights import below
 
-# torchvision's networks that timm has too, with the same tensors.
+# torchvision's networks that timm also has, with equal tensors.
 SHARED = re.compile(r"(wide_)?resne(t|xt)\d")
 OWN = ("cnn5", "resnet18", "resnet34", "resnet50")
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Write an encoder's tensors under its library's names, and what it takes.
+    """Write an encoder's tensors under the library's names, and a description.
 
-    `output` is a folder: model.safetensors and config.json, as Hugging Face has them.
+    `output`: a folder with model.safetensors and config.json, in Hugging Face's form.
     """
     output = values["output"]
     _check_replaceable(output)
@@ -99,9 +99,9 @@ def _facts(model: Checkpoint) -> dict[str, Any]:
 
 
 def _timm_config(a: Architecture, facts: dict[str, Any]) -> dict[str, Any]:
-    """The part of config.json that timm reads: a network of its registry, its images.
+    """Return timm's part of config.json: a network of timm's registry, and images.
 
-    Without the name of the classifier timm could not leave it out for num_classes=.
+    timm needs the name of the classifier to omit the classifier for num_classes=.
     """
     shared = ("num_classes", "input_size", "mean", "std")
     fixed = a.encoder.startswith("timm:") and has_fixed_size(a)
@@ -112,7 +112,7 @@ def _timm_config(a: Architecture, facts: dict[str, Any]) -> dict[str, Any]:
         "interpolation": "bilinear",
         "crop_pct": 1.0,
     }
-    # timm takes channels and size from pretrained_cfg too, transformers from here alone.
+    # timm takes channels and size also from pretrained_cfg, transformers from here.
     arguments: dict[str, Any] = {"width": a.width} if a.encoder == "cnn5" else {}
     arguments |= {"in_chans": a.channels} if a.channels != 3 else {}
     arguments |= {"img_size": a.image_size} if fixed else {}
@@ -124,7 +124,7 @@ def _timm_config(a: Architecture, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _timm_name(a: Architecture) -> str:
-    """The name in timm's registry; what timm has not is left with a name it refuses."""
+    """Name in timm's registry; for other networks, a name that timm refuses."""
     if a.encoder == "cnn5" or a.stem == "small":
         return f"furlkit_{a.encoder}"  # See furlkit.models.timm.
     shared = a.encoder.startswith("torchvision:") and SHARED.match(name_of(a))
@@ -135,7 +135,7 @@ def _timm_name(a: Architecture) -> str:
 def _how_to_load(a: Architecture) -> list[str]:
     """Lines of Python after which `net` is the encoder, ready for images.
 
-    They are run in the folder of the export.
+    The lines run in the folder of the export.
     """
     if a.encoder.startswith("timm:"):
         load = 'net = timm.create_model("local-dir:.", pretrained=True)'
@@ -153,12 +153,12 @@ def _how_to_load(a: Architecture) -> list[str]:
             "from furlkit.models.architecture import Architecture, build",
             f"net = build({a.bare}, None).encoder",
         ]
-        load = load.replace("))", "), assign=True)")  # It has no weights yet.
+        load = load.replace("))", "), assign=True)")  # The net has no weights yet.
     return ["from safetensors.torch import load_file", *lines, load, "net.eval()"]
 
 
 def _torchvision_lines(a: Architecture) -> list[str]:
-    """torchvision's network, and the layers of it that furlkit has replaced."""
+    """Lines for torchvision's network, with the layers replaced by furlkit."""
     import torch
     from torchvision import models
 
@@ -180,5 +180,5 @@ def _torchvision_lines(a: Architecture) -> list[str]:
 
 
 def _attribute(place: str) -> str:
-    """A layer's place as Python writes it: classifier.6 is classifier[6]."""
+    """Python expression of a layer's place: classifier.6 is classifier[6]."""
     return re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", place)

@@ -1,4 +1,4 @@
-"""init: the model that everyone starts from."""
+"""init: the model at the start of round 1."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -36,12 +36,11 @@ from furlkit.weights import parts_of
 
 @dataclass(frozen=True)
 class Options:
-    """What the net is. Size, channels, classes, mean and std are the data's, if given.
+    """Options of the network. --data sets the size, channels, classes, mean and std.
 
-    `heads` are the heads of the objective and further ones, with the widths of those
-    that are MLPs. `source` has weights: its encoder, and heads of the same name, are
-    copied. The mean and std that it was trained with, if known, are taken before the
-    data's.
+    `heads`: heads of the objective and additional heads, with the widths of MLPs.
+    `source`: a file of weights; the encoder, and heads with equal names, are copied.
+    The source's mean and std, if recorded, take precedence over the data's.
     """
 
     output: Path
@@ -65,7 +64,7 @@ class Options:
 
 
 class DataDefaults(NamedTuple):
-    """What the images say about the net that is to see them."""
+    """Defaults for the network, derived from the images."""
 
     image_size: int | None = None
     channels: int | None = None
@@ -76,7 +75,7 @@ class DataDefaults(NamedTuple):
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Draw the weights of a net and write them as the global model of round 0."""
+    """Draw the weights of a network and write the global model of round 0."""
     options = _options(values)
     check_output(options.output, [options.source])
     source = read_pretrained(options.source) if options.source else None
@@ -148,7 +147,7 @@ def _options(values: dict[str, Any]) -> Options:
 def _reading(
     options: Options, known: DataDefaults, source: Pretrained | None
 ) -> Reading:
-    """The window that is given, or else the data's, or else that of --from."""
+    """Return the given window, or the data's, or the window of --from."""
     ours, theirs = options.reading, known.reading
     if options.data and theirs.window and ours.window not in (None, theirs.window):
         raise InputError(
@@ -196,10 +195,10 @@ def _resolve(
 
 def _defaults_of(source: Source) -> DataDefaults:
     if source.is_folder:
-        # A folder's images may have any size, so only a sample is decoded.
+        # A folder's images may have any size: only a sample is decoded.
         index = index_folder(Path(source.name))
         reading, channels = survey(index.root, index.paths, source.reading)
-        channels = max(channels, 3)  # A net for colour sees grey images too.
+        channels = max(channels, 3)  # A network for colour sees grey images too.
         return DataDefaults(
             source.size, channels, index.labels.classes, reading=reading
         )
@@ -214,7 +213,7 @@ def _defaults_of(source: Source) -> DataDefaults:
 def _tell_source(
     source: Pretrained, tensors: Tensors, taken: Fitted, used: tuple[Numbers, Numbers]
 ) -> None:
-    """Say what is the source's, what of the new model is not, and what was changed."""
+    """Print the copied, the new and the changed parts of the model."""
     copied = parts_of(taken.tensors)
     new = sorted({*parts_of(tensors)} - {*copied})
     drawn = f"; drawn from --seed: {', '.join(new)}" if new else ""

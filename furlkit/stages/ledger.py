@@ -1,4 +1,4 @@
-"""ledger: the bytes clients sent and received, counted in files or planned ahead."""
+"""ledger: bytes sent and received by clients, counted in files or planned ahead."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ Result = tuple[str, dict[str, Any]]
 
 
 def run(values: dict[str, Any]) -> Result:
-    """Count what was sent and received, or with `plan` calculate it ahead."""
+    """Count bytes sent and received, or with `plan` calculate them ahead."""
     given = {key: v for key, v in values.items() if key not in READ_BEFORE}
     runs, output, plan = (given.pop(key) for key in ("runs", "output", "plan"))
     check_format(given["format"])
@@ -48,7 +48,7 @@ def run(values: dict[str, Any]) -> Result:
 
 
 def _count(runs: Sequence[Path], output: Path | None, form: str) -> Result:
-    """Count what the clients of a run sent and received, by round and by client."""
+    """Count bytes sent and received by a run's clients, by round and by client."""
     ledger = read_ledger(runs)
     found = document(ledger)
     if output:
@@ -70,7 +70,7 @@ def _count(runs: Sequence[Path], output: Path | None, form: str) -> Result:
 
 
 def _transfers(found: dict[str, Any]) -> list[tuple]:
-    """A row for each round, client, direction and kind; missing files have no bytes."""
+    """Rows by round, client, direction and kind; missing files have no bytes."""
     rows = [
         (cell["round"], cell["client"], way, kind, *sums.values())
         for cell in found["cells"]
@@ -86,7 +86,7 @@ def _transfers(found: dict[str, Any]) -> list[tuple]:
 
 
 def _round_table(found: dict[str, Any]) -> list[list]:
-    """A column for each kind of file that was sent or received."""
+    """Table by round, with a column for each kind of file sent or received."""
     total = found["total"]
     kinds = [(way, kind) for way in (SENT, RECEIVED) for kind in total[way]["kinds"]]
     unknown = ["unknown"] if total["unknown"] else []
@@ -124,23 +124,23 @@ def _plan(
     images: int | None, model: Path | None, parameters: int | None, similarity: bool,
     clients: int, rounds: int, rounds_averaging: int | None, format: str, **sent: Any,
 ) -> Result:  # fmt: skip
-    """What FLESD's uploads cost against averaging weights (FLESD Eq. 11).
+    """Compare the cost of FLESD's uploads with averaging weights (FLESD Eq. 11).
 
-    `sent` are the fields of `Upload`. The model is given by its checkpoint, or by its
-    number of float32 parameters.
+    `sent`: fields of `Upload`. The model is given by a checkpoint, or by the number of
+    float32 parameters.
     """
     upload = Upload(**sent)
     if images is None:
         raise UsageError("ledger --plan: give --images, the number of public images")
     if (model is None) == (parameters is None):
         raise UsageError(
-            "ledger --plan: give the model's size, as --model CHECKPOINT or as "
-            "--parameters NUMBER, one of them"
+            "ledger --plan: give the model's size by either --model CHECKPOINT or "
+            "--parameters NUMBER"
         )
     if similarity == (upload.width is not None):
         raise UsageError(
-            "ledger --plan: give what is sent for an image, as --width NUMBERS or as "
-            "--similarity, one of them"
+            "ledger --plan: give the upload for an image by either --width NUMBERS or "
+            "--similarity"
         )
     w = parameters or 0
     down = WIDTHS["float32"] * w
@@ -163,7 +163,7 @@ def _plan(
 
 
 def _model_size(model: Path) -> tuple[int, int]:
-    """Parameters and bytes of the model: of its tensors, as they would be sent."""
+    """Parameters of a model, and bytes of the tensors."""
     entries = open_kind(model, "checkpoint").entries
     learnt = [entry for entry in entries if not is_batchnorm_statistic(entry.name)]
     values = sum(math.prod(entry.shape) for entry in learnt)
@@ -179,7 +179,7 @@ def _side(clients: int, rounds: int, up: int, down: int) -> dict[str, int]:
 
 
 def _plan_table(found: dict[str, Any], form: str) -> str:
-    """Both sides; as text with what it comes to."""
+    """Table of both methods; in text form with a verdict."""
     head = ["method", "rounds", "up", "down", "sent", "received", "total"]
     sides = {"FLESD": found["flesd"], "weight averaging": found["averaging"]}
     rows = [head, *([name, *side.values()] for name, side in sides.items())]
@@ -188,7 +188,7 @@ def _plan_table(found: dict[str, Any], form: str) -> str:
 
 
 def _verdict(found: dict[str, Any]) -> Iterator[str]:
-    """What the two sides cost against each other, in sentences."""
+    """Yield sentences that compare the costs of both methods."""
     ratio = found["flesd"]["bytes"] / found["averaging"]["bytes"]
     verdict = "the same" if ratio == 1 else "less" if ratio < 1 else "more"
     yield (

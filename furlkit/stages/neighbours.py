@@ -1,4 +1,4 @@
-"""neighbours: which images a model finds nearest to each image of a set."""
+"""neighbours: the nearest images of each image of a set, according to a model."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from furlkit.models.loading import load_net, view_of
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Computing):
-    """`part` is all, public, or the number of a client of the partition."""
+    """`part`: all, public, or the number of a client of the partition."""
 
     model: Path
     data: Source
@@ -37,7 +37,7 @@ class Options(Computing):
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Write the nearest others of each image, by cosine of a model's h or z."""
+    """Write the nearest images of each image, by cosine of a model's h or z."""
     options = fill(Options, {**values, "recorded": recorded("neighbours", values)})
     check_output(options.output, (options.model, options.partition, options.data.name))
     model = read_checkpoint(options.model)
@@ -52,8 +52,8 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     k = min(options.nearest, len(index) - 1)
     if k < options.nearest:
         console.warn(
-            f"--nearest {options.nearest}: is more than the {k:,} others that an image of "
-            f"{options.data.name} has in part {options.part}; all of them are kept"
+            f"--nearest {options.nearest}: is more than the {k:,} others of an image "
+            f"in {options.data.name}, part {options.part}; all others are kept"
         )
     contents["model"] = model.content
     line = f"{options.output}: the {k} nearest of each of {len(index):,} images"

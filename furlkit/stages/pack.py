@@ -1,4 +1,4 @@
-"""pack: write a dataset to one file that training maps into memory."""
+"""pack: write a dataset to a single file that training maps into memory."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -51,11 +51,11 @@ Shape = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Options:
-    """Several sources become one domain each.
+    """With several sources, every source becomes a domain.
 
-    `domain_folders` reads a folder as domain/class/image. `train_fraction` divides a
-    path, which has no splits of its own, and `images` are drawn of each source, both by
-    `seed`.
+    `domain_folders` reads a folder with the layout domain/class/image. `train_fraction`
+    splits paths without splits, and `images` limits the images of each source; both
+    draw from `seed`.
     """
 
     sources: tuple[Source, ...]
@@ -75,25 +75,25 @@ class Options:
 
     @property
     def drawn_from(self) -> int | None:
-        """The seed of the splits and images, if some are drawn."""
+        """Seed of the splits and images, if any are drawn."""
         draws = self.train_fraction is not None or self.images is not None
         return self.seed or 0 if draws else None
 
 
 @dataclass(frozen=True)
 class Part:
-    """One source: its labels in memory, its images on demand; `found` is their size."""
+    """A source: labels in memory, images on demand; `found` is the images' size."""
 
     labels: LabelSet
     shape: Shape
     found: str
     reading: Reading
-    take: Callable[[np.ndarray], np.ndarray]  # the images at the given positions
-    blocks: Callable[[], Iterator[np.ndarray]]  # all images, in order
+    take: Callable[[np.ndarray], np.ndarray]  # Images at the given positions.
+    blocks: Callable[[], Iterator[np.ndarray]]  # All images, in order.
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Write the images and labels of one source, or of several as domains."""
+    """Write images and labels of a source, or of several sources (domains)."""
     given, sources = dict(values), values["sources"]
     places = ("data_root", "download", "cache", "split")
     where = {key: given.pop(key) for key in places}
@@ -127,32 +127,32 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _recorded(values: dict[str, Any]) -> dict[str, Any]:
-    """The options for the header; files of older versions have channels as text."""
+    """Options for the header; older versions record channels in text form."""
     options = recorded("pack", values) | recorded_groups(values["groups"])
     return options | {k: str(options[k]) for k in ("channels",) if k in options}
 
 
 def _check_splits(options: Options) -> None:
-    """Most paths are one whole set, or are divided by --train-fraction."""
+    """Refuse --split and --train-fraction for sources to which they do not apply."""
     if options.groups not in (None, FOLDER) and len(options.sources) > 1:
         raise UsageError(f"--groups {options.groups}: expected one source, or `folder`")
     paths = [one for one in options.sources if not one.has_splits]
     if options.train_fraction is not None and not paths:
         raise UsageError(
-            f"--train-fraction: {options.sources[0].name} has splits of its own, of "
-            "which --split chooses one"
+            f"--train-fraction: {options.sources[0].name} already has splits; choose "
+            "with --split"
         )
     if options.train_fraction is None and paths and paths[0].split != "train":
         raise UsageError(
-            f"--split {paths[0].split}: {paths[0].name} has no splits of its own; pass "
-            "the path of the split, or divide it with --train-fraction"
+            f"--split {paths[0].split}: {paths[0].name} has no splits; give the path "
+            "of the split, or divide the images with --train-fraction"
         )
 
 
 def _columns_and_facts(
     options: Options, parts: list[Part], shape: Shape
 ) -> tuple[dict[str, np.ndarray], DatasetFacts]:
-    """What is packed beside the images; a single source keeps its mean and std."""
+    """Columns and facts beside the images; a single source keeps mean and std."""
     data, first = _together(options, [part.labels for part in parts]), parts[0].labels
     columns = {"labels": data.labels, "domains": data.domains}
     fingerprint = fingerprint_of(shape[0], **columns)
@@ -161,7 +161,7 @@ def _columns_and_facts(
     fingerprint |= fingerprint_of_reading(_common_reading(parts))
     mean, std = default_mean_std(shape[3])
     if len(parts) == 1:
-        # A partition of the folder must still fit the packed file.
+        # A partition of the folder must also fit the packed file.
         if files := first.fingerprint.get("files"):
             fingerprint["files"] = files
         if isinstance(first, ImageSet) and len(first.mean) == shape[3]:
@@ -173,20 +173,20 @@ def _columns_and_facts(
 
 
 def _common_reading(parts: list[Part]) -> Reading:
-    """The reading of all sources; images of 8 bits fit any window."""
+    """Return the reading common to the sources; 8-bit images fit any window."""
     readings = {replace(part.reading, depth=8): part for part in parts}
     found = {reading: part for reading, part in readings.items() if reading.facts()}
     if len(found) > 1:
         names = [f"{p.labels.name} (--window {r.window})" for r, p in found.items()]
         raise InputError(
-            f"{' and '.join(names)}: have different windows; pack them from the original "
-            "files with one --window"
+            f"{' and '.join(names)}: have different windows; pack the original files "
+            "with one --window"
         )
     return next(iter(found), AS_STORED)
 
 
 def _together(options: Options, sets: list[LabelSet]) -> LabelSet:
-    """Labels and domains of all sources; several become one domain each."""
+    """Combine labels and domains; with several sources, every source is a domain."""
     data = sets[0]
     if len(sets) > 1:
         data = joined(sets, [_own_name(one.name) for one in sets])
@@ -205,7 +205,7 @@ def _together(options: Options, sets: list[LabelSet]) -> LabelSet:
 
 
 def _own_name(source: str) -> str:
-    """The name of a dataset, or of a folder or file without the path to it."""
+    """Name of a dataset, or of a folder or file without the path."""
     path = Path(realpath(source))
     if is_name(source):
         return source
@@ -226,36 +226,36 @@ def _check_names(names: tuple[str, ...]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise UsageError(
-                f"two domains are called {name}; give every domain a name of its own "
+                f"two domains are called {name}; give every domain a different name "
                 "with --domain-names"
             )
 
 
 def _warn_of_joining(options: Options, sets: list[LabelSet]) -> None:
-    """Say what joining several sources leaves out or takes for the same."""
+    """Warn about information that is lost or merged by joining sources."""
     if sum(bool(source.shards) for source in options.sources) > 1:
         console.warn(
-            f"{sets[0].name} and the other sources become one domain each; to make one "
-            "dataset of shards, quote a pattern: 'shards-*.tar'"
+            f"{sets[0].name} and the other sources become separate domains; to make "
+            "one dataset of shards, quote a pattern: 'shards-*.tar'"
         )
     for one in sets:
         if one.domains is not None:
             console.warn(
-                f"{one.name}: its {len(one.domain_names)} domains become one, since "
-                "several sources are one domain each"
+                f"{one.name}: {len(one.domain_names)} domains become a single domain, "
+                "because every source is a domain"
             )
     if options.no_labels:
         return
     unlabelled = [one.name for one in sets if one.labels is None]
     if 0 < len(unlabelled) < len(sets):
-        console.warn(f"{unlabelled[0]}: has no labels, so none are packed")
+        console.warn(f"{unlabelled[0]}: has no labels; labels are not packed")
     elif not unlabelled and joined_by_number(sets):
         one = sets[0]
         other = next(each for each in sets if each.class_names != one.class_names)
         console.warn(
             f"{one.name} and {other.name} name their {one.classes} classes differently "
-            f"({one.class_names[0]}, {other.class_names[0]}); those of the same number "
-            "are taken for the same"
+            f"({one.class_names[0]}, {other.class_names[0]}); classes are matched by "
+            "number"
         )
 
 
@@ -299,13 +299,13 @@ def _open_part(source: Source, options: Options) -> Part:
 
 
 def _folder_part(source: Source, options: Options) -> Part:
-    """A folder is decoded block by block, so that it may be larger than the memory."""
+    """Open a folder, decoded block by block: a folder may be larger than the memory."""
     if options.domain_folders and source.shards:
         raise UsageError(f"--domain-folders: {source.name} is not a folder of images")
     if options.domain_folders and len(options.sources) > 1:
         raise UsageError(
-            "--domain-folders: expected one folder, since several sources are one "
-            "domain each"
+            "--domain-folders: expected one folder, because several sources become "
+            "separate domains"
         )
     index = _index(source, options)
     rows = any(path.suffix in TABLES for path in source.shards)
@@ -336,13 +336,13 @@ def _folder_part(source: Source, options: Options) -> Part:
 
 
 def _each_page(index: FolderIndex, reading: Reading) -> FolderIndex:
-    """Every page of every file as an image of its own, with the label of the file."""
+    """Make an image of every page of every file, with the label of the file."""
     read = index.read or read_file
     counts = [page_count(read(index.root / name), reading) for name in index.paths]
     if max(counts) > MOST_PAGES:
         name = index.paths[counts.index(max(counts))]
         raise InputError(
-            f"{index.root / name}: has more than {MOST_PAGES:,} pages; divide it"
+            f"{index.root / name}: has more than {MOST_PAGES:,} pages; divide the file"
         )
     files = np.repeat(np.arange(len(index)), counts)
     pages = tuple(page for count in counts for page in range(count))
@@ -350,7 +350,7 @@ def _each_page(index: FolderIndex, reading: Reading) -> FolderIndex:
 
 
 def _index(source: Source, options: Options) -> FolderIndex:
-    """The images of a folder or of shards; with --skip-broken those that can be read."""
+    """Index a folder or shards; with --skip-broken only readable images."""
     if source.shards:
         index = index_shards(source.name, source.shards, not options.no_labels)
         return _readable(index) if options.skip_broken else index
@@ -358,13 +358,13 @@ def _index(source: Source, options: Options) -> FolderIndex:
 
 
 def _readable(index: FolderIndex) -> FolderIndex:
-    """The images of shards that can be read."""
+    """Keep the readable images of shards."""
     broken = broken_images(index)
     if not broken:
         return index
     console.warn(
-        f"{index.root}: left out {len(broken):,} images that cannot be read, such as "
-        f"{min(broken)}"
+        f"{index.root}: left out {len(broken):,} images that cannot be read, for "
+        f"example {min(broken)}"
     )
     kept = np.array([i for i, name in enumerate(index.paths) if name not in broken])
     if not len(kept):
@@ -381,14 +381,14 @@ def _index_folder(root: Path, options: Options) -> FolderIndex:
     broken = checked_folder(root).broken
     if broken:
         console.warn(
-            f"{root}: left out {len(broken):,} files that cannot be read, such as "
-            f"{min(broken)}; furlkit check lists them"
+            f"{root}: left out {len(broken):,} files that cannot be read, for example "
+            f"{min(broken)}; furlkit check lists these files"
         )
     return index(root, without=broken)
 
 
 def _chosen(data: LabelSet, source: Source, options: Options) -> np.ndarray | None:
-    """Positions of the images that are packed; None for all of them."""
+    """Positions of the images to pack; None for all images."""
     split = _positions_of_split(data, source, options)
     if options.images is None:
         return split
@@ -400,7 +400,7 @@ def _chosen(data: LabelSet, source: Source, options: Options) -> np.ndarray | No
 def _positions_of_split(
     data: LabelSet, source: Source, options: Options
 ) -> np.ndarray | None:
-    """Positions of one part of a path that is divided; None for all of it."""
+    """Positions of the chosen split of a path; None for all images."""
     if options.train_fraction is None or source.has_splits:
         return None
     rng = numpy_generator(options.drawn_from or 0, "pack", "split")
@@ -415,7 +415,7 @@ def _positions_of_split(
 
 
 def _subset(data: LabelSet, chosen: np.ndarray) -> LabelSet:
-    """The chosen examples, which are another dataset than all of them."""
+    """Select examples; the subset is a different dataset."""
     return replace(data.subset(chosen), fingerprint={})
 
 
@@ -444,7 +444,7 @@ def _by(shape: Sequence[int]) -> str:
 
 
 def _sample(parts: list[Part], shape: Shape) -> Iterator[np.ndarray]:
-    """The images that the fingerprint hashes, at positions counted over all parts."""
+    """Images for the fingerprint, at positions counted over the parts."""
     positions, start = sample_positions(shape[0]), 0
     for part in parts:
         inside = (positions >= start) & (positions < start + part.shape[0])

@@ -28,7 +28,7 @@ from furlkit.randomness import numpy_generator
 
 @dataclass(frozen=True)
 class Options:
-    """The dataset, and how it is divided."""
+    """The dataset, and the scheme of the partition."""
 
     data: Source
     verify: bool
@@ -80,7 +80,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         result["groups"] = len(np.unique(data.groups))
         line += f"; {result['groups']:,} groups, none divided"
     if not options.dry_run:
-        # A split file decides the number of clients, whatever --clients says.
+        # A split file decides the number of clients, not --clients.
         groups = recorded_groups(options.groups)
         resolved = {**options.recorded, **groups, "clients": len(parts)}
         inputs = {} if data.groups is None else {"groups": hashed(data.groups)}
@@ -95,7 +95,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _drawn(data: LabelSet, options: Options) -> tuple[Parts, np.ndarray]:
-    """Indices of every client and of the public part, among all images or --images."""
+    """Indices of every client and of the public part, from all images or --images."""
     rng = numpy_generator(options.seed, "partition", options.scheme.scheme)
     split = split_images if data.groups is None else split_groups
     if options.images is None:

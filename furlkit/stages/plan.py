@@ -1,4 +1,4 @@
-"""plan: the steps of the runs of a recipe, checked, as rules, a script or a graph."""
+"""plan: the checked steps of a recipe's runs, in rules, a script or a graph."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -28,15 +28,15 @@ from furlkit.reports.text import counted
 
 Check = Callable[[list[str]], dict[str, Any]]
 CLUSTERS = {"slurm": as_slurm, "hq": as_hq}
-# What a file that plan has written has near its beginning, in any form.
+# Marks near the beginning of a file written by plan, in any form.
 SIGNS = (b"# Made by `furlkit plan`", b"digraph plan {", b'[\n {\n  "out": ')
 
 
 @dataclass(frozen=True)
 class Options:
-    """`form` is what is printed; `group` clients are trained by one command.
+    """`form`: form of the output; `group`: clients trained by one command.
 
-    `resources` is the file of a site, for clusters.
+    `resources`: the site's file, for clusters.
     """
 
     recipe: Path
@@ -51,9 +51,9 @@ class Options:
 
 
 def run(values: dict[str, Any], check: Check) -> tuple[str, dict[str, Any]]:
-    """Expand all runs of a recipe; `check` refuses a command the program does not take.
+    """Expand the runs of a recipe; `check` refuses invalid commands.
 
-    It returns the values of the command's options.
+    `check` returns the values of the command's options.
     """
     options = fill(Options, values)
     recipe = read(options.recipe)
@@ -87,13 +87,13 @@ def _lines(options: Options, recipe: Recipe, plans: list[Plan]) -> Iterator[str]
 
 
 def _write(options: Options, plans: list[Plan], text: str) -> None:
-    """Write the plan and the records of its runs while no other plan of them is made."""
+    """Write the plan and the records of the runs, while no other plan is written."""
     with ExitStack() as held:
         for plan in plans:
             held.enter_context(holding(Path(noted_in(plan.run, records.JSON))))
         for line in [line for plan in plans for line in records.changes(plan)]:
             console.warn(f"{line}; what it made before is stale")
-        # First the rules: if the records cannot be written, these do not run.
+        # Rules first: without records, the rules do not run.
         if options.output is not None:
             write_bytes(options.output, f"{text}\n".encode())
         for plan in plans:
@@ -102,7 +102,7 @@ def _write(options: Options, plans: list[Plan], text: str) -> None:
 
 @contextmanager
 def _no_search_for_garbage() -> Iterator[None]:
-    """Python's search for cycles would take a tenth of the time, and a plan has none."""
+    """Disable Python's search for cycles: a tenth of the time, and no cycles exist."""
     gc.disable()
     try:
         yield
@@ -111,7 +111,7 @@ def _no_search_for_garbage() -> Iterator[None]:
 
 
 def _check_output(options: Options, plans: list[Plan], text: str) -> None:
-    """A file that is not a plan, such as one's own Makefile, is not replaced."""
+    """Refuse to replace a file that is not a plan, for example a user's Makefile."""
     output = options.output
     if output is None:
         if console.printable(text) != text:
@@ -120,7 +120,7 @@ def _check_output(options: Options, plans: list[Plan], text: str) -> None:
                 "to a file with -o"
             )
         return
-    # make would carry out a rule for the file of its rules at once, even with -n.
+    # make would run a rule for the file of rules at once, even with -n.
     made = (path for plan in plans for step in plan.steps for path in step.writes)
     alike = (path for path in made if path.endswith(output.name))
     check_output(output, [options.recipe, *alike])
@@ -135,7 +135,7 @@ def _check_output(options: Options, plans: list[Plan], text: str) -> None:
 
 
 def _check(plan: Plan, options: Options, check: Check) -> None:
-    """Check one command of each stage and choice of options, and what nothing uses."""
+    """Check a command of each stage and choice of options, and unused settings."""
     check_used(plan.run)
     places.check_names(plan)
     if not options.allow_outside:

@@ -1,4 +1,4 @@
-"""pretrain-align: the alignment model, and its h and z of the public images."""
+"""pretrain-align: the alignment model, and h and z of the public images."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,9 +48,9 @@ from furlkit.training.run import Execution
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Computing):
-    """`images` are drawn at random from the data, or from a part of a partition.
+    """`images`: number of random images of the data, or of a part of a partition.
 
-    0 takes all of them. `settings` are the objective's own options.
+    0 takes all images. `settings`: options of the objective.
     """
 
     model: Path
@@ -70,7 +70,7 @@ class Options(Computing):
 
 @dataclass(frozen=True)
 class Inputs:
-    """What pretrain-align was given, opened and checked; `net` is still untrained."""
+    """Opened and checked inputs of pretrain-align; `net` is untrained."""
 
     options: Options
     model: Checkpoint
@@ -81,7 +81,7 @@ class Inputs:
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Train a model on public images, then write it and its targets h and z."""
+    """Train a model on public images; write the model and the targets h and z."""
     settings, rest = divided(values, objectives()[values["objective"]].options)
     known = {"settings": settings, "recorded": recorded("pretrain-align", values)}
     options = fill(Options, {**rest, **known})
@@ -124,7 +124,7 @@ def _open(options: Options) -> Inputs:
 
 
 def _drawn(options: Options, index: np.ndarray) -> np.ndarray:
-    """`images` of them, in the order of the dataset."""
+    """Draw `images` indices, in the order of the dataset."""
     if options.images > len(index):
         raise UsageError(
             f"--images {options.images}: {options.data.name} has {len(index):,}"
@@ -158,7 +158,7 @@ def _train(inputs: Inputs) -> Epoch:
 
 
 def _made_before(inputs: Inputs) -> dict[str, Any] | None:
-    """The content hashes of both files, if the same command has made them."""
+    """Content hashes of both files, if this command has made both."""
     how, count = inputs.provenance, {"examples": len(inputs.index)}
     model = made_before(inputs.options, "checkpoint", how, count)
     if model is None:
@@ -171,7 +171,7 @@ def _made_before(inputs: Inputs) -> dict[str, Any] | None:
 
 
 def _write(inputs: Inputs, last: Epoch) -> dict[str, str]:
-    """The model first: the targets name it, and they are what make waits for."""
+    """Write the model before the targets: targets name the model, and make waits."""
     options, start, count = inputs.options, inputs.model.facts, len(inputs.index)
     facts = CheckpointFacts(
         "align", 0, start.architecture, start.mean, start.std, examples=count,

@@ -1,4 +1,4 @@
-"""pretrain-style: what a client finds characteristic of its own images (FedStyle)."""
+"""pretrain-style: a model of the style of a client's images (FedStyle)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ Result = tuple[str, dict[str, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Computing):
-    """`output` may hold `{client}`; `projector` gives the widths of g_s."""
+    """`output` may contain `{client}`; `projector`: widths of g_s."""
 
     partition: Path | None
     model: Path
@@ -68,7 +68,7 @@ class Options(Computing):
 
 
 class Inputs(NamedTuple):
-    """What pretrain-style was given, opened and checked; the same for all clients."""
+    """Opened and checked inputs of pretrain-style, common to the clients."""
 
     options: Options
     partition: Partition | None
@@ -78,12 +78,12 @@ class Inputs(NamedTuple):
     provenance: Provenance
 
     def index_of(self, client: ClientId) -> np.ndarray:
-        """The places of a client's images in the dataset."""
+        """Positions of a client's images in the dataset."""
         return images_of(client, self.partition, self.images)
 
 
 def run(values: dict[str, Any]) -> Iterator[Result]:
-    """Train the style model of one client after the other; each result as it comes."""
+    """Train the style models of the clients in turn; yield each result."""
     clients = chosen_clients(values["clients"], values["partition"])
     known = {**values, "recorded": recorded("pretrain-style", values)}
     known["clients"] = clients
@@ -125,7 +125,7 @@ def _open(options: Options) -> Inputs:
 
 
 def _made(inputs: Inputs, number: ClientId) -> Result:
-    """Make a client's file, unless the same command has made it."""
+    """Make a client's file, unless this command has already made it."""
     options, how, whose = inputs.options, inputs.provenance, {"client": number}
     output = fill(options.output, number)
     with holding(output):
@@ -139,7 +139,7 @@ def _made(inputs: Inputs, number: ClientId) -> Result:
 
 
 def _train(inputs: Inputs, number: ClientId, output: Path) -> dict[str, Any]:
-    """FedStyle Algorithm 2; without epochs the model stays as it was drawn."""
+    """FedStyle Algorithm 2; without epochs the model stays untrained."""
     options = inputs.options
     data: dict[str, Any] = {}
     purpose: Purpose = (options.seed, "pretrain-style", number)

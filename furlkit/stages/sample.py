@@ -7,7 +7,7 @@ from furlkit.recipes.participants import draw
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Draw the clients of each round; a round's draw depends on no other round."""
+    """Draw the clients of each round, independently of other rounds."""
     clients, fraction, seed = (values[key] for key in ("clients", "fraction", "seed"))
     how = {"rounding": values["rounding"]}
     if not 0 < fraction <= 1:

@@ -1,4 +1,4 @@
-"""status: how far a run has come."""
+"""status: the progress of a run."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -31,13 +31,13 @@ from furlkit.reports.text import plain
 
 EVERY = 2.0  # Seconds between two looks with --watch.
 NAMES = {MISSING: "to do"}
-SHOWN = 8  # Stale steps that are named; the others are counted.
+SHOWN = 8  # Maximum number of named stale steps.
 
 
 def settle(folders: Iterable[Path], process: int | None) -> None:
-    """Set the times of files by which make and sh decide; `process` carries the runs out.
+    """Set file times, which make and sh compare; `process` carries the runs out.
 
-    Nothing is to be set if no command of the run has ended yet.
+    Before the first command of the run has ended, no time is set.
     """
     for folder in folders:
         one, group = _load_to_run(folder)
@@ -47,7 +47,7 @@ def settle(folders: Iterable[Path], process: int | None) -> None:
 
 
 def _load_to_run(folder: Path) -> tuple[Run, int]:
-    """Return a run and the size of its groups; refuse a plan that must not be run."""
+    """Return a run and the size of the groups; refuse a plan that must not be run."""
     if not (folder / receipts.NOTED).exists():
         raise UsageError(
             f"{folder / receipts.NOTED}: no such file; run this in the folder in "
@@ -59,7 +59,7 @@ def _load_to_run(folder: Path) -> tuple[Run, int]:
 
 
 def left(folders: Iterable[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Return the unfinished tasks of each job of runs, as assignments of the shell.
+    """Return the unfinished tasks of each job of runs, in shell assignments.
 
     todo_3=0,2 are the tasks of job 3; after_3 is for the jobs that wait for job 3.
     """
@@ -71,7 +71,7 @@ def left(folders: Iterable[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def run(values: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Look once; with `watch`, look until everything is done.
+    """Report once; with `watch`, report until every step is done.
 
     One run is described in full, several in one line each. Printed plans call `settle`
     and `left`.
@@ -140,7 +140,7 @@ def _look(folder: Path, short: bool) -> tuple[str, dict[str, Any]]:
 
 
 def _round(found: Status, phase: str = "") -> int:
-    """The last round of a phase of which everything is done."""
+    """Return the last complete round of a phase."""
     unfinished = [
         step.round
         for step, state in zip(found.plan.steps, found.states, strict=True)
@@ -194,7 +194,7 @@ def _lines(data: dict[str, Any], found: Status) -> Iterator[str]:
 
 
 def _summary(data: dict[str, Any]) -> str:
-    """A run in one line."""
+    """Describe a run in a line."""
     parts = [
         f"{data['run']}: {data['done']:,} of {data['steps']:,} steps",
         f"round {data['round']} of {data['rounds']}",
@@ -230,7 +230,7 @@ def _clients(numbers: list[int]) -> str:
 
 
 def _table(scores: list[dict[str, Any]]) -> Iterator[str]:
-    """Accuracy in percent, one line per round and one column per stage."""
+    """Yield accuracies in percent, a line for each round, a column for each stage."""
     known = {(s["round"], s["stage"]): s["accuracy"] for s in scores if "accuracy" in s}
     stages = list(dict.fromkeys(stage for _, stage in known))
     yield "round" + "".join(f"  {stage:>10}" for stage in stages)

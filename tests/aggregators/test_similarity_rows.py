@@ -110,7 +110,7 @@ def test_a_matrix_is_checked_where_it_is_read(value):
     matrix[7, 9] = value
     given = ensemble("matrix", matrix=matrix)
     assert rows(given, [6], [9]).shape == (1, 1)
-    with pytest.raises(InputError, match="e: its matrix"):
+    with pytest.raises(InputError, match="e: the matrix"):
         rows(given, [7], [9])
 
 

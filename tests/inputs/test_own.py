@@ -112,5 +112,5 @@ def test_what_does_not_fit_is_refused():
     ):
         own_model(global_model(), kept(other))
     wild = kept(prefixed("own", weights(1)), {"apfl.alpha": np.array(1.5)})
-    with pytest.raises(InputError, match="k: its apfl.alpha is 1.5"):
+    with pytest.raises(InputError, match="k: apfl.alpha is 1.5"):
         own_model(global_model(), wild)

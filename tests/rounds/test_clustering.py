@@ -244,7 +244,7 @@ def test_a_model_that_does_not_tell_its_best_head_is_warned_of(
     assert "lowest loss" not in run(*words).err
     forge(first / "g", {}, {"cluster_head": None})
     done = run(*words)
-    assert done.code == 0 and f"{first / 'g'}: does not say which of its 3" in done.err
+    assert done.code == 0 and f"{first / 'g'}: does not record which of 3" in done.err
     (tmp_path / "out").unlink(missing_ok=True)
     forge(first / "g", {}, {"cluster_head": 3})
     refused(tmp_path, 65, (first / "g", "head 3"), *words)

@@ -272,7 +272,7 @@ def test_a_packed_file_from_before_domains_had_a_hash_still_opens(tmp_path, forg
         (("a.npz",), ("--domain-names", "x,y,x"), "two domains are called x"),
         (("a.npz", "a.npz"), (), "two domains are called a"),
         (("digits",), ("--domain-names", "x"), "found 0 domains"),
-        (("digits",), ("--train-fraction", 0.5), "splits of its own"),
+        (("digits",), ("--train-fraction", 0.5), "already has splits"),
         (("digits",), ("--seed", 1), "--train-fraction"),
         (("a.npz",), ("--split", "test"), "--train-fraction"),
         (("a.npz",), ("--train-fraction", 0.01), "no images"),

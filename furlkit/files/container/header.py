@@ -21,7 +21,7 @@ MOST_LISTS = 10**6  # Each takes 60 times the two bytes of its brackets in memor
 
 @dataclass(frozen=True)
 class Header:
-    """Value of the metadata key `furlkit`, written like JSON with sorted keys.
+    """Value of the metadata key `furlkit`: JSON with sorted keys.
 
     `inputs` maps a role to the content hash of a file; `facts` are for later stages.
     `content` is the sha256 of the file and names the file; `check` is the checksum that

@@ -49,7 +49,7 @@ class Entry(NamedTuple):
 def place(entries: Iterable[Entry]) -> list[Entry]:
     """Place the tensors without gaps: wide types first, then by name.
 
-    Wide types first keeps every tensor aligned, like in the safetensors library.
+    Wide types first keeps every tensor aligned, as the safetensors library does.
     """
     return _chained(sorted(entries, key=lambda e: (-e.dtype.itemsize, e.name)))
 

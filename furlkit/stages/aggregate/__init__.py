@@ -6,7 +6,7 @@ from furlkit.catalogue import load, rules
 from furlkit.inputs.inbox import closed_round
 from furlkit.stages.aggregate.state import check_usage
 
-# The module that opens, checks and combines the uploads that a rule reads.
+# Modules that open, check and combine the uploads of a rule.
 MODULES = {
     "checkpoint": "checkpoints",
     "rows": "rows",
@@ -17,7 +17,7 @@ MODULES = {
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Combine uploads by the rule that was chosen, unless this round is closed."""
+    """Combine uploads by the chosen rule, unless this round is closed."""
     rule = rules()[values["rule"]]
     check_usage(rule, values)
     if closed := closed_round(values):

@@ -1,4 +1,4 @@
-"""aggregate: one model from many clients' models, by any rule for checkpoints."""
+"""aggregate: combine clients' models into a global model, by any rule."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -58,8 +58,8 @@ DEFAULTS: dict[str, Any] = {
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Check the uploads against each other, then combine them tensor by tensor."""
-    # Rules that do not declare these have their defaults.
+    """Check and compare the uploads, then combine tensor by tensor."""
+    # Rules without these options use the defaults.
     used = {**DEFAULTS, **values}
     partition = used["partition"] and read_partition(used["partition"])
     options, clients = _open(values, used, partition)
@@ -80,7 +80,7 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 def _combined(
     options: Options, clients: list[Client], partition: Partition | None
 ) -> tuple[str, dict[str, Any]]:
-    """Write what the rule makes of these clients; a file of an inbox may have changed."""
+    """Apply the rule to these clients and write; raise if an inbox file changed."""
     settings = {**DEFAULTS, **options.settings}
     how, bn, staleness, report, _, most = (settings.pop(name) for name in DEFAULTS)
     _check_report(options, report, staleness)
@@ -103,7 +103,7 @@ def _combined(
     inputs = dict(provenance.inputs)
     if partition:
         inputs["partition"] = partition.content
-    if model and (rule.parent or state):  # A report alone does not change the result.
+    if model and (rule.parent or state):  # A report does not change the result.
         inputs["parent"] = model.content
     if state:
         inputs["state"] = state.content
@@ -114,9 +114,9 @@ def _combined(
 
 
 def _unchanged(clients: list[Client], changed: Path) -> list[Client]:
-    """The clients but those of files that have changed since they were checked.
+    """Drop the clients with files that have changed since the check.
 
-    All files of the inbox are read again: if several change, they are left out at once.
+    All files of the inbox are read again, to drop several changed files at once.
     """
     reasons = {
         client.path: str(ChangedFile(client.path))
@@ -144,7 +144,7 @@ def _open(
 def _shares(
     clients: list[Client], weights: list[float], staleness: float
 ) -> list[float]:
-    """What each client counts; older models count less."""
+    """Shares of the clients; older models have lower weights."""
     last = of_last_round(clients)[0].facts.round
     pairs = zip(weights, clients, strict=True)
     return shares_of([aged(w, last - c.facts.round, staleness) for w, c in pairs])
@@ -157,7 +157,7 @@ def _made(
     provenance: Provenance,
     report: Path | None,
 ) -> tuple[str, dict[str, Any]]:
-    """Write the report and the model, those that are not there yet."""
+    """Write the report and the model, unless they exist."""
     line, data = _line(options, job, facts), _data(job, facts)
     known = {**_known(provenance, facts, job), "protocol": "uploads"}
     if report and not options.dry_run and not _reported(options, report, known):
@@ -183,10 +183,10 @@ def _write_state(
     facts: CheckpointFacts,
     provenance: Provenance,
 ) -> str:
-    """Write the rule's memory, unless the file is there; return its content hash.
+    """Write the rule's memory, unless the file exists; return the content hash.
 
-    The model comes after it and records the hash. Each file takes a pass over the
-    uploads, so that memory is one piece of a tensor.
+    The model is written later and records the hash. Each file takes a separate pass
+    over the uploads: memory is one piece of a tensor.
     """
     about = ServerFacts(options.rule, facts.round, facts.architecture)
     content = None if options.force else content_of(path, "server", provenance, about)
@@ -216,15 +216,15 @@ def _data(job: "_Job", facts: CheckpointFacts) -> dict[str, Any]:
 
 def _counted(facts: CheckpointFacts) -> str:
     if facts.examples is None:
-        return "their numbers of examples not told"
+        return "without numbers of examples"
     return f"{facts.examples:,} examples"
 
 
 class _Job(NamedTuple):
     """Uploads to combine and the rule.
 
-    `entries` are the tensors of the result and `held` those of the next state, in the
-    order of the files; `state` is the previous state.
+    `entries`: tensors of the result; `held`: tensors of the next state, in the order of
+    the files; `state`: the previous state.
     """
 
     rule: Callable[..., Any]
@@ -237,7 +237,7 @@ class _Job(NamedTuple):
 
     @contextmanager
     def uploads(self) -> "Iterator[_Uploads]":
-        """All files opened at once."""
+        """Open the files together."""
         before = [self.parent] if self.parent else []
         opened = [client.opened for client in self.clients]
         with ExitStack() as stack:
@@ -248,7 +248,7 @@ class _Job(NamedTuple):
     def apply(
         self, uploads: Uploads, state: Pieces | None
     ) -> tuple[Pieces, Pieces | None]:
-        """Pieces of the model and of the next state."""
+        """Return the pieces of the model and of the next state."""
         if not self.held:
             return self.rule(uploads), None
         return self.rule(uploads, state)
@@ -271,7 +271,7 @@ def _check_report(
 
 
 def _known(provenance: Provenance, facts: CheckpointFacts, job: _Job) -> dict[str, Any]:
-    """What a report says of the uploads before they are read."""
+    """Entries of a report that are known before reading the uploads."""
     inputs = dict(provenance.inputs)
     if job.parent:
         inputs["parent"] = job.parent.content
@@ -279,7 +279,7 @@ def _known(provenance: Provenance, facts: CheckpointFacts, job: _Job) -> dict[st
 
 
 def _reported(options: Options, path: Path, known: dict[str, Any]) -> bool:
-    """Whether the report is there; one that names somebody is made, and told, again."""
+    """Return whether a report without suspects exists; others are made again."""
     found = None if options.force else scored_before(path, known)
     return found is not None and found.get("stands_out") == []
 
@@ -287,9 +287,9 @@ def _reported(options: Options, path: Path, known: dict[str, Any]) -> bool:
 def _report(
     options: Options, path: Path, job: _Job, known: dict[str, Any]
 ) -> list[ClientId]:
-    """Write the report, which comes before the result; who stands out.
+    """Write the report before the result; return the clients that stand out.
 
-    With --strict that is an error, after which the report is there and no result.
+    With --strict such clients are an error: the report exists, the result does not.
     """
     with job.uploads() as uploads:
         state = uploads.state
@@ -301,10 +301,10 @@ def _report(
 
 
 class _Uploads:
-    """What a rule sees of the clients; see `aggregators.uploads.Uploads`."""
+    """View of the clients for a rule; see `aggregators.uploads.Uploads`."""
 
     def __init__(self, files: Lockstep, job: _Job, state: OldState | None):
-        """`files` are those of the clients, that of the parent before them."""
+        """`files`: files of the clients, after the parent's file."""
         self.state = state
         self.clients = [client.facts.client or 0 for client in job.clients]
         self._shares, self._files = job.shares, files
@@ -321,7 +321,7 @@ class _Uploads:
         self._read: set[str] = set()
 
     def shares(self, name: str) -> list[float]:
-        """What each upload that has a tensor counts there."""
+        """Weights of the uploads that contain this tensor."""
         pairs = zip(self._held, self._shares, strict=True)
         having = [share for held, share in pairs if name in held]
         return having if len(having) == len(self._shares) else shares_of(having)
@@ -329,7 +329,7 @@ class _Uploads:
     def combine(
         self, name: str, function: Combine, parent: bool = False
     ) -> Iterator[np.ndarray]:
-        """For each piece of a tensor, `function` of that piece of every upload."""
+        """Yield `function` of each piece of a tensor, over the uploads."""
 
         def whole(column: Iterator[np.ndarray]) -> np.ndarray:
             if name in self._before and not parent:
@@ -363,7 +363,7 @@ class _Uploads:
         return self._files.stacked(self._entries[name], of_slice)
 
     def check(self) -> None:
-        """Compare every file with its seal; tensors that no rule read count as well."""
+        """Compare every file with the seal, including tensors that no rule read."""
         for name in self._entries.keys() - self._read:
             self._files.skip(self._entries[name])
         self._files.finish()
@@ -382,7 +382,7 @@ def _after_zeros(column: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
 def _checked(
     options: Options, uploads: _Uploads, entries: list[Entry], result: Pieces | None
 ) -> dict[str, Blocks]:
-    """Tensors to write; after the last one the uploads and the values are checked."""
+    """Tensors to write; the last tensor triggers the checks of uploads and values."""
     broken: list[str] = []
 
     def pieces(name: str) -> Iterator[np.ndarray]:
@@ -391,8 +391,8 @@ def _checked(
                 broken.append(name)
             yield piece
         if name == entries[-1].name:
-            # Before the output takes its place, so that damage leaves no file; and
-            # before its values are judged, since a changed file explains them.
+            # Before the output is renamed: damaged uploads leave no file; and before
+            # the values are judged: a changed file explains bad values.
             uploads.check()
             _check_finite(options, broken)
 
@@ -410,17 +410,17 @@ def _check_finite(options: Options, broken: list[str]) -> None:
 def _open_parent(
     options: Options, report: Path | None, client: Client, names: list[str]
 ) -> Container | None:
-    """The model of --parent, if its weights count; the uploads were trained from it.
+    """Open the model of --parent, if the rule reads weights of the parent.
 
-    The model of round 0 has no target network. Objectives start theirs as a copy of the
-    network that is trained, which is read in its place.
+    The model of round 0 has no target network. Target networks start with the weights
+    of the online network, which is read instead.
     """
     rule = catalogue.rules()[options.rule]
     needed = rule.parent or options.state is not None
     if needed and options.parent is None:
         raise UsageError(
-            f"--rule {options.rule}: give the global model that the clients started "
-            "from, --parent CHECKPOINT"
+            f"--rule {options.rule}: give the global model of the clients' round, "
+            "--parent CHECKPOINT"
         )
     if options.parent is None or not (needed or report):
         return None
@@ -440,8 +440,8 @@ def _weights(clients: list[Client], how: str) -> list[float]:
     untold = [client for client in clients if client.facts.examples is None]
     if how == "examples" and untold:
         console.info(
-            f"{untold[0].path}: client {untold[0].facts.client} does not tell its number "
-            "of examples, so every client counts the same, as with --weights uniform"
+            f"{untold[0].path}: client {untold[0].facts.client} does not tell the "
+            "number of examples; clients have equal weights, as with --weights uniform"
         )
     if how == "uniform" or (how == "examples" and untold):
         return [1.0] * len(clients)
@@ -459,7 +459,7 @@ def _read_weights(path: Path) -> dict[str, float]:
             f"--weights {path}: no such file; expected examples, uniform or a JSON file"
         )
     given = read_json(path)
-    # A whole number of 400 digits is JSON, but no float.
+    # A whole number of 400 digits is JSON, but not a float.
     numbers = isinstance(given, dict) and all(
         type(v) in (int, float) and -1e300 < v < 1e300 for v in given.values()
     )
@@ -469,7 +469,7 @@ def _read_weights(path: Path) -> dict[str, float]:
 
 
 def _facts(clients: list[Client], first: CheckpointFacts, bn: str) -> CheckpointFacts:
-    """What the result says of itself; `first` has what the newest uploads share."""
+    """Facts of the result; `first`: common facts of the newest uploads."""
     partitions = {client.facts.partition for client in clients}
     return replace(
         first,
@@ -484,13 +484,13 @@ def _facts(clients: list[Client], first: CheckpointFacts, bn: str) -> Checkpoint
 
 
 def _sum(counts: list[int | None]) -> int | None:
-    """The sum, if everybody tells; None if not."""
+    """Sum, if every client discloses the count; otherwise None."""
     told = [count for count in counts if count is not None]
     return sum(told) if len(told) == len(counts) else None
 
 
 def _class_sums(counts: list[dict[str, Any] | None]) -> dict[str, Any] | None:
-    """Images of each class in all, if everybody tells them."""
+    """Images by class, if every client discloses the counts; otherwise None."""
     told = [count for count in counts if count is not None]
     if len(told) < len(counts):
         return None
@@ -499,7 +499,7 @@ def _class_sums(counts: list[dict[str, Any] | None]) -> dict[str, Any] | None:
 
 
 def _cluster_head(clients: list[Client], shares: list[float]) -> dict[str, Any]:
-    """The head of clusters with the lowest mean loss, each client counting its share."""
+    """Cluster head with the lowest mean loss, weighted by the clients' shares."""
     columns = zip(
         *(client.facts.cluster_losses or () for client in clients), strict=True
     )

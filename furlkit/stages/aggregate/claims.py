@@ -1,4 +1,4 @@
-"""aggregate: what clients claim of themselves, and how much of it counts."""
+"""aggregate: limits on numbers that clients claim about themselves."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,19 +14,19 @@ from furlkit.files.partition import Partition
 from furlkit.inputs.uploads import Upload, check_fit
 
 C = TypeVar("C", bound=Any)
-SHOWN = 10  # Clients that a message names.
-# Rows that differ by less repeat each other; so many of them, of 1, are named.
+SHOWN = 10  # Maximum number of clients in a message.
+# Rows equal to DIGITS digits are duplicates; warn above the fraction REPEATED.
 DIGITS, REPEATED = 4, 0.1
 
 
 def check_members(clients: Sequence[Upload], partition: Partition) -> None:
-    """Refuse clients that a partition does not have, or that tell of another one."""
+    """Refuse clients outside the partition, or with another partition."""
     number = partition.facts.clients
     check_fit(
         (
             client,
             f"is of client {client.facts.client}, {partition.path} has the clients 0 to "
-            f"{number - 1}; leave it out",
+            f"{number - 1}; leave the upload out",
         )
         for client in clients
         if isinstance(client.facts.client, str) or client.facts.client >= number
@@ -35,7 +35,7 @@ def check_members(clients: Sequence[Upload], partition: Partition) -> None:
         (
             client,
             f"client {client.facts.client} was trained under another partition than "
-            f"{partition.path}; train it again, or leave it out",
+            f"{partition.path}; train again, or leave the upload out",
         )
         for client in clients
         if client.facts.partition not in (None, partition.content)
@@ -43,7 +43,7 @@ def check_members(clients: Sequence[Upload], partition: Partition) -> None:
 
 
 def capped(clients: list[C], partition: Partition | None) -> list[C]:
-    """Nobody has more examples than the partition gave; who claims more is named."""
+    """Limit examples to the partition's numbers; warn about larger claims."""
     return [_capped(client, partition) for client in clients] if partition else clients
 
 
@@ -52,20 +52,20 @@ def _capped(client: C, partition: Partition) -> C:
     if facts.examples is None or facts.examples <= most:
         return client
     console.warn(
-        f"{client.path}: client {facts.client} claims {facts.examples:,} examples and has "
-        f"{most:,} in {partition.path}, which count"
+        f"{client.path}: client {facts.client} claims {facts.examples:,} examples; the "
+        f"{most:,} in {partition.path} count"
     )
     return client._replace(facts=replace(facts, examples=most))
 
 
 def name_dominant(clients: Sequence[Upload], shares: Sequence[float]) -> None:
-    """Warn of a client that by its own claim counts more than the others together."""
+    """Warn about a client with more weight than the others together, by claim."""
     place = dominant(shares)
     if place is not None:
         client = clients[place]
         console.warn(
             f"{client.path}: client {client.facts.client} counts {shares[place]:.1%} by "
-            f"the {client.facts.examples:,} examples that it claims; cap it by "
+            f"claiming {client.facts.examples:,} examples; limit the share by "
             "--partition or --max-share"
         )
 
@@ -73,7 +73,7 @@ def name_dominant(clients: Sequence[Upload], shares: Sequence[float]) -> None:
 def cut(
     clients: Sequence[Upload], shares: list[float], most: float | None
 ) -> list[float]:
-    """Shares of at most `most`; one line says who was cut."""
+    """Limit shares to `most`; warn about limited clients in one line."""
     if most is None:
         return shares
     found = limited(shares, most)
@@ -90,19 +90,19 @@ def cut(
 
 
 def name_repeats(clients: Sequence[Features]) -> None:
-    """Warn of a client whose rows are, in part, the same direction again and again."""
+    """Warn about clients with many rows of one direction."""
     for client in clients:
         repeats = repeated(client.rows)
         if repeats > REPEATED * len(client.rows):
             console.warn(
                 f"{client.path}: {repeats:,} of the {len(client.rows):,} rows of client "
-                f"{client.facts.client} repeat others of its rows; it is hostile or its "
-                "model has collapsed"
+                f"{client.facts.client} repeat other rows; the client is hostile or "
+                "the model has collapsed"
             )
 
 
 def repeated(rows: np.ndarray) -> int:
-    """How many rows are, to DIGITS digits of their direction, one that came before."""
-    # Adding 0 makes 0 of -0, whose bytes differ.
+    """Number of rows equal to an earlier row, to DIGITS digits of the direction."""
+    # Adding 0 turns -0 into 0, with other bytes.
     rounded = np.round(unit_rows(rows), DIGITS) + 0
     return len(rows) - len({row.tobytes() for row in rounded})

@@ -1,4 +1,4 @@
-"""The clients' models: each upload opened, and checked against the others."""
+"""The clients' models: open each upload, and compare the uploads."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ MOST_EXAMPLES = 10**12
 
 
 class Client(NamedTuple):
-    """One upload, opened."""
+    """An opened upload."""
 
     path: Path
     content: str
@@ -37,30 +37,30 @@ class Client(NamedTuple):
 
 
 def open_client(path: Path) -> Client:
-    """A client's model, by its header alone."""
+    """Open a client's model, by header alone."""
     opened, facts = open_checkpoint(path)
     if facts.role != "client" or facts.client is None:
         raise InputError(
-            f"{path}: is a checkpoint of role {facts.role}, expected the ones that "
-            "local-train writes (role client)"
+            f"{path}: is a checkpoint of role {facts.role}, expected a checkpoint of "
+            "local-train (role client)"
         )
     if facts.examples is not None and not 0 < facts.examples <= MOST_EXAMPLES:
-        raise InputError(f"{path}: says it was trained on {facts.examples} examples")
+        raise InputError(f"{path}: claims to be trained on {facts.examples} examples")
     if not all(type(n) is int and n >= 0 for n in (facts.classes or {}).values()):
-        raise InputError(f"{path}: its classes have no numbers of images; re-create it")
+        raise InputError(f"{path}: classes have no numbers of images; re-create it")
     if all(is_batchnorm_statistic(entry.name) for entry in opened.entries):
         raise InputError(f"{path}: has no weights at all")
     return Client(path, opened.content, opened, facts, {}, np.zeros(0))
 
 
 def examined(client: Client, by: str | None, remember: bool) -> Client:
-    """The same, with its numbers read and checked; `by` is the hash to compare."""
+    """Read and check the client's numbers; `by` is the hash to compare."""
     body = examined_body(client.opened, by, remember)
     return client._replace(sizes=body.sizes, sketch=body.sketch)
 
 
 def of_last_round(clients: list[Client]) -> list[Client]:
-    """The uploads of the last round among them."""
+    """Return the uploads of the last round."""
     last = max(client.facts.round for client in clients)
     return [client for client in clients if client.facts.round == last]
 
@@ -73,7 +73,7 @@ def check_together(
 ) -> None:
     """Refuse uploads that do not fit each other.
 
-    With `several_rounds` older models may be there, which may have other parts.
+    With `several_rounds`, older models are allowed and may have other parts.
     """
     newest = of_last_round(clients) if several_rounds else clients
     check_same_facts(newest, ROUND)
@@ -81,7 +81,7 @@ def check_together(
     check_fit(_odd_names(newest, common))
     check_fit(_odd_tensors(clients, common))
     counts = [len(client.facts.cluster_losses or ()) for client in clients]
-    check_same(clients, "number of cluster losses", counts, "train it as the others")
+    check_same(clients, "number of cluster losses", counts, "train like the others")
     for fact in ("architecture", "mean", "std", "reading"):
         values = [canonical(getattr(client.facts, fact)) for client in clients]
         check_same(clients, fact, values, "train all clients from one global model")
@@ -91,14 +91,14 @@ def check_together(
 
 
 def _layout(client: Client) -> tuple:
-    """The tensors, which all uploads must share, in a form that can be counted."""
+    """Tensors, which the uploads must share, in a hashable form."""
     return tuple((e.name, e.shape, e.dtype.str) for e in client.opened.entries)
 
 
 def _odd_names(
     clients: Sequence[Client], common: Client
 ) -> Iterator[tuple[Client, str]]:
-    """Each client with more or fewer tensors, and the first one of these."""
+    """Yield clients with additional or missing tensors, and the first such tensor."""
     theirs = {e.name for e in common.opened.entries}
     for client in clients:
         ours = {e.name for e in client.opened.entries}
@@ -110,7 +110,7 @@ def _odd_names(
 def _odd_tensors(
     clients: Sequence[Client], common: Client
 ) -> Iterator[tuple[Client, str]]:
-    """Each client with a tensor of another shape or type, and the first one of these."""
+    """Yield clients with a tensor of another shape or type, and the first tensor."""
     theirs = {e.name: e for e in common.opened.entries}
     for client in clients:
         for entry in client.opened.entries:

@@ -1,4 +1,4 @@
-"""aggregate --rule probabilities: what the clients' models together take images for."""
+"""aggregate --rule probabilities: average the clients' class probabilities."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from furlkit.stages.aggregate.tables import examined_rows, open_rows
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Check that all are of the same images in the same order; average and sharpen."""
+    """Check for equal images in equal order; average and sharpen."""
     options, clients = open_uploads(values, KIND)
     first, index = clients[0].facts, clients[0].index
     facts = FeatureFacts(
@@ -62,7 +62,7 @@ def _examined(sent: Sent, by: str | None, remember: bool) -> Features:
 def _check_together(clients: list[Features]) -> None:
     similarities.check_together(clients)
     widths = [client.rows.shape[1] for client in clients]
-    cure = "train that client from the same model as the others"
+    cure = "train the clients from one global model"
     check_same(clients, "number of classes", widths, cure)
 
 

@@ -1,4 +1,4 @@
-"""aggregate --report: what each upload is like, and what the result is without it."""
+"""aggregate --report: measures of each upload, and the effect on the result."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import filterfalse, islice
@@ -19,11 +19,11 @@ MOST_APPLIED = 64
 
 
 def describe(uploads: Uploads, rule: Rule, name: str) -> dict[str, Any]:
-    """The facts of a report; `name` is the rule's.
+    """Contents of a report; `name`: the rule's name.
 
     `moved` is the distance between the weights of the result with and without a client.
-    For the mean it follows from the products of the uploads. Other rules are applied
-    once more for each client, up to MOST_APPLIED clients; with more, `moved` is None.
+    For the mean, `moved` follows from the products of the uploads. Other rules are
+    applied once per client, up to MOST_APPLIED clients; beyond, `moved` is None.
     """
     G = inner_products(uploads, uploads.parent)
     shares = uploads.shares(uploads.names[0])
@@ -56,7 +56,7 @@ def describe(uploads: Uploads, rule: Rule, name: str) -> dict[str, Any]:
 
 
 def line_of(path: Path, document: dict[str, Any]) -> str:
-    """One line for people: who stands out, and by what."""
+    """Name the uploads that stand out in a line, with reasons."""
     clients = document["clients"]
     odd = [_shown(each, clients) for each in clients if each["reasons"]]
     said = f"stands out: {'; '.join(odd)}" if odd else "no upload stands out"
@@ -86,7 +86,7 @@ def _moved_mean(G: np.ndarray, shares: Sequence[float]) -> list[float | None]:
 
 
 def _moved(uploads: Uploads, result: Pieces, rule: Rule, k: int) -> float | None:
-    """How far the result is from that of all others; None where they are too few."""
+    """Distance to the result without client k; None if too few clients remain."""
     try:
         others = rule(_Without(uploads, k))
     except UsageError:
@@ -100,7 +100,7 @@ def _moved(uploads: Uploads, result: Pieces, rule: Rule, k: int) -> float | None
 
 
 class _Without:
-    """The uploads of all clients but one."""
+    """Uploads of the clients except one."""
 
     def __init__(self, uploads: Uploads, left_out: int):
         if len(uploads.clients) == 1:
@@ -111,13 +111,13 @@ class _Without:
         self.clients = self._rest(uploads.clients)
 
     def shares(self, name: str) -> list[float]:
-        """What each of the others counts."""
+        """Shares of the remaining clients."""
         return shares_of(self._rest(self._uploads.shares(name)))
 
     def combine(
         self, name: str, function: Combine, parent: bool = False
     ) -> Iterator[np.ndarray]:
-        """`function` of every piece of the others in turn."""
+        """Yield `function` of each piece over the remaining clients."""
         place = self._k + parent
 
         def others(column: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
@@ -130,7 +130,7 @@ class _Without:
     def stacked(
         self, name: str, function: Stacked, parent: bool = False
     ) -> Iterator[np.ndarray]:
-        """`function` of every slice of all others."""
+        """Yield `function` of each slice of the remaining clients."""
         place = self._k + parent
         return self._uploads.stacked(
             name, lambda stack: function(np.delete(stack, place, axis=0)), parent

@@ -1,4 +1,4 @@
-"""aggregate --rule dictionary: one dictionary of the rows that clients share."""
+"""aggregate --rule dictionary: a dictionary of the rows that clients share."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ ROUNDING = 1e-3
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Check the uploads against each other, then write one after the other."""
+    """Compare the uploads, then concatenate the rows."""
     made_for = _client(values.get("made_for"))
     options, clients = open_uploads(values, KIND)
     size, most = (options.settings[name] for name in ("dictionary_size", "max_share"))
@@ -69,14 +69,14 @@ def _client(text: str | None) -> ClientId | None:
         return None
     client = client_of(text)
     if client is None:
-        raise UsageError(f"--for {text}: expected a client, by its number or its name")
+        raise UsageError(f"--for {text}: expected a client, by number or name")
     return client
 
 
 def _without(
     kept: list[np.ndarray], clients: list[Features], left_out: ClientId | None
 ) -> list[np.ndarray]:
-    """The same rows but those of one client: it would drop them from the full bank."""
+    """Drop a client's rows, which the client would drop from the full bank."""
     own = [client.facts.client == left_out for client in clients]
     if left_out is not None and not any(own):
         console.info(f"--for {left_out}: this client shares no rows here")
@@ -88,8 +88,8 @@ def _open(path: Path) -> Sent:
     facts = sent.facts
     if facts.layer != "z" or facts.client is None or facts.owners is not None:
         raise InputError(
-            f"{path}: is not what a client shares; pass the files that local-train "
-            "--features-out writes"
+            f"{path}: is not a client's shared rows; pass files of local-train "
+            "--features-out"
         )
     return sent
 
@@ -100,14 +100,15 @@ def _examined(sent: Sent, by: str | None, remember: bool) -> Features:
     if len(lengths) and np.abs(lengths - 1).max() > ROUNDING:
         odd = lengths[np.abs(lengths - 1).argmax()]
         raise InputError(
-            f"{client.path}: a row of client {client.facts.client} has length {odd:.3g}, expected rows "
-            "of length 1, as local-train --features-out writes them"
+            f"{client.path}: client {client.facts.client} has a row of length "
+            f"{odd:.3g}, expected rows of length 1, as written by local-train "
+            "--features-out"
         )
     return client
 
 
 def _cut(clients: list[Features], limit: int, option: str) -> list[np.ndarray]:
-    """The first rows of each client, at most so many; one line says who was cut."""
+    """First rows of each client, at most `limit`; warn about cuts in one line."""
     over = [
         f"client {client.facts.client} ({len(client.rows):,} rows)"
         for client in clients
@@ -121,7 +122,7 @@ def _cut(clients: list[Features], limit: int, option: str) -> list[np.ndarray]:
 
 
 def _name_dominant(clients: list[Features], counts: list[int]) -> None:
-    """Warn of a client that takes up most of the dictionary."""
+    """Warn about a client with most rows of the dictionary."""
     if not sum(counts):
         return
     place = dominant(shares_of(counts))
@@ -131,20 +132,20 @@ def _name_dominant(clients: list[Features], counts: list[int]) -> None:
             not count and len(client.rows) > 0
             for count, client in zip(counts, clients, strict=True)
         )
-        lost = f", and {empty} other clients have none in it" if empty else ""
+        lost = f", and {empty} other clients have no rows" if empty else ""
         console.warn(
             f"{client.path}: {counts[place]:,} of the {total:,} rows of the dictionary "
-            f"are of client {client.facts.client}{lost}; limit it by --max-share"
+            f"are of client {client.facts.client}{lost}; limit by --max-share"
         )
 
 
 def _made(clients: list[Features]) -> str | None:
-    """How the rows were made, in one word or several; None if all are averaged ones."""
+    """Name how the rows were computed; None if all rows are averaged features."""
     ways = {client.facts.share_rows or "averaged": client for client in clients}
     if len(ways) > 1:
         (one, first), (other, second), *_ = sorted(ways.items())
         console.warn(
-            f"{first.path} has {one} rows, {second.path} has {other} ones: the clients "
+            f"{first.path} has {one} rows, {second.path} has {other} rows: the clients "
             "were trained with different --share-rows"
         )
     return None if set(ways) == {"averaged"} else ", ".join(sorted(ways))

@@ -1,4 +1,4 @@
-"""aggregate --rule ensemble: what the clients' models together find alike."""
+"""aggregate --rule ensemble: combined similarities of the clients' models."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -45,16 +45,16 @@ BLOCK = 1024
 SAMPLE, TINY = 256, 1e-300
 KINDS = ("features", "similarity")
 Upload = Features | Similarity
-# What must be the same, and what to do if it is not.
+# Facts that must agree, and the advice if they differ.
 ALIKE = {
-    "part": "embed the same --part, the public one, for every client",
+    "part": "embed the public --part for every client",
     "layer": "embed all with the same --layer",
-    "round": "embed that client's model of the same round, or leave it out",
+    "round": "embed the client's model of this round, or leave the client out",
 }
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Check that all are of the same images in the same order, then combine them."""
+    """Check for equal images in equal order, then combine the uploads."""
     options, clients = open_uploads(values, KIND)
     first, form = clients[0], _form(clients, options.settings["matrix"])
     facts = EnsembleFacts(
@@ -86,9 +86,9 @@ def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _name_dominant(clients: Sequence[Upload], tau_T: float) -> None:
-    """Warn of a client that finds so much alike that the others hardly count.
+    """Warn about a client with similarities far above the other clients'.
 
-    Eq. 6 adds exp(M_k / tau_T), so most of a sum may be one client's. It is measured on
+    Eq. 6 adds exp(M_k / tau_T): a single client may dominate the sum. Measured on
     SAMPLE images, off the diagonal.
     """
     n = len(clients[0].index)
@@ -103,13 +103,13 @@ def _name_dominant(clients: Sequence[Upload], tau_T: float) -> None:
         client = clients[place]
         console.warn(
             f"{client.path}: {parts[place]:.1%} of the ensemble is of client "
-            f"{client.facts.client}, whose model finds more images alike than the "
-            "others'; it is hostile or has collapsed"
+            f"{client.facts.client}, with higher similarities than the other clients; "
+            "the model is hostile or has collapsed"
         )
 
 
 def _sampled(client: Upload, places: np.ndarray) -> np.ndarray:
-    """M_k between some images; a cosine that was not sent is -inf."""
+    """M_k between some images; -inf for a cosine that was not sent."""
     if isinstance(client, Features):
         unit = unit_rows(client.rows[places])
         return unit @ unit.T
@@ -118,7 +118,7 @@ def _sampled(client: Upload, places: np.ndarray) -> np.ndarray:
 
 
 def _form(clients: Sequence[Upload], matrix: bool) -> str:
-    """`matrix`: M itself, n x n. The others are what its rows are computed from."""
+    """Form of the file: `matrix` for M, n x n; otherwise the parts that give M."""
     if all(isinstance(client, Features) for client in clients):
         return "matrix" if matrix else "rows"
     whole = any(client.columns is None for client in clients)  # type: ignore[union-attr]
@@ -154,7 +154,7 @@ def _write_matrix(
 
 
 def _cosines(client: Upload):
-    """A function from a slice of rows to these rows of M_k."""
+    """Return a function from a slice of rows to these rows of M_k."""
     if isinstance(client, Features):
         unit = unit_rows(client.rows)
         return lambda rows: unit[rows] @ unit.T
@@ -181,8 +181,8 @@ def _open(path: Path) -> Sent:
     check_upload(sent)
     if sent.facts.layer == PROBABILITIES:
         raise InputError(
-            f"{path}: holds probabilities of classes; combine them with aggregate --rule "
-            f"{PROBABILITIES}, or embed h or z"
+            f"{path}: holds probabilities of classes; combine probabilities with "
+            f"aggregate --rule {PROBABILITIES}, or embed h or z"
         )
     return sent
 
@@ -196,12 +196,12 @@ def _examined(sent: Sent, by: str | None, remember: bool) -> Upload:
 
 
 def check_upload(client: Sent) -> None:
-    """It is a client's, and of public images that are known."""
+    """Check that an upload is a client's, and of known public images."""
     facts = client.facts
     if facts.owners is not None:
         raise InputError(
-            f"{client.path}: is a dictionary, whose rows are of no known images; pass "
-            "the output of embed on the public images"
+            f"{client.path}: is a dictionary, with rows of unknown images; pass the "
+            "output of embed on the public images"
         )
     if facts.client is None or facts.round is None:
         raise InputError(
@@ -210,13 +210,13 @@ def check_upload(client: Sent) -> None:
         )
     if type(facts.dataset.get("examples")) is not int:
         raise InputError(
-            f"{client.path}: does not say of which images it is; create it with embed "
-            "on the public part"
+            f"{client.path}: does not record the images; create it with embed on the "
+            "public part"
         )
     if facts.part.isdecimal():
         raise InputError(
             f"{client.path}: is of client {facts.part}'s own images, which the server "
-            "does not have; embed the public ones, with --part public"
+            "does not have; embed the public images, with --part public"
         )
 
 
@@ -225,7 +225,7 @@ def _check_directions(client: Features) -> None:
     zeros = np.flatnonzero(length < SHORTEST)
     if len(zeros):
         raise InputError(
-            f"{client.path}: has zeros in {len(zeros):,} of its {len(length):,} rows, row "
+            f"{client.path}: has zeros in {len(zeros):,} of {len(length):,} rows, row "
             f"{zeros[0]} first, which have no cosine; the model of client "
             f"{client.facts.client} is dead or has collapsed, train it again with a lower "
             "--lr, or leave it out"
@@ -233,15 +233,15 @@ def _check_directions(client: Features) -> None:
 
 
 def check_together(clients: Sequence[Upload]) -> None:
-    """All are of the same images in the same order."""
+    """Check for equal images in equal order."""
     _check_datasets(clients)
     kinds = [type(client).__name__.lower() for client in clients]
     check_same(clients, "kind", kinds, "embed all with --similarity, or none")
     check_same_facts(clients, ALIKE)
-    # Row i is of the same image everywhere.
+    # Row i must be of one image in every upload.
     common = usual(clients, [client.index.tobytes() for client in clients])
     differences = [_difference(client.index, common.index) for client in clients]
-    cure = "embed the same part of the same partition for every client"
+    cure = "embed the same part of the partition for every client"
     check_fit(
         (client, f"{difference} {common.path}; {cure}")
         for client, difference in zip(clients, differences, strict=True)
@@ -250,7 +250,7 @@ def check_together(clients: Sequence[Upload]) -> None:
 
 
 def _check_datasets(clients: Sequence[Upload]) -> None:
-    """Of two fingerprints, what both know is compared."""
+    """Compare the hashes that both fingerprints have."""
     common = usual(clients, [canonical(client.facts.dataset) for client in clients])
     theirs = common.facts.dataset
     cure = "embed the same public images for every client"

@@ -1,4 +1,4 @@
-"""aggregate --state: the memory of a rule, read from the last round and written anew."""
+"""aggregate --state: the memory of a rule, read from the last round and rewritten."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -51,7 +51,7 @@ def weights_of(model: Iterable[Entry]) -> list[Entry]:
 def open_state(
     path: Path | None, rule: Rule, parent: Path | None, entries: Iterable[Entry]
 ) -> Container | None:
-    """Open the state that was written together with the model of --parent."""
+    """Open the state written together with the model of --parent."""
     if path is None or parent is None:
         _name_forgotten(rule, parent)
         return None
@@ -69,7 +69,7 @@ def open_state(
         )
     if facts.architecture != known.architecture:
         raise InputError(
-            f"{path}: its architecture is {short(facts.architecture)}, {parent} has "
+            f"{path}: architecture is {short(facts.architecture)}, {parent} has "
             f"{short(known.architecture)}; {REMEDY}"
         )
     if known.state != opened.content:
@@ -79,7 +79,7 @@ def open_state(
 
 
 def _name_forgotten(rule: Rule, parent: Path | None) -> None:
-    """Warn if the parent was made with a state that is not passed on."""
+    """Warn if the parent was made with a state and --state is missing."""
     if rule.state and parent and open_checkpoint(parent)[1].state:
         console.warn(
             f"{parent}: was made with a state of the server; without --state, --rule "
@@ -88,14 +88,14 @@ def _name_forgotten(rule: Rule, parent: Path | None) -> None:
 
 
 def _check_tensors(opened: Container, entries: Iterable[Entry]) -> None:
-    """Refuse a state of other tensors than those of the uploads."""
+    """Refuse a state with other tensors than the uploads."""
     expected = list(entries)
     for entry in expected:
         opened.expect(entry.name, entry.dtype.name, *entry.shape)
     if odd := {e.name for e in opened.entries} - {e.name for e in expected}:
         raise InputError(
-            f"{opened.path}: has {min(odd)}, and the uploads have no such tensor; "
-            "clients must send the same parts in every round"
+            f"{opened.path}: has {min(odd)}, which the uploads lack; clients must send "
+            "equal parts in every round"
         )
 
 
@@ -114,13 +114,13 @@ class OldState:
         self._files.__exit__()
 
     def __call__(self, name: str) -> Iterator[np.ndarray]:
-        """Pieces of one tensor, as long as those of the uploads."""
+        """Yield the pieces of a tensor, with the length of the uploads' pieces."""
         self._read.add(name)
         entry = self._opened.entry(name)
         return self._files.combine(entry, lambda column: next(column).copy())
 
     def check(self) -> None:
-        """Compare the file with its seal, including tensors that the rule skipped."""
+        """Compare the file with the seal, including tensors that the rule skipped."""
         for entry in self._opened.entries:
             if entry.name not in self._read:
                 self._files.skip(entry)

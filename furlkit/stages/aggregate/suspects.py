@@ -1,4 +1,4 @@
-"""aggregate --rule mean: warn of uploads that plainly do not fit, which all count."""
+"""aggregate --rule mean: warn about uploads that plainly do not fit."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ ADVICE = "the upload counts; see --report, or use --rule median"
 
 
 def name_suspects(clients: Sequence[Client], parent: Container | None) -> None:
-    """Warn of updates that are far longer than most or point against the others."""
+    """Warn about updates far longer than most, or against the others' direction."""
     names = _weights(clients[0])
     sketch = None if parent is None else sketch_of_parent(parent, names)
     sketches = np.stack([client.sketch for client in clients])
@@ -31,10 +31,10 @@ def name_suspects(clients: Sequence[Client], parent: Container | None) -> None:
 
 
 def name_missing(clients: Sequence[Client], partition: Partition, chosen: bool) -> None:
-    """Warn of clients of a partition without an upload.
+    """Warn about clients of a partition without an upload.
 
-    A number of clients that was `chosen` by an option makes the warning a plain line: a
-    round may be of some clients only.
+    If an option has `chosen` the number of clients, print a plain line instead: a round
+    may have only some clients.
     """
     here = {client.facts.client for client in clients}
     missing = [k for k in range(partition.facts.clients) if k not in here]
@@ -45,14 +45,14 @@ def name_missing(clients: Sequence[Client], partition: Partition, chosen: bool) 
         )
         say = console.info if chosen else console.warn
         say(
-            f"{partition.path}: {len(missing):,} of its {partition.facts.clients:,} "
+            f"{partition.path}: {len(missing):,} of {partition.facts.clients:,} "
             f"clients have no upload here: {', '.join(map(str, missing[:SHOWN]))}{more}"
             f"{'' if chosen else cure}"
         )
 
 
 def _weights(client: Client) -> list[str]:
-    """The tensors that a sketch has."""
+    """Names of the tensors in a sketch."""
     return [
         entry.name
         for entry in client.opened.entries
@@ -63,7 +63,7 @@ def _weights(client: Client) -> list[str]:
 def _name(
     clients: Sequence[Client], odd: np.ndarray, values: np.ndarray, words: str
 ) -> None:
-    """One line: the first upload of these, and how many more there are."""
+    """Print a line: the first of these uploads, and the number of further uploads."""
     places = np.flatnonzero(odd)
     if not len(places):
         return

@@ -1,4 +1,4 @@
-"""aggregate: rows and similarities of clients, opened by their header and then read."""
+"""aggregate: rows and similarities of clients; header first, tensors later."""
 
 from pathlib import Path
 
@@ -10,17 +10,17 @@ ROWS = {"features": "rows", "similarity": "matrix"}
 
 
 def open_rows(path: Path, kind: str = "features") -> Sent:
-    """A table of features or similarities, by its header alone."""
+    """Open a table of features or similarities, by header alone."""
     opened, facts = open_table(path, kind, ROWS[kind])
     return Sent(opened.path, opened.content, opened, facts)
 
 
 def examined_rows(sent: Sent, by: str | None, remember: bool) -> Features:
-    """The rows, after the hash `by` of these very bytes was compared."""
+    """Read the rows and compare the hash `by` of the bytes read."""
     tensors = sent.opened.verified_tensors(by or "check", remember)
     return features_of(sent.opened, sent.facts, tensors)
 
 
 def examined_similarity(sent: Sent, by: str | None, remember: bool) -> Similarity:
-    """The cosines, after the hash `by` was compared; in private if others may write."""
+    """Read the cosines and compare the hash `by`; copy files that may change."""
     return similarity_of(sent.opened, sent.facts, by or "check", private=remember)

@@ -1,4 +1,4 @@
-"""distill: one module for each teacher, and the training that they share."""
+"""distill: one module for each teacher, and the common training."""
 
 from furlkit.stages.distill.lesson import Options
 from furlkit.stages.distill.train import run

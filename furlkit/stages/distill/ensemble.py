@@ -1,4 +1,4 @@
-"""--teacher ensemble: a student learns to arrange public images as the clients do."""
+"""--teacher ensemble: a student learns the clients' similarities of public images."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,14 +26,14 @@ from furlkit.training.loop import Purpose, positions
 
 
 def lesson(options: Options) -> Lesson:
-    """Open the ensemble and the student that it teaches.
+    """Open the ensemble and the student.
 
-    tau_S and the student's layer are the ensemble's where they are not given.
+    Without options, tau_S and the student's layer come from the ensemble.
     """
     (path,), settings = options.sources, options.settings
     ensemble, model = read_ensemble(path), read_checkpoint(options.model)
     images, facts = open_images(options.data, model), ensemble.facts
-    check_images(ensemble, images, "give the --data that embed was given")
+    check_images(ensemble, images, "give the --data of embed")
     _check_anchors(options, len(ensemble.index))
     layer = settings["layer"] or facts.layer
     tau_S = settings["temperature"] or facts.temperature
@@ -64,12 +64,12 @@ def lesson(options: Options) -> Lesson:
 def _check_anchors(options: Options, images: int) -> None:
     m = options.settings["anchors"]
     if m < min(options.plan.batch_size, images):
-        cure = "an image must find itself among them; lower --batch-size"
+        cure = "an image must be among the anchors; lower --batch-size"
         raise UsageError(f"--anchors {m}: fewer than a batch, but {cure}")
 
 
 def _similarities(ensemble: Ensemble, device: torch.device) -> Similarities:
-    """The ensemble on the training device; a matrix stays on disk."""
+    """Move the ensemble to the training device; a matrix stays on disk."""
     parts = [torch.from_numpy(part).to(device) for part in ensemble.parts.values()]
     columns = [
         torch.from_numpy(places).long().to(device)
@@ -80,7 +80,7 @@ def _similarities(ensemble: Ensemble, device: torch.device) -> Similarities:
 
 
 def _first_keys(options: Options, images: Images, purpose: Purpose) -> Iterator[Batch]:
-    """Random batches that fill the queue; their steps count up to -1."""
+    """Yield random batches to fill the queue; their steps count up to -1."""
     size = options.plan.batch_size
     steps = -(-options.settings["anchors"] // min(size, len(images)))
     for step in range(steps):

@@ -1,4 +1,4 @@
-"""--teacher labels: the server learns from labels, as FedMatch's does, and only it."""
+"""--teacher labels: the server learns from labels, like FedMatch's server."""
 
 from dataclasses import replace
 from functools import partial
@@ -23,24 +23,22 @@ SIGMA = "sigma."
 def lesson(options: Options) -> Lesson:
     """Open the model and labelled images.
 
-    If the model has a sigma, that changes as its weights do: psi, their difference, is
-    the clients' and stays.
+    A sigma in the model changes by the change of the weights: psi, the difference,
+    belongs to the clients and stays unchanged.
     """
     settings, model = dict(options.settings), read_checkpoint(options.model)
     heads = architecture_of(model.path, model.facts).heads
     if "classifier" not in heads:
         raise InputError(
-            f"{model.path}: has no classifier, which --teacher labels needs; create it "
-            "with init --objective supervised, or fedmatch"
+            f"{model.path}: has no classifier, which --teacher labels needs; create "
+            "the model with init --objective supervised, or fedmatch"
         )
     images = open_images(options.data, model)
     check_labels(images, heads["classifier"][0], model)
     part = settings.pop("part")
     index, contents = chosen_images(images, settings.pop("partition"), part)
     if len(index) < 2:
-        raise InputError(
-            f"{images.name}: has 1 image in its part {part}; expected more"
-        )
+        raise InputError(f"{images.name}: part {part} has 1 image; expected more")
 
     def learner(net: Net, _: Images, __: Purpose) -> tuple[Any, Begin | None]:
         return Stateless(net, partial(method_of(options), **settings)), None

@@ -1,4 +1,4 @@
-"""What distill is given, and what a teacher makes of it."""
+"""Options of distill, and the result of a teacher."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,7 @@ Begin = Callable[[], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Computing):
-    """`sources` has the teacher's file, if it has one; `settings` are its own options."""
+    """`sources`: the teacher's file, if any; `settings`: options of the teacher."""
 
     sources: tuple[Path, ...]
     model: Path
@@ -42,13 +42,13 @@ class Options(Computing):
 
 @dataclass(frozen=True, kw_only=True)
 class Lesson:
-    """What a teacher made of its inputs, all of which were checked.
+    """Checked inputs of a teacher, ready for training.
 
-    `index` are the images that are learnt from, and `words` say how, for people.
-    `resolved` are options that the inputs decide, `contents` the content hashes of the
-    inputs besides START, by role. `learner` gives what trains a net on images, and what
-    is to be called before its first step. With `labels` it sees them. `finish` makes
-    the tensors of the file of those of the net.
+    `index`: images to learn from. `words`: description for people. `resolved`: options
+    decided by the inputs. `contents`: content hashes of the inputs besides START, by
+    role. `learner`: returns an object that trains a net on images, and a function to
+    call before the first step. `labels`: the learner sees labels. `finish`: converts
+    the tensors of the net to the tensors of the file.
     """
 
     model: Checkpoint
@@ -69,9 +69,9 @@ def method_of(options: Options) -> Callable[..., Any]:
 
 
 def kept_facts(model: Checkpoint, round_: int, examples: int) -> CheckpointFacts:
-    """Those of the same model after it has learnt: a client's stays the client's.
+    """Facts of a model after learning; a client's model stays the client's.
 
-    `examples` counts the images of a global model; a client's has those it trained on.
+    `examples`: images of a global model; a client's model keeps its number of examples.
     """
     start, own = model.facts, model.facts.role == "client"
     net = ("encoder", *architecture_of(model.path, start).heads)
@@ -87,7 +87,7 @@ def kept_facts(model: Checkpoint, round_: int, examples: int) -> CheckpointFacts
 
 
 def global_facts(model: Checkpoint, round_: int, examples: int) -> CheckpointFacts:
-    """Those of a global model that starts as another model."""
+    """Facts of a global model that starts from another model."""
     start = model.facts
     return CheckpointFacts(
         "global", round_, start.architecture, start.mean, start.std,

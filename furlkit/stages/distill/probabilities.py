@@ -1,4 +1,4 @@
-"""--teacher probabilities: a model learns what the clients together take images for."""
+"""--teacher probabilities: a model learns the clients' average class probabilities."""
 
 from functools import partial
 from typing import Any
@@ -19,19 +19,19 @@ from furlkit.training.loop import Purpose
 
 
 def lesson(options: Options) -> Lesson:
-    """Open the probabilities and the model that learns them, the server's or a client's."""
+    """Open the probabilities and the student, the server's or a client's model."""
     (path,) = options.sources
     given, model = read_features(path), read_checkpoint(options.model)
     check_probabilities(given)
     if not given.facts.dataset:
-        raise InputError(f"{path}: does not say of which images it is; re-create it")
+        raise InputError(f"{path}: does not record the images; re-create it")
     head = class_head(model, f"--teacher {PROBABILITIES}")
     images = open_images(options.data, model)
-    check_images(given, images, "give the --data that embed was given")
+    check_images(given, images, "give the --data of embed")
     if given.rows.shape[1] != head.classes:
         raise InputError(
             f"{path}: is of {given.rows.shape[1]} classes, the {head.name} of {model.path} "
-            f"has {head.classes}; use the probabilities of models like it"
+            f"has {head.classes}; use the probabilities of similar models"
         )
 
     def learner(net: Net, _: Images, __: Purpose) -> tuple[Any, Begin | None]:

@@ -1,4 +1,4 @@
-"""--teacher self: the model labels the images that it is sure of, and learns from them."""
+"""--teacher self: the model labels confident images and learns from these labels."""
 
 from typing import Any
 
@@ -14,16 +14,14 @@ from furlkit.training.loop import Purpose
 
 
 def lesson(options: Options) -> Lesson:
-    """Open the model and its images; no label is read."""
+    """Open the model and the images, without labels."""
     settings, model = dict(options.settings), read_checkpoint(options.model)
     head = class_head(model, "--teacher self")
     images = open_images(options.data, model)
     part = settings.pop("part")
     index, contents = chosen_images(images, settings.pop("partition"), part)
     if len(index) < 2:
-        raise InputError(
-            f"{images.name}: has 1 image in its part {part}; expected more"
-        )
+        raise InputError(f"{images.name}: part {part} has 1 image; expected more")
     weak = options.augmentation.weak if settings.pop("form") == "weak-strong" else None
 
     def learner(net: Net, _: Images, __: Purpose) -> tuple[Any, Begin | None]:

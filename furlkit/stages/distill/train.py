@@ -22,7 +22,7 @@ from furlkit.training.loop import Epoch
 
 
 def run(values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Train the model on the public images and write it."""
+    """Train the model on the public images and write the model."""
     options = _options(values)
     _check_output(options)
     device = runtime.start(options.runtime)
@@ -63,7 +63,7 @@ def _check_output(options: Options) -> None:
 
 
 def _measured(last: Epoch) -> str:
-    """What is said of images that count only if the model is sure of them."""
+    """Describe the share of confident images, if the teacher measures it."""
     if "skipped" not in last.measures:
         return ""
     share, skipped = last.measures["confident"], last.measures["skipped"]
@@ -75,8 +75,8 @@ def _warn_of_idleness(options: Options, last: Epoch) -> None:
     if last.measures.get("skipped") == last.step:
         console.warn(
             f"{options.output}: no image reached --confidence "
-            f"{options.settings['confidence']:g} in any step, so the model is as it was; "
-            "lower it, or train the model longer first"
+            f"{options.settings['confidence']:g} in any step; the model is unchanged; "
+            "lower --confidence, or train the model longer first"
         )
 
 

@@ -1,4 +1,4 @@
-"""evaluate: one module for each protocol, and how each of them ends."""
+"""evaluate: one module for each protocol, and the common end of the protocols."""
 
 from typing import Any
 
@@ -15,20 +15,20 @@ Result = tuple[str, dict[str, Any]]
 
 
 def found_before(options: Any, known: dict[str, Any]) -> dict[str, Any] | None:
-    """The document that the same command wrote; `known` is what is known in advance."""
+    """Return the document of an earlier run; `known`: entries known in advance."""
     if options.force or options.dry_run:
         return None
     return scored_before(options.output, {**_origin(options, known), **known})
 
 
 def scores_before(options: Any, document: dict[str, Any], scored: str) -> Result:
-    """The result of a command whose scores are there already."""
+    """Result of a command with existing scores."""
     line = result_line(options.output, document, scored)
     return f"{line} ({ALREADY})", {**document, "unchanged": True}
 
 
 def _origin(options: Any, known: dict[str, Any]) -> dict[str, Any]:
-    seed = getattr(options, "seed", None)  # Not every protocol draws something.
+    seed = getattr(options, "seed", None)  # Some protocols draw no random numbers.
     encoder = lookup(known, "checkpoint.facts.architecture.encoder")
     plugin = plugin_options("furlkit.encoders", encoder)
     return {"options": {**options.resolved, **plugin}, "seed": seed}
@@ -37,15 +37,15 @@ def _origin(options: Any, known: dict[str, Any]) -> dict[str, Any]:
 def write_document(
     options: Any, found: dict[str, Any], trained: bool = False
 ) -> dict[str, Any]:
-    """Write what was found, with the options that it depends on.
+    """Write the result together with the options.
 
-    The journal beside it has the versions and the machine; a protocol that has `trained`
-    the model has written them already.
+    The journal beside the output records the versions and the machine; if the protocol
+    has `trained` the model, the journal already exists.
     """
     output = options.output
     document = write_metrics(output, {**_origin(options, found), **found})
     if isinstance(options, Computing) and not trained:
-        journal = Journal(output)  # Last: a full disk must not leave it alone.
+        journal = Journal(output)  # Last: a full disk must not leave only the journal.
         journal.rewind(0)
         journal.write({"event": "start", **machine()})
     return document
@@ -54,6 +54,6 @@ def write_document(
 def write_scores(
     options: Any, found: dict[str, Any], scored: str, trained: bool = False
 ) -> Result:
-    """Write scores; `scored` says which model they are of."""
+    """Write scores; `scored` names the model."""
     document = write_document(options, found, trained)
     return result_line(options.output, document, scored), document

@@ -1,4 +1,4 @@
-"""evaluate angles: how far apart models see the same images."""
+"""evaluate angles: angles between models' representations of equal images."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -30,12 +30,12 @@ from furlkit.stages.evaluate import Result, found_before, write_document
 
 
 def run(values: dict[str, Any]) -> Result:
-    """Measure the angle between every two models' representations of each image."""
+    """Measure the angle between the representations of each image by two models."""
     known = recorded("evaluate angles", values)
     options = fill(Options, {**values, "recorded": known})
     if len(options.models) < 2:
         raise UsageError(
-            f"evaluate angles: found {len(options.models)} model, an angle is between "
+            f"evaluate angles: found {len(options.models)} model, an angle needs "
             "2 or more"
         )
     images, models = open_models(options)
@@ -78,7 +78,7 @@ def _rows(
 
 
 def _measured(models: Sequence[Checkpoint], rows: Sequence[Tensor]) -> dict[str, Any]:
-    """The box of every pair, and that of all angles together."""
+    """Boxplots of every pair of models, and of the angles of all pairs."""
     pairs, every = [], []
     for i, j in combinations(range(len(models)), 2):
         between = _between(models[i], models[j], rows[i], rows[j])
@@ -101,7 +101,7 @@ def _check_widths(models: Sequence[Checkpoint], layer: str) -> None:
     for model in models[1:]:
         if width_of(model, layer) != width_of(first, layer):
             raise InputError(
-                f"{model.path}: its {layer} has {width_of(model, layer):,} dimensions, "
-                f"that of {first.path} has {width_of(first, layer):,}; an angle needs "
+                f"{model.path}: {layer} has {width_of(model, layer):,} dimensions, "
+                f"but {width_of(first, layer):,} in {first.path}; an angle needs "
                 "models of one width"
             )

@@ -1,4 +1,4 @@
-"""evaluate classifier: what a model's own classifier is worth; nothing is trained."""
+"""evaluate classifier: score the model's classifier without training."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ from furlkit.stages.evaluate import Result, found_before, scores_before, write_s
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Computing):
-    """`train`, if given, only says which classes there are: no image of it is used."""
+    """`train`: only the names of the classes are used, no images."""
 
     model: Path
     test: Source
@@ -40,7 +40,7 @@ class Options(Computing):
 
 
 def run(values: dict[str, Any]) -> Result:
-    """Score the classes that a model gives the test images; every image counts."""
+    """Score the model's classifier on every test image."""
     options = _options(values)
     read = [source.name for source in (options.test, options.train) if source]
     check_output(options.output, [options.model, *read])
@@ -76,7 +76,7 @@ def _options(values: dict[str, Any]) -> Options:
     given = train_and_test(values)
     train = None
     if values["test_data"] is not None and given["train"] is not None:
-        # A named set has the same classes in both its splits, and test splits are small.
+        # Both splits of a named set have equal classes, and test splits are small.
         train = replace(given["train"], split="test")
     known = recorded("evaluate classifier", values)
     return fill(Options, {**given, "train": train, "recorded": known})
@@ -99,8 +99,8 @@ def _classes_of(model: Checkpoint) -> int:
     heads = architecture_of(model.path, model.facts).heads
     if "classifier" not in heads:
         raise InputError(
-            f"{model.path}: has no classifier, which init and local-train give a model "
-            "with --objective supervised; score this one with evaluate linear"
+            f"{model.path}: has no classifier, which init and local-train add with "
+            "--objective supervised; score this model with evaluate linear"
         )
     return heads["classifier"][0]
 
@@ -108,19 +108,19 @@ def _classes_of(model: Checkpoint) -> int:
 def _checked_names(
     options: Options, model: Checkpoint, classes: int, test: ImageSet
 ) -> Sequence[str]:
-    """The test images must be ones the classifier can sort; gives the classes' names."""
+    """Check that the classifier knows the test classes; return the class names."""
     known: list[LabelSet] = [test]
     if options.train:
         known.append(options.train.labels())
     most = max(known, key=lambda data: data.classes)
     if most.classes != classes:
-        lacks = f"; if {test.name} lacks some, give the --data that has them all"
+        lacks = f"; if {test.name} lacks some, give the complete --data"
         raise InputError(
-            f"{model.path}: its classifier has {classes:,} classes, {most.name} has "
-            f"{most.classes:,}; give images of the classes that it was trained on"
+            f"{model.path}: the classifier has {classes:,} classes, {most.name} has "
+            f"{most.classes:,}; give images of the classes of its training"
             + (lacks if len(known) == 1 and most.classes < classes else "")
         )
-    # Classes may have numbers in place of names, which say nothing.
+    # Numbers instead of class names carry no information.
     named = [d for d in known if d.class_names != number_names(len(d.class_names))]
     for data in named[1:]:
         _check_same_names(test, data)
@@ -132,6 +132,6 @@ def _check_same_names(test: ImageSet, data: LabelSet) -> None:
     for place, (found, expected) in enumerate(pairs):
         if found != expected:
             raise InputError(
-                f"{test.name}: its class {place} is {found!r}, that of {data.name} is "
-                f"{expected!r}; give test images of the same classes, in the same order"
+                f"{test.name}: class {place} is {found!r}, but {expected!r} in "
+                f"{data.name}; give test images with classes in the same order"
             )

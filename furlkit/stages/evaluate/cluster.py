@@ -1,4 +1,4 @@
-"""evaluate cluster: how well clusters fit classes that nobody was told of."""
+"""evaluate cluster: agreement of clusters with classes unknown to training."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +42,7 @@ from furlkit.training.run import COLLAPSED_SHARE
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Computing):
-    """Without `kmeans` the clusters are those of the model, and `train` is not read."""
+    """Without `kmeans` the model's cluster head is used, and `train` is not read."""
 
     model: Path
     train: Source | None
@@ -101,21 +101,21 @@ def _options(values: dict[str, Any]) -> Options:
     if not values["kmeans"]:
         given["train"] = None
     else:
-        del known["threshold"]  # Distances are no probabilities.
+        del known["threshold"]  # Distances are not probabilities.
     return fill(Options, {**given, "recorded": known})
 
 
 def _check_clusters(model: Checkpoint) -> None:
     if "clusters" not in architecture_of(model.path, model.facts).heads:
         raise InputError(
-            f"{model.path}: has no clusters of its own; give --kmeans N to cluster its h, "
-            "or a model of local-train --objective cluster (with --update astw, of a "
-            "round in which all parts travel)"
+            f"{model.path}: has no clusters; give --kmeans N to cluster h, or a model "
+            "of local-train --objective cluster (with --update astw, of a round with "
+            "all parts)"
         )
 
 
 def _clustered(options: Options, model: Checkpoint) -> ImageSet | None:
-    """The images that k-means is fitted to; no label of them is used."""
+    """Open the images for fitting k-means; labels are not used."""
     if options.train is None:
         return None
     return open_images(options.train, model)
@@ -128,7 +128,7 @@ def _assignments(
     train: ImageSet | None,
     test: ImageSet,
 ) -> tuple[list[Assignment], int]:
-    """The clusters of the test images, once for each repeat, and how many there are."""
+    """Clusters of the test images, for each repeat, and the number of clusters."""
     device = next(net.parameters()).device
 
     def features_of(data: ImageSet) -> Tensor:
@@ -149,9 +149,9 @@ def _assignments(
 def _scores(
     options: Options, assigned: list[Assignment], count: int, test: ImageSet
 ) -> dict[str, Any]:
-    """Means over repeats; the confusion matrix is their sum.
+    """Average over repeats; the confusion matrix is the sum over repeats.
 
-    Everything about single clusters is of the first: others number them otherwise.
+    Entries about single clusters describe the first repeat: numbers of clusters differ.
     """
     labels = torch.from_numpy(np.asarray(test.labels))
     tables = [table_of(labels, a.clusters, test.classes, count) for a in assigned]
@@ -185,7 +185,7 @@ def _scores(
 
 
 def _warn_of_collapse(path: Path, found: dict[str, Any]) -> None:
-    """Warn if nearly all images are in one cluster of a model that was trained."""
+    """Warn if nearly all images are in a single cluster of a trained model."""
     share = max(found["occupancy"]) / found["test_examples"]
     if share > COLLAPSED_SHARE:
         console.warn(
@@ -200,7 +200,7 @@ def _share(true: Tensor) -> float:
 
 
 def _more(document: dict[str, Any]) -> str:
-    """What the result line adds: other scores, and how the clusters are filled."""
+    """Additional scores and cluster sizes for the result line."""
     clusters, classes = document["clusters"], document["classes"]
     filled = sum(count > 0 for count in document["occupancy"])
     text = f"; NMI {document['nmi']:.3f}, ARI {document['ari']:.3f}"

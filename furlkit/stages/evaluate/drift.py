@@ -1,4 +1,4 @@
-"""evaluate drift: how representations fare without labels, and how alike they are."""
+"""evaluate drift: measures of representations without labels, and their similarity."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -39,10 +39,10 @@ Numbers = dict[str, float | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Options(models.Options):
-    """`part` is all, public or a client's number; `images` is the most to take.
+    """`part`: all, public or a client's number. `images`: maximum number of images.
 
-    They are drawn from the seed, and 0 takes all: pairs of images cost their square.
-    `temperature` is the tau of the weights that false negatives get.
+    Images are drawn from the seed; 0 takes all images (the cost is quadratic).
+    `temperature`: tau of the weights of false negatives.
     """
 
     partition: Path | None
@@ -55,7 +55,7 @@ class Options(models.Options):
 
 @dataclass(frozen=True)
 class Sample:
-    """The images that are measured: their places, and labels where they are known."""
+    """Measured images: positions, and labels if known."""
 
     images: np.ndarray
     index: np.ndarray
@@ -63,7 +63,7 @@ class Sample:
 
 
 def run(values: dict[str, Any]) -> Result:
-    """Measure each model on two views of images, and every two by linear CKA."""
+    """Measure each model on two views of images, and each pair of models by CKA."""
     known = recorded("evaluate drift", values)
     options = fill(Options, {**values, "recorded": known})
     images, compared = open_models(options, options.partition)
@@ -113,14 +113,14 @@ def run(values: dict[str, Any]) -> Result:
 
 def _sample(options: Options, images: ImageSet, index: np.ndarray) -> Sample:
     if options.images == 1:
-        raise UsageError("--images 1: drift looks at pairs of images; take 2 or more")
+        raise UsageError("--images 1: drift compares pairs of images; take 2 or more")
     if 0 < options.images < len(index):
         draw = numpy_generator(options.seed, "evaluate", "drift", "images")
         index = np.sort(draw.choice(index, options.images, replace=False))
     if len(index) < 2:
         raise InputError(
             f"{images.name}: found {len(index)} image in the part {options.part}, "
-            "drift looks at pairs; take a larger one"
+            "drift compares pairs; take a larger part"
         )
     labels = None
     if images.labels is not None:
@@ -131,7 +131,7 @@ def _sample(options: Options, images: ImageSet, index: np.ndarray) -> Sample:
 def _measured(
     options: Options, model: Checkpoint, sample: Sample, device: torch.device
 ) -> tuple[Numbers, Tensor]:
-    """The numbers of one model, and its features of the plain images."""
+    """Measures of a model, and features of the plain images."""
     net = load_net(read_checkpoint(model.path), device)
     view = view_of(model, options.augmentation)
     rows = embed(net, sample.images, sample.index, view, options.layer)
@@ -161,7 +161,7 @@ def _views(
 ) -> tuple[Tensor, ...]:
     """Features of two augmentations of every image, twice (n, d) on the CPU.
 
-    The draws depend on the seed alone: models of one input size see the same views.
+    The views depend only on the seed: models of one input size see equal views.
     """
     net.eval()
     device = next(net.parameters()).device
@@ -180,7 +180,7 @@ def _views(
 def _numbers(
     numbers: Sequence[Numbers], cka: list[list[float | None]]
 ) -> dict[str, Any]:
-    """Means over the models; CKA's over pairs of different ones."""
+    """Means over the models; of CKA, over pairs of different models."""
     means = {key: _mean(found[key] for found in numbers) for key in numbers[0]}
     others = (cka[i][j] for i in range(len(cka)) for j in range(i))
     return {**means, "mean_cka": _mean(others), "cka": cka}

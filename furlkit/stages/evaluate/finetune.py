@@ -1,4 +1,4 @@
-"""evaluate semi, finetune, transfer: what an encoder is worth when it is trained on."""
+"""evaluate semi, finetune, transfer: score an encoder after finetuning."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,7 +37,7 @@ from furlkit.training.plan import Plan
 from furlkit.training.run import Execution
 
 LEAST = 2  # BatchNorm needs two images.
-# What a protocol does that has no options for it.
+# Values for protocols without these options.
 CENTRAL = {
     "partition": None, "rounds": 1, "fraction": 1.0, "choice": "random",
     "image_size": None, "groups": None,
@@ -47,12 +47,11 @@ MODES = {"semi": "central", "finetune": "federated", "transfer": "central"}
 
 @dataclass(frozen=True, kw_only=True)
 class Options(labelled.Options):
-    """How to finetune. Without `partition` one client holds all images: mode central.
+    """Options of finetuning. Without `partition` a single client has every image.
 
-    `choice` says how labelled images are chosen: random, or stratified by class.
-    `image_size` of None is the model's own. `random_init` takes the model's
-    architecture and nothing else of it. `groups` says which images, such as those of a
-    patient, have labels together.
+    `choice`: labelled images are random, or stratified by class. `image_size`: None for
+    the model's size. `random_init`: keep only the model's architecture. `groups`:
+    images that are labelled together, for example of a patient.
     """
 
     protocol: str
@@ -74,7 +73,7 @@ class Options(labelled.Options):
 
 @dataclass(frozen=True)
 class Inputs:
-    """Everything that was given, opened and checked; whose images have labels."""
+    """Opened and checked inputs; `labelled`: labelled images by client."""
 
     options: Options
     model: Checkpoint
@@ -86,25 +85,25 @@ class Inputs:
 
     @property
     def classes(self) -> int:
-        """As many as there are in the images to learn from or in those to test on."""
+        """Number of classes in the training or the test images."""
         return max(self.train.classes, self.test.classes)
 
     @property
     def parts(self) -> dict[int, np.ndarray]:
-        """Who trains on what."""
+        """Training images by client."""
         if self.options.mode == "federated":
             return {k: index for k, index in self.labelled.items() if len(index)}
         return {0: np.sort(np.concatenate([*self.labelled.values()]))}
 
     @property
     def contents(self) -> dict[str, str]:
-        """The content hash of each file."""
+        """Content hash of each file."""
         files = {"model": self.model, "partition": self.partition}
         groups = {"groups": _hash(self.train)} if self.options.groups else {}
         return {role: file.content for role, file in files.items() if file} | groups
 
     def repeat(self, number: int) -> "Inputs":
-        """The same with another seed, and the images that have labels then."""
+        """Return the inputs with another seed and newly drawn labelled images."""
         if not number:
             return self
         seed = derive(self.options.seed, "repeat", number)
@@ -114,7 +113,7 @@ class Inputs:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is finetuned, and on how many labels."""
+        """Facts of the finetuning, and numbers of labels."""
         names = ("protocol", "mode", "fraction", "rounds", "random_init")
         return {
             **{name: getattr(self.options, name) for name in names},
@@ -125,7 +124,7 @@ class Inputs:
 
 
 def run(protocol: str, values: dict[str, Any]) -> Result:
-    """Finetune encoder and classifier on labelled images; score them on test images."""
+    """Finetune encoder and classifier on labelled images; score on test images."""
     known = {"protocol": protocol, "recorded": recorded(f"evaluate {protocol}", values)}
     fixed = {**CENTRAL, "mode": MODES[protocol]}
     given = labelled.train_and_test(values)
@@ -160,7 +159,7 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
 
 
 def _jobs(inputs: Inputs, device: torch.device) -> rounds.Repeats:
-    """What is trained: everything random in repeat r is drawn from a seed of its own."""
+    """Build the repeats; every repeat draws from a separate seed."""
     options, train, test = inputs.options, inputs.train, inputs.test
     execution = Execution()
     view = replace(
@@ -187,8 +186,8 @@ def _jobs(inputs: Inputs, device: torch.device) -> rounds.Repeats:
 def _open(options: Options) -> Inputs:
     if options.mode == "federated" and not options.partition:
         raise UsageError(
-            "--partition: says which images each client holds, and --mode federated "
-            "needs it; give one, or use --mode central"
+            "--partition: --mode federated needs the images of each client; give a "
+            "partition, or use --mode central"
         )
     check_output(options.output, [options.partition])
     partition = read_partition(options.partition) if options.partition else None
@@ -199,8 +198,8 @@ def _open(options: Options) -> Inputs:
         _check_groups(partition, train)
     architecture = architecture_of(model.path, model.facts)
     size = options.image_size or architecture.image_size
-    # Metrics and the progress file record the size, whoever decided it, and a number of
-    # repeats only where there are several.
+    # Metrics and progress files record the size in every case, and the number of
+    # repeats only above 1.
     known = {
         **options.recorded, **recorded_groups(options.groups), "image-size": size
     }  # fmt: skip
@@ -216,12 +215,12 @@ def _open(options: Options) -> Inputs:
 
 
 def _check_groups(partition: Partition, train: ImageSet) -> None:
-    """Groups that the partition kept together must be known here too."""
+    """Check that the groups of the partition are known here too."""
     if partition.groups not in (None, _hash(train)):
         raise InputError(
             f"{partition.path}: keeps groups of images together, and {train.name} has "
-            f"{'no' if train.groups is None else 'other'} groups here; give --groups as "
-            "for partition"
+            f"{'no' if train.groups is None else 'other'} groups here; give --groups "
+            "with the value given to partition"
         )
 
 
@@ -232,9 +231,9 @@ def _hash(train: ImageSet) -> str:
 def _labelled(
     options: Options, partition: Partition | None, train: ImageSet
 ) -> dict[int, np.ndarray]:
-    """The labelled images of each client; those of one for all without a partition.
+    """Labelled images by client; without a partition, of client 0.
 
-    A client with too few images has none.
+    A client with too few images gets no labelled images.
     """
     labels = train.labels if options.choice == "stratified" else None
     chosen, choose_some = {}, load(PROTOCOLS["semi"].function)
@@ -245,7 +244,7 @@ def _labelled(
             index[:0] if few else choose_some(index, options.fraction, labels, rng)
         )
         if train.groups is not None and options.fraction < 1 and not few:
-            # Whole groups, about as many images as were chosen.
+            # Whole groups, with about the chosen number of images.
             own = train.groups[index]
             chosen[client] = index[whole_groups(own, len(chosen[client]), rng)]
     return chosen
@@ -258,18 +257,18 @@ def _held(partition: Partition | None, train: ImageSet) -> dict[int, np.ndarray]
 
 
 def _check_labelled(inputs: Inputs) -> None:
-    """Warn of clients that cannot train; some labelled images there must be."""
+    """Warn about clients that cannot train; refuse too few labelled images."""
     partition, train = inputs.partition, inputs.train
     for client, index in _held(partition, train).items():
         if inputs.options.mode == "federated" and len(index) < LEAST:
             console.warn(
                 f"client {client} has {len(index)} images, training needs at least "
-                f"{LEAST}; it is left out"
+                f"{LEAST}; this client is left out"
             )
     if sum(map(len, inputs.labelled.values())) < LEAST:
         raise InputError(
             f"{partition.path if partition else train.name}: has too few images to "
-            f"train on, {LEAST} labelled ones are the least"
+            f"train on; at least {LEAST} labelled images are needed"
         )
     batch_size = inputs.options.plan.batch_size
     sizes: dict[ClientId, int] = {k: len(index) for k, index in inputs.parts.items()}
@@ -285,12 +284,12 @@ def choose(
     labels: np.ndarray | None,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Which of some images are labelled: a fraction of them, but two if there are two.
+    """Choose a fraction of the images to be labelled, at least two if possible.
 
-    With `labels` the fraction is taken of every class; where that is no whole number,
-    the classes that lose most by rounding down get one more, until the sum is right.
-    The order of `index` does not matter. Without `labels`, a larger fraction drawn from
-    an equal generator has all images of a smaller one.
+    With `labels` the fraction applies to every class; fractions of images go to the
+    classes with the largest remainders, until the sum is right. The order of `index`
+    does not matter. Without `labels`, a larger fraction drawn from an equal generator
+    contains the images of a smaller fraction.
     """
     index = rng.permutation(np.sort(index))
     count = min(max(round(fraction * len(index)), LEAST), len(index))
@@ -305,17 +304,17 @@ def choose(
 
 
 def _quotas(sizes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """`count` shared out in proportion to `sizes`, largest remainders first."""
+    """Divide `count` in proportion to `sizes`, largest remainders first."""
     exact = sizes * count / sizes.sum()
     quotas = np.floor(exact.round(9)).astype(np.int64)
-    # Ties are drawn: clients that are alike must not all leave out the same classes.
+    # Ties are random: similar clients must not omit the same classes.
     order = np.lexsort((rng.random(len(sizes)), (quotas - exact).round(9)))
     quotas[order[: count - quotas.sum()]] += 1
     return quotas
 
 
 def _net(inputs: Inputs, device: torch.device) -> Net:
-    """The encoder, of the model or with new weights, and a new classifier."""
+    """Build the encoder, of the model or with new weights, and a new classifier."""
     options, architecture = inputs.options, inputs.architecture
     if options.random_init:
         drawn = torch_generator(options.seed, "finetune", "encoder")
@@ -329,7 +328,7 @@ def _net(inputs: Inputs, device: torch.device) -> Net:
 
 
 def _provenance(inputs: Inputs) -> Provenance:
-    """What decides the result, so that a progress file of another run is not used."""
+    """Provenance that identifies the progress file of this run."""
     options, train, test = inputs.options, inputs.train, inputs.test
     resolved = {
         **options.resolved,

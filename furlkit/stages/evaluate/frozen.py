@@ -1,4 +1,4 @@
-"""evaluate linear, knn: what a frozen representation is worth."""
+"""evaluate linear, knn: score a frozen representation."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -26,21 +26,21 @@ Labelled = tuple[Tensor, Tensor]  # h (n, d) and the labels of the rows
 
 @dataclass(frozen=True, kw_only=True)
 class Frozen(Options):
-    """With `by_domain`, each domain is learned and scored alone."""
+    """With `by_domain`, every domain is learned and scored separately."""
 
     by_domain: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Linear(Frozen):
-    """How linear classifiers are fitted."""
+    """Options of linear classifiers."""
 
     probe: Probe
 
     def predict(
         self, h: Tensor, labels: Tensor, test: Tensor, classes: int
     ) -> Predictions:
-        """Fit classifiers to h (n, d), and let them sort the rows of `test`."""
+        """Fit classifiers to h (n, d), and classify the rows of `test`."""
         return self.probe.predict(h, labels, test, classes, self.seed or 0)
 
 
@@ -59,12 +59,12 @@ class Knn(Frozen):
         return [predict(h, labels, test, classes, self.k, self.temperature)], {}
 
     def check_size(self, train: ImageSet, images: int) -> None:
-        """Warn if so few training images cannot have k that are nearest."""
+        """Warn if there are fewer than k training images."""
         if self.k > images:
             domain = " of a domain" if self.by_domain else ""
             console.warn(
                 f"--k {self.k}: is more than the {images:,} images{domain} in "
-                f"{train.name}; all of them vote on every test image"
+                f"{train.name}; every training image votes on every test image"
             )
 
 
@@ -72,7 +72,7 @@ OPTIONS: dict[str, type[Linear] | type[Knn]] = {"linear": Linear, "knn": Knn}
 
 
 def run(protocol: str, values: dict[str, Any]) -> Result:
-    """Score the frozen encoder of a model; every test image counts."""
+    """Score the frozen encoder of a model on every test image."""
     known: dict[str, Any] = {"recorded": recorded(f"evaluate {protocol}", values)}
     options = fill(OPTIONS[protocol], {**train_and_test(values), **known})
     model, train, test = open_labelled(options)
@@ -127,7 +127,7 @@ def run(protocol: str, values: dict[str, Any]) -> Result:
 
 
 def _rows(data: Labelled, positions: np.ndarray) -> Labelled:
-    """The features and labels of some images."""
+    """Features and labels of some images."""
     (h, labels), chosen = data, torch.from_numpy(positions)
     return h[chosen.to(h.device)], labels[chosen.to(labels.device)]
 

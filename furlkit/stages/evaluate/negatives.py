@@ -1,4 +1,4 @@
-"""evaluate negatives: how many negatives are of the image's own class, by partition."""
+"""evaluate negatives: share of negatives with the image's class, by partition."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from furlkit.stages.evaluate import Result, found_before, write_document
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """`queue` rows are a client's own, `dictionary_size` those of all clients together."""
+    """`queue`: rows of a client; `dictionary_size`: rows of the clients together."""
 
     partition: Path
     output: Path
@@ -27,14 +27,14 @@ class Options:
     resolved: dict[str, Any]
 
     def shared(self, clients: int) -> int:
-        """How many rows each client shares."""
+        """Number of rows that each client shares."""
         if self.dictionary_size is None:
             return self.queue
         return -(-self.dictionary_size // clients)
 
 
 def run(values: dict[str, Any]) -> Result:
-    """Count the classes of each client, and what that makes of its negatives."""
+    """Count classes by client, and compute the shares of false negatives."""
     known = recorded("evaluate negatives", values)
     options = fill(Options, {**values, "resolved": known})
     check_output(options.output, [options.partition])
@@ -83,6 +83,6 @@ def _shown(ratio: float | None) -> str:
 def _check_labels(partition: Partition) -> None:
     if not partition.histogram.sum():
         raise InputError(
-            f"{partition.path}: counts no classes, so its dataset has no labels; "
+            f"{partition.path}: counts no classes: the dataset has no labels; "
             "partition a labelled dataset"
         )

@@ -1,4 +1,4 @@
-"""evaluate neighbours: how many neighbours are of the image's own class."""
+"""evaluate neighbours: share of neighbours with the image's class."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from furlkit.stages.evaluate import Result, found_before, write_document
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Files that the command neighbours wrote, and the labels of their images."""
+    """Files of the command neighbours, and the labels of the images."""
 
     files: tuple[Path, ...]
     data: Source
@@ -31,7 +31,7 @@ class Options:
 
 
 def run(values: dict[str, Any]) -> Result:
-    """Compare the labels of images with those of their neighbours; opens no image."""
+    """Compare labels of images and neighbours; opens no image."""
     known = recorded("evaluate neighbours", values)
     options = fill(Options, {**values, "resolved": known})
     check_output(options.output, [*options.files, options.data.name])
@@ -58,7 +58,7 @@ def run(values: dict[str, Any]) -> Result:
 
 
 def _scores(found: Sequence[Neighbours], labels: np.ndarray) -> dict[str, Any]:
-    """The share in all files together, each image counting alike, and in each of them."""
+    """Share over the images of all files, and in each file."""
     parts = []
     for each in found:
         own_class = load(PROTOCOLS["neighbours"].function)
@@ -79,7 +79,7 @@ def _labels(data: Source, found: Sequence[Neighbours]) -> np.ndarray:
     for each in found:
         if difference := same_dataset(each.facts.dataset, known.fingerprint):
             raise InputError(
-                f"{each.path}: is not of {data.name}: {difference}; give the --data that "
-                "it was made with"
+                f"{each.path}: is not of {data.name}: {difference}; give the --data of "
+                "the command neighbours"
             )
     return known.labels

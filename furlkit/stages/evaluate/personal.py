@@ -1,4 +1,4 @@
-"""evaluate personal: what each client's own model is worth to that client."""
+"""evaluate personal: score each client's model on the client's data."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,10 +44,10 @@ from furlkit.weights import Tensors, divide
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Computing):
-    """`files` are those of clients, `clients` those that are scored, if not all.
+    """`files`: files of clients. `clients`: clients to score; None for all clients.
 
-    With `by_domain` a client is tested on the images of its own domain. `generator` is
-    none where features are those of the model alone, else how FedStyle's G is used.
+    With `by_domain` a client is tested on images of the client's domain. `generator`:
+    none for features of the model alone, otherwise how FedStyle's G is used.
     """
 
     partition: Path | None
@@ -64,7 +64,7 @@ class Options(Computing):
 
 
 class Inputs(NamedTuple):
-    """What was given, opened and checked; files of clients are read again in turn."""
+    """Opened and checked inputs; the files of each client are read again later."""
 
     options: Options
     partition: Partition | None
@@ -75,31 +75,31 @@ class Inputs(NamedTuple):
 
     @property
     def clients(self) -> list[ClientId]:
-        """Those that were named; else those with a file; else all."""
+        """Named clients; otherwise clients with a file; otherwise every client."""
         every = range(self.partition.facts.clients if self.partition else 1)
         known = sorted(self.files, key=client_order)
         return list(self.options.clients or known or every)
 
     @property
     def source(self) -> str:
-        """What says which images are whose, for messages."""
+        """File that assigns images to clients, for messages."""
         return str(self.options.partition or self.train.name)
 
     def index_of(self, client: ClientId) -> np.ndarray:
-        """The places of a client's images in the dataset."""
+        """Positions of a client's images in the dataset."""
         return images_of(client, self.partition, self.train)
 
     def domain_of(self, client: ClientId) -> str | None:
-        """The domain of a client, if the partition has domains."""
+        """Domain of a client, if the partition has domains."""
         return self.partition.domain_of(int(client)) if self.partition else None
 
     def files_of(self, client: ClientId) -> ClientFiles:
-        """What is known of a client, with tensors."""
+        """Read the files of a client with tensors."""
         return self.files.get(client, ClientFiles()).read_again()
 
 
 def run(values: dict[str, Any]) -> Result:
-    """Train a classifier for each client on its own images, and score it."""
+    """Train and score a classifier for each client on the client's images."""
     known: dict[str, Any] = {"recorded": recorded("evaluate personal", values)}
     given = {**train_and_test(values), **divided_files(values["files"]), **known}
     inputs = _open(fill(Options, given))
@@ -132,7 +132,7 @@ def run(values: dict[str, Any]) -> Result:
 
 
 def divided_files(files: tuple[Path, ...]) -> dict[str, Any]:
-    """The partition, if the first file is one, the model, and files of clients."""
+    """Split the files into partition (if first), model, and files of clients."""
     partition = files[0] if Container(files[0]).header.kind == "partition" else None
     rest = files[1:] if partition else files
     if not rest:
@@ -164,11 +164,11 @@ def _open(options: Options) -> Inputs:
 
 
 def _check_client(inputs: Inputs, client: ClientId, own: ClientFiles) -> None:
-    """A client must have images to learn from and to be tested on, and all of a model."""
+    """Check that a client has training and test images, and a complete model."""
     if not len(inputs.index_of(client)):
         raise InputError(
-            f"{inputs.source}: client {client} has no images to learn from; leave it out "
-            "with --client"
+            f"{inputs.source}: client {client} has no images to learn from; leave this "
+            "client out with --client"
         )
     tested_on(inputs, client)
     fitting_net(own.model(inputs.model))
@@ -177,15 +177,15 @@ def _check_client(inputs: Inputs, client: ClientId, own: ClientFiles) -> None:
     if own.private is None:
         raise UsageError(
             f"--generator {inputs.options.generator}: client {client} of "
-            f"{inputs.source} has no private file, which holds its style model and its "
-            "generator; give it, or leave the client out with --client"
+            f"{inputs.source} has no private file with a style model and a generator; "
+            "give the file, or leave the client out with --client"
         )
     style_encoder(own.private, inputs.model)
     generator(own.private, inputs.model)
 
 
 def _origins(inputs: Inputs) -> dict[str, Any]:
-    """What is known before scoring; a client without a file of a kind has None."""
+    """Entries known before scoring; None for a client without a kind of file."""
     origins = scoring.origins(inputs.model, inputs.train, inputs.test)
     data = dict(origins["data"])
     if inputs.partition:
@@ -208,24 +208,24 @@ def _origins(inputs: Inputs) -> dict[str, Any]:
 
 
 class Features(NamedTuple):
-    """h of a client's images and its test images, by the client's model, on --device."""
+    """h of a client's training and test images, by the client's model, on --device."""
 
     learned: Tensor
     test: Tensor
 
 
 class Style(NamedTuple):
-    """A client's generator, and h_s of the same images by its style model."""
+    """A client's generator, and h_s of these images by the client's style model."""
 
     G: nn.Module
     h: Features
 
 
 def _features(inputs: Inputs) -> Iterator[tuple[ClientId, Features, Style | None]]:
-    """The features of one client after the other.
+    """Yield the features of each client.
 
-    Clients that share the encoder (FedAvg, FedPer) share the features of test images,
-    with --by-domain those of one domain.
+    Clients with equal encoders (FedAvg, FedPer) share the features of test images; with
+    --by-domain, clients of a domain.
     """
     device = runtime.device_of(inputs.options.runtime)
     encoder: Tensors = {}
@@ -249,7 +249,7 @@ def _same(one: Tensors, other: Tensors) -> bool:
 
 
 def _style(inputs: Inputs, client: ClientId, files: ClientFiles) -> Style | None:
-    """What a client's style adds to its features, where it is asked for."""
+    """Style model and style features of a client, if --generator needs them."""
     private, model = files.private, inputs.model
     if inputs.options.generator == "none" or private is None:
         return None
@@ -271,7 +271,7 @@ def _embed(inputs: Inputs, net: Net, data: ImageSet, index: np.ndarray) -> Tenso
 def _score(
     inputs: Inputs, client: ClientId, features: Features, style: Style | None
 ) -> dict[str, Any]:
-    """The accuracies of a client's classifiers on its test images."""
+    """Accuracies of a client's classifiers on the client's test images."""
     index, rows = inputs.index_of(client), tested_on(inputs, client)
     truth = torch.from_numpy(np.asarray(inputs.test.labels)[rows])
     try:
@@ -293,7 +293,7 @@ def _score(
 def _predict(
     inputs: Inputs, client: ClientId, features: Features, style: Style | None
 ) -> Predictions:
-    """Classes of a client's test images, learned from its own images."""
+    """Classify a client's test images, after learning from the client's images."""
     options, index = inputs.options, inputs.index_of(client)
     labels = torch.from_numpy(np.asarray(inputs.train.labels)[index])
     labels = labels.to(features.learned.device)
@@ -310,26 +310,26 @@ def _predict(
 
 
 def tested_on(inputs: Inputs, client: ClientId) -> np.ndarray:
-    """The test images, by index, that a client's model is scored on: all or its domain's."""
+    """Indices of a client's test images: every image, or images of the domain."""
     if not inputs.options.by_domain:
         return np.arange(len(inputs.test.images))
     source, domain = inputs.source, inputs.domain_of(client)
     if domain is None:
         raise InputError(
-            f"{source}: does not say which domain client {client} is of; create a "
+            f"{source}: does not record the domain of client {client}; create a "
             "partition with --scheme domains, or leave out --by-domain"
         )
     own = inputs.test.by_domain().get(domain)
     if own is None:
         raise InputError(
-            f"{inputs.test.name}: has no images of the domain {domain}, of which client "
-            f"{client} of {source} is; pack both with the same domains and --domain-names"
+            f"{inputs.test.name}: has no images of the domain {domain} of client "
+            f"{client} in {source}; pack both with the same domains and --domain-names"
         )
     return own
 
 
 def _line(output: Path, document: dict[str, Any]) -> str:
-    """The result for people."""
+    """Result line for people."""
     mean, worst = document["accuracy"], document["worst_tenth_accuracy"]
     each = domains_text(document)
     return (

@@ -12,13 +12,13 @@ from furlkit.evaluation.logistic import choose_logistic
 from furlkit.evaluation.stylised import Pair, fit_stylised
 from furlkit.randomness import torch_generator
 
-# Classes of the test rows, by one classifier or several; and what else is to be noted.
+# Classes of the test rows, by one or several classifiers; and further facts.
 Predictions = tuple[list[Tensor], dict[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """How linear classifiers are fitted; those of --solver lbfgs have no settings."""
+    """Options of linear classifiers; --solver lbfgs has no settings."""
 
     solver: str
     settings: LinearSettings | None
@@ -27,9 +27,9 @@ class Probe:
     def predict(
         self, h: Tensor, labels: Tensor, test: Tensor, classes: int, seed: int
     ) -> Predictions:
-        """Fit classifiers to h (n, d), and let them sort the rows of `test`."""
+        """Fit classifiers to h (n, d), and classify the rows of `test`."""
         if self.settings is None:
-            if h.device.type == "mps":  # It has no float64.
+            if h.device.type == "mps":  # MPS has no float64.
                 h, labels, test = h.cpu(), labels.cpu(), test.cpu()
             regression, facts = choose_logistic(h, labels, classes)
             return [regression.predict(test)], facts
@@ -40,7 +40,7 @@ class Probe:
     def predict_with(
         self, G: nn.Module, h: Pair, labels: Tensor, test: Pair, classes: int, seed: int
     ) -> Predictions:
-        """The same of FedStyle's personal features, with a generator that is trained."""
+        """Like `predict`, for FedStyle's personal features with a trained generator."""
         if self.settings is None:
             raise ValueError(f"--solver {self.solver} trains no generator")
         drawn = self._drawn(seed)
@@ -52,5 +52,5 @@ class Probe:
 
 
 def _generator(seed: int, probe: int) -> torch.Generator:
-    purpose = ("evaluate", "linear")  # That of the first, and of a single one.
+    purpose = ("evaluate", "linear")  # The first classifier adds no number.
     return torch_generator(seed, *purpose, *([probe] if probe else []))

@@ -1,4 +1,4 @@
-"""plot angles: how far the representations of two models are apart, by round."""
+"""plot angles: angles between the representations of two models, by round."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -18,12 +18,12 @@ from furlkit.reports.summary import Box
 from furlkit.reports.text import lookup, plain, word
 from furlkit.stages.plot.picture import Picture, Series, figure, picture
 
-LARGEST = 180 + 1e-6  # Degrees; what was made from float32 may end a bit above.
+LARGEST = 180 + 1e-6  # Degrees; float32 results may slightly exceed 180.
 
 
 @picture
 def run(series: Series, frame: Frame) -> Picture:
-    """Draw a box for each file, rounds side by side, one panel per series."""
+    """Draw a box for each file, rounds side by side, a panel for each series."""
     panels = [(plain(label), _boxes(paths)) for label, paths in series]
     ends = "; ".join(_end(label, boxes) for label, boxes in panels)
     data = [
@@ -37,7 +37,7 @@ def run(series: Series, frame: Frame) -> Picture:
 
 
 def _boxes(paths: tuple[Path, ...]) -> list[Box]:
-    """A box for each result, by round and seed, whatever the order of the files."""
+    """Box of each result, by round and seed, in any order of the files."""
     found: dict[tuple[int, int, str], Box] = {}
     read = read_once(files_of(paths, "angles", last=False))
     for path, metrics in read:
@@ -57,8 +57,8 @@ def _box(path: Path, metrics: dict[str, Any]) -> Box:
         )
     if "round" in metrics and metrics["round"] is None:
         raise InputError(
-            f"{path}: compares models of several rounds, so it has no place on the axis; "
-            "compare models of one round"
+            f"{path}: compares models of several rounds, and has no place on the axis; "
+            "compare models of a single round"
         )
     quartiles = lookup(metrics, "angles.quartiles")
     whiskers = lookup(metrics, "angles.whiskers")

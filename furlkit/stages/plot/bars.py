@@ -1,4 +1,4 @@
-"""plot bars: means over seeds side by side, as in an ablation."""
+"""plot bars: means over seeds side by side, for example of an ablation."""
 
 from furlkit.errors import UsageError
 from furlkit.reports.figures import Frame
@@ -19,9 +19,9 @@ def run(
     allow_different: tuple[str, ...],
     frame: Frame,
 ) -> Picture:
-    """Draw a bar for each series: mean and deviation of its files, each as a dot.
+    """Draw a bar for each series: mean and deviation, with a dot for each file.
 
-    A label may start with its group, GROUP:LABEL; with `by_domain` domains are groups.
+    A label may start with a group, GROUP:LABEL; with `by_domain` domains are groups.
     """
     given = []
     for label, paths in series:
@@ -38,8 +38,8 @@ def run(
     least = shown.scale * min(bar.extent[0] for bar in bars)
     if start and start >= least:
         raise UsageError(
-            f"--from {start:g}: would hide what is drawn down to {least:.4g}; start the "
-            "axis between 0 and there"
+            f"--from {start:g}: would hide values down to {least:.4g}; start the axis "
+            "between 0 and this value"
         )
     text = f"{shown.name} of {'; '.join(_describe(bar, shown) for bar in bars)}"
     if reference is not None:
@@ -55,12 +55,12 @@ def run(
 def _read_domains(
     given: list[Results], value: str, reference: str | None, allowed: tuple[str, ...]
 ) -> list[Results]:
-    """The value of every domain, one group each, and then their mean."""
+    """Read the value of every domain, a group each, and then the mean."""
     for each in given:
         if each.group:
             raise UsageError(
-                f"--series {each.name}: has a group of its own, but with --by-domain the "
-                "domains are the groups"
+                f"--series {each.name}: has a group, but with --by-domain the domains "
+                "are the groups"
             )
     names = domains_in(given[0].paths[0])
     places = [*((name, f"domains.{name}.{value}") for name in names), ("mean", value)]

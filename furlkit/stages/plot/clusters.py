@@ -1,4 +1,4 @@
-"""plot clusters: the images that each cluster is surest of."""
+"""plot clusters: images with the highest confidence in each cluster."""
 
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,15 @@ from furlkit.reports.text import counted, lookup
 from furlkit.stages.plot.confusion import class_names
 from furlkit.stages.plot.picture import Picture, figure, picture
 
-MOST = 20  # Clusters that are drawn if none are named.
-SIDE = 96  # Pixels of the images of a folder, if they have different sizes.
+MOST = 20  # Maximum number of clusters without --clusters.
+SIDE = 96  # Pixels of a folder's images, if sizes differ.
 
 
 @picture
 def run(
     file: Path, clusters: tuple[int, ...] | None, images: int, frame: Frame, **data: Any
 ) -> Picture:
-    """Draw a row of images for each cluster, in the order of the classes they match."""
+    """Draw a row of images for each cluster, in the order of the matched classes."""
     metrics, source = read_one(file), fill(Source, data)
     surest, matching = _surest(file, metrics), metrics["matching"]
     if not any(surest):
@@ -51,7 +51,7 @@ def run(
 
 
 def _surest(path: Path, metrics: dict[str, Any]) -> list[list[int]]:
-    """The images that each cluster is surest of, in files of evaluate cluster."""
+    """Most confident images of each cluster, from a file of evaluate cluster."""
     found: Any = metrics.get("surest")
     matching: Any = metrics.get("matching")
     lists = isinstance(found, list) and all(isinstance(each, list) for each in found)
@@ -73,7 +73,7 @@ def _surest(path: Path, metrics: dict[str, Any]) -> list[list[int]]:
 def _shown(
     given: tuple[int, ...] | None, surest: list[list[int]], matching: list[int | None]
 ) -> list[int]:
-    """Clusters that have images, first those that match a class."""
+    """Clusters with images; clusters that match a class first."""
     for cluster in given or ():
         if cluster >= len(surest):
             raise UsageError(
@@ -96,11 +96,11 @@ def _check_images(
 ) -> None:
     theirs = lookup(metrics, "data.test")
     known = isinstance(theirs, dict) and type(theirs.get("examples")) is int
-    difference = same_dataset(theirs, images.fingerprint) if known else "it names none"
+    difference = same_dataset(theirs, images.fingerprint) if known else "none named"
     if difference or max(max(each, default=0) for each in surest) >= len(images.images):
         raise InputError(
             f"{path}: was scored on other images than {images.name} (split "
-            f"{source.split}): {difference}; give the --data and --split of its test set"
+            f"{source.split}): {difference}; give --data and --split of the test set"
         )
 
 

@@ -1,4 +1,4 @@
-"""plot confusion: which classes are taken for which, as a heat map."""
+"""plot confusion: predicted classes by true class, in a heat map."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -17,13 +17,13 @@ from furlkit.stages.plot.picture import Picture, figure, picture
 
 @picture
 def run(file: Path, frame: Frame) -> Picture:
-    """Draw the confusion matrix of a metrics file; clusters by the class they match."""
+    """Draw the confusion matrix of a metrics file; clusters by matched class."""
     metrics = read_one(file)
     matrix = _matrix(file, metrics)
     names = class_names(metrics, len(matrix))
     columns, label = names, "predicted class"
     if isinstance(metrics.get("matching"), list):
-        # Of repeats, the matching is the first one's; others may match other classes.
+        # The matching is of the first repeat; other repeats may match other classes.
         matched = [0] * len(names) if metrics.get("repeats") else metrics["matching"]
         columns, label = _clusters(names, matched, matrix.shape[1])
     text = describe_metrics(metrics)
@@ -40,7 +40,7 @@ def run(file: Path, frame: Frame) -> Picture:
 def _clusters(
     names: list[str], matched: list[int | None], columns: int
 ) -> tuple[list[str], str]:
-    """Names of the columns, each after the class that its cluster matches, and of all."""
+    """Names of the columns, by the class of the cluster, and the axis label."""
     pairs = zip(names, matched, strict=True)
     found = ["none" if cluster is None else name for name, cluster in pairs]
     label = "cluster, by the class that it matches"
@@ -51,7 +51,7 @@ def _clusters(
 
 
 def _title(metrics: dict[str, Any]) -> str:
-    """Protocol, accuracy, role and round, as far as the file has them."""
+    """Protocol, accuracy, role and round, if the file has them."""
     accuracy, facts = metrics.get("accuracy"), facts_of(metrics)
     shown = f" {100 * accuracy:.2f} %" if is_number(accuracy, 1) else ""
     model = f"{word(facts.get('role'))} model, round {word(facts.get('round'))}"
@@ -69,14 +69,14 @@ def _matrix(path: Path, metrics: dict[str, Any]) -> np.ndarray:
         fit = isinstance(matched, list) and columns >= rows == len(matched)
     if not rows or not fit or matrix.min() < 0:
         raise InputError(
-            f"{path}: its confusion matrix is {short(found)}, expected counts of images "
+            f"{path}: the confusion matrix is {short(found)}, expected image counts "
             "by class; give a file of evaluate linear, knn, classifier or cluster"
         )
     return matrix
 
 
 def class_names(metrics: dict[str, Any], classes: int) -> list[str]:
-    """The names of the classes, or their numbers."""
+    """Names of the classes, or their numbers."""
     names: Any = metrics.get("class_names")
     fit = isinstance(names, list) and len(names) == classes
     return [plain(str(name)) for name in (names if fit else range(classes))]

@@ -1,4 +1,4 @@
-"""plot cost: scores over the bytes, rounds or local epochs they cost, by method."""
+"""plot cost: scores over their cost in bytes, rounds or local epochs, by method."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
@@ -26,9 +26,9 @@ from furlkit.stages.plot.picture import Picture, Series, figure, picture
 
 
 class Point(NamedTuple):
-    """The score of a run's global model after a round, and what it cost so far.
+    """Score of a run's global model after a round, and the cost until then.
 
-    `epochs` is None where the files do not say.
+    `epochs` is None if the files do not record epochs.
     """
 
     folder: Path
@@ -51,9 +51,9 @@ def run(
     allow_different: tuple[str, ...],
     frame: Frame,
 ) -> Picture:
-    """Draw scores of global models over what they cost.
+    """Draw scores of global models over their costs.
 
-    With `last` only the last round of each run counts.
+    With `last`, draw only the last round of each run.
     """
     check_labels([label for label, _ in series])
     check_alike(list(_conditions(series, protocol)), allow_different)
@@ -78,7 +78,7 @@ def run(
 
 
 def _conditions(series: Series, protocol: str) -> Iterator[Measured]:
-    """How the scores of the runs were measured."""
+    """Conditions under which the runs were scored."""
     for label, folders in series:
         for path, metrics in (file for f in folders for file in metrics_below(f)):
             if metrics.get("protocol") == protocol:
@@ -88,8 +88,8 @@ def _conditions(series: Series, protocol: str) -> Iterator[Measured]:
 def _line(
     label: str, points: Sequence[Point], over: str, last: bool
 ) -> tuple[Line, dict[str, list]]:
-    """Means over the points of all runs at each place of the axis, and their costs."""
-    # Bytes depend on the rounds, whatever the number of epochs in a round.
+    """Means over the runs at each position of the axis, and their costs."""
+    # Bytes depend on rounds, for any number of epochs in a round.
     place = "epochs" if over == "epochs" else "rounds"
     if place == "epochs":
         _check_agreement(label, points, "epochs", "rounds", "--over rounds")
@@ -112,7 +112,7 @@ def _line(
 def _check_agreement(
     label: str, points: Sequence[Point], place: str, other: str, cure: str
 ) -> None:
-    """Refuse to average runs of one place that differ in the other number."""
+    """Refuse to average runs that share `place` and differ in `other`."""
     known = (point for point in points if getattr(point, other) is not None)
     ordered = sorted(known, key=lambda point: point.rounds)
     for first, *others in grouped(ordered, attrgetter(place)).values():
@@ -120,20 +120,20 @@ def _check_agreement(
             if getattr(first, other) != getattr(point, other):
                 raise UsageError(
                     f"--series {label}: {first} and {point} have the same number of "
-                    f"{place}; give each its own --series, or draw {cure}"
+                    f"{place}; use separate --series, or draw {cure}"
                 )
 
 
 def _points(
     folder: Path, over: str, last: bool, value: str, protocol: str
 ) -> list[Point]:
-    """A point for each round that has a score and a place on the axis."""
+    """Points of the rounds with a score and a position on the axis."""
     ledger = read_ledger([folder])
     epochs = _epochs(ledger.files)
     end = max(transfer.round for transfer in ledger.transfers)
     points = []
     for round_, mean in _scores(folder, value, protocol):
-        # The sum is known if each of the rounds up to this one is.
+        # The sum is known if every round up to `round_` is known.
         past = [n for number, n in epochs.items() if 1 <= number <= round_]
         trained = sum(past) if len(past) == round_ else None
         cost = ledger.until(round_)
@@ -141,26 +141,26 @@ def _points(
         if (cost or over != "bytes") and (round_ == end or not last):
             points.append(Point(folder, round_, trained, cost, mean))
     if not any(point.rounds for point in points):
-        when = f"its last round {end}" if last else "round 1 or later"
+        when = f"the last round {end}" if last else "round 1 or later"
         raise InputError(
             f"{folder}: has no {protocol} metrics of a global model after {when}; "
-            f"create them with furlkit evaluate {protocol}"
+            f"create metrics with furlkit evaluate {protocol}"
         )
     if over == "epochs" and any(point.epochs is None for point in points):
         unknown = next(number for number in count(1) if number not in epochs)
         raise InputError(
-            f"{folder}: no file of round {unknown} says how many epochs its clients "
-            "trained for, which --over epochs adds up; keep what local-train writes in "
-            "every round, or draw --over rounds"
+            f"{folder}: no file of round {unknown} records the number of epochs, which "
+            "--over epochs adds up; keep the files of local-train of every round, or "
+            "draw --over rounds"
         )
     return points
 
 
 def _epochs(files: Iterable[File]) -> dict[int, int]:
-    """The epochs of each round where all files name them.
+    """Epochs of each round, if every file records them.
 
-    Where clients trained for different numbers the largest counts: a round takes as
-    long as its slowest client.
+    If numbers differ between clients, the largest: a round takes the time of the
+    slowest client.
     """
     trained = (file for file in files if file.stage == "local-train")
     rounds = grouped(trained, lambda file: file.facts["round"])
@@ -169,7 +169,7 @@ def _epochs(files: Iterable[File]) -> dict[int, int]:
 
 
 def _scores(folder: Path, value: str, protocol: str) -> Iterator[tuple[int, float]]:
-    """Rounds and scores of global models; the same result twice counts once."""
+    """Rounds and scores of global models; duplicate results are dropped."""
     scores: dict[str, Score] = {}
     for path, metrics in metrics_below(folder):
         if metrics.get("protocol") == protocol:

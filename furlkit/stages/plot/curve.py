@@ -25,7 +25,7 @@ def run(
     allow_different: tuple[str, ...],
     frame: Frame,
 ) -> Picture:
-    """Draw a value over rounds, one line for each series and protocol."""
+    """Draw a value over rounds, a line for each series and protocol."""
     files = tuple((label, files_of(paths, protocol, False)) for label, paths in series)
     found = _scores(files, value, allow_different)
     protocols = dict.fromkeys(protocol for _, protocol in found)
@@ -48,7 +48,7 @@ def run(
 def _scores(
     series: Series, value: str, allowed: tuple[str, ...]
 ) -> dict[tuple[str, str], list[Score]]:
-    """Scores by label and protocol, labels in the order they were given."""
+    """Scores by label and protocol, labels in the given order."""
     found: dict[tuple[str, str], list[Score]] = {}
     conditions: list[Measured] = []
     for label, given in grouped(series, lambda each: plain(each[0])).items():
@@ -63,7 +63,7 @@ def _scores(
 
 
 def _line(label: str, scores: list[Score]) -> Line:
-    """Means over the files of each round; the models must have one role."""
+    """Means over the files of each round; the models must have equal roles."""
     check_same((f"of {with_article(score.role)} model", score.path) for score in scores)
     rounds = grouped(sorted(scores, key=lambda s: s.round), lambda s: s.round)
     values = [summarise(s.value for s in group) for group in rounds.values()]

@@ -20,14 +20,14 @@ def run(
     numbers: bool,
     frame: Frame,
 ) -> Picture:
-    """Draw a row for each series but the reference: its paired difference from it."""
+    """Draw a row for each series but the reference: the paired difference."""
     check_lowest(lowest, [label for label, _ in series])
     given = series, protocol, value, reference, lowest, interval
     found = read_series(*given, allow_different)
     rows = [each._replace(label=plain(each.label)) for each in found if each.difference]
     if not rows:
         raise UsageError(
-            f"--reference {reference}: is the only --series; give one to compare with it"
+            f"--reference {reference}: is the only --series; give another to compare"
         )
     protocols = dict.fromkeys(plain(each.protocol) for each in found)
     shown, name = Value(plain(value), tuple(protocols)), plain(reference)

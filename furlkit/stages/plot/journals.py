@@ -1,4 +1,4 @@
-"""The clients' models of a run, and what the journals beside them say."""
+"""Client models of a run, and the events in the journals of the models."""
 
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,9 @@ from furlkit.reports.runs import File, objective_of, read_files, two_runs
 
 
 def client_models(folder: Path) -> list[File]:
-    """Checkpoints of local-train, one of each client and round of each phase.
+    """Checkpoints of local-train, by phase, round and client.
 
-    Of several copies of a file, one with a journal beside it is taken.
+    Among several copies of a file, a copy with a journal is preferred.
     """
     files = read_files([folder])
     if mixed := two_runs(files):
@@ -21,7 +21,7 @@ def client_models(folder: Path) -> list[File]:
     if not models:
         raise InputError(
             f"{folder}: has no checkpoint of local-train; give the folder of a run, with "
-            "its clients' models and their journals"
+            "client models and journals"
         )
     models.sort(key=lambda file: Journal(file.path).path.exists())
     return list({_place(file): file for file in models}.values())
@@ -32,30 +32,30 @@ def _place(model: File) -> tuple[str, int, ClientId]:
 
 
 def one_phase(folder: Path, models: list[File], objective: str | None) -> list[File]:
-    """The models of an objective, which must be named where the run has several."""
+    """Models of an objective, which must be named if the run has several."""
     phases = sorted({objective_of(model) for model in models})
     if objective is None and len(phases) > 1:
         raise InputError(
-            f"{folder}: has phases of --objective {' and '.join(phases)}; choose one "
-            "with --objective"
+            f"{folder}: has phases of --objective {' and '.join(phases)}; choose a "
+            "phase with --objective"
         )
     chosen = [m for m in models if objective in (None, objective_of(m))]
     if not chosen:
         raise InputError(
-            f"{folder}: has no clients of --objective {objective}; they have "
+            f"{folder}: has no clients of --objective {objective}; expected "
             f"{', '.join(phases)}"
         )
     return chosen
 
 
 def events(model: File, event: str) -> tuple[Path, list[dict[str, Any]]]:
-    """The lines about one kind of event in the journal beside a model, and its path."""
+    """Path of a model's journal, and the lines about an event."""
     journal = Journal(model.path)
     lines = [line for line in journal.read() if line.get("event") == event]
     if not lines:
         found = f"has no {event} in it" if journal.path.exists() else "no such file"
         raise InputError(
-            f"{journal.path}: {found}; local-train writes about {model.path.name} there, "
-            "so copy both files"
+            f"{journal.path}: {found}; local-train writes this journal of "
+            f"{model.path.name}; copy both files"
         )
     return journal.path, lines

@@ -1,4 +1,4 @@
-"""plot loss: the training loss over the rounds, and what aggregation does to it."""
+"""plot loss: the training loss over the rounds, and the effect of aggregation."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from furlkit.stages.plot.journals import client_models, events, one_phase
 from furlkit.stages.plot.picture import Picture, Series, figure, picture
 from furlkit.weights import OWN
 
-# The losses of a run's clients, by round and by epoch of that round.
+# Losses of a run's clients, by round and by epoch of the round.
 Losses = dict[tuple[int, int], list[float]]
 
 
@@ -53,13 +53,13 @@ def run(
 def _line(label: str, runs: dict[Path, Losses]) -> tuple[Line, list[int]]:
     """Means over clients, then over runs, and the number of clients of each point.
 
-    Epochs are counted through all rounds; the deviation is over all clients.
+    Epochs are numbered through the rounds; the deviation is over the clients.
     """
     (first, mine), *others = runs.items()
     for folder in [folder for folder, run in others if run.keys() != mine.keys()][:1]:
         console.warn(
             f"--series {label}: {folder} has other rounds or epochs than {first}; each "
-            "mean is over the runs that have a value there"
+            "mean covers the runs with a value"
         )
     places = sorted({place for losses in runs.values() for place in losses})
     groups = [[run[place] for run in runs.values() if place in run] for place in places]
@@ -72,14 +72,14 @@ def _line(label: str, runs: dict[Path, Losses]) -> tuple[Line, list[int]]:
 
 
 def _read_run(folder: Path, term: str | None, objective: str | None) -> Losses:
-    """The losses of all clients below a folder, which must have every round."""
+    """Losses of the clients in a folder, which must contain every round."""
     models = one_phase(folder, client_models(folder), objective)
     rounds = {model.facts["round"] for model in models}
     missing = set(range(1, max(rounds))) - rounds
     if missing:
         raise InputError(
-            f"{folder}: has clients' models of round {max(rounds)}, but none of round "
-            f"{min(missing)}; every round is needed, so copy those files too"
+            f"{folder}: has client models of round {max(rounds)}, but not of round "
+            f"{min(missing)}; copy the files of every round"
         )
     losses: Losses = {}
     for model in models:
@@ -89,27 +89,27 @@ def _read_run(folder: Path, term: str | None, objective: str | None) -> Losses:
 
 
 def _journal(model: File, term: str | None) -> dict[int, float]:
-    """The loss of each epoch, from the journal beside a model.
+    """Loss of each epoch, from the journal of a model.
 
-    Epochs of a client's own model, trained after the one it sends, are left out.
+    Epochs of a client's personal model, trained after the shared model, are skipped.
     """
     journal, found = events(model, "epoch")
     entries = [line for line in found if not line.get("own")]
-    # Two jobs that did the same work at once wrote the same epochs twice.
+    # Two simultaneous jobs wrote the epochs twice.
     losses = dict(_epoch(journal, entry, term) for entry in entries)
     planned = planned_epochs(model.options) or 0
     if max(losses) < planned:
         console.warn(
-            f"{journal}: is incomplete, it ends with epoch {max(losses)} of "
-            f"{planned}; only what is there is drawn"
+            f"{journal}: is incomplete and ends with epoch {max(losses)} of "
+            f"{planned}; only these epochs are drawn"
         )
     return losses
 
 
 def _epoch(path: Path, entry: dict[str, Any], term: str | None) -> tuple[int, float]:
-    """Number and loss of one epoch; the loss is the sum of terms, or one of them.
+    """Number and loss of an epoch; the loss is the sum of the terms, or one term.
 
-    Losses of a client's own model, trained beside the one it sends, are not added.
+    Losses of a client's personal model, trained beside the shared model, are skipped.
     """
     epoch: Any = entry.get("epoch")
     losses: Any = entry.get("losses")
@@ -117,16 +117,15 @@ def _epoch(path: Path, entry: dict[str, Any], term: str | None) -> tuple[int, fl
     if terms and term is not None and term not in terms:
         there = plain(", ".join(sorted(terms)))
         raise InputError(
-            f"{path}: has no term '{term}' in epoch {short(epoch)}; it has {there}"
+            f"{path}: has no term '{term}' in epoch {short(epoch)}; expected {there}"
         )
     sent = [value for name, value in terms.items() if not name.startswith(OWN)]
     chosen: list[Any] = sent if term is None else [terms.get(term)]
     fit = type(epoch) is int and epoch > 0 and chosen and all(map(is_number, chosen))
     if not fit:
         raise InputError(
-            f"{path}: its epoch {short(epoch)} has the losses "
-            f"{short(losses)}, expected finite numbers; copy it again, or "
-            "train this client again"
+            f"{path}: epoch {short(epoch)} has the losses {short(losses)}, expected "
+            "finite numbers; copy the file again, or train this client again"
         )
     return epoch, float(sum(chosen))
 

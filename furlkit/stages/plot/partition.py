@@ -1,4 +1,4 @@
-"""plot partition: who has which images."""
+"""plot partition: images of each client by class."""
 
 from pathlib import Path
 
@@ -12,9 +12,9 @@ from furlkit.stages.plot.picture import Picture, figure, picture
 
 @picture
 def run(partition: Path, style: str, frame: Frame) -> Picture:
-    """Draw how many images of each class every client has; heat or bubbles.
+    """Draw the number of images of each class and client; heat or bubbles.
 
-    Clients of one domain each stand under its name.
+    Clients with a single domain are labelled by domain.
     """
     found = read_partition(partition)
     histogram, sizes, public = found.histogram, found.sizes, len(found.public)

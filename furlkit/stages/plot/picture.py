@@ -1,4 +1,4 @@
-"""What all plots do: check the output, read, draw unless it is a dry run, report."""
+"""Common parts of plots: check the output, read, draw unless a dry run, report."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
@@ -17,12 +17,12 @@ LARGEST = 50  # Inches.
 Result = tuple[str, dict[str, Any]]
 Paths = tuple[Path, ...]
 Series = tuple[tuple[str, Paths], ...]  # Labels with files, or with folders of runs.
-# What a plot has read: how it is drawn, a line about it, and its numbers.
+# Result of reading: a drawing function, a line of text, and the numbers.
 Picture = tuple[Callable[[], Any], str, dict[str, Any]]
 
 
 def picture(read: Callable[..., Picture]) -> Callable[[Mapping[str, Any]], Result]:
-    """A plot's `run(values)`; `read` gets a frame, and the options that are its own."""
+    """Wrap a plot's `read` in `run(values)`; `read` gets a frame and its options."""
 
     @wraps(read)
     def run(values: Mapping[str, Any]) -> Result:
@@ -33,7 +33,7 @@ def picture(read: Callable[..., Picture]) -> Callable[[Mapping[str, Any]], Resul
         inputs = [*_paths(tuple(given.values())), Path(given.get("data", ""))]
         check_output(output, inputs)
         if "files" in given and "series" in given:
-            # Files without a label are a series of their own.
+            # Files without a label form a separate series.
             files = given.pop("files")
             given["series"] = ((("", files),) if files else ()) + given["series"]
             if not given["series"]:
@@ -51,12 +51,12 @@ def picture(read: Callable[..., Picture]) -> Callable[[Mapping[str, Any]], Resul
 
 
 def figure(name: str) -> Callable[..., Any]:
-    """A function of reports/figures; with it matplotlib is imported, so only to draw."""
+    """Load a function of reports/figures, which imports matplotlib."""
     return resolve_name(f"furlkit.reports.figures.{name}")
 
 
 def _check_format(output: Path, frame: Frame) -> None:
-    """Refuse an output that cannot be drawn, before anything is read."""
+    """Refuse an impossible output before reading."""
     if output.suffix.lower() not in FORMATS:
         known = ", ".join(FORMATS)
         raise UsageError(f"-o {output}: cannot draw '{output.suffix}'; use {known}")

@@ -1,4 +1,4 @@
-"""plot sobel: images and their edges, against which FedStyle learns a style."""
+"""plot sobel: images and their edges, from which FedStyle learns a style."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ from furlkit.reports.summary import ImageRow
 from furlkit.reports.text import counted, plain
 from furlkit.stages.plot.picture import Picture, figure, picture
 
-SIDE = 128  # What the images of a folder are brought to if their sizes differ.
+SIDE = 128  # Size of a folder's images, if sizes differ.
 
 
 @picture
 def run(images: int, seed: int, frame: Frame, **data: Any) -> Picture:
-    """Draw two rows for each domain, or for all images: as they are, and their edges."""
+    """Draw two rows for each domain, or for all images: the images and their edges."""
     known = fill(Source, data).images(Fit(SIDE))
     chosen = {name: _drawn(of, images, seed) for name, of in _domains(known).items()}
     shown = sum(map(len, chosen.values()))
@@ -36,7 +36,7 @@ def run(images: int, seed: int, frame: Frame, **data: Any) -> Picture:
 
 
 def _domains(known: ImageSet) -> dict[str, np.ndarray]:
-    """The images by domain; without domains all of them, without a name."""
+    """Images by domain; without domains, all images under an empty name."""
     return known.by_domain() or {"": np.arange(len(known.images))}
 
 
@@ -55,8 +55,8 @@ def _rows(known: ImageSet, name: str, of: np.ndarray) -> list[ImageRow]:
 
 
 def _edges(images: np.ndarray) -> np.ndarray:
-    """Sobel images of stored ones, (k, H, W, C) uint8, as bytes again."""
-    import torch  # Here, because a dry run needs none.
+    """Sobel images (k, H, W, C) uint8 of images in the same form."""
+    import torch  # Here, because a dry run needs no torch.
 
     from furlkit.data.augment import sobel
 

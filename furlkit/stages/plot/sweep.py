@@ -1,4 +1,4 @@
-"""plot sweep: scores over the numbers that an option was given."""
+"""plot sweep: scores over the values of an option."""
 
 import math
 from collections.abc import Sequence
@@ -52,21 +52,21 @@ def _number(label: str) -> float:
         number = math.nan
     if not math.isfinite(number):
         raise UsageError(
-            f"--series {label}: found {text!r}, expected the number that the option "
-            "had: NUMBER=FILE,... or LINE:NUMBER=FILE,..."
+            f"--series {label}: found {text!r}, expected the option's number: "
+            "NUMBER=FILE,... or LINE:NUMBER=FILE,..."
         )
     return number
 
 
 def _line(label: str, points: Sequence[Results]) -> Line:
-    """The points of a line in the order of their numbers."""
+    """Points of a line in the order of their numbers."""
     ordered = sorted(points, key=lambda each: _number(each.label))
     x = [_number(each.label) for each in ordered]
     for number in x:
         if x.count(number) > 1:
             raise UsageError(
                 f"--series {label + ':' if label else ''}{number:g}: given twice; give "
-                "all files of a number to one --series"
+                "all files of a number to a single --series"
             )
     return Line.of(label, x, [0] * len(x), [each.summary for each in ordered])
 

@@ -31,10 +31,10 @@ def run(
     seed: int,
     **data: Any,
 ) -> Picture:
-    """Draw the t-SNE of each feature file, one panel per file, at most `images` rows.
+    """Draw the t-SNE of each feature file, a panel for each file.
 
-    `classes` are in colour, None for all. With `by` client all files are one panel. A
-    frame without a title gets one.
+    `images`: maximum number of rows. `classes`: classes in colour, None for all. With
+    `by` client the files share a panel.
     """
     source, given = fill(Source, data), tuple(("", path) for path in files) + panels
     if not given:
@@ -78,14 +78,14 @@ def run(
 
 
 def _symbol(numbers: dict[str, Any]) -> str:
-    """What a paper would call the features: h, z, or h_s of a style model."""
+    """Symbol of the features: h, z, or h_s of a style model."""
     return plain(numbers["layer"]) + "_s" * (numbers["personal"] == "style")
 
 
 def _client(features: Features, names: dict[int, str], images: LabelSet) -> int:
-    """The place in `names` of whose features they are, which join it.
+    """Index of the client in `names`; appended if new.
 
-    A client is named with its domain, if it has one.
+    The name includes the client's domain, if any.
     """
     client, path = features.facts.client, features.path
     if client is None:
@@ -104,13 +104,13 @@ def _client(features: Features, names: dict[int, str], images: LabelSet) -> int:
 
 
 def _together(given: Sequence[tuple[str, Path]], clouds: Sequence[Cloud]) -> Cloud:
-    """One cloud of all files, whose rows must be of one length."""
+    """Combine the files into a single cloud, with rows of equal length."""
     first = clouds[0].points.shape[1]
     for (_, path), cloud in zip(given, clouds, strict=True):
         if cloud.points.shape[1] != first:
             raise InputError(
                 f"{path}: has rows of {cloud.points.shape[1]} numbers, {given[0][1]} of "
-                f"{first}; embed all with models of one run"
+                f"{first}; embed all files with models of a single run"
             )
     points, labels = (
         np.concatenate([getattr(cloud, part) for cloud in clouds])
@@ -120,7 +120,7 @@ def _together(given: Sequence[tuple[str, Path]], clouds: Sequence[Cloud]) -> Clo
 
 
 def unit_rows(rows: np.ndarray) -> np.ndarray:
-    """Rows of length 1, so that near means a small angle; rows of zeros stay zero."""
+    """Normalise rows: near means a small angle; rows of zeros stay zero."""
     rows = rows.astype(np.float64)
     # First by the largest entry, whose square might overflow.
     for order in (np.inf, 2):
@@ -130,10 +130,10 @@ def unit_rows(rows: np.ndarray) -> np.ndarray:
 
 
 def lay_out(rows: np.ndarray, perplexity: float, seed: int) -> tuple[np.ndarray, float]:
-    """The t-SNE (n, 2) of unit rows, and the remaining divergence.
+    """Compute the t-SNE (n, 2) of unit rows, and the remaining divergence.
 
-    It runs on one thread: sums of several threads may differ in their last bits, from
-    which t-SNE makes another picture.
+    Runs on a single thread: sums over several threads may differ in the last bits,
+    which changes the picture.
     """
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
@@ -149,7 +149,7 @@ def lay_out(rows: np.ndarray, perplexity: float, seed: int) -> tuple[np.ndarray,
 
 
 def _coloured(images: LabelSet, classes: tuple[int, ...] | None) -> dict[int, str]:
-    """The names of the classes that are in colour."""
+    """Names of the classes in colour."""
     if images.labels is None:
         raise InputError(f"{images.without_labels} to colour by")
     last = images.classes - 1
@@ -165,22 +165,22 @@ def _coloured(images: LabelSet, classes: tuple[int, ...] | None) -> dict[int, st
 def _check_dataset(features: Features, images: LabelSet, data: Source) -> None:
     path, dataset, index = features.path, features.facts.dataset, features.index
     if type(dataset.get("examples")) is not int:
-        raise InputError(f"{path}: does not say which images its rows belong to")
+        raise InputError(f"{path}: does not say which images the rows belong to")
     difference = same_dataset(dataset, images.fingerprint)
     if difference:
         raise InputError(
             f"{path}: belongs to other images than {images.name} (split {data.split}): "
-            f"{difference}; give the --data and --split of its embed"
+            f"{difference}; give --data and --split of embed"
         )
     if len(index) and not 0 <= index.min() <= index.max() < images.examples:
         raise InputError(
-            f"{path}: its index goes from {index.min()} to {index.max()}, {images.name} "
-            f"has {images.examples:,} images; re-create it with embed"
+            f"{path}: the index goes from {index.min()} to {index.max()}, but "
+            f"{images.name} has {images.examples:,} images; re-create it with embed"
         )
 
 
 def _chosen(index: np.ndarray, images: int, seed: int) -> np.ndarray:
-    """Rows in random order, the same images wherever files have the same images."""
+    """Rows in random order; files with equal images give equal choices."""
     order = np.argsort(index, kind="stable")
     rng = numpy_generator(seed, "plot", "tsne", "images")
     return order[rng.permutation(len(order))[:images]]
@@ -190,20 +190,20 @@ def _check_rows(path: Path, rows: np.ndarray, perplexity: float) -> None:
     n, width = rows.shape
     if n <= perplexity:
         raise UsageError(
-            f"--perplexity {perplexity:g}: must be less than the {n} images of {path} "
-            "that are drawn"
+            f"--perplexity {perplexity:g}: must be less than the {n} images drawn "
+            f"from {path}"
         )
     if width < 2:
         raise InputError(f"{path}: has rows of {width} numbers, 2 are needed")
     if np.ptp(rows, axis=0).max() < 1e-7:
         raise InputError(
-            f"{path}: all its rows have the same direction: the model has collapsed, and "
+            f"{path}: all rows have the same direction: the model has collapsed, and "
             "there is nothing to draw"
         )
 
 
 def _data(cloud: Cloud, features: Features, classes: int) -> dict[str, Any]:
-    """A file for programs; without classes its labels are not those of classes."""
+    """JSON entry of a file; without classes, labels are not classes."""
     names = ("layer", "personal", "client", "round")
     origin = {k: getattr(features.facts, k) for k in names}
     found = {

@@ -1,4 +1,4 @@
-"""plot updates: what each client decided at the start of its rounds."""
+"""plot updates: each client's decision at the start of the rounds."""
 
 from collections import Counter
 from pathlib import Path
@@ -16,13 +16,13 @@ from furlkit.reports.text import counted
 from furlkit.stages.plot.journals import client_models, events, one_phase
 from furlkit.stages.plot.picture import Picture, figure, picture
 
-# Updates with nothing to decide leave no line in a journal.
+# Updates without a decision leave no line in a journal.
 PLAIN = ("replace", "keep", "continue", "own")
 
 
 @picture
 def run(folder: Path, objective: str | None, frame: Frame) -> Picture:
-    """Draw the share of its own that each client kept, and the distance that decided."""
+    """Draw the share of the local model that clients kept, and the distances."""
     models = one_phase(folder, _deciding(client_models(folder)), objective)
     update = _update(folder, models)
     found = sorted((_decision(model) for model in models), key=lambda each: each[:2])
@@ -47,7 +47,7 @@ def run(folder: Path, objective: str | None, frame: Frame) -> Picture:
 
 
 def _deciding(models: list[File]) -> list[File]:
-    """The models without phases in which no client decides anything, if others are left."""
+    """Drop phases without decisions, if other phases remain."""
     phases = {objective_of(m) for m in models if _name(m) not in PLAIN}
     return [m for m in models if objective_of(m) in phases] or models
 
@@ -57,30 +57,30 @@ def _name(model: File) -> str:
 
 
 def _update(folder: Path, models: list[File]) -> str:
-    """The update of a run, which must have decided something."""
+    """Update of a run, which must involve decisions."""
     names = sorted({_name(model) for model in models})
     if len(names) > 1:
         raise InputError(
             f"{folder}: has clients of --update {' and '.join(names)}; give the folder "
-            "of one run"
+            "of a single run"
         )
     if names[0] in PLAIN:
         known = ", ".join(name for name in UPDATES if name not in PLAIN)
         raise InputError(
-            f"{folder}: its clients were trained with --update {names[0]}, which decides "
+            f"{folder}: clients were trained with --update {names[0]}, which decides "
             f"nothing; expected one of {known}"
         )
     return names[0]
 
 
 def _decision(model: File) -> tuple[int, int, float, float | None]:
-    """Client, round, the share of its own, and the distance where there is one."""
+    """Client, round, share of the local model, and distance if recorded."""
     journal, lines = events(model, "update")
     own: Any = lines[-1].get("own")
     gap: Any = lines[-1].get("distance")
     if not is_number(own) or not 0 <= own <= 1 or not (gap is None or is_number(gap)):
         raise InputError(
-            f"{journal}: its update has the share {short(own)} and the distance "
+            f"{journal}: the update has the share {short(own)} and the distance "
             f"{short(gap)}, expected numbers; train this client again"
         )
     return model.facts["client"], model.facts["round"], own, gap

@@ -1,4 +1,4 @@
-"""plot uploads: what a report of aggregate says of each client's uploads."""
+"""plot uploads: each client's uploads according to a report of aggregate."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from furlkit.stages.plot.picture import Picture, figure, picture
 
 @picture
 def run(files: tuple[Path, ...], frame: Frame) -> Picture:
-    """Draw norm, angle and influence of each upload, by client; who stands out is red."""
+    """Draw norm, angle and influence of each upload, by client; outliers in red."""
     read = list(read_once(files))
     every = (each for path, metrics in read for each in _uploads(path, metrics))
     found = sorted(every, key=lambda each: (client_order(each.client), *each[1:3]))

@@ -113,7 +113,7 @@ BAD: dict[Callable, str] = {
     folder: "no regular file",
     control_characters: "control characters",
     path_in_its_name: "control characters and backslashes",
-    path_for_a_client: "names a client",
+    path_for_a_client: "client called",
     other_shapes: "encoder.conv1.weight",
     not_finite: "NaN",
     the_global_model: "role global",

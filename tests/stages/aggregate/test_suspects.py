@@ -47,7 +47,7 @@ def test_honest_rounds_and_two_clients_give_no_warning(world, hostile, run, more
 def test_clients_of_the_partition_without_an_upload_are_a_warning(world, run):
     given = (world.clients[0], world.clients[2], "--partition", world.partition)
     line = ("aggregate", *given, "-o", world.folder / "some")
-    text = "1 of its 3 clients have no upload here: 1"
+    text = "1 of 3 clients have no upload here: 1"
     done = run(*line)
     assert done.code == 0 and "warning" in done.err and text in done.err
     assert run(*line, "--strict", "--force").code == 65

@@ -172,7 +172,7 @@ def test_features_of_other_images_are_refused(tmp_path, features, known):
 
 def test_the_other_split_is_refused_with_a_hint(tmp_path, features, refused):
     line = ("--data", "digits", "--split", "train", "-o", tmp_path / "x.png")
-    words = ("than digits (split train)", "give the --data and --split of its embed")
+    words = ("than digits (split train)", "give --data and --split of embed")
     path = features()
     refused(tmp_path, 65, words, "plot", "tsne", path, *line)
 
