@@ -312,14 +312,15 @@ TERMS = named(
         options=(
             Option("scaffold", Flag(), False,
                    "Add c - c_k, the control variates of server and client, to every "
-                   "gradient. c arrives with the model, c_k stays in the private file.",
+                   "gradient. c arrives with the model, c_k stays in the private file; "
+                   "aggregate --rule scaffold makes the next c.",
                    newer=True),
         ),
         exchanges=("control",),
         inputs=("correction",),
         paper=SCAFFOLD,
         equation="Eq. 3-4, Option II",
-        printed="as printed if all clients take part, with `aggregate --weights uniform`",
+        printed="as printed, with `aggregate --rule scaffold`",
     ),
     Term("infusion", "the loss once more, of views infused with the client's style",
         "furlkit.terms.infusion:infusion",
@@ -586,7 +587,8 @@ RULES = named(
         "furlkit.aggregators.scaffold:scaffold",
         options=(*_ROBUST,
             _SERVER_LR._replace(default=1.0),
-            Option("clients", Whole(1), help="N, all clients of the federation.",
+            Option("clients", Whole(1),
+                   help="N, all clients of the federation; give it if a round has fewer.",
                    usual="those of the round"),
         ),
         paper=SCAFFOLD,
