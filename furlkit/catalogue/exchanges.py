@@ -21,6 +21,7 @@ from furlkit.catalogue.entries import (
 from furlkit.catalogue.papers import (
     APFL,
     DITTO,
+    FEDBN,
     FEDCA,
     FEDMATCH,
     FEDSTYLE,
@@ -212,6 +213,21 @@ CONTROL = Exchange("control", "control variates: mean gradients of server and cl
     equation="Algorithm 1",
 )
 
+NORMS = Exchange("norms", "BatchNorm layers that stay at the client",
+    "furlkit.exchanges.norms:Norms",
+    title="Layers of the client's own: FedBN",
+    options=(
+        Option("keep-norms", Flag(), False,
+               "Keep the BatchNorm layers, with their statistics, in the private file; the "
+               "server averages the others. Score such models with evaluate personal.",
+               newer=True),
+    ),
+    paper=FEDBN,
+    equation="Algorithm 1",
+    printed="as printed",
+)
+
 EXCHANGES = named(
-    DICTIONARY, TARGETS, NEIGHBOURS, HELPERS, BANK, STYLE, PERSONAL_MODEL, CONTROL
+    *(DICTIONARY, TARGETS, NEIGHBOURS, HELPERS, BANK, STYLE, PERSONAL_MODEL, CONTROL),
+    NORMS,
 )

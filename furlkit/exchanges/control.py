@@ -116,6 +116,7 @@ def _check(values: Values) -> None:
         ("--phases", values["phases"]),
         ("--personal", values["personal"] != "none"),
         ("--send", values["send"]),
+        ("--keep-norms", values["keep_norms"]),
     ):
         if given:
             raise UsageError(f"--scaffold does not apply with {flag}; leave one out")

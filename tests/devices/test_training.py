@@ -98,6 +98,10 @@ def test_an_own_model_never_waits_for_the_device(trained, name, more):
     trained(*CLIENT, "--personal", name, *more, *KEPT)
 
 
+def test_a_client_keeps_norms_of_the_device(trained):
+    trained(*CLIENT, "--keep-norms", *KEPT)
+
+
 def test_an_alpha_that_learns_never_waits_for_the_device(trained):
     trained(*CLIENT, "--personal", "apfl", "--own-share-rate", 0.1, *KEPT)
 
