@@ -241,7 +241,7 @@ CENTROIDS = Exchange("centroids", "centroids of z with counts, local and global 
                     "of images of each; may hold {client}. A centroid of one image is the "
                     "feature of this image: it is not anonymous.", recorded=False),
         Option("local-centroids", Whole(1), 16, "The most centroids that a client shares.",
-               needs="centroids-out", newer=True),
+               needs="centroids-out"),
     ),
     paper=ORCHESTRA,
     equation="section 4, local clustering",

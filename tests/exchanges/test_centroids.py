@@ -80,6 +80,13 @@ def test_a_client_killed_at_every_save_shares_the_same_bytes(folder, until_done)
     assert digest(folder / "u3_0") == digest(folder / "u2_0")
 
 
+def test_shared_centroids_are_made_again_by_replay(folder, run, tmp_path):
+    among = ("--among", folder, "--data", folder / "d.npz")
+    words = ("replay", folder / "z2_1", "--depth", 1, *among, "--run")
+    outcome = run(*words, "--into", tmp_path)
+    assert outcome.code == 0 and "same bytes" in outcome.out
+
+
 @pytest.mark.parametrize(
     ("more", "code", "words"),
     [
