@@ -25,6 +25,7 @@ import numpy as np
 
 from furlkit.aggregators.mean import mean
 from furlkit.aggregators.uploads import Pieces, Uploads
+from furlkit.errors import UsageError
 from furlkit.weights import weighted_sum
 
 CONTROL = "control."
@@ -33,7 +34,12 @@ CONTROL = "control."
 def scaffold(uploads: Uploads, *, lr: float, clients: int | None) -> Pieces:
     """Algorithm 1, lines 16 to 17; N is `clients`, or the clients of the round."""
     average, present = mean(uploads), len(uploads.clients)
-    total = max(present, clients or present)
+    total = clients or present
+    if total < present:
+        raise UsageError(
+            f"--clients {clients}: is the number of all clients; this round alone has "
+            f"{present}"
+        )
 
     def pieces(name: str) -> Iterator[np.ndarray]:
         if name not in uploads.weights:

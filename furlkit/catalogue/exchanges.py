@@ -21,9 +21,11 @@ from furlkit.catalogue.entries import (
 from furlkit.catalogue.papers import (
     APFL,
     DITTO,
+    FEDBN,
     FEDCA,
     FEDMATCH,
     FEDSTYLE,
+    ORCHESTRA,
     SCAFFOLD,
     SCAN,
     WU,
@@ -212,6 +214,42 @@ CONTROL = Exchange("control", "control variates: mean gradients of server and cl
     equation="Algorithm 1",
 )
 
+NORMS = Exchange("norms", "BatchNorm layers that stay at the client",
+    "furlkit.exchanges.norms:Norms",
+    title="Layers of the client's own: FedBN",
+    options=(
+        Option("keep-norms", Flag(), False,
+               "Keep the BatchNorm layers, with their statistics, in the private file; the "
+               "server averages the others. Score such models with evaluate personal.",
+               newer=True),
+    ),
+    paper=FEDBN,
+    equation="Algorithm 1",
+    printed="as printed",
+)
+
+CENTROIDS = Exchange("centroids", "centroids of z with counts, local and global ones",
+    "furlkit.exchanges.centroids:Centroids",
+    title="Sharing centroids: prototypes without classes",
+    options=(
+        Option("centroids", File("features", "centroids", "received"),
+               help="Global centroids that --centroid-weight draws images to; aggregate "
+                    "--rule centroids writes them. Leave the flag out in round 1.",
+               recorded=False, needs="centroid-weight"),
+        Option("centroids-out", File("features", direction="sent", per_client=True),
+               help="Where to write centroids of z of the client's images, with the number "
+                    "of images of each; may hold {client}. A centroid of one image is the "
+                    "feature of this image: it is not anonymous.", recorded=False),
+        Option("local-centroids", Whole(1), 16, "The most centroids that a client shares.",
+               needs="centroids-out"),
+    ),
+    paper=ORCHESTRA,
+    equation="section 4, local clustering",
+    printed="differs: clusters of z after training, not of equal size; the assignment loss "
+            "is not here",
+)
+
 EXCHANGES = named(
-    DICTIONARY, TARGETS, NEIGHBOURS, HELPERS, BANK, STYLE, PERSONAL_MODEL, CONTROL
+    *(DICTIONARY, TARGETS, NEIGHBOURS, HELPERS, BANK, STYLE, PERSONAL_MODEL, CONTROL),
+    NORMS, CENTROIDS,
 )

@@ -28,6 +28,9 @@ def _rows() -> Iterator[tuple[str, ...]]:
     for personal in catalogue.PERSONAL.values():
         if personal.function:
             yield _row(personal, f"--personal {personal.name}")
+    for exchange in catalogue.EXCHANGES.values():
+        if exchange.printed:
+            yield _row(exchange, f"--{exchange.options[0].name}")
     for rule in catalogue.RULES.values():
         yield _row(rule, f"--rule {rule.name}")
     for teacher in catalogue.TEACHERS.values():

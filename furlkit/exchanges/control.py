@@ -1,8 +1,12 @@
-"""SCAFFOLD's control variates: c arrives with the model, c_k+ leaves with the upload.
+"""SCAFFOLD's control variates: c arrives with the model, c_k+ - c_k leaves the client.
 
-The part `control` of a model has a tensor for each parameter of the net. The server's
-unweighted mean of c_k+ over all clients is the next c (Algorithm 1, line 17, if all
-clients take part). c_k stays in the client's private file.
+Tensors control.NAME, for each parameter NAME of the net:
+
+    in the global model     c, the server's control variate; absent before round 1: 0
+    in an upload            c_k+ - c_k, the change of the client's control variate
+    in a private file       c_k+, in the file's memory; 0 before the client's first round
+
+aggregate --rule scaffold adds the changes to c (Algorithm 1, line 17).
 """
 
 from typing import Any
@@ -50,7 +54,7 @@ class Control(Exchange):
         learner.control = zeros_like_parameters(learner.net)
 
     def new_parts(self, client: ClientId, start: Tensors) -> Tensors:
-        """c is 0 until the server has a mean."""
+        """c is 0 before round 1."""
         missing = [name for name in self._names if name not in start]
         return {k: np.zeros(self._setup.learner[k].shape, np.float32) for k in missing}
 
@@ -75,13 +79,12 @@ class Control(Exchange):
         rates = sum(plan.lr_at(k, steps) for k in range(steps * plan.epochs))
         new = {}
         for name, c in self._c.items():
-            own = rates * plan.factor_of(part_of(name))
-            start = client.tensors[name]
-            new[CONTROL + name] = next_control(
-                self._c_k[name], c, start, end[name], own
-            )
-        load_tensors(trained.learner, new)
-        return Kept({}, new)
+            path = (client.tensors[name], end[name])
+            eta = rates * plan.factor_of(part_of(name))
+            new[name] = next_control(self._c_k[name], c, *path, eta)
+        changes = {CONTROL + k: c_k - self._c_k[k] for k, c_k in new.items()}
+        load_tensors(trained.learner, changes)
+        return Kept({}, {CONTROL + k: c_k for k, c_k in new.items()})
 
 
 def zeros_like_parameters(net: nn.Module) -> nn.Module:
@@ -113,6 +116,7 @@ def _check(values: Values) -> None:
         ("--phases", values["phases"]),
         ("--personal", values["personal"] != "none"),
         ("--send", values["send"]),
+        ("--keep-norms", values["keep_norms"]),
     ):
         if given:
             raise UsageError(f"--scaffold does not apply with {flag}; leave one out")

@@ -158,6 +158,10 @@ class Exchange(Protocol):
         """Tensors of a private file that only this exchange reads."""
         return {}
 
+    def kept_tensors(self, setup: Setup) -> set[str]:
+        """Names of the learner's tensors that stay at the client, of any part."""
+        return set()
+
     def new_parts(self, client: ClientId, start: Tensors) -> Tensors:
         """Draw the parts that `start`, the model of a client's first round, lacks."""
         return {}

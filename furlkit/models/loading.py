@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from furlkit.data.augment import Augmentation
 from furlkit.data.batches import View
@@ -49,7 +50,7 @@ def fitting_net(checkpoint: Checkpoint) -> Net:
     # A file may declare and contain further parts (a target).
     more = [part for part in facts.parts or () if part not in own]
     tensors = divide(checkpoint.tensors, more)[1]
-    _check_complete(path, sorted(expected.keys() - tensors.keys()))
+    _check_complete(path, net, sorted(expected.keys() - tensors.keys()))
     check_tensors(path, expected, tensors)
     return net
 
@@ -112,12 +113,23 @@ def _dtype(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _check_complete(path: Path, missing: list[str]) -> None:
+def batchnorm_names(net: nn.Module) -> set[str]:
+    """Names of the tensors of BatchNorm layers: weights, biases, statistics."""
+    layers = {k: m for k, m in net.named_modules() if isinstance(m, _BatchNorm)}
+    return {f"{place}.{name}" for place, m in layers.items() for name in m.state_dict()}
+
+
+def _check_complete(path: Path, net: nn.Module, missing: list[str]) -> None:
     """Refuse a file without every tensor of the net."""
     if missing and all(map(is_batchnorm_statistic, missing)):
         raise InputError(
             f"{path}: has no BatchNorm statistics (aggregated with --bn keep; clients "
             "keep theirs); use a client's checkpoint instead"
+        )
+    if missing and batchnorm_names(net).issuperset(missing):
+        raise InputError(
+            f"{path}: has no BatchNorm layers (local-train --keep-norms: clients keep "
+            "theirs); use evaluate personal with the clients' private files"
         )
     if missing:
         raise InputError(f"{path}: lacks {', '.join(missing[:3])} of its architecture")

@@ -50,6 +50,9 @@ def _commands():
     yield *train, *shared, "--private-out", "k_{client}", "-o", "c_{client}"
     yield "aggregate", "c_0", "c_1", "-o", "g1"
     yield "aggregate", "r_0", "r_1", "--rule", "dictionary", "-o", "dictionary"
+    centroids = ("--centroids-out", "z_{client}", "-o", "m_{client}")
+    yield *train, *centroids
+    yield "aggregate", "z_0", "z_1", "--rule", "centroids", "--centroids", 4, "-o", "z"
     yield "pretrain-align", "g0", *FAST, "--targets-out", "targets", "-o", "align"
     style = ("--projector", "16,8", "-o", "style_{client}")
     yield "pretrain-style", "p", "g0", *FAST, *CLIENTS, *style

@@ -60,6 +60,10 @@ TERMS = {
         *("--dictionary", "dictionary", "--neighbours", 3),
         *("--neighbour-candidates", 8),
     ),
+    "centroids": (
+        *("--centroids", "z", "--centroid-weight", 0.5),
+        *("--centroids-out", "OUT/rows"),
+    ),
     "infusion": ("--infusion", 0.5, "--private", "style_0", *KEPT),
     "scaffold": ("--scaffold", "--optimiser", "sgd", "--momentum", 0, *KEPT),
 }
@@ -67,7 +71,7 @@ TERMS = {
 
 @pytest.mark.parametrize(("name", "more"), cases(catalogue.TERMS))
 def test_a_term_never_waits_for_the_device(trained, name, more):
-    model = SECOND if name == "neighbours" else CLIENT
+    model = SECOND if name in ("neighbours", "centroids") else CLIENT
     trained(*model, *TERMS[name], *more)
 
 
@@ -96,6 +100,10 @@ def test_an_update_never_waits_for_the_device(trained, name, more):
 )
 def test_an_own_model_never_waits_for_the_device(trained, name, more):
     trained(*CLIENT, "--personal", name, *more, *KEPT)
+
+
+def test_a_client_keeps_norms_of_the_device(trained):
+    trained(*CLIENT, "--keep-norms", *KEPT)
 
 
 def test_an_alpha_that_learns_never_waits_for_the_device(trained):

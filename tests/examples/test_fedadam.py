@@ -36,6 +36,18 @@ def test_the_state_of_a_round_is_read_in_the_next(plan):
     assert "exp/r001/server.safetensors" in averages[1]["reads"]
 
 
+@pytest.mark.parametrize(
+    ("optimiser", "step"), [("fedadam", "1e-3"), ("fedyogi", "1e-3"), ("fedavgm", "1")]
+)
+def test_every_optimiser_is_planned(plan, optimiser, step):
+    words = (f"optimiser={optimiser}", f"average=--lr {step}")
+    averages = of(plan(RECIPE, *TINY, *words), "average")
+    assert len(averages) == 3
+    for each in averages:
+        values = dict(pairwise(each["command"]))
+        assert (values["--rule"], values["--lr"]) == (optimiser, step)
+
+
 def test_three_rounds_of_the_plan_and_a_ledger(plan, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for step in plan(RECIPE, *TINY):

@@ -44,7 +44,13 @@ from furlkit.stages.aggregate.state import (
     weights_of,
 )
 from furlkit.stages.aggregate.suspects import name_missing, name_suspects
-from furlkit.weights import is_batchnorm_statistic, online_name, part_of
+from furlkit.weights import (
+    is_batchnorm_statistic,
+    online_name,
+    part_of,
+    parts_of,
+    within,
+)
 
 # Options that are not the rule's own business.
 DEFAULTS: dict[str, Any] = {
@@ -96,8 +102,9 @@ def _combined(
     provenance = provenance_of(options, clients, shares=shares, **given)
     entries = _entries(newest[0], facts.statistics)
     names = [entry.name for entry in entries]
-    model = _open_parent(options, report, newest[0], names)
     rule = catalogue.rules()[options.rule]
+    _check_added(rule, newest[0], parts_of(names))
+    model = _open_parent(options, report, newest[0], names)
     held = state_entries(rule.state, entries)
     state = open_state(options.state, rule, options.parent, held)
     inputs = dict(provenance.inputs)
@@ -407,6 +414,17 @@ def _check_finite(options: Options, broken: list[str]) -> None:
         )
 
 
+def _check_added(rule: catalogue.Rule, client: Client, parts: list[str]) -> None:
+    """Refuse changes that another rule adds to the parent: they are no weights."""
+    for other in catalogue.rules().values():
+        changes = [part for part in parts if within(part, other.adds)]
+        if changes and not within(changes[0], rule.adds):
+            raise UsageError(
+                f"--rule {rule.name}: {client.path} has the part {changes[0]}, which only "
+                f"--rule {other.name} combines"
+            )
+
+
 def _open_parent(
     options: Options, report: Path | None, client: Client, names: list[str]
 ) -> Container | None:
@@ -429,7 +447,7 @@ def _open_parent(
         entry = client.opened.entry(name)
         if name not in opened and online_name(name) in opened:
             opened.aliases[name] = online_name(name)
-        if name not in opened and part_of(name) in rule.adds:
+        if name not in opened and within(part_of(name), rule.adds):
             continue
         stored = opened.aliases.get(name, name)
         opened.expect(stored, entry.dtype.name, *entry.shape)

@@ -23,11 +23,15 @@ from furlkit.weights import PRIVATE, is_batchnorm_statistic, part_of, parts_of, 
 
 
 class Inputs(NamedTuple):
-    """The options, the opened files, and the parts of the model that leave the client."""
+    """The options, the opened files, and the parts of the model that leave the client.
+
+    Of these parts the client keeps the tensors in `kept`.
+    """
 
     options: Options
     setup: Setup
     sent: tuple[str, ...]
+    kept: set[str]
 
 
 def open_inputs(options: Options) -> Inputs:
@@ -69,12 +73,13 @@ def open_inputs(options: Options) -> Inputs:
         device=runtime.device_of(options.runtime),
         channels_last=options.execution.channels_last,
     )
-    _check_whole(setup)
+    kept = {k for exchange in options.active for k in exchange.kept_tensors(setup)}
+    _check_whole(setup, kept)
     _check_phases(options)
     sent = _sent_parts(options, setup)
     for exchange in options.active:
         exchange.open(setup)
-    return Inputs(options, setup, sent)
+    return Inputs(options, setup, sent, kept)
 
 
 def _plan_of_round(plan: Plan, round_: int) -> Plan:
@@ -107,14 +112,14 @@ def make_learner(
     return learner
 
 
-def _check_whole(setup: Setup) -> None:
-    """A part that the model says it has must be there whole."""
+def _check_whole(setup: Setup, kept: set[str]) -> None:
+    """A part that the model says it has must be there, but for tensors kept by clients."""
     model, facts = setup.model, setup.model.facts
     check_tensors(model.path, setup.learner, model.tensors)
     for name in setup.net:
         declared = facts.parts is None or part_of(name) in facts.parts
         declared &= facts.statistics or not is_batchnorm_statistic(name)
-        if declared and name not in model.tensors:
+        if declared and name not in model.tensors and name not in kept:
             raise InputError(f"{model.path}: lacks {name} of its architecture")
     if facts.parts is not None and "encoder" not in facts.parts:
         raise InputError(f"{model.path}: has no encoder, which every client needs")

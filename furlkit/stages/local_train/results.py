@@ -21,8 +21,8 @@ def write(inputs: Inputs, client: Client, trained: Trained) -> Result:
     """Write shared files, the private file and, last for make, the upload."""
     options, setup, number = inputs.options, inputs.setup, client.number
     parts, memory = _finished(inputs, client, trained)
-    upload, _ = divide(_tensors(inputs, trained.sent), inputs.sent)
-    _, kept = divide(_tensors(inputs, trained.learner), inputs.sent)
+    upload, _ = _divided(inputs, trained.sent)
+    _, kept = _divided(inputs, trained.learner)
     if options.private_out:
         own = _private_parts(inputs, client, upload, kept) | parts
         about = PrivateFacts(
@@ -127,6 +127,13 @@ def _tensors(inputs: Inputs, learner: Any) -> Tensors:
     """
     known = inputs.setup.learner
     return {k: v for k, v in parts_by_name(learner).items() if k in known}
+
+
+def _divided(inputs: Inputs, learner: Any) -> tuple[Tensors, Tensors]:
+    """The tensors of a learner that leave the client, and the others."""
+    sent, kept = divide(_tensors(inputs, learner), inputs.sent)
+    kept |= {name: sent.pop(name) for name in inputs.kept & sent.keys()}
+    return sent, kept
 
 
 def _private_parts(

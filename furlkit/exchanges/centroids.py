@@ -1,0 +1,109 @@
+"""Centroids of z: a client shares local ones with counts, and receives global ones.
+
+Orchestra's clients cluster z of their images, and the server clusters the centroids
+(aggregate --rule centroids). No class is involved. The clustering draws nothing, so a
+resumed training shares the same rows.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from furlkit import catalogue, console
+from furlkit.aggregators.centroids import centroids
+from furlkit.errors import InputError, UsageError
+from furlkit.exchanges.dictionary import open_dictionary
+from furlkit.exchanges.exchange import (
+    Client,
+    Exchange,
+    Kept,
+    Setup,
+    Trained,
+    Values,
+    Written,
+)
+from furlkit.files.features import FeatureFacts, Features, write_features
+from furlkit.inputs.paths import fill
+from furlkit.models.architecture import Net
+from furlkit.models.embedding import embed
+from furlkit.models.loading import z_width
+
+
+class Centroids(Exchange):
+    """Global centroids as input of the term; local centroids as a file with counts."""
+
+    def __init__(self, values: Values) -> None:
+        self._path, self._out = values["centroids"], values["centroids_out"]
+        self._count = values["local_centroids"]
+        self.active = bool(self._path or self._out)
+        self.inputs = (self._path,) if self._path else ()
+        if self._out:
+            file = "--centroids-out", self._out
+            self.writes = (Written("local_centroids", "features", *file),)
+        if self.active:
+            _check(values)
+
+    def open(self, setup: Setup) -> None:
+        self._setup, width = setup, z_width(setup.model)
+        self._received: Features | None = None
+        if self._path:
+            self._received = open_dictionary(self._path, width, setup.model)
+            if self._received.facts.part != "centroids":
+                raise InputError(
+                    f"{self._path}: has rows of {self._received.facts.part}; create "
+                    "centroids with aggregate --rule centroids"
+                )
+
+    def check(self, client: Client) -> None:
+        if self._out and "examples" not in self._setup.tell:
+            console.warn(
+                f"--centroids-out {self._out}: the counts add up to the number of images "
+                f"of client {client.number}, which --tell leaves out"
+            )
+
+    def contents(self) -> dict[str, str]:
+        return {"centroids": self._received.content} if self._received else {}
+
+    def begin(self, client: Client, net: Net) -> dict[str, Any]:
+        if self._received is None:
+            return {}
+        mu = torch.from_numpy(self._received.rows).float()
+        return {"centroids": mu.to(self._setup.device)}
+
+    def finish(self, client: Client, trained: Trained) -> Kept:
+        if self._out:
+            setup, images = self._setup, self._setup.images.images
+            view, net = setup.plain_view(), trained.learner.net
+            z = embed(net, images, client.index, view, "z").numpy()
+            trained.results["local_centroids"] = self._share(client, z)
+        return Kept({}, {})
+
+    def _share(self, client: Client, z: np.ndarray) -> str:
+        """Write the centroids of z (n, d); return the content hash of the file."""
+        rows, counts = local_centroids(z, self._count)
+        facts = FeatureFacts(
+            layer="z", dataset={}, part=str(client.number), client=client.number,
+            round=self._setup.round, examples=len(rows), parent=self._setup.parent,
+        )  # fmt: skip
+        path, places = fill(self._out, client.number), np.arange(len(rows))
+        about = (places, facts, client.provenance)
+        return write_features(path, rows, *about, counts=counts)
+
+
+def local_centroids(z: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray]:
+    """At most K centroids of the directions of z (n, d), without empty clusters."""
+    z = z[np.linalg.norm(z, axis=1) > 0]  # A row of zeros has no direction.
+    how: dict[str, Any] = {"iterations": 100, "equal_sizes": False, "epsilon": 1.0}
+    rows, counts = centroids(z, np.ones(len(z)), centroids=min(K, len(z)), **how)
+    return rows[counts > 0], counts[counts > 0]
+
+
+def _check(values: Values) -> None:
+    objective = catalogue.objectives()[values["objective"]]
+    if "projector" not in objective.head_names:
+        flag = "--centroids" if values["centroids"] else "--centroids-out"
+        raise UsageError(
+            f"{flag}: centroids are rows of z, the output of a projector, which "
+            f"--objective {objective.name} does not train"
+        )

@@ -1,0 +1,39 @@
+"""FedBN: a client keeps its BatchNorm layers, and all other layers are averaged.
+
+Li et al., "FedBN: Federated Learning on Non-IID Features via Local Batch Normalization",
+ICLR 2021, Algorithm 1. Weights, biases and running statistics of these layers are in the
+private file, not in the upload, so the server's model lacks them from round 1 on. A client
+without a private file starts from the layers that it received, or from new ones.
+"""
+
+from furlkit.errors import InputError, UsageError
+from furlkit.exchanges.exchange import Exchange, Setup, Values
+from furlkit.models.architecture import build
+from furlkit.models.loading import batchnorm_names
+from furlkit.weights import NESTED
+
+
+class Norms(Exchange):
+    """The names of the tensors of BatchNorm layers, of all nets that a learner has."""
+
+    def __init__(self, values: Values) -> None:
+        self.active = values["keep_norms"]
+        if self.active and not values["private_out"]:
+            raise UsageError(
+                "--keep-norms: a client keeps its BatchNorm layers in a private file; "
+                "give --private-out"
+            )
+
+    def kept_tensors(self, setup: Setup) -> set[str]:
+        names = batchnorm_names(build(setup.architecture, None))
+        if not names:
+            raise InputError(
+                f"{setup.model.path}: has no BatchNorm layer that --keep-norms could keep"
+            )
+        return {name for name in setup.learner if _within_net(name) in names}
+
+
+def _within_net(name: str) -> str:
+    """encoder.bn1.weight, also for target.encoder.bn1.weight."""
+    first, _, others = name.partition(".")
+    return others if first in NESTED else name
