@@ -56,19 +56,25 @@ _replaced: dict[str, str | None] = {}
 class Runtime:
     """Device, number of CPU threads and instruction set of a stage.
 
-    `gpu_memory`: share of the GPU's memory that this process may use.
+    `gpu_memory` is the part of the GPU's memory that this process may take. Without
+    `deterministic`, a CUDA device may round differently in each run.
     """
 
     device: str = "auto"
     threads: int = 1
     isa: str = "auto"
     gpu_memory: float | None = None
+    deterministic: bool = True
 
     def resolved_options(self) -> dict[str, Any]:
-        """Values that determine the bytes of a result, for provenance."""
-        where = {"device": device_of(self).type, "threads": self.threads}
+        """What of it decides the bytes of a result, for provenance."""
+        kind = device_of(self).type
+        where = {"device": kind, "threads": self.threads}
         several = {"processes": processes()} if processes() > 1 else {}
-        return {**where, **pinned_option(self.isa), **several}
+        # Other devices have no faster algorithms to choose: the bytes are the same.
+        fast = kind == "cuda" and not self.deterministic
+        speed = {"deterministic": False} if fast else {}
+        return {**where, **pinned_option(self.isa), **several, **speed}
 
 
 def processes() -> int:
@@ -176,11 +182,23 @@ def start(runtime: Runtime) -> "torch.device":
     if runtime.gpu_memory is not None:
         _limit_memory(device, runtime.gpu_memory)
     if device.type == "cuda":
-        # cuBLAS is deterministic only with a fixed workspace, set before the first use.
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        torch.backends.cudnn.benchmark = False
+        _choose_algorithms(runtime.deterministic)
     return device
+
+
+def _choose_algorithms(deterministic: bool) -> None:
+    """Set the algorithms of CUDA: the same in every run, or the fastest ones.
+
+    The fastest ones multiply float32 as TF32, which has 10 bits of mantissa.
+    """
+    import torch
+
+    if deterministic:
+        # cuBLAS is deterministic only with a fixed workspace, set before its first use.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(deterministic, warn_only=True)
+    torch.backends.cudnn.benchmark = not deterministic
+    torch.backends.cuda.matmul.allow_tf32 = not deterministic
 
 
 def _limit_memory(device: "torch.device", fraction: float) -> None:

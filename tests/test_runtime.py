@@ -10,6 +10,7 @@ from furlkit import runtime
 from furlkit.errors import FurlkitError, UsageError
 from furlkit.runtime import Runtime, cpu_flags, set_isa
 from furlkit.training.run import naming
+from tests.helpers import furlkit
 
 AVX2 = "fpu sse4_2 avx avx2 fma"
 AVX512 = f"{AVX2} avx512f avx512dq avx512bw avx512vl"
@@ -255,3 +256,45 @@ def test_the_cpu_has_no_part_of_a_gpu_s_memory(world, refused):
     words = ("local-train", world.partition, world.model, "--data", "digits")
     cpu = ("--client", 0, "--device", "cpu", "--gpu-memory", 0.5, "-o", world.output)
     refused(world.folder, 2, ["--gpu-memory 0.5", "--device cuda"], *words, *cpu)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A machine with a GPU, on which nothing may be computed."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
+    yield
+    torch.use_deterministic_algorithms(False)
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
+def algorithms():
+    """Deterministic algorithms, the fastest of cuDNN, TF32."""
+    return (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.backends.cudnn.benchmark,
+        torch.backends.cuda.matmul.allow_tf32,
+    )
+
+
+def test_fast_chooses_other_algorithms_of_a_gpu_and_is_recorded(gpu):
+    fast = Runtime("cuda", deterministic=False)
+    runtime.start(fast)
+    assert algorithms() == (False, True, True)
+    assert fast.resolved_options()["deterministic"] is False
+    runtime.start(Runtime("cuda"))
+    assert algorithms() == (True, False, False)
+    assert "deterministic" not in Runtime("cuda").resolved_options()
+
+
+def test_fast_changes_no_byte_on_a_cpu(world):
+    words = ("local-train", world.partition, world.model, "--data", "digits")
+    short = ("--client", 0, "--epochs", 1, "--device", "cpu", "-q", "-o")
+    before = algorithms()
+    outputs = [world.folder / name for name in ("usual", "fast")]
+    assert furlkit(*words, *short, outputs[0], "--deterministic") == 0
+    assert furlkit(*words, *short, outputs[1], "--fast") == 0
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+    assert algorithms() == before

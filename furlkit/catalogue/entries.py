@@ -52,9 +52,9 @@ class Numbers:
 
 @dataclass(frozen=True, repr=False)
 class Flag:
-    """On or off; with `negative` there is a --no-NAME too."""
+    """On or off; `negative` adds --no-NAME, or the flag that it names."""
 
-    negative: bool = False
+    negative: bool | str = False
 
 
 # What a command does with a file. A client receives a file from the server or from other
@@ -186,6 +186,12 @@ class Option(_Fields):
     def key(self) -> str:
         """The option's name in Python."""
         return self.variable or key_of(self.name)
+
+    @property
+    def negative(self) -> str:
+        """The flag without dashes that switches the option off; empty if none does."""
+        named = self.kind.negative if isinstance(self.kind, Flag) else False
+        return named if isinstance(named, str) else f"no-{self.name}" * named
 
 
 class Group(NamedTuple):

@@ -217,6 +217,9 @@ EXECUTION = group("Execution", PRECISION,
     Option("channels-last", Flag(negative=True), True, "Memory layout of the network."),
     Option("compile", Flag(negative=True), False,
            "Compile the network with torch.compile."),
+    Option("deterministic", Flag(negative="fast"), True,
+           "On a GPU, give the same bytes in every run; --fast allows faster algorithms "
+           "with other rounding in each run. Nothing changes on a CPU.", recorded=False),
     SAVE_EVERY,
     *RUNTIME,
 )

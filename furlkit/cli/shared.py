@@ -74,8 +74,8 @@ def _click_option(option: Option) -> click.Option:
     flags = [*([option.second] if option.second else []), f"--{option.name}"]
     more: dict[str, Any]
     if isinstance(option.kind, catalogue.Flag):
-        if option.kind.negative:
-            flags[-1] += f"/--no-{option.name}"
+        if option.negative:
+            flags[-1] += f"/--{option.negative}"
         more = {"is_flag": True}
     else:
         kind, form = type_of(option.kind)

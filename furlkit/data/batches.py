@@ -71,7 +71,7 @@ class Batch:
     generator: torch.Generator
     view: View
     step: int
-    source: "Images"
+    choose: "Callable[[Tensor], Batch]"
     send: Send = send
 
     @property
@@ -96,24 +96,33 @@ class Batch:
 
     def at(self, index: Tensor) -> "Batch":
         """Other images of the client, by positions on the CPU, for the same step."""
-        others = self.source.batch(index, self.generator, self.step)
-        return replace(others, send=self.send)
+        others = self.choose(index)
+        return replace(others, generator=self.generator, send=self.send)
 
     def twice(self) -> "tuple[Batch, Batch]":
         """The batch for two passes, the first one before the second, with equal draws.
 
-        Draws are sent to the device in the first pass alone.
+        The first pass alone sends draws to the device and gathers other images.
         """
         sent: list[list[Tensor]] = []
+        chosen: list[Batch] = []
 
         def send_and_note(tensors: Sequence[Tensor], device: torch.device) -> Any:
             sent.append(self.send(tensors, device))
             return sent[-1]
 
-        second = replace(self, generator=self.generator.clone_state())
+        def choose_and_note(index: Tensor) -> Batch:
+            chosen.append(self.choose(index))
+            return chosen[-1]
+
         return (
-            replace(self, send=send_and_note),
-            replace(second, send=lambda _tensors, _device: sent.pop(0)),
+            replace(self, send=send_and_note, choose=choose_and_note),
+            replace(
+                self,
+                generator=self.generator.clone_state(),
+                send=lambda _tensors, _device: sent.pop(0),
+                choose=lambda _index: chosen.pop(0),
+            ),
         )
 
     def two_views(self) -> Tensor:
@@ -241,8 +250,9 @@ class Images:
             index = Positions(index, self._device)
         # Cached, so that copies of a batch gather their images once.
         load, labels = partial(self._pixels, index), partial(self._labels_at, index)
+        choose = partial(self.batch, generator=generator, step=step)
         return Batch(
-            index, cache(load), cache(labels), generator, self._view, step, self
+            index, cache(load), cache(labels), generator, self._view, step, choose
         )
 
     def _pixels(self, index: Positions) -> Tensor:

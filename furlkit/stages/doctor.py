@@ -33,7 +33,12 @@ def _can_pin(isa: str) -> bool:
 
 def _cpu() -> dict[str, Any]:
     precisions = [p for p in PRECISIONS if _computes(p)]
-    return {"device": "cpu", "name": "CPU", "precisions": precisions}
+    return {
+        "device": "cpu",
+        "name": "CPU",
+        "deterministic": "always",
+        "precisions": precisions,
+    }
 
 
 def _computes(precision: str) -> bool:
@@ -56,11 +61,19 @@ def _accelerators() -> list[dict[str, Any]]:
                 "device": f"cuda:{number}",
                 "name": about.name,
                 "memory": about.total_memory,
+                "deterministic": "unless --fast",
                 "precisions": precisions,
             }
         )
     if torch.backends.mps.is_available():
-        found.append({"device": "mps", "name": "Apple GPU", "precisions": ["float32"]})
+        found.append(
+            {
+                "device": "mps",
+                "name": "Apple GPU",
+                "deterministic": "untested",
+                "precisions": ["float32"],
+            }
+        )
     return found
 
 
@@ -71,7 +84,8 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     for each in facts["devices"]:
         memory = f", {byte_size(each['memory'])}" if "memory" in each else ""
         precisions = ", ".join(each["precisions"])
-        text = f"{each['name']}{memory}; --precision {precisions}"
+        same = f"deterministic: {each['deterministic']}"
+        text = f"{each['name']}{memory}; {same}; --precision {precisions}"
         rows.append((f"--device {each['device']}", text))
     if len(facts["devices"]) == 1:
         rows.append(("", "PyTorch sees no GPU here"))

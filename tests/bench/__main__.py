@@ -12,6 +12,7 @@ from tests.bench import (
     aggregate,
     clients,
     cluster,
+    device,
     distill,
     fcl,
     fedca,
@@ -44,6 +45,7 @@ BENCHMARKS = {
     "lightly": lightly_loop.run,
     "aggregate": aggregate.run,
     "probe": probe.run,
+    "device": device.run,
 }
 
 

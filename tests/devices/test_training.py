@@ -106,6 +106,11 @@ def test_a_client_keeps_norms_of_the_device(trained):
     trained(*CLIENT, "--keep-norms", *KEPT)
 
 
+@pytest.mark.parametrize("personal", ["apfl", "ditto"])
+def test_other_images_of_a_batch_are_sent_once_for_both_models(trained, personal):
+    trained(*CLIENT, "--personal", personal, "--objective", "cluster", *KEPT)
+
+
 def test_an_alpha_that_learns_never_waits_for_the_device(trained):
     trained(*CLIENT, "--personal", "apfl", "--own-share-rate", 0.1, *KEPT)
 
@@ -162,6 +167,8 @@ MAPPED = [
     (*CLIENT, "--objective", "cluster"),
     (*CLIENT, "--objective", "cluster", "--nearest-used", "all"),
     (*CLIENT, "--personal", "apfl", *KEPT), (*CLIENT, "--personal", "ditto", *KEPT),
+    (*CLIENT, "--personal", "apfl", "--objective", "cluster", *KEPT),
+    (*CLIENT, "--personal", "ditto", "--objective", "cluster", *KEPT),
     ("distill", "matrix", "g0", *FAST, "--anchors", 64),
     ("distill", "g1", "--teacher", "self", *FAST, "--confidence", 0.12),
 ]  # fmt: skip
@@ -173,6 +180,13 @@ def test_mapped_images_are_sent_in_one_copy(trained, monkeypatch, words):
 
     monkeypatch.setattr(batches, "RESIDENT_LIMIT", 0)
     trained(*words)
+
+
+def test_mapped_public_images_are_one_more_copy(trained, monkeypatch):
+    from furlkit.data import batches
+
+    monkeypatch.setattr(batches, "RESIDENT_LIMIT", 0)
+    trained(*CLIENT, *TERMS["alignment"], copies=3)
 
 
 TEACHERS = {

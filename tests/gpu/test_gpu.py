@@ -30,7 +30,7 @@ def test_two_runs_give_the_same_bytes(tmp_path):
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
 def test_no_step_waits_for_the_gpu(tmp_path, monkeypatch, precision):
     """CUDA itself raises an error where a step would wait."""
     from furlkit.training import loop

@@ -31,3 +31,6 @@ def test_a_gpu_is_listed_with_its_memory(run, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties)
     line = next(x for x in run("doctor").out.splitlines() if "cuda:0" in x)
     assert "Test GPU, 16.0 GB" in line and line.endswith("float32, float16")
+    assert "deterministic: unless --fast" in line
+    cpu = json.loads(run("doctor", "--json").out)["devices"][0]
+    assert cpu["deterministic"] == "always"

@@ -1,4 +1,5 @@
 import shutil
+from functools import partialmethod
 from types import SimpleNamespace
 
 import numpy as np
@@ -187,6 +188,25 @@ def test_a_compiled_net_has_the_same_names_and_nearly_the_same_loss(train):
     )
     assert one.tensors.keys() == other.tensors.keys()
     assert one.facts.loss == pytest.approx(other.facts.loss, rel=1e-2)
+
+
+@pytest.mark.slow
+def test_clients_of_one_command_are_compiled_once(world, tmp_path, monkeypatch):
+    """As in the commands of --group. Graphs are traced, and not translated to C++."""
+    from torch._dynamo.utils import counters
+
+    traced = partialmethod(torch.nn.Module.compile, backend="eager")
+    monkeypatch.setattr(torch.nn.Module, "compile", traced)
+    graphs = []
+    for clients in ("0", "0-1"):
+        torch.compiler.reset()
+        counters.clear()
+        words = ("local-train", world / "p.st", world / "g.st", "--data", "digits")
+        how = ("--client", clients, "--epochs", 1, "--batch-size", 64, "--compile")
+        output = tmp_path / clients / "client_{client}"
+        assert furlkit(*words, *how, "-o", output) == 0
+        graphs.append(counters["stats"]["unique_graphs"])
+    assert graphs[0] > 0 and graphs[1] == graphs[0]
 
 
 def test_a_net_that_gives_one_point_is_called_collapsed(world, train, tmp_path, capsys):

@@ -89,6 +89,14 @@ def test_a_site_with_a_name_is_named(world, run):
     assert str(world.partition) not in words
 
 
+def test_a_fast_training_on_a_gpu_is_fast_again(world, run, forge):
+    client = world.clients[0]
+    options = Container(client).header.options
+    forge(client, options={**options, "device": "cuda", "deterministic": False})
+    (words,) = commands(run("replay", client, "--depth", 1).out)
+    assert "--fast" in words and words[words.index("--device") + 1] == "cuda"
+
+
 def test_every_command_reads_files_that_were_found_and_replaces_none(
     made, world, run, snapshot
 ):

@@ -27,6 +27,7 @@ from furlkit.stages.replay.chain import Link
 
 Find = Callable[[Any], list[str] | None]
 Words = list[str]
+RESOLVED = ("device", "isa", "deterministic")  # Recorded as the machine resolved them.
 
 
 def reason_against(link: Link) -> str:
@@ -185,7 +186,7 @@ def _options(link: Link) -> Words:
     """The recorded options that are flags; the others are what inputs decided."""
     options = COMMANDS[link.header.stage].options.values()
     # No other is recorded, and a forged header must not say where anything is written.
-    known = {o.name: o for o in options if o.recorded or o.name in ("device", "isa")}
+    known = {o.name: o for o in options if o.recorded or o.name in RESOLVED}
     words: Words = []
     for name, value in sorted(_given(link).items()):
         if name in known and value is not None and not isinstance(value, dict):
@@ -210,7 +211,7 @@ def _flag(option: Option, value: Any) -> Words:
     if isinstance(option.kind, Flag):
         if value:
             return [flag]
-        return [f"--no-{option.name}"] if option.kind.negative else []
+        return [f"--{option.negative}"] if option.negative else []
     values = value if isinstance(value, list) else [value]
     if option.multiple:
         return [word for one in values for word in (flag, _text(one))]
