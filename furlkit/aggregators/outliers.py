@@ -33,9 +33,10 @@ from furlkit.aggregators.distances import (
 from furlkit.aggregators.geometric_median import weiszfeld
 from furlkit.aggregators.uploads import Uploads
 
-# Limits for sketches: warnings without a request must be certain.
-FAR, AGAINST = 4.0, 100.0
-RESOLUTION = 1e-5  # Sketches are float32: shorter updates are rounding, or copies.
+# Of a sketch: what is said unasked must be plain.
+FAR = 4.0
+AGREE, AGAINST = 0.05, 1 / 3  # Mean cosines.
+RESOLUTION = 1e-5  # Sketches are of float32: shorter updates are rounding, or copies.
 DEVIATIONS = 5.0
 FACTOR = 2.0
 TURNED = 3.0
@@ -143,33 +144,48 @@ def sketched(
 ) -> Sketched | None:
     """Find uploads (m, WIDTH) that plainly stand out; None if sketches cannot tell.
 
-    Without the sketch of the parent, norms start from the coordinate-wise median. A
-    client with more examples than the median takes more steps, and the update may be
-    longer by this factor. An upload is `far` if the norm is more than FAR times the
-    median norm and more than DEVIATIONS away; an upload is `against` the others if the
-    angle is above AGAINST degrees and more than DEVIATIONS above the median.
+    Without the sketch of the parent norms are from the coordinate-wise median. A client
+    with more examples than the usual client takes more steps, and so its update may be
+    longer by that factor. An upload is far if it is more than FAR times as long as the
+    usual one and more than DEVIATIONS away. `_against` has the rule for directions.
     """
     if len(sketches) < 3:
         return None
     origin = np.median(sketches, axis=0) if parent is None else parent
     updates = sketches - origin
-    norms = np.linalg.norm(updates, axis=1)
-    norms /= np.maximum(examples / np.median(examples), 1)
-    lengths = np.linalg.norm(sketches, axis=1)
-    if not np.median(norms) > RESOLUTION * np.median(lengths):
+    lengths = _row_norms(updates)
+    norms = lengths / np.maximum(examples / np.median(examples), 1)
+    if not np.median(norms) > RESOLUTION * np.median(_row_norms(sketches)):
         return None
     far = (_excess(norms) > 0) & (norms > FAR * np.median(norms))
-    angles = np.zeros(len(norms)) if parent is None else _sketched_angles(updates)
-    above = angles - np.median(angles)
-    against = (angles > AGAINST) & (above > DEVIATIONS * _deviation(angles))
-    return Sketched(norms / np.median(norms), angles, far, against)
+    ratios, m = norms / np.median(norms), len(norms)
+    if parent is None:
+        return Sketched(ratios, np.zeros(m), far, np.zeros(m, bool))
+    updates /= np.where(lengths > 0, lengths, 1)[:, None]
+    return Sketched(ratios, *_against(updates, far))
 
 
-def _sketched_angles(updates: np.ndarray) -> np.ndarray:
-    """Angle of each update to the sum of the others, for unit vectors."""
-    lengths = np.linalg.norm(updates, axis=1, keepdims=True)
-    units = updates / np.where(lengths > 0, lengths, 1)
-    others = units.sum(axis=0) - units
-    norms = np.linalg.norm(others, axis=1)
-    cosines = np.einsum("kn,kn->k", units, others) / np.where(norms > 0, norms, 1)
-    return np.degrees(np.arccos(np.clip(cosines, -1, 1)))
+def _against(
+    units: np.ndarray, far: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Angles of updates of length 1 to the sum of the others; `far`; who is against.
+
+        r_k = mean of cos(u_k, u_j) over all j but k
+        a_k = mean of cos(u_i, u_j) over all pairs of others
+
+    Update k is against the others if they agree, a_k > AGREE, and r_k < -AGAINST a_k. An
+    update that is sent backwards has r_k of about -a_k.
+    """
+    m, total = len(units), units.sum(axis=0, dtype=np.float64)
+    own = _row_norms(units) ** 2  # 1, or 0 for an update of length 0.
+    along = units @ total - own
+    others = np.maximum(total @ total - 2 * along - own, 0)  # ||sum of the others||^2
+    r, a = along / (m - 1), (others - (own.sum() - own)) / ((m - 1) * (m - 2))
+    cosines = along / np.sqrt(np.maximum(others, np.finfo(np.float64).tiny))
+    angles = np.degrees(np.arccos(np.clip(cosines, -1, 1)))
+    return angles, far, (a > AGREE) & (r < -AGAINST * a)
+
+
+def _row_norms(rows: np.ndarray) -> np.ndarray:
+    """The length of each row, without a copy of all rows."""
+    return np.sqrt(np.einsum("kn,kn->k", rows, rows, dtype=np.float64))

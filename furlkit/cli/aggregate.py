@@ -47,10 +47,11 @@ COMMAND = command("aggregate",
 
     The mean warns of an update more than 4 times as long as the median and 5 deviations
     away; a client with more images than the median may move farther by that factor. With
-    --parent the mean also warns of an update at more than 100 degrees to the others and
-    5 deviations from the median angle. Norms and angles are estimates from a sketch of
-    each upload, from which a hostile client can hide. Fewer than three uploads are not
-    compared. With --partition a warning lists the clients without an upload; a round of
+    --parent the mean also warns of an update that points against the others: the mean
+    cosine of its angles to the others is below -1/3 of their mean cosine to each other,
+    which is above 0.05. Without --parent directions are not compared. Norms and angles
+    are estimates from a sketch of each upload, in which all tensors weigh alike, and from
+    which a hostile client can hide. Fewer than three uploads are not compared. With --partition a warning lists the clients without an upload; a round of
     some clients only says --at-least N, which makes the warning a plain line.
 
     fedavgm, fedadam and fedyogi remember: --state-out writes the server's memory, and the

@@ -69,9 +69,9 @@ def examined_body(opened: Container, by: str | None, remember: bool = False) -> 
             squared = _squared(opened, entry, piece)
             found[name] = Size(square + squared, max(largest, _largest(piece)))
         if piece.dtype.kind == "f" and not statistic:
-            sketch += sketch_of(piece, name, number[name])
+            sketch += sketch_of(piece, name, number[name], prod(entry.shape))
         number[name] += 1
-    return Body(found, sketch)
+    return Body(found, sketch.astype(np.float32))
 
 
 def sketch_of_parent(opened: Container, names: Iterable[str]) -> np.ndarray | None:
@@ -87,8 +87,9 @@ def sketch_of_parent(opened: Container, names: Iterable[str]) -> np.ndarray | No
         values = opened.read(opened.entry(stored)).reshape(-1)
         step = PIECE // values.itemsize
         for number, start in enumerate(range(0, len(values), step)):
-            sketch += sketch_of(values[start : start + step], name, number)
-    return sketch
+            piece = values[start : start + step]
+            sketch += sketch_of(piece, name, number, len(values))
+    return sketch.astype(np.float32)
 
 
 def _largest(piece: np.ndarray) -> float:

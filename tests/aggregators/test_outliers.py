@@ -5,7 +5,7 @@ import pytest
 
 from furlkit.aggregators.distances import inner_products
 from furlkit.aggregators.outliers import Measured, measured, sketched, stand_out
-from furlkit.aggregators.sketch import WIDTH, sketch_of
+from furlkit.aggregators.sketch import BLOCK, WIDTH, sketch_of
 from tests.aggregators.conftest import InMemory
 
 PARENT = {"w": np.full(50, 3.0)}
@@ -74,7 +74,7 @@ def test_statistics_far_from_the_others():
 def sketches_of(vectors) -> np.ndarray:
     pieces = [np.array_split(v.astype(np.float32), 3) for v in vectors]
     return np.stack([
-        sum(sketch_of(piece, "w", k) for k, piece in enumerate(each)) for each in pieces
+        sum(sketch_of(piece, "w", k, 1) for k, piece in enumerate(each)) for each in pieces
     ])  # fmt: skip
 
 
@@ -89,11 +89,35 @@ def test_a_sketch_keeps_lengths_and_is_linear():
 
 
 def test_a_sketch_by_hand():
-    """Each number is in the place of its position, with a sign."""
-    found = sketch_of(np.arange(1, 4, dtype=np.float32), "b", 0)
-    assert np.abs(found[:3]).tolist() == [1, 2, 3] and not found[3:].any()
-    long = sketch_of(np.ones(2 * WIDTH, np.float32), "b", 0)
-    assert set(np.abs(long)) <= {0, 2}
+    """Numbers are in places that follow each other, with signs; sizes divide them."""
+    found = np.abs(sketch_of(np.arange(1, 4, dtype=np.float32), "b", 0, 4))
+    first = int(found.argmax()) - 2
+    assert np.roll(found, -first)[:4].tolist() == [0.5, 1, 1.5, 0]
+    assert np.count_nonzero(found) == 3
+    long = sketch_of(np.ones(2 * WIDTH, np.float32), "b", 0, 1)
+    assert set(np.abs(long)) == {0, 2}
+
+
+def test_a_sketch_of_half_precision_is_of_all_blocks():
+    """A piece of float16 has more numbers than a block."""
+    w = np.random.default_rng(0).normal(size=BLOCK * WIDTH + 5).astype(np.float16)
+    found = sketch_of(w, "b", 0, 1)
+    only = sketch_of(w[: BLOCK * WIDTH], "b", 0, 1)
+    places = np.flatnonzero(found != only)
+    differences = np.sort(np.abs(found - only)[places])
+    np.testing.assert_allclose(differences, np.sort(np.abs(w[-5:])), rtol=1e-4)
+
+
+def test_rows_that_are_alike_do_not_spoil_the_angles_of_sketches():
+    """Layers often move alike: a_i b_j with b of one sign. Two are orthogonal by a."""
+    rng = np.random.default_rng(0)
+    for number in range(20):
+        a = rng.normal(size=(2, 50, 1))
+        a[1] -= a[0] * np.vdot(*a) / np.vdot(a[0], a[0])
+        w = (a * (1 + rng.random(2000))).reshape(2, -1)
+        one, other = (sketch_of(v.astype(np.float32), f"{number}", 0, 1) for v in w)
+        cosine = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
+        assert abs(cosine) < 0.15
 
 
 def round_of(count: int, common: float) -> tuple[np.ndarray, np.ndarray]:
@@ -125,13 +149,28 @@ def test_noise_ten_times_as_long_is_plain():
         assert np.flatnonzero(found.far).tolist() == [1]
 
 
-@pytest.mark.parametrize("common, expected", [(1.0, [1]), (0.1, [])])
-def test_a_flipped_update_is_plain_if_the_others_agree(common, expected):
-    w_g, w = round_of(10, common)
+@pytest.mark.parametrize("count", [3, 4, 8, 20])
+@pytest.mark.parametrize("common, named", [(0.5, True), (0.1, False)])
+def test_a_flipped_update_is_plain_if_the_others_agree(count, common, named):
+    """Mean cosines of the others are about 0.2 and 0.01."""
+    w_g, w = round_of(count, common)
     w[1] = w_g - (w[1] - w_g)
     s_g, *s = sketches_of([w_g, *w])
-    found = sketched(np.stack(s), s_g, np.ones(10))
-    assert np.flatnonzero(found.against).tolist() == expected
+    found = sketched(np.stack(s), s_g, np.ones(count))
+    assert np.flatnonzero(found.against).tolist() == [1] * named
+
+
+def test_angles_are_to_the_sum_of_the_others():
+    w_g, w = round_of(4, 0.5)
+    w[2] = w_g  # No update has no direction.
+    s_g, *s = sketches_of([w_g, *w])
+    units = np.stack([(x - s_g) / (np.linalg.norm(x - s_g) or 1) for x in s])
+    found = sketched(np.stack(s), s_g, np.ones(4))
+    for k in (0, 1, 3):
+        others = np.delete(units, k, axis=0).sum(axis=0)
+        cosine = units[k] @ others / np.linalg.norm(others)
+        assert found.angles[k] == pytest.approx(np.degrees(np.arccos(cosine)))
+    assert found.angles[2] == 90 and not found.against.any()
 
 
 def test_nothing_is_said_that_cannot_be_known():

@@ -29,6 +29,20 @@ def test_an_update_far_from_the_others_is_named(world, hostile, run, known):
     assert ("global model" if known else "middle of the uploads") in done.err
 
 
+@pytest.mark.parametrize("client", [0, 1, 2])
+def test_an_update_that_is_sent_backwards_is_named(world, run, tmp_path, client):
+    """One of three clients; without the global model there are no directions."""
+    path, output = world.clients[client], tmp_path / "flipped"
+    given = (path, "--kind", "flip", "--parent", world.model)
+    assert furlkit("attack", *given, "-o", output) == 0
+    shutil.copy(output, path)
+    done = run(*mean(world, "--parent", world.model))
+    (line,) = done.err.splitlines()
+    assert done.code == 0 and "degrees away from the others" in line
+    assert f"{path}: the update of client {client} is about" in line
+    assert run(*mean(world, "--force")).err == ""
+
+
 def test_with_strict_no_result_is_written(world, hostile, run):
     shutil.copy(hostile, world.clients[1])
     done = run(*mean(world, "--strict"))
