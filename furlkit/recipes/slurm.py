@@ -95,8 +95,12 @@ run() {
         exit "$code"
     fi
     if test "$code" -eq 75 && test "${SLURM_RESTART_COUNT:-0}" -lt %(restarts)s; then
-        # SLURM_JOB_ID of one task is the number of the whole array.
-        scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" && exit 75
+        # SLURM_JOB_ID of one task is the number of the whole array. During the requeue,
+        # Slurm sends TERM to this script and to scontrol.
+        task=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
+        if scontrol requeue "$task" || test "$cancelled"; then
+            exit 75
+        fi
     fi
     echo "exit code $code: jobs that need this one are cancelled; repair the cause," \\
         "then run the script of furlkit plan again" >&2

@@ -138,6 +138,17 @@ def test_exit_75_goes_back_to_the_queue_up_to_a_limit(runner, quick):
     assert "exit code 75" in Path("exp/plan/log/train-r001-1.txt").read_text()
 
 
+def test_slurm_may_end_scontrol_and_the_script_during_a_requeue(runner, quick):
+    requeue = (quick.folder / "bin" / "scontrol").read_text()
+    (quick.folder / "bin" / "scontrol").write_text(f"{requeue}kill $PPID $$\n")
+    runner.plan(form="slurm")
+    end_with(75, 1)
+    submit(quick)
+    assert {task.state for task in quick.drain()} == {COMPLETED}
+    log = Path("exp/plan/log/train-r001-1.txt").read_text()
+    assert "told to end with 75" in log and "exit code" not in log
+
+
 def test_windows_of_rounds_submit_each_other(runner, quick):
     runner.plan("rounds=5", "--rounds-at-once", 2, form="slurm")
     assert submit(quick) == "exp: 9 jobs submitted\n"

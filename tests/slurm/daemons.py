@@ -1,6 +1,9 @@
 """A Slurm cluster of one node on the loopback address, in a folder; root only.
 
 No systemd and no cgroups are needed. Two GPUs that do not exist can be asked for.
+A requeued task waits until the credential of its last start has expired (cred_expire),
+by default two minutes. A start in the second of the requeue would fail: "Killing
+non-startable batch JobId: Job credential revoked".
 """
 
 import os
@@ -20,7 +23,7 @@ SlurmctldPort={controller}
 SlurmdPort={node}
 SlurmUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge/munge.socket
+AuthInfo=socket={folder}/munge/munge.socket,cred_expire=10
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -88,7 +91,7 @@ class Cluster:
     def restart_controller(self) -> None:
         """Start slurmctld with the queue that it had saved."""
         self._call("slurmctld")
-        self.wait(self.is_idle)
+        self.wait(lambda: self.queue() is not None)
 
     def stop(self) -> None:
         """End all daemons."""
@@ -106,26 +109,27 @@ class Cluster:
 
     def call(self, *words: Any) -> str:
         """Run a program; returns the text that it prints."""
-        done = self._run(*words)
+        done = self.run(*words)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def _run(self, *words: Any) -> subprocess.CompletedProcess:
+    def run(self, *words: Any) -> subprocess.CompletedProcess:
+        """Run a program that may fail."""
         return subprocess.run(
             [*map(str, words)], env=self.environment, capture_output=True, text=True
         )
 
     def is_idle(self) -> bool:
         """Whether the node waits for jobs."""
-        return "idle" in self._run("sinfo", "-h", "-o", "%t").stdout
+        return "idle" in self.run("sinfo", "-h", "-o", "%t").stdout
 
-    def cancel(self, *more: str) -> None:
-        """Cancel jobs; there may be none."""
-        self._run("scancel", "--user=root", *more)
+    def cancel(self) -> None:
+        """Cancel all jobs; there may be none."""
+        self.run("scancel", "--user=root")
 
     def queue(self, form: str = "%i %j %T %r") -> list[str] | None:
         """One line for each task in the queue; None if slurmctld does not answer."""
-        done = self._run("squeue", "-h", "-r", "-o", form)
+        done = self.run("squeue", "-h", "-r", "-o", form)
         return None if done.returncode else done.stdout.splitlines()
 
     def wait(self, done: Callable[[], bool], seconds: float = 300) -> None:

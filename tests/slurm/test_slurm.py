@@ -1,8 +1,11 @@
 """plan --as slurm on real daemons: bytes, failures, requeues, crashes, windows."""
 
 import json
+import os
 import re
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from furlkit.files.journal import Journal
+from furlkit.files.lock import lock_path
 from tests.recipes.conftest import RUN, outputs
+from tests.recipes.queue import executable
 
 pytestmark = pytest.mark.slow
 
@@ -20,6 +25,7 @@ TINY = (
     "linear=--epochs 1",
 )  # fmt: skip
 QUICK = "train=--epochs 1 --batch-size 240"
+LONG = "train=--epochs 12 --batch-size 16"
 THREE = (*TINY, QUICK, "clients=3", "rounds=3")
 
 
@@ -110,48 +116,69 @@ def test_a_failing_client_stops_only_the_jobs_that_need_it(cluster, plan, submit
     assert is_done(run, "exp/0") and is_done(run, "exp/1")
 
 
-def test_a_requeue_in_the_middle_of_training_gives_the_same_bytes(
-    cluster, plan, submit, run
+def test_a_training_resumes_after_its_time_limit_with_the_same_bytes(
+    cluster, plan, submit, run, monkeypatch
 ):
-    words = (*TINY, "rounds=1", "clients=2", "train=--epochs 40 --batch-size 16")
-    plan("slurm", "run.sh", *words, "out=exp/slurm")
-    submit("run.sh")
-    journal = Journal(Path("exp/slurm/r001/client_1.safetensors"))
-    cluster.wait(lambda: sum(x["event"] == "epoch" for x in journal.read()) > 2)
-    lines = cluster.queue("%i %j %T %K")
-    (task,) = [x.split()[0] for x in lines if x.endswith("train-r001 RUNNING 1")]
-    # Slurm sends this signal some time before the limit.
-    cluster.call("scancel", "--batch", "--signal=USR1", task)
-    cluster.wait(lambda: f"{task} PENDING" in (cluster.queue("%i %T") or []))
-    # A task that goes back to the queue waits for two minutes, so that messages about
-    # its end are not taken for messages about its next start. Ten seconds do here.
-    time.sleep(10)
-    cluster.call("scontrol", "update", f"job={task}", "starttime=now")
+    # Slurm checks limits every 30 seconds: this signal comes after 30 to 60 seconds.
+    limits = '[resources.train]\ntime = "00:02:00"\nnotice = 60\n'
+    Path("site.toml").write_text(limits)
+    words = (*TINY, LONG, "rounds=1", "clients=2")
+    plan("slurm", "run.sh", *words, "out=exp/slurm", "--resources", "site.toml")
+    # The quick furlkit of other tests works in a process that is not part of the job.
+    program = [sys.executable, "-m", "furlkit"]
+    real = executable(Path("furlkit").absolute(), program)
+    with monkeypatch.context() as patch:
+        patch.setitem(cluster.environment, "FURLKIT", real)
+        submit("run.sh")
+    upload = Path("exp/slurm/r001/client_1.safetensors")
+    # Without a pause, the training would end before the signal on a fast machine.
+    process = pause(cluster, upload)
+    cluster.wait(lambda: is_pending(process, signal.SIGUSR1), 100)
+    os.kill(process, signal.SIGCONT)
     cluster.drain()
-    starts = [line for line in journal.read() if line["event"] == "start"]
     log = Path("exp/slurm/plan/log/train-r001-1.txt").read_text()
-    assert "stopped by SIGUSR1" in log
-    assert len(starts) == 2 and is_done(run, "exp/slurm")
+    assert "stopped by SIGUSR1" in log and "exit code" not in log
+    starts = [line for line in Journal(upload).read() if line["event"] == "start"]
+    assert len(starts) > 1 and is_done(run, "exp/slurm")
+    assert {*states(cluster, "exp/slurm").values()} == {"COMPLETED"}
     plan("make", "rules", *words, "out=exp/make")
     make(cluster, "rules")
     assert outputs("exp/slurm") == outputs("exp/make")
 
 
-def test_the_script_completes_a_run_after_a_crash_of_slurmctld(
-    cluster, plan, submit, run
-):
-    plan("slurm", "run.sh", *THREE, "out=exp/slurm")
+def pause(cluster, upload: Path) -> int:
+    """Pause a training after three epochs; return the number of its process."""
+    journal = Journal(upload)
+    cluster.wait(lambda: sum(x["event"] == "epoch" for x in journal.read()) > 2)
+    process = json.loads(lock_path(upload).read_text())["process"]
+    os.kill(process, signal.SIGSTOP)
+    return process
+
+
+def is_pending(process: int, number: int) -> bool:
+    """Tell whether a paused process will receive a signal when it continues."""
+    text = Path(f"/proc/{process}/status").read_text()
+    signals = int(re.search(r"^ShdPnd:\t(\w+)", text, re.M)[1], 16)
+    return bool(signals >> (number - 1) & 1)
+
+
+def test_a_run_completes_after_a_crash_of_slurmctld(cluster, plan, submit, run):
+    words = (*TINY, LONG, "rounds=2", "clients=2")
+    plan("slurm", "run.sh", *words, "out=exp/slurm")
     submit("run.sh")
-    cluster.wait(lambda: Path("exp/slurm/r000/global.safetensors").exists())
+    process = pause(cluster, Path("exp/slurm/r001/client_1.safetensors"))
+    cluster.wait(lambda: (cluster.queue("%T") or []).count("RUNNING") == 1)
+    time.sleep(10)  # slurmctld saves its queue some seconds after a change.
     cluster.kill_controller()
+    os.kill(process, signal.SIGCONT)
     cluster.restart_controller()
-    cluster.cancel("--state=PENDING")
-    cluster.drain()
-    assert not is_done(run, "exp/slurm")
-    submit("run.sh")
-    cluster.drain()
+    # The jobs go on; the script does not submit them again.
+    again = cluster.run("sh", "run.sh")
+    assert again.returncode == 75 and "has jobs in the queue" in again.stderr
+    cluster.drain(300)
     assert is_done(run, "exp/slurm")
-    plan("make", "rules", *THREE, "out=exp/make")
+    assert submit("run.sh") == "exp/slurm: 0 jobs submitted\n"
+    plan("make", "rules", *words, "out=exp/make")
     make(cluster, "rules")
     assert outputs("exp/slurm") == outputs("exp/make")
 
@@ -203,9 +230,7 @@ def test_two_runs_side_by_side(cluster, plan, submit, run):
     plan("slurm", "run.sh", *words, QUICK)
     assert submit("run.sh").count("6 jobs submitted") == 2
     # A second call submits nothing while the jobs are in the queue.
-    again = subprocess.run(
-        ["sh", "run.sh"], env=cluster.environment, capture_output=True, text=True
-    )
+    again = cluster.run("sh", "run.sh")
     assert again.returncode == 75 and "has jobs in the queue" in again.stderr
     arrays: dict[str, set[str]] = {}
     for line in cluster.queue("%F %j"):
