@@ -13,6 +13,7 @@ HARD_SHARE = 0.01
 # Paths that meet the limits. The list grows until it is furlkit, README.md, examples.
 TRAINING = ("optimisers", "personal", "plan", "processes", "rounds", "run", "signals")
 FINISHED = (
+    "furlkit/catalogue",
     "furlkit/cli",
     "furlkit/data",
     "furlkit/evaluation",
