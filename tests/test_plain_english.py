@@ -17,6 +17,7 @@ FINISHED = (
     "furlkit/cli",
     "furlkit/data",
     "furlkit/evaluation",
+    "furlkit/exchanges",
     "furlkit/files",
     "furlkit/models",
     "furlkit/objectives",
