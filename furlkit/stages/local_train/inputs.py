@@ -1,4 +1,4 @@
-"""Open and check the inputs that all clients share."""
+"""Open and check the common inputs of the clients."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -23,7 +23,7 @@ from furlkit.weights import PRIVATE, is_batchnorm_statistic, part_of, parts_of, 
 
 
 class Inputs(NamedTuple):
-    """The options, the opened files, and the parts of the model that leave the client."""
+    """The options, the opened files, and the parts of the model to send."""
 
     options: Options
     setup: Setup
@@ -31,7 +31,7 @@ class Inputs(NamedTuple):
 
 
 def open_inputs(options: Options) -> Inputs:
-    """Open and check everything; nothing is trained or written."""
+    """Open and check the inputs, before training and writing."""
     check_usage(options)
     runtime.start(options.runtime)
     partition = read_partition(options.partition) if options.partition else None
@@ -78,7 +78,7 @@ def open_inputs(options: Options) -> Inputs:
 
 
 def _plan_of_round(plan: Plan, round_: int) -> Plan:
-    """Continue a schedule of several rounds where the last round left it."""
+    """Continue a schedule of several rounds after the last round."""
     if plan.schedule_rounds > 1:
         plan = replace(plan, first_round=round_ - 1)
     if plan.schedule == "cosine" and plan.first_round >= plan.schedule_rounds:
@@ -100,7 +100,7 @@ def _check_continued(model: Checkpoint, update: str) -> None:
 def make_learner(
     options: Options, net: nn.Module, architecture: Architecture, settings: dict
 ) -> Any:
-    """The learner of the objective, with the modules that exchanges add."""
+    """The learner of the objective, with the modules of exchanges."""
     learner = learner_of(options.objective, net, settings)
     for exchange in options.active:
         exchange.extend(learner, architecture)
@@ -108,20 +108,20 @@ def make_learner(
 
 
 def _check_whole(setup: Setup) -> None:
-    """A part that the model says it has must be there whole."""
+    """Raise if a declared part of the model is incomplete."""
     model, facts = setup.model, setup.model.facts
     check_tensors(model.path, setup.learner, model.tensors)
     for name in setup.net:
         declared = facts.parts is None or part_of(name) in facts.parts
         declared &= facts.statistics or not is_batchnorm_statistic(name)
         if declared and name not in model.tensors:
-            raise InputError(f"{model.path}: lacks {name} of its architecture")
+            raise InputError(f"{model.path}: lacks {name} of the architecture")
     if facts.parts is not None and "encoder" not in facts.parts:
         raise InputError(f"{model.path}: has no encoder, which every client needs")
 
 
 def _sent_parts(options: Options, setup: Setup) -> tuple[str, ...]:
-    """The parts that leave the client in a round, checked against those there are."""
+    """Parts to send in a round; raise for unknown parts."""
     net, round_ = ("encoder", *setup.architecture.heads), setup.model.facts.round + 1
     more = [part for exchange in options.active for part in exchange.sends]
     sent = options.send or (*net, *options.objective.sends, *more)
@@ -131,7 +131,7 @@ def _sent_parts(options: Options, setup: Setup) -> tuple[str, ...]:
     if kept and not options.private_out:
         raise UsageError(
             f"--send {','.join(sent)}: the {' and '.join(kept)} would be lost; "
-            "give --private-out, where the client keeps what it does not send"
+            "give --private-out, the file for parts that stay at the client"
         )
     if options.update.sends:
         choose = catalogue.load(options.update.sends)
@@ -151,8 +151,8 @@ def _check_phases(options: Options) -> None:
     left = [head for head in objective.head_names if not within(head, named)]
     if named and left:
         console.warn(
-            f"--phases: none trains the {left[0]} of --objective {objective.name}, which "
-            f"stays as it is; name it too, as {named[0]}+{left[0]}:5"
+            f"--phases: no phase trains the {left[0]} of --objective {objective.name}; add "
+            f"the part to a phase: {named[0]}+{left[0]}:5"
         )
 
 
