@@ -24,6 +24,7 @@ FINISHED = (
     "furlkit/presets",
     "furlkit/reports",
     "furlkit/recipes",
+    "furlkit/stages/inspect.py",
     "furlkit/stages/local_train",
     "furlkit/stages/replay",
     "furlkit/terms",
