@@ -1,9 +1,9 @@
-"""What can be chosen by name, and every option: declared here, once, without torch.
+"""Declarations of methods, options and commands, without torch.
 
-An entry says what a method is called, where its function lies, which heads it trains,
-which options it reads and what files pass through it. furlkit/cli/X.py declares command
-X; COMMANDS loads a declaration when it is asked for. The flags, the groups of --help, the checks of what applies to what, the options
-that a file records and the table of METHODS.md are all made from these entries.
+An entry declares the name of a method, the place of the function, the heads, the options
+and the files. furlkit/cli/X.py declares command X; COMMANDS loads a declaration on
+demand. Flags, groups of --help, checks of options, recorded options and the table of
+METHODS.md are derived from these entries.
 
 Other packages add entries through the entry-point groups `furlkit.objectives`,
 `furlkit.terms`, `furlkit.updates`, `furlkit.rules`, `furlkit.exchanges`,

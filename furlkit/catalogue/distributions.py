@@ -9,15 +9,15 @@ from typing import Any
 
 
 def distribution_name(point: EntryPoint) -> str:
-    """The name of the package, or of the module where no package is known."""
+    """Return the name of the package, or of the module without a known package."""
     return point.dist.name if point.dist else point.module.partition(".")[0]
 
 
 def described(point: EntryPoint, entry: Any) -> str:
-    """The version of a package, and the hash of its files: "1.0 3f2a...".
+    """Version of a package and hash of the package's files: "1.0 3f2a...".
 
-    The files are those of the distribution, and those beside the modules of the entry
-    and of its function, which the list of an editable installation does not have.
+    The hash covers the distribution's list of files, and the files beside the modules of
+    entry and function, because the list of an editable installation is incomplete.
     """
     modules = {point.module, str(getattr(entry, "function", "")).partition(":")[0]}
     files = dict(_listed(point))
@@ -41,7 +41,7 @@ def _listed(point: EntryPoint) -> Iterator[tuple[str, Path]]:
 
 
 def _below(top: str) -> dict[str, Path]:
-    """The files of a package, or of a module that is one file."""
+    """Files of a package, or of a single-file module."""
     spec = find_spec(top)
     if spec is None:
         return {}

@@ -1,4 +1,4 @@
-"""What an entry of the catalogue is made of: kinds of values, options, methods, commands."""
+"""Classes of the catalogue's entries: kinds of values, options, methods, commands."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Whole:
 
 @dataclass(frozen=True, repr=False)
 class Choice:
-    """One of several words; a function gives those that other packages may add to."""
+    """A word of a list; if plugins may add words, `names` is a function."""
 
     names: "tuple[str, ...] | Callable[[], Iterable[str]]"
 
@@ -40,10 +40,7 @@ class Choice:
 
 @dataclass(frozen=True, repr=False)
 class Numbers:
-    """Numbers with commas between them, `length` of them if it is given: 0.2,1.
-
-    None of them is below `low`.
-    """
+    """Comma-separated numbers, at least `low`, as many as `length` if given: 0.2,1."""
 
     whole: bool = False
     length: int | None = None
@@ -57,13 +54,13 @@ class Flag:
     negative: bool | str = False
 
 
-# What a command does with a file. A client receives a file from the server or from other
-# clients, sends a file to them, keeps a file to itself, and recalls it in a later round.
-# "received once": a client asks for the file in its first round only.
+# Directions of files. A client receives a file from the server or from other clients,
+# sends a file, keeps a private file, and recalls the private file in a later round.
+# "received once": a client receives the file in the first round only.
 READ = ("read", "received", "received once", "recalled")
 WRITTEN = ("written", "sent", "kept")
 CACHE = "cache"  # A folder that furlkit reads and writes, and that may be removed.
-# Kinds of files besides furlkit's own, which furlkit/files/kinds.py declares.
+# Kinds of files besides the kinds of furlkit/files/kinds.py.
 FORMATS = (
     *("any", "csv", "folder", "json", "metrics", "picture", "recipe", "rules", "toml"),
     "weights",
@@ -75,9 +72,9 @@ class File:
     """The path of a file or folder.
 
     `kind` names the kind of the file, `role` the entry of `inputs` in the headers of the
-    outputs; several words are divided by "|". A file without a role is in no header.
-    With `per_client` the path may hold {client}. `words` may be given in place of a path.
-    The command writes a file that is `last` after all others, even after that of -o.
+    outputs; "|" separates alternatives. A file without a role is in no header.
+    `per_client`: the path may contain {client}. `words`: words allowed instead of a path.
+    `last`: the command writes the file after the other outputs, even after -o.
     """
 
     kind: str
@@ -105,26 +102,26 @@ class File:
 
 @dataclass(frozen=True, repr=False)
 class Data:
-    """Images that are read: the name of a dataset, or the path of a file or folder."""
+    """Images to read: the name of a dataset, or the path of a file or folder."""
 
 
 @dataclass(frozen=True, repr=False)
 class Text:
-    """Words that the stage itself reads; `metavar` shows their form."""
+    """Text that the stage parses; `metavar` shows the form."""
 
     metavar: str = "TEXT"
 
 
 @dataclass(frozen=True, repr=False)
 class Clients:
-    """Clients, or rounds, by number: 3, 0-4, 0,2,5-7; with `names`, or one by name."""
+    """Numbers of clients or rounds: 3, 0-4, 0,2,5-7; with `names`, or a client's name."""
 
     names: bool = False
 
 
 @dataclass(frozen=True, repr=False)
 class Labelled:
-    """A label and files that are read: LABEL=FILE,FILE,...; one file if not `several`.
+    """A label and input files: LABEL=FILE,FILE,...; a single file if not `several`.
 
     A file may be a pattern, like exp/seed*, or the folder of a run.
     """
@@ -139,9 +136,10 @@ Kind = (
 
 
 class Argument(NamedTuple):
-    """A positional argument: its key, kind and name in --help.
+    """A positional argument: key, kind and name in --help.
 
-    There may be `several` words. One that is `first` may be left out before others.
+    `several`: the argument takes several words. `first`: the user may omit the argument
+    although further arguments follow.
     """
 
     key: str
@@ -170,16 +168,15 @@ class _Fields(NamedTuple):
 
 
 class Option(_Fields):
-    """One option: its flag without dashes, its kind, default and help.
+    """An option: name without dashes, kind, default and help.
 
-    `recorded` options decide the bytes of an output and go into its header. `needs` names
-    the option without which this one does not apply: "features-out", or with the value
-    it must have, "optimiser=sgd", several divided by "|"; or a head of init's model,
-    "head=clusters". `replaces` names those that do not apply beside this one. `usual` describes a default that the
-    inputs decide.
-    `second` is a second flag (-o, --share), `variable` the name in Python where the
-    flag's own is taken. One that is `newer` than files it decides is recorded only where
-    it is not the default, so that the same command still makes the same bytes.
+    `recorded`: the option affects the bytes of the output; the header records the value.
+    `needs`: the option applies only with another option, "features-out", only with some
+    values of another option, "optimiser=sgd|adam", or only if init's model has a head,
+    "head=clusters". `replaces`: names of options that this option excludes. `usual`:
+    description of a default that depends on the inputs. `second`: a second flag (-o,
+    --share). `variable`: name in Python, if different from the flag. `newer`: added after
+    the first release; recorded only if not the default, to keep the bytes of old commands.
     """
 
     @cached_property
@@ -195,9 +192,9 @@ class Option(_Fields):
 
 
 class Group(NamedTuple):
-    """Options that stand together in --help.
+    """Options with a common title in --help.
 
-    `choices` are the words that the first of them chooses from, each with its help.
+    `choices`: words for the first option, with help.
     """
 
     title: str
@@ -205,11 +202,11 @@ class Group(NamedTuple):
     choices: tuple[tuple[str, str], ...] = ()
 
     def varied(self, **defaults: Any) -> "Group":
-        """The same options, some with another default."""
+        """Return the group with other defaults for some options."""
         return self._replace(options=varied(self.options, defaults))
 
     def without(self, *keys: str) -> "Group":
-        """The same options, less some."""
+        """Return the group without some options."""
         kept = tuple(option for option in self.options if option.key not in keys)
         return self._replace(options=kept)
 
@@ -227,18 +224,18 @@ def varied(options: Iterable[Option], defaults: Mapping[str, Any]) -> tuple:
 
 
 class Paper(NamedTuple):
-    """Where a method comes from; `equation` of an entry counts in it."""
+    """Source of a method."""
 
     name: str
     url: str
 
 
 class Head(NamedTuple):
-    """A head: what it reads (h, or the projector's z), its form and usual widths.
+    """A head: input (h, or the projector's z), form and default widths.
 
-    `form` is mlp (widths of its layers, the last one its output), linear (one width),
-    prototypes (their number), clusters (their number, once for each head of several) or
-    decoder (none). An mlp that reads z must give back something of z's width.
+    Forms and widths: mlp (widths of the layers, ending with the output), linear (one
+    width), prototypes (number of prototypes), clusters (number of clusters, for each
+    cluster head) or decoder (no width). An mlp that reads z must return z's width.
     """
 
     name: str
@@ -248,15 +245,15 @@ class Head(NamedTuple):
     help: str = ""
 
 
-# Entries are told apart by name. Every command waits for their classes to be made, which
-# takes half the time without comparison and text.
+# Entries are compared by name. Without generated __eq__ and __repr__, Python creates the
+# classes twice as fast, which shortens the start of every command.
 @dataclass(frozen=True, eq=False, repr=False)
 class Method:
-    """Something chosen by name: `function` is where it lies, module:name.
+    """A method that users choose by name; `function` is the place, module:name.
 
-    Its options are passed to the function by their keys. `equation` counts in `paper`.
-    `printed` says whether the function follows it: "as printed", "differs: ..." or
-    "nothing printed", with the options for other readings.
+    The function gets the options by key. `equation` is the number in `paper`. `printed`
+    compares function and equation: "as printed", "differs: ..." or "nothing printed",
+    with the options for other readings.
     """
 
     name: str
@@ -270,17 +267,16 @@ class Method:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Objective(Method):
-    """What one batch minimises.
+    """A training objective: the loss of a batch.
 
-    Its function is a `step(net, batch, **options) -> Forward`; a method that carries
-    state has a `learner(net, **options) -> Learner` instead. With `labels` it sees labels.
-    `exchanges` names the exchanges that serve the objective, and `inputs` the data that
-    the function takes from these exchanges, by keyword, if there are any. Options of an
-    exchange are not passed to the function. One that does not `mix` sets weights itself,
-    so that a mixture of the weights of two of its nets is not such a net. `sends` are
-    parts of the learner that leave the client with the net. `tells` is a function(losses,
-    measures) of the last epoch that gives facts for the upload. With `again` its pass can be
-    made again from other h of the two views.
+    The function is `step(net, batch, **options) -> Forward`, or for a method with state
+    `learner(net, **options) -> Learner`. `labels`: the objective reads labels.
+    `exchanges`: names of exchanges that serve the objective. `inputs`: keywords of the
+    function for data of these exchanges. The function does not get the options of an
+    exchange. `mixes` is false if the objective constrains weights, for example to unit
+    rows: then averages of weights are invalid. `sends`: parts of the learner to send with
+    the net. `tells`: function(losses, measures) of the last epoch that returns facts for
+    the upload. `again`: the forward pass can be repeated with other h of the two views.
     """
 
     heads: tuple[str | Head, ...] = ()
@@ -294,21 +290,21 @@ class Objective(Method):
 
     @property
     def has_state(self) -> bool:
-        """Whether its function gives a learner."""
+        """Return whether the function returns a learner."""
         return self.function.endswith(":learner")
 
     @property
     def head_names(self) -> tuple[str, ...]:
-        """The heads it trains."""
+        """Names of the trained heads."""
         return tuple(h if isinstance(h, str) else h.name for h in self.heads)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Term(Method):
-    """What is added to any objective; `switch` is the option that turns it on.
+    """A loss to add to any objective; the option `switch` turns the term on.
 
-    Its maker gets the `inputs` named here as a mapping: `received`, the model that the
-    client received, `learner`, and data of the `exchanges` that the switch turns on.
+    The function gets a mapping with the `inputs`: `received`, the model from the server,
+    `learner`, and data of the `exchanges`, which the switch turns on too.
     """
 
     switch: str = ""
@@ -317,7 +313,7 @@ class Term(Method):
 
     @property
     def group(self) -> Group:
-        """Its options, which apply only where the switch is given."""
+        """Options of the term, which need the switch."""
         options = (
             option if option.name == self.switch else option._replace(needs=self.switch)
             for option in self.options
@@ -327,14 +323,13 @@ class Term(Method):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Update(Method):
-    """What a client starts a round from: update(w_g, w_k, memory, **options).
+    """Start of a client's round: update(w_g, w_k, memory, **options).
 
-    With `own` it needs w_k, the client's weights after its last round, which the client
-    then keeps in its private file. `starts_from_own` expects the client's own model in
-    place of the global one; one that `continues` trains the model of this round once more.
-    `heads` are those it decides about, which the
-    objective must train. `sends` is a function(parts, round, **options) that gives the
-    parts which leave the client in a round.
+    `own`: the update needs w_k, the client's weights after the last round, from the
+    private file. `starts_from_own`: GLOBAL must be the client's model. `continues`: the
+    round trains the client's model of this round again. `heads`: heads that the update
+    handles; the objective must train these heads. `sends`: function(parts, round,
+    **options) that returns the parts to send in a round.
     """
 
     own: bool = False
@@ -346,29 +341,29 @@ class Update(Method):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Personal(Method):
-    """A model that a client trains for itself, beside the one that it sends.
+    """A personal model that the client trains besides the upload.
 
-    Its function is a `learner(learner, own, terms, memory, **options)` of both models,
-    which are then trained together; or a `term(net, w, **options)` that is added to the
-    losses of the client's own model, which is then trained after the other.
+    The function is `learner(learner, own, terms, memory, **options)`, which trains both
+    models together, or `term(net, w, **options)`, a loss for the personal model, which
+    is trained after the upload.
     """
 
     @property
     def together(self) -> bool:
-        """Whether both models are trained in the same steps."""
+        """Return whether a step trains both models."""
         return self.function.endswith(":learner")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rule(Method):
-    """What the server makes of uploads that it `reads`.
+    """A rule of the server for combining uploads.
 
-    They are checkpoints, rows, counted rows, similarity or probabilities. With `parent` it
-    needs the global model that the clients started from, --parent. `state` lists the
-    slots of a rule for checkpoints that remembers: rule(uploads, state, **options) then
-    returns the pieces of the model and of the next state, by names SLOT.TENSOR. The
-    result of a rule that `averages` has a mean of BatchNorm's statistics, which one
-    client can move. A parent without the parts `adds` has zeros there.
+    `reads`: checkpoints, rows, counted rows, similarity or probabilities. `parent`: the
+    rule needs --parent, the global model from which the clients started. `state`: slots of
+    the server's memory; rule(uploads, state, **options) then returns the pieces of the
+    model and of the next state, by names SLOT.TENSOR. `averages`: the result has means of
+    BatchNorm statistics, which a single client can shift. `adds`: parts that are zero in a
+    parent without these parts.
     """
 
     reads: str = "checkpoint"
@@ -380,10 +375,10 @@ class Rule(Method):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Teacher(Method):
-    """What a model learns public images from.
+    """A teacher for public images.
 
-    `file` is the name of the file that it is in, which stands before START; empty for a
-    teacher that has none. `lesson` opens the inputs: module:function(options) -> Lesson.
+    `file`: metavar of the teacher's file, which precedes START; empty for a teacher
+    without a file. `lesson` opens the inputs: module:function(options) -> Lesson.
     """
 
     file: str = ""
@@ -392,10 +387,10 @@ class Teacher(Method):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Scheme(Method):
-    """How a dataset's images are partitioned: function(data, clients, rng, **options).
+    """A scheme to partition images: function(data, clients, rng, **options).
 
-    Where `sizes_vary` between draws, one with a client that is too small is repeated.
-    `evened_by` is the option that makes sizes more even when it is raised.
+    `sizes_vary`: sizes depend on the draw, so a draw with too small a client is repeated.
+    `evened_by`: option with larger values for more even sizes.
     """
 
     sizes_vary: bool = False
@@ -404,35 +399,34 @@ class Scheme(Method):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Protocol(Method):
-    """A way to evaluate: `function` is what it computes, `groups` its arguments and options."""
+    """An evaluation protocol; `groups` has the arguments and options."""
 
     groups: "tuple[Argument | Group | Family, ...]" = ()
 
 
 class Mode(NamedTuple):
-    """A way to do something: where finetuning takes place, how a probe is fitted."""
+    """A choice with options: the place of finetuning, the solver of a probe."""
 
     name: str
     help: str
     options: tuple[Option, ...] = ()
 
 
-WIDTH = Option("width", Number(above=0), 1.0, "Multiplies the width of every layer.")
+WIDTH = Option("width", Number(above=0), 1.0, "Factor for the width of every layer.")
 STEM = Option(
     "stem",
     Choice(("auto", "small", "standard")),
     "auto",
-    "small is 3x3 without pooling; auto takes it for images below 64 pixels.",
+    "First layers: small is 3x3 without pooling; auto is small below 64 pixels.",
 )
 
 
 class Encoder(NamedTuple):
-    """A network that gives h: `function` builds it from an Architecture.
+    """A network from images to h: `function` builds the network from an Architecture.
 
-    `features` is the length of h; None where the network must be built to know it. One
-    that `draws` has initial weights of its own, by torch's global generator, which is
-    lent the state of furlkit's; of the others furlkit draws them. A name that ends in
-    ":NAME" stands for every name of a library.
+    `features`: length of h, or None if only the network knows. `draws`: the library draws
+    the initial weights, with torch's global generator in the state of furlkit's; otherwise
+    furlkit draws the weights. A name that ends in ":NAME" matches every name of a library.
     """
 
     name: str
@@ -445,14 +439,14 @@ class Encoder(NamedTuple):
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """Those of --width and --stem that it reads."""
+        """--width and --stem, if the encoder reads these options."""
         return (WIDTH,) * self.scales + (STEM,) * self.stems
 
 
 class Dataset(NamedTuple):
-    """A dataset known by name.
+    """A built-in dataset.
 
-    `function(split, root, download=...)` gives images (N, H, W, C) in uint8, labels or
+    `function(split, root, download=...)` returns images (N, H, W, C) in uint8, labels or
     None, and the names of the classes; `mean` and `std` are for values in [0, 1].
     """
 
@@ -465,7 +459,7 @@ class Dataset(NamedTuple):
 Entry = TypeVar("Entry", bound="Method | Encoder | Head | Mode | Command")
 
 
-ANY = ":NAME"  # Ends the name of an entry that stands for all names of a library.
+ANY = ":NAME"  # Ends the name of an entry that matches every name of a library.
 
 
 def named(*entries: Entry) -> dict[str, Entry]:
@@ -473,17 +467,17 @@ def named(*entries: Entry) -> dict[str, Entry]:
 
 
 def entry_of(entries: Mapping[str, Any], name: str) -> Any:
-    """The entry that a name chooses: its own, or its library's; None without one."""
+    """Look up an entry by name, then by library; None if neither exists."""
     library, colon, _ = name.partition(":")
     return entries.get(name) or (entries.get(library + ANY) if colon else None)
 
 
 class Family(NamedTuple):
-    """A choice by name, as --objective, and the entries it chooses from.
+    """A choice by name, like --objective, and the entries to choose from.
 
-    Each entry has options of its own. Where a preset's table serves several calls of a
-    command that choose differently it is `mixed`: it has options of several entries.
-    One that is `newer` than files of its command is recorded as a newer option is.
+    Entries have options. `mixed`: a preset's table may have options of several entries,
+    because a recipe calls the command with different choices. `newer`: recorded like a
+    newer option.
     """
 
     name: str
@@ -502,12 +496,12 @@ class Family(NamedTuple):
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """The options of all entries, each once."""
+        """Options of the entries, without duplicates."""
         return tuple(_merged(found) for found in self._found.values())
 
     @property
     def groups(self) -> list[Group]:
-        """The choice and what several entries read; then the options of each entry."""
+        """The choice with options of several entries, then the options of each entry."""
         shared = [self.choice]
         own: dict[str, tuple[Option, ...]] = {}
         for found in self._found.values():
@@ -522,7 +516,7 @@ class Family(NamedTuple):
 
     @property
     def _found(self) -> dict[str, dict[str, Option]]:
-        """By an option's name, the entries that read it and what they declare."""
+        """Declarations by the option's name, then by the entry's name."""
         found: dict[str, dict[str, Option]] = {}
         for entry in self.entries().values():
             for option in entry.options:
@@ -531,15 +525,15 @@ class Family(NamedTuple):
 
 
 def _merged(found: Mapping[str, Option]) -> Option:
-    """One flag for an option that several entries read; its help names them."""
+    """Merge the declarations of several entries; the help names the entries."""
     first_name, first = next(iter(found.items()))
     if len(found) == 1:
         return first
     for name, option in found.items():
         if option.kind != first.kind:
             raise UsageError(
-                f"--{first.name}: {first_name} and {name} declare it with different "
-                "types; an installed package must rename its option"
+                f"--{first.name}: {first_name} and {name} declare different types; an "
+                "installed package must rename the option"
             )
     text = f"{first.help} Read by {', '.join(found)}."
     texts = _told({name: option.help for name, option in found.items()})
@@ -553,7 +547,7 @@ def _merged(found: Mapping[str, Option]) -> Option:
 
 
 def _told(by_name: Mapping[str, str]) -> dict[str, str]:
-    """What entries say of an option, each text once, and the names of who says it."""
+    """Names by text: the entries that describe an option in equal words."""
     found: dict[str, list[str]] = {}
     for name, text in by_name.items():
         found.setdefault(text, []).append(name)
@@ -566,7 +560,7 @@ def key_of(name: str) -> str:
 
 
 def shown(option: Option) -> str:
-    """An option's default as --help shows it; empty if there is none."""
+    """Format an option's default for --help; empty without a default."""
     value = option.default
     if option.usual:
         return option.usual
@@ -579,23 +573,23 @@ def shown(option: Option) -> str:
 
 
 def writes_file(option: Option) -> bool:
-    """Return whether a command writes the file that an option names."""
+    """Return whether the command writes the file of this option."""
     return isinstance(option.kind, File) and option.kind.written
 
 
 def reads_file(option: Option) -> bool:
-    """Return whether a command reads the file or the images that an option names."""
+    """Return whether the command reads the file or the images of this option."""
     kind = option.kind
     return isinstance(kind, Data) or (isinstance(kind, File) and kind.direction in READ)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Exchange(Method):
-    """Data that passes between rounds besides the model: FedCA's dictionary, a bank.
+    """Data passed between rounds besides the model: FedCA's dictionary, a bank.
 
     `function` is a class, see `furlkit.exchanges.exchange`. The options of an exchange
-    with a `title` are a group of local-train's options; those with a `family` are a choice
-    of methods with options. Objectives and terms list the options of the other exchanges.
+    with a `title` are a group of local-train; a `family` is a choice of methods with
+    options. Objectives and terms list the options of the remaining exchanges.
     """
 
     title: str = ""
@@ -603,7 +597,7 @@ class Exchange(Method):
 
     @property
     def part(self) -> "Group | Family | None":
-        """The group or family that the exchange adds to local-train."""
+        """Group or family of options that the exchange adds to local-train."""
         return self.family or (Group(self.title, self.options) if self.title else None)
 
     @property
@@ -617,10 +611,10 @@ Part = Group | Family
 
 
 class Command(NamedTuple):
-    """A command: its name, one line of help, a longer text, its arguments and options.
+    """A command: name, first line of help, longer text, arguments and options.
 
-    `stage` is the function that gets the values by key, and gives one result or several.
-    A command with `commands` below it runs nothing itself.
+    `stage` is a function from values by key to one result or several results. A command
+    with `commands` is a group without a stage.
     """
 
     name: str
@@ -632,12 +626,12 @@ class Command(NamedTuple):
 
     @property
     def arguments(self) -> list[Argument]:
-        """Its positional arguments."""
+        """Positional arguments."""
         return [part for part in self.parts if isinstance(part, Argument)]
 
     @property
     def resolved_parts(self) -> list[Part]:
-        """Groups and families of options; functions are called for theirs."""
+        """Groups and families of options, after calling functions among the parts."""
         found: list[Part] = []
         for part in self.parts:
             whole = part() if callable(part) else part
@@ -647,7 +641,7 @@ class Command(NamedTuple):
 
     @property
     def roles(self) -> dict[str, "Argument | Option"]:
-        """The argument or option that takes the file of a role, by role."""
+        """Arguments and options by the role of the input file."""
         takers: list[Argument | Option] = [*self.arguments, *self.options.values()]
         return {
             role: each
@@ -658,12 +652,12 @@ class Command(NamedTuple):
 
     @property
     def families(self) -> list[Family]:
-        """The choices whose entries have options of their own."""
+        """The choices among entries with options."""
         return [part for part in self.resolved_parts if isinstance(part, Family)]
 
     @property
     def groups(self) -> list[Group]:
-        """Its options in the order of --help; options of the same title stand together."""
+        """Groups of options in the order of --help; equal titles are merged."""
         found: dict[str, Group] = {}
         for part in self.resolved_parts:
             for group in part.groups if isinstance(part, Family) else [part]:
@@ -674,14 +668,14 @@ class Command(NamedTuple):
 
     @property
     def options(self) -> dict[str, Option]:
-        """All its options by key; no two may have the same."""
+        """Options by key; raise for duplicate keys."""
         found: dict[str, Option] = {}
         for group in self.groups:
             for option in group.options:
                 if option.key in found:
                     raise UsageError(
-                        f"{self.name}: two things add an option --{option.name}; an "
-                        "installed package must rename its own"
+                        f"{self.name}: two methods add an option --{option.name}; an "
+                        "installed package must rename the option"
                     )
                 found[option.key] = option
         return found
@@ -704,5 +698,5 @@ def command(
 
 
 def command_group(name: str, help_text: str, *commands: Command) -> Command:
-    """A command that has others below it."""
+    """A group of commands."""
     return Command(name, help_text, commands=commands)

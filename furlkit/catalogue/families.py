@@ -1,4 +1,4 @@
-"""Choices by name, as --objective, of which commands make options."""
+"""Choices by name, like --objective, for the options of commands."""
 
 from furlkit.catalogue.entries import Family
 from furlkit.catalogue.installed import encoders, objectives, rules, updates
@@ -8,15 +8,15 @@ from furlkit.catalogue.schemes import SCHEMES
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
 
-OBJECTIVE = Family("objective", objectives, "simclr", "What a batch minimises.")
+OBJECTIVE = Family("objective", objectives, "simclr", "Training objective.")
 UPDATE = Family(
-    "update", updates, "replace", "What the client starts the round from."
+    "update", updates, "replace", "Model at the start of the client's round."
 )
-RULE = Family("rule", rules, "mean", "What is made of the uploads.", mixed=True)
-ATTACK = Family("kind", lambda: ATTACKS, "scale", "What is sent instead.")
+RULE = Family("rule", rules, "mean", "Rule to combine the uploads.", mixed=True)
+ATTACK = Family("kind", lambda: ATTACKS, "scale", "Kind of hostile upload.")
 TEACHER = Family("teacher", lambda: TEACHERS, "ensemble",
-                 "What the model learns from.", newer=True)
-SCHEME = Family("scheme", lambda: SCHEMES, "iid", "How images are partitioned.")
+                 "Source of the labels or targets.", newer=True)
+SCHEME = Family("scheme", lambda: SCHEMES, "iid", "Scheme of the partition.")
 ENCODER = Family(
-    "encoder", encoders, "cnn5", "The network whose output is the representation h."
+    "encoder", encoders, "cnn5", "Network from images to the representation h."
 )

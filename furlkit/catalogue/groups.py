@@ -1,4 +1,4 @@
-"""Groups of options that several commands have."""
+"""Groups of options for several commands."""
 
 from typing import Any
 
@@ -24,78 +24,79 @@ from furlkit.catalogue.entries import (
 
 def output(kind: str, direction: str = "written", **changes: Any) -> Option:
     """-o, a file of this kind."""
-    option = Option("output", File(kind, direction=direction), help="The file to write.",
+    option = Option("output", File(kind, direction=direction), help="Output file.",
                     required=True, recorded=False, second="-o")
     return option._replace(**changes)
 
 
 def output_of_each(kind: str, direction: str) -> Option:
-    """-o of a command that writes a file for each client."""
+    """-o of a command with a file per client."""
     return output(kind)._replace(
         kind=File(kind, direction=direction, per_client=True),
-        help="The file to write; {client} stands for the client's number or name.")
+        help="Output file; {client} is replaced by the client's number or name.")
 
 
 DATA_FILES = (
-    Option("data-root", File("folder"), help="Where torchvision's datasets are.",
+    Option("data-root", File("folder"), help="Folder of torchvision's datasets.",
            recorded=False, usual="data", metavar="FOLDER"),
     Option("download", Flag(), False, "Download the dataset if it is missing.",
            recorded=False),
     Option("cache", File("folder", direction=CACHE),
-           help="Where the decoded images of folders are kept, up to 20 GB; what is in "
-                "it may be removed at any time.",
+           help="Folder for decoded images, up to 20 GB; you may remove the content at "
+                "any time.",
            recorded=False, usual="furlkit in the user's cache folder", metavar="FOLDER"),
 )
 IMAGES = Option("images", Whole(1),
-                help="Draw this many images by --seed, whatever their classes, for a first "
-                     "try; a smaller draw is a part of a larger one.", usual="all")
-SEED = Option("seed", Whole(0), 0, "The number that all random draws are derived from.",
+                help="Number of images to draw by --seed, of any class, for a first try; a "
+                     "larger draw contains the smaller draws.", usual="all")
+SEED = Option("seed", Whole(0), 0, "Seed of every random draw.",
               recorded=False)
 PRESET = Option("preset", Text("NAME|FILE.toml"),
-                help="Take defaults from this command's table of a preset; flags win. "
-                     "`furlkit presets` lists them.", recorded=False)
+                help="Take defaults from this command's table of a preset; typed options "
+                     "win. `furlkit presets` lists the presets.", recorded=False)
 DRY_RUN = Option("dry-run", Flag(), False,
-                 "Open and check every input, print the plan, stop.", recorded=False)
+                 "Check every input and print the plan; write no file.", recorded=False)
 VERBOSITY = (
     Option("json", Flag(), False, "Print the result as JSON.", recorded=False),
     Option("quiet", Flag(), False, "Print only the result, warnings and errors.",
            recorded=False, second="-q"),
-    Option("verbose", Flag(), False, "Print more.", recorded=False, second="-v"),
+    Option("verbose", Flag(), False, "Print details.", recorded=False, second="-v"),
     Option("strict", Flag(), False,
-           "Make every warning an error: exit code 65, nothing is written after it.",
+           "Turn every warning into an error: stop with exit code 65 before writing.",
            recorded=False),
 )
 IN_OUT = "Inputs and outputs"
 FORCE = Option("force", Flag(), False,
-               "Make the output again, even if the same command has made it before.",
+               "Replace the output, even if this command has written the file before.",
                recorded=False)
 GENERAL = group("General", PRESET, SEED, DRY_RUN, FORCE, *VERBOSITY)
 LAYER = Option("layer", Choice(("h", "z")), "h",
-               "h, the encoder's output, or z, the projector's.")
+               "h, the encoder's output, or z, the projector's output.")
 PART = (
-    Option("partition", File("partition", "partition"), help="The partition of --part.", recorded=False),
+    Option("partition", File("partition", "partition"), help="Partition for --part.", recorded=False),
     Option("part", Text("all|public|CLIENT"), "all",
-           "Which images: all, the public ones, or those of a client."),
+           "Part of the images: every image, public images, or a client's images."),
 )
 CHANNELS = Option("channels", Whole(1, 32),
-                  help="1 is grey, 3 is colour; TIFF files and arrays may have up to 32.",
+                  help="Number of channels: 1 for grey, 3 for colour, up to 32 for TIFF "
+                       "files and arrays.",
                   usual="the data's")
 DEPTH = Option("depth", Choice(("8", "16")), "8",
-               "Bits of the pixels that a window makes. With 16, augmentation starts from "
-               "16 bits; files and memory are twice as large.", newer=True)
+               "Bits per pixel after the window. With 16, augmentation starts from 16 bits; "
+               "files and memory are twice as large.", newer=True)
 PAGES = Option("pages", Choice(("first", "channels")),
-               help="Of files with several pages, read the first, or all as channels; of "
-                    "animations, the first frame.",
-               usual="refuse them", newer=True)
+               help="Files with several pages: read the first page, or read the pages as "
+                    "channels; `first` also accepts animations.",
+               usual="refuse such files", newer=True)
 WINDOW = Option("window", Text("LO,HI|..."),
-                help="Which values are black and white, in images of more than 8 bits: "
-                     "LO,HI; `percentile P,Q` of each image; full, the range of the "
-                     "type; or dicom, the window in the file.",
+                help="Black and white values of images with more than 8 bits: LO,HI; "
+                     "`percentile P,Q` of each image; full, the range of the type; or "
+                     "dicom, the window in the file.",
                 newer=True)
 GROUPS = Option("groups", File("csv", words=("folder",)), metavar="FILE.csv|folder",
-                help="Keep images of a group, such as those of a patient, together: "
-                     "`folder` if folders of one name hold a group; a CSV file has the "
-                     "columns file and group, or a group for each image in order.",
+                help="Keep the images of a group, like a patient, together: `folder` if "
+                     "the name of the folder is the group; or a CSV file with the columns "
+                     "file and group, or with a group for each image in order.",
                 recorded=False)
 FRAME = (
     Option("title", Text(), "", "Title above the picture.", recorded=False),
@@ -105,32 +106,32 @@ FRAME = (
            recorded=False),
 )
 PHASE = Option("objective", Text("NAME"),
-               help="Of a run of several phases, draw the one with this objective.",
-               recorded=False, usual="the only one")
+               help="Phase to draw, by objective, for a run with several phases.",
+               recorded=False, usual="the only phase")
 TITLED = varied(FRAME, {"title": None})
 FORMAT = Option("format", Choice(("text", "csv", "markdown", "latex")), "text",
-                 "How tables are printed: as text; as csv, for programs, with all "
-                 "digits; as markdown; or as latex with the rules of booktabs.",
+                 "Format of tables: text; csv with every digit, for programs; markdown; "
+                 "or latex with the rules of booktabs.",
                  recorded=False)
 VALUE = Option("value", Text("NAME"), "accuracy",
-                "What to show: the name of a number in the files.", recorded=False)
+                "Number to show, by name in the files.", recorded=False)
 COUNT = Whole(1, 10**12)
 PROTOCOL = Option("protocol", Text("NAME"), "linear",
-                   "Which metrics to take from the folder of a run: linear, knn, ...",
+                   "Protocol of the metrics in the folder of a run: linear, knn, ...",
                    recorded=False)
 ALLOW_DIFFERENT = Option("allow-different", Text("NAME,..."), (),
-                         "What may differ between the evaluations: protocol, data, "
-                         "test-data, or options of evaluate, like epochs,lr.",
+                         "Settings that may differ between the evaluations: protocol, "
+                         "data, test-data, or options of evaluate, like epochs,lr.",
                          multiple=True, recorded=False)
 LOWEST = Option("lowest", Text("LABEL"), (),
-                 "This line has several files for each seed, of which only the lowest "
-                 "counts, as of all clients the worst; may be repeated.",
+                 "Line with several files per seed, such as a file per client; use the "
+                 "lowest score of each seed; may be repeated.",
                  multiple=True, recorded=False)
 INTERVAL = Option("interval", Choice(("t", "wilcoxon")), "t",
-                   "The interval of paired differences: Student's t around their mean, "
-                   "95%; or that of Wilcoxon's exact signed-rank test around Hodges and "
+                   "Interval of paired differences: t, Student's t around the mean, 95%; "
+                   "or wilcoxon, Wilcoxon's exact signed-rank test around Hodges and "
                    "Lehmann's estimate, which assumes no normal distribution but needs "
-                   "6 seeds for 95% (3 give 75%); the level that it attains is shown.",
+                   "6 seeds for 95% (3 give 75%); the output shows the attained level.",
                    recorded=False)
 DRAWN = group("General", DRY_RUN, *VERBOSITY)
 
@@ -145,7 +146,7 @@ RUNS = series_option("A line: the folders of a method's runs, one per seed or le
 
 
 def data_options(help_text: str, required: bool = True) -> tuple[Option, ...]:
-    """--data and where its files are."""
+    """--data and the options for finding datasets."""
     data = Option("data", Data(), help=help_text, required=required,
                   recorded=False)
     return data, *DATA_FILES
@@ -153,7 +154,7 @@ def data_options(help_text: str, required: bool = True) -> tuple[Option, ...]:
 
 def split_option(default: str, recorded: bool = False) -> Option:
     return Option("split", Choice(("train", "test")), default,
-                  "Which split of a dataset known by name.", recorded=recorded)
+                  "Split of a built-in dataset.", recorded=recorded)
 
 
 def epochs_option(default: int, help_text: str) -> Option:
@@ -161,16 +162,16 @@ def epochs_option(default: int, help_text: str) -> Option:
 
 
 BATCH_SIZE = Option("batch-size", Whole(2), 128,
-                    "Images of each batch; a last partial batch is left out.")
+                    "Number of images in a batch; an incomplete last batch is left out.")
 OPTIMISER = (
-    Option("optimiser", Choice(("adam", "sgd")), "adam", "How weights are updated."),
+    Option("optimiser", Choice(("adam", "sgd")), "adam", "Optimiser of the weights."),
     Option("lr", Number(above=0), 1e-3, "Learning rate."),
     Option("weight-decay", Number(low=0), 1e-6, "L2 penalty, added to the gradient."),
     Option("momentum", Number(0, 1), 0.9, "Momentum of SGD.", needs="optimiser=sgd"),
 )
 SCHEDULE = (
     Option("schedule", Choice(("constant", "cosine")), "constant",
-           "How the learning rate changes."),
+           "Course of the learning rate."),
     Option("warmup", Number(low=0), 0.0,
            "Epochs of linear warm-up at the start of the schedule."),
 )
@@ -191,30 +192,32 @@ AUGMENTATION = group("Augmentation",
            "Range of the blur's sigma, in pixels."),
     Option("solarise", Number(0, 1), 0.0, "Probability of solarising."),
     Option("cutout", Whole(0), 0,
-           "Side of a square that is cut out, in pixels; 0 is off."),
+           "Side of the square to cut out, in pixels; 0 is off."),
     Option("randaugment", Numbers(whole=True, length=2), (0, 9),
-           "Operations for each image, and their magnitude out of 30."),
+           "Number of operations for each image, and the magnitude, up to 30."),
 )
 ISA = Option("isa", Choice(("auto", "native", "avx2", "avx512")), "auto",
-             "CPU instructions; avx2 and avx512 give the same bytes on every CPU that "
-             "has them.", recorded=False)
+             "CPU instructions; avx2 and avx512 give equal bytes on every CPU with these "
+             "instructions.", recorded=False)
 RUNTIME = (
-    Option("device", Text("auto|cpu|cuda|cuda:N|mps"), "auto", "Where to compute; also any other device that PyTorch has.",
+    Option("device", Text("auto|cpu|cuda|cuda:N|mps"), "auto",
+           "Device for the computation; further devices of PyTorch work too.",
            recorded=False),
     Option("gpu-memory", Number(above=0, high=1),
-           help="The part of the GPU's memory that this process may take, if several "
-                "share the GPU: 0.25.", recorded=False, usual="all", metavar="FRACTION"),
+           help="Share of the GPU's memory for this process, if several processes share "
+                "the GPU: 0.25.", recorded=False, usual="all", metavar="FRACTION"),
     Option("threads", Whole(1), 1,
-           "Threads of the CPU; several clients at once are faster than several "
-           "threads in one."),
+           "Number of CPU threads; several clients in parallel are faster than several "
+           "threads for one client."),
     ISA,
 )
 PRECISION = Option("precision", Choice(("float32", "bfloat16", "float16")), "float32",
-                   "Of the forward pass; weights stay float32.")
+                   "Number format of the forward pass; weights stay float32.")
 SAVE_EVERY = Option("save-every", Number(low=0), 60.0,
                     "Seconds between progress files.", recorded=False)
 EXECUTION = group("Execution", PRECISION,
-    Option("channels-last", Flag(negative=True), True, "Memory layout of the network."),
+    Option("channels-last", Flag(negative=True), True,
+           "Memory layout of the network, channels last."),
     Option("compile", Flag(negative=True), False,
            "Compile the network with torch.compile."),
     Option("deterministic", Flag(negative="fast"), True,
@@ -225,10 +228,9 @@ EXECUTION = group("Execution", PRECISION,
 )
 RUNNING = group("Execution", *RUNTIME)
 
-# For commands that train several clients, one after the other.
+# For commands that train several clients in sequence.
 CLIENT = Option("client", Clients(names=True),
-                help="One client or several: 3, 0-4, 0,2,5-7, all; or a site's name; or "
-                     "public, the server, which trains on its part of the partition.",
+                help="Clients to train: 3, 0-4, 0,2,5-7, all; a site's name; or public, "
+                     "the server, with the public part of the partition.",
                 required=True, recorded=False, variable="clients")
-OWN_IMAGES = ("The dataset that the partition was made for; without a partition, the "
-              "client's own images.")
+OWN_IMAGES = "Dataset of the partition; without a partition, the client's images."

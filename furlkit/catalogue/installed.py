@@ -1,4 +1,4 @@
-"""Entries of other packages, and the lists that they are added to."""
+"""Lists of entries, furlkit's and the entries of installed plugins."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -29,7 +29,7 @@ from furlkit.errors import UsageError
 
 
 def load(function: str) -> Any:
-    """The function at module:name; this is where torch gets imported."""
+    """Import the function at module:name, and with the function torch."""
     return resolve_name(function)
 
 
@@ -42,7 +42,7 @@ KINDS: dict[str, type] = {
     "furlkit.datasets": Dataset,
     "furlkit.exchanges": Exchange,
 }
-# Entries of furlkit by the group that other packages add to.
+# furlkit's entries by entry-point group.
 OWN: dict[str, dict[str, Any]] = {
     "furlkit.objectives": OBJECTIVES,
     "furlkit.terms": TERMS,
@@ -53,15 +53,15 @@ OWN: dict[str, dict[str, Any]] = {
 }
 
 
-_points: dict[tuple[str, str], Any] = {}  # Where the entry of a name comes from.
+_points: dict[tuple[str, str], Any] = {}  # Entry points by group and name.
 
 
 @cache
 def plugins(group: str) -> dict[str, Any]:
-    """Entries that other installed packages add: furlkit.objectives and so on.
+    """Entries of installed packages for a group, such as furlkit.objectives.
 
-    A package whose entry cannot be loaded is reported and left out, so that one broken
-    installation does not stop every command.
+    An entry that fails to load is reported and left out: a broken installation must not
+    stop every command.
     """
     from importlib.metadata import entry_points
 
@@ -81,7 +81,7 @@ def plugins(group: str) -> dict[str, Any]:
         if entry.name in found:
             raise UsageError(
                 f"{entry.name}: two installed packages add this name to {group}; "
-                "uninstall one of them"
+                "uninstall either package"
             )
         found[entry.name] = entry
         _points[group, entry.name] = point
@@ -89,11 +89,11 @@ def plugins(group: str) -> dict[str, Any]:
 
 
 def _new_names(group: str, taken: Iterable[str]) -> dict[str, Any]:
-    """A group's plugins, none of which may have a name that furlkit has `taken`."""
+    """Return a group's plugins; raise if a plugin has a name in `taken`."""
     for name in sorted(plugins(group).keys() & set(taken)):
         raise UsageError(
-            f"{name}: an installed package adds this name to {group}, but furlkit has "
-            "it already; uninstall or rename it"
+            f"{name}: an installed package adds this name to {group}, but furlkit uses "
+            "the name; uninstall the package or rename the entry"
         )
     return plugins(group)
 
@@ -102,11 +102,11 @@ _added: dict[str, dict[str, Any]] = {group: {} for group in OWN}
 
 
 def add_plugins() -> bool:
-    """Add the methods and encoders of other packages; return whether there are any.
+    """Add the entries of installed plugins; return whether plugins exist.
 
-    The search reads the metadata of all installed packages, which takes longer than the
-    rest of a start. So it waits until a name or an option is not furlkit's own, or
-    until all of them are to be listed.
+    The search reads the metadata of every installed package and takes longer than the
+    rest of a start. Call this function only for names and options that furlkit does not
+    declare, and for complete lists.
     """
     for group, own in OWN.items():
         _added[group].update(_new_names(group, own))
@@ -114,47 +114,47 @@ def add_plugins() -> bool:
 
 
 def objectives() -> dict[str, Objective]:
-    """The objectives: furlkit's, and those of other packages after `add_plugins`."""
+    """Objectives of furlkit and, after `add_plugins`, of plugins."""
     return {**OBJECTIVES, **_added["furlkit.objectives"]}
 
 
 def terms() -> dict[str, Term]:
-    """The terms: furlkit's, and those of other packages after `add_plugins`."""
+    """Terms of furlkit and, after `add_plugins`, of plugins."""
     return {**TERMS, **_added["furlkit.terms"]}
 
 
 def updates() -> dict[str, Update]:
-    """The updates: furlkit's, and those of other packages after `add_plugins`."""
+    """Updates of furlkit and, after `add_plugins`, of plugins."""
     return {**UPDATES, **_added["furlkit.updates"]}
 
 
 def rules() -> dict[str, Rule]:
-    """The rules: furlkit's, and those of other packages after `add_plugins`."""
+    """Rules of furlkit and, after `add_plugins`, of plugins."""
     return {**RULES, **_added["furlkit.rules"]}
 
 
 def encoders() -> dict[str, Encoder]:
-    """The encoders: furlkit's, and those of other packages after `add_plugins`."""
+    """Encoders of furlkit and, after `add_plugins`, of plugins."""
     return {**ENCODERS, **_added["furlkit.encoders"]}
 
 
 def exchanges() -> dict[str, Exchange]:
-    """The exchanges: furlkit's, and those of other packages after `add_plugins`."""
+    """Exchanges of furlkit and, after `add_plugins`, of plugins."""
     return {**EXCHANGES, **_added["furlkit.exchanges"]}
 
 
 def datasets(taken: Iterable[str] = ()) -> dict[str, Dataset]:
-    """The datasets that other packages add; furlkit's own have the names `taken`."""
+    """Datasets of plugins; `taken` has the names of furlkit's datasets."""
     return _new_names("furlkit.datasets", taken)
 
 
 def plugin_options(group: str, name: Any) -> dict[str, str]:
-    """Version and hash of the package that adds an entry; nothing for furlkit's own.
+    """Version and hash of the package of an entry; empty for furlkit's entries.
 
-    A command that uses the entry records them with its options, so that its output is
-    made again if the code of the package has changed.
+    Commands record version and hash with the options: if the code of the package
+    changes, the command makes the output again.
     """
-    # Other datasets take longer to open than the search.
+    # Opening a dataset other than digits takes longer than the search.
     own = OWN.get(group, ("digits",))
     is_path = not isinstance(name, str) or bool({".", "/"} & set(name))
     if is_path or name in own or name not in plugins(group):
@@ -166,7 +166,7 @@ def plugin_options(group: str, name: Any) -> dict[str, str]:
 
 
 def heads() -> dict[str, Head]:
-    """The heads: furlkit's, then those that objectives of other packages bring."""
+    """Heads of furlkit, then heads of the plugins' objectives."""
     found = dict(HEADS)
     for objective in _added["furlkit.objectives"].values():
         for head in objective.heads:

@@ -78,7 +78,7 @@ OBJECTIVES = named(
         options=(
             Option("temperature", Number(above=0), 0.5, "tau of the contrast."),
             Option("form", Choice(("oneway", "symmetric", "full")), "full",
-                   "View 1 against view 2, both ways, or all 2N views."),
+                   "View 1 against view 2, both directions, or all 2N views."),
         ),
         exchanges=("dictionary",),
         inputs=("z_dict", "remote_only", "z_own"),
@@ -87,7 +87,7 @@ OBJECTIVES = named(
         equation="Eq. 1; FedCA Eq. 3-8",
         printed="as printed; `--form oneway` is FedCA Eq. 4-8 and FLESD Eq. 3",
     ),
-    Objective("simsiam", "each view predicts the other's projection",
+    Objective("simsiam", "a view predicts the projection of the other view",
         heads=("projector", "predictor"),
         function="furlkit.objectives.simsiam:step",
         again=True,
@@ -95,26 +95,26 @@ OBJECTIVES = named(
         equation="Eq. 1-4",
         printed="as printed",
     ),
-    Objective("byol", "a net predicts the projections of a slow copy of itself",
+    Objective("byol", "the net predicts the projections of a slow copy of the net",
         heads=("projector", "predictor"),
         function="furlkit.objectives.byol:learner",
         options=(
-            Option("ema", Number(0, 1), 0.99, "How much of the target stays in a step."),
+            Option("ema", Number(0, 1), 0.99, "Share of the target kept in a step."),
         ),
         again=True,
         paper=BYOL,
         equation="Eq. 1-2",
         printed="as printed",
     ),
-    Objective("moco", "a query finds its key among those of earlier batches",
+    Objective("moco", "a query finds the key of the image among keys of earlier batches",
         heads=("projector",),
         function="furlkit.objectives.moco:learner",
         options=(
             Option("temperature", Number(above=0), 0.1, "tau of the contrast."),
-            Option("ema", Number(0, 1), 0.99, "How much of the target stays in a step."),
+            Option("ema", Number(0, 1), 0.99, "Share of the target kept in a step."),
             Option("queue", Whole(1, 2**24), 4096,
-                   "K, keys of the client's earlier batches; best fewer than it has "
-                   "images. They stay in the private file."),
+                   "K, keys of earlier batches, best fewer than the client's images; the "
+                   "keys stay in the private file."),
         ),
         exchanges=("dictionary",),
         inputs=("z_dict", "remote_only"),
@@ -124,7 +124,7 @@ OBJECTIVES = named(
         printed="as printed; BatchNorm is not shuffled; `--negatives remote` is FCL "
                 "without Q_l",
     ),
-    Objective("barlow", "views agree in every number of z, and no two numbers say the same",
+    Objective("barlow", "views agree in every number of z; the numbers are uncorrelated",
         heads=("projector",),
         function="furlkit.objectives.barlow:step",
         options=(
@@ -136,23 +136,23 @@ OBJECTIVES = named(
         equation="Eq. 1-2",
         printed="as printed",
     ),
-    Objective("swav", "each view predicts the other's share in every prototype",
+    Objective("swav", "a view predicts the prototypes of the other view",
         heads=("projector", "prototypes"),
         function="furlkit.objectives.swav:learner",
         options=(
             Option("temperature", Number(above=0), 0.1, "tau of the predictions."),
             Option("epsilon", Number(above=0), 0.05,
-                   "Smoothness of the codes; small ones choose one prototype."),
+                   "Smoothness of the codes; a small value selects a single prototype."),
             Option("sinkhorn-iterations", Whole(1), 3,
-                   "How often prototypes and images are brought into balance."),
+                   "Iterations that balance prototypes and images."),
             Option("freeze-steps", Whole(0), 100,
-                   "Steps at the start of the run, counted through all rounds, that "
-                   "leave the prototypes as they are."),
+                   "Steps at the start of the run, counted over the rounds, with frozen "
+                   "prototypes."),
             Option("queue", Whole(1, 2**24), 3840,
-                   "Features of the client's earlier batches, for each view, that codes "
-                   "look at once so many are there. They stay in the private file."),
+                   "Features of earlier batches per view, used for codes once the queue is "
+                   "full; the features stay in the private file."),
             Option("queue-after", Whole(0), 1000,
-                   "Steps of the run, through all rounds, before features enter the "
+                   "Steps of the run, counted over the rounds, before features enter the "
                    "queue."),
         ),
         mixes=False,  # Prototypes stay unit rows.
@@ -160,30 +160,30 @@ OBJECTIVES = named(
         equation="Eq. 1-5",
         printed="differs: two views, no small crops",
     ),
-    Objective("deepcluster", "both views fall into the cluster of their image",
+    Objective("deepcluster", "both views are assigned to the cluster of the image",
         heads=("projector",),
         function="furlkit.objectives.deepcluster:learner",
         options=(
             Option("temperature", Number(above=0), 0.1, "tau of the scores."),
             Option("clusters", Numbers(whole=True, low=1), (100, 100, 100),
-                   "Clusters of each clustering: 100,100,100 makes three, from "
-                   "different starts."),
+                   "Number of clusters per clustering: 100,100,100 makes three clusterings "
+                   "from different starts."),
             Option("kmeans-iterations", Whole(1), 10,
-                   "Iterations of k-means, at the start of each epoch."),
+                   "Iterations of k-means at the start of an epoch."),
         ),
         paper=DEEPCLUSTER,
         equation="Eq. 1-2; SwAV app. D",
-        printed="differs: DeepCluster-v2 (SwAV app. D), centroids in place of a "
+        printed="differs: DeepCluster-v2 (SwAV app. D), centroids instead of a "
                 "trained classifier",
     ),
-    Objective("instance", "every image is a class of its own, with a row in a bank",
+    Objective("instance", "every image is a separate class, with a row in a bank",
         heads=("projector",),
         function="furlkit.objectives.instance:learner",
         options=(
             Option("temperature", Number(above=0), 0.07, "tau of the softmax."),
             Option("bank-momentum", Number(0, 1), 0.5,
-                   "How much of an image's row in the bank stays when a step meets the "
-                   "image. The bank stays in the private file."),
+                   "Share of the old row when a step updates the image's row in the bank; "
+                   "the bank stays in the private file."),
         ),
         exchanges=("bank",),
         inputs=("bank",),
@@ -191,17 +191,17 @@ OBJECTIVES = named(
         equation="Eq. 2-3",
         printed="as printed; the sum of Eq. 2 is exact, not estimated (Eq. 4-8)",
     ),
-    Objective("cluster", "an image and its neighbours fall into the same of all clusters",
+    Objective("cluster", "an image and the image's neighbours share a cluster",
         heads=("clusters",),
         function="furlkit.objectives.cluster:learner",
         options=(
             Option("entropy-weight", Number(low=0), 5.0,
-                   "lambda, the weight of the entropy of the mean assignment, which keeps "
-                   "images from all falling into one cluster."),
+                   "lambda, weight of the entropy of the mean assignment, which prevents a "
+                   "collapse into a single cluster."),
             Option("nearest-used", Choice(("one", "all")), "one",
-                   "A step compares an image with one of its --nearest neighbours, drawn "
-                   "at random (SCAN); or sums over all of them (FedUSC Eq. 3), where a "
-                   "step takes several times as long.", newer=True),
+                   "Neighbours of an image in a step: one of --nearest, drawn at random "
+                   "(SCAN); or all, a sum over --nearest (FedUSC Eq. 3), which takes "
+                   "several times longer.", newer=True),
             *NEIGHBOURS.options,
         ),
         exchanges=("neighbours",),
@@ -209,10 +209,10 @@ OBJECTIVES = named(
         tells="furlkit.objectives.cluster:upload_facts",
         paper=SCAN,
         equation="Eq. 2; FedUSC Eq. 3",
-        printed="differs: one neighbour is drawn in a step (SCAN's code); FedUSC Eq. "
-                "3 is `--nearest-used all`",
+        printed="differs: a step draws a single neighbour (SCAN's code); FedUSC Eq. 3 is "
+                "`--nearest-used all`",
     ),
-    Objective("rotation", "which quarter turn an image was given",
+    Objective("rotation", "prediction of the quarter turn of an image",
         heads=("rotation",),
         function="furlkit.objectives.rotation:step",
         paper=ROTNET,
@@ -233,20 +233,20 @@ OBJECTIVES = named(
         equation="cross-entropy",
         printed="as printed",
     ),
-    Objective("fedmatch", "what the client and its helpers are sure of, without labels",
+    Objective("fedmatch", "confident predictions of client and helpers, without labels",
         heads=("classifier",),
         function="furlkit.objectives.fedmatch:learner",
         options=(
             Option("confidence", Number(0, 1), 0.75,
-                   "tau: an image counts if the probability of a class is so large."),
+                   "tau, smallest probability of a class for using an image."),
             Option("agreement-weight", Number(low=0), 0.01,
-                   "lambda_a, of the cross-entropy of agreed labels."),
+                   "lambda_a, weight of the cross-entropy of agreed labels."),
             Option("consistency-weight", Number(low=0), 0.01,
-                   "lambda_i, of the divergence from the helpers."),
+                   "lambda_i, weight of the divergence from the helpers."),
             Option("l1", Number(low=0), 1e-5, "lambda_L1 of ||psi||_1."),
             Option("l2", Number(low=0), 10.0, "lambda_L2 of ||sigma - psi||^2."),
             Option("psi-share", Number(low=0), 0.2,
-                   "psi / sigma of a model that nobody has divided into the two yet."),
+                   "psi / sigma at the first division of a model into sigma and psi."),
             *HELPERS.options,
         ),
         sends=("sigma",),
@@ -254,24 +254,24 @@ OBJECTIVES = named(
         inputs=("helpers",),
         paper=FEDMATCH,
         equation="sections 3.2, 3.3",
-        printed="as printed; all weights travel, not their differences",
+        printed="as printed; weights travel, not differences of weights",
     ),
 )
 
 TERMS = named(
-    Term("proximal", "the weights stay near the global model's",
+    Term("proximal", "the weights stay near the global model's weights",
         "furlkit.terms.proximal:proximal",
         switch="proximal",
         inputs=("received",),
         options=(
             Option("proximal", Number(low=0), 0.0,
-                   "mu of (mu/2) ||w - w_global||^2; 0 turns it off."),
+                   "mu of (mu/2) ||w - w_global||^2; 0 turns the term off."),
         ),
         paper=FEDPROX,
         equation="Eq. 2",
         printed="as printed",
     ),
-    Term("alignment", "h and z of public images stay near those of a common model",
+    Term("alignment", "h and z of public images stay near the outputs of a common model",
         "furlkit.terms.alignment:alignment",
         switch="align",
         exchanges=("targets",),
@@ -280,26 +280,27 @@ TERMS = named(
             *TARGETS.options,
             Option("beta", Number(low=0), 0.01, "Weight of the term."),
             Option("align-reduction", Choice(("sum", "mean")), "sum",
-                   "Over the public images of a step."),
+                   "Sum or mean over the public images of a step."),
             Option("align-batch-size", Whole(1), 128,
-                   "Public images of each step."),
+                   "Number of public images in a step."),
         ),
         paper=FEDCA,
         equation="Eq. 11-14",
-        printed="as printed; the client's net is in eval mode, which is not told; "
+        printed="as printed; the client's net is in eval mode, our choice; "
                 "`--align-reduction mean`: a mean",
     ),
-    Term("neighbours", "images are drawn to the nearest rows of the queue and the dictionary",
+    Term("neighbours", "images move to the nearest rows of the queue and the dictionary",
         "furlkit.terms.neighbours:neighbours",
         switch="neighbours",
         options=(
             Option("neighbours", Whole(0), 0,
-                   "N, the rows that an image is drawn to; 0 turns it off.", newer=True),
+                   "N, number of nearest rows of an image; 0 turns the term off.",
+                   newer=True),
             Option("neighbour-candidates", Whole(1), 4096,
-                   "K, rows drawn at random in each step, among which neighbours are."),
+                   "K, candidate rows, drawn at random in every step."),
             Option("neighbour-temperature", Number(above=0), 0.1,
-                   "tau_nm of the choice among them."),
-            Option("neighbour-weight", Number(low=0), 0.1, "lambda of the term."),
+                   "tau_nm of the choice among the candidates."),
+            Option("neighbour-weight", Number(low=0), 0.1, "lambda, weight of the term."),
         ),
         exchanges=("dictionary",),
         inputs=("rows",),
@@ -338,21 +339,21 @@ TERMS = named(
         printed="differs: no classes; the nearest centroid takes the place of the "
                 "prototype of the class",
     ),
-    Term("infusion", "the loss once more, of views infused with the client's style",
+    Term("infusion", "a second loss, of views infused with the client's style",
         "furlkit.terms.infusion:infusion",
         switch="infusion",
         options=(
             Option("infusion", Number(low=0), 0.0,
-                   "lambda, weight of the second loss; 0 turns it off. The style model "
-                   "is that of --private, as pretrain-style writes it.", newer=True),
+                   "lambda, weight of the second loss; 0 turns the term off. --private has "
+                   "the style model of pretrain-style.", newer=True),
             Option("freeze-generator", Flag(), False,
-                   "Leave the generator G, which infuses, as it was drawn."),
+                   "Keep the initial weights of the generator G, which infuses style."),
         ),
         exchanges=("style",),
         inputs=("styles", "learner"),
         paper=FEDSTYLE,
         equation="Eq. 3, Algorithm 3",
-        printed="as printed; G is trained too, which is not told: `--freeze-generator`",
+        printed="as printed; G is trained too, our choice; else `--freeze-generator`",
     ),
 )
 
@@ -361,45 +362,45 @@ UPDATES = named(
         paper=FEDAVG,
         printed="as printed",
     ),
-    Update("keep", "the client's own model, given in place of GLOBAL",
+    Update("keep", "the client's model, given instead of GLOBAL",
         "furlkit.updates.replace:replace",
         starts_from_own=True,
         paper=FLESD,
         printed="nothing printed",
     ),
-    Update("continue", "the client's own model of this round, given in place of GLOBAL",
+    Update("continue", "the client's model of this round, given instead of GLOBAL",
         "furlkit.updates.replace:replace",
         own=True,
         starts_from_own=True,
         continues=True,
         equation="a second training in a round: FedUSC Eq. 6",
-        printed="as printed: both trainings of a round, one after the other",
+        printed="as printed: two trainings of a round, in sequence",
     ),
-    Update("own", "the client's own model of its last round; the global one at first",
+    Update("own", "the client's model of the last round; the global model at first",
         "furlkit.updates.own:own",
         own=True,
         paper=FEDSTYLE,
         equation="appendix, FedProx",
         printed="as printed",
     ),
-    Update("fedema", "the global model mixed with the client's own by their distance",
+    Update("fedema", "a mixture of global model and client's model, by the distance",
         "furlkit.updates.fedema:fedema",
         options=(
             Option("tau", Number(0, 1), 0.7,
-                   "How much of its own the client keeps when it first mixes."),
+                   "Share of the client's model in the first mixture."),
         ),
         own=True,
         paper=FEDEMA,
         equation="section 4",
         printed="as printed",
     ),
-    Update("fedu", "the global model; of the predictor the client's own if they are far "
-                   "apart",
+    Update("fedu", "the global model; if the models are far apart, with the client's "
+                   "predictor",
         "furlkit.updates.fedu:fedu",
         options=(
             Option("mu", Number(low=0), 0.4,
-                   "The predictor is the global one while the encoders are closer: the "
-                   "mean over convolutions of the L2 distance."),
+                   "Distance of the encoders, the mean over convolutions of the L2 "
+                   "distance, below which the client takes the global predictor."),
         ),
         own=True,
         heads=("predictor",),
@@ -408,78 +409,80 @@ UPDATES = named(
         printed="differs: the divergence is the mean over convolutions (the authors' "
                 "code)",
     ),
-    Update("dum", "the global model, mixed with the client's own if they are far apart",
+    Update("dum", "the global model; if the models are far apart, a mixture with the "
+                  "client's model",
         "furlkit.updates.dum:dum",
         options=(
             Option("mu", Number(low=0), 0.4,
-                   "The distance of backbone and clusters up to which the client takes "
-                   "the global ones; 1e30 always does."),
+                   "Distance of backbone and clusters up to which the client takes the "
+                   "global model; 1e30 always takes the global model."),
             Option("xi", Number(0, 1), 0.5,
-                   "How much of its own the client keeps beyond it."),
+                   "Share of the client's model in the mixture beyond --mu."),
             Option("distance", Choice(("mean-conv", "sum-squares", "relative")),
                    "mean-conv",
-                   "The mean over convolutions of the L2 distance; the squared norm over "
-                   "all weights, as FedUSC's slides have it; or the norm divided by the "
-                   "global model's."),
+                   "Distance: the mean over convolutions of the L2 distance; the squared "
+                   "norm over the weights (FedUSC's slides); or the norm divided by the "
+                   "global model's norm."),
         ),
         own=True,
         equation="FedUSC Eq. 4",
         printed="differs: the distance is the mean over convolutions; Eq. 4 is "
                 "`--distance sum-squares`",
     ),
-    Update("astw", "the global encoder; heads travel in some rounds only, and are the "
-                   "client's own in the others",
+    Update("astw", "the global encoder; clients exchange heads only in some rounds and "
+                   "keep heads in the remaining rounds",
         "furlkit.updates.astw:astw",
         options=(
             Option("cycle", Whole(1), 15, "Rounds of a cycle."),
             Option("exchanges", Whole(1), 5,
-                   "The last rounds of a cycle, in which all parts travel; in the "
-                   "others only the encoder does."),
+                   "Number of last rounds of a cycle with an exchange of every part; the "
+                   "remaining rounds exchange the encoder."),
         ),
         sends="furlkit.updates.astw:sent_parts",
         paper=ASTW,
         equation="layer-wise asynchronous update",
-        printed="differs: whole heads are the deep layers, and clients train on with "
-                "their own",
+        printed="differs: whole heads are the deep layers, and clients continue with the "
+                "clients' heads",
     ),
 )
 
-# Of every rule for models.
+# Options of every rule for models.
 _WEIGHTS = Option("weights", File("json", words=("examples", "uniform")), "examples",
                   metavar="examples|uniform|FILE.json",
-                  help='By number of images, equal, or given as {"CLIENT": WEIGHT}.')
+                  help="Weights of the clients: numbers of images, equal weights, or a "
+                       'file {"CLIENT": WEIGHT}.')
 _BN = Option("bn", Choice(("average", "keep")), "average",
-             "BatchNorm statistics are averaged, or left out for clients to keep.")
+             "Average BatchNorm statistics, or leave the statistics out for clients to keep.")
 _REPORT = Option("report", File("metrics", direction="written"),
-                 help="Write for each client the norm of its update, its angle to the "
-                      "others, its share, how far the result moved because of it, and "
-                      "whether it stands out. Rules other than mean are applied once "
-                      "more for each client, which with 40 clients takes 20 to 30 times "
-                      "as long as the result alone. With --strict, an upload that stands "
-                      "out is an error: the report is written, the output is not.",
+                 help="File for a report on every client: norm of the update, angle to the "
+                      "other updates, share, effect on the result, and a mark for unusual "
+                      "uploads. Rules other than mean are repeated for every client; with "
+                      "40 clients the report takes 20 to 30 times longer than the result. "
+                      "With --strict, a marked upload is an error: aggregate writes the "
+                      "report, but no output.",
                  recorded=False, metavar="FILE.json")
 _MAX_SHARE = Option("max-share", Number(above=0, high=1),
-                    help="The most that a client may count, of 1; what is above goes to "
-                         "the others. Equal shares are always allowed.", usual="1")
+                    help="Largest share of a client, of 1; the excess goes to the other "
+                         "clients. Equal shares are always allowed.", usual="1")
 _COUNTS = (
     _MAX_SHARE,
     Option("partition", File("partition", "partition"),
-           help="The partition that the clients were given: none counts more images than "
-                "it has there, and clients that it does not have are refused.",
+           help="Partition of the clients: limits the claimed numbers of images, and "
+                "refuses clients that are not in the partition.",
            recorded=False, metavar="PARTITION"),
 )
-# A number of images is a client's claim, so rules that trust nobody do not count it.
+# The number of images is a client's claim; robust rules do not weight by a claim.
 _ROBUST = (_WEIGHTS._replace(default="uniform"), *_COUNTS, _BN, _REPORT)
 
-# Of rules that average updates and then take a step at the server.
+# Options of rules that average updates and then take a step at the server.
 _MEAN = (_WEIGHTS, *_COUNTS, _BN, _REPORT)
-_SERVER_LR = Option("lr", Number(above=0), 0.01, "eta, the learning rate of the server.")
+_SERVER_LR = Option("lr", Number(above=0), 0.01, "eta, learning rate of the server.")
 _ADAPTIVE = (
     _SERVER_LR,
     Option("beta-1", Number(low=0, below=1), 0.9, "Decay of m, the mean update."),
     Option("beta-2", Number(low=0, below=1), 0.99, "Decay of v, the mean square."),
     Option("adaptivity", Number(above=0), 1e-3,
-           "tau, which is added to sqrt(v): the larger, the less steps adapt."),
+           "tau, added to sqrt(v): a larger tau gives less adaptive steps."),
 )
 
 RULES = named(
@@ -491,17 +494,17 @@ RULES = named(
             _BN,
             _REPORT,
             Option("staleness", Number(low=1),
-                   help="Take models of earlier rounds too: one that is s rounds older "
-                        "than the newest counts divided by this to the power of s. "
-                        "ASTW's is e/2, 1.35914.", usual="one round only"),
+                   help="Also accept models of earlier rounds: the weight of a model s "
+                        "rounds older than the newest is divided by X^s. ASTW has e/2, "
+                        "1.35914.", usual="a single round"),
         ),
         averages=True,
         paper=FEDAVG,
         equation="Algorithm 1; FedCA Eq. 2; weights of ASTW",
-        printed="as printed; FedStyle's weights 1/|D_k|, under which models vanish, "
-                "are not offered",
+        printed="as printed; without FedStyle's weights 1/|D_k|, under which models "
+                "vanish",
     ),
-    Rule("median", "the median of every number, which half of the clients decide",
+    Rule("median", "the median of every number",
         "furlkit.aggregators.median:median",
         options=_ROBUST,
         paper=YIN,
@@ -512,56 +515,56 @@ RULES = named(
         "furlkit.aggregators.trimmed_mean:trimmed_mean",
         options=(*_ROBUST,
             Option("trim", Number(low=0, below=0.5), 0.2,
-                   "beta, the share of the clients that is cut off at either end."),
+                   "beta, share of the clients to cut off at either end."),
         ),
         paper=YIN,
         equation="Definition 2",
         printed="as printed; weighted with `--weights`",
     ),
-    Rule("geometric-median", "the point whose distances to the models sum to the least",
+    Rule("geometric-median", "the point with the smallest sum of distances to the models",
         "furlkit.aggregators.geometric_median:geometric_median",
         options=(*_ROBUST,
             Option("smoothing", Number(above=0), 1e-6,
-                   "nu: distances below it count as this."),
+                   "nu, the smallest distance; smaller distances are replaced."),
         ),
         paper=RFA,
         equation="smoothed Weiszfeld algorithm",
         printed="as printed; BatchNorm statistics by their median",
     ),
-    Rule("krum", "the model, or the mean of those, with the nearest neighbours",
+    Rule("krum", "the model, or the mean of the models, with the nearest neighbours",
         "furlkit.aggregators.krum:krum",
         options=(*_ROBUST,
             Option("assumed-hostile", Whole(0), 2,
-                   "f: so many clients may be hostile; needs 2 f + 3 uploads or more."),
+                   "f, largest number of hostile clients; needs 2 f + 3 uploads or more."),
             Option("chosen", Whole(1), 1,
-                   "How many models are averaged; more than 1 is multi-Krum."),
+                   "Number of models to average; more than 1 is multi-Krum."),
         ),
         paper=KRUM,
         equation="Krum and multi-Krum",
         printed="as printed; BatchNorm statistics by their median",
     ),
-    Rule("clip", "the mean of updates that are shortened to a length",
+    Rule("clip", "the mean of updates, shortened to a limit",
         "furlkit.aggregators.clip:clipped_mean",
         options=(*_ROBUST,
             Option("clip", Number(above=0), help="C, the longest update.",
-                   usual="the median of all"),
+                   usual="the median length"),
         ),
         paper=SUN,
         equation="norm clipping",
         parent=True,
         printed="as printed with `--clip`; by default C is the median length",
     ),
-    Rule("l-dawa", "the mean by the angle of every layer to the global model's",
+    Rule("l-dawa", "the mean, layers weighted by the angle to the global model",
         "furlkit.aggregators.l_dawa:l_dawa",
         options=(*_ROBUST,
             Option("scaling", Choice(("shares", "paper")), "shares",
-                   "The cosines of the clients are divided by their sum, or by the "
-                   "number of clients (the paper), which shrinks every layer."),
+                   "Divide the clients' cosines by the sum of the cosines, or (the paper) "
+                   "by the number of clients, which shrinks every layer."),
         ),
         averages=True,
         paper=LDAWA,
         parent=True,
-        printed="differs: cosines are at least 0 and divided by their sum; `--scaling"
+        printed="differs: cosines are at least 0 and divided by the sum; `--scaling"
                 " paper` divides by the clients",
     ),
     Rule("fedavgm", "the mean of updates with momentum at the server",
@@ -569,7 +572,7 @@ RULES = named(
         options=(*_MEAN,
             _SERVER_LR._replace(default=1.0),
             Option("momentum", Number(low=0, below=1), 0.9,
-                   "Share of the last step that the next one repeats."),
+                   "Share of the last step to repeat in the next step."),
         ),
         paper=HSU,
         equation="section 4.3; Reddi et al., Algorithm 1",
@@ -612,33 +615,33 @@ RULES = named(
         parent=True,
         adds=("control",),
         averages=True,
-        printed="as printed: all clients alike; others with `--weights`",
+        printed="as printed: equal weights; other weights with `--weights`",
     ),
-    Rule("dictionary", "the rows that clients share, one after the other",
+    Rule("dictionary", "the clients' shared rows, concatenated",
         "furlkit.aggregators.dictionary:dictionary",
         reads="rows",
         options=(
             DICTIONARY_SIZE,
             _MAX_SHARE._replace(
-                help="The most that a client may have of --dictionary-size, of 1; its "
+                help="Largest share of a client in --dictionary-size, of 1; the client's "
                      "last rows are cut off."),
             Option("for", Text("CLIENT"),
-                   help="Leave out the rows of this client, which the dictionary is for: "
-                        "it need not receive them (FCL).",
+                   help="Receiver of the dictionary; leave out the rows of this client "
+                        "(FCL).",
                    newer=True, variable="made_for"),
         ),
         paper=FEDCA,
         equation="Eq. 9-10, Algorithm 1",
-        printed="as printed; which rows a client shares is not told: drawn at random",
+        printed="as printed; rows to share are drawn at random, our choice",
     ),
-    Rule("centroids", "clusters of rows that stand for many images each",
+    Rule("centroids", "clusters of rows, weighted by the number of images per row",
         "furlkit.aggregators.centroids:centroids",
         reads="counted rows",
         options=(
             Option("centroids", Whole(1), 128, "K, the number of clusters."),
-            Option("iterations", Whole(1), 100, "The most steps of the clustering."),
+            Option("iterations", Whole(1), 100, "Largest number of steps."),
             Option("equal-sizes", Flag(), False,
-                   "Clusters of equal numbers of images, as Orchestra has them."),
+                   "Form clusters of equal numbers of images, like Orchestra."),
             Option("epsilon", Number(above=0), 0.05,
                    "Softness of the assignment to clusters of equal size.",
                    needs="equal-sizes"),
@@ -646,23 +649,22 @@ RULES = named(
         paper=ORCHESTRA,
         equation="section 4, global clustering",
         printed="differs: Sinkhorn's plan moves centroids directly, the authors' code by "
-                "gradient steps; `--equal-sizes` has its clusters of equal size",
+                "gradient steps; `--equal-sizes` for Orchestra's clusters of equal size",
     ),
-    Rule("ensemble", "what the clients' models find similar among public images",
+    Rule("ensemble", "the mean similarity of public images by the clients' models",
         "furlkit.aggregators.similarity:ensemble",
         reads="similarity",
         options=(
             Option("temperature", Number(above=0), 0.1,
                    "tau_T of exp(cosine / tau_T)."),
             Option("matrix", Flag(), False,
-                   "Write the n x n matrix instead of what it is computed "
-                   "from."),
+                   "Write the n x n matrix instead of the clients' rows."),
         ),
         paper=FLESD,
         equation="Eq. 4-6",
         printed="as printed",
     ),
-    Rule("probabilities", "what the clients' models take public images for, sharpened",
+    Rule("probabilities", "mean class probabilities of public images, sharpened",
         "furlkit.aggregators.probabilities:entropy_reduced",
         reads="probabilities",
         options=(
@@ -675,67 +677,67 @@ RULES = named(
     ),
 )
 
-# What a hostile client makes of its upload.
-_FACTOR = Option("factor", Number(above=0), 1.0, "How much longer its update becomes.")
-_START = Option("parent", File("checkpoint"), help="The global model that the client started from.",
+# Hostile uploads.
+_FACTOR = Option("factor", Number(above=0), 1.0, "Factor for the length of the update.")
+_START = Option("parent", File("checkpoint"), help="Global model at the start of the round.",
                 recorded=False, metavar="CHECKPOINT")
 ATTACKS = named(
-    Mode("scale", "its update, times a factor",
+    Mode("scale", "the update, times a factor",
          (_START, _FACTOR._replace(default=100.0))),
-    Mode("flip", "its update backwards, times a factor", (_START, _FACTOR)),
-    Mode("noise", "Gaussian noise as long as its update, times a factor",
+    Mode("flip", "the negative update, times a factor", (_START, _FACTOR)),
+    Mode("noise", "Gaussian noise with the length of the update, times a factor",
          (_START, _FACTOR._replace(default=10.0))),
-    Mode("copy", "another model under its own name",
-         (Option("of", File("checkpoint"), help="The model that is copied.", recorded=False,
+    Mode("copy", "another model under the client's name",
+         (Option("of", File("checkpoint"), help="Model to copy.", recorded=False,
                  metavar="CHECKPOINT"),)),
-    Mode("backdoor-rows", "shared rows that are one and the same",
-         (Option("row", Whole(0), 0, "The row that replaces others."),
+    Mode("backdoor-rows", "shared rows replaced by copies of a single row",
+         (Option("row", Whole(0), 0, "Number of the row to copy."),
           Option("fraction", Number(above=0, high=1), 1.0,
-                 "The share of the rows that it replaces, drawn at random."))),
+                 "Share of the rows to replace, drawn at random."))),
 )
 
 TEACHERS = named(
-    Teacher("ensemble", "what the clients' models find similar",
+    Teacher("ensemble", "similarities of public images by the clients' models",
         "furlkit.objectives.similarity:Distiller",
         lesson="furlkit.stages.distill.ensemble:lesson",
         file="ENSEMBLE",
         options=(
             LAYER._replace(
                 default=None, usual="the ensemble's",
-                help="Which output of the student is compared with the ensemble."),
+                help="Output of the student to compare with the ensemble."),
             Option("temperature", Number(above=0), help="tau_S.",
                    usual="the ensemble's tau_T"),
             Option("ema", Number(0, 1), 0.999,
-                   "zeta, the momentum of the student's slow copy."),
-            Option("anchors", Whole(2), 2048, "m, the length of the queue of anchors."),
+                   "zeta, momentum of the student's slow copy."),
+            Option("anchors", Whole(2), 2048, "m, length of the queue of anchors."),
         ),
         paper=FLESD,
         equation="Eq. 7-10",
         printed="as printed; of h or of z (the authors' code): `--layer`",
     ),
-    Teacher("self", "the model itself, where it is sure of an image",
+    Teacher("self", "confident predictions of the model",
         "furlkit.objectives.selflabel:learner",
         lesson="furlkit.stages.distill.selflabel:lesson",
         options=(
             Option("confidence", Number(0, 1), 0.99,
-                   "sigma: an image counts if the probability of a class is so large."),
+                   "sigma, smallest probability of a class for using an image."),
             Option("form", Choice(("weak-strong", "same")), "weak-strong",
-                   "The label is from a view with crop and flip alone, the loss from one "
-                   "with all of the augmentation (SCAN); or both are from one view, with "
-                   "all of it (FedUSC Eq. 5)."),
+                   "weak-strong: the label from a view with only crop and flip, the loss "
+                   "from a fully augmented view (SCAN); same: label and loss from a fully "
+                   "augmented view (FedUSC Eq. 5)."),
             Option("class-weights", Flag(negative=True), True,
-                   "Every class that a batch has counts alike."),
+                   "Weight the classes of a batch equally."),
             Option("mean-over", Choice(("confident", "all")), "confident",
-                   "What the loss is divided by: the images that count, or all of the "
+                   "Divisor of the loss: the number of used images, or the size of the "
                    "batch (Eq. 5)."),
             *PART,
         ),
         paper=SCAN,
         equation="section 2.3; FedUSC Eq. 5",
-        printed="differs: a weak view labels a strong one (SCAN); Eq. 5 is `--form "
+        printed="differs: a weak view labels a strong view (SCAN); Eq. 5 is `--form "
                 "same --no-class-weights --mean-over all`",
     ),
-    Teacher("probabilities", "the classes that the clients' models take images for",
+    Teacher("probabilities", "class probabilities of public images by the clients' models",
         "furlkit.objectives.soft_labels:step",
         lesson="furlkit.stages.distill.probabilities:lesson",
         file="PROBABILITIES",
@@ -748,7 +750,7 @@ TEACHERS = named(
         lesson="furlkit.stages.distill.labels:lesson",
         options=(
             Option("label-weight", Number(above=0), 1.0,
-                   "lambda_s, of the cross-entropy."),
+                   "lambda_s, weight of the cross-entropy."),
             *PART,
         ),
         paper=FEDMATCH,
@@ -767,7 +769,7 @@ ENCODERS = named(
     Encoder("resnet50", "furlkit.models.encoders:resnet", 2048, stems=True,
             help="torchvision's ResNet-50"),
     Encoder("torchvision:NAME", "furlkit.models.libraries:torchvision_encoder", None,
-            help="any classifier of torchvision without its last layer", draws=True),
+            help="any classifier of torchvision without the last layer", draws=True),
     Encoder("timm:NAME", "furlkit.models.libraries:timm_encoder", None,
             help="any network of timm (pip install 'furlkit[timm]')", draws=True),
 )

@@ -1,4 +1,4 @@
-"""Where the methods come from."""
+"""Papers of the methods."""
 
 from furlkit.catalogue.entries import Paper
 

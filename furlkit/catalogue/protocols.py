@@ -1,4 +1,4 @@
-"""How models are scored."""
+"""Protocols to score models."""
 
 from furlkit.catalogue.entries import (
     STEM,
@@ -56,96 +56,96 @@ _CLIENT_FILES = Argument(
 _TEST_DATA = Option("test-data", Data(), help="Labelled images to test on.",
                     recorded=False, usual="the test split of --data")
 _SCORED = group(IN_OUT,
-    *data_options("Labelled images to learn from; its test split is the test set."),
+    *data_options("Labelled images for training; the test split is the test set."),
     _TEST_DATA,
     _METRICS,
 )
 _SCORED_FROZEN = group(IN_OUT,
     *_SCORED.options[:-1],
     Option("by-domain", Flag(), False,
-           "Learn from each domain's images alone and test on that domain's: accuracy "
-           "is the mean over the domains, and the JSON has those of each (FedStyle's "
-           "generalisation).", newer=True),
+           "Train and test within each domain: accuracy is the mean over the domains, "
+           "and the JSON has the accuracy of every domain (FedStyle's generalisation).",
+           newer=True),
     _METRICS,
 )
 _SCORED_CLASSIFIER = group(IN_OUT,
-    *data_options("Its test split is the test set; with --test-data it only gives the "
-           "classes.", required=False),
+    *data_options("Dataset; the test split is the test set. With --test-data, only the "
+           "classes are used.", required=False),
     _TEST_DATA,
     _METRICS,
 )
 _SCORED_CLUSTERS = group(IN_OUT,
-    *data_options("Images that k-means is fitted to; its test split is the test set. "
-           "Without --kmeans, --test-data alone will do.", required=False),
+    *data_options("Images for k-means; the test split is the test set. Without --kmeans, "
+           "--test-data is enough.", required=False),
     _TEST_DATA,
     _METRICS,
 )
-# An untrained network has no file; its options decide nothing that the file of a trained
-# one would record, so a score's `checkpoint` has them.
+# An untrained network has no file; the score's `checkpoint` records these options, like
+# the header of a trained network would.
 _UNTRAINED = group("Reference: the untrained network",
     Option("untrained", Flag(), False,
-           "Score new weights, drawn from --seed as init draws them: the architecture "
-           "of CHECKPOINT or, without one, that of the options below for --data.",
+           "Score new weights, drawn from --seed like in init, with the architecture of "
+           "CHECKPOINT or, without CHECKPOINT, of the options below.",
            recorded=False),
-    Option("encoder", Choice(lambda: encoders()), None, "The network, where no CHECKPOINT is given.",
+    Option("encoder", Choice(lambda: encoders()), None, "Network, without CHECKPOINT.",
            needs="untrained", recorded=False, usual="cnn5", metavar="NAME"),
     WIDTH._replace(default=None, needs="untrained", recorded=False, usual="1"),
     STEM._replace(default=None, needs="untrained", recorded=False, usual="auto"),
-    Option("image-size", Whole(8, 2**16), help="Side of the input.",
+    Option("image-size", Whole(8, 2**16), help="Side of the input in pixels.",
            needs="untrained", recorded=False, usual="the data's"),
 )
 _FRACTION = (
     Option("fraction", Number(above=0, high=1),
-           help="Part of the images that have labels: 0.01 and 0.1 in the paper; "
-                "rounded, at least 2 images.", required=True),
+           help="Share of images with labels: 0.01 and 0.1 in the paper; rounded, at "
+                "least 2 images.", required=True),
     Option("choice", Choice(("random", "stratified")), "random",
-           "How they are drawn from each client's images: all alike, or the fraction "
-           "of every class."),
+           "Draw of the labelled images: from a client's images, or from every class of "
+           "a client."),
 )
 _PARTITION = Option("partition", File("partition", "partition"),
-                    help="Which images of --data each client holds.", recorded=False)
+                    help="Assignment of the images of --data to clients.", recorded=False)
 _NETWORK = group("Network",
     Option("hidden", Whole(0, 2**16), 512,
-           "Width of the MLP's hidden layer; 0 makes it one linear layer."),
+           "Width of the MLP's hidden layer; 0 for a linear classifier."),
     Option("random-init", Flag(), False,
-           "Take the model's architecture but new weights, drawn from --seed: the "
+           "Use the model's architecture with new weights, drawn from --seed: the "
            "reference without pretraining."),
 )
-# The paper's 100 epochs; in rounds of the 5 that its clients train for.
-_ROUNDS = Option("rounds", Whole(1), 20, "Rounds.")
-_FEDERATED_EPOCHS = epochs_option(5, "Epochs of each round; the last one is reported.")
-_CENTRAL_EPOCHS = epochs_option(100, "Epochs; the last one is reported.")
+# The paper's 100 epochs, in rounds of 5 epochs like in the paper's federated training.
+_ROUNDS = Option("rounds", Whole(1), 20, "Number of rounds.")
+_FEDERATED_EPOCHS = epochs_option(5, "Epochs per round; the last epoch is scored.")
+_CENTRAL_EPOCHS = epochs_option(100, "Number of epochs; the last epoch is scored.")
 _MODES = named(
     Mode("federated", "clients train and are averaged", (_ROUNDS, _FEDERATED_EPOCHS)),
-    Mode("central", "all labels are in one place", (_CENTRAL_EPOCHS,)),
+    Mode("central", "a single model trains on every label", (_CENTRAL_EPOCHS,)),
 )
-_MODE = Family("mode", lambda: _MODES, "federated", "Where training takes place.")
+_MODE = Family("mode", lambda: _MODES, "federated", "Place of the training.")
 _SOLVERS = named(
-    Mode("gradient", "heads are trained in batches, as papers do", (
+    Mode("gradient", "training in batches, like in papers", (
         Option("probes", Whole(1, 100), 5,
-               "Heads with their own initial weights and order of images; accuracy is "
-               "their mean, accuracy_std their standard deviation."),
+               "Number of heads with different initial weights and orders of images; "
+               "accuracy is the mean, accuracy_std the standard deviation."),
         _CENTRAL_EPOCHS,
-        Option("batch-size", Whole(1), 512, "Images of each batch."),
+        Option("batch-size", Whole(1), 512, "Number of images in a batch."),
         *varied(OPTIMISER, {"momentum": 0.0}),
         Option("milestones", Numbers(whole=True), (),
-               "Epochs after which the rate is divided by 10: 60,80."),
+               "Epochs that end with a division of the rate by 10: 60,80."),
     )),
-    Mode("lbfgs", "one convex fit to standardised h, without randomness; its L2 penalty "
-                  "is chosen on a fifth of the training images"),
+    Mode("lbfgs", "a convex fit to standardised h, without randomness, with an L2 penalty "
+                  "chosen on a fifth of the training images"),
 )
-_SOLVER = Family("solver", lambda: _SOLVERS, "gradient", "How the classifier is fitted.")
+_SOLVER = Family("solver", lambda: _SOLVERS, "gradient", "Solver of the classifier.")
 _REPEATS = Option("repeats", Whole(1, 100), 1,
-                  "Train this often, each time with other labels, initial weights and "
-                  "orders; accuracy is the mean, accuracy_std the standard deviation.")
+                  "Number of trainings with different labels, initial weights and orders; "
+                  "accuracy is the mean, accuracy_std the standard deviation.")
 _RATES = (
     Option("head-lr", Number(above=0), help="Learning rate of the new classifier.",
            usual="as --lr"),
     Option("milestones", Numbers(whole=True), (),
-           "Epochs after which learning rates change: 12,16. They count through all "
-           "rounds.", newer=True),
+           "Epochs, counted over the rounds, that end with a change of the learning rates: "
+           "12,16.", newer=True),
     Option("milestone-factor", Number(above=0), 0.1,
-           "What the rates are multiplied by at each of them.", needs="milestones"),
+           "Factor for the learning rates at a milestone.", needs="milestones"),
 )
 _FINETUNING = (
     group("Optimisation", BATCH_SIZE, *OPTIMISER, *_RATES, _REPEATS),
@@ -174,7 +174,7 @@ PROTOCOLS = named(
             _MODEL_IF_TRAINED,
             _SCORED_FROZEN,
             group("Vote",
-                Option("k", Whole(1), 200, "Neighbours that vote."),
+                Option("k", Whole(1), 200, "Number of voting neighbours."),
                 Option("temperature", Number(above=0), 0.1,
                        "t of the vote's weights exp(cosine / t)."),
             ),
@@ -188,25 +188,25 @@ PROTOCOLS = named(
         printed="as printed",
     ),
     Protocol("personal",
-        "Score each client's own model, with a classifier of the client's images alone.",
+        "Score the clients' personal models, with classifiers of the clients' images.",
         "furlkit.evaluation.personal:summary",
         groups=(
             _CLIENT_FILES,
             group(IN_OUT,
                 *_SCORED.options,
                 Option("by-domain", Flag(), False,
-                       "Test each client on the test images of its own domain, not of "
-                       "all (FedStyle's personalisation).", newer=True),
+                       "Test clients only on test images of the client's domain "
+                       "(FedStyle's personalisation).", newer=True),
                 Option("client", Clients(names=True),
-                       help="The clients to score: 3, 0-4, 0,2,5-7; or a site's name.",
-                       usual="those with a file, or all", recorded=False,
+                       help="Clients to score: 3, 0-4, 0,2,5-7; or a site's name.",
+                       usual="clients with a file, or all", recorded=False,
                        variable="clients"),
             ),
             group("Features",
                 Option("generator", Choice(("none", "frozen", "trained")), "none",
-                       "FedStyle Eq. 4, h + G(h, h_s) in place of h: the style model h_s "
-                       "and the generator G are those of each client's private file; "
-                       "trained: G is trained with the classifier.", newer=True),
+                       "FedStyle Eq. 4, h + G(h, h_s) instead of h, with h_s by the style "
+                       "model and the generator G in the client's private file; trained: "
+                       "G is trained with the classifier.", newer=True),
             ),
             _SOLVER,
             RUNNING,
@@ -217,7 +217,7 @@ PROTOCOLS = named(
         printed="as printed with `--generator trained`; by default h_c alone",
     ),
     Protocol("classifier",
-        "Score the classifier that a model has of its own; nothing is trained.",
+        "Score the classifier in a model, without training.",
         "furlkit.evaluation.linear:predict_linear",
         groups=(_MODEL, _SCORED_CLASSIFIER, RUNNING, GENERAL.without("seed")),
         paper=FLESD,
@@ -225,24 +225,23 @@ PROTOCOLS = named(
         printed="nothing printed",
     ),
     Protocol("cluster",
-        "Score a model's clusters, or k-means on h, by the classes they match best.",
+        "Score a model's clusters, or k-means on h, by the best match with classes.",
         "furlkit.evaluation.clusters:matching",
         groups=(
             _MODEL,
             _SCORED_CLUSTERS,
             group("Clusters",
                 Option("kmeans", Whole(1, 2**16),
-                       help="Cluster h by k-means into so many clusters; it is fitted "
-                            "on the CPU, whatever --device is.",
-                       replaces="threshold", usual="the model's own clusters"),
+                       help="Number of clusters for k-means on h, instead of the model's "
+                            "clusters.",
+                       replaces="threshold", usual="the model's clusters"),
                 Option("repeats", Whole(1, 100), 1,
-                       "Of k-means, each from other starts; accuracy is the mean, "
+                       "Repeats of k-means with different starts; accuracy is the mean, "
                        "accuracy_std the standard deviation.", needs="kmeans"),
                 Option("threshold", Number(0, 1), 0.99,
-                       "An image counts as sure if the probability of its cluster is so "
-                       "large."),
+                       "Smallest probability of the cluster for a certain image."),
                 Option("surest", Whole(0, 1000), 12,
-                       "Images of each cluster, the surest ones, that the file names for "
+                       "Number of the most certain images of each cluster to list for "
                        "plot clusters."),
                 SEED._replace(default=None, needs="kmeans", usual="0"),
             ),
@@ -252,7 +251,7 @@ PROTOCOLS = named(
         equation="accuracy by Hungarian matching, NMI, ARI",
         printed="nothing printed",
     ),
-    Protocol("semi", "Finetune encoder and MLP on the few images that have labels.",
+    Protocol("semi", "Finetune encoder and MLP on a small share of labelled images.",
         "furlkit.stages.evaluate.finetune:choose",
         groups=(
             _MODEL,
@@ -285,14 +284,14 @@ PROTOCOLS = named(
         equation="Table 2",
         printed="nothing printed",
     ),
-    Protocol("transfer", "Finetune encoder and MLP on all labels of another dataset.",
+    Protocol("transfer", "Finetune encoder and MLP on the labels of another dataset.",
         "furlkit.stages.evaluate.finetune:run",
         groups=(
             _MODEL,
             _SCORED,
             group("Optimisation",
                 Option("image-size", Whole(8, 2**16),
-                       help="Side that images are resized to.", usual="the model's"),
+                       help="Side of the resized images in pixels.", usual="the model's"),
                 _CENTRAL_EPOCHS,
             ),
             *_FINETUNING,
@@ -303,12 +302,12 @@ PROTOCOLS = named(
         printed="nothing printed",
     ),
     Protocol("angles",
-        "Measure the angles between models' representations of the same images.",
+        "Measure the angles between the representations of several models.",
         "furlkit.evaluation.angles:angles",
         groups=(
             _MODELS,
             group(IN_OUT,
-                *data_options("The images for all models; labels are not needed."),
+                *data_options("Images for the models; labels are not needed."),
                 split_option("test"),
                 _METRICS,
             ),
@@ -321,20 +320,20 @@ PROTOCOLS = named(
         printed="nothing printed",
     ),
     Protocol("drift",
-        "Measure representations, and how similar they are, without labels.",
+        "Measure quality and similarity of representations without labels.",
         "furlkit.evaluation.drift:cka_matrix",
         groups=(
             _MODELS,
             group(IN_OUT,
-                *data_options("The images for all models; labels are optional."),
+                *data_options("Images for the models; labels are optional."),
                 split_option("train"),
                 *PART,
                 _METRICS,
             ),
             group("Measurement",
                 Option("images", Whole(0), 2000,
-                       "Draw this many of them, as pairs cost their square; 0 takes "
-                       "all."),
+                       "Number of images to draw, since the cost grows with the square; 0 "
+                       "takes every image."),
                 LAYER,
                 Option("temperature", Number(above=0), 0.5,
                        "t of the weights exp(cosine / t) of false negatives."),
@@ -348,13 +347,13 @@ PROTOCOLS = named(
         printed="as printed",
     ),
     Protocol("neighbours",
-        "Measure how many neighbours are of the image's own class.",
+        "Measure the share of neighbours with the class of the image.",
         "furlkit.evaluation.neighbours:own_class",
         groups=(
             Argument("files", File("neighbours", "neighbours"), "NEIGHBOURS...",
                      several=True),
             group(IN_OUT,
-                *data_options("The images of the files; only their labels are read."),
+                *data_options("Images of the files; only the labels are read."),
                 split_option("train"),
                 _METRICS,
             ),
@@ -364,19 +363,19 @@ PROTOCOLS = named(
         printed="nothing printed",
     ),
     Protocol("negatives",
-        "Measure how many negatives are of the image's own class, from a partition.",
+        "Measure the share of negatives with the class of the image, by a partition.",
         "furlkit.evaluation.negatives:measured",
         groups=(
             Argument("partition", File("partition", "partition")),
             group(IN_OUT, _METRICS),
             group("Negatives",
                 NEGATIVES._replace(
-                    help="Which ratio is the file's false_negative_ratio; it has all "
-                         "three.", newer=False),
-                Option("queue", Whole(1), 4096, "Rows of a client's own images."),
+                    help="Ratio to write as false_negative_ratio; the file has the three "
+                         "ratios too.", newer=False),
+                Option("queue", Whole(1), 4096, "Number of rows of the client's images."),
                 DICTIONARY_SIZE._replace(
-                    default=None, usual="as many rows of each client as --queue",
-                    help="K, rows that all clients share together."),
+                    default=None, usual="--queue rows of each client",
+                    help="K, number of shared rows of the clients together."),
             ),
             GENERAL.without("preset", "seed"),
         ),

@@ -1,4 +1,4 @@
-"""The commands by name. furlkit/cli/X.py declares command X, and is loaded for it."""
+"""Commands by name. furlkit/cli/X.py declares command X; Python loads X.py on demand."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -37,13 +37,13 @@ NAMES = (
 
 @cache
 def _declared(name: str) -> dict[str, Command]:
-    """The command of a name, and those below it: `plot curve` below `plot`."""
+    """Command and subcommands by name: `plot` and `plot curve`."""
     command: Command = resolve_name(f"furlkit.cli.{key_of(name)}:COMMAND")
     return {each.name: each for each in (command, *command.commands)}
 
 
 class _Commands(Mapping[str, Command]):
-    """All commands; a command is loaded when it is asked for."""
+    """Commands by name, loaded on demand."""
 
     def __getitem__(self, name: str) -> Command:
         first = name.split(" ")[0]

@@ -1,13 +1,13 @@
-"""The roles of the files that a command reads, from the declarations of its options."""
+"""Roles of input files, from the declarations of options."""
 
 from furlkit.catalogue.entries import Argument, File, Option
 from furlkit.catalogue.registry import COMMANDS
 
 
 def taker_of(command: str, role: str) -> Argument | Option | None:
-    """The argument or option of a command that takes the file of a role.
+    """The argument or option of a command for the file of a role.
 
-    Of several files with one role, headers number each: "client 3", "helper st-mary".
+    Headers number several files of a role: "client 3", "helper st-mary".
     """
     name, numbered, _ = role.partition(" ")
     taker = COMMANDS[command].roles.get(name)
@@ -22,12 +22,12 @@ def _file(command: str, role: str) -> File | None:
 
 
 def direction_of(command: str, role: str) -> str:
-    """The direction of the file with a role; empty if the command takes no such file."""
+    """Direction of the file with a role; empty if the command has no such role."""
     file = _file(command, role)
     return file.direction if file else ""
 
 
 def kinds_of(command: str, role: str) -> tuple[str, ...]:
-    """The kinds of file that may have a role."""
+    """Kinds of files for a role."""
     file = _file(command, role)
     return file.kinds if file else ()

@@ -1,4 +1,4 @@
-"""How images are partitioned among clients."""
+"""Schemes to partition images among clients."""
 
 from furlkit.catalogue.entries import (
     Choice,
@@ -16,27 +16,27 @@ from furlkit.catalogue.papers import FEDAVG, FEDSTYLE, SATTLER
 # fmt: off
 
 _CONCENTRATION = Option("concentration", Number(above=0),
-                        help="Of the Dirichlet distribution, alpha or beta; small is "
-                             "skewed.", replaces="balance")
-_M = Option("classes-per-client", Whole(1), help="m, classes of each client.")
+                        help="Concentration of the Dirichlet distribution, alpha or beta; "
+                             "small values give skewed parts.", replaces="balance")
+_M = Option("classes-per-client", Whole(1), help="m, number of classes per client.")
 _REPLACEMENT = Option("with-replacement", Flag(), False,
-                      "Let several clients hold the same image.")
+                      "Draw with replacement: several clients may share an image.")
 _PUBLIC = (
     Option("public-fraction", Number(0, below=1),
-           help="Hold out this share as public."),
-    Option("public-count", Whole(0), help="Hold out this many images as public."),
+           help="Share of the images to hold out as public."),
+    Option("public-count", Whole(0), help="Number of images to hold out as public."),
 )
 
 SCHEMES = named(
     Scheme("iid", "equal random parts", "furlkit.data.partitions.classes:iid",
         (_REPLACEMENT, *_PUBLIC)),
-    Scheme("classes", "m classes for each client, exclusive or on several clients",
+    Scheme("classes", "m classes per client, exclusive or on several clients",
         "furlkit.data.partitions.classes:classes",
         (
             _M,
-            Option("class-copies", Whole(1), 1, "How many clients hold each class."),
+            Option("class-copies", Whole(1), 1, "Number of clients per class."),
             Option("ordered-classes", Flag(), False,
-                   "Client 0 gets the first m classes, and so on."),
+                   "Assign classes in order: client 0 gets the first m classes."),
             *_PUBLIC,
         ),
         sizes_vary=True,
@@ -49,15 +49,15 @@ SCHEMES = named(
         (
             _CONCENTRATION,
             Option("cap-at-mean", Flag(), False,
-                   "A client at the mean size gets no further class."),
+                   "Add no further class to a client at the mean size."),
             *_PUBLIC,
         ),
         sizes_vary=True,
         evened_by="concentration",
     ),
     Scheme("dirichlet-client",
-        "each CLIENT draws its mix of classes from Dir(beta): clients are equal in "
-        "size and differ in mix",
+        "each CLIENT draws a mix of classes from Dir(beta): clients are equal in size "
+        "and differ in mix",
         "furlkit.data.partitions.dirichlet:dirichlet_client",
         (_CONCENTRATION, _REPLACEMENT, *_PUBLIC),
     ),
@@ -65,37 +65,37 @@ SCHEMES = named(
         "unbalanced: client i gets delta/n + (1-delta) gamma^i / sum_j gamma^j",
         "furlkit.data.partitions.volume:volume",
         (
-            Option("even-share", Number(0, 1), 0.1, "delta, the share that is even."),
+            Option("even-share", Number(0, 1), 0.1, "delta, the evenly divided share."),
             Option("decay", Number(above=0), 0.9,
-                   "gamma, the ratio from client to client."),
+                   "gamma, the ratio of successive clients."),
             _M,
             *_PUBLIC,
         ),
         evened_by="even-share",
         paper=SATTLER,
     ),
-    Scheme("shards", "sorted by label, s shards for each client",
+    Scheme("shards", "sorted by label, s shards per client",
         "furlkit.data.partitions.classes:shards",
-        (Option("shards-per-client", Whole(1), 2, "s, shards of each client."), *_PUBLIC),
+        (Option("shards-per-client", Whole(1), 2, "s, shards per client."), *_PUBLIC),
         paper=FEDAVG,
     ),
     Scheme("domains",
-        "each domain (style) is sampled to their mean size and divided among clients of "
-        "its own, IID or, with a concentration, like dirichlet-client",
+        "each domain (style) is sampled to the mean size and divided among separate "
+        "clients, IID or, with a concentration, like dirichlet-client",
         "furlkit.data.partitions.domains:domains",
         (
             _CONCENTRATION,
             Option("clients-per-domain", Whole(1),
-                   help="Clients of each domain, in place of --clients for all.",
+                   help="Number of clients per domain, instead of --clients.",
                    replaces="clients"),
             Option("repeat", Flag(negative=True), True,
-                   "Repeat images of a domain that is smaller than the mean, so that "
-                   "all clients have the same size."),
+                   "Repeat images of domains below the mean size, for clients of equal "
+                   "size."),
             Option("balance", Choice(("none", "clients", "classes")), "none",
-                   "IID clients of a domain: random parts; parts with the same number of "
-                   "images of a class, up to one; or (FedStyle) parts with as many images "
-                   "of each class as of every other, for which classes are sampled to "
-                   "one size, with repeats if --repeat.", newer=True),
+                   "IID clients of a domain: none, random parts; clients, numbers of a "
+                   "class differ by at most 1 between clients; classes (FedStyle), equal "
+                   "numbers of every class: classes are sampled to one size, with repeats "
+                   "if --repeat.", newer=True),
             *_PUBLIC,
         ),
         paper=FEDSTYLE,
@@ -104,7 +104,7 @@ SCHEMES = named(
         "furlkit.data.partitions.from_file:from_file",
         (
             Option("split-file", File("json|partition"),
-                   help="JSON or safetensors with the indices of each client.",
+                   help="JSON or safetensors file with the clients' indices.",
                    recorded=False),
             _REPLACEMENT,
         ),

@@ -1,4 +1,4 @@
-"""The table of METHODS.md, made from the catalogue; `make methods` writes the table."""
+"""The table of METHODS.md from the catalogue; `make methods` writes the table."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ HEADING = ("flag", "module", "from", "follows the equation")
 
 
 def methods_table() -> str:
-    """Markdown: a row for each objective, term, update, own model, rule, ..."""
+    """Markdown table with a row for each objective, term, update, rule, ..."""
     rows = [HEADING, ("---",) * len(HEADING), *_rows()]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
@@ -51,7 +51,7 @@ def _module(entry: Any) -> str:
 
 
 def with_table(text: str) -> str:
-    """Return the text of METHODS.md with the present table between its marks."""
+    """Return the text of METHODS.md with the present table between the marks."""
     return MARKS.sub(lambda marks: f"{marks[1]}{methods_table()}{marks[2]}", text)
 
 

@@ -1,4 +1,4 @@
-"""The values of a command's options: resolved, recorded, divided."""
+"""Values of a command's options: resolve, record and divide the values."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from furlkit.catalogue.installed import objectives, plugin_options, terms
 from furlkit.catalogue.registry import COMMANDS
 from furlkit.errors import UsageError
 
-# Options by key whose value may be the name of an entry of another package.
+# Keys of options that may name a plugin's entry, with the entry-point group.
 USED = {
     "objective": "furlkit.objectives",
     "update": "furlkit.updates",
@@ -21,7 +21,7 @@ USED = {
 
 
 def defaults(command: str) -> dict[str, Any]:
-    """What a command's options are by key where nothing is given."""
+    """Default values of a command's options by key."""
     options = COMMANDS[command].options
     given = {key: option.default for key, option in options.items()}
     return resolved(command, given, (), ())
@@ -33,11 +33,11 @@ def resolved(
     by_hand: Collection[str],
     from_preset: Collection[str],
 ) -> dict[str, Any]:
-    """The values of a command by key: those given, and the defaults of what was chosen.
+    """Values of a command by key, with the defaults of the chosen entries.
 
-    An option of an entry that was not chosen is left out. One that does not apply is
-    refused if it was typed by hand or if a preset contradicts itself; a preset's own is
-    ignored where the choice it belongs to was made by hand.
+    Options of entries not chosen are left out. An option that does not apply is refused
+    if typed, or if a preset contradicts itself; a preset's option is ignored if the user
+    typed the choice that excludes the option.
     """
     entry, values = COMMANDS[command], dict(given)
 
@@ -71,7 +71,7 @@ def resolved(
 
 
 def _check_sources(teacher: Teacher, sources: Collection[Any]) -> None:
-    """A teacher that is in a file needs it before START; others have none there."""
+    """Raise unless a file precedes START exactly if the teacher has a file."""
     if len(sources) != bool(teacher.file):
         form = f"{teacher.file} START".strip()
         given = " ".join([*map(str, sources), "START"])
@@ -81,9 +81,9 @@ def _check_sources(teacher: Teacher, sources: Collection[Any]) -> None:
 def _unmet(
     option: Option, options: Mapping[str, Option], values: Mapping[str, Any]
 ) -> tuple[str, str] | None:
-    """The key of what an option needs and lacks, and words for it; None if it applies.
+    """Key and description of an unmet need; None if the option applies.
 
-    What an option needs must apply itself.
+    The needed option must apply too.
     """
     while option.needs:
         needed, _, value = option.needs.partition("=")
@@ -100,7 +100,7 @@ def _unmet(
 
 
 def _without_head(head: str, values: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The same for a head that the model of init may not have."""
+    """Like `_unmet`, for options that need a head init did not create."""
     name = values["objective"]
     if head in (*objectives()[name].head_names, *values["more_heads"]):
         return None
@@ -109,11 +109,11 @@ def _without_head(head: str, values: Mapping[str, Any]) -> tuple[str, str] | Non
 
 
 def recorded(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that decide the bytes of a command's output, by flag, for its header.
+    """Options that affect the bytes of the output, by flag, for the header.
 
-    `values` are resolved ones. Options that do not apply are left out, and those whose
-    default the inputs decide: the stage adds what it made of them. Packages that add a
-    chosen method, encoder or dataset are recorded with their version and hash.
+    `values` must be resolved. Options that do not apply are left out, and options with a
+    default that depends on the inputs: the stage adds these values. For plugins of a
+    chosen method, encoder or dataset the result has version and hash.
     """
     options = COMMANDS[command].options
     used = [(USED[key], values.get(key)) for key in USED]
@@ -137,7 +137,7 @@ def recorded(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
 def divided(
     values: Mapping[str, Any], options: Iterable[Option]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The values of some options, and all others."""
+    """Values of the options, and the remaining values."""
     keys = {option.key for option in options}
     own = {key: value for key, value in values.items() if key in keys}
     return own, {key: value for key, value in values.items() if key not in keys}

@@ -1,47 +1,46 @@
-"""The vocabulary: words of furlkit explained, and options by other people's names.
+"""The vocabulary: furlkit's words, and options under the names of other programs.
 
 `furlkit --help-words` prints the glossary. Help texts, log lines and metrics files use
-its words without another explanation.
+these words without explanation.
 """
 
 GLOSSARY = {
-    "accuracy": "share of the test images of which the class was found",
+    "accuracy": "share of test images with a correct prediction of the class",
     "alignment": "mean squared distance between the outputs of two views of an image, of "
     "length 1; 0 is best",
     "checkpoint": "file with named parts of a model: the global model or an upload",
-    "client": "one holder of images, by number in a partition or by name as a site; its "
-    "images never leave it",
-    "collapse": "failure of training: all images get nearly the same output; see spread "
-    "and rank",
-    "dictionary": "rows of z that clients share, negatives for the others (FedCA, FCL)",
+    "client": "holder of images, by number in a partition or by name for a site; the "
+    "images never leave the client",
+    "collapse": "failure of training: images get nearly equal outputs; see spread and "
+    "rank",
+    "dictionary": "shared rows of z, negatives for the clients (FedCA, FCL)",
     "encoder": "network from an image to h, the result of training",
-    "false negative": "image of the same class that a contrastive loss pushes away",
+    "false negative": "image of equal class, pushed away by a contrastive loss",
     "global model": "model of the server, the start of every client's round",
-    "h": "output of the encoder, the representation that is evaluated",
+    "h": "output of the encoder, the representation to evaluate",
     "head": "small network on top of h for training: projector, predictor, classifier, "
     "clusters, ...",
-    "linear CKA": "similarity of two models' outputs for the same images, 0 to 1",
-    "loss": "number that training lowers, the mean over an epoch's batches",
-    "metrics": "JSON file with the scores of one model",
-    "neighbours": "images whose outputs are nearest to an image's",
-    "part": "tensors of a model under one name, such as encoder or projector; --send "
-    "names the parts that leave a client",
-    "partition": "file that says which client holds which images",
+    "linear CKA": "similarity of the outputs of two models for given images, 0 to 1",
+    "loss": "number minimised by training, the mean over an epoch's batches",
+    "metrics": "JSON file with the scores of a model",
+    "neighbours": "images with the nearest outputs to the output of an image",
+    "part": "tensors of a model under a common name, like encoder or projector; --send "
+    "names the parts to send",
+    "partition": "file with the assignment of images to clients",
     "preset": "TOML file with the options of a paper, for --preset",
-    "private file": "file that a client keeps from round to round and never sends",
-    "probe": "linear classifier trained on h to score it; --probes trains several, since "
-    "one is noisy",
+    "private file": "file that a client keeps between rounds and never sends",
+    "probe": "linear classifier trained on h to score h; --probes trains several probes, "
+    "since a single probe is noisy",
     "projector": "head from h to z",
-    "public images": "images that the server and all clients may see",
-    "rank": "effective rank: how many dimensions the outputs use, from 1 (collapsed) to "
-    "the width of z or h",
+    "public images": "images for the server and every client",
+    "rank": "effective rank: number of dimensions in use, from 1 (collapsed) to the width "
+    "of z or h",
     "recipe": "TOML file with the command lines of a whole system, for furlkit plan",
-    "round": "one exchange: clients train, upload, and the server aggregates",
-    "spread": "how different the outputs' directions are: 0 (collapsed) to 1 (isotropic)",
-    "target": "slowly moving copy of the model, or the values that a model learns to "
-    "give",
-    "uniformity": "how evenly outputs fill the sphere; more negative is more even",
-    "upload": "checkpoint that a client sends to the server",
+    "round": "clients train and upload, then the server aggregates",
+    "spread": "variety of the outputs' directions: 0 (collapsed) to 1 (isotropic)",
+    "target": "slowly moving copy of the model, or values for a model to learn",
+    "uniformity": "evenness of outputs on the sphere; more negative is more even",
+    "upload": "checkpoint sent by a client to the server",
     "view": "randomly augmented copy of an image",
     "z": "output of the projector, which contrastive losses compare",
 }

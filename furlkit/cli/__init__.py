@@ -1,4 +1,4 @@
-"""The command line: one module for each command.
+"""The command line: a module for every command.
 
 Python has loaded both modules below before the first line of furlkit, so `main` takes
 over Ctrl-C at once. `signal` itself would first import enum, functools and more.
@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _end(_number: int, _frame: object) -> None:
-    """End at once: nothing has begun, and an exception would get lost in an import."""
+    """Exit at once: no work has begun, and imports may swallow an exception."""
     try:
         os.write(2, b"error: interrupted; run the same command again\n")
     finally:

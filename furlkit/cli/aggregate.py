@@ -1,4 +1,4 @@
-"""aggregate: what the server makes of the clients' uploads."""
+"""aggregate: combine the clients' uploads at the server."""
 
 from furlkit.catalogue.entries import (
     Argument,
@@ -17,59 +17,61 @@ from furlkit.catalogue.groups import GENERAL, IN_OUT, output
 # fmt: off
 
 COMMAND = command("aggregate",
-    "Make one global model, dictionary, ensemble, ... of the clients' uploads.",
-    """Checked first: architecture, shapes, types, finite values, round, parent model, and
-    that no client counts twice; for an ensemble and for probabilities also that all are
-    of the same images, in the same order. The order of the files does not matter. With
-    --staleness there may be models of earlier rounds; the result has the parts of the
-    newest ones, and each tensor is the mean over those that have it.
+    "Combine the clients' uploads: a global model, a dictionary, an ensemble, ...",
+    """aggregate first checks architecture, shapes, types, finite values, round and parent
+    model, and refuses two uploads of a client. Rows for an ensemble or for probabilities
+    must describe the same images in the same order. The order of the files does not
+    matter. --staleness also accepts models of earlier rounds: the result has the parts of
+    the newest models, and a tensor is the mean over the models that contain the tensor.
 
-    An UPLOAD may be a folder, the inbox of a server. What is no upload of this round is
-    left out there with a warning (a private file, a broken one, a link), and the round
-    goes on with the others if there are --at-least so many. An upload that changes after
-    the check is left out too. Uploads of earlier rounds are skipped without a warning, and
-    clients of the last earlier round without an upload in this one are named. Hidden
-    names are skipped. Once the output is there, the round is closed, whatever arrives
-    later.
+    An UPLOAD may be a folder, the inbox of a server. A private file, a broken file, a
+    link or an upload that changes after the check is left out with a warning, and the
+    round goes on if --at-least clients remain. Uploads of earlier rounds are skipped
+    without a warning; clients of the last earlier round without an upload in this round
+    are listed. Hidden names are skipped. Once the output exists, the round is closed, and
+    later uploads are ignored.
 
-    What an upload says of itself is a claim. Its hash is compared with its bytes, unless
-    --trust-headers. --max-upload limits rows and similarities by their header, before
-    they are read; models are compared with --parent or with each other. --partition or --max-share limits what its number of images counts.
-    Refused with the tensor's name are BatchNorm variances and counters below 0, counters
-    near their type's limit, and numbers beyond 10,000 times those of the others. Named by
-    a warning are a share more than halfway from an equal one to 1, the numbers of another
-    client (BatchNorm's statistics do not count), other options or partitions than most,
-    rows that repeat each other (more than 1 in 10), and such a share of a dictionary or of an ensemble's sums.
+    The header of an upload is a claim of the client. The hash in the header must match
+    the bytes, unless --trust-headers. --max-upload limits the size of rows and
+    similarities, by the header alone; models must match --parent or the other models.
+    --partition or --max-share limits the weight of a claimed number of images. aggregate
+    refuses, with the tensor's name: BatchNorm variances and counters below 0, counters
+    near the limit of their type, and values above 10,000 times the other clients' values.
+    aggregate warns about: a weight above the middle between an equal share and 1; tensors
+    equal to another client's (except BatchNorm statistics); options or partitions that
+    differ from most uploads; more than 1 in 10 duplicate rows; and a client with such a
+    large share of a dictionary or of an ensemble's sums.
 
     median, trimmed-mean, geometric-median, krum and clip withstand some hostile clients.
-    They count all clients alike, since the number of images is a client's own claim;
-    --weights examples counts it. Of counters they take the median, the mean the largest.
+    These rules weight clients equally, because the number of images is a claim;
+    --weights examples weights by images. For counters these rules take the median, and
+    the mean takes the maximum.
 
-    The mean warns of an update more than 4 times as long as the median and 5 deviations
-    away; a client with more images than the median may move farther by that factor. With
-    --parent the mean also warns of an update that points against the others: the mean
-    cosine of its angles to the others is below -1/3 of their mean cosine to each other,
-    which is above 0.05. Without --parent directions are not compared. Norms and angles
-    are estimates from a sketch of each upload, in which all tensors weigh alike, and from
-    which a hostile client can hide. Fewer than three uploads are not compared. With --partition a warning lists the clients without an upload; a round of
-    some clients only says --at-least N, which makes the warning a plain line.
+    The mean warns about an update that is more than 4 times as long as the median and 5
+    deviations away; for a client with more images than the median, the limit grows in
+    proportion. With --parent the mean also warns about an update against the others: the
+    mean cosine with the other updates is below -1/3 of the other updates' mean cosine,
+    which must exceed 0.05. Without --parent directions are not compared. Norms and angles
+    are estimated from a sketch of each upload with equal weight for every tensor; a
+    hostile client can evade the estimate. Fewer than three uploads are not compared. With --partition a warning lists the clients
+    without an upload; with --at-least N the list is a plain line, not a warning.
 
-    fedavgm, fedadam and fedyogi remember: --state-out writes the server's memory, and the
-    next round reads the file as --state. The file belongs to the model that was written
-    with it, the next --parent; any other combination is refused. The first round has no
-    --state. The memory stays at the server.
+    fedavgm, fedadam and fedyogi have a memory: --state-out writes the server's memory,
+    and the next round reads the file as --state. The file belongs to the model of the
+    same run of aggregate, the next --parent; any other combination is refused. The first
+    round has no --state. The memory stays at the server.
 
-    The model of round 0 has no target network: --parent then has its network in place of
-    the target's, as objectives start the target.
+    The model of round 0 has no target network. Target networks of uploads are then
+    compared with the online network of --parent, from which objectives copy the target.
 
-    With --report, an upload stands out if the norm of its update is more than twice or
-    less than half of the median and 5 deviations away (of logarithms, by the median
-    absolute deviation); if its update is at more than 90 degrees to those of the others
-    and 3 deviations from the median angle; if its BatchNorm statistics are as far from
-    the median ones as such a norm; or if it is a copy. Give --parent too: without it
-    norms are measured from the geometric median of the uploads, and there are no angles.
-    How far an upload moves the result is reported for the mean, and for other rules with
-    up to 64 uploads.
+    --report marks an upload if the norm of the update is more than twice or less than half
+    of the median and 5 deviations away (of logarithms, by the median absolute deviation);
+    if the update is at more than 90 degrees to the other updates and 3 deviations from
+    the median angle; if BatchNorm statistics are as far from the median as such a norm;
+    or if the upload is a copy. Also give --parent: otherwise norms are measured from the
+    geometric median of the uploads, and the report has no angles. The report shows how
+    far an upload moves the result, for the mean always, for other rules with up to 64
+    uploads.
 
     \b
     Examples:
@@ -98,35 +100,35 @@ COMMAND = command("aggregate",
     RULE,
     group("All rules",
         Option("at-least", Whole(1), 1,
-               "The quorum: exit with 75 if fewer clients have reported. Above 1, an "
+               "Quorum: exit with 75 if fewer clients have reported. Above 1, an "
                "UPLOAD may be missing.",
                recorded=False),
         Option("wait", Text("TIME"),
-               help="Wait so long for uploads to arrive in a folder: 90s, 30m, 2h.",
+               help="Longest wait for uploads to arrive in a folder: 90s, 30m, 2h.",
                recorded=False),
         Option("expect", Whole(1),
-               help="Wait no longer once so many clients have reported.",
-               usual="those of --at-least", needs="wait", recorded=False),
+               help="Number of clients that ends the wait early.",
+               usual="as --at-least", needs="wait", recorded=False),
         Option("parent", File("checkpoint", "parent"),
-               help="The global model that this round's clients were given; other "
+               help="Global model from which this round's clients started; other "
                     "uploads are refused. clip, l-dawa, fedavgm, fedadam, fedyogi and "
-                    "scaffold need it, and --report measures updates from it.",
+                    "scaffold need this model, and --report measures updates from it.",
                recorded=False, metavar="GLOBAL"),
         Option("max-upload", Whole(1), 1000,
-               "The most megabytes that rows or similarities of a client may take. "
-               "A larger file is refused by its header; in a folder it is left out.",
+               "Size limit for the rows or similarities of a client, in megabytes. A "
+               "larger file is refused by its header; in a folder, left out.",
                recorded=False, metavar="MB"),
         Option("state", File("server", "state", "recalled"),
-               help="The server's memory after the last round, which --state-out "
-                    "wrote together with --parent; not in the first round.",
+               help="Server's memory after the last round, as --state-out wrote it "
+                    "together with --parent; not in the first round.",
                recorded=False, metavar="FILE"),
         Option("state-out", File("server", "state", "kept"),
-               help="Where to write the server's memory for the next round; it "
-                    "stays at the server. Rules with a memory need it.",
+               help="File for the server's memory, for the next round; stays at the "
+                    "server. Required by rules with a memory.",
                recorded=False, metavar="FILE"),
         Option("trust-headers", Flag(), False,
-               "Do not compare the sha256 in each upload's header with its bytes, "
-               "only its checksum, which is faster and finds no forgery.",
+               "Check only the checksum of each upload, not the sha256 in the header: "
+               "faster, but detects no forgery.",
                recorded=False),
     ),
     GENERAL.without("seed"),

@@ -7,20 +7,20 @@ from furlkit.catalogue.groups import GENERAL, IN_OUT, output
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
 
-COMMAND = command("attack", "Make a hostile upload of an honest one, for research.",
-    """For research: to find out what a rule, a check or a report does about clients that
-    lie, a recipe puts this stage between local-train and aggregate. The file has the
-    header of the honest upload and a seal that fits, as a hostile client would write it:
-    nothing in it tells that it was changed. Keep such files away from real training.
+COMMAND = command("attack", "Turn an honest upload into a hostile upload, for research.",
+    """A recipe runs attack between local-train and aggregate, to test how a rule, a check or
+    a report handles hostile clients. The output has the header of the honest upload and a
+    valid seal, like a file of a hostile client: the file does not show the change. Keep
+    hostile files away from real training.
 
-    scale, flip and noise change the update, which is what the client has added to
-    --parent. BatchNorm's statistics and counters stay as they were, in the range that
-    aggregate checks. copy sends another client's model, or with the global model in --of
-    none of its own. backdoor-rows is for rows that clients share, as FedCA's: one row,
-    many times, becomes a negative that all clients flee.
+    scale, flip and noise change the update, the upload minus --parent. BatchNorm
+    statistics and counters stay unchanged, in the range that aggregate checks. copy sends
+    another client's model, or the unchanged global model if --of names the global model.
+    backdoor-rows is for shared rows, as in FedCA: a row that is repeated many times
+    becomes a negative for every client.
 
-    With --clients the uploads of all others are copied as they are, so that one stage of
-    a recipe serves all clients.
+    With --clients, uploads of the other clients are copied unchanged, so a recipe needs a
+    single attack stage.
 
     \b
     Examples:
@@ -32,8 +32,8 @@ COMMAND = command("attack", "Make a hostile upload of an honest one, for researc
     Argument("upload", File("checkpoint|features"), "UPLOAD"),
     group(IN_OUT,
         Option("clients", Clients(names=True),
-               help="Clients that attack: 0,1, or a site's name. Uploads of others "
-                    "are copied as they are.", recorded=False, usual="all"),
+               help="Hostile clients: 0,1, or a site's name. Uploads of other clients "
+                    "are copied unchanged.", recorded=False, usual="all"),
         output("checkpoint|features"),
     ),
     ATTACK,

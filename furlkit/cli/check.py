@@ -1,4 +1,4 @@
-"""check: whether a dataset can be read, and what its images are."""
+"""check: find unreadable files of a dataset and describe the images."""
 
 from furlkit.catalogue.entries import (
     Argument,
@@ -23,12 +23,12 @@ from furlkit.catalogue.groups import (
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
 
-COMMAND = command("check", "List all files of a dataset that cannot be read, with the reasons.",
-    """Every image of a folder is decoded: formats, types, ranges of values, channels,
-    pages and copies are listed, with a window for images of more than 8 bits. Every byte
-    of a packed file is compared with its checksum. Exits with 65 if something cannot be
-    read; `pack --skip-broken` leaves such files out. Says too where the decoded images of
-    folders are kept, which may be removed at any time.
+COMMAND = command("check", "List the unreadable files of a dataset, with the reasons.",
+    """check decodes every image of a folder and lists formats, types, ranges of values,
+    channels, pages and copies, with a window for images of more than 8 bits. Packed files
+    are compared with their checksum. The exit code is 65 if a file cannot be read;
+    `pack --skip-broken` leaves unreadable files out. check also prints the folder of the
+    cache of decoded images, which you may remove at any time.
 
     \b
     Examples:
@@ -39,22 +39,22 @@ COMMAND = command("check", "List all files of a dataset that cannot be read, wit
     Argument("data", Data(), "NAME|PATH"),
     group(IN_OUT, split_option("train"), *DATA_FILES,
         Option("test-data", Data(),
-               help="Warn if these images are among the images, too.",
+               help="Test images; warn about copies of training images.",
                recorded=False),
         GROUPS._replace(needs="test-data",
-                        help="Warn if both have images of a group, such as a patient: "
-                             "`folder` if folders of one name hold a group, or a CSV "
-                             "file with the columns file and group."),
+                        help="Warn if a group, such as a patient, has images in both "
+                             "datasets: `folder` if the name of the folder is the "
+                             "group, or a CSV file with the columns file and group."),
     ),
     group("Contact sheet",
         Option("sheet", File("picture", direction="written"),
-               help="Draw up to 64 images as a network sees them into a PNG file.",
+               help="PNG file for up to 64 images, drawn as the network's input.",
                recorded=False, metavar="FILE.png"),
         Option("model", File("checkpoint"), needs="sheet",
-               help="Draw them as this model sees them, with its size and window.",
+               help="Draw the images with the size and window of this model.",
                recorded=False, metavar="CHECKPOINT"),
         Option("image-size", Whole(1), needs="sheet",
-               help="Resize the shorter side to this, then cut out the centre."),
+               help="Resize the shorter side to N pixels, then cut out the centre."),
         CHANNELS._replace(needs="sheet", usual="3"),
         WINDOW._replace(needs="sheet"),
         PAGES._replace(needs="sheet"),

@@ -18,40 +18,40 @@ from furlkit.catalogue.groups import (
 
 COMMAND = command("compare",
     "Print scores of several seeds side by side, with paired differences.",
-    """Scores vary by the seed of the training (std) and, for one and the same model, by
-    the probe that measures them, or the repeat of finetuning (probe std, pooled over
-    models; probe se is the standard error of a model's mean, probe std / sqrt(probes)).
-    Files with a single probe do not tell the second.
+    """Scores vary with the seed of the training (std) and, for a given model, with the
+    probe or the repeat of finetuning (probe std, pooled over models; probe se is the
+    standard error of a model's mean, probe std / sqrt(probes)). Files with a single probe
+    have no probe std.
 
     A difference has an interval over seeds, which covers both kinds of noise, and a note
-    where the interval includes 0. "Probes alone" is what probes would give two models of
-    the same quality: two standard errors, 2 sqrt((a^2 + b^2) / n), where a and b are the
-    probe se of the two sides and n is the number of pairs. A smaller difference is noted
-    as "within probe noise". One seed gives no interval; probes alone still apply.
+    if the interval includes 0. "Probes alone" is the difference that probes can show
+    between two models of equal quality: two standard errors, 2 sqrt((a^2 + b^2) / n),
+    with the probe se of both sides, a and b, and the number of pairs n. A smaller
+    difference has the note "within probe noise". A single seed gives no interval; probes
+    alone still apply.
 
-    Scores must be measured alike: the same protocol, options of evaluate, training images
-    and test images. Others are refused unless --allow-different names what differs; seeds,
-    models, the machine, and the numbers of probes and repeats may always differ. A series
-    whose label is the value of an option (20 and 100 for --epochs) is about that option.
-    Scores of a model that is not there any more, because the file beside them has another
-    content, are noted as "stale".
+    Scores must have the same protocol, options of evaluate, training images and test
+    images. Other scores are refused unless --allow-different names the difference; seeds,
+    models, the machine, and the numbers of probes and repeats may always differ. If the
+    labels of the series are values of an option (20 and 100 for --epochs), this option
+    may differ. A score is "stale" if the model file beside the score has changed since.
 
-    --claims takes a file with a table for each claim; its labels are those of --series:
+    --claims reads a file with a table for each claim, with labels of --series:
 
     \b
       [[claims]]
       claim = "FedCA is better than FedSimCLR"
       higher = "FedCA"
       lower = "FedSimCLR"
-      paper = 2.7           # higher minus lower, in points; none: only the order counts
+      paper = 2.7           # higher minus lower, in points; optional
       protocol = "linear"   # if not --protocol
       value = "accuracy"    # if not --value
 
-    The verdict is "confirmed" if a 95% interval of higher minus lower lies wholly above
-    0 and the difference is not within probe noise, "refuted" if it lies wholly below 0
-    and likewise, else "undecided". An interval of less than 95%, or of no width because
-    every seed has the same difference, decides nothing. Only the order is judged, not
-    the size of the difference.
+    The verdict is "confirmed" if the 95% interval of higher minus lower is above 0 and
+    the difference exceeds probe noise, "refuted" if the interval is below 0 and the
+    difference exceeds probe noise, otherwise "undecided". An interval of less than 95%,
+    or without width because the seeds agree exactly, is undecided. The verdict is about
+    the order, not about the size of the difference.
 
     \b
     Examples:
@@ -62,23 +62,23 @@ COMMAND = command("compare",
           --claims claims.toml --format markdown
     """,
     group(IN_OUT,
-        series_option("A line: the files of a method, or the folders of its runs, whose "
-                "last rounds count; one per seed", required=True),
+        series_option("A line: the files of a method, or the folders of runs (the last "
+                "round is used); one per seed", required=True),
         VALUE,
         PROTOCOL,
         Option("reference", Text("LABEL"),
-               help="Show how far each line is above this one: the mean of the "
-                    "differences, paired by seed or else by the order of the "
-                    "files, with an interval.", recorded=False),
+               help="Show the difference of every line to this line: the mean over "
+                    "pairs, by seed or by the order of the files, with an interval.",
+               recorded=False),
         INTERVAL,
         Option("published", Text("LABEL=NUMBER"), (),
-               "What a paper prints for a line (percent for an accuracy); may be "
+               "Published value for a line (percent for an accuracy); may be "
                "repeated.", multiple=True, recorded=False),
         LOWEST,
         ALLOW_DIFFERENT,
         Option("claims", File("toml"),
-               help="Print instead what the lines say about the claims of this "
-                    "TOML file: confirmed, refuted or undecided.",
+               help="Print instead a verdict on every claim of this TOML file: "
+                    "confirmed, refuted or undecided.",
                recorded=False, metavar="FILE.toml"),
         FORMAT,
     ),

@@ -17,11 +17,11 @@ from furlkit.catalogue.groups import (
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
 
-COMMAND = command("distill", "Train the server's model on public images, as a teacher says.",
-    """START is the global model of the last round, or a new one of any architecture. Before
-    it stands the file that a teacher is in, if it is in one. A client's own model stays the
-    client's, except with an ensemble. Killed or stopped, the same command resumes and ends
-    with the same bytes.
+COMMAND = command("distill", "Train the server's model on public images, with a teacher.",
+    """START is the global model of the last round, or a new model of any architecture. The
+    teacher's file, if the teacher has a file, precedes START. If START is a client's
+    model, the result is this client's model too, except with an ensemble. After an
+    interruption, the same command resumes and ends with the same bytes.
 
     \b
     Examples:
@@ -39,8 +39,7 @@ COMMAND = command("distill", "Train the server's model on public images, as a te
         "[ENSEMBLE|PROBABILITIES]", required=False, several=True),
     Argument("model", File("checkpoint", "start"), "START"),
     group(IN_OUT,
-        *data_options("The public images; with an ENSEMBLE, those that embed was "
-                      "given."),
+        *data_options("Public images; with an ENSEMBLE, the images given to embed."),
         split_option("train"),
         output("checkpoint"),
     ),
@@ -48,8 +47,9 @@ COMMAND = command("distill", "Train the server's model on public images, as a te
     group("Optimisation",
         epochs_option(200, "Epochs over the public images."),
         Option("steps", Whole(1),
-               help="Steps, which need not end with an epoch, in place of epochs: "
-                    "a smaller public set then trains no less.", replaces="epochs"),
+               help="Number of steps instead of epochs: a smaller public set then "
+                    "trains as long; the last epoch may be incomplete.",
+               replaces="epochs"),
         *OPTIMISATION.options,
     ),
     AUGMENTATION,

@@ -1,4 +1,4 @@
-"""doctor: what this machine offers to a training."""
+"""doctor: show devices, precisions and versions of this machine."""
 
 from furlkit.catalogue.entries import command, group
 from furlkit.catalogue.groups import VERBOSITY
@@ -7,9 +7,9 @@ from furlkit.catalogue.groups import VERBOSITY
 # fmt: off
 
 COMMAND = command("doctor", "Show the devices, precisions and versions of this machine.",
-    """The versions that decide the bytes of a result, the devices that --device can name,
-    their memory, the precisions they compute in, and the CPU's instruction sets for
-    --isa. Nothing is written.
+    """doctor lists the versions that affect the bytes of a result, the devices for --device
+    with memory and precisions, and the CPU's instruction sets for --isa. doctor writes no
+    file.
 
     \b
     Example:

@@ -26,7 +26,7 @@ from furlkit.catalogue.groups import (
 
 COMMAND = command("embed",
     "Write a model's outputs for images, or the similarities between them.",
-    """FLESD's clients send features or similarities of the public images in place of their
+    """FLESD's clients send features or similarities of the public images instead of a
     model, and DS-FL's clients send probabilities of the classes.
 
     \b
@@ -40,26 +40,26 @@ COMMAND = command("embed",
           --personal exp/r001/private_1.safetensors -o exp/r001/personal_1.safetensors
     """,
     Argument("model", File("checkpoint", "model"), "CHECKPOINT"),
-    group(IN_OUT, *data_options("The images to embed."), split_option("train"), *PART, output("features|similarity")),
-    group("What is written",
+    group(IN_OUT, *data_options("Images to embed."), split_option("train"), *PART, output("features|similarity")),
+    group("Content",
         LAYER._replace(
             second="--share", kind=Choice(("h", "z", "probabilities")),
             help="h, the encoder's output; z, the projector's; or the probabilities "
                  "of the classes by the model's clusters or classifier (DS-FL)."),
         Option("personal", File("private", "private"),
-               help="A client's private file: h of its personal model, h_c + G(h_c, "
-                    "h_s), with the style model and the generator that it keeps "
-                    "(FedStyle Eq. 4).", recorded=False, metavar="PRIVATE"),
-        Option("style", Flag(), False, "h_s alone, by the client's style model.",
+               help="Client's private file with a style model and a generator: write "
+                    "h of the personal model, h_c + G(h_c, h_s) (FedStyle Eq. 4).",
+               recorded=False, metavar="PRIVATE"),
+        Option("style", Flag(), False, "Write h_s of the client's style model alone.",
                needs="personal"),
         Option("similarity", Flag(), False,
-               "Write the cosines between all images instead."),
+               "Write the cosines between the images instead of the outputs."),
         Option("top", Number(above=0, high=100),
-               help="Keep this many percent of each row, the largest.",
+               help="Percentage of similarities to keep in a row, the largest.",
                needs="similarity"),
         Option("encoding", Choice(("float32", "float16", "int8")), "float32",
-               "How numbers are written; int8 has a scale for each row of "
-               "features, and steps of 1/127 for similarities."),
+               "Number format; int8 has a scale for each row of features, and steps "
+               "of 1/127 for similarities."),
     ),
     RUNNING,
     GENERAL.without("seed"),

@@ -1,4 +1,4 @@
-"""evaluate: how good a representation is, one command for each protocol."""
+"""evaluate: score a representation; a command for every protocol."""
 
 from furlkit.catalogue.entries import command, command_group
 from furlkit.catalogue.protocols import PROTOCOLS
@@ -6,19 +6,20 @@ from furlkit.catalogue.protocols import PROTOCOLS
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
 
-# What --help says of each protocol, besides its one line.
+# The text of --help for each protocol, after the first line.
 _TEXTS = {
-    "linear": """The classifier of the last epoch is scored, never the best one.
+    "linear": """The score is the accuracy of the classifier after the last epoch, not of the best
+    epoch.
 
-    Five probes are trained in one pass over the features, since one is noisy: their mean
-    is the accuracy. Probe 0 is what --probes 1 trains. They see the same batches, but
-    each starts a tenth of the epochs after the one before, so that their last epochs
-    differ. The confusion matrix is the sum over the probes.
+    A single probe is noisy, so five probes are trained in one pass over the features; the
+    accuracy is the mean. Probe 0 equals the probe of --probes 1. The probes see the same
+    batches, but each probe starts a tenth of the epochs after the previous probe, so the
+    last epochs differ. The confusion matrix is the sum over the probes.
 
-    --solver lbfgs has no probes. It standardises h, minimises cross-entropy with an L2
-    penalty until it has converged, and chooses the penalty, from 1 to 1e-6, by the loss
-    on every fifth image of each class; the JSON has all of them (l2_range). The result
-    hardly depends on the machine, and the papers' settings do not enter into it.
+    --solver lbfgs has no probes. The solver standardises h, minimises cross-entropy with
+    an L2 penalty until convergence, and chooses the penalty, from 1 to 1e-6, by the loss
+    on every fifth image of each class; the JSON lists the penalties (l2_range). The
+    result hardly depends on the machine, and not on the papers' settings.
 
     \b
     Examples:
@@ -27,7 +28,7 @@ _TEXTS = {
       furlkit evaluate linear --untrained --data digits --width 0.25 \\
           --preset fedca -o exp/untrained.json
     \b
-    A head for each style, and their mean; then one style in a table:
+    A head for each style, and the mean; then a table of one style:
       furlkit evaluate linear exp/r003/global.safetensors --by-domain \\
           --data train.safetensors --test-data test.safetensors -o exp/r003/linear.json
       furlkit compare --series fedavg=exp --value domains.svhn.accuracy
@@ -38,22 +39,23 @@ _TEXTS = {
     Example:
       furlkit evaluate knn exp/r003/global.safetensors --data digits -o exp/r003/knn.json
     """,
-    "personal": """A client's own model is what it makes of the global model CHECKPOINT and its private
-    file: with Ditto its own copy, with APFL the mixture, with FedPer the global encoder.
-    A client whose file is not given has the global model, as all have with FedAvg. Where
-    a client's upload is given too, which is its model as local-train left it, it takes the
-    place of CHECKPOINT for this client: so FedStyle scores "local models". Without a
-    PARTITION there is one client, and all images of --data are its own.
+    "personal": """The personal model of a client consists of the global model CHECKPOINT and the
+    client's private file: with Ditto the private copy, with APFL the mixture, with FedPer
+    the global encoder. A client without a private file has the global model, as in FedAvg.
+    If the client's upload is given too, the upload replaces CHECKPOINT for this client:
+    FedStyle scores "local models" in this way. Without a PARTITION there is a single
+    client with every image of --data.
 
-    The classifier is trained on the client's images only, as `evaluate linear` trains it,
-    and tested on all test images, or with --by-domain on those of the client's own domain.
-    accuracy is the mean over clients, clients_std their standard deviation,
-    worst_tenth_accuracy the mean of the lowest tenth; clients has each of them. probes and
-    accuracy_std are of the means over clients, one for each probe. Where the partition
-    says which domain a client is of, domains has the same numbers for the clients of each.
+    The classifier is trained on the client's images only, like `evaluate linear`, and
+    tested on every test image, or with --by-domain on test images of the client's domain.
+    accuracy is the mean over clients, clients_std the standard deviation over clients,
+    worst_tenth_accuracy the mean of the lowest tenth; clients lists every client. probes
+    lists the mean over clients for every probe, and accuracy_std is the deviation over
+    probes. If the partition records the clients' domains, domains has these numbers per
+    domain.
 
-    With --generator trained each probe trains a generator of its own, which takes some
-    fifty times as long as a head (2,000 images, h of 256 numbers); --probes 1 has one.
+    With --generator trained, every probe trains a separate generator, which takes about
+    fifty times as long as a head (2,000 images, h of 256 numbers); --probes 1 trains one.
 
     \b
     Example:
@@ -61,29 +63,28 @@ _TEXTS = {
           exp/r003/global.safetensors exp/r003/private_*.safetensors \\
           --data digits --preset fedca -o exp/r003/personal.json
     \b
-    FedStyle's Table 1: local models, infused with style, on their own style's images:
+    FedStyle's Table 1: local models, infused with style, on images of the client's style:
       furlkit evaluate personal exp/partition.safetensors \\
           exp/r003/global.safetensors exp/r003/private_*.safetensors \\
           exp/r003/client_*.safetensors --preset fedstyle --by-domain \\
           --data train.safetensors --test-data test.safetensors -o exp/r003/personal.json
     """,
-    "classifier": """It is what local-train --objective supervised trains, and what aggregate makes of
-    the clients' classifiers. Models without one are scored by evaluate linear.
+    "classifier": """local-train --objective supervised trains the classifier, and aggregate averages the
+    clients' classifiers. evaluate linear scores models without a classifier.
 
     \b
     Example:
       furlkit evaluate classifier exp/r003/global.safetensors --data digits \\
           -o exp/r003/classifier.json
     """,
-    "cluster": """The clusters are those of the head that local-train --objective cluster trains; of
-    several heads, the one that training found best. With --kmeans they are those of h,
-    scaled to length 1, for any model: centroids are fitted to the training images, without
-    labels, and the test images go to the nearest.
+    "cluster": """The head that local-train --objective cluster trains assigns images to clusters; of
+    several heads, the head with the lowest training loss. With --kmeans, for any model,
+    centroids are fitted to h of the training images, scaled to length 1, without labels,
+    and test images are assigned to the nearest centroid.
 
-    For the accuracy each class is matched with one cluster at most, the best way for all
-    test images. The confusion matrix has clusters in the order of the classes they match;
-    those that match none come last. Images of classes that no cluster matches count as
-    wrong.
+    The accuracy is the best over assignments of classes to clusters, at most one cluster
+    per class. The confusion matrix lists clusters in the order of the matched classes,
+    then clusters without a class. Images of a class without a cluster are errors.
 
     \b
     Examples:
@@ -92,14 +93,14 @@ _TEXTS = {
       furlkit evaluate cluster exp/r050/global.safetensors --data cifar10 \\
           --kmeans 10 --repeats 5 -o exp/r050/cluster.json
     """,
-    "semi": """Every client has --fraction of its own images labelled. Federated, the clients
-    train on them in rounds of supervised FedAvg, averaged by their number of labels;
-    central, one place trains on all of them: on that part of --data, or, with
-    --partition, on the clients' parts together.
+    "semi": """A share --fraction of every client's images has labels. Federated: the clients train
+    on the labelled images in rounds of supervised FedAvg, weighted by the number of
+    labels. Central: a single model trains on this share of --data, or, with --partition,
+    on the labelled images of the clients together.
 
     FedCA's paper has 1% and 10%, an MLP with one hidden layer, Adam, a rate of 1e-3
-    and 100 epochs. Ours are: federated, in 20 rounds of 5 epochs; the hidden layer's
-    512; batches of 128; crop and flip as augmentation; the weight decay. Its row
+    and 100 epochs. Our choices: federated, in 20 rounds of 5 epochs; 512 hidden units;
+    batches of 128; crop and flip; the weight decay. The paper's row
     "FedAvg (Supervised)" is --random-init.
 
     \b
@@ -107,32 +108,33 @@ _TEXTS = {
       furlkit evaluate semi exp/r020/global.safetensors --data digits \\
           --partition exp/partition.safetensors --fraction 0.1 -o exp/r020/semi.json
     """,
-    "finetune": """Each round every client trains from the same model on its labelled images; models
-    are averaged by the number of those. It is `evaluate semi` with all labels, unless
-    --fraction says otherwise.
+    "finetune": """In every round the clients train from a common model on their labelled images; the
+    models are averaged by the number of labels. Without --fraction, finetune is `evaluate
+    semi` with the labels of every image.
 
-    The optimiser, its rate and 100 epochs in all are those of FedCA's paper. Ours are:
-    20 rounds of 5 epochs; the hidden layer's 512; batches of 128; crop and flip as
-    augmentation; the weight decay.
+    The optimiser, the rate and 100 epochs in total are from FedCA's paper. Our choices:
+    20 rounds of 5 epochs; 512 hidden units; batches of 128; crop and flip; the weight
+    decay.
 
     \b
     Example:
       furlkit evaluate finetune exp/r020/global.safetensors --data digits \\
           --partition exp/partition.safetensors -o exp/r020/finetune.json
     """,
-    "transfer": """The whole network is trained in one place. Images are normalised as the model's
-    own were.
+    "transfer": """The whole network is trained centrally, on images with the normalisation of the
+    model's training images.
 
     FedCA's paper has an MLP, Adam, a rate of 1e-3, 100 epochs, and CIFAR resized to 84
-    for models of MiniImageNet. Ours are: the hidden layer's 512; batches of 128; crop
-    and flip as augmentation; the weight decay. Its row "random init" is --random-init.
+    for models of MiniImageNet. Our choices: 512 hidden units; batches of 128; crop and
+    flip; the weight decay. The paper's row "random init" is --random-init.
 
     \b
     Example:
       furlkit evaluate transfer exp/r020/global.safetensors --data cifar10 \\
           --image-size 84 -o exp/r020/transfer.json
     """,
-    "angles": """The box (quartiles, whiskers) of every pair of models, and of all pairs together.
+    "angles": """The result has a box (quartiles, whiskers) for every pair of models, and a box for
+    the union of the pairs.
 
     \b
     Example:
@@ -140,18 +142,18 @@ _TEXTS = {
           -o exp/r003/angles.json
     """,
     "drift": """Alignment and uniformity of two augmented views; effective rank and spread of the
-    plain images; linear CKA between every two models. Where labels are known, also
-    the share of false negatives, and of the weight that a contrastive loss gives them.
+    plain images; linear CKA between every two models. For images with labels, also the
+    share of false negatives, by number and by weight in a contrastive loss.
 
     \b
     Example:
       furlkit evaluate drift exp/r003/client_*.safetensors --data digits \\
           -o exp/r003/drift.json
     """,
-    "neighbours": """local-train --objective cluster draws an image and its neighbours into one cluster,
-    so its clusters are classes as far as neighbours are of one class: look here first when
-    it fails. NEIGHBOURS are files of the command neighbours. own_class is the mean over
-    all images; parts has it for each file, and by rank, nearest first.
+    "neighbours": """local-train --objective cluster pulls an image and the neighbours into one cluster.
+    If neighbours belong to other classes, clusters cannot match classes: check this score
+    first if clustering fails. The command neighbours writes NEIGHBOURS. own_class is the
+    mean over the images; parts has the mean for each file, and by rank, nearest first.
 
     \b
     Example:
@@ -161,10 +163,11 @@ _TEXTS = {
       done
       furlkit evaluate neighbours exp/near_*.safetensors --data digits -o exp/near.json
     """,
-    "negatives": """A negative of an image's own class is a false one: the loss pushes it away. Their
-    ratio is the mean over all images, each with rows of its own client, of the other
-    clients, or both. Beside it is what FCL's equations 4 and 5 give, where all classes
-    of a client have the same number of images. Encrypted rows count as one image.
+    "negatives": """A negative is false if image and negative have the same class: the loss pushes them
+    apart. The ratio of false negatives is the mean over the images, with rows of the same
+    client, of the other clients, or of both. The output also has the ratio by FCL's
+    equations 4 and 5, if the classes of a client have equal numbers of images. An
+    encrypted row is counted like one image.
 
     \b
     Examples:

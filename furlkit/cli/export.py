@@ -7,29 +7,29 @@ from furlkit.catalogue.groups import GENERAL, IN_OUT, output
 # fmt: off
 
 COMMAND = command("export", "Write the bare encoder under torchvision's or timm's names.",
-    """The folder has the layout of Hugging Face; config.json says how to load it.
+    """The folder has the layout of Hugging Face; config.json explains how to load the model.
 
     \b
     Example:
       furlkit export exp/r020/global.safetensors -o encoder
     \b
-    Python that gives h; for cnn5 and small stems after import furlkit.models.timm:
+    Python that returns h; for cnn5 and small stems, import furlkit.models.timm first:
       timm.create_model("local-dir:encoder", pretrained=True)
       transformers.AutoModel.from_pretrained("encoder")
     \b
-    Finetuning for 4 classes; net is loaded by the lines how_to_load of config.json:
+    Finetuning for 4 classes; how_to_load in config.json has the lines that load net:
       timm.create_model("local-dir:encoder", pretrained=True, num_classes=4)
       transformers.AutoModelForImageClassification.from_pretrained(
           "encoder", num_labels=4)
       torch.nn.Sequential(net, torch.nn.Linear(512, 4)).train()
     \b
-    Another federation that starts from it:
+    Another federation that starts from the exported encoder:
       furlkit init --encoder resnet18 --from encoder --data digits -o global.safetensors
     """,
     Argument("model", File("checkpoint", "model"), "CHECKPOINT"),
     group(IN_OUT,
         output("folder", metavar="FOLDER",
-               help="The folder for model.safetensors and config.json; files of other "
+               help="Folder for model.safetensors and config.json; files of other "
                     "programs are not replaced."),
     ),
     GENERAL.without("preset", "seed", "force"),

@@ -28,10 +28,10 @@ from furlkit.catalogue.installed import heads
 # fmt: off
 
 def _head_widths() -> Group:
-    """Widths of MLPs, numbers of prototypes and clusters, other packages' heads too.
+    """Widths of MLPs, numbers of prototypes and clusters, also for heads of plugins.
 
-    A recipe may give the widths of a projector to all its rows, and those without one
-    ignore them. Who gives a number of clusters means to have them.
+    Models without a projector ignore the widths of a projector, because recipes may set
+    the option for every row. A number of clusters needs the head of clusters.
     """
     options = []
     for head in heads().values():
@@ -45,52 +45,52 @@ def _head_widths() -> Group:
 
 
 COMMAND = command("init", "Make the global model of round 0.",
-    """It has the heads that --objective trains, and those of each --head.
+    """The model has the heads that --objective trains, and the heads named by --head.
 
     \b
     Example:
       furlkit init --data digits --encoder cnn5 --width 0.25 -o exp/r000/global.safetensors
     """,
     group(IN_OUT,
-        *data_options("Take image size, channels, classes, mean and std from it.",
+        *data_options("Dataset; sets image size, channels, classes, mean and std.",
                required=False),
         Option("from", File("checkpoint|encoder|weights|folder", "source"),
-               help="Copy the encoder, and heads of the same name, from a "
-                    "checkpoint, an exported folder, or a safetensors file of "
-                    "torchvision's or timm's; stem, channels and size are adapted "
-                    "with a warning.", recorded=False, metavar="WEIGHTS",
+               help="Copy the encoder, and heads with equal names, from a checkpoint, "
+                    "an exported folder, or a safetensors file of torchvision or timm; "
+                    "stem, channels and size are adapted with a warning.",
+               recorded=False, metavar="WEIGHTS",
                variable="source"),
         output("checkpoint"),
     ),
     ENCODER,
     group("Heads",
         OBJECTIVE.choice._replace(
-            metavar="", help="Gives the model the heads that this objective trains."),
+            metavar="", help="Add the heads that this objective trains."),
         Option("head", Choice(heads), (),
-               "A further head; may be repeated.", multiple=True,
+               "Additional head; may be repeated.", multiple=True,
                variable="more_heads"),
         Option("projector-norm", Choice(("hidden", "all")), "hidden",
-               "BatchNorm in the projector: between its layers, or on z too, there "
-               "without a shift. SimCLR's official head is all, with h's width "
-               "between: --projector 2048,128.", newer=True),
+               "BatchNorm in the projector: between the layers, or also on z, there "
+               "without a shift. SimCLR's official head is `all` with a hidden layer as "
+               "wide as h: --projector 2048,128.", newer=True),
         Option("heads", Whole(1, 64), 1,
-               "Heads of clusters, each with weights of its own; training finds the "
-               "one of lowest loss.", newer=True, variable="cluster_heads"),
+               "Number of cluster heads with separate weights; training selects the "
+               "head with the lowest loss.", newer=True, variable="cluster_heads"),
     ),
     _head_widths,
     group("Images",
-        Option("image-size", Whole(), help="Side of the input.",
+        Option("image-size", Whole(), help="Side of the input in pixels.",
                usual="the data's"),
         CHANNELS,
         WINDOW._replace(usual="the data's"),
         PAGES._replace(usual="the data's"),
         DEPTH._replace(default=None, usual="the data's"),
-        Option("classes", Whole(), help="Classes of the classifier.",
+        Option("classes", Whole(), help="Number of classes of the classifier.",
                usual="the data's"),
-        Option("mean", Numbers(), help="Normalisation.",
-               usual="that of --from, or else the data's"),
-        Option("std", Numbers(), help="Normalisation.",
-               usual="that of --from, or else the data's"),
+        Option("mean", Numbers(), help="Mean of each channel, for normalisation.",
+               usual="from --from, else the data's"),
+        Option("std", Numbers(), help="Deviation of each channel, for normalisation.",
+               usual="from --from, else the data's"),
     ),
     group("Execution", ISA),
     GENERAL,

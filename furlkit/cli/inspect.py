@@ -6,7 +6,7 @@ from furlkit.catalogue.groups import IN_OUT, VERBOSITY
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
 
-COMMAND = command("inspect", "Explain any file of furlkit's.",
+COMMAND = command("inspect", "Explain any file that furlkit wrote.",
     """
     \b
     Examples:
@@ -17,12 +17,11 @@ COMMAND = command("inspect", "Explain any file of furlkit's.",
     Argument("paths", File("any"), "FILE...", several=True),
     group(IN_OUT,
         Option("verify", Flag(), False,
-               "Check every byte against the content hash; of a folder, those of "
-               "all files below it."),
+               "Check every byte against the content hash, in folders of every file."),
         Option("tensors", Flag(), False, "List every tensor of a large file."),
         Option("outgoing", Flag(), False,
-               "Say what leaves a site with the file, and what is known to be "
-               "recoverable from it; private files are refused."),
+               "Explain which data leave a site with the file, and which data attackers "
+               "are known to recover; private files are refused."),
     ),
     group("General", *VERBOSITY),
 )

@@ -17,17 +17,16 @@ from furlkit.catalogue.groups import COUNT, FORMAT, IN_OUT, VERBOSITY, output
 
 COMMAND = command("ledger",
     "Count the bytes that clients sent and received, by round and kind of file.",
-    """RUN is the folder of a run, searched for *.safetensors, or single files of it. All
-    is read from the files' headers. A file was sent if it was given to aggregate: so
-    FLESD's models, which stay with the clients, cost nothing. A client that trains
-    receives the global model and the dictionary in every round, and targets once.
-    Bytes are those of whole files. The public images are not counted, nor is what a
-    client knows by itself: its partition, private files, a model of its own. (The first
-    model was given to it, and counts, whichever architecture it has.)
+    """RUN is the folder of a run, searched for *.safetensors, or single files of a run.
+    ledger reads only headers. A file was sent if aggregate read the file: FLESD's models
+    stay with the clients and cost nothing. A client that trains receives the global model
+    and the dictionary in every round, and targets once. Bytes are file sizes. Public
+    images are not included, nor the client's partition, private files and personal model.
+    (The first model, of any architecture, came from the server and is included.)
 
-    --plan is the paper's Eq. 11, w |D_pub| d_k <= w' |f_k|, in bytes: representations
-    up and the model down in every round of FLESD, against the model up and down in
-    every round of weight averaging. It counts tensors; a header adds some kB to a file.
+    --plan is FLESD's Eq. 11, w |D_pub| d_k <= w' |f_k|, in bytes: representations up and
+    the model down in every round of FLESD, against the model up and down in every round
+    of weight averaging. --plan adds up tensors; a header adds some kB to a file.
 
     \b
     Examples:
@@ -38,29 +37,30 @@ COMMAND = command("ledger",
     Argument("runs", File("folder"), "RUN...", required=False, several=True),
     group(IN_OUT,
         output("metrics", required=False,
-               help="Write the result as a metrics file too; --plan writes none."),
+               help="Also write the result as a metrics file; not with --plan."),
         FORMAT,
     ),
     group("Planning ahead: FLESD Eq. 11",
         Option("plan", Flag(), False,
-               "Calculate before anything is trained; takes no RUN."),
-        Option("images", COUNT, help="How many public images.", needs="plan"),
+               "Calculate the bytes before a training; takes no RUN."),
+        Option("images", COUNT, help="Number of public images.", needs="plan"),
         Option("width", COUNT,
-               help="d, the numbers that an image is represented by.",
+               help="d, the width of an image's representation.",
                needs="plan"),
         Option("encoding", Choice(("float32", "float16", "int8")), "float32",
-               "How clients write numbers, as in embed.", needs="plan"),
+               "Number format of the clients' files, as in embed.", needs="plan"),
         Option("similarity", Flag(), False,
-               "Clients send the cosines between all images instead.",
+               "Clients send the cosines between images instead of representations.",
                needs="plan"),
         Option("top", Number(above=0, high=100),
-               help="Of the similarities, this many percent of each row.",
+               help="Percentage of similarities sent from a row.",
                needs="similarity"),
         Option("model", File("checkpoint"),
-               help="The model whose bytes count; only its header is read.",
+               help="Model that clients receive; only the header is read.",
                needs="plan", metavar="CHECKPOINT"),
         Option("parameters", COUNT,
-               help="Or its number of parameters, 4 bytes each.", needs="plan"),
+               help="Number of parameters, 4 bytes each, instead of --model.",
+               needs="plan"),
         Option("clients", COUNT, 1, "Clients that train in a round.",
                needs="plan"),
         Option("rounds", COUNT, 1, "Rounds of FLESD.", needs="plan"),

@@ -1,4 +1,4 @@
-"""local-train: what a client does in a round."""
+"""local-train: the training of clients in a round."""
 
 from furlkit.catalogue.entries import (
     Argument,
@@ -40,11 +40,12 @@ def _exchange_parts() -> list[Part]:
 # fmt: off
 
 COMMAND = command("local-train",
-    "Train clients from the global model, each on its own images.",
-    """With a PARTITION of one dataset clients are simulated. Without it the client is a
-    site, and all images of --data are its own; the server learns of them what --tell says.
-    Killed or stopped, the same command resumes and ends with the same bytes. Loss,
-    throughput and a collapse meter go to a .log.jsonl beside the output.
+    "Train clients from the global model on the clients' images.",
+    """A PARTITION divides a dataset among simulated clients. Without a PARTITION the client
+    is a site that holds every image of --data; --tell limits the facts about the images
+    that the server learns. After an interruption, the same command resumes and ends with
+    the same bytes. A .log.jsonl beside the output records loss, throughput and a collapse
+    meter.
 
     \b
     Examples:
@@ -59,18 +60,18 @@ COMMAND = command("local-train",
         CLIENT,
         *data_options(OWN_IMAGES),
         Option("private", File("private", "private", "recalled", per_client=True),
-               help="The client's private file of its last round; may hold "
-                    "{client}.", recorded=False),
+               help="Client's private file of the last round; may contain {client}.",
+               recorded=False),
         Option("private-out", File("private", direction="kept", per_client=True),
-               help="Where to write the client's private file; may hold {client}.",
+               help="File for the client's private data; may contain {client}.",
                recorded=False),
         output_of_each("checkpoint", "sent"),
         Option("send", Text("PART,..."),
-               help="Parts of the model that leave the client; it keeps the others "
-                    "in its private file.", usual="encoder and heads"),
+               help="Parts of the model to send; other parts stay in the private file.",
+               usual="encoder and heads"),
         Option("tell", Text("FACT,..."),
-               help="What the upload tells of the client's images: examples (how "
-                    "many), classes (how many of each), loss; or nothing.",
+               help="Facts about the images in the upload: examples (the number of "
+                    "images), classes (the number per class), loss; or nothing.",
                usual="examples,loss"),
     ),
     OBJECTIVE,
@@ -81,13 +82,13 @@ COMMAND = command("local-train",
         epochs_option(5, "Local epochs E."),
         *OPTIMISATION.options,
         Option("schedule-rounds", Whole(1), 1,
-               "Rounds that the schedule spans; 1 restarts it each round."),
+               "Rounds that the schedule spans; 1 restarts the schedule every round."),
         Option("phases", Text("PART:EPOCHS,..."),
-               help="Train only some parts at a time: projector:5,encoder:5.",
+               help="Train the parts in turn: projector:5,encoder:5.",
                replaces="epochs"),
         Option("restart-optimiser", Flag(negative=True), False,
-               "Start every epoch with a new optimiser, without the momentum of the "
-               "epoch before (FedStyle's FedRep and Ditto).", newer=True),
+               "Start every epoch with a new optimiser, without the previous epoch's "
+               "momentum (FedStyle's FedRep and Ditto).", newer=True),
     ),
     AUGMENTATION,
     EXECUTION,

@@ -17,9 +17,9 @@ from furlkit.catalogue.groups import (
 # fmt: off
 
 COMMAND = command("neighbours",
-    "Write which images a model finds nearest to each image.",
-    """By cosine of un-augmented images; no label is read. `local-train --objective
-    cluster` mines the same by itself, or takes the file with --neighbours-from.
+    "Write the nearest images of every image by a model's outputs.",
+    """Images are compared by cosine, without augmentation and labels. `local-train
+    --objective cluster` finds neighbours too, or reads this file with --neighbours-from.
 
     \b
     Example:

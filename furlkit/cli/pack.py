@@ -31,16 +31,15 @@ from furlkit.catalogue.groups import (
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
 
-COMMAND = command("pack", "Put a dataset into one file that training maps into memory.",
-    """Several sources become the domains of one dataset, and classes of the same name
-    are one class. A folder with --domain-folders, or an .npz with an array `domains`,
-    has its domains already. Folders are decoded block by block, so they may be larger
-    than the memory.
+COMMAND = command("pack", "Write a dataset to one file, which training maps into memory.",
+    """Several sources become domains of one dataset; classes with equal names are merged. A
+    folder with --domain-folders, or an .npz with an array `domains`, has several domains.
+    Folders are decoded block by block and may be larger than the memory.
 
-    Shards are read in the same way: WebDataset tar files (one image for each sample, a
-    label in .cls or under `label` in .json), and Parquet or Arrow files of Hugging Face
-    datasets (columns `image` and `label`; pip install 'furlkit[parquet]'). A quoted
-    pattern is one source, and so is a folder of shards.
+    pack also reads shards: WebDataset tar files (one image for each sample, a label in
+    .cls or under `label` in .json), and Parquet or Arrow files of Hugging Face datasets
+    (columns `image` and `label`; pip install 'furlkit[parquet]'). A quoted pattern or a
+    folder of shards is a single source.
 
     \b
     Examples:
@@ -63,48 +62,46 @@ COMMAND = command("pack", "Put a dataset into one file that training maps into m
     Argument("sources", Data(), "NAME|PATH...", several=True),
     group(IN_OUT,
         split_option("train", recorded=True)._replace(
-            help="Which split of a dataset known by name, or of what "
-                 "--train-fraction divides."),
+            help="Split of a built-in dataset, or of --train-fraction."),
         *DATA_FILES,
         output("dataset"),
     ),
     group("Images",
         Option("image-size", Whole(),
-               help="Resize the shorter side to this, then cut out the centre."),
+               help="Resize the shorter side to N pixels, then cut out the centre."),
         CHANNELS._replace(usual="as the images are"),
         WINDOW,
         PAGES._replace(
             kind=Choice(("first", "each", "channels")),
-            help="Of files with several pages, read the first, make each an image, "
-                 "or make all of them channels; of animations, read the first "
-                 "frame."),
+            help="Files with several pages: read the first page, make every page an "
+                 "image, or make the pages channels; `first` also accepts animations."),
         DEPTH,
         Option("slices", Text("AXIS[,STEP]"),
-               help="Make images of the slices of NIfTI volumes, along axial, coronal "
-                    "or sagittal, every STEP-th one: axial,5.", newer=True),
-        IMAGES._replace(help="Draw this many images of each source by --seed, "
-                             "whatever their classes, for a first try; a smaller "
-                             "draw is a part of a larger one."),
+               help="Make images of every STEP-th slice of NIfTI volumes, axial, "
+                    "coronal or sagittal: axial,5.", newer=True),
+        IMAGES._replace(help="Number of images to draw from each source by --seed, of "
+                             "any class, for a first try; a larger draw contains the "
+                             "smaller draws."),
         Option("no-labels", Flag(), False,
-               "Leave the labels out; a folder may then be nested in any way."),
+               "Leave out labels; folders may then be nested in any way."),
         Option("skip-broken", Flag(), False,
-               "Leave out the files of folders that cannot be read; the others are "
-               "decoded twice.", newer=True),
+               "Leave out unreadable files of folders; readable files are decoded "
+               "twice.", newer=True),
     ),
     group("Domains",
         Option("domain-folders", Flag(), False,
                "A folder holds domains, which hold classes: art/cat/1.jpg."),
         Option("domain-names", Text("NAME,..."),
-               help="Names of the domains, in their order.",
-               usual="those of the sources or folders"),
+               help="Names of the domains, in order.",
+               usual="names of the sources or folders"),
     ),
-    group("Splits of folders and files, which have none of their own",
+    group("Splits of folders and files",
         GROUPS,
         Option("train-fraction", Number(above=0, below=1),
-               help="Draw this share of each class of each domain as the train "
-                    "split; the rest is the test split."),
+               help="Share of each class of each domain for the train split, drawn "
+                    "at random; other images form the test split."),
         SEED._replace(default=None, usual="0",
-                      help="The number that --train-fraction and --images draw by."),
+                      help="Seed of --train-fraction and --images."),
     ),
     group("Execution", ISA),
     GENERAL.without("preset", "seed", "force"),

@@ -1,4 +1,4 @@
-"""partition: which client holds which images."""
+"""partition: assign images to clients."""
 
 from furlkit.catalogue.entries import Flag, Option, Whole, command, group
 from furlkit.catalogue.families import SCHEME
@@ -15,9 +15,9 @@ from furlkit.catalogue.groups import (
 # fmt: off
 
 COMMAND = command("partition", "Partition a dataset's images among clients.",
-    """Clients share no image, unless --with-replacement or --repeat says so; the public
-    part, which is drawn first, belongs to none of them. Where every client is of one
-    domain, as by --scheme domains, the file records which.
+    """Clients share no image, except with --with-replacement or --repeat. The public part is
+    drawn first and belongs to no client. If every client has a single domain, as with
+    --scheme domains, the file records the clients' domains.
 
     \b
     Examples:
@@ -32,19 +32,19 @@ COMMAND = command("partition", "Partition a dataset's images among clients.",
                "file of labels."),
         IMAGES,
         Option("verify", Flag(), False,
-               "Read a packed file whole and compare its checksum; by default only "
-               "its header and labels are read.", recorded=False),
+               "Read the whole packed file and compare the checksum; the default "
+               "reads only header and labels.", recorded=False),
         output("partition"),
     ),
     SCHEME,
     group("All schemes",
         Option("clients", Whole(1), 5, "Number of clients."),
         Option("min-size", Whole(0), 1,
-               "Draw again while a client has fewer images."),
+               "Smallest part of a client; draw again while a part is smaller."),
         Option("redraws", Whole(0), 100,
-               "How often to draw again before giving up."),
+               "Number of further draws before giving up."),
         Option("public-client", Whole(0),
-               help="Make this client's part public; it does not train."),
+               help="Make this client's part public; the client does not train."),
         GROUPS,
     ),
     GENERAL,

@@ -21,16 +21,16 @@ from furlkit.catalogue.groups import DRY_RUN, IN_OUT, VERBOSITY, output
 
 COMMAND = command("plan", "Print the rules that run a recipe, with every command checked.",
     """RECIPE is a TOML file: the settings, files and stages of a system. KEY=VALUE changes
-    a setting; STAGE='OPTIONS' gives a stage more options. A list, seed=0,1,2, makes a run
-    for each value, in a folder of its own (write \\, for a comma within a value);
-    out='exp/{preset}/seed{seed}' names these folders. Every command is checked before
-    anything is printed.
+    a setting; STAGE='OPTIONS' adds options to a stage. A list, seed=0,1,2, makes a run for
+    each value, in a separate folder (write \\, for a comma within a value);
+    out='exp/{preset}/seed{seed}' names these folders. plan checks every command before
+    printing.
 
-    The settings of the run are noted in its folder, in plan/. When they change, or a file
-    of images does, make re-creates what depends on it, and `furlkit status` names it.
-    Rules of an older plan of the folder, or whose preset has changed, do not run.
-    A recipe and its preset may write below the folder of the run only, unless KEY=VALUE
-    names another place or --allow-outside is given.
+    The folder of the run records the settings in plan/. If settings or image files
+    change, make re-creates the dependent files, and `furlkit status` lists these files.
+    Rules of an older plan of the folder, or of a preset that has changed, do not run. A
+    recipe and the recipe's preset may write only below the folder of the run, unless
+    KEY=VALUE names another place or --allow-outside is given.
 
     \b
     Examples:
@@ -46,24 +46,24 @@ COMMAND = command("plan", "Print the rules that run a recipe, with every command
         several=True),
     group(IN_OUT,
         Option("as", Choice(("make", "sh", "slurm", "hq", "dot", "json")), "make",
-               "Make rules, a shell script, a script that submits Slurm jobs, a job "
-               "file of HyperQueue, a graph for Graphviz, or a list.",
+               "Output: make rules, a shell script, a script that submits Slurm jobs, "
+               "a job file of HyperQueue, a graph for Graphviz, or a JSON list.",
                recorded=False, variable="form"),
         Option("resources", File("toml"),
-               help="Partition, time, memory, GPUs, ... of the jobs of a cluster; "
-                    "[resources] of the recipe has the same form.",
+               help="Partition, time, memory, GPUs, ... of the jobs of a cluster, in "
+                    "the form of [resources] in a recipe.",
                recorded=False, metavar="FILE.toml"),
         Option("rounds-at-once", Whole(1),
-               help="Submit the jobs of so many rounds; the last of these jobs "
-                    "submits the next rounds.", usual="all rounds",
+               help="Number of rounds to submit at a time; the last job submits the "
+                    "next rounds.", usual="all rounds",
                recorded=False),
         Option("group", Whole(1), 1,
-               "Clients that one command trains one after the other.",
+               "Number of clients that a command trains in sequence.",
                recorded=False),
         Option("allow-outside", Flag(), False,
                "Let the recipe and its preset write outside the run's folder.",
                recorded=False),
-        output("rules", help="Write it to a file instead of stdout.", required=False),
+        output("rules", help="File for the plan instead of stdout.", required=False),
     ),
     group("General", DRY_RUN, *VERBOSITY),
     run="furlkit.cli.plan:run",
@@ -71,7 +71,7 @@ COMMAND = command("plan", "Print the rules that run a recipe, with every command
 
 
 def run(values: dict[str, Any]) -> None:
-    """Print the plan, each command of which is checked as the program would."""
+    """Print the plan; check every command like the program does."""
     from furlkit.cli.program import furlkit
     from furlkit.cli.shared import check_words
     from furlkit.stages.plan import run

@@ -1,4 +1,4 @@
-"""plot: pictures of results and partitions, one command for each."""
+"""plot: pictures of results and partitions, a command for every picture."""
 
 from furlkit.catalogue.entries import (
     Argument,
@@ -49,12 +49,12 @@ COMMAND = command_group("plot", "Draw pictures of results and partitions.",
           furlkit plot curve exp/r*/knn.json -o exp/curve.png
         """,
         Argument("files", File("metrics"), "METRICS...", required=False, several=True),
-        group(IN_OUT, series_option("A labelled line of its own"), VALUE, PROTOCOL,
+        group(IN_OUT, series_option("A line with a label"), VALUE, PROTOCOL,
               ALLOW_DIFFERENT, *FRAME, output("picture")),
         DRAWN,
     ),
     command("plot partition",
-        "Draw which client holds how many images of which class.",
+        "Draw the number of images of each class at each client.",
         """
         \b
         Example:
@@ -63,7 +63,7 @@ COMMAND = command_group("plot", "Draw pictures of results and partitions.",
         Argument("partition", File("partition")),
         group(IN_OUT,
             Option("style", Choice(("heat", "bubbles")), "heat",
-                   "A heat map, or bubbles by size.", recorded=False),
+                   "Heat map, or bubbles by size.", recorded=False),
             *TITLED,
             output("picture"),
         ),
@@ -71,15 +71,15 @@ COMMAND = command_group("plot", "Draw pictures of results and partitions.",
     ),
     command("plot tsne",
         "Draw features in the plane by t-SNE, coloured by class or by client.",
-        """Features are made by embed. Rows are scaled to length 1 first, so that near means a
-        small angle; that is our choice. Files of the same images show the same ones of them.
+        """embed writes FEATURES. Rows are first scaled to length 1, so a small distance is a
+        small angle; this is our choice. Files of equal images show equal samples.
 
         \b
         Example:
           furlkit plot tsne exp/r020/h_0.safetensors --data cifar10 --classes 0,1 \\
               -o exp/tsne.png
         \b
-        FedStyle's Figure 4, h_s of each client's images by its own style model:
+        FedStyle's Figure 4, h_s of each client's images by the client's style model:
           furlkit embed g.safetensors --personal private_0.safetensors --style --data d.npz \\
               --partition p.safetensors --part 0 -o style_0.safetensors
           furlkit plot tsne style_*.safetensors --by client --data d.npz --split train \\
@@ -89,30 +89,30 @@ COMMAND = command_group("plot", "Draw pictures of results and partitions.",
             several=True),
         group(IN_OUT,
             Option("panel", Labelled(several=False, kind="features"), (),
-                   "A feature file with a heading; may be repeated.", multiple=True,
+                   "Feature file with a heading; may be repeated.", multiple=True,
                    recorded=False, variable="panels"),
-            *data_options("The images of the features, for their classes."),
+            *data_options("Images of the features; the classes are read."),
             split_option("test"),
             output("picture"),
         ),
         group("Picture",
             Option("by", Choice(("class", "client")), "class",
-                   "What colours show. client: files of several clients are laid out "
-                   "together in one panel, as FedStyle's Figure 4.", recorded=False),
+                   "Meaning of the colours. client: files of several clients share one "
+                   "panel, like FedStyle's Figure 4.", recorded=False),
             Option("classes", Numbers(whole=True), needs="by=class",
-                   help="Classes in colour, the others in grey: 0,1.", usual="all"),
+                   help="Classes in colour, other classes in grey: 0,1.", usual="all"),
             Option("images", Whole(2), 2000,
-                   "Draw at most this many of each file, chosen at random."),
+                   "Largest number of images of each file, drawn at random."),
             Option("perplexity", Number(1), 30.0,
-                   "About how many neighbours an image is kept close to."),
+                   "Perplexity of t-SNE, about the number of close neighbours."),
             *TITLED,
         ),
         group("General", SEED, DRY_RUN, *VERBOSITY),
     ),
     command("plot angles",
         "Draw the angles between models through the rounds as boxes.",
-        """The files are those of evaluate angles. Several files of one round (several seeds)
-        stand side by side.
+        """evaluate angles writes METRICS. Several files of one round (several seeds) are
+        drawn side by side.
 
         \b
         Example:
@@ -120,12 +120,12 @@ COMMAND = command_group("plot", "Draw pictures of results and partitions.",
               --series aligned=b/r001/angles.json,b/r002/angles.json -o angles.png
         """,
         Argument("files", File("metrics"), "METRICS...", required=False, several=True),
-        group(IN_OUT, series_option("A labelled panel of its own"), *FRAME,
+        group(IN_OUT, series_option("A panel with a label"), *FRAME,
               output("picture")),
         DRAWN,
     ),
     command("plot bars",
-        "Draw means over seeds as bars, with their standard deviation.",
+        "Draw means over seeds as bars, with the standard deviation.",
         """
         \b
         Examples:
@@ -135,22 +135,22 @@ COMMAND = command_group("plot", "Draw pictures of results and partitions.",
               --series FedStyle=b0.json,b1.json -o styles.png
         """,
         group(IN_OUT,
-            series_option("A bar: the mean of its files, one per seed; bars of the same group "
-                    "stand together, and a label has the same colour in all of them",
+            series_option("A bar: the mean of the files, one per seed; bars of a group are "
+                    "adjacent, and a label has one colour in every group",
                     required=True, metavar="[GROUP:]LABEL=FILE,..."),
             VALUE,
             PROTOCOL,
             Option("by-domain", Flag(), False,
-                   "A group of bars for each domain, and one for their mean, from "
+                   "Draw a group of bars for each domain, and a group for the mean, from "
                    "files of evaluate --by-domain.", recorded=False),
             Option("reference", Text("LABEL"),
-                   help="Show how far each bar is above this one of its group: the "
-                        "mean of the differences, paired by the models' seeds or else "
-                        "by the order of the files, with a 95% t interval.",
+                   help="Print the difference of every bar to this bar of the group: the "
+                        "mean over pairs, by the models' seeds or by the order of the "
+                        "files, with a 95% t interval.",
                    recorded=False),
             Option("from", Number(low=0), 0.0,
-                   "Where the axis starts, in the unit that is drawn (percent for an "
-                   "accuracy); if not at 0, the axis says so.", recorded=False,
+                   "Start of the axis, in the unit of the picture (percent for an "
+                   "accuracy); a start above 0 is marked on the axis.", recorded=False,
                    variable="start"),
             ALLOW_DIFFERENT,
             *FRAME,
@@ -159,9 +159,9 @@ COMMAND = command_group("plot", "Draw pictures of results and partitions.",
         DRAWN,
     ),
     command("plot sweep",
-        "Draw scores over the numbers that an option was given.",
-        """The axis is logarithmic where the numbers are powers apart, as they usually are;
-        it has a 0 where 0 is among them. The example is FedStyle's Table 4.
+        "Draw scores over the values of an option.",
+        """The axis is logarithmic if the numbers are powers apart, and has a 0 if 0 is a
+        value. The example is FedStyle's Table 4.
 
         \b
         Example:
@@ -170,10 +170,10 @@ COMMAND = command_group("plot", "Draw pictures of results and partitions.",
               --series SimSiam:1=d0.json,d1.json -o lambda.png
         """,
         group(IN_OUT,
-            series_option("A point: the mean of its files, one per seed; points of the "
-                    "same line are joined", required=True,
+            series_option("A point: the mean of the files, one per seed; points with an "
+                    "equal LINE are joined", required=True,
                     metavar="[LINE:]NUMBER=FILE,..."),
-            Option("over", Text("NAME"), help="What the numbers are, for the axis: lambda.",
+            Option("over", Text("NAME"), help="Name of the numbers, for the axis: lambda.",
                    required=True, recorded=False),
             VALUE,
             PROTOCOL,
@@ -184,30 +184,30 @@ COMMAND = command_group("plot", "Draw pictures of results and partitions.",
         DRAWN,
     ),
     command("plot sobel",
-        "Draw images and, below them, their Sobel images.",
-        """Edges are those that pretrain-style and --infusion use, of images of the size in
-        which they are stored. Images with domains have two rows for each domain.
+        "Draw images and, below the images, the Sobel images.",
+        """pretrain-style and --infusion compute the same edges, from images of the stored
+        size. Images with domains have two rows for each domain.
 
         \b
         Example:
           furlkit plot sobel --data digits -o sobel.png
         """,
         group(IN_OUT,
-            *data_options("The images; labels are not needed."),
+            *data_options("Images; labels are not needed."),
             split_option("train"),
-            Option("images", Whole(1, 100), 8, "Images of each domain, drawn at random.",
-                   recorded=False),
+            Option("images", Whole(1, 100), 8,
+                   "Number of images of each domain, drawn at random.", recorded=False),
             *TITLED,
             output("picture"),
         ),
         group("General", SEED, DRY_RUN, *VERBOSITY),
     ),
     command("plot differences",
-        "Draw how far methods are above one of them, with intervals: a forest plot.",
-        """A row shows the estimate and its interval over seeds, as furlkit compare prints
-        them. The grey band around 0 is what the probes (or repeats) alone would give: two
-        standard errors, as furlkit compare --help defines them. A dot is filled where a
-        95% interval excludes 0 and the dot is outside the band.
+        "Draw differences to a reference method, with intervals: a forest plot.",
+        """A row shows the estimate and the interval over seeds, as in furlkit compare. The
+        grey band around 0 shows the noise of probes (or repeats) alone: two standard
+        errors, defined in furlkit compare --help. A dot is filled if a 95% interval
+        excludes 0 and the dot is outside the band.
 
         \b
         Example:
@@ -215,42 +215,42 @@ COMMAND = command_group("plot", "Draw pictures of results and partitions.",
               --series FedCA=b0.json,b1.json --reference FedSimCLR -o differences.png
         """,
         group(IN_OUT,
-            series_option("A row: the files of a method, or the folders of its runs, whose "
-                    "last rounds count; one per seed", required=True),
+            series_option("A row: the files of a method, or the folders of runs (the last "
+                    "round is used); one per seed", required=True),
             VALUE,
             PROTOCOL,
             Option("reference", Text("LABEL"),
-                   help="The series that the others are compared with, paired by seed "
-                        "or else by the order of the files.", required=True,
+                   help="Series to compare the other series with, in pairs by seed or by "
+                        "the order of the files.", required=True,
                    recorded=False),
             INTERVAL,
             LOWEST,
             ALLOW_DIFFERENT,
             Option("numbers", Flag(negative=True), True,
-                   "Write differences and intervals at the right.", recorded=False),
+                   "Print differences and intervals at the right.", recorded=False),
             *FRAME,
             output("picture"),
         ),
         DRAWN,
     ),
     command("plot cost",
-        "Draw accuracy over what it cost in bytes, rounds or local epochs.",
-        """Scores are those of the metrics files in a run's folder that are of its global
-        models, one point for each round. Points of several runs that have the same round and
-        the same epochs until then give a mean and a band. With --last each run is one point,
-        so that a line can be made of runs of different length.
+        "Draw accuracy over the cost in bytes, rounds or local epochs.",
+        """Scores come from the metrics files of global models in a run's folder, a point for
+        each round. Points of several runs with equal round and equal epochs until then give
+        a mean and a band. With --last a run is a single point, so a line can join runs of
+        different length.
 
-        Bytes are those of furlkit ledger. A model that cost none, as that of round 0, is not
-        drawn over bytes: their axis is logarithmic and has no zero. Epochs are those of
-        local-train, summed over rounds; of clients that trained for different numbers in a
-        round the largest counts: the server waits for it.
+        Bytes are computed as in furlkit ledger. A model without cost, as in round 0, is not
+        drawn over bytes, because the axis is logarithmic. Epochs are the epochs of
+        local-train, summed over rounds; if clients trained for different numbers of epochs
+        in a round, the largest number is used, because the server waits for this client.
 
         \b
         Examples:
           furlkit plot cost --series FedAvg=exp/fedavg --series FLESD=exp/flesd \\
               -o exp/cost.png
         \b
-        FLESD's Figure 4: more rounds with as many epochs in all, one long run, and two
+        FLESD's Figure 4: more rounds with an equal total of epochs, a long run, and two
         rounds with more local epochs:
           furlkit plot cost --over rounds --last --series FedAvg=exp/a1,exp/a2,exp/a10 \\
               --series FLESD=exp/f1,exp/f2,exp/f10 -o exp/left.png
@@ -261,9 +261,9 @@ COMMAND = command_group("plot", "Draw pictures of results and partitions.",
         """,
         group(IN_OUT, RUNS,
             Option("over", Choice(("bytes", "rounds", "epochs")), "bytes",
-                   "What is on the x axis: bytes, rounds, or local epochs until then.",
+                   "Unit of the x axis: bytes, rounds, or local epochs until then.",
                    recorded=False),
-            Option("last", Flag(), False, "Of each run, only its last round counts.",
+            Option("last", Flag(), False, "Draw only the last round of each run.",
                    recorded=False),
             VALUE,
             PROTOCOL,
@@ -275,15 +275,15 @@ COMMAND = command_group("plot", "Draw pictures of results and partitions.",
     ),
     command("plot loss",
         "Draw the training loss through the rounds, with the jumps of aggregation.",
-        """Losses are those of the journals that local-train writes beside its checkpoints
-        (client_0.log.jsonl beside client_0.safetensors), which give round and client. The
-        axis counts the local epochs of all rounds. Dashed is the mean of the clients in a
-        round, with a band of one standard deviation over them; solid leads from the last
-        epoch of a round to the first of the next, so it shows the effect of aggregation. As a
-        journal has the mean of an epoch's steps, some training is in a jump too. Clients
-        that skip a round, or train for fewer epochs, are left out of the mean there.
-        Several runs give the mean of their means, and a band over the clients of all.
-        Phases of a run, each of which counts its rounds from 1, are drawn one at a time.
+        """Losses come from the journals that local-train writes beside checkpoints
+        (client_0.log.jsonl beside client_0.safetensors), with round and client. The axis
+        counts local epochs over the rounds. A dashed line is the mean of the clients in a
+        round, with a band of one standard deviation over clients; a solid line from the
+        last epoch of a round to the first epoch of the next round shows the effect of
+        aggregation. A journal has the mean of an epoch's steps, so a jump includes some
+        training. Clients that skip a round, or train for fewer epochs, are left out of the
+        mean there. Several runs give the mean of the runs' means, and a band over the
+        clients of every run. Phases of a run, with rounds from 1, are drawn separately.
 
         \b
         Example:
@@ -292,9 +292,9 @@ COMMAND = command_group("plot", "Draw pictures of results and partitions.",
         """,
         group(IN_OUT, RUNS,
             Option("term", Text("NAME"),
-                   help="One term of the loss, as simclr: methods that add terms of "
-                        "their own can be compared by it.", recorded=False,
-                   usual="the sum of all"),
+                   help="Term of the loss to draw, such as simclr, to compare methods "
+                        "with further terms.", recorded=False,
+                   usual="the sum of the terms"),
             Option("log", Flag(), False,
                    "Make the axis of the loss logarithmic; losses must be above 0.",
                    recorded=False),
@@ -305,10 +305,10 @@ COMMAND = command_group("plot", "Draw pictures of results and partitions.",
         DRAWN,
     ),
     command("plot confusion",
-        "Draw which classes are taken for which, from a metrics file.",
-        """A row for each class: what its images were taken for, in percent. Of evaluate
-        cluster the columns are clusters, each below the class that it matches; those that
-        match none stand at the right.
+        "Draw the confusion matrix of a metrics file.",
+        """A row shows the predictions for the images of a class, in percent. For evaluate
+        cluster the columns are clusters, in the order of the matched classes; clusters
+        without a class are at the right.
 
         \b
         Example:
@@ -318,10 +318,10 @@ COMMAND = command_group("plot", "Draw pictures of results and partitions.",
         group(IN_OUT, *TITLED, output("picture")),
         DRAWN,
     ),
-    command("plot clusters", "Draw the images that each cluster is surest of, in rows.",
-        """The file is one of evaluate cluster, which names the images. Rows stand in the
-        order of the classes that the clusters match, with the number of the cluster and the
-        test images in it. Images of another class have a frame.
+    command("plot clusters", "Draw the most certain images of each cluster, in rows.",
+        """evaluate cluster writes METRICS, with the numbers of the images. Rows are in the
+        order of the matched classes, with the number of the cluster and of the cluster's
+        test images. Images of another class have a frame.
 
         \b
         Example:
@@ -329,24 +329,26 @@ COMMAND = command_group("plot", "Draw pictures of results and partitions.",
         """,
         Argument("file", File("metrics"), "METRICS"),
         group(IN_OUT,
-            *data_options("The test images of the score."),
+            *data_options("Test images of the score."),
             split_option("test"),
-            Option("clusters", Clients(), help="Which clusters: 0-9, or 1-5,8.",
+            Option("clusters", Clients(), help="Clusters to draw: 0-9, or 1-5,8.",
                    recorded=False, usual="the first 20"),
             Option("images", Whole(1), 10,
-                   "Images of each, as far as the file names them.", recorded=False),
+                   "Images of each cluster, at most the number in the file.",
+                   recorded=False),
             *TITLED,
             output("picture"),
         ),
         DRAWN,
     ),
     command("plot updates",
-        "Draw what the clients of a run took, mixed or kept at the start of each round.",
-        """Of runs with --update fedema, fedu, dum or astw. A row for each client shows how
-        much of its own weights it started a round with: 0 if it took the global model, 1 if
-        it kept its own. Below is the distance that decided, a line for each client, and the
-        threshold --mu, where the update has one. Both are in the journals that local-train
-        writes beside its checkpoints. Phases in which nothing is decided are left out.
+        "Draw the share of local weights with which clients started each round.",
+        """For runs with --update fedema, fedu, dum or astw. A row for each client shows the
+        share of the client's previous weights at the start of a round: 0 if the client took
+        the global model, 1 if the client kept the previous model. Below are the distances
+        that decided, a line for each client, and the threshold --mu of the update, if any.
+        Both come from the journals that local-train writes beside checkpoints. Phases
+        without a decision are left out.
 
         \b
         Example:
@@ -357,11 +359,10 @@ COMMAND = command_group("plot", "Draw pictures of results and partitions.",
         DRAWN,
     ),
     command("plot uploads",
-        "Draw what a report of aggregate says of each client's uploads.",
-        """The files are those of aggregate --report, one for each round. Each upload is a dot
-        in the column of its client: the norm of its update, its angle to those of the
-        others, and how far the result moved because of it. Those that stand out are larger
-        and orange.
+        "Draw the reports of aggregate on the clients' uploads.",
+        """aggregate --report writes REPORT, a file for each round. An upload is a dot in the
+        column of the client: the norm of the update, the angle to the other updates, and
+        how far the upload moved the result. Marked uploads are larger and orange.
 
         \b
         Example:

@@ -1,4 +1,4 @@
-"""presets: the settings of papers that come with furlkit."""
+"""presets: the settings of papers in furlkit."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from furlkit.catalogue.groups import VERBOSITY
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
 
-COMMAND = command("presets", "List the presets, or print one with its comments.",
-    """NAME is a preset that comes with furlkit, or the path of a TOML file. Each value
-    has its origin beside it: (P) printed in the paper, (C) the original's code, (O) our
-    choice. `extends` names the preset whose values hold where it sets none.
+COMMAND = command("presets", "List the presets, or print a preset with comments.",
+    """NAME is a built-in preset, or the path of a TOML file. A comment beside each value
+    gives the origin: (P) printed in the paper, (C) the paper's code, (O) our choice.
+    `extends` names another preset, which supplies the missing values.
 
     \b
     Examples:
@@ -26,7 +26,7 @@ COMMAND = command("presets", "List the presets, or print one with its comments."
 
 
 def run(values: dict[str, Any]) -> None:
-    """Print one preset, or list all of them."""
+    """Print a preset, or list the presets."""
     from furlkit.presets import by_system, names, summary, text_of
 
     if values["name"] is not None:

@@ -1,4 +1,4 @@
-"""pretrain-align: FedCA's alignment model and its targets."""
+"""pretrain-align: FedCA's alignment model and targets."""
 
 from furlkit.catalogue.entries import (
     Argument,
@@ -28,17 +28,17 @@ from furlkit.catalogue.installed import exchanges, objectives
 # fmt: off
 
 def _unaided() -> dict[str, Objective]:
-    """Objectives that need images alone: no labels, no options of an exchange."""
+    """Objectives that need only images: no labels, no options of an exchange."""
     aided = {option for e in exchanges().values() for option in e.options}
     found = objectives().items()
     return {k: o for k, o in found if not (o.labels or aided & {*o.options})}
 
 
 COMMAND = command("pretrain-align",
-    "Train FedCA's alignment model on public images, and write its targets.",
-    """The model starts from GLOBAL, has its architecture, and is trained without labels
-    (all three are our choice). Its h and z of every public image are computed once, so
-    that a step of local-train --align costs one more pass of the client's own network.
+    "Train FedCA's alignment model on public images, and write the targets.",
+    """The model starts from GLOBAL, with GLOBAL's architecture, and is trained without labels
+    (three choices of ours). h and z of every public image are computed once, so a step of
+    local-train --align costs only an additional pass of the client's network.
 
     \b
     Example:
@@ -50,10 +50,10 @@ COMMAND = command("pretrain-align",
         *data_options("Public images."),
         split_option("train"),
         Option("images", Whole(0), 0,
-               "Draw this many of them at random; 0 takes all."),
+               "Number of public images, drawn at random; 0 takes every image."),
         *PART,
         Option("targets-out", File("targets", direction="written", last=True),
-               help="Where to write h and z of the images.",
+               help="File for h and z of the images.",
                required=True, recorded=False),
         output("checkpoint"),
     ),

@@ -1,4 +1,4 @@
-"""pretrain-style: the style model that a client keeps to itself."""
+"""pretrain-style: the private style model of a client."""
 
 from furlkit.catalogue.entries import (
     Argument,
@@ -28,12 +28,12 @@ from furlkit.catalogue.groups import (
 # fmt: off
 
 COMMAND = command("pretrain-style",
-    "Train clients' own style models, which tell images from their Sobel images.",
-    """Once, before the first round, for local-train --infusion. A style model has the
-    encoder of GLOBAL, with weights of its own, and is trained on the client's images
-    without augmentation. It is written to the client's private file, which must not
-    leave the client. Without a PARTITION all images of --data are the client's. Killed or
-    stopped, the same command resumes.
+    "Train clients' style models, which tell images from Sobel images.",
+    """Run pretrain-style once, before the first round, for local-train --infusion. A style
+    model has the encoder architecture of GLOBAL and separate weights, trained on the
+    client's images without augmentation. The private file, which must not leave the
+    client, contains the style model. Without a PARTITION the client has every image of
+    --data. After an interruption, the same command resumes.
 
     \b
     Example:
@@ -46,14 +46,14 @@ COMMAND = command("pretrain-style",
           output_of_each("private", "kept")),
     group("Style model (FedStyle Eq. 2)",
         Option("projector", Numbers(whole=True), (256, 128),
-               "Widths of its projector's layers."),
+               "Widths of the projector's layers."),
         Option("temperature", Number(above=0), 0.07, "tau of the contrast."),
         Option("reduction", Choice(("mean", "paper")), "mean",
-               "Mean over rows and their positives, or the sums as the paper prints "
-               "them, which grow with the batch."),
+               "Mean over rows and positives, or the paper's sums, which grow with the "
+               "batch."),
         Option("normalise", Flag(negative=True), True,
-               "Divide every z by its length before the contrast; the paper prints "
-               "z without.", newer=True),
+               "Scale every z to length 1 before the contrast; the paper prints z "
+               "unscaled.", newer=True),
     ),
     group("Optimisation",
         epochs_option(10, "Epochs E_s; 0 keeps an untrained model.")

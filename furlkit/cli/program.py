@@ -1,4 +1,4 @@
-"""The program `furlkit`: its commands, its exit codes."""
+"""The program `furlkit`: commands and exit codes."""
 
 import resource
 import signal
@@ -15,7 +15,7 @@ from furlkit.files import bugs
 from furlkit.training import signals as stopping
 
 DISK = 74
-HELP = """Federated unsupervised representation learning, one command for each stage.
+HELP = """Federated unsupervised representation learning, a command for every stage.
 
 \b
 A round by hand:
@@ -26,9 +26,9 @@ A round by hand:
   furlkit aggregate r1_client_*.safetensors -o r1.safetensors
   furlkit evaluate knn r1.safetensors --data digits -o r1.json
 
-`furlkit inspect` explains every file. `furlkit COMMAND --help` shows a command's options (of many, the most used ones; all of
-them with --help-all),
-`furlkit --help-words` explains words such as h, probe and upload.
+`furlkit COMMAND --help` shows the options of a command; if a command has many options,
+--help shows the most used options and --help-all shows every option. `furlkit inspect`
+explains a file. `furlkit --help-words` explains words like h, probe and upload.
 """
 furlkit = Commands(help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
 click.version_option(__version__, prog_name="furlkit")(furlkit)
@@ -44,12 +44,12 @@ def _show_words(context: click.Context, _: click.Parameter, wanted: bool) -> Non
 
 click.option(
     "--help-words", is_flag=True, is_eager=True, expose_value=False,
-    callback=_show_words, help="Explain words such as h, z, probe and spread, and exit.",
+    callback=_show_words, help="Explain words like h, z, probe and spread, and exit.",
 )(furlkit)  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run the program and exit with the code the outcome has."""
+    """Run the program and exit with the code of the outcome."""
     if runtime.is_helper():
         _help_first_process()
     console.open_missing_streams()

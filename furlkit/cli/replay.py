@@ -17,16 +17,16 @@ from furlkit.catalogue.groups import DATA_FILES, IN_OUT, VERBOSITY
 
 COMMAND = command("replay", "Print or run the commands that make a file again.",
     """Options, seed and content hashes of the inputs are in the header of FILE, or in the
-    scores if FILE is JSON. furlkit searches the inputs in the folder of the planned run;
-    without a plan, in the folder of FILE, then in the folder around it; and in --among.
-    Images are recognised by their fingerprint. The commands write below --into, which
-    must not hold FILE or an input. Missing inputs or images give exit code 65.
+    scores if FILE is JSON. furlkit searches for the inputs in the folder of the planned
+    run; without a plan, in the folder of FILE, then in the parent folder; and in --among.
+    Images are recognised by a fingerprint. The commands write below --into, which must
+    not contain FILE or an input. Missing inputs or images give exit code 65.
 
     With --run, each new file is compared with the old file: "same bytes"; "same tensors"
     or "same numbers" if only the header differs; else the difference, with exit code 1.
-    Bytes are the same with the same versions, threads and instruction set. The journals
-    beside the files record these; if they differ, the message names both sides, and says
-    how far scores are apart.
+    Equal versions, threads and instruction sets give equal bytes. The journals beside the
+    files record these; if the records differ, the message names both sides and the
+    distance of the scores.
 
     \b
     Examples:
@@ -38,20 +38,20 @@ COMMAND = command("replay", "Print or run the commands that make a file again.",
     Argument("path", File("any"), "FILE"),
     group(IN_OUT,
         Option("among", File("folder"), (),
-               "A further folder where its inputs are looked for; may be repeated.",
+               "Additional folder to search for inputs; may be repeated.",
                multiple=True, recorded=False, metavar="FOLDER"),
         Option("data", Data(), (),
-               "Images that it may be made from, besides digits and packed files "
-               "in these folders; may be repeated.", multiple=True, recorded=False),
+               "Images to consider, besides digits and packed files in the searched "
+               "folders; may be repeated.", multiple=True, recorded=False),
         DATA_FILES[0],
         Option("depth", Whole(1),
-               help="Generations to make again: 1 is the file alone, 2 its inputs "
-                    "too.", recorded=False, usual="all; 1 for scores"),
+               help="Generations to make again: 1 for FILE alone, 2 for FILE and the "
+                    "inputs of FILE.", recorded=False, usual="all; 1 for scores"),
         Option("into", File("folder", direction="written"),
-               help="Where the commands write.", recorded=False, metavar="FOLDER",
-               usual="replay; with --run a folder that is removed"),
+               help="Folder for the output.", recorded=False, metavar="FOLDER",
+               usual="replay; with --run a temporary folder"),
         Option("run", Flag(), False,
-               "Run the commands, and say whether the files are the same.",
+               "Run the commands and compare the files.",
                recorded=False),
     ),
     group("General", *VERBOSITY),

@@ -23,14 +23,14 @@ from furlkit.files.lock import holding
 from furlkit.training import signals
 
 CLICKS = (click.ClickException, click.Abort, click.exceptions.Exit)
-# Recipes name their preset on every stage, and these have little to set.
+# Recipes pass a preset to every stage; presets may lack tables for these commands.
 OPTIONAL = (["evaluate", "classifier"], ["evaluate", "cluster"])
 WORDS = "furlkit --help-words explains h, z, probe, spread, rank and other words."
 TYPED = "furlkit.words"  # In a context's meta: the words after the command's name.
 
 
-# Of a command with many options, --help shows those that are required, and the first of
-# these, ten in all.
+# Of a command with more than MANY options, --help shows TEN: the required options, then
+# the first options of OFTEN.
 MANY, TEN = 30, 10
 OFTEN = (
     *("clients", "data", "test_data", "partition", "private", "private_out", "parent"),
@@ -59,7 +59,7 @@ def _metavar(option: Option) -> str:
 
 
 def _help(option: Option) -> str:
-    """An option's help with its choices, if they are long, and its default."""
+    """Help of an option with long lists of choices and the default."""
     text = option.help
     if isinstance(option.kind, catalogue.Choice) and not option.metavar:
         listed = _metavar(option) == "NAME"
@@ -80,7 +80,7 @@ def _click_option(option: Option) -> click.Option:
     else:
         kind, form = type_of(option.kind)
         more = {"type": kind, "metavar": option.metavar or form}
-    # For click None is a default too, with which a required option would have a value.
+    # With a default of None, click would accept a missing required option.
     if option.default is not None and not option.multiple:
         more["default"] = option.default
     if option.key in _CALLBACKS:
@@ -105,7 +105,7 @@ def _set_verbosity(_: click.Context, parameter: click.Parameter, value: Any) -> 
 
 
 def _apply_preset(context: click.Context, _: click.Parameter, name: str | None) -> None:
-    """Make the table of this command the command's defaults; a flag by hand wins."""
+    """Use the preset's table as defaults of the command; typed options win."""
     if name is None:
         return
     stage = context.command_path.split()[1:]
@@ -120,7 +120,7 @@ def _apply_preset(context: click.Context, _: click.Parameter, name: str | None) 
         if writes_file(by_name[key]):
             raise UsageError(
                 f"--preset {name}: [{'.'.join(stage)}] sets {key!r}; a preset cannot "
-                f"name a file that is written, so type --{key}"
+                f"name an output file, so type --{key}"
             )
     context.default_map = {
         by_name[key].key: _typed(name, by_name[key], value)
@@ -137,7 +137,7 @@ def _typed(name: str, option: catalogue.Option, value: Any) -> Any:
         )
     if option.multiple:
         return value if isinstance(value, list) else [value]
-    # Comma-separated options take text; click has its own view of lists.
+    # Comma-separated options take text; click would read a list differently.
     return ",".join(map(str, value)) if isinstance(value, list) else value
 
 
@@ -166,10 +166,10 @@ _CALLBACKS: dict[str, Callable[..., Any]] = {
 
 
 class Command(click.Command):
-    """A command whose options stand in the groups of the catalogue.
+    """A command with options in the groups of the catalogue.
 
-    Options and names of other packages are looked up where furlkit's own are not enough
-    to explain a command line, and for --help.
+    Plugins are loaded for --help, and if furlkit's options and names cannot explain a
+    command line.
     """
 
     def __init__(self, entry: catalogue.Command):
@@ -203,7 +203,7 @@ class Command(click.Command):
     def _read(
         self, info_name: str | None, args: list[str], *more: Any, **settings: Any
     ) -> click.Context:
-        """Read the arguments; if that fails, once more with the options of plugins."""
+        """Read the arguments; after a failure, retry with the options of plugins."""
         read = super().make_context
         try:
             return read(info_name, list(args), *more, **settings)
@@ -238,7 +238,7 @@ class Command(click.Command):
     def format_options(
         self, context: click.Context, formatter: click.HelpFormatter
     ) -> None:
-        """Write one section for each group; of many options, the most used ones."""
+        """Write a section for each group, or the most used options and the titles."""
         shown = {p.name: p for p in self.params if isinstance(p, click.Option)}
         if len(shown) <= MANY or context.meta.get(ALL):
             self._format_groups(shown, formatter)
@@ -267,9 +267,9 @@ class Command(click.Command):
 
 
 def _hold_and_run(entry: catalogue.Command, values: dict[str, Any]) -> None:
-    """Run a command while no other process makes the same output.
+    """Run a command while no other process writes the output.
 
-    local-train writes several files, and holds each while it makes it.
+    local-train writes several files, and holds a file only during the client's training.
     """
     output = values.get("output")
     path = output if isinstance(output, Path) else None
@@ -283,8 +283,8 @@ def _hold_and_run(entry: catalogue.Command, values: dict[str, Any]) -> None:
 
 
 def _run_stage(stage: str, values: dict[str, Any]) -> None:
-    """Import a stage, call it, and print what it gives."""
-    # An exception within C++ code that torch runs while it is imported would abort.
+    """Import a stage, call the stage, and print the results."""
+    # An exception inside torch's C++ code during the import would abort the process.
     with signals.deferring():
         run = resolve_name(stage)
     signals.stop()
@@ -293,7 +293,7 @@ def _run_stage(stage: str, values: dict[str, Any]) -> None:
 
 @contextmanager
 def _noting(entry: catalogue.Command, values: dict[str, Any]) -> Iterator[None]:
-    """Note in a planned run's folder which command makes the outputs."""
+    """Record the command and the outputs in the folder of a planned run."""
     output = str(values.get("output") or "")
     folder = receipts.run_folder(output) if not values.get("dry_run") else None
     if not output or folder is None:
@@ -306,7 +306,7 @@ def _noting(entry: catalogue.Command, values: dict[str, Any]) -> Iterator[None]:
     # Before receipts take the hashes of inputs.
     inputs = {path: None for call in calls for path in call.reads_within(folder)}
     if waited := late.wait_for(inputs):
-        console.info(f"waited {waited:.1f} s for files that were not there")
+        console.info(f"waited {waited:.1f} s for missing files")
     with receipts.noting(folder, calls, partial(_preset_text, entry.name)):
         yield
 
@@ -330,7 +330,7 @@ def _one_or_none(_: click.Context, parameter: click.Parameter, given: tuple) -> 
 
 
 def _click_argument(argument: Argument) -> click.Argument:
-    """A positional argument; click reads one that is `first` as many, or as none."""
+    """Positional argument; click reads a `first` argument as a list of 0 or 1 files."""
     key, first = argument.key, argument.first
     return click.Argument(
         [key],
@@ -343,7 +343,7 @@ def _click_argument(argument: Argument) -> click.Argument:
 
 
 class Commands(click.Group):
-    """Commands in the catalogue's order, each made when it is asked for."""
+    """Commands in the catalogue's order, created on demand."""
 
     def __init__(self, path: str = "", **more: Any):
         name = path or "furlkit"
@@ -368,7 +368,7 @@ class Commands(click.Group):
     def resolve_command(
         self, context: click.Context, words: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first word names, and the words after it."""
+        """Return the command named by the first word, and the words after the name."""
         name = words[0]
         if not name.startswith("-") and self.get_command(context, name) is None:
             hint = self.hint(name)
@@ -376,7 +376,7 @@ class Commands(click.Group):
         return super().resolve_command(context, words)
 
     def hint(self, name: str) -> str:
-        """A command of this group, or of another group, that an unknown name may mean."""
+        """Suggest a command of this group, or of another group, for an unknown name."""
         below = [each for each in catalogue.COMMANDS if each.endswith(f" {name}")]
         if below:
             return f"; did you mean {below[0]}?"
@@ -407,7 +407,7 @@ def _resolved(name: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def tell(results: Iterable[tuple[str, dict]] | tuple[str, dict] | None) -> None:
-    """Print what a stage gave: one result, or one after the other."""
+    """Print the result of a stage, or the results one by one."""
     dry = click.get_current_context().params.get("dry_run")
     for line, values in [results] if isinstance(results, tuple) else results or ():
         planned = dry and not line.startswith("would")
@@ -415,10 +415,7 @@ def tell(results: Iterable[tuple[str, dict]] | tuple[str, dict] | None) -> None:
 
 
 def check_words(program: click.Group, words: list[str]) -> dict[str, Any]:
-    """Values of a command line by key; refuse one that the program would refuse.
-
-    No file is opened.
-    """
+    """Values of a command line by key; raise for invalid words. Opens no file."""
     node: click.Command | None = program
     context = click.Context(program, info_name="furlkit")
     left, before = list(words), replace(console.settings)

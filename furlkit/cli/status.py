@@ -1,4 +1,4 @@
-"""status: how far a run has come."""
+"""status: the progress of a run."""
 
 from furlkit.catalogue.entries import (
     Argument,
@@ -14,13 +14,13 @@ from furlkit.catalogue.groups import IN_OUT, VERBOSITY
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
 
-COMMAND = command("status", "Show how far a run has come, what is stale, and the last scores.",
-    """RUN is the folder of a run that `furlkit plan` has planned, or a folder of such
-    folders. Shows the steps that are done, running, failed, or stale because a setting or
-    an input has changed since, the last scores, the time that is left, and the bytes on
-    disk; tasks in the queue of Slurm or HyperQueue if squeue or hq is there. Several runs take one line each. A step is done if its files have the contents
-    that the planned command wrote, and were made of the present inputs; times of files
-    decide only for files that an earlier version made.
+COMMAND = command("status", "Show the progress of a run, stale steps and the last scores.",
+    """RUN is the folder of a run of `furlkit plan`, or a folder of such folders. status shows
+    the steps that are done, running, failed, or stale because a setting or an input has
+    changed since, the last scores, the remaining time, the bytes on disk, and, with squeue or
+    hq, tasks in the queue of Slurm or HyperQueue. Several runs take a line each. A step is done if the planned command wrote the present contents of
+    the step's files from the present inputs; for files of earlier versions of furlkit, the
+    times of the files decide.
 
     \b
     Examples:
@@ -30,17 +30,17 @@ COMMAND = command("status", "Show how far a run has come, what is stale, and the
     Argument("runs", File("folder"), "RUN...", several=True),
     group(IN_OUT,
         Option("scores", Flag(), False,
-               "Show the scores of all rounds as a table instead.", recorded=False),
-        Option("watch", Flag(), False, "Show it again until the run is done.",
+               "Show instead a table of the scores of every round.", recorded=False),
+        Option("watch", Flag(), False, "Repeat the display until the run is done.",
                recorded=False),
         Option("settle", Flag(), False,
-               "Set the times of files so that make and sh find the same steps to do; "
-               "printed plans call it.", recorded=False),
+               "Set the times of files, for make and sh to find the unfinished steps; "
+               "used by printed plans.", recorded=False),
         Option("left", Flag(), False,
-               "Print the unfinished tasks of each job as variables of the shell; "
-               "scripts of plan --as slurm call it.", recorded=False),
-        Option("by", Whole(1), help="The process that carries out the runs; a second "
-               "one is refused.", recorded=False, metavar="PID", needs="settle"),
+               "Print the unfinished tasks of each job as shell variables; used by "
+               "scripts of plan --as slurm.", recorded=False),
+        Option("by", Whole(1), help="Process that carries out the runs; a second "
+               "process is refused.", recorded=False, metavar="PID", needs="settle"),
     ),
     group("General", *VERBOSITY),
 )

@@ -12,11 +12,11 @@ from furlkit.files.clients import EXPECTED, is_name
 
 MOST_CLIENTS = 10**6
 LARGEST = 1e30
-LONG = 40  # Choices that take more characters are listed in the help instead.
+LONG = 40  # Longer lists of choices move from the metavar to the help text.
 
 
 class Name(click.Choice):
-    """One of several words; LIBRARY:NAME among them stands for any name of a library."""
+    """A word of a list; the choice LIBRARY:NAME accepts any name of the library."""
 
     def convert(self, value, param, ctx):
         """Text to a word."""
@@ -31,7 +31,7 @@ class Name(click.Choice):
 
 
 class Real(click.FloatRange):
-    """A number within a range, which NaN never is, and that float32 can hold."""
+    """A number within a range that float32 can represent; not NaN."""
 
     def convert(self, value, param, ctx):
         """Text to a number."""
@@ -101,7 +101,7 @@ class Clients(click.ParamType):
 
 
 class Labelled(click.ParamType):
-    """LABEL=FILE,FILE,... as a label and its files; * and ? stand for what is there."""
+    """LABEL=FILE,FILE,... as a label and files; * and ? match existing files."""
 
     def __init__(self, several: bool):
         self.name = "LABEL=FILE,FILE,..." if several else "LABEL=FILE"
@@ -126,7 +126,7 @@ class Labelled(click.ParamType):
 
 
 def type_of(kind: catalogue.Kind) -> tuple[Any, str]:
-    """click's type for a kind of value, and what stands for the value in --help."""
+    """click's type for a kind of value, and the metavar in --help."""
     match kind:
         case catalogue.Number(low, high, above, below):
             least = low if above is None else above

@@ -1,7 +1,6 @@
-"""Data that passes between rounds besides the model: one module for each exchange.
+"""Data passed between rounds besides the model: a module for every exchange.
 
-`exchange` defines the interface. A module contains everything about one exchange: the
-checks of its options, opening its files, the inputs of learners and terms, the computation
-after training, the shared files and the private memory. The options are declared in
-`catalogue.exchanges`.
+`exchange` defines the interface. A module checks the options of the exchange, opens the
+files, returns the inputs of learners and terms, computes results after training, and
+writes shared files and private memory. `catalogue.exchanges` declares the options.
 """

@@ -1,4 +1,4 @@
-"""The bank of instance discrimination: a row for each image, kept by the client."""
+"""The bank of instance discrimination: a row per image, in the private file."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from furlkit.exchanges.exchange import (
 from furlkit.inputs.kept import kept_rows, remembered_rows
 from furlkit.models.architecture import Net
 
-BANK = "bank"  # The learner's tensor, and its name in private files.
+BANK = "bank"  # Name of the tensor in the learner and in private files.
 
 
 class Bank(Exchange):

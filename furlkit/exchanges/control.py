@@ -36,7 +36,7 @@ CONTROL = "control."  # Before the names of parameters, in models and in memory.
 
 
 class Control(Exchange):
-    """c as a part of the learner, and c - c_k as input of the term."""
+    """Add c to the learner, and pass c - c_k to the term."""
 
     sends = ("control",)
     memory = ("control",)
@@ -65,8 +65,8 @@ class Control(Exchange):
         for name, c in self._c.items():
             if client.private and self._c_k[name].shape != c.shape:
                 raise InputError(
-                    f"{client.private.path}: its control variate of {name} is "
-                    f"{self._c_k[name].shape}, expected {c.shape}; was it kept for "
+                    f"{client.private.path}: the control variate of {name} is "
+                    f"{self._c_k[name].shape}, expected {c.shape}; was the file kept for "
                     "another model?"
                 )
 
@@ -88,7 +88,7 @@ class Control(Exchange):
 
 
 def zeros_like_parameters(net: nn.Module) -> nn.Module:
-    """A module with a buffer of zeros for each parameter of a net, by the same names."""
+    """Module with a buffer of zeros for every parameter of a net, with equal names."""
     root = nn.Module()
     for name, parameter in net.named_parameters():
         *path, last = name.split(".")
@@ -104,12 +104,12 @@ def zeros_like_parameters(net: nn.Module) -> nn.Module:
 def _check(values: Values) -> None:
     if values["optimiser"] != "sgd" or values["momentum"]:
         raise UsageError(
-            "--scaffold: a client's mean gradient follows from its path only without "
-            "momentum; give --optimiser sgd --momentum 0"
+            "--scaffold: a client's mean gradient follows from start and end weights only "
+            "without momentum; give --optimiser sgd --momentum 0"
         )
     if not values["private_out"]:
         raise UsageError(
-            "--scaffold: a client keeps its control variate in a private file; give "
+            "--scaffold: a client keeps the control variate in a private file; give "
             "--private-out"
         )
     for flag, given in (
@@ -119,4 +119,4 @@ def _check(values: Values) -> None:
         ("--keep-norms", values["keep_norms"]),
     ):
         if given:
-            raise UsageError(f"--scaffold does not apply with {flag}; leave one out")
+            raise UsageError(f"--scaffold does not apply with {flag}; omit either")

@@ -1,14 +1,14 @@
-"""FedCA's dictionary and FCL's remote features: rows that clients share as negatives.
+"""FedCA's dictionary and FCL's remote features: shared rows as negatives.
 
-A client receives the rows of other clients, and shares rows of its own images.
+A client receives the other clients' rows, and shares rows of the client's images.
 
 FCL encrypts images again in every epoch and shares the last rows. Rows of earlier epochs
-are lost, so one pass over fresh mixtures after the last epoch computes the shared rows;
-its draws are derived from (seed, round, client).
+are lost, so a pass over fresh mixtures after the last epoch computes the shared rows;
+(seed, round, client) determine the draws.
 
-During training MoCo's slow network normalises by batches (--rows-statistics batch): so
-its keys, and FCL's rows, are of one population. With running statistics, which are those
-of clean images, a row depends on its own mixture alone, and lies far from every key.
+During training MoCo's slow network normalises by batches (--rows-statistics batch), so
+keys and FCL's rows belong to one population. With running statistics, the statistics of
+clean images, a row depends only on the row's mixture and is far from every key.
 """
 
 from collections.abc import Iterator
@@ -59,14 +59,13 @@ from furlkit.randomness import numpy_generator, torch_generator
 from furlkit.training.learners import parts_by_name
 from furlkit.weights import Tensors, below, divide
 
-# Where a private file keeps Z, and of which images its rows are.
+# Names in a private file for Z and for the images of the rows.
 ROWS, INDEX = "averaged_features.rows", "averaged_features.index"
-# Why a flag needs an objective of this kind.
+# Reasons why a flag needs an objective with an input.
 WHY = {
-    "z_dict": "rows of other clients are negatives, for a loss that has some",
-    "z": "rows are those of z, the output of a projector",
-    "z_own": "a client's own rows are positives, for a loss that takes them from "
-    "outside the batch",
+    "z_dict": "the flag needs a loss with negatives from other clients",
+    "z": "rows contain z, the output of a projector",
+    "z_own": "the flag needs a loss with positives from outside the batch",
 }
 
 
@@ -74,11 +73,11 @@ WHY = {
 class Sharing:
     """The options of the exchange, by key.
 
-    `dictionary` has the received rows, and `negatives` their use. `share_rows` chooses the
-    rows that the client shares, and `rows_statistics` the statistics of BatchNorm for
-    these rows. `participants` is m, the number of clients that share rows; None means all
-    clients of the partition. `dictionary_from` chooses the model that computes z, and
-    `dictionary_positive` the positive against the dictionary.
+    `dictionary` has the received rows, and `negatives` the use of these rows. `share_rows`
+    chooses the shared rows, and `rows_statistics` the BatchNorm statistics for these rows.
+    `participants` is m, the number of sharing clients; None means every client of the
+    partition. `dictionary_from` chooses the model for z, and `dictionary_positive` the
+    positive against the dictionary.
     """
 
     dictionary: str | None
@@ -95,39 +94,39 @@ class Sharing:
 
     @property
     def own_rows(self) -> bool:
-        """Whether an image's own row is the positive against a dictionary."""
+        """Return whether the image's row is the positive against a dictionary."""
         given = self.dictionary is not None and self.negatives != "local"
         return self.dictionary_positive == "own" and given
 
     @property
     def averaged(self) -> bool:
-        """Whether the client shares rows of Z; other rows are computed for each round."""
+        """Return whether the client shares rows of Z, not rows of this round alone."""
         return self.share_rows == "averaged"
 
     @property
     def mixes(self) -> bool:
-        """Whether rows are shared that are of mixtures of images."""
+        """Return whether the client shares rows of mixed images."""
         return bool(self.features_out) and self.share_rows in ("instahide", "mixup")
 
     @property
     def needs_own(self) -> bool:
-        """Whether images are drawn to the rows Z of the client's last round."""
+        """Return whether rows Z of the client's last round are positives."""
         return self.dictionary_positive == "own" and self.dictionary_from == "client"
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether the client needs its rows Z in its next round."""
+        """Return whether the client needs the rows Z in the next round."""
         return self.averaged and (bool(self.alpha) or self.needs_own)
 
     def rows(self, clients: int) -> int:
-        """How many rows a client shares, where there are so many clients."""
+        """Number of rows that a client shares."""
         return rows_to_share(self.dictionary_size, self.participants or clients)
 
 
 class Rows(NamedTuple):
-    """Projections of a client's images by one model; unused fields are empty.
+    """Projections of a client's images by a model; unused fields are empty.
 
-    `z`: all images, for Z and for own positives. `fresh`: the rows to share if not Z.
+    `z`: every image, for Z and for positives. `fresh`: the rows to share if not Z.
     """
 
     z: np.ndarray = np.empty((0, 0))
@@ -152,11 +151,11 @@ class Dictionary(Exchange):
             self.writes = (Written("features", "features", *file),)
 
     def open(self, setup: Setup) -> None:
-        """Read the dictionary of each client; a file for all clients is read once."""
+        """Read the dictionaries of the clients; read a common file once."""
         self._setup, pattern = setup, self._sharing.dictionary
         self._dictionaries: dict[ClientId, Features] = {}
         clients = setup.partition.facts.clients if setup.partition else 1
-        self._shared = self._sharing.rows(clients)  # How many rows a client shares.
+        self._shared = self._sharing.rows(clients)  # Number of rows per client.
         if pattern:
             self._open(pattern, setup)
         self._check_statistics()
@@ -174,7 +173,7 @@ class Dictionary(Exchange):
         alone = bool(sharing.features_out) and self._shared < 2
         if alone and sharing.rows_statistics == "batch":
             raise UsageError(
-                f"--rows-statistics batch: a client shares {self._shared} row, and one "
+                f"--rows-statistics batch: a client shares {self._shared} row, and a single "
                 "row has no statistics; raise --dictionary-size"
             )
 
@@ -196,15 +195,16 @@ class Dictionary(Exchange):
         if hidden and images <= self._shared:
             console.warn(
                 f"--features-out {sharing.features_out}: has a row for each of the "
-                f"{images:,} images of client {client.number}, and so tells their number, "
-                "which --tell leaves out; share fewer with a smaller --dictionary-size"
+                f"{images:,} images of client {client.number} and reveals the number of "
+                "images, which --tell leaves out; share fewer rows with a smaller "
+                "--dictionary-size"
             )
 
     def contents(self) -> dict[str, str]:
         return {"dictionary": self._dictionary.content} if self._dictionary else {}
 
     def record(self, options: dict[str, Any]) -> None:
-        """Leave options out that change nothing, and add the number of rows."""
+        """Leave out options without effect, and add the number of rows."""
         if not self._dictionary:  # A recipe may give the flag in the first round too.
             for name in ("leave-own-out", "negatives", "dictionary-positive"):
                 options.pop(name, None)
@@ -214,7 +214,7 @@ class Dictionary(Exchange):
             options["rows"] = self._shared
 
     def begin(self, client: Client, net: Net) -> dict[str, Any]:
-        """Rows of others and of the client; the global model computes rows if asked."""
+        """Return received rows and the client's rows; compute rows by the global model."""
         sharing, device = self._sharing, self._setup.device
         inputs: dict[str, Any] = {}
         if sharing.dictionary_from == "global":
@@ -231,7 +231,7 @@ class Dictionary(Exchange):
         return inputs
 
     def _rows_received(self, client: ClientId) -> np.ndarray | None:
-        """The rows of the dictionary that are negatives for the client's images."""
+        """Rows of the dictionary to use as negatives for the client's images."""
         dictionary = self._dictionary
         if dictionary is None or self._sharing.negatives == "local":
             return None
@@ -240,18 +240,18 @@ class Dictionary(Exchange):
         return dictionary.rows
 
     def _own_rows(self, client: Client) -> np.ndarray:
-        """The client's Z of its last round: 0 for images that it never met."""
+        """The client's Z of the last round; 0 for new images."""
         width = z_width(self._setup.model)
         Z = averaged_features(client.private, client.index, width)
         if not Z.any():
             console.warn(
                 f"client {client.number}: --dictionary-positive own: there are no rows of "
-                "its images in a --private file yet, so the other view takes their place"
+                "the client's images in a --private file yet; using the other view"
             )
         return Z
 
     def finish(self, client: Client, trained: Trained) -> Kept:
-        """Write the rows that the client shares; keep Z."""
+        """Write the shared rows; keep Z."""
         kept = {k: v for k, v in client.memory.items() if k in (ROWS, INDEX)}
         if self._sharing.features_out:
             rows = self._early or self._rows_by_client(client, trained.learner)
@@ -267,7 +267,7 @@ class Dictionary(Exchange):
             Z = average_features(before, rows.z, sharing.alpha)
         rng = numpy_generator(setup.seed, "share", setup.round, client.number)
         shared = shared_rows(Z, self._shared, rng)
-        # Of the images that the rows belong to the header says nothing.
+        # The header does not name the images of the rows.
         facts = FeatureFacts(
             layer="z",
             dataset={},
@@ -284,9 +284,9 @@ class Dictionary(Exchange):
         return {ROWS: Z, INDEX: client.index} if sharing.keeps_rows else {}
 
     def _rows_by_global(self, client: Client, net: Net) -> "Rows":
-        """Rows by the global model; the net is then as it was.
+        """Compute rows by the global model, then restore the weights of the net.
 
-        A resumed training computes them again, from the same model.
+        A resumed training repeats the computation from the same model.
         """
         parts = ("encoder", *self._setup.architecture.heads)
         slow = below("target.", client.received)
@@ -294,7 +294,7 @@ class Dictionary(Exchange):
             return self._rows(client, net)
 
     def _rows_by_client(self, client: Client, learner: Any) -> "Rows":
-        """Rows by the client's model: MoCo's slow network, as its keys are, or the net."""
+        """Compute rows by the client's model: MoCo's slow network, or the net."""
         with _weights(learner.net, below("target.", parts_by_name(learner))):
             return self._rows(client, learner.net)
 
@@ -309,7 +309,7 @@ class Dictionary(Exchange):
         return rows
 
     def _fresh(self, client: Client, net: Net) -> np.ndarray:
-        """z of some images of the client, or of mixtures of them, drawn for this round."""
+        """z of images of the client, or of mixtures of images, drawn for this round."""
         sharing, setup, index = self._sharing, self._setup, client.index
         view, images = setup.plain_view(), setup.images.images
         purpose = (setup.seed, "share", setup.round, client.number)
@@ -331,7 +331,7 @@ class Dictionary(Exchange):
 
 @contextmanager
 def _weights(net: Net, tensors: Tensors) -> Iterator[None]:
-    """Give a net other weights for a while."""
+    """Replace the weights of a net temporarily."""
     own = {k: v.copy() for k, v in tensors_of(net).items() if k in tensors}
     load_tensors(net, tensors)
     yield
@@ -344,7 +344,7 @@ def _even_batches(places: np.ndarray, size: int) -> list[np.ndarray]:
 
 
 def _check(sharing: Sharing, values: Values) -> None:
-    """Refuse options that contradict the objective or other options."""
+    """Raise for options that contradict the objective or further options."""
     _check_objective(sharing, values)
     if sharing.features_out and not (values["partition"] or sharing.participants):
         raise UsageError(
@@ -354,13 +354,12 @@ def _check(sharing: Sharing, values: Values) -> None:
     used = sharing.features_out or sharing.dictionary_positive == "own"
     if sharing.dictionary_from == "global" and not used:
         raise UsageError(
-            "--dictionary-from global: says whose rows are shared, and none are; give "
-            "--features-out"
+            "--dictionary-from global: applies only to shared rows; give --features-out"
         )
     if sharing.features_out and sharing.needs_own and not sharing.averaged:
         raise UsageError(
-            f"--share-rows {sharing.share_rows}: with it a client keeps no rows of its "
-            "images for --dictionary-positive own; add --dictionary-from global"
+            f"--share-rows {sharing.share_rows}: the client keeps no rows of images for "
+            "--dictionary-positive own; add --dictionary-from global"
         )
     if sharing.features_out and sharing.keeps_rows and not values["private_out"]:
         _refuse_to_lose_rows(sharing)
@@ -370,7 +369,7 @@ def _refuse_to_lose_rows(sharing: Sharing) -> None:
     if sharing.alpha:
         raise UsageError(
             f"--alpha {sharing.alpha:g}: features averaged over rounds are kept in a "
-            "private file; give --private-out, or --alpha 0 to share this round's alone"
+            "private file; give --private-out, or --alpha 0 to share only this round's z"
         )
     raise UsageError(
         "--dictionary-positive own: the rows of a client's images are kept in a private "
@@ -381,7 +380,7 @@ def _refuse_to_lose_rows(sharing: Sharing) -> None:
 def _check_objective(sharing: Sharing, values: Values) -> None:
     objective = catalogue.objectives()[values["objective"]]
     matching = _terms_with_rows(values)
-    # Rows that a loss has no use for, images may still be drawn to.
+    # A term may use rows although the loss of the objective does not.
     rows, own = "z" if matching else "z_dict", sharing.dictionary_positive == "own"
     for flag, given, needed in (
         ("--dictionary", sharing.dictionary, rows),
@@ -399,7 +398,7 @@ def _check_objective(sharing: Sharing, values: Values) -> None:
 
 
 def _terms_with_rows(values: Values) -> list[str]:
-    """The flags of terms that draw images to rows."""
+    """Flags of active terms with rows as input."""
     terms = (
         t for t in catalogue.terms().values() if values[catalogue.key_of(t.switch)]
     )
@@ -414,22 +413,22 @@ def _takes(needed: str, objective: catalogue.Objective) -> bool:
 
 
 def open_dictionary(path: Path, width: int, model: Checkpoint) -> Features:
-    """Read a dictionary for a global model whose z has `width` numbers."""
+    """Read a dictionary for a global model with z of `width` numbers."""
     found, round_ = read_features(path), model.facts.round
     if found.facts.layer != "z":
         raise InputError(
-            f"{path}: holds {found.facts.layer}, expected a dictionary of z; create it "
-            "with aggregate --rule dictionary, or embed --layer z"
+            f"{path}: holds {found.facts.layer}, expected a dictionary of z; use aggregate "
+            "--rule dictionary, or embed --layer z"
         )
     if found.rows.shape[1] != width:
         raise InputError(
-            f"{path}: its rows have {found.rows.shape[1]} numbers, the model's z has "
-            f"{width}; use the dictionary that was made with this model"
+            f"{path}: rows have {found.rows.shape[1]} numbers, the model's z has "
+            f"{width}; use the dictionary of this model"
         )
     if found.facts.round is not None and found.facts.round > round_:
         raise InputError(
             f"{path}: is of round {found.facts.round}, the model of round {round_}; "
-            "use the dictionary of the model's own round"
+            "use the dictionary of the model's round"
         )
     parents = {found.facts.parent, model.facts.parent} - {None}
     if found.facts.round == round_ and len(parents) > 1:
@@ -443,30 +442,30 @@ def open_dictionary(path: Path, width: int, model: Checkpoint) -> Features:
         pairs = pairs and all(type(rows) is int for _, rows in owners)
         if not pairs or sum(_counts(owners)) != len(found.rows):
             raise InputError(
-                f"{path}: has {len(found.rows)} rows, its owners do not add up to "
-                "them; re-create it with aggregate --rule dictionary"
+                f"{path}: has {len(found.rows)} rows, the owners do not add up to this "
+                "number; re-create the file with aggregate --rule dictionary"
             )
     return found
 
 
 def check_made_for(dictionary: Features, client: ClientId) -> None:
-    """Refuse a dictionary that the server made for another client."""
+    """Raise if the server made the dictionary for another client."""
     made_for = dictionary.facts.made_for
     if made_for not in (None, client):
         raise InputError(
-            f"{dictionary.path}: was made for client {made_for}, and lacks the rows "
-            f"of that client alone; client {client} needs the dictionary of "
+            f"{dictionary.path}: was made for client {made_for}, and lacks only the rows "
+            f"of client {made_for}; client {client} needs the dictionary of "
             f"aggregate --rule dictionary --for {client}"
         )
 
 
 def rows_of_others(dictionary: Features, client: ClientId) -> np.ndarray:
-    """The dictionary without the client's own rows."""
+    """The dictionary without the client's rows."""
     owners = dictionary.facts.owners
     if owners is None:
         raise UsageError(
-            f"--leave-own-out: {dictionary.path} does not say whose rows it has; create "
-            "it with aggregate --rule dictionary"
+            f"--leave-own-out: {dictionary.path} does not record the owners of the rows; "
+            "create the file with aggregate --rule dictionary"
         )
     others = np.array([owner != client for owner, _ in owners], bool)
     return dictionary.rows[np.repeat(others, _counts(owners))]
@@ -479,5 +478,5 @@ def _counts(owners: list[list[ClientId]]) -> list[int]:
 def averaged_features(
     private: Private | None, index: np.ndarray, width: int
 ) -> np.ndarray:
-    """Z of the images at `index` as the client kept it: 0 for images it never met."""
+    """Z of the images at `index` from the private file; 0 for new images."""
     return kept_rows(private, "averaged_features", index, width)

@@ -1,11 +1,11 @@
-"""The interface of exchanges: what local-train gives them, and the calls it makes.
+"""The interface between local-train and the exchanges.
 
 local-train makes every exchange of the catalogue from the values of the command line,
-keeps the active ones, and calls in this order
+keeps the active exchanges, and calls in this order
 
     open(setup)                     once
-    new_parts, start, contents      for each client, at first for all of them as a check,
-    check(client)                   which ends here
+    new_parts, start, contents      for every client; first a check of the clients,
+    check(client)                   up to this call
     begin(client, net)              -> inputs of the learner and of terms
     jobs(client, job, twin)         -> the trainings
     finish(client, trained)         -> parts and memory for the private file
@@ -39,17 +39,17 @@ from furlkit.training.run import Jobs
 from furlkit.updates.decision import Decision
 from furlkit.weights import Tensors
 
-Values = Mapping[str, Any]  # Of a command line, by the keys of its options.
+Values = Mapping[str, Any]  # Values of a command line, by the keys of the options.
 NO_FILES: Patterns = {}
 
 
 @dataclass(frozen=True)
 class Setup:
-    """Everything that is the same for all clients.
+    """Values common to the clients of a run.
 
-    `net` and `learner` have the expected tensors by name: those of the net, and all that
-    the learner carries. `parent` is the content hash of the received model. `tell` names
-    the facts about the client's images that an upload may contain.
+    `net` and `learner` have the expected tensors of net and learner by name. `parent` is
+    the content hash of the received model. `tell` names the facts about the client's
+    images that an upload may contain.
     """
 
     partition: Partition | None
@@ -68,7 +68,7 @@ class Setup:
     channels_last: bool
 
     def index_of(self, client: ClientId) -> np.ndarray:
-        """The places of a client's images in the dataset."""
+        """Positions of a client's images in the dataset."""
         return images_of(client, self.partition, self.images)
 
     def plain_view(self, channels_last: bool = False) -> Any:
@@ -80,10 +80,10 @@ class Setup:
 class Client:
     """A client at the start of a round.
 
-    `received` is the global model, completed by parts that the client kept; the update
-    makes `tensors` of it, from which training starts. `memory` is what methods remember,
-    and `carried` are tensors of the private file that this training does not change.
-    `work` is the provenance of files that stay at the client: a site's names its images.
+    `received` is the global model, completed by parts of the private file. The update
+    turns `received` into `tensors`, the start of training. `memory` is the memory of
+    methods. `carried` are unchanged tensors of the private file. `work` is the provenance
+    of files that stay at the client; the provenance of a site names the site's images.
     """
 
     number: ClientId
@@ -103,8 +103,8 @@ class Client:
 class Trained:
     """A client after training; `learner` trained the copy of the global model.
 
-    An exchange may replace `sent`, the learner that has the upload, with its `last` epoch
-    and its `losses`. `results` go to the output of the command.
+    An exchange may replace `sent`, the learner of the upload, together with the `last`
+    epoch and the `losses`. `results` go to the output of the command.
     """
 
     learner: Any
@@ -122,7 +122,7 @@ class Kept(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A file that each client writes; results have its content hash by role."""
+    """A file per client; results have the content hash by role."""
 
     role: str
     kind: str
@@ -131,14 +131,14 @@ class Written(NamedTuple):
 
 
 class Exchange(Protocol):
-    """One exchange in one run of local-train; every method has a default."""
+    """An exchange in a run of local-train; every method has a default."""
 
     active: bool = True
-    # Files that are read for each client, by flag, and files that all clients read.
+    # Files that a client reads, by flag, and files that every client reads.
     reads: Patterns = NO_FILES
     inputs: Files = ()
     writes: tuple[Written, ...] = ()
-    # Parts of models: trained with the net; sent with it; kept while inactive.
+    # Parts of models: trained with the net; sent with the net; kept while inactive.
     trains: tuple[str, ...] = ()
     sends: tuple[str, ...] = ()
     carried: tuple[str, ...] = ()
@@ -146,16 +146,16 @@ class Exchange(Protocol):
     memory: tuple[str, ...] = ()
 
     def __init__(self, values: Values) -> None:
-        """Read the options; raise a UsageError for options that do not fit."""
+        """Read the options; raise a UsageError for contradictory options."""
 
     def open(self, setup: Setup) -> None:
-        """Open the inputs of all clients and check them against the model."""
+        """Open the clients' inputs and compare the inputs with the model."""
 
     def extend(self, learner: Any, architecture: Architecture) -> None:
-        """Add modules that are trained with the net."""
+        """Add modules to train with the net."""
 
     def own_tensors(self, setup: Setup) -> dict[str, Tensor]:
-        """Tensors of a private file that only this exchange reads."""
+        """Tensors of a private file for this exchange only."""
         return {}
 
     def kept_tensors(self, setup: Setup) -> set[str]:
@@ -163,39 +163,39 @@ class Exchange(Protocol):
         return set()
 
     def new_parts(self, client: ClientId, start: Tensors) -> Tensors:
-        """Draw the parts that `start`, the model of a client's first round, lacks."""
+        """Draw parts missing in `start`, the model of a client's first round."""
         return {}
 
     def start(self, client: Client) -> None:
-        """Open the client's files and check them; nothing is trained yet."""
+        """Open and check the client's files, before training."""
 
     def check(self, client: Client) -> None:
-        """Refuse or warn once for each client, before the first of them is trained."""
+        """Raise or warn once per client, before the first training."""
 
     def contents(self) -> dict[str, str]:
-        """Content hashes of the files that the client reads, by role."""
+        """Content hashes of the client's input files, by role."""
         return {}
 
     def record(self, options: dict[str, Any]) -> None:
-        """Adapt the options that the client's files record."""
+        """Adapt the options to record in the client's files."""
 
     def begin(self, client: Client, net: Net) -> dict[str, Any]:
-        """Inputs of the learner and of terms; `net` is the model training starts from."""
+        """Inputs of the learner and of terms; `net` has the weights before training."""
         return {}
 
     def jobs(
         self, client: Client, job: Job, twin: Callable[[Tensors], Job]
     ) -> Job | Jobs | None:
-        """Trainings in place of `job`; `twin` makes the same job for a second model."""
+        """Trainings instead of `job`; `twin` makes an equal job for a second model."""
         return None
 
     def finish(self, client: Client, trained: Trained) -> Kept:
-        """Write the shared files; return the tensors that the client keeps."""
+        """Write the shared files; return the tensors for the private file."""
         return Kept({}, {})
 
 
 def is_asked_for(exchange: str, values: Values) -> bool:
-    """Return whether the objective or a term that is switched on lists an exchange."""
+    """Return whether the objective or an active term lists an exchange."""
     terms = (
         t for t in catalogue.terms().values() if values[catalogue.key_of(t.switch)]
     )
@@ -206,12 +206,12 @@ def is_asked_for(exchange: str, values: Values) -> bool:
 
 
 def objectives_that(accept: Callable[[catalogue.Objective], bool]) -> str:
-    """The names of the objectives that fulfil a condition: "simclr or moco"."""
+    """Names of the accepted objectives, as text: "simclr or moco"."""
     names = [o.name for o in catalogue.objectives().values() if accept(o)]
     return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def make_exchanges(values: Values) -> dict[str, Exchange]:
-    """Make all exchanges of the catalogue by name, active or not."""
+    """Make the exchanges of the catalogue by name, active or not."""
     entries = catalogue.exchanges().items()
     return {name: catalogue.load(entry.function)(values) for name, entry in entries}

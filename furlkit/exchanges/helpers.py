@@ -1,4 +1,4 @@
-"""FedMatch's helpers: the other clients whose models are nearest to a client's own."""
+"""FedMatch's helpers: models of other clients near the client's model."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ SIGMA = "sigma."
 
 
 class Candidate(NamedTuple):
-    """A client's upload, and the model's answer to the input that all models get."""
+    """A client's upload, and the model's answer to the common noise."""
 
     path: Path
     content: str
@@ -29,7 +29,7 @@ class Candidate(NamedTuple):
 
 
 class Helpers(Exchange):
-    """The uploads that helpers are chosen from, and how many are chosen."""
+    """Choice of helpers among the uploads of the last round."""
 
     def __init__(self, values: Values) -> None:
         self.inputs = self._files = values.get("helper_files", ())
@@ -37,12 +37,12 @@ class Helpers(Exchange):
         self._count = values.get("helper_count", 0)
 
     def open(self, setup: Setup) -> None:
-        """Check each upload, and compute the answer of each model."""
+        """Check the uploads, and compute the answers of the models."""
         self._setup, model = setup, setup.model
         if not below(SIGMA, model.tensors):
             raise InputError(
-                f"{model.path}: has no sigma, which helpers are compared by; it was not "
-                "made from uploads of --objective fedmatch"
+                f"{model.path}: has no sigma, which is needed to compare helpers; aggregate "
+                "uploads of --objective fedmatch"
             )
         self._candidates: dict[ClientId, Candidate] = {}
         for path in self._files:
@@ -54,7 +54,7 @@ class Helpers(Exchange):
         self._own = _answer(load_net(model, setup.device), model, setup.seed)
 
     def start(self, client: Client) -> None:
-        """Choose helpers; a client that did not take part asks with the global model."""
+        """Choose helpers; a client without an upload compares the global model."""
         others = {k: c for k, c in self._candidates.items() if k != client.number}
         mine = self._candidates.get(client.number)
         answers = {k: candidate.answer for k, candidate in others.items()}
@@ -73,7 +73,7 @@ class Helpers(Exchange):
 
 
 def helper_net(upload: Checkpoint, model: Checkpoint, device: torch.device) -> Net:
-    """The net of a helper: its own psi, and the sigma that the server has by now."""
+    """Net of a helper: the helper's psi and the server's present sigma."""
     theirs, ours = below(SIGMA, upload.tensors), below(SIGMA, model.tensors)
     restored: Tensors = {
         name: array + (ours[name] - theirs[name]) if name in ours else array
@@ -84,7 +84,7 @@ def helper_net(upload: Checkpoint, model: Checkpoint, device: torch.device) -> N
 
 
 def _checked(upload: Checkpoint, model: Checkpoint, found: dict) -> ClientId:
-    """The client of an upload that the global model was made from."""
+    """Return the client of an upload; raise unless the upload fits the global model."""
     path, facts = upload.path, upload.facts
     if facts.role != "client" or facts.client is None:
         raise InputError(
@@ -96,20 +96,20 @@ def _checked(upload: Checkpoint, model: Checkpoint, found: dict) -> ClientId:
     if facts.round != model.facts.round:
         raise InputError(
             f"{path}: is of round {facts.round}, {model.path} of round "
-            f"{model.facts.round}; helpers are the uploads that it was made from"
+            f"{model.facts.round}; helpers are the uploads of the global model's round"
         )
     theirs, ours = (below(SIGMA, each.tensors) for each in (upload, model))
     if {k: v.shape for k, v in theirs.items()} != {k: v.shape for k, v in ours.items()}:
         raise InputError(
-            f"{path}: its sigma is not like that of {model.path}; helpers are uploads of "
-            "--objective fedmatch, which the model was made from"
+            f"{path}: shapes of sigma differ from {model.path}; helpers are the uploads of "
+            "--objective fedmatch from which the global model was made"
         )
     return facts.client
 
 
 @torch.inference_mode()
 def _answer(net: Net, model: Checkpoint, seed: int) -> np.ndarray:
-    """Probabilities of the classes for noise, the same for every model."""
+    """Probabilities of the classes for a noise image, common to the models."""
     a = full_architecture(model.path, model.facts)
     rng = torch_generator(seed, "helpers")
     noise = torch.randn(1, a.channels, a.image_size, a.image_size, generator=rng)

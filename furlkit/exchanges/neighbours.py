@@ -1,7 +1,7 @@
-"""SCAN's and FedUSC's neighbours: the nearest of a client's own images to each image.
+"""SCAN's and FedUSC's neighbours: the nearest images at the client.
 
-Neighbours are those of a file, or those that the client kept, or the nearest by h or z of
-the model that the client starts the round from. A resumed training mines the same again.
+Neighbours come from a file, from the private file, or from a search by h or z of the model
+at the start of the round. A resumed training finds the same neighbours again.
 """
 
 from dataclasses import replace
@@ -33,14 +33,14 @@ from furlkit.models.architecture import Net
 from furlkit.models.embedding import embed
 from furlkit.weights import Tensors
 
-# Where a private file keeps them: places in the dataset, and the round they are of.
+# Names in a private file: positions in the dataset, and the round of the search.
 MEMORY = NEAREST, INDEX, ROUND = (
     "neighbours.nearest", "neighbours.index", "neighbours.round",
 )  # fmt: skip
 
 
 class NearestImages(Exchange):
-    """`count` neighbours of each image, as positions among the client's images."""
+    """Neighbours of every image: positions among the client's images."""
 
     memory = ("neighbours",)
 
@@ -83,13 +83,13 @@ class NearestImages(Exchange):
         others = len(client.index) - 1
         if self._count > others:
             console.warn(
-                f"--nearest {self._count}: is more than the {others:,} others that an "
-                f"image of client {client.number} has; each is a neighbour of all of "
-                "them, so that all are drawn into one cluster; lower it"
+                f"--nearest {self._count}: client {client.number} has only {others:,} "
+                "candidates per image, so every two images are neighbours and may "
+                "collapse into one cluster; lower --nearest"
             )
 
     def _still_good(self, kept: Tensors, others: int) -> Tensors:
-        """Kept neighbours, unless their number is another or they are too old."""
+        """Return kept neighbours; empty for another number, or if too old."""
         if not kept or kept[NEAREST].shape[1] != min(self._count, others):
             return {}
         age = self._setup.round - int(kept[ROUND])
@@ -109,8 +109,8 @@ class NearestImages(Exchange):
         rows = rows.to(setup.device)
         nearest = index[nearest_others(rows, self._count).cpu().numpy()]
         console.info(
-            f"client {client.number}: mined the {nearest.shape[1]} nearest of each of "
-            f"its {len(index):,} images by {self._layer}"
+            f"client {client.number}: mined {nearest.shape[1]} neighbours of each of the "
+            f"{len(index):,} images by {self._layer}"
         )
         return remembered_neighbours(nearest, index, setup.round)
 
@@ -128,7 +128,7 @@ def open_neighbours(
 ) -> Neighbours:
     """Read a file with `nearest` or more neighbours of exactly the client's images.
 
-    A `site` has all images of its data, and no partition.
+    A `site` uses every image of --data, without a partition.
     """
     found = read_neighbours(path)
     difference = same_dataset(found.facts.dataset, images.fingerprint)
@@ -137,14 +137,15 @@ def open_neighbours(
     if difference:
         how = "and this " if site else f"--part {client}, with this --partition and "
         raise InputError(
-            f"{path}: is not of the {len(index):,} images of client {client}: "
-            f"{difference}; create it with furlkit neighbours {how}--data"
+            f"{path}: lists neighbours for other images than the {len(index):,} images of "
+            f"client {client}: {difference}; create the file with furlkit neighbours "
+            f"{how}--data"
         )
     k = min(nearest, len(index) - 1)
     if found.nearest.shape[1] < k:
         raise InputError(
             f"{path}: has {found.nearest.shape[1]} neighbours of each image, --nearest "
-            f"asks for {k}; create it with more, or lower --nearest"
+            f"asks for {k}; create a file with more neighbours, or lower --nearest"
         )
     return replace(found, nearest=found.nearest[:, :k])
 
@@ -152,7 +153,7 @@ def open_neighbours(
 def remembered_neighbours(
     nearest: np.ndarray, index: np.ndarray, round_: int
 ) -> Tensors:
-    """Neighbours as places in the dataset, as the memory of a private file."""
+    """Memory for a private file: neighbours by position in the dataset."""
     return {NEAREST: nearest, INDEX: index, ROUND: np.array(round_, np.int64)}
 
 
@@ -164,16 +165,14 @@ def kept_neighbours(private: Private | None, index: np.ndarray) -> Tensors:
     nearest, kept, round_ = (private.memory.get(name, none) for name in MEMORY)
     check_neighbours(private.path, nearest, kept)
     if round_.shape or round_.dtype != np.int64:
-        raise InputError(
-            f"{private.path}: does not say of which round its neighbours are"
-        )
+        raise InputError(f"{private.path}: does not record the round of the neighbours")
     if not np.array_equal(kept, index):
         return {}
     return {NEAREST: nearest, INDEX: kept, ROUND: round_}
 
 
 def positions(memory: Tensors) -> np.ndarray:
-    """Neighbours (n, k) as positions among the client's n images."""
+    """Positions (n, k) of the neighbours among the client's n images."""
     index, nearest = memory[INDEX], memory[NEAREST]
     order = np.argsort(index)
     return order[np.searchsorted(index, nearest, sorter=order)]

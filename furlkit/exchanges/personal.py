@@ -1,4 +1,4 @@
-"""A model that a client trains for itself, beside the copy of the global model."""
+"""The personal model of a client, besides the copy of the global model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ from furlkit.weights import OWN, Tensors, below
 
 
 class PersonalModel(Exchange):
-    """The client's own model: its tensors and its memory stay in the private file."""
+    """The personal model; tensors and memory stay in the private file."""
 
     memory = tuple(catalogue.PERSONAL)
 
@@ -38,7 +38,7 @@ class PersonalModel(Exchange):
     def jobs(
         self, client: Client, job: Job, twin: Callable[[Tensors], Job]
     ) -> Job | Jobs:
-        """Both models together, or the own model afterwards; it continues or starts."""
+        """Train both models together, or the personal model afterwards."""
         kept = below(OWN, client.private.tensors) if client.private else {}
         own = twin({**client.received, **kept})
         method, settings = self._method, self._settings
@@ -65,7 +65,7 @@ class PersonalModel(Exchange):
 
 
 def _losses_of_sent(losses: dict[str, float], sends_own: bool) -> dict[str, float]:
-    """The losses of the model that is sent; APFL's epoch has those of both models."""
+    """Losses of the sent model; an epoch of APFL has the losses of both models."""
     own = {name: loss for name, loss in losses.items() if name.startswith(OWN)}
     if own and sends_own:
         return own
@@ -77,17 +77,17 @@ def _check(values: Values) -> None:
     entry = catalogue.objectives()[objective]
     if not values["private_out"]:
         raise UsageError(
-            f"{flag}: a client keeps its own model in a private file; give --private-out"
+            f"{flag}: the personal model stays in a private file; give --private-out"
         )
     if catalogue.updates()[values["update"]].starts_from_own:
         raise UsageError(
-            f"{flag}: is about the global model, and with --update {values['update']} "
-            "a client is not given one; leave one of them out"
+            f"{flag}: needs the global model, but with --update {values['update']} the "
+            "client starts from the client's model; omit either"
         )
     if values.get("mix") == "weights" and not entry.mixes:
         raise UsageError(
-            f"--mix weights does not apply to --objective {objective}, which sets "
-            "weights itself that a mixture would not have; use --mix views"
+            f"--mix weights does not apply to --objective {objective}, which constrains "
+            "weights; a mixture would violate the constraint; use --mix views"
         )
     if values.get("mix") == "views" and "projector" not in entry.head_names:
         raise UsageError(
@@ -96,6 +96,6 @@ def _check(values: Values) -> None:
         )
     if values.get("own_share_rate") and values["precision"] == "float16":
         raise UsageError(
-            "--own-share-rate: the loss of --precision float16 is scaled, and alpha's "
-            "gradient with it; use bfloat16"
+            "--own-share-rate: --precision float16 scales the loss and alpha's gradient; "
+            "use bfloat16"
         )

@@ -1,6 +1,6 @@
-"""FedStyle: a client's style model and its generator G, which stay in the private file.
+"""FedStyle: a client's style model and generator G, which stay in the private file.
 
-The style model is frozen, and images are not augmented, so h_s of all images is computed
+The style model is frozen, and images are not augmented, so h_s of every image is computed
 once before training.
 """
 
@@ -34,9 +34,9 @@ GENERATOR = "generator"
 
 
 class Style(Exchange):
-    """h_s of the client's images, and of their Sobel images, for the infusion term.
+    """h_s of the client's images, and of the Sobel images, for the infusion term.
 
-    A client keeps its style in rounds without infusion, too.
+    A client also keeps the style in rounds without infusion.
     """
 
     carried = STYLE
@@ -82,9 +82,9 @@ def _check(values: Values) -> None:
     objective = catalogue.objectives()[values["objective"]]
     if not objective.again:
         raise UsageError(
-            f"--infusion does not apply to --objective {objective.name}: views are infused "
-            "for a loss that compares the h of two views of an image, as "
-            f"{objectives_that(lambda o: o.again)} does"
+            f"--infusion does not apply to --objective {objective.name}: infusion needs a "
+            "loss that compares h of two views of an image, like "
+            f"{objectives_that(lambda o: o.again)}"
         )
     if not values["private"]:
         raise UsageError(
@@ -93,35 +93,35 @@ def _check(values: Values) -> None:
         )
     if not values["private_out"]:
         raise UsageError(
-            "--infusion: the client's generator would be lost; give --private-out, "
-            "where it keeps its style"
+            "--infusion: the client's generator would be lost; give --private-out, the "
+            "file for style model and generator"
         )
     if values["personal"] != "none":
         raise UsageError(
             f"--infusion does not apply with --personal {values['personal']}: the "
-            "generator is trained with the model that is sent, and makes it personal; "
-            "leave one of them out"
+            "generator is trained with the sent model, and personalises this model; omit "
+            "either"
         )
 
 
 def add_generator(learner: Any, generator: nn.Module) -> None:
-    """Let a learner train a generator with its net, and carry along what that takes."""
+    """Add a generator to a learner, to train with the net."""
     learner.generator = generator
     if hasattr(learner, "keep_infused"):
         learner.keep_infused()
 
 
 def style_encoder(private: Private, model: Checkpoint) -> Tensors:
-    """f_s, the encoder of the style model, which must be built as the model's is."""
+    """f_s, the encoder of the style model; must have the architecture of the model."""
     expected = build(style_architecture(model), None).state_dict()
-    cure = "create one with pretrain-style, and train with the private file it writes"
+    cure = "run pretrain-style, and train with the private file of pretrain-style"
     return _part(
         private, PREFIX, "encoder.", expected, ("style model", cure), model.path
     )
 
 
 def generator(private: Private, model: Checkpoint) -> Tensors:
-    """G, which must fit the model's h."""
+    """G; must match the width of the model's h."""
     h_dim = full_architecture(model.path, model.facts).feature_dim
     expected = empty_generator(h_dim).state_dict()
     cure = "give a private file that local-train --infusion wrote"
@@ -136,7 +136,7 @@ def _part(
     missing: tuple[str, str],
     model: Path,
 ) -> Tensors:
-    """Tensors of a private file below a prefix, whole and of the expected shapes."""
+    """Tensors of a private file below a prefix; raise for missing or wrong shapes."""
     what, cure = missing
     wanted = {prefix + name: tensor for name, tensor in expected.items()}
     found = {k: v for k, v in private.tensors.items() if k.startswith(prefix + part)}
@@ -144,5 +144,5 @@ def _part(
         raise InputError(f"{private.path}: has no {what}; {cure}")
     check_tensors(private.path, wanted, found, f"what fits {model}")
     if lacking := sorted(wanted.keys() - found.keys()):
-        raise InputError(f"{private.path}: lacks {lacking[0]} of its {what}")
+        raise InputError(f"{private.path}: lacks {lacking[0]} of the {what}")
     return below(prefix, found)

@@ -1,4 +1,4 @@
-"""FedCA's alignment targets: h and z of public images by one common model."""
+"""FedCA's alignment targets: h and z of public images by a common model."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ from furlkit.training.loop import positions
 
 
 class Targets(Exchange):
-    """Public images with their targets, as inputs of the alignment term."""
+    """Public images with targets, the inputs of the alignment term."""
 
     def __init__(self, values: Values) -> None:
         self._path, data = values["align"], values["align_data"]
         if self._path and not data:
             raise UsageError(
-                f"--align {self._path}: give --align-data too, the public images that "
-                "the targets were made from"
+                f"--align {self._path}: give --align-data too, the public images of the "
+                "targets"
             )
         self.active, self.inputs = bool(self._path), (self._path, data)
         place = {key: values[key] for key in ("data_root", "download", "cache")}
@@ -46,8 +46,8 @@ class Targets(Exchange):
         images = Images(pixels, None, targets.index, view, setup.device)
 
         def batch_of(step: int, size: int) -> Batch:
-            # Batches go through the set in a random order (what does not fill a batch is
-            # left out), then in another. Plain images draw nothing from the generator.
+            # Every pass over the set has a new random order, without an incomplete last
+            # batch. Plain images draw nothing from the generator.
             index = positions(images, size, order, step)
             return images.batch(index, torch.Generator(), step)
 

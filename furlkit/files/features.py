@@ -50,9 +50,9 @@ class FeatureFacts:
 class Features(Record[FeatureFacts]):
     """Rows of features; `index` gives the position of each row in the dataset.
 
-    Rows that a client shares, and a dictionary made of them, are only numbered: only
-    the client knows which images they belong to. `counts` are the images that each row
-    stands for, such as those of a centroid; None if a row is of one image.
+    Shared rows, and the rows of a dictionary, are only numbered: only the client knows
+    the images of the rows. `counts` are the numbers of images per row, for example of a
+    centroid; None for a single image per row.
     """
 
     rows: np.ndarray

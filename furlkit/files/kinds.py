@@ -1,4 +1,4 @@
-"""The kinds of furlkit's files: how people read about them, and whether they may leave."""
+"""The kinds of furlkit's files: descriptions, and rules for leaving a site."""
 
 from typing import NamedTuple
 
@@ -7,11 +7,11 @@ class FileKind(NamedTuple):
     """A kind of file.
 
     `sentence` is the explanation of `inspect`; words in braces are facts of the header,
-    sizes of tensors, and words that reports/explain.py adds. `joined` replaces it for rows
-    of several clients. `plain` avoids words of the trade, for `inspect --outgoing`.
-    `stays` is the reason why the file must not leave a site; empty if it may. `reveals`
+    sizes of tensors, and words that reports/explain.py adds. `joined` replaces `sentence`
+    for rows of several clients. `plain` avoids technical words, for `inspect --outgoing`.
+    `stays` is the reason why the file must not leave a site; otherwise empty. `reveals`
     chooses the findings of reports/outgoing.py: "weights", "rows" or "answers" of a
-    network. `per_image` names the tensor with a row for each image.
+    network. `per_image` names the tensor with a row per image.
     """
 
     name: str
@@ -40,22 +40,22 @@ KINDS = {
         FileKind(
             "encoder",
             "the bare encoder {architecture} after round {round}, h has {num_features} "
-            "numbers; config.json beside it says how to load it",
+            "numbers; config.json explains how to load the encoder",
             plain="the weights of a neural network",
             reveals="weights",
         ),
         FileKind(
             "ensemble",
             "the averaged similarities of {examples} images by the models of {clients} "
-            "after round {round}, as {form}",
-            plain="for each image how alike neural networks find others to it",
+            "after round {round}, in the form {form}",
+            plain="similarities between images, computed by neural networks",
             reveals="answers",
             per_image="matrix",
         ),
         FileKind(
             "features",
             "{rows} values, {origin}{made}",
-            plain="for each image a row of numbers, which a neural network makes of it",
+            plain="a row of numbers per image, computed by a neural network",
             joined="a dictionary of {rows} values, rows of {owners} after round "
             "{round}{made}",
             reveals="rows",
@@ -63,40 +63,39 @@ KINDS = {
         ),
         FileKind(
             "neighbours",
-            "the nearest others of each of {examples} images, {nearest} places in the "
-            "dataset, by {origin}",
-            plain="for each image which others a neural network finds nearest to it",
+            "neighbours of {examples} images, {nearest} positions in the dataset, by "
+            "{origin}",
+            plain="the most similar images of every image, found by a neural network",
             per_image="nearest",
         ),
         FileKind(
             "partition",
             "{indices} of {total} images assigned to {clients} clients (scheme "
             "{scheme}), {public} public",
-            plain="which images of a dataset each client holds, and counts of their "
-            "labels",
+            plain="the assignment of images to clients, and counts of labels",
         ),
         FileKind(
             "private",
-            "what client {client} keeps after round {round}: {holds}; it must not leave "
-            "the client",
-            stays="is what the site keeps to itself, and must not leave it",
+            "private state of client {client} after round {round}: {holds}; it must not "
+            "leave the client",
+            stays="is private, and must not leave the site",
         ),
         FileKind(
             "progress",
-            "an unfinished {stage}, {step} steps done; the same command resumes it",
-            stays="is an unfinished training, with what the site keeps to itself; finish "
-            "it with the same command, and send its output",
+            "an unfinished {stage}, {step} steps done; the same command resumes",
+            stays="is an unfinished training with private state; finish the training with "
+            "the same command, and send the output",
         ),
         FileKind(
             "server",
-            "the memory of the server after round {round}, of --rule {rule}; it stays at "
-            "the server",
-            stays="is the memory of the server between rounds, which no client needs",
+            "the memory of the server after round {round}, of --rule {rule}; stays at the "
+            "server",
+            stays="is the memory of the server between rounds; no client needs the file",
         ),
         FileKind(
             "similarity",
             "{matrix} values, every image with {others}, {origin}",
-            plain="for each image how alike a neural network finds others to it",
+            plain="similarities between images, computed by a neural network",
             reveals="answers",
             per_image="matrix",
         ),
@@ -104,7 +103,7 @@ KINDS = {
             "targets",
             "outputs of the alignment model for {examples} public images: h {h}, z {z} "
             "values",
-            plain="for each image rows of numbers, which a neural network makes of it",
+            plain="rows of numbers per image, computed by a neural network",
             reveals="rows",
             per_image="h",
         ),

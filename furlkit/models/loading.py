@@ -37,7 +37,7 @@ def full_architecture(path: Path, facts: CheckpointFacts | TargetFacts) -> Archi
 
 @lru_cache
 def _parsed(text: str) -> Architecture:
-    """Parse an architecture once for all that ask for it."""
+    """Parse an architecture; cached."""
     return Architecture.from_dict(json.loads(text))
 
 

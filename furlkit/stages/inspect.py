@@ -54,14 +54,14 @@ Explained = tuple[str, dict[str, Any]]
 
 
 def run(values: dict[str, Any]) -> Iterator[Explained]:
-    """Explain each file: a text for people and the same facts for programs.
+    """Explain files: a text for people, and the facts for programs.
 
-    `verify` checks the content hash, of a folder those of all files; `tensors` lists all tensors, however many; with
-    `outgoing` the text is about what leaves a site with the file.
+    `verify` checks the content hash, in a folder of every file; `tensors` lists every
+    tensor; `outgoing` explains which data leave a site with the file.
     """
     verify, tensors = values["verify"], values["tensors"]
     if values["outgoing"]:
-        # All of them first: no file is explained beside one that must stay.
+        # Check every file first: print no explanation if a file must stay.
         return iter([_explain_outgoing(Path(path)) for path in values["paths"]])
     return (_explain(Path(path), verify, tensors) for path in values["paths"])
 
@@ -70,9 +70,7 @@ def _explain(path: Path, verify: bool, tensors: bool) -> Explained:
     if path.is_dir() and verify:
         return verify_below(path)
     if path.is_dir():
-        raise InputError(
-            f"{path}: is a folder; --verify checks all files below it, or name a file"
-        )
+        raise InputError(f"{path}: is a folder; --verify checks every file of a folder")
     form = _form(path)
     if form == "container":
         return _explain_container(path, verify, tensors)
@@ -80,7 +78,7 @@ def _explain(path: Path, verify: bool, tensors: bool) -> Explained:
 
 
 def _form(path: Path) -> str:
-    """Whether a file is a container, a journal or metrics, by its first line."""
+    """Return container, journal or metrics, by the first line of the file."""
     line = first_line(path)
     if not line.lstrip().startswith(b"{"):
         return "container"
@@ -90,11 +88,11 @@ def _form(path: Path) -> str:
 
 
 def _explain_outgoing(path: Path) -> Explained:
-    """What leaves a site with a file; what must stay is refused."""
+    """Explain which data leave a site with a file; raise if the file must stay."""
     if _form(path) != "container":
         raise InputError(
-            f"{path}: is text about a training or its scores, which no stage of the "
-            "server reads; read it whole before you send it"
+            f"{path}: is text about a training or scores, which no stage of the server "
+            "reads; read the whole file before you send the file"
         )
     opened = Container(path)
     header, entries = opened.header, opened.entries
@@ -165,7 +163,7 @@ def _explain_container(path: Path, verify: bool, every: bool) -> Explained:
 
 
 def _machine(path: Path) -> dict[str, Any]:
-    """What the journal beside a file says of versions and instruction set."""
+    """Versions and instruction set from the journal beside a file."""
     try:
         known = Journal(path).machine()
     except FurlkitError:
@@ -203,7 +201,7 @@ def _tensors(entries: Sequence[Entry], every: bool) -> list[str]:
 
 
 def _grouped(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
-    """Tensors by the first words of their names, as many words as stay readable."""
+    """Tensors by the first words of the names, with a readable number of groups."""
 
     def first(words: int) -> dict[str, list[Entry]]:
         return grouped(entries, lambda e: ".".join(e.name.split(".")[:words]))
@@ -212,7 +210,7 @@ def _grouped(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
 
 
 def _domains(packed: Packed) -> dict[str, int]:
-    """How many images each domain has; those without names have their numbers."""
+    """Number of images per domain, by name or by number."""
     names, held = packed.facts.domain_names, np.asarray(packed.domains)
     counts = np.bincount(held, minlength=len(names)).tolist()
     return dict(zip(names or map(str, range(len(counts))), counts, strict=True))
@@ -239,7 +237,7 @@ def _clients(partition: Partition) -> list[str]:
 
 
 def _histogram_table(partition: Partition, names: list[str]) -> list[str]:
-    """One column per class, where there are few."""
+    """A column per class, for few classes."""
     histogram = partition.histogram
     rows, clients = [["client", "images", *names]], client_names(partition)
     for client, held in enumerate(histogram):
@@ -251,7 +249,7 @@ def _histogram_table(partition: Partition, names: list[str]) -> list[str]:
 
 
 def _top_classes(partition: Partition, names: list[str]) -> list[str]:
-    """The most frequent classes of each client, where all would not fit on a line."""
+    """The most frequent classes of a client, for classes that do not fit on a line."""
     table, clients = (
         [("client", "images", "classes", "most of")],
         client_names(partition),
@@ -267,7 +265,7 @@ def _top_classes(partition: Partition, names: list[str]) -> list[str]:
 
 
 def _spread(partition: Partition) -> list[str]:
-    """Least, mean and most, where the clients are too many to list."""
+    """Least, mean and most, for too many clients to list."""
     histogram = partition.histogram
     values = {"images per client": partition.sizes}
     if histogram.shape[1]:

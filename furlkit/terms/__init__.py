@@ -4,8 +4,7 @@ A module holds the equation, a pure function, and a maker
 
     make(net, given, **options) -> term or None        term(batch, forward) -> Tensor
 
-`given` maps the inputs that the term's entry in the catalogue names to their values:
-`received`, the model that the client received; `learner`; data of exchanges. `forward` is
-the objective's pass over the batch: its views, h and z. A term that makes a pass of its
-own may return this pass, as another Forward, so that the collapse meter sees it.
+`given` has the inputs named in the catalogue: `received`, the model from the server;
+`learner`; data of exchanges. `forward` is the objective's pass over the batch: views, h
+and z. A term with a separate pass may return a second Forward for the collapse meter.
 """

@@ -1,4 +1,4 @@
-"""From an entry of the catalogue to a learner and the terms that are added to it."""
+"""Build learner and terms from the entries of the catalogue."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -16,7 +16,7 @@ from furlkit.weights import Tensors
 def learner_of(
     objective: catalogue.Objective, net: nn.Module, settings: dict[str, Any]
 ) -> Any:
-    """The learner of an objective with its settings."""
+    """The learner of an objective with these settings."""
     function = catalogue.load(objective.function)
     if objective.has_state:
         return function(net, **settings)
@@ -26,9 +26,9 @@ def learner_of(
 def terms_of(
     net: nn.Module, inputs: Mapping[str, Any], settings: dict[str, dict[str, Any]]
 ) -> dict[str, Term]:
-    """The terms that are switched on, by name; `settings` are the options of each.
+    """Active terms by name; `settings` has the options of each term.
 
-    A term gets those `inputs` that its entry in the catalogue names.
+    The catalogue names the `inputs` of a term.
     """
     terms = {}
     for name, options in settings.items():
@@ -40,5 +40,5 @@ def terms_of(
 
 
 def parts_by_name(learner: nn.Module) -> Tensors:
-    """A learner's tensors: the net's under their own names, then all that it carries."""
+    """Tensors of a learner by name, without the prefix `net.`."""
     return {k.removeprefix("net."): v for k, v in tensors_of(learner).items()}

@@ -1,9 +1,9 @@
 """The only training loop.
 
-A method hands in a learner: a module that holds everything that is trained or carried
-along (weights, momentum copies, queues) and whose `step` computes the losses of a batch.
-All randomness is derived from the step, so learner, optimiser and step number are the
-whole state: a training that is killed and resumed ends with the same bytes.
+A method provides a learner: a module with the trained and carried tensors (weights,
+momentum copies, queues) and a `step` that computes the losses of a batch. Random draws
+depend only on the step, so learner, optimiser and step number are the whole state: a
+training that is killed and resumed ends with the same bytes.
 """
 
 import math
@@ -32,7 +32,7 @@ from furlkit.training.optimisers import (
 from furlkit.training.plan import Plan
 from furlkit.weights import below, part_of, within
 
-# What holds nets, or is one: of two models, a phase trains the same parts.
+# Names of modules that contain or are nets: a phase trains equal parts of two models.
 _HOLDERS = ("learner", "own", "net")
 Purpose = tuple[int, *tuple[int | str, ...]]
 Term = Callable[[Batch, Forward], Tensor | Forward]
@@ -40,12 +40,12 @@ Term = Callable[[Batch, Forward], Tensor | Forward]
 
 @dataclass(frozen=True)
 class Job:
-    """A training: of what, on which images, how, and from which seeds.
+    """A training: learner, images, plan and purpose.
 
-    All random draws are derived from `purpose` (seed, round, client, ...). `terms` are
-    added to the learner's losses. `begin` is called before the first step, but not when
-    a training is resumed. `where` goes into every line of the journal, `steps_before` is
-    added to its steps. Nobody is warned of a collapse in one that `may_collapse`.
+    Random draws are derived from `purpose` (seed, round, client, ...). `terms` are added
+    to the learner's losses. `begin` is called before the first step, but not when a
+    training is resumed. `where` goes into every line of the journal; `steps_before` is
+    added to the journal's steps. `may_collapse` suppresses the warning about a collapse.
     """
 
     title: str
@@ -71,12 +71,12 @@ class Job:
 
     @property
     def epochs(self) -> int:
-        """Its epochs; the last one may be a part of one."""
+        """Number of epochs; the last epoch may be incomplete."""
         return -(-self.steps // self.epoch_steps)
 
 
 class DivergedError(FurlkitError):
-    """The numbers left what floats can hold."""
+    """A value became NaN or infinite."""
 
     def __init__(self, what: str):
         super().__init__(
@@ -91,17 +91,17 @@ class Keeper(Protocol):
         """Step, tensors and values of an interrupted training, or None."""
 
     def refuse(self, error: Exception) -> None:
-        """What `restore` gave cannot be used: the training starts over."""
+        """Discard the restored state: the training starts over."""
 
     def due(self, finished: bool) -> bool:
-        """Whether it is time to save; `finished` says that no step is left."""
+        """Return whether to save now; `finished` means that no step is left."""
 
     def save(self, step: int, tensors: dict[str, Tensor], values: dict) -> None:
         """Save a state."""
 
 
 class NoProgress:
-    """A keeper that saves nothing, for a training that need not be resumed."""
+    """A keeper without files, for trainings that are never resumed."""
 
     def restore(self) -> None:
         """Find no earlier state: every training starts at step 0."""
@@ -118,19 +118,19 @@ class NoProgress:
 
 
 class Meter(NamedTuple):
-    """The collapse meter: what it says of the last step's representations."""
+    """The collapse meter of the last step's representations."""
 
     spread: float
     effective_rank: float
 
 
 class Epoch(NamedTuple):
-    """One epoch: mean losses over its steps, and the collapse meter at its end.
+    """An epoch: mean losses over the steps, and the collapse meter at the end.
 
-    `terms` has the meters of terms that make a forward pass of their own, by name, and
-    `measures` are what the learner has to say of it. The last epoch of a training that is
-    given in steps may be shorter. `clock` has the mean seconds of a step, the share of
-    them in which images were gathered, and on a GPU the most memory that was in use.
+    `terms` has the meters of terms with a separate forward pass, by name, and `measures`
+    the extra measures of the learner. With --steps the last epoch may be shorter. `clock`
+    has the mean seconds of a step, the share of time for gathering images, and on a GPU
+    the peak memory.
     """
 
     epoch: int
@@ -145,18 +145,18 @@ class Epoch(NamedTuple):
     clock: dict[str, float] = {}  # noqa: RUF012 - nothing changes it
 
     def facts(self) -> dict[str, Any]:
-        """All of it by name, the learner's measures beside the loop's own."""
+        """The fields by name, with the learner's measures and the clock."""
         own = {k: v for k, v in self._asdict().items() if v is not None}
         return {**own.pop("measures"), **own.pop("clock"), **own}
 
     def meters(self) -> dict[str, Meter]:
-        """The collapse meters by the name of their term; the objective's has none."""
+        """Collapse meters by the name of the term; "" for the objective."""
         own = Meter(self.spread, self.effective_rank)
         return {"": own, **{k: Meter(**v) for k, v in (self.terms or {}).items()}}
 
 
 class Step(NamedTuple):
-    """A step that is over, counted from 1, and the epoch that it ends, if it does."""
+    """A finished step, counted from 1, and the epoch if the step ends an epoch."""
 
     number: int
     epoch: Epoch | None
@@ -164,7 +164,7 @@ class Step(NamedTuple):
 
 @dataclass
 class _State:
-    """What is counted through an epoch, across interruptions."""
+    """Sums over an epoch, across interruptions."""
 
     step: int = 0
     sums: dict[str, Tensor] = field(default_factory=dict)
@@ -228,7 +228,7 @@ def _prefetch(job: Job, step: int) -> None:
 
 
 def steps_per_epoch(examples: int, batch_size: int) -> int:
-    """Full batches only, unless there is not even one."""
+    """Number of full batches, at least 1."""
     return max(examples // batch_size, 1)
 
 
@@ -261,7 +261,7 @@ class Trainer:
         self.optimiser = _optimiser(weights, self.plan)
 
     def begin_epoch(self, images: Images, epoch: int, purpose: Purpose) -> None:
-        """Change the phase or the optimiser; let the learner prepare its epoch."""
+        """Change the phase or the optimiser; let the learner prepare the epoch."""
         phase = self.plan.phase_at(epoch)
         if phase != self.phase or self.plan.restart_optimiser:
             self.enter(phase)
@@ -279,9 +279,9 @@ class Trainer:
     def step(
         self, batch: Batch, lr: float
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """One step of the optimiser; gives the losses and what was compared, by name.
+        """Make a step of the optimiser; return losses and representations by name.
 
-        What the objective compares has no name, that of a term has the term's.
+        The name is "" for the objective, and the term's name for a term.
         """
         mixed = self.dtype is not torch.float32
         with torch.autocast(self.device.type, self.dtype, enabled=mixed):
@@ -307,7 +307,7 @@ class Trainer:
             self.learner.after_step()
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Everything that must be saved: tensors and numbers."""
+        """The state to save: tensors and numbers."""
         learner, slots = self.learner.state_dict(), self.optimiser.state
         tensors = {f"learner.{k}": v for k, v in learner.items()}
         tensors |= {f"optimiser.{k}": v for k, v in slots.items()}
@@ -318,7 +318,7 @@ class Trainer:
         }
 
     def copied(self) -> Callable[[], None]:
-        """Copy what `load` changes; gives a function that puts it back."""
+        """Copy the state that `load` changes; return a function to restore the copy."""
         buffers = [(one, dict(one._buffers)) for one in self.learner.modules()]
         tensors = {k: v.clone() for k, v in self.learner.state_dict().items()}
 
@@ -333,7 +333,7 @@ class Trainer:
         return put_back
 
     def load(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Restore what `state` gave."""
+        """Restore a result of `state`."""
         state = below("learner.", tensors)
         _make_buffers(self.learner, state)
         self.learner.load_state_dict(state)
@@ -342,12 +342,12 @@ class Trainer:
 
 
 def _trains(name: str, parts: tuple[str, ...] | None) -> bool:
-    """Whether a tensor or module of a learner is trained in a phase of these parts."""
+    """Return whether a phase of these parts trains a tensor or module of a learner."""
     return parts is None or not _part_of(name) or within(_part_of(name), parts)
 
 
 def _part_of(name: str) -> str:
-    """The part of the model that a tensor or module of a learner belongs to."""
+    """The model's part for a tensor or module of a learner."""
     words = name.split(".")
     while words and words[0] in _HOLDERS:
         words = words[1:]
@@ -355,7 +355,7 @@ def _part_of(name: str) -> str:
 
 
 def _make_buffers(learner: nn.Module, state: dict[str, Tensor]) -> None:
-    """Make room for buffers that `begin_epoch` had made, in the shape they had."""
+    """Allocate buffers of an earlier `begin_epoch`, with the saved shapes."""
     own = learner.state_dict()
     for name, tensor in state.items():
         if name not in own or own[name].shape != tensor.shape:
@@ -375,7 +375,7 @@ def _optimiser(weights: dict[str, Tensor], plan: Plan) -> Optimiser:
 def positions(
     images: Images, batch_size: int, purpose: Purpose, step: int
 ) -> Positions:
-    """Which images a step, counted from 0, takes: each epoch has an order of its own."""
+    """Images of a step, counted from 0; every epoch has a new order."""
     epoch, place = divmod(step, steps_per_epoch(len(images), batch_size))
     order = images.order(derive(*purpose, "order", epoch))
     return order.part(place * batch_size, (place + 1) * batch_size)
@@ -388,7 +388,7 @@ def _resume(trainer: Trainer, keeper: Keeper, job: Job) -> _State:
     put_back = trainer.copied()
     try:
         return _restored(trainer, job, *found)
-    # Its file may be of another program or forged, so anything may be wrong with it.
+    # The file may be forged or from another program, so any error is possible.
     except Exception as error:
         put_back()
         keeper.refuse(error)
@@ -404,7 +404,7 @@ def _restored(
 ) -> _State:
     if type(step) is not int or not 0 <= step <= job.steps:
         raise ValueError(f"it is at step {step} of {job.steps}")
-    # The phase of the last step, whose optimiser was saved; the next may begin another.
+    # The saved optimiser belongs to the last step's phase; a new phase may begin next.
     trainer.enter(trainer.plan.phase_at(max(step - 1, 0) // job.epoch_steps))
     trainer.load(tensors, values)
     sums = {k: v.to(trainer.device) for k, v in below("sum.", tensors).items()}
@@ -445,7 +445,7 @@ def _finish_epoch(
 
 
 def _peak_memory(device: torch.device) -> dict[str, float]:
-    """The most bytes of a GPU that tensors of this process have taken at once."""
+    """Peak memory of this process's tensors on a GPU, in bytes."""
     measure = None
     if device.type != "cpu":
         measure = getattr(torch.get_device_module(device), "max_memory_allocated", None)
@@ -453,7 +453,7 @@ def _peak_memory(device: torch.device) -> dict[str, float]:
 
 
 def _wait_for(device: torch.device) -> float:
-    """Let a GPU finish its work before the clock is read; returns the seconds."""
+    """Wait until the GPU has finished, before reading the clock; return the seconds."""
     began = time.perf_counter()
     if device.type != "cpu":
         torch.get_device_module(device).synchronize()
@@ -465,9 +465,9 @@ def _meter(z: Tensor) -> Meter:
 
 
 def _check_finite(module: nn.Module) -> None:
-    """The last step's loss was computed before its update, which may have diverged."""
+    """Raise if weights diverged; the last loss was computed before the last update."""
     state = {k: v for k, v in module.state_dict().items() if v.is_floating_point()}
-    # A sum is not finite if a value is not. It may also overflow, hence the loop.
+    # A sum with a NaN or infinity is not finite. A sum may also overflow, hence the loop.
     sums = torch.stack([tensor.sum().float() for tensor in state.values()])
     if sums.isfinite().all():
         return

@@ -16,9 +16,9 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 class Optimiser:
     """Update parameters that have a gradient; other parameters stay unchanged.
 
-    `factors` multiply the learning rate of each parameter; without them all have the
-    same. `state` and `steps` are all that must be saved. `steps` is a number on the
-    device once a step was taken that the device alone knows to be usable or not.
+    `factors` multiply the learning rates of the parameters; the default is 1. Progress
+    files need only `state` and `steps`. `steps` is a number on the device after a step
+    that only the device knows to be usable or not.
     """
 
     def __init__(

@@ -12,13 +12,13 @@ the result of one process, up to rounding.
 
 Why not DistributedDataParallel: there every process computes the whole loss of a part of
 the batch, so each objective, queue, k-means and term would need a second form that
-gathers rows with gradients, and every process would read, draw and write. Here all of
-that stays in one process and is the code that one process runs. BatchNorm over all
+gathers rows with gradients, and every process would read, draw and write. Here this work
+stays in the first process, with the code of a single process. BatchNorm over all
 processes is written out because torch's SyncBatchNorm refuses the CPU. The price is that
 weights travel with every batch, and that heads and losses use one GPU.
 
-If a process ends, the others end with an error as soon as they wait for it; the progress
-that the first process saved is resumed by the same command.
+If a process ends, the remaining processes end with an error when they wait for this
+process; the same command resumes from the progress of the first process.
 
     x, h    images and the encoder's output, divided into N equal parts
     w       the encoder's parameters and buffers, sent with every batch

@@ -181,7 +181,9 @@ def test_a_site_is_not_told_of_a_partition_that_it_does_not_have(world, run, tmp
     assert furlkit(*near, "--part", 0, "-o", tmp_path / "n") == 0
     words = ("local-train", world / "start", *DIGITS, *CLUSTER, "--client", "st-mary")
     done = run(*words, "--neighbours-from", tmp_path / "n", "-o", tmp_path / "c")
-    assert done.code == 65 and f"{tmp_path / 'n'}: is not of" in done.err
+    assert (
+        done.code == 65 and f"{tmp_path / 'n'}: lists neighbours for other" in done.err
+    )
     assert "--data" in done.err and "--partition" not in done.err
 
 

@@ -250,7 +250,7 @@ def test_the_server_killed_before_any_step(whole, tmp_path, until_done):
         (2, ("r2/client_1",), "round 2"),
         (2, ("r1/global",), "not a client's"),
         (2, ("r1/client_1", "other"), "both of client 1"),
-        (2, ("bare",), "its sigma"),
+        (2, ("bare",), "shapes of sigma"),
     ],
 )
 def test_what_cannot_help_is_refused(

@@ -55,7 +55,7 @@ def test_the_default_is_the_20_nearest_by_z(world, neighbours, run):
     found = read_neighbours(path)
     assert code == 0 and found.nearest.shape == (30, 20) and found.facts.layer == "z"
     told = run("inspect", path).out
-    assert "the nearest others of each of 30 images" in told
+    assert "neighbours of 30 images" in told
     assert "z of the public part" in " ".join(told.split())
     again = run("neighbours", world / "g.st", "--data", "digits", "--partition",
                 world / "p.st", "--part", "public", "-o", path)  # fmt: skip

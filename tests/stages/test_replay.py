@@ -70,12 +70,12 @@ def test_only_a_rule_with_a_memory_writes_it_again(world, run, rule):
     assert words[words.index("-o") + 1].endswith("next")
 
 
-def test_weights_of_ones_own_are_not_recorded(world, run):
+def test_weights_of_a_file_are_not_recorded(world, run):
     (weights := world.folder / "weights.json").write_text('{"0": 1, "1": 2, "2": 3}')
     line = ("aggregate", *world.clients, "--weights", weights, "-o", world.output)
     assert furlkit(*line) == 0
     outcome = run("replay", world.output, "--depth", 1)
-    assert outcome.code == 65 and "weights of one's own" in outcome.out
+    assert outcome.code == 65 and "--weights" in outcome.out
     assert commands(outcome.out) == []
 
 
@@ -130,8 +130,8 @@ def test_running_says_whether_it_is_the_same(made, world, run, forge, change):
 def test_an_input_that_is_gone_ends_the_chain(made, world, run):
     world.clients[1].unlink()
     outcome = run("replay", made[0])
-    assert outcome.code == 65 and f"{made[0]}: its client 1" in outcome.err
-    assert f"# {made[0]}: its client 1" in outcome.out
+    assert outcome.code == 65 and f"{made[0]}: input client 1" in outcome.err
+    assert f"# {made[0]}: input client 1" in outcome.out
     assert "aggregate" not in [words[0] for words in commands(outcome.out)]
 
 
@@ -157,7 +157,10 @@ def test_files_of_one_name_do_not_replace_each_other(made, world, run, tmp_path)
 def test_images_that_are_not_found_are_asked_for(world, run, forge):
     forge(world.partition, facts={"dataset": {"examples": 9, "labels": "0" * 64}})
     outcome = run("replay", world.partition)
-    assert outcome.code == 65 and "9 of them; name them by --data" in outcome.out
+    assert (
+        outcome.code == 65
+        and "9 images are not found; name the dataset by --data" in outcome.out
+    )
 
 
 @pytest.mark.parametrize(
@@ -218,7 +221,7 @@ def test_a_folder_with_a_compared_file_is_not_written_to(
         world.clients[1].rename(world.folder / "deeper" / world.clients[1].name)
     line = ("replay", made[0], "--depth", 1, "--into", tmp_path / into)
     for run in ((), ("--run",)):
-        refused(world.folder, 2, ["--into", "compared or read"], *line, *run)
+        refused(world.folder, 2, ["--into", "compared file"], *line, *run)
 
 
 def test_a_folder_that_leads_to_a_compared_file_is_not_written_to(
@@ -231,7 +234,7 @@ def test_a_folder_that_leads_to_a_compared_file_is_not_written_to(
     (tmp_path / "again").mkdir()
     (tmp_path / "again" / "r001").symlink_to(mean.parent)
     line = ("replay", mean, "--depth", 1, "--run", "--into", tmp_path / "again")
-    refused(world.folder, 2, [mean, "compared or read"], *line)
+    refused(world.folder, 2, [mean, "compared file"], *line)
 
 
 def test_names_that_look_like_options_are_paths(made, world, run, monkeypatch):

@@ -216,7 +216,7 @@ def _order(opened: Any) -> str:
 
 
 def _window(scope: Any) -> Range | Curve | None:
-    """The file's first window; None if it has none, or no such window can be."""
+    """The file's first window; None without a window, or for an impossible window."""
     centre, width = (_first(scope.get(tag)) for tag in ("WindowCenter", "WindowWidth"))
     form = str(scope.get("VOILUTFunction") or "LINEAR")
     if centre is None or width is None:

@@ -1,4 +1,4 @@
-"""A client at the start of a round: its images, its files, the model it starts from."""
+"""A client at the start of a round: images, files, and the model before training."""
 
 from dataclasses import replace
 
@@ -23,8 +23,8 @@ from furlkit.weights import Tensors, below, divide, parts_of
 def check_clients(inputs: Inputs) -> Client | None:
     """Open and check every client before the first training.
 
-    Returns the client of a command with one client. Several clients are opened again,
-    each before its training, because memory holds one client's model at a time.
+    Return the client of a command with a single client. Several clients are opened again
+    before training, because memory holds the model of a single client at a time.
     """
     options, setup = inputs.options, inputs.setup
     for number in options.clients:
@@ -41,7 +41,7 @@ def check_clients(inputs: Inputs) -> Client | None:
 
 
 def open_client(inputs: Inputs, number: ClientId) -> Client:
-    """Read the client's private file and let the update make the start of its training."""
+    """Read the client's private file; the update computes the weights before training."""
     options, setup = inputs.options, inputs.setup
     index = setup.index_of(number)
     matching.check_size(str(options.partition or setup.images.name), number, index)
@@ -78,14 +78,14 @@ def open_client(inputs: Inputs, number: ClientId) -> Client:
 
 
 def _purpose(inputs: Inputs, number: ClientId) -> Purpose:
-    """What all random draws of the client's training are derived from."""
+    """Purpose of the client's random draws."""
     purpose = (inputs.options.seed, "local-train", inputs.setup.round, number)
-    # Draws that the round's first training has not made.
+    # Other draws than in the first training of the round.
     return (*purpose, "continue") if inputs.options.continues_round else purpose
 
 
 def _last(inputs: Inputs, private: Private | None) -> Tensors:
-    """The client's weights after its last round, of the parts that the net still has."""
+    """The client's weights after the last round, for the present parts of the net."""
     last, net = below("last.", private.tensors) if private else {}, inputs.setup.net
     known = {name: last[name] for name in last.keys() & net.keys()}
     if private:
@@ -94,7 +94,7 @@ def _last(inputs: Inputs, private: Private | None) -> Tensors:
 
 
 def _kept_heads(inputs: Inputs) -> Decision | None:
-    """Where heads travel in some rounds only: whether they are the client's own."""
+    """Record whether the heads are the client's, if only some rounds exchange heads."""
     if not inputs.options.update.sends:
         return None
     given = parts_of(inputs.setup.model.tensors)
@@ -103,9 +103,9 @@ def _kept_heads(inputs: Inputs) -> Decision | None:
 
 
 def _divided(inputs: Inputs, private: Private | None) -> tuple[Tensors, Tensors]:
-    """Divide a private file into tensors that training starts from and carried ones.
+    """Divide a private file into tensors for training and carried tensors.
 
-    Exchanges read their own tensors; the parts of inactive exchanges are carried.
+    Active exchanges read their tensors; parts of inactive exchanges are carried.
     """
     if private is None:
         return {}, {}
@@ -122,11 +122,11 @@ def _divided(inputs: Inputs, private: Private | None) -> tuple[Tensors, Tensors]
 
 
 def _start(inputs: Inputs, number: ClientId, kept: Tensors) -> Tensors:
-    """The global model, completed by the parts that the client kept.
+    """The global model, completed by parts of the private file.
 
-    Parts that nobody has (a head that other clients kept to themselves, BatchNorm
-    statistics in a client's first round) are drawn from the seed, for each client. A head
-    that will be averaged later is the one that init drew.
+    Missing parts (a head that clients do not send, BatchNorm statistics in a client's
+    first round) are drawn from seed and client. A head for later averaging is drawn like
+    in init, equally for every client.
     """
     setup, options = inputs.setup, inputs.options
     start = {**kept, **setup.model.tensors}

@@ -1,4 +1,4 @@
-"""Open and check the inputs that all clients share."""
+"""Open and check the common inputs of the clients."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -35,7 +35,7 @@ class Inputs(NamedTuple):
 
 
 def open_inputs(options: Options) -> Inputs:
-    """Open and check everything; nothing is trained or written."""
+    """Open and check the inputs, before training and writing."""
     check_usage(options)
     runtime.start(options.runtime)
     partition = read_partition(options.partition) if options.partition else None
@@ -83,7 +83,7 @@ def open_inputs(options: Options) -> Inputs:
 
 
 def _plan_of_round(plan: Plan, round_: int) -> Plan:
-    """Continue a schedule of several rounds where the last round left it."""
+    """Continue a schedule of several rounds after the last round."""
     if plan.schedule_rounds > 1:
         plan = replace(plan, first_round=round_ - 1)
     if plan.schedule == "cosine" and plan.first_round >= plan.schedule_rounds:
@@ -105,7 +105,7 @@ def _check_continued(model: Checkpoint, update: str) -> None:
 def make_learner(
     options: Options, net: nn.Module, architecture: Architecture, settings: dict
 ) -> Any:
-    """The learner of the objective, with the modules that exchanges add."""
+    """The learner of the objective, with the modules of exchanges."""
     learner = learner_of(options.objective, net, settings)
     for exchange in options.active:
         exchange.extend(learner, architecture)
@@ -126,7 +126,7 @@ def _check_whole(setup: Setup, kept: set[str]) -> None:
 
 
 def _sent_parts(options: Options, setup: Setup) -> tuple[str, ...]:
-    """The parts that leave the client in a round, checked against those there are."""
+    """Parts to send in a round; raise for unknown parts."""
     net, round_ = ("encoder", *setup.architecture.heads), setup.model.facts.round + 1
     more = [part for exchange in options.active for part in exchange.sends]
     sent = options.send or (*net, *options.objective.sends, *more)
@@ -136,7 +136,7 @@ def _sent_parts(options: Options, setup: Setup) -> tuple[str, ...]:
     if kept and not options.private_out:
         raise UsageError(
             f"--send {','.join(sent)}: the {' and '.join(kept)} would be lost; "
-            "give --private-out, where the client keeps what it does not send"
+            "give --private-out, the file for parts that stay at the client"
         )
     if options.update.sends:
         choose = catalogue.load(options.update.sends)
@@ -156,8 +156,8 @@ def _check_phases(options: Options) -> None:
     left = [head for head in objective.head_names if not within(head, named)]
     if named and left:
         console.warn(
-            f"--phases: none trains the {left[0]} of --objective {objective.name}, which "
-            f"stays as it is; name it too, as {named[0]}+{left[0]}:5"
+            f"--phases: no phase trains the {left[0]} of --objective {objective.name}; add "
+            f"the part to a phase: {named[0]}+{left[0]}:5"
         )
 
 

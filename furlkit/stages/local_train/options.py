@@ -20,14 +20,14 @@ from furlkit.training.run import Execution
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Computing):
-    """`output`, `private` and `private_out` may hold `{client}`.
+    """`output`, `private` and `private_out` may contain `{client}`.
 
-    `settings` are the options of the objective, `update_settings` those of the update, and
-    `terms` those of each term that is switched on. `exchanges` are all exchanges with
-    their options; `active` are those that this command uses. `send` names the parts of the
-    model that leave the client; None means the net and its heads. `tell` are the facts
-    about the client's images that an upload contains. Without a partition there is one
-    client, a site, that owns all images.
+    `settings` are the options of the objective, `update_settings` the options of the
+    update, and `terms` the options of the active terms by name. `exchanges` are the
+    exchanges of the catalogue; this command uses the `active` exchanges. `send` names the
+    parts of the model to send; None means the encoder and the heads. `tell` names the
+    facts about the client's images in the upload. Without a partition there is a single
+    client, a site with every image.
     """
 
     partition: Path | None
@@ -52,17 +52,17 @@ class Options(Computing):
 
     @property
     def continues_round(self) -> bool:
-        """Whether the client trains its model of this round once more."""
+        """Return whether the client trains the model of this round again."""
         return self.update.continues
 
     @property
     def starts_from_own(self) -> bool:
-        """Whether the client's own model is given in place of the global one."""
+        """Return whether GLOBAL is the client's model."""
         return self.update.starts_from_own
 
     @property
     def active(self) -> list[Exchange]:
-        """The exchanges that this command uses."""
+        """Exchanges in use by this command."""
         return [exchange for exchange in self.exchanges.values() if exchange.active]
 
 
@@ -106,7 +106,7 @@ TELLABLE = ("examples", "classes", "loss")
 
 
 def parse_tell(text: str | None) -> tuple[str, ...]:
-    """What the server is told of a client's images: examples,loss if nothing is said."""
+    """Parse --tell, the facts for the server; the default is examples,loss."""
     if text is None:
         return ("examples", "loss")
     words = () if text == "nothing" else tuple(text.split(","))

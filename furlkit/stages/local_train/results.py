@@ -1,4 +1,4 @@
-"""The files of a client's round: its upload, shared files, its private file."""
+"""The files of a client's round: upload, shared files and private file."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ def write(inputs: Inputs, client: Client, trained: Trained) -> Result:
 def _finished(
     inputs: Inputs, client: Client, trained: Trained
 ) -> tuple[Tensors, Tensors]:
-    """Finish all exchanges; returns parts and memory for the private file."""
+    """Finish the exchanges; return parts and memory for the private file."""
     active = inputs.options.active
     theirs = {word for exchange in active for word in exchange.memory}
     memory = {k: v for k, v in client.memory.items() if k.split(".")[0] not in theirs}
@@ -78,7 +78,7 @@ def _first_words(memory: Tensors) -> list[str]:
 
 
 def _told(inputs: Inputs, client: Client, trained: Trained) -> dict[str, Any]:
-    """Facts about the client's images for the upload, as --tell allows."""
+    """Facts about the client's images for the upload, by --tell."""
     tell, objective = inputs.options.tell, inputs.options.objective
     told: dict[str, Any] = {}
     if "examples" in tell:
@@ -94,9 +94,9 @@ def _told(inputs: Inputs, client: Client, trained: Trained) -> dict[str, Any]:
 
 
 def _without_counts(upload: Tensors, received: Tensors) -> Tensors:
-    """The upload without BatchNorm's counts of batches, which tell how many images.
+    """The upload with BatchNorm's counts of batches from the received model.
 
-    Nothing computes with them. They are those of the received model.
+    The client's counts would reveal the number of images; no computation needs them.
     """
     return {
         k: received.get(k, np.zeros_like(v))
@@ -109,7 +109,7 @@ def _without_counts(upload: Tensors, received: Tensors) -> Tensors:
 def result_of(
     inputs: Inputs, client: Client, facts: CheckpointFacts, data: dict[str, Any]
 ) -> Result:
-    """What is printed of a client whose files are written."""
+    """Result of a client to print, after writing the files."""
     number, examples = client.number, len(client.index)
     line = (
         f"{fill(inputs.options.output, number)}: client {number}, "
@@ -123,7 +123,7 @@ def result_of(
 def _tensors(inputs: Inputs, learner: Any) -> Tensors:
     """A learner's tensors, by part.
 
-    Buffers that begin_epoch made belong to the epoch; they are not carried further.
+    Buffers made by begin_epoch belong to the epoch and are left out.
     """
     known = inputs.setup.learner
     return {k: v for k, v in parts_by_name(learner).items() if k in known}
@@ -139,11 +139,11 @@ def _divided(inputs: Inputs, learner: Any) -> tuple[Tensors, Tensors]:
 def _private_parts(
     inputs: Inputs, client: Client, upload: Tensors, kept: Tensors
 ) -> Tensors:
-    """The parts of models for the client's private file, without those of exchanges.
+    """Parts of models for the client's private file, except the parts of exchanges.
 
-    Besides the parts that are not sent, the file has a copy of the BatchNorm statistics,
-    which the server may leave out of the mean (aggregate --bn keep). If the update needs
-    them, the file has the weights at the end of the round, too.
+    Besides the unsent parts, the file has a copy of the BatchNorm statistics, which the
+    server may leave out of the mean (aggregate --bn keep), and the weights at the end of
+    the round if the update needs these weights.
     """
     own = {k: v for k, v in upload.items() if is_batchnorm_statistic(k)} | kept
     if inputs.options.update.own:

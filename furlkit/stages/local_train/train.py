@@ -1,4 +1,4 @@
-"""Training clients one after the other."""
+"""Train clients in sequence."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -29,7 +29,7 @@ from furlkit.weights import Tensors, divide
 
 
 def run(values: dict[str, Any]) -> Iterator[Result]:
-    """Train one client after the other from the global model; yield each result."""
+    """Train the clients in sequence from the global model; yield the results."""
     options = options_of(values)
     inputs = open_inputs(options)
     only = check_clients(inputs)
@@ -49,7 +49,7 @@ def run(values: dict[str, Any]) -> Iterator[Result]:
 
 
 def _made_before(inputs: Inputs, client: Client) -> Result | None:
-    """The result of a client if an earlier run of this command wrote all its files."""
+    """Result of a client, if an earlier run of this command wrote the client's files."""
     options, number = inputs.options, client.number
     output, whose = fill(options.output, number), {"client": number}
     content = content_of(output, "checkpoint", client.provenance, whose)
@@ -71,7 +71,7 @@ def _made_before(inputs: Inputs, client: Client) -> Result | None:
 
 
 def train_client(inputs: Inputs, client: Client, nets: dict[str, Net]) -> Result:
-    """Train a client; `nets` are those of the client before, which serve again."""
+    """Train a client; reuse `nets`, the nets of the previous client."""
     options = inputs.options
     nets["sent"], more = _net(inputs, client.tensors, nets.get("sent"))
     given: dict[str, Any] = {"received": client.received}
@@ -98,18 +98,18 @@ def train_client(inputs: Inputs, client: Client, nets: dict[str, Net]) -> Result
 def _jobs(
     inputs: Inputs, client: Client, job: Job, twin: Callable[[Tensors], Job]
 ) -> Job | Jobs:
-    """The training of the model that is sent, or the trainings of an exchange."""
+    """The training of the sent model, or the trainings of an exchange."""
     made = [e.jobs(client, job, twin) for e in inputs.options.active]
     changed: list[Job | Jobs] = [jobs for jobs in made if jobs]
     if len(changed) > 1:
-        raise UsageError("two exchanges train a second model; leave one of them out")
+        raise UsageError("two exchanges train a second model; omit either exchange")
     return changed[0] if changed else job
 
 
 def _job(
     inputs: Inputs, client: Client, net: Net, more: Tensors, given: dict[str, Any]
 ) -> Job:
-    """A training of this net; the learner carries `more`, `given` are its inputs."""
+    """A training of this net; `more` are the learner's tensors, `given` the inputs."""
     options, setup = inputs.options, inputs.setup
     taken = {key: given[key] for key in options.objective.inputs if key in given}
     settings = {**options.settings, **taken}
@@ -130,7 +130,7 @@ def _job(
 
 
 def _begin_journal(inputs: Inputs, client: Client) -> None:
-    """A site's images, and what the update decided; a resumed training has both lines."""
+    """Journal a site's images and the update's decision, also for a resumed training."""
     decision, name = client.decision, inputs.options.update.name
     journal = Journal(fill(inputs.options.output, client.number))
     if inputs.setup.partition is None:
@@ -142,10 +142,10 @@ def _begin_journal(inputs: Inputs, client: Client) -> None:
 
 
 def _net(inputs: Inputs, start: Tensors, used: Net | None) -> tuple[Net, Tensors]:
-    """The net at the start of the round, and what its learner carries besides.
+    """The net at the start of the round, and further tensors of the learner.
 
-    The net that the last client used serves again: building one takes longer than many
-    a client's round. A learner of another package may have changed more than weights.
+    The net of the last client is reused, because building a net takes longer than many
+    rounds; not with a plugin's learner, which may have changed more than weights.
     """
     options, setup = inputs.options, inputs.setup
     parts = ("encoder", *setup.architecture.heads)

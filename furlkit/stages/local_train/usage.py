@@ -7,13 +7,13 @@ from furlkit.stages.local_train.options import Options
 
 
 def check_usage(options: Options) -> None:
-    """Refuse options that do not fit together; exchanges have checked their own."""
+    """Raise for contradictory options; exchanges have checked the exchanges' options."""
     if options.partition is None:
         check_one_site(options.clients)
     if options.starts_from_own and len(options.clients) > 1:
         raise UsageError(
-            f"--update {options.update.name}: {len(options.clients)} clients have as "
-            "many models to start from; train one at a time"
+            f"--update {options.update.name}: {len(options.clients)} clients start from "
+            "different models; train one at a time"
         )
     _check_update(options)
     reads = {"--private": options.private}
@@ -31,14 +31,14 @@ def _check_update(options: Options) -> None:
     for head in update.heads:
         if head not in objective.head_names:
             raise UsageError(
-                f"--update {update.name}: decides about the {head}, which --objective "
+                f"--update {update.name}: needs the {head}, which --objective "
                 f"{objective.name} does not train; use --update replace"
             )
     if options.private_out:
         return
-    kept = "weights of its last round" if update.own else "heads between exchanges"
+    kept = "weights of the last round" if update.own else "heads between exchanges"
     if update.own or update.sends:
         raise UsageError(
-            f"--update {update.name}: needs the client's {kept}, which it keeps in a "
-            "private file; give --private-out"
+            f"--update {update.name}: needs the client's {kept} in a private file; give "
+            "--private-out"
         )

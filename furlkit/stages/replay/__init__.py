@@ -1,4 +1,4 @@
-"""replay: the commands that make a file again, and whether it is then the same."""
+"""replay: print or run the commands that make a file again, and compare the files."""
 
 from furlkit.stages.replay.remake import run
 

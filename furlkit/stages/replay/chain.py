@@ -1,4 +1,4 @@
-"""A file and what it was made from, as far as files are found that have the content."""
+"""A file and the file's ancestors, found by content."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -15,13 +15,13 @@ from furlkit.files.metrics import read_metrics
 from furlkit.files.opening import first_line
 from furlkit.reports.text import lookup
 
-PLANNED = Path("plan", "recipe.json")  # What the folder of a planned run has.
-MOST_FILES = 10_000  # That are looked at in a folder which nobody has named.
+PLANNED = Path("plan", "recipe.json")  # A file in the folder of a planned run.
+MOST_FILES = 10_000  # Limit of the search in a folder that the user did not name.
 
 
 @dataclass(frozen=True)
 class Link:
-    """A file of the chain and its parents by role; a parent that is not found is None."""
+    """A file of the chain and the file's parents by role; a missing parent is None."""
 
     path: Path
     header: Header
@@ -29,12 +29,12 @@ class Link:
 
     @property
     def missing(self) -> list[str]:
-        """The roles of the inputs that no file was found for."""
+        """Roles of the missing inputs."""
         return [role for role, parent in self.parents.items() if parent is None]
 
     @property
     def dataset(self) -> dict[str, Any]:
-        """The fingerprint of the images that it was made from; empty if it has none."""
+        """Fingerprint of the images of the file; empty if no header has a fingerprint."""
         parents = (link.header for link in self.parents.values() if link)
         for header in (self.header, *parents):
             images = lookup(header.facts, "data.images")  # Of scores.
@@ -48,10 +48,10 @@ class Link:
 
 
 def folders_of_run(path: Path) -> list[Path]:
-    """The folder of the planned run that a file is in.
+    """The folder of the planned run that contains a file.
 
-    Without a plan: the file's folder, and the folder around it, in which rounds lie side
-    by side, unless that is the user's home or has very many files.
+    Without a plan: the file's folder and the parent folder, which may contain the other
+    rounds, unless the parent is the user's home or has more than MOST_FILES files.
     """
     folder = path.absolute().parent
     runs = (one for one in (folder, *folder.parents) if (one / PLANNED).is_file())
@@ -72,9 +72,9 @@ def tables_in(folders: Iterable[Path]) -> list[Path]:
 
 
 def found_in(folders: Iterable[Path], into: Path) -> dict[str, Link]:
-    """The files of furlkit below some folders, by content; of copies the first.
+    """furlkit's files below some folders, by content; the first file of several copies.
 
-    Files below `into`, which an earlier replay may have written, come last.
+    Files below `into`, perhaps of an earlier replay, come last.
     """
     found: dict[str, Link] = {}
     written = os.path.realpath(into) + os.sep
@@ -85,14 +85,14 @@ def found_in(folders: Iterable[Path], into: Path) -> dict[str, Link]:
         try:
             header = Container(path).header
         except FurlkitError:
-            continue  # Something else, or damaged.
+            continue  # A file of another program, or a damaged file.
         if header.kind != "progress":
             found.setdefault(header.content, Link(path, header))
     return found
 
 
 def _below(folders: Iterable[Path]) -> Iterator[Path]:
-    """Regular files in a fixed order, without hidden ones and those in hidden folders."""
+    """Regular files in a fixed order, without hidden files and hidden folders."""
     for folder in folders:
         for place, inner, names in os.walk(folder):
             inner[:] = sorted(name for name in inner if not name.startswith("."))
@@ -103,7 +103,7 @@ def _below(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def header_of(path: Path) -> Header:
-    """The header of a file; that of scores has the same entries."""
+    """The header of a file, or a header made from the entries of scores."""
     if not first_line(path).lstrip().startswith(b"{"):
         return Container(path).header
     document = read_metrics(path)
@@ -122,9 +122,10 @@ def header_of(path: Path) -> Header:
 
 
 def chain(path: Path, found: dict[str, Link], depth: int | None) -> list[Link]:
-    """The file and its ancestors, each after its parents.
+    """The ancestors of a file and the file, parents first.
 
-    `depth` counts generations: 1 is the file alone. Parents are looked up in any case.
+    `depth` is the number of generations: 1 for the file alone. Parents are always looked
+    up.
     """
     first = Link(path, header_of(path))
     known = {**found, first.header.content: first}
@@ -142,7 +143,7 @@ def chain(path: Path, found: dict[str, Link], depth: int | None) -> list[Link]:
     try:
         return [taken[content] for content in TopologicalSorter(graph).static_order()]
     except CycleError as error:
-        raise InputError(f"{path}: is said to be made from itself") from error
+        raise InputError(f"{path}: the headers form a cycle of inputs") from error
 
 
 def _with_parents(link: Link, known: dict[str, Link]) -> Link:
@@ -152,5 +153,5 @@ def _with_parents(link: Link, known: dict[str, Link]) -> Link:
 
 def _contents(link: Link) -> dict[str, str]:
     inputs = link.header.inputs.items()
-    # The hash of groups is that of numbers; see `groups`.
+    # The hash of groups is a hash of numbers, not of a file; see `groups`.
     return {role: str(content) for role, content in inputs if role != "groups"}

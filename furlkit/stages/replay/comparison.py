@@ -1,7 +1,7 @@
-"""Comparing a file that was made again with the first one.
+"""Compare a file with the file's replay.
 
-The bytes decide. If bytes differ, tensors or scores are compared: a header may differ
-because another version of furlkit wrote it, while the numbers are the same.
+Equal bytes are the best result. If bytes differ, tensors or scores are compared: another
+version of furlkit may write a different header with equal numbers.
 """
 
 import filecmp
@@ -16,12 +16,12 @@ from furlkit.files.journal import DECISIVE, Journal
 from furlkit.files.metrics import read_metrics
 
 SAME = "same bytes"
-# The entries of a metrics file that say how the numbers were measured.
+# The entries of a metrics file about the conditions of the measurement.
 CONDITIONS = ("options", "seed", "data", "inputs", "checkpoint", "version", "content")
 
 
 def compared(old: Path, new: Path, scores: bool) -> str:
-    """In which way two files are the same; versions and machine if they are not."""
+    """Describe the agreement of two files, with versions and machine if they differ."""
     if filecmp.cmp(old, new, shallow=False):
         return SAME
     found = _scores(old, new) if scores else _tensors(old, new)
@@ -67,7 +67,7 @@ def _scores(old: Path, new: Path) -> str:
 
 
 def _values(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The measured values by their places, like `domains.svhn.accuracy`."""
+    """Measured values by name, like `domains.svhn.accuracy`."""
     measured = {k: v for k, v in document.items() if k not in CONDITIONS}
     stack = [("", measured)]
     while stack:
@@ -80,7 +80,7 @@ def _values(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _versions(old: Path, new: Path) -> str:
-    """The versions and the instruction set that differ, from the two journals."""
+    """Differences in versions and instruction set between the two journals."""
     then, now = (Journal(path).machine() for path in (old, new))
     if not then or not now:
         return " (the versions and the machine of the first are not recorded)"

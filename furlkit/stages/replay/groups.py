@@ -1,8 +1,7 @@
-"""Finding the table of groups, such as patients, that a file was made with.
+"""Find the table of groups, for example patients, of a file.
 
-A header has the hash of the number of every image's group, which no name or path of a
-table changes. So each table that is found is read for the images, and the hashes are
-compared.
+A header has the hash of the group numbers of the images, which does not depend on names
+and paths of tables. Every candidate table is read for the images to compare the hashes.
 """
 
 from collections.abc import Iterable
@@ -34,4 +33,4 @@ def group_words(
             groups = source.with_groups(source.labels(), str(table)).groups
             if groups is not None and label_fingerprint(groups) == wanted:
                 return ["--groups", path_word(table)], ""
-    return [], "its table of groups is not among the files; add --among FOLDER"
+    return [], "the table of groups is not among the files; add --among FOLDER"

@@ -1,4 +1,4 @@
-"""Finding the images that a file was made from by their fingerprint."""
+"""Find the images of a file by fingerprint."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -14,14 +14,14 @@ from furlkit.files.dataset import read_dataset
 from furlkit.stages.replay.chain import Link
 from furlkit.stages.replay.words import Find, path_word
 
-Known = tuple[list[str], dict[str, Any]]  # The words for images, their fingerprint.
+Known = tuple[list[str], dict[str, Any]]  # Words for images, and the fingerprint.
 
 
 def finder(names: Iterable[str], where: dict[str, Any], found: dict[str, Link]) -> Find:
-    """A function that gives --data, and perhaps --split, for a fingerprint.
+    """Return a function from a fingerprint to --data, and perhaps --split.
 
-    It looks at the datasets that were named, at packed files among those that were
-    found, and at the digits, which need no files.
+    The function compares the named datasets, packed files among `found`, and the digits,
+    which need no files.
     """
     packed = [link.path for link in found.values() if link.header.kind == "dataset"]
 
@@ -43,7 +43,9 @@ def finder(names: Iterable[str], where: dict[str, Any], found: dict[str, Link]) 
 
 
 def _of_packed(path: Path) -> Iterator[Known]:
-    with suppress(FurlkitError):  # Nobody has asked for it, so it need not be whole.
+    with suppress(
+        FurlkitError
+    ):  # The user did not name this file, so damage is no error.
         yield [path_word(path)], read_dataset(path).facts.fingerprint
 
 
@@ -51,7 +53,7 @@ def _of_name(name: str, where: dict[str, Any]) -> Iterator[Known]:
     divided = Source(name).has_splits
     for split in SPLITS if divided else ("train",):
         source = Source(name, where["data_root"], False, split)
-        # A folder is known by its files, which need not be decoded.
+        # The fingerprint of a folder needs no decoding.
         known = source.labels() if source.is_folder else source.images()
         word = name if is_name(name) else path_word(name)
         yield [word, split] if divided else [word], known.fingerprint

@@ -1,7 +1,7 @@
-"""Printing the commands of a chain, or running them and comparing what they make.
+"""Print the commands of a chain, or run the commands and compare the outputs.
 
-Every command reads the files that were found, not those that another has made again, so
-each file is judged for itself: one that differs does not make all later ones differ.
+Every command reads the original files, not the outputs of earlier commands: a difference
+in a file does not spread to later files.
 """
 
 import shlex
@@ -37,7 +37,7 @@ Result = tuple[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Options:
-    """`among` are folders where inputs are looked for, `data` candidates for images."""
+    """`among` are folders to search for inputs, `data` are candidates for images."""
 
     path: Path
     among: tuple[Path, ...]
@@ -50,9 +50,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Remake:
-    """A file of the chain, the command that makes it as `output`, or why there is none.
+    """A file of the chain, and the command that writes `output`.
 
-    A command whose images are not found has both `words` and a reason in `open`.
+    `open` is the reason why replay cannot run the command. If only images are missing,
+    `words` has the command too.
     """
 
     link: Link
@@ -62,7 +63,7 @@ class Remake:
 
     @property
     def reads(self) -> list[Path]:
-        """The compared file, the inputs of its command, images and tables that have a path."""
+        """Paths of the compared file and of inputs, images and tables of the command."""
         inputs = (link.path for link in self.link.parents.values() if link)
         pairs = pairwise(self.words)
         data = (
@@ -74,15 +75,15 @@ class Remake:
     def line(self) -> str:
         """The command for a shell, or a comment."""
         path = self.link.path
-        # A line break in a forged header would end the comment, and begin a command.
+        # A line break in a forged header would end the comment and begin a command.
         said = console.plain(f"# {path}: {self.open}" if self.open else f"# {path}")
         return f"{said}\n{shlex.join(['furlkit', *self.words])}" if self.words else said
 
 
 def run(values: dict[str, Any]) -> Iterator[Result]:
-    """Print the commands, or run them and say of each file whether it is the same."""
+    """Print the commands, or run the commands and compare every file."""
     options = fill(Options, values)
-    catalogue.add_plugins()  # Their options are flags of a command too.
+    catalogue.add_plugins()  # Headers may record options of plugins.
     with ExitStack() as stack:
         into = options.into or Path("replay")
         if options.run and not options.into:
@@ -143,7 +144,7 @@ def _with_groups(remake: Remake, root: Path | None, tables: list[Path]) -> Remak
 
 
 def _inside(path: Path, top: Path) -> Path:
-    """The place of a file in the folder of the run; of others its folder and name."""
+    """Path of a file within the folder of the run; otherwise folder and name."""
     path, whole = path.absolute(), top.absolute()
     if path.is_relative_to(whole):
         return path.relative_to(whole)
@@ -151,19 +152,19 @@ def _inside(path: Path, top: Path) -> Path:
 
 
 def _check_into(into: Path, remakes: list[Remake]) -> None:
-    """No command may write into a folder that has a file of the chain."""
+    """Raise if a command would write into a folder with a file of the chain."""
     written = {realpath(into), *(realpath(each.output.parent) for each in remakes)}
     for path in (path for remake in remakes for path in remake.reads):
         whole = Path(realpath(path))
         if not written.isdisjoint(map(str, (whole, *whole.parents))):
             raise UsageError(
-                f"--into {into}: has {path}, which is compared or read; name a folder "
-                "that does not exist yet"
+                f"--into {into}: contains {path}, a compared file or an input; name a new "
+                "folder"
             )
 
 
 def _check_complete(remakes: list[Remake]) -> None:
-    """Inputs and images must be found, and the named file must have a command."""
+    """Raise for missing inputs or images, or if the named file has no command."""
     lost = [r for r in remakes if r.open and (r.link.missing or r.words)]
     lost += [remake for remake in remakes[-1:] if remake.open]
     if lost:
@@ -179,8 +180,8 @@ def _run_all(remakes: list[Remake]) -> Iterator[Result]:
         yield f"{remake.link.path}: {verdict}", {**_told(remake), "verdict": verdict}
     if differing:
         raise FurlkitError(
-            f"{differing[0]}: is not what its command makes here; of {len(remakes)} "
-            f"files {len(differing)} differ"
+            f"{differing[0]}: differs from the replayed file; of {len(remakes)} files "
+            f"{len(differing)} differ"
         )
 
 

@@ -1,8 +1,8 @@
-"""The command line that made a file, from its header and the files it was made from.
+"""Build the command line of a file from the header and the inputs.
 
-A header has the options that decide the bytes, by their flags, and the content of the
-inputs by role. What it has not is where things lie: the paths are those of the files
-that were found, and the images those that have the recorded fingerprint.
+A header records the options that affect the bytes, by flag, and the content hashes of the
+inputs by role. Headers do not record paths: the command names the files that were found,
+and the images with the recorded fingerprint.
 """
 
 from collections.abc import Callable, Collection
@@ -31,38 +31,38 @@ RESOLVED = ("device", "isa", "deterministic")  # Recorded as the machine resolve
 
 
 def reason_against(link: Link) -> str:
-    """Why nothing but a person can say how the file was made; empty if that is known."""
+    """Reason why no command can be built from the header; empty if possible."""
     header = link.header
     if not _is_recorded(header.stage):
-        return f"{header.stage or 'its stage'} does not record what it was given"
+        return f"{header.stage or 'the stage'} does not record the inputs"
     if header.kind == "metrics" and not header.content:
-        return "an older furlkit wrote it, without a content hash; evaluate again"
+        return "an older furlkit wrote the file without a content hash; evaluate again"
     if header.version == 1:
-        return "format version 1 does not record options by their flags"
+        return "format version 1 does not record options by flags"
     if header.options.get("scheme") == "file":
-        return "a split of one's own is not recorded"
+        return "the header does not record the indices of --split-file"
     if header.options.get("weights") == "given":
-        return "weights of one's own are not recorded, only the shares that they gave"
+        return "the header does not record the file of --weights, only the shares"
     if _has_client(header.stage) and not is_client(header.facts.get("client")):
-        return "it does not say which client it is of"
+        return "the header does not name the client"
     if not all(map(str.isprintable, (*_options(link), *_untrained(link)))):
-        return "its options are no text that furlkit writes"
+        return "the options contain unprintable characters"
     if odd := sorted(r for r in link.parents if not taker_of(header.stage, r)):
         return f"{header.stage} takes no {', '.join(odd)}"
     if link.missing:
         lost = (f"{role} {header.inputs[role]!s:.12}" for role in link.missing)
-        return f"its {', '.join(lost)} is not among the files; add --among FOLDER"
+        return f"input {', '.join(lost)} is not among the files; add --among FOLDER"
     return ""
 
 
 def path_word(path: Path | str) -> str:
-    """A path as a word of a command: no option, and no name of a dataset."""
+    """Path for a command line, distinct from options and names of datasets."""
     text = str(path)
     return f"./{text}" if text.startswith("-") or is_name(text) else text
 
 
 def words_of(link: Link, output: Path, find: Find) -> tuple[Words, str]:
-    """The command that makes a file again as `output`, and what is still open."""
+    """The command that makes a file again as `output`, and a reason if incomplete."""
     stage, header = link.header.stage, link.header
     data, lacking = _scored_data(link, find) if _is_scored(link) else _data(link, find)
     drawn = "seed" in COMMANDS[stage].options
@@ -86,7 +86,7 @@ def _clients(link: Link) -> Words:
 
 
 def _untrained(link: Link) -> Words:
-    """The network of scores of --untrained, which is in no file."""
+    """Options of the network for scores of --untrained, which have no model file."""
     if link.header.facts.get("untrained") is not True:
         return []
     known = lookup(link.header.facts, "checkpoint.facts.architecture")
@@ -98,7 +98,7 @@ def _untrained(link: Link) -> Words:
 
 
 def _is_recorded(stage: str) -> bool:
-    """Return whether the header of a stage's output names all files that it read."""
+    """Return whether the header of a stage's output names every input file."""
     command = COMMANDS.get(stage)
     made = command.options.get("output") if command else None
     if command is None or made is None or not isinstance(made.kind, File):
@@ -108,13 +108,13 @@ def _is_recorded(stage: str) -> bool:
 
 
 def _has_client(stage: str) -> bool:
-    """Return whether a stage makes a file of one client."""
+    """Return whether a stage writes a file per client."""
     option = COMMANDS[stage].options.get("clients")
     return option is not None and isinstance(option.kind, Clients) and option.required
 
 
 def _files(link: Link) -> Words:
-    """Positional arguments in their order, then the files of options."""
+    """Positional arguments in order, then the files of options."""
     stage = link.header.stage
     paths = {role: path_word(p.path) for role, p in link.parents.items() if p}
     takers = {role: taker_of(stage, role) for role in paths}
@@ -137,7 +137,7 @@ def _is_scored(link: Link) -> bool:
 
 
 def _scored_data(link: Link, find: Find) -> tuple[Words, str]:
-    """--data and --test-data of scores; a name stands for both its splits."""
+    """--data and --test-data of scores; a name includes both splits."""
     data = link.header.facts["data"]
     train = find(data["train"]) if "train" in data else None
     test = find(data["test"])
@@ -154,17 +154,15 @@ def _scored_data(link: Link, find: Find) -> tuple[Words, str]:
 
 def _not_found(fingerprint: Any) -> str:
     images = fingerprint.get("examples") if isinstance(fingerprint, dict) else None
-    return (
-        f"its images are not found: {images or 'unknown'} of them; name them by --data"
-    )
+    return f"the {images or 'unknown'} images are not found; name the dataset by --data"
 
 
 def _data(link: Link, find: Find) -> tuple[Words, str]:
-    """--data and --split of the images, or what they must be."""
+    """--data and --split of the images, and a reason if images are missing."""
     words: Words = []
     lacking = ""
     options = {o.name: o for o in COMMANDS[link.header.stage].options.values()}
-    # A command that can do without images got all that it needs from options or files.
+    # If images are optional, the header or the inputs have the facts of the images.
     needed = "data" in options and options["data"].required
     wanted = {"": link.dataset} if needed else {}
     if targets := link.parents.get("targets"):
@@ -183,7 +181,7 @@ def _data(link: Link, find: Find) -> tuple[Words, str]:
 
 
 def _options(link: Link) -> Words:
-    """The recorded options that are flags; the others are what inputs decided."""
+    """Words of the recorded options; values derived from inputs are left out."""
     options = COMMANDS[link.header.stage].options.values()
     # No other is recorded, and a forged header must not say where anything is written.
     known = {o.name: o for o in options if o.recorded or o.name in RESOLVED}
@@ -195,7 +193,7 @@ def _options(link: Link) -> Words:
 
 
 def _given(link: Link) -> dict[str, Any]:
-    """The options; the classes of a new model are recorded with its architecture."""
+    """The options, with the classes of a new model from the architecture."""
     header, options = link.header, dict(link.header.options)
     architecture = header.facts.get("architecture")
     if header.stage == "init" and isinstance(architecture, dict):
@@ -219,12 +217,12 @@ def _flag(option: Option, value: Any) -> Words:
 
 
 def _text(value: Any) -> str:
-    """A value that is read back as the same one."""
+    """Text that parses to the value."""
     return repr(value) if isinstance(value, float) else str(value)
 
 
 def _outputs(link: Link, output: Path) -> Words:
-    """-o and the other files that the same command writes, each beside it."""
+    """-o and further output files of the command, beside `output`."""
     name, written = path_word(output), _written(link)
     fitting = [flag for flag, kinds in written.items() if link.header.kind in kinds]
     paths = {flag: f"{name}.{kinds[0]}" for flag, kinds in written.items()}
@@ -233,7 +231,7 @@ def _outputs(link: Link, output: Path) -> Words:
 
 
 def _written(link: Link) -> dict[str, tuple[str, ...]]:
-    """The kinds of file that each option writes, without reports for people."""
+    """Kinds of output files by option, without reports for people."""
     options = COMMANDS[link.header.stage].options.values()
     found: dict[str, tuple[str, ...]] = {}
     for option in options:
@@ -248,7 +246,7 @@ def _written(link: Link) -> dict[str, tuple[str, ...]]:
 
 
 def _is_written(header: Header, option: Option, options: Collection[Option]) -> bool:
-    """Return whether a header tells that another file than the one of -o was written.
+    """Return whether the header shows that the command wrote the file of an option.
 
     The facts of the main output name a file with a role. A header records options that
     need a file only if the command wrote the file. Commands always write other files.
