@@ -105,7 +105,7 @@ def test_one_of_the_same_round_must_be_of_the_same_run(write):
         ({"owners": [[-1, 6]]}, 2, "d: .*owners"),
         ({"owners": [[0, 6, 0]]}, 2, "d: .*owners"),
         ({"owners": [[]]}, 2, "d: .*owners"),
-        ({"owners": [["0", 6]]}, 2, "d: .*client '0'"),
+        ({"owners": [["0", 6]]}, 2, "d: .*'0'"),
         ({"owners": [[0, 6.0]]}, 2, "d: .*'owners'"),
     ],
 )

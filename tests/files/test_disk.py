@@ -122,7 +122,7 @@ def test_interrupted_command(world, refused, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(stage, "_write", interrupt)
+    monkeypatch.setattr(stage, "write", interrupt)
     words = ("interrupted; run the same command again",)
     refused(world.folder, 130, words, *aggregate(world))
 

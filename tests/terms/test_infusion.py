@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from furlkit.data.batches import Positions
 from furlkit.exchanges.style import add_generator
 from furlkit.models.architecture import Architecture, build, drawn
 from furlkit.models.style import empty_generator
@@ -58,7 +59,8 @@ def test_the_generator_has_two_layers_and_reads_content_and_style():
 
 def test_view_1_takes_the_style_of_its_image_and_view_2_that_of_its_edges():
     learner, styles = learner_of(), (rows(10, 41, seed=5), rows(10, 41, seed=6))
-    batch = replace(batch_at(0, n=4), index=torch.tensor([7, 2, 9, 0]))
+    chosen = Positions(torch.tensor([7, 2, 9, 0]), torch.device("cpu"))
+    batch = replace(batch_at(0, n=4), positions=chosen)
     forward = learner.step(batch)
     h_1, h_2 = forward.h.chunk(2)
     each = []
