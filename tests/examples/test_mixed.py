@@ -60,7 +60,7 @@ def test_every_command_of_the_page_is_planned(recorded, check_all):
         ("simsiam", ("--dictionary", "d"), ("negatives", "simclr or moco")),
         ("barlow", ("--features-out", "f"), ("negatives", "simclr or moco")),
         ("rotation", ("--neighbours", "2"), ("z", "simclr")),
-        ("moco", ("--dictionary-positive", "own", "--dictionary", "d"), ("own rows", "simclr")),
+        ("moco", ("--dictionary-positive", "own", "--dictionary", "d"), ("positives", "simclr")),
         ("rotation", ("--infusion", "1"), ("two views", "barlow")),
     ],
 )  # fmt: skip

@@ -299,7 +299,7 @@ def test_a_weight_that_the_others_have_at_zero_may_move(world, forge, mean):
     """A bias that has only just begun to move is no attack, however small it was."""
     for k, upload in enumerate(world.clients):
         array = read_checkpoint(upload).tensors["encoder.bn1.bias"]
-        forge(upload, {"encoder.bn1.bias": np.full_like(array, (0, 1e-9, 0.3)[k])})
+        forge(upload, {"encoder.bn1.bias": np.full_like(array, (0, 1e-9, 3e-3)[k])})
     assert mean()[0].err == ""
 
 

@@ -248,7 +248,7 @@ def test_folders_that_are_not_a_run(folder, make, refused, tmp_path):
     for place, *words in (
         (tmp_path / "no", "no such file"),
         (tmp_path / "empty", "no checkpoint of local-train"),
-        (gap, "round 3, but none of round 2"),
+        (gap, "round 3, but not of round 2"),
         (odd, path, "round is 'one'"),
         (two, *pair, "several runs"),
     ):
