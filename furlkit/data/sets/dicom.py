@@ -255,7 +255,7 @@ def _table(scope: Any, order: str) -> Curve | None:
         )
     outputs = np.asarray(stored, np.float64).reshape(-1)[:count]
     if len(outputs) < count or not 8 <= bits <= 16:
-        raise Refused("its VOI LUT does not have the entries that it promises")
+        raise Refused("the VOI LUT lacks promised entries")
     fractions = (outputs / (2**bits - 1)).clip(0, 1)
 
     def curve(values: np.ndarray) -> np.ndarray:
