@@ -163,6 +163,12 @@ def in_one_line(words: Sequence[str], form: str) -> str:
     return line
 
 
+def removing(removal: Removal) -> str:
+    """Shell command that removes files."""
+    # The stamp first: if killed in between, no removed file is needed again.
+    return f"touch {joined([removal.stamp])} && rm -f {joined(removal.files)}"
+
+
 def _for_make(words: Sequence[str]) -> str:
     """Join the words of a command into a line of a make rule."""
     return in_one_line(words, "make").replace("$", "$$")

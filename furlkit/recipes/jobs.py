@@ -51,11 +51,8 @@ def jobs(plan: Plan) -> list[Job]:
 
 def _fits(plan: Plan, job: Job, step: Step, needs: bool) -> bool:
     """Return whether a step can run in parallel with the steps of a job."""
-    first = plan.steps[job.steps[0]]
-    alike = (first.stage, first.phase, first.round) == (
-        step.stage, step.phase, step.round
-    )  # fmt: skip
-    return alike and not needs and len(job.steps) < LONGEST
+    first = plan.steps[job.steps[0]]  # A step begins with stage, phase and round.
+    return first[:3] == step[:3] and not needs and len(job.steps) < LONGEST
 
 
 def _name(step: Step, before: str) -> str:
@@ -87,9 +84,8 @@ def _removing(plan: Plan, found: list[Job], makers: dict[str, int]) -> Iterator[
     for removal in removals(plan):
         after = sorted({makers[path] for path in removal.after})
         stamp = removal.stamp.rpartition("/")[2].removesuffix(".removed")
-        yield Job(
-            f"remove-files-{stamp}", found[after[-1]].place, [], after, None, removal
-        )
+        name, place = f"remove-files-{stamp}", found[after[-1]].place
+        yield Job(name, place, [], after, None, removal)
 
 
 def log_path(plan: Plan, job: Job, element: int) -> str:

@@ -69,10 +69,9 @@ def _logged(plan: Plan, states: list[str], queue: Queue) -> dict[int, str]:
         return found
     for job in jobs(plan):
         for element, number in enumerate(job.steps):
-            waits = (
-                states[number] in (DONE, RUNNING) or (job.name, element) in queue.tasks
-            )
-            line = "" if waits else _last_line(log_path(plan, job, element))
+            if states[number] in (DONE, RUNNING) or (job.name, element) in queue.tasks:
+                continue
+            line = _last_line(log_path(plan, job, element))
             if line.startswith(ENDED):
                 found[number] = line
     return found
@@ -134,11 +133,8 @@ def seconds_left(found: Status) -> float | None:
 
 def images_per_second(found: Status) -> float | None:
     """Mean speed of the last trainings; None before an epoch has ended."""
-    done = [
-        s
-        for s, n in zip(found.plan.steps, found.left, strict=True)
-        if s.trains and not n
-    ]
+    steps = zip(found.plan.steps, found.left, strict=True)
+    done = [step for step, left in steps if step.trains and not left]
     now = [found.plan.steps[number] for number in found.holders]
     outputs = [path for step in [*done[-SAMPLE:], *now] for path in step.outputs]
     lines = (Journal(Path(path)).read() for path in outputs[-SAMPLE:])
@@ -189,9 +185,7 @@ def suspects(found: Status) -> dict[ClientId, list[int]]:
 
 def _stand_out(path: str) -> list[ClientId]:
     found = _readable(path).get("stands_out")
-    return (
-        [each for each in found if is_client(each)] if isinstance(found, list) else []
-    )
+    return [*filter(is_client, found)] if isinstance(found, list) else []
 
 
 def _readable(path: str) -> dict[str, Any]:
@@ -205,9 +199,7 @@ def _readable(path: str) -> dict[str, Any]:
 def _score(path: str) -> dict[str, Any]:
     known = _readable(path)
     wanted = {"protocol": str, "round": int, "accuracy": int | float}
-    return {
-        key: known[key] for key in wanted if isinstance(known.get(key), wanted[key])
-    }
+    return {k: known[k] for k in wanted if isinstance(known.get(k), wanted[k])}
 
 
 def bytes_on_disk(folder: Path) -> tuple[int, int]:
