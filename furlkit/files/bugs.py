@@ -113,14 +113,11 @@ def _keep(error: BaseException, output: Path | None) -> str | None:
 def _location(error: BaseException, plugin: "EntryPoint | None") -> str:
     """Last executed line of the plugin, or of furlkit."""
     modules = _modules(plugin) if plugin else {"furlkit"}
-    lines = [
-        (f.f_code.co_filename, n, _top(f)) for f, n in walk_tb(error.__traceback__)
-    ]
-    ours = [line for line in lines if line[2] in modules] or lines[-1:]
-    name, number, _ = ours[-1]
-    file = Path(name)
+    lines = list(walk_tb(error.__traceback__))
+    frame, number = ([x for x in lines if _top(x[0]) in modules] or lines)[-1]
+    file = Path(frame.f_code.co_filename)
     inside = file.is_relative_to(PACKAGE)
-    return f"{file.relative_to(PACKAGE.parent) if inside else name}, line {number}"
+    return f"{file.relative_to(PACKAGE.parent) if inside else file}, line {number}"
 
 
 def _address() -> str:

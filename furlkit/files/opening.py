@@ -86,11 +86,7 @@ def read_bytes(path: Path | str, most: int) -> bytes:
 
 def same_bytes(one: Path, other: Path) -> bool:
     """Compare two files byte by byte, independent of their headers."""
-    with (
-        open_regular(one) as first,
-        open_regular(other) as second,
-        reading(one),
-    ):
+    with open_regular(one) as first, open_regular(other) as second, reading(one):
         while chunk := first.read(_CHUNK):
             if chunk != second.read(_CHUNK):
                 return False

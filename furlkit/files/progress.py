@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from furlkit.errors import FurlkitError
+from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container.atomic import OWNER
 from furlkit.files.container.header import canonical
 from furlkit.files.container.write import write
@@ -75,15 +75,15 @@ class ProgressFile:
         try:
             opened, facts = open_facts(self.path, "progress", ProgressFacts)
             if facts.key != self._key:
-                reason = "belongs to different options, inputs or versions"
-                return None, f"{self.path}: {reason}; starting over"
+                why = "belongs to different options, inputs or versions"
+                raise InputError(f"{self.path}: {why}")
             tensors = opened.tensors()
             if facts.tensors != _table_hash(tensors):
-                reason = "cannot be resumed: the tensors are not the saved tensors"
-                return None, f"{self.path}: {reason}; starting over"
-            return Progress(facts.step, tensors, facts.values), None
+                why = "cannot be resumed: the tensors are not the saved tensors"
+                raise InputError(f"{self.path}: {why}")
         except FurlkitError as error:
             return None, f"{error}; starting over"
+        return Progress(facts.step, tensors, facts.values), None
 
     def discard(self) -> None:
         """Delete the file at the end of the work."""

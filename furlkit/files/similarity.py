@@ -156,6 +156,7 @@ def check_columns(path: Path, name: str, columns: np.ndarray, n: int) -> None:
 
 
 Part = Callable[[slice, slice], np.ndarray]
+Cell = tuple[int, int]
 
 
 def _check_whole(path: Path, mapped: Mapped, n: int, rounding: float) -> None:
@@ -173,10 +174,7 @@ def _check_whole(path: Path, mapped: Mapped, n: int, rounding: float) -> None:
 def _check_largest(
     path: Path, matrix: np.ndarray, columns: np.ndarray, rounding: float
 ) -> None:
-    def part(rows: slice, places: slice) -> np.ndarray:
-        return matrix[rows, places]
-
-    _check_range(path, part, matrix.shape, columns, rounding)
+    _check_range(path, lambda r, c: matrix[r, c], matrix.shape, columns, rounding)
     there = columns == np.arange(len(columns))[:, None]
     own = np.where(there, matrix, -np.inf).max(axis=1, initial=-np.inf)
     _check_own(path, own, rounding)
@@ -247,9 +245,7 @@ def _slices(length: int, start: int = 0) -> Iterator[slice]:
         yield slice(first, min(first + BLOCK, length))
 
 
-def _first(
-    shape: tuple[int, ...], wrong: Part, upper: bool = False
-) -> tuple[int, int] | None:
+def _first(shape: tuple[int, ...], wrong: Part, upper: bool = False) -> Cell | None:
     """Return the first wrong cell; `upper` skips blocks below the diagonal."""
     for rows in _slices(shape[0]):
         cells = []

@@ -110,10 +110,8 @@ def format_of(content: bytes) -> str:
         return "DICOM"
     if nifti.is_nifti(content):
         return "NIfTI"
-    starts = {
-        name: start for start, name in STARTS.items() if content.startswith(start)
-    }
-    return next(iter(starts), "PPM")
+    names = (name for start, name in STARTS.items() if content.startswith(start))
+    return next(names, "PPM")
 
 
 def page_count(content: bytes, reading: Reading) -> int:
@@ -281,17 +279,13 @@ def _with_channels(pixels: np.ndarray, channels: int, colour: bool) -> np.ndarra
     if found == 1 and channels == 3:
         return np.repeat(pixels, 3, axis=2)
     if not colour or channels not in MODES:
-        raise _other_channels(found, channels)
+        raise ValueError(
+            f"it has {found} channels, expected {channels}; give --channels {found}"
+        )
     if channels == 3:
         return pixels[..., :3]  # without alpha
     luma = (pixels[..., :3].astype(np.int64) @ LUMA + 2**15) >> 16
     return luma.astype(pixels.dtype)[..., None]
-
-
-def _other_channels(found: int, expected: int) -> ValueError:
-    return ValueError(
-        f"it has {found} channels, expected {expected}; give --channels {found}"
-    )
 
 
 def fitted(pixels: np.ndarray, size: int | None) -> np.ndarray:

@@ -30,6 +30,7 @@ COMMON = (*JPEG, ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm
 ENDINGS = (*COMMON, *MEDICAL)
 SPLITS = {"train", "test", "val", "valid", "validation"}
 BLOCK = 256
+Size = tuple[int, int]  # Width and height.
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -185,7 +186,7 @@ def read_images(
         yield np.stack(images)
 
 
-def size_range(sizes: Collection[tuple[int, int]]) -> str:
+def size_range(sizes: Collection[Size]) -> str:
     """Sizes (width, height) in words: number of sizes, smallest and largest."""
     ordered = sorted(sizes, key=lambda size: (size[0] * size[1], size))
     least, most = (f"{width} x {height}" for width, height in (ordered[0], ordered[-1]))
@@ -194,9 +195,7 @@ def size_range(sizes: Collection[tuple[int, int]]) -> str:
     return f"{len(ordered):,} sizes, {least} to {most} pixels"
 
 
-def other_size(
-    path: Path, found: tuple[int, int], expected: tuple[int, int]
-) -> InputError:
+def other_size(path: Path, found: Size, expected: Size) -> InputError:
     """Error for an image of a different size."""
     return InputError(
         f"{path}: found {found[0]} x {found[1]} pixels, expected {expected[0]} x "

@@ -48,15 +48,9 @@ class LabelSet:
 
     def subset(self, chosen: np.ndarray) -> "LabelSet":
         """The chosen examples, numbered from 0."""
-        labels = None if self.labels is None else self.labels[chosen]
-        domains = None if self.domains is None else self.domains[chosen]
-        groups = None if self.groups is None else self.groups[chosen]
-        columns: dict[str, Any] = {
-            "labels": labels,
-            "domains": domains,
-            "groups": groups,
-        }
-        return replace(self, examples=len(chosen), **columns)
+        columns = {k: getattr(self, k) for k in ("labels", "domains", "groups")}
+        taken: Any = {k: c[chosen] for k, c in columns.items() if c is not None}
+        return replace(self, examples=len(chosen), **taken)
 
     def by_domain(self) -> dict[str, np.ndarray]:
         """Positions of the examples of each nonempty domain, by the domain's name.
@@ -92,14 +86,8 @@ def read_label_file(path: Path) -> LabelSet:
         labels = values.astype(np.int64)
         check_labels(labels, len(labels), str(path))
         names = default_names(labels)
-    return LabelSet(
-        name=str(path),
-        examples=len(labels),
-        labels=labels,
-        domains=None,
-        class_names=names,
-        fingerprint=fingerprint_of(len(labels), labels=labels),
-    )
+    fingerprint = fingerprint_of(len(labels), labels=labels)
+    return LabelSet(str(path), len(labels), labels, None, names, fingerprint)
 
 
 def number_by_name(values: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:

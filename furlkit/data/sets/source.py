@@ -20,14 +20,7 @@ from furlkit.data.sets.decoded import Fit, folder_images
 from furlkit.data.sets.fingerprint import READING, label_fingerprint
 from furlkit.data.sets.folder import index_folder, state_of
 from furlkit.data.sets.groups import L, with_groups
-from furlkit.data.sets.idx import (
-    ENDINGS,
-    GZIP,
-    IMAGES,
-    idx_file,
-    idx_splits,
-    read_idx,
-)
+from furlkit.data.sets.idx import ENDINGS, GZIP, IMAGES, idx_file, idx_splits, read_idx
 from furlkit.data.sets.labels import (
     LABEL_FILES,
     LabelSet,
@@ -187,6 +180,8 @@ def _open_packed(path: Path) -> ImageSet:
     _check_hash(path, packed.labels, "labels", facts.fingerprint)
     if "domains" in facts.fingerprint:  # Older files have no hash of domains.
         _check_hash(path, packed.domains, "domains", facts.fingerprint)
+    known = {k: facts.fingerprint[k] for k in READING if k in facts.fingerprint}
+    known["depth"] = 8 * packed.images.dtype.itemsize
     return ImageSet(
         name=str(path),
         examples=len(packed.images),
@@ -199,13 +194,8 @@ def _open_packed(path: Path) -> ImageSet:
         images=packed.images,
         mean=tuple(facts.mean),
         std=tuple(facts.std),
-        reading=_reading(path, facts.fingerprint, packed.images.dtype),
+        reading=Reading.from_facts(known, path),
     )
-
-
-def _reading(path: Path, fingerprint: dict[str, Any], dtype: np.dtype) -> Reading:
-    known = {key: fingerprint[key] for key in READING if key in fingerprint}
-    return Reading.from_facts({**known, "depth": 8 * dtype.itemsize}, path)
 
 
 def _check_hash(

@@ -123,13 +123,7 @@ class Container:
 
     def fill(self, buffer: np.ndarray, start: int, handle: int) -> None:
         """Read bytes of the body from `start` on; `handle` is the open file."""
-        offset, done = self.body_start + start, 0
-        while done < len(buffer):
-            with reading(self.path):
-                count = os.preadv(handle, [buffer[done:].data], offset + done)
-            if not count:
-                raise InputError(f"{self.path}: became shorter while it was read")
-            done += count
+        _fill(self.path, buffer, self.body_start + start, handle)
 
     def tensors(self) -> dict[str, np.ndarray]:
         """All tensors, after the checksum has been compared; the file is opened once."""
@@ -230,9 +224,8 @@ class Container:
 
     def _digest(self) -> Any:
         """Return the sha256 of the head, with zeros for both hashes."""
-        return hashlib.sha256(
-            self._zeroed(self._zeroed(self._head, "check"), "content")
-        )
+        head = self._zeroed(self._head, "check")
+        return hashlib.sha256(self._zeroed(head, "content"))
 
     def check(self, crcs: Sequence[int] | np.ndarray) -> None:
         """Compare the checksum, given the sums of the pieces."""
@@ -287,17 +280,22 @@ def read_plain(path: Path) -> tuple[dict[str, np.ndarray], str]:
         entries = _entries(opened)
     with open_regular(path) as stream, reading(path):
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        arrays = {e.name: _array(path, e, start + e.start, stream) for e in entries}
+        arrays = {e.name: np.empty(e.shape, e.dtype) for e in entries}
+        for entry in entries:
+            buffer = seal.bytes_of(arrays[entry.name])
+            _fill(path, buffer, start + entry.start, stream.fileno())
     return arrays, digest
 
 
-def _array(path: Path, entry: Entry, offset: int, stream: Any) -> np.ndarray:
-    """One tensor of an open file, from `offset` on."""
-    array = np.empty(entry.shape, entry.dtype)
-    stream.seek(offset)
-    if stream.readinto(seal.bytes_of(array).data) < entry.size:
-        raise InputError(f"{path}: became shorter while it was read")
-    return array
+def _fill(path: Path, buffer: np.ndarray, offset: int, handle: int) -> None:
+    """Read bytes of an open file from `offset` on."""
+    done = 0
+    while done < len(buffer):
+        with reading(path):
+            count = os.preadv(handle, [buffer[done:].data], offset + done)
+        if not count:
+            raise InputError(f"{path}: became shorter while it was read")
+        done += count
 
 
 def _parse(path: Path, head: bytes) -> tuple[Header, list[Entry]]:
