@@ -24,6 +24,7 @@ from furlkit.weights import is_batchnorm_statistic, online_name
 FACTOR = 1e4
 # Sums of squares in float32 are slightly inexact.
 SLACK = 0.9
+GROUPS = ("weights", "statistics", "counters")
 
 
 class Size(NamedTuple):
@@ -135,11 +136,7 @@ def check_sizes(models: Sequence[Model], statistics: bool) -> None:
     limit would make the server refuse the honest clients of the next round.
     """
     counts: dict[str, int] = {}
-    groups: dict[str, set[str]] = {
-        "weights": set(),
-        "statistics": set(),
-        "counters": set(),
-    }
+    groups: dict[str, set[str]] = {name: set() for name in GROUPS}
     for model in models:
         for entry in model.opened.entries:
             counts[entry.name] = max(prod(entry.shape), 1)
@@ -165,14 +162,12 @@ def _too_large(
     for model in having:
         found = model.sizes[name].largest
         if sqrt(model.sizes[name].square) > bound and found > _bound(usual, most):
-            yield (
-                model,
-                (
-                    f"{name} has numbers up to {found:.4g}, usual are numbers up to "
-                    f"{usual:.4g}; leave client {model.facts.client} out, or train it "
-                    "again with a lower --lr"
-                ),
+            reason = (
+                f"{name} has numbers up to {found:.4g}, usual are numbers up to "
+                f"{usual:.4g}; leave client {model.facts.client} out, or train it "
+                "again with a lower --lr"
             )
+            yield model, reason
 
 
 def _group(entry: Entry) -> str:

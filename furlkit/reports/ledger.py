@@ -123,11 +123,8 @@ def _client_of(role: str) -> ClientId | None:
 def _taught(files: dict[str, File]) -> list[File]:
     """Models of clients taught by a file of the server, as in DS-FL."""
     made = [file for file in files.values() if file.stage == "distill"]
-    return [
-        file
-        for file in made
-        if is_client(file.facts.get("client")) and type(file.facts.get("round")) is int
-    ]
+    own = [file for file in made if is_client(file.facts.get("client"))]
+    return [file for file in own if type(file.facts.get("round")) is int]
 
 
 def _received(trained: Iterable[File], files: dict[str, File]) -> Iterator[Transfer]:
@@ -149,10 +146,8 @@ def _unseen(sent: Iterable[Transfer], trained: Iterable[File]) -> list[Transfer]
     """Inputs of unknown size: a client that sent a file must have received one."""
     seen = {(file.facts["client"], file.facts["round"]) for file in trained}
     senders = {(t.client, t.round) for t in sent if t.direction == SENT}
-    return [
-        Transfer(*sender, RECEIVED, "global", UNKNOWN, None)
-        for sender in senders - seen
-    ]
+    new = senders - seen
+    return [Transfer(*each, RECEIVED, "global", UNKNOWN, None) for each in new]
 
 
 def _is_own(model: File, role: str, given: File | None) -> bool:

@@ -121,10 +121,9 @@ def _reading(path: Path) -> Iterator[None]:
     except ImportError:
         raise InputError(f"{path}: is a table; {EXTRA}") from None
     except Exception as error:  # Damaged files make pyarrow raise many kinds.
-        reason = (
-            str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        )
-        raise InputError(f"{path}: cannot be read as a table ({reason})") from error
+        reason, *_ = str(error).splitlines() or [type(error).__name__]
+        text = f"{path}: cannot be read as a table ({reason[:200]})"
+        raise InputError(text) from error
 
 
 def _open(path: Path) -> Table:
@@ -234,11 +233,8 @@ def _column(schema: Any, features: dict[str, Any], name: str, kind: str) -> str 
     """Column with this name, or the only column of a kind; otherwise None."""
     if name in schema.names:
         return name
-    columns = [
-        each
-        for each, feature in features.items()
-        if feature.get("_type") == kind and each in schema.names
-    ]
+    known = [each for each in features if each in schema.names]
+    columns = [each for each in known if features[each].get("_type") == kind]
     return columns[0] if len(columns) == 1 else None
 
 

@@ -124,14 +124,10 @@ def _rows(path: Path) -> list[dict[str, str]]:
         ) from error
     if not rows or not all(row.get("filename") and row.get("label") for row in rows):
         raise InputError(f"{path}: expected lines of the columns filename,label")
-    _check_names(path, rows)
-    return rows
-
-
-def _check_names(path: Path, rows: list[dict[str, str]]) -> None:
     for row in rows:
         if Path(row["filename"]).name != row["filename"]:
             raise InputError(f"{path}: found {row['filename']!r}, expected a file name")
+    return rows
 
 
 def list_covid(folder: Path) -> Listed:
