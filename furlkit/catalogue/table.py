@@ -38,12 +38,9 @@ def _rows() -> Iterator[tuple[str, ...]]:
 def _row(entry: Any, flag: str) -> tuple[str, ...]:
     origin = f"[{entry.paper.name}]({entry.paper.url})" if entry.paper else ""
     source = f"{origin} {entry.equation}".strip()
-    return f"`{flag}`", f"`{_module(entry)}`", source, entry.printed.replace("|", "\\|")
-
-
-def _module(entry: Any) -> str:
-    path = entry.function.partition(":")[0].removeprefix("furlkit.")
-    return path.replace(".", "/") + ".py"
+    module = entry.function.partition(":")[0].removeprefix("furlkit.")
+    place = f"`{module.replace('.', '/')}.py`"
+    return f"`{flag}`", place, source, entry.printed.replace("|", "\\|")
 
 
 def with_table(text: str) -> str:

@@ -49,7 +49,8 @@ def _sentence(error: BaseException, place: str | None) -> str:
     if plugin is None:
         whose, address = "a bug in furlkit", _address()
     else:
-        name, adds = _distribution(plugin), f"{plugin.name} to {plugin.group}"
+        dist, adds = plugin.dist, f"{plugin.name} to {plugin.group}"
+        name = f"the package {dist.name} {dist.version}" if dist else plugin.module
         whose, address = f"an error in {name}, which adds {adds}", "the authors"
     return (
         f"{text} ({_location(error, plugin)}); this is {whose}; {where}; please report "
@@ -88,11 +89,6 @@ def _modules(plugin: "EntryPoint") -> set[str]:
 
 def _top(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__")).partition(".")[0]
-
-
-def _distribution(plugin: "EntryPoint") -> str:
-    dist = plugin.dist
-    return f"the package {dist.name} {dist.version}" if dist else plugin.module
 
 
 def _keep(error: BaseException, output: Path | None) -> str | None:

@@ -67,8 +67,9 @@ def examined_body(opened: Container, by: str | None, remember: bool = False) -> 
             _check_statistic(opened.path, name, piece)
         if piece.dtype.kind == "f" or statistic:
             square, largest = found.get(name, Size(0.0, 0.0))
-            squared = _squared(opened, entry, piece)
-            found[name] = Size(square + squared, max(largest, _largest(piece)))
+            square += _squared(opened, entry, piece)
+            ends = -float(piece.min(initial=0)), float(piece.max(initial=0))
+            found[name] = Size(square, max(largest, *ends))
         if piece.dtype.kind == "f" and not statistic:
             sketch += sketch_of(piece, name, number[name], prod(entry.shape))
         number[name] += 1
@@ -91,10 +92,6 @@ def sketch_of_parent(opened: Container, names: Iterable[str]) -> np.ndarray | No
             piece = values[start : start + step]
             sketch += sketch_of(piece, name, number, len(values))
     return sketch.astype(np.float32)
-
-
-def _largest(piece: np.ndarray) -> float:
-    return max(-float(piece.min(initial=0)), float(piece.max(initial=0)))
 
 
 def _squared(opened: Container, entry: Entry, piece: np.ndarray) -> float:

@@ -51,7 +51,9 @@ def _check_names(source: Pretrained, own: Tensors, a: Architecture) -> list[str]
     """Require equal encoder tensors; return the names of the unused classifier."""
     theirs = {name for name in source.tensors if name.startswith(ENCODER)}
     ours = {name for name in own if name.startswith(ENCODER)}
-    lacking = {name for name in ours - theirs if not _may_lack(name, source.whole)}
+    # BatchNorm counts may be missing; in checkpoints, all statistics.
+    may_lack = _is_count if source.whole else is_batchnorm_statistic
+    lacking = {name for name in ours - theirs if not may_lack(name)}
     more = {name for name in theirs - ours if not _classifies(name, source, a)}
     if lacking or more:
         found = f"lacks {_some(lacking)}" if lacking else f"has {_some(more)}"
@@ -63,10 +65,8 @@ def _check_names(source: Pretrained, own: Tensors, a: Architecture) -> list[str]
     return sorted(name.removeprefix(ENCODER) for name in theirs - ours)
 
 
-def _may_lack(name: str, whole: bool) -> bool:
-    """Accept missing BatchNorm counts; in checkpoints, all missing statistics."""
-    counts = name.endswith(".num_batches_tracked")
-    return counts if whole else is_batchnorm_statistic(name)
+def _is_count(name: str) -> bool:
+    return name.endswith(".num_batches_tracked")
 
 
 def _classifies(name: str, source: Pretrained, a: Architecture) -> bool:

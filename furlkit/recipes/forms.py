@@ -299,7 +299,7 @@ def _shell_step(step: Step, number: str, stamps: Mapping[str, str]) -> Lines:
 def as_dot(plans: Sequence[Plan]) -> Lines:
     """Yield a graph of files and commands for Graphviz."""
     yield "digraph plan {\n  rankdir=LR;\n  node [shape=box, fontname=Helvetica];"
-    for number, step in _numbered(plans):
+    for number, step in enumerate(step for plan in plans for step in plan.steps):
         label = json.dumps(title(step), ensure_ascii=False)
         yield f"  step{number} [label={label}, style=filled, fillcolor=lightgrey];"
         for path in dict.fromkeys(step.reads):
@@ -329,10 +329,6 @@ def _escaped_in_json(found: re.Match) -> str:
     if sign.isprintable():
         return sign
     return "\\u007f" if sign == "\x7f" else json.dumps(sign).strip('"')
-
-
-def _numbered(plans: Sequence[Plan]) -> Iterator[tuple[int, Step]]:
-    return enumerate(step for plan in plans for step in plan.steps)
 
 
 # Forms for one machine; `slurm` and `hq` have the forms for clusters.

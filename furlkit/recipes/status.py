@@ -53,7 +53,8 @@ def status(plan: Plan, queue: Queue | None = None) -> Status:
     states = list(finished.states)
     holders: dict[int, str] = {}
     for number, step in enumerate(plan.steps):
-        if states[number] != DONE and (found := _holder(step)):
+        names = (holder(Path(path)) for path in step.outputs)
+        if states[number] != DONE and (found := next(filter(None, names), None)):
             holders[number], states[number] = found, RUNNING
     logged = _logged(plan, states, queue or Queue())
     errors = {
@@ -83,11 +84,6 @@ def _last_line(path: str) -> str:
     except FurlkitError:
         return ""
     return text.rpartition("\n")[2]
-
-
-def _holder(step: Step) -> str | None:
-    found = (holder(Path(path)) for path in step.outputs)
-    return next((name for name in found if name), None)
 
 
 def epoch(step: Step) -> int | None:
@@ -178,14 +174,10 @@ def suspects(found: Status) -> dict[ClientId, list[int]]:
     for step, state in zip(found.plan.steps, found.states, strict=True):
         reports = [b for a, b in pairwise(step.command) if a == "--report"]
         for path in reports if state == DONE and step.round is not None else ():
-            for client in _stand_out(path):
+            odd = _readable(path).get("stands_out")
+            for client in filter(is_client, odd if isinstance(odd, list) else ()):
                 rounds.setdefault(client, []).append(step.round or 0)
     return {client: rounds[client] for client in sorted(rounds, key=client_order)}
-
-
-def _stand_out(path: str) -> list[ClientId]:
-    found = _readable(path).get("stands_out")
-    return [*filter(is_client, found)] if isinstance(found, list) else []
 
 
 def _readable(path: str) -> dict[str, Any]:

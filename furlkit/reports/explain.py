@@ -29,7 +29,8 @@ def sentence(header: Header, entries: Sequence[Entry]) -> str:
     facts, kind = header.facts, KINDS[header.kind]
     shapes = {entry.name: entry.shape for entry in entries}
     words = _words({}) | {"stage": plain(header.stage), "holds": _held(shapes)}
-    words |= {name: _by(shape) for name, shape in shapes.items()} | _words(facts)
+    words |= {k: " x ".join(map(count, s)) or "one" for k, s in shapes.items()}
+    words |= _words(facts)
     words |= {
         "model": _checkpoint(header),
         "total": count(lookup(facts, "dataset.examples")),
@@ -254,7 +255,3 @@ def _held(names: Iterable[str]) -> str:
     held = {"": whole, "BatchNorm statistics of ": rest, "memory of ": sorted(memory)}
     texts = [f"{what}{word(of)}" for what, of in held.items() if of]
     return "; ".join(texts) or "nothing"
-
-
-def _by(shape: tuple[int, ...]) -> str:
-    return " x ".join(f"{length:,}" for length in shape) or "one"

@@ -87,14 +87,9 @@ def _transfers(files: dict[str, File]) -> list[Transfer]:
     trained = [file for file in files.values() if file.stage == "local-train"]
     every = [*_sent(files), *_received([*trained, *_taught(files)], files)]
     every += _unseen(every, trained)
-    found = {(t.round, t.client, t.direction, t.content): t for t in every}
-    return sorted(found.values(), key=_place)
-
-
-def _place(transfer: Transfer) -> tuple:
-    """Sort key: round, then client."""
-    client = client_order(transfer.client)
-    return transfer.round, client, transfer.direction, transfer.content
+    keys = ((t.round, client_order(t.client), t.direction, t.content) for t in every)
+    found = dict(zip(keys, every, strict=True))
+    return [found[key] for key in sorted(found)]
 
 
 def _sent(files: dict[str, File]) -> Iterator[Transfer]:

@@ -433,7 +433,8 @@ def _finish_epoch(
     for name, value in losses.items():
         if not math.isfinite(value):
             raise DivergedError(f"the loss {name} became {value} in epoch {epoch}")
-    meters = {name: _meter(z.detach().float()) for name, z in compared.items()}
+    rows = {name: z.detach().float() for name, z in compared.items()}
+    meters = {name: Meter(spread(z), effective_rank(z)) for name, z in rows.items()}
     own = meters.pop("")
     terms = {name: meter._asdict() for name, meter in meters.items()} or None
     seconds = max(state.seconds, 1e-9)
@@ -458,10 +459,6 @@ def _wait_for(device: torch.device) -> float:
     if device.type != "cpu":
         torch.get_device_module(device).synchronize()
     return time.perf_counter() - began
-
-
-def _meter(z: Tensor) -> Meter:
-    return Meter(spread(z), effective_rank(z))
 
 
 def _check_finite(module: nn.Module) -> None:

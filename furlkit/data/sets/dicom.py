@@ -58,7 +58,8 @@ def read_dicom(content: bytes, frame: int) -> Raw:
         stored = _stored(opened, frame)
         values, span = _of_modality(opened, stored, frame)
         scope = _scoped(opened, frame, "FrameVOILUTSequence")
-        window = _window(scope) or _table(scope, _order(opened))
+        little = opened.file_meta.TransferSyntaxUID.is_little_endian
+        window = _window(scope) or _table(scope, "<" if little else ">")
         kind = str(opened.PhotometricInterpretation)
     except Refused:
         raise
@@ -204,10 +205,6 @@ def _of_modality(
             stored = stored.astype(np.float64) * slope + intercept
     ends = low * slope + intercept, high * slope + intercept
     return stored, (min(ends), max(ends))
-
-
-def _order(opened: Any) -> str:
-    return "<" if opened.file_meta.TransferSyntaxUID.is_little_endian else ">"
 
 
 def _window(scope: Any) -> Range | Curve | None:

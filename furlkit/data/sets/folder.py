@@ -279,7 +279,9 @@ def _labels(
         return none
     if shallow:
         expected = ["a domain folder"] * domains + ["a class folder"]
-        reason = _strays(shallow, len(paths), " and ".join(expected[:depth]))
+        inside = f"is not inside {' and '.join(expected[:depth])}"
+        others = len(paths) - len(shallow)
+        reason = f"{shallow[0]} {inside}, but {others:,} other images are"
         if domains or labelled:
             raise InputError(
                 f"{root}: {reason}; move or remove it"
@@ -296,12 +298,6 @@ def _labels(
         none, labels=labels, domains=codes, class_names=class_names,
         domain_names=domain_names,
     )  # fmt: skip
-
-
-def _strays(shallow: list[str], images: int, expected: str) -> str:
-    """Text for images outside the class or domain folders."""
-    others = images - len(shallow)
-    return f"{shallow[0]} is not inside {expected}, but {others:,} other images are"
 
 
 def _check_splits(root: Path, names: set[str], kind: str) -> None:

@@ -61,7 +61,8 @@ def read_idx(path: Path, name: str) -> tuple[LabelSet, np.ndarray]:
     `name` is the user's path. A plain file is mapped, not read.
     """
     images = _read(path, 3)[..., None]
-    beside = _labels_beside(path)
+    stem, named, _ = path.name.rpartition("images")
+    beside = _first(path.parent, [f"{stem}labels"], "idx1") if named else None
     labels = _read(beside, 1).astype(np.int64) if beside else None
     if labels is not None and beside:
         check_labels(labels, len(images), str(beside))
@@ -75,11 +76,6 @@ def _first(folder: Path, stems: Iterable[str], dimensions: str) -> Path | None:
     endings = [f"{mark}{dimensions}{end}" for mark in "-." for end in ENDINGS]
     paths = (folder / (stem + ending) for stem in stems for ending in endings)
     return next((path for path in paths if path.is_file()), None)
-
-
-def _labels_beside(path: Path) -> Path | None:
-    stem, found, _ = path.name.rpartition("images")
-    return _first(path.parent, [f"{stem}labels"], "idx1") if found else None
 
 
 def _read(path: Path, dimensions: int) -> np.ndarray:

@@ -49,7 +49,8 @@ def read_table(path: Path, labelled: bool) -> Shard:
         label = _column(table.schema, features, "label", "ClassLabel")
         labels: list[Label] = [None] * table.rows
         if labelled and label is not None:
-            labels = [_label(value) for value in _values(table, label)]
+            # Hugging Face writes -1 for a missing label.
+            labels = [None if v == -1 else v for v in _values(table, label)]
     if len(labels) != table.rows:
         raise InputError(f"{path}: has {len(labels):,} labels, {table.rows:,} rows")
     names = tuple(f"{ROW}{row}" for row in range(table.rows))
@@ -268,8 +269,3 @@ def _values(table: Table, column: str) -> Iterator[Any]:
     for batch in table.batches(0, column):
         batch.column(0).validate(full=True)
         yield from batch.column(0).to_pylist()
-
-
-def _label(value: Any) -> Label:
-    """Label; Hugging Face writes -1 for a missing label."""
-    return None if value == -1 else value
