@@ -68,14 +68,7 @@ from furlkit.catalogue.installed import (
     terms,
     updates,
 )
-from furlkit.catalogue.methods import (
-    HEADS,
-    OBJECTIVES,
-    RULES,
-    TEACHERS,
-    TERMS,
-    UPDATES,
-)
+from furlkit.catalogue.methods import HEADS, OBJECTIVES, RULES, TEACHERS, TERMS, UPDATES
 from furlkit.catalogue.protocols import PROTOCOLS
 from furlkit.catalogue.registry import COMMANDS, command_at
 from furlkit.catalogue.roles import direction_of, kinds_of, taker_of

@@ -17,14 +17,7 @@ from furlkit.catalogue.entries import (
     Update,
 )
 from furlkit.catalogue.exchanges import EXCHANGES
-from furlkit.catalogue.methods import (
-    ENCODERS,
-    HEADS,
-    OBJECTIVES,
-    RULES,
-    TERMS,
-    UPDATES,
-)
+from furlkit.catalogue.methods import ENCODERS, HEADS, OBJECTIVES, RULES, TERMS, UPDATES
 from furlkit.errors import UsageError
 
 

@@ -23,11 +23,7 @@ import torch
 import torch.nn.functional as F
 
 from furlkit import catalogue, console
-from furlkit.aggregators.dictionary import (
-    average_features,
-    rows_to_share,
-    shared_rows,
-)
+from furlkit.aggregators.dictionary import average_features, rows_to_share, shared_rows
 from furlkit.data.augment.instahide import K as MIXED
 from furlkit.errors import InputError, UsageError
 from furlkit.exchanges.exchange import (

@@ -18,7 +18,7 @@ from furlkit.files.checkpoint import check_finite
 from furlkit.files.container.read import Container
 from furlkit.files.container.write import Blocks, write
 from furlkit.files.facts import Provenance, Record
-from furlkit.files.features import FeatureFacts, open_table
+from furlkit.files.features import FeatureFacts
 
 STEP = 127
 # Tolerance of a stored cosine: float32 sums, and rounding to the type.
@@ -72,22 +72,14 @@ def kept_of(percent: float, n: int) -> int:
     return min(n, max(1, math.ceil(percent * n / 100)))
 
 
-def read_similarity(path: Path) -> Similarity:
-    """Open a similarity file; checks the hash, the shape, and that values are cosines.
-
-    The largest cosines of each row are read as float32. A whole matrix stays on disk,
-    in the stored type: `cosines` decodes any block.
-    """
-    opened, facts = open_table(path, "similarity", "matrix")
-    return similarity_of(opened, facts)
-
-
 def similarity_of(
     opened: Container, facts: FeatureFacts, by: str = "check", private: bool = False
 ) -> Similarity:
     """Read the cosines of a file opened by `open_table`; `by` is the hash to compare.
 
-    With `private` a whole matrix is copied to a file that no other process can change.
+    The largest cosines of each row are read as float32. A whole matrix stays on disk,
+    in the stored type: `cosines` decodes any block. With `private` a whole matrix is
+    copied to a file that no other process can change.
     """
     path, (n, k) = opened.path, opened.entry("matrix").shape
     rounding = ROUNDING.get(opened.entry("matrix").dtype.name, 0)

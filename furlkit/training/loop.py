@@ -22,13 +22,7 @@ from furlkit.objectives.learner import Forward
 from furlkit.randomness import derive, torch_generator
 from furlkit.runtime import check_precision
 from furlkit.training import signals
-from furlkit.training.optimisers import (
-    SGD,
-    Adam,
-    LossScale,
-    Optimiser,
-    wide_dtype,
-)
+from furlkit.training.optimisers import SGD, Adam, LossScale, Optimiser, wide_dtype
 from furlkit.training.plan import Plan
 from furlkit.weights import below, part_of, within
 
@@ -422,11 +416,7 @@ def _keep(trainer: Trainer, keeper: Keeper, state: _State, finished: bool) -> No
 
 
 def _finish_epoch(
-    state: _State,
-    compared: dict[str, Tensor],
-    lr: float,
-    steps: int,
-    batch_size: int,
+    state: _State, compared: dict[str, Tensor], lr: float, steps: int, batch_size: int
 ) -> Epoch:
     epoch, taken = -(-state.step // steps), (state.step - 1) % steps + 1
     losses = {name: float(value) / taken for name, value in state.sums.items()}

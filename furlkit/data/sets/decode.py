@@ -84,7 +84,10 @@ def decode_file(
     image inside another file.
     """
     try:
-        return _decoded((read or read_file)(path), channels, reading, page)
+        content = (read or read_file)(path)
+        raw = read_raw(content, channels, reading, page)
+        pixels = _with_channels(develop(raw, reading), channels, raw.colour)
+        return Decoded(pixels, raw.grey, hashlib.sha256(content).digest())
     except NeedsWindow as error:
         raise NeedsWindow(f"{path}: {error}") from None
     except Exception as error:  # Damaged files make PIL raise many kinds.
@@ -92,16 +95,6 @@ def decode_file(
             f"{path}: cannot be read as an image ({reason_of(error)}); furlkit check lists "
             "all broken files of a folder, pack --skip-broken leaves them out"
         ) from error
-
-
-def decoded_or_reason(
-    path: Path, channels: int, reading: Reading = AS_STORED
-) -> Decoded | str:
-    """Return the image, or the reason why decoding failed."""
-    try:
-        return _decoded(read_file(path), channels, reading)
-    except Exception as error:  # Damaged files make PIL raise many kinds.
-        return reason_of(error)
 
 
 def format_of(content: bytes) -> str:
@@ -172,12 +165,6 @@ def read_raw(
         image = _convert(ImageOps.exif_transpose(file), MODES.get(channels, file.mode))
     values = np.asarray(image).reshape(image.height, image.width, -1)
     return Raw(values, grey=grey, colour=not grey)
-
-
-def _decoded(content: bytes, channels: int, reading: Reading, page: int = 0) -> Decoded:
-    raw = read_raw(content, channels, reading, page)
-    pixels = _with_channels(develop(raw, reading), channels, raw.colour)
-    return Decoded(pixels, raw.grey, hashlib.sha256(content).digest())
 
 
 def _raw_tiff(content: bytes, channels: int, reading: Reading, page: int) -> Raw | None:

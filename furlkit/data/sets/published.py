@@ -24,12 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from furlkit.data.sets.folder import (
-    ENDINGS,
-    FolderIndex,
-    folder_shape,
-    read_images,
-)
+from furlkit.data.sets.folder import ENDINGS, FolderIndex, folder_shape, read_images
 from furlkit.data.sets.labels import LabelSet, number_by_name
 from furlkit.errors import InputError, UsageError
 
