@@ -35,8 +35,7 @@ def content_of(path: Path, kind: str, provenance: Provenance, facts: Any) -> str
         return None
     try:
         opened = open_kind(path, kind)
-        for _ in opened.stream():  # Compares the checksum.
-            pass
+        opened.check_body()
     except FurlkitError as error:
         console.info(f"{error}; making it again")
         return None
