@@ -149,16 +149,13 @@ class Dictionary(Exchange):
         clients = setup.partition.facts.clients if setup.partition else 1
         self._shared = self._sharing.rows(clients)  # Number of rows per client.
         if pattern:
-            self._open(pattern, setup)
+            paths = {client: fill(pattern, client) for client in setup.clients}
+            about = z_width(setup.model), setup.model
+            read = {path: open_dictionary(path, *about) for path in {*paths.values()}}
+            for client, path in paths.items():
+                check_made_for(read[path], client)
+                self._dictionaries[client] = read[path]
         self._check_statistics()
-
-    def _open(self, pattern: str, setup: Setup) -> None:
-        paths = {client: fill(pattern, client) for client in setup.clients}
-        width, model = z_width(setup.model), setup.model
-        read = {path: open_dictionary(path, width, model) for path in {*paths.values()}}
-        for client, path in paths.items():
-            check_made_for(read[path], client)
-            self._dictionaries[client] = read[path]
 
     def _check_statistics(self) -> None:
         sharing = self._sharing
@@ -249,7 +246,10 @@ class Dictionary(Exchange):
         """Write the shared rows; keep Z."""
         kept = {k: v for k, v in client.memory.items() if k in (ROWS, INDEX)}
         if self._sharing.features_out:
-            rows = self._early or self._rows_by_client(client, trained.learner)
+            rows, learner = self._early, trained.learner
+            if rows is None:  # By the client's model: MoCo's slow network, or the net.
+                with _weights(learner.net, below("target.", parts_by_name(learner))):
+                    rows = self._rows(client, learner.net)
             kept = self._share(client, rows, self._sharing.features_out, trained)
         return Kept({}, kept)
 
@@ -279,11 +279,6 @@ class Dictionary(Exchange):
         slow = below("target.", client.received)
         with _weights(net, slow or divide(client.received, parts)[0]):
             return self._rows(client, net)
-
-    def _rows_by_client(self, client: Client, learner: Any) -> Rows:
-        """Compute rows by the client's model: MoCo's slow network, or the net."""
-        with _weights(learner.net, below("target.", parts_by_name(learner))):
-            return self._rows(client, learner.net)
 
     def _rows(self, client: Client, net: Net) -> Rows:
         sharing, setup, rows = self._sharing, self._setup, Rows()

@@ -58,8 +58,13 @@ def write_similarity(
     may contain a matrix too.
     """
     shape = (len(index), len(index)) if columns is None else columns.shape
-    stored = (_stored(path, block, encoding) for block in blocks)
-    matrix = Blocks(np.dtype(encoding), shape, stored)
+
+    def stored() -> Iterator[np.ndarray]:
+        for block in blocks:
+            check_finite(path, "matrix", block)
+            yield np.rint(block.clip(-1, 1) * STEP) if encoding == "int8" else block
+
+    matrix = Blocks(np.dtype(encoding), shape, stored())
     more = {"index": index.astype(np.int64)}
     if columns is not None:
         more["columns"] = columns.astype(np.int32)
@@ -131,11 +136,6 @@ def cosines(block: np.ndarray) -> np.ndarray:
     """Decode stored values of any type to float32."""
     numbers = block.astype(np.float32, copy=False)
     return numbers / STEP if block.dtype == np.int8 else numbers
-
-
-def _stored(path: Path, block: np.ndarray, encoding: str) -> np.ndarray:
-    check_finite(path, "matrix", block)
-    return np.rint(block.clip(-1, 1) * STEP) if encoding == "int8" else block
 
 
 def check_columns(path: Path, name: str, columns: np.ndarray, n: int) -> None:

@@ -68,17 +68,12 @@ def _chain(name: str) -> tuple[list[str], dict[str, Any]]:
             base = str(Path(chain[-1]).parent / base)
         if not isinstance(base, str) or base in chain:
             raise UsageError(f"--preset {name}: cannot extend {base!r}")
-        found = _merged(_read_for(chain[-1], base), found)
+        try:
+            found = _merged(_read(base), found)
+        except FurlkitError as error:
+            raise type(error)(f"{error}; {chain[-1]} extends it") from error
         chain.append(base)
     return chain, found
-
-
-def _read_for(name: str, base: str) -> dict[str, Any]:
-    """Read the base of a preset."""
-    try:
-        return _read(base)
-    except FurlkitError as error:
-        raise type(error)(f"{error}; {name} extends it") from error
 
 
 def _merged(

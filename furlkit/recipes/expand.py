@@ -228,7 +228,9 @@ class _Expansion:
         self._note_own(self.steps[first:])
 
     def _expand_rounds(self, phase: str) -> None:
-        stages = self._of_phase(phase)
+        every = (t for t in self.templates.values() if self._by_round(t.main))
+        stages = [t for t in every if self._file(t.main.name).phase == phase]
+        stages = _ordered(stages)
         for number in range(self.last[phase] + 1):
             self.shared.clear()
             first = len(self.steps)
@@ -236,11 +238,6 @@ class _Expansion:
                 if number in self._rounds(template):
                     self._expand(template, number)
             self._note_own(self.steps[first:])
-
-    def _of_phase(self, phase: str) -> list[Template]:
-        """Stages that run in the rounds of a phase."""
-        stages = (t for t in self.templates.values() if self._by_round(t.main))
-        return _ordered([t for t in stages if self._file(t.main.name).phase == phase])
 
     def _once(self) -> list[list[Template]]:
         """Stages that run once: before the first phase, then after each phase."""

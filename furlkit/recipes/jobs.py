@@ -67,16 +67,13 @@ def _quorums(plan: Plan) -> dict[str, int]:
     """By upload, the number of clients that aggregate requires (--at-least)."""
     usual = (presets.table(plan.run.preset, "aggregate") or {}).get("at-least")
     found: dict[str, int] = {}
-    for step in plan.steps:
-        if step.command[0] == "aggregate" and (least := _quorum(step) or usual):
+    for step in (s for s in plan.steps if s.command[0] == "aggregate"):
+        words = [part for word in step.command for part in word.split("=", 1)]
+        typed = next((b for a, b in pairwise(words) if a == "--at-least"), None)
+        if least := typed or usual:
             found |= dict.fromkeys(step.reads, int(least))
     makers = (step for step in plan.steps if step.clients)
     return {p: found[p] for step in makers for p in step.outputs if p in found}
-
-
-def _quorum(step: Step) -> str | None:
-    words = [part for word in step.command for part in word.split("=", 1)]
-    return next((b for a, b in pairwise(words) if a == "--at-least"), None)
 
 
 def _removing(plan: Plan, found: list[Job], makers: dict[str, int]) -> Iterator[Job]:

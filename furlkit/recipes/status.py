@@ -160,11 +160,14 @@ def _duration(output: str) -> float:
 
 def scores(found: Status) -> list[dict[str, Any]]:
     """Metrics of the server's models so far, in the order of the plan."""
+    wanted = {"protocol": str, "round": int, "accuracy": int | float}
     entries = []
     for step, state in zip(found.plan.steps, found.states, strict=True):
         if state == DONE and step.command[0] == "evaluate" and len(step.clients) == 0:
             entry = {"stage": step.stage, "round": step.round, "file": step.outputs[-1]}
-            entries.append(entry | _score(step.outputs[-1]))
+            known = _readable(step.outputs[-1])
+            names = [k for k in wanted if isinstance(known.get(k), wanted[k])]
+            entries.append(entry | {name: known[name] for name in names})
     return entries
 
 
@@ -186,12 +189,6 @@ def _readable(path: str) -> dict[str, Any]:
         return read_metrics(Path(path))
     except FurlkitError:
         return {}
-
-
-def _score(path: str) -> dict[str, Any]:
-    known = _readable(path)
-    wanted = {"protocol": str, "round": int, "accuracy": int | float}
-    return {k: known[k] for k in wanted if isinstance(known.get(k), wanted[k])}
 
 
 def bytes_on_disk(folder: Path) -> tuple[int, int]:

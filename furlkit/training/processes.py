@@ -386,7 +386,10 @@ class _Helper:
         collective.broadcast(message, 0)
         what, *numbers = message.tolist()
         if what == NEW:
-            self._add()
+            sent: list[Any] = [None]
+            collective.broadcast_object_list(sent, 0)
+            _share_norms(sent[0])
+            self._encoders.append(sent[0].to(self._team.device))
         elif what == FORWARD:
             self._forward(*numbers)
         elif what == BACKWARD:
@@ -394,12 +397,6 @@ class _Helper:
         elif what == FORGET:
             self._waiting.pop(numbers[0], None)
         return what != STOP
-
-    def _add(self) -> None:
-        sent: list[Any] = [None]
-        collective.broadcast_object_list(sent, 0)
-        _share_norms(sent[0])
-        self._encoders.append(sent[0].to(self._team.device))
 
     def _forward(
         self, call: int, number: int, kind: int, last: int, *shape: int

@@ -56,7 +56,12 @@ class Container:
     def __init__(self, path: Path):
         self.path = Path(path)
         self._head = _read_head(self.path)
-        self.header, self.entries = _parse(self.path, self._head)
+        with _parsing(self.path), safe_open(self.path, "numpy") as opened:
+            metadata = opened.metadata() or {}
+            self.header = _furlkit_header(self.path, metadata)
+            self.entries = _entries(opened)
+        text = table(self.entries, metadata)
+        _check_canonical(self.path, self._head, self.header, text)
         self._by_name = {entry.name: entry for entry in self.entries}
         self.digests: list[bytes] | None = None
         self.aliases: dict[str, str] = {}
@@ -267,15 +272,6 @@ def _fill(path: Path, buffer: np.ndarray, offset: int, handle: int) -> None:
         if not count:
             raise InputError(f"{path}: became shorter while it was read")
         done += count
-
-
-def _parse(path: Path, head: bytes) -> tuple[Header, list[Entry]]:
-    with _parsing(path), safe_open(path, "numpy") as opened:
-        metadata = opened.metadata() or {}
-        header = _furlkit_header(path, metadata)
-        entries = _entries(opened)
-    _check_canonical(path, head, header, table(entries, metadata))
-    return header, entries
 
 
 def _entries(opened: Any) -> list[Entry]:
