@@ -13,6 +13,7 @@ import numpy as np
 from furlkit.errors import FurlkitError, InputError
 from furlkit.files.container.atomic import OWNER
 from furlkit.files.container.header import canonical
+from furlkit.files.container.read import Tensors
 from furlkit.files.container.write import write
 from furlkit.files.facts import Provenance, open_facts
 
@@ -61,9 +62,7 @@ class ProgressFile:
         known = [*astuple(self._provenance), self._output.name, self._versions]
         return hashlib.sha256(canonical(known).encode()).hexdigest()
 
-    def save(
-        self, step: int, tensors: dict[str, np.ndarray], values: dict[str, Any]
-    ) -> None:
+    def save(self, step: int, tensors: Tensors, values: dict[str, Any]) -> None:
         """Replace the saved state, which may contain the client's private state."""
         facts = ProgressFacts(self._key, step, values, _table_hash(tensors))
         write(self.path, tensors, self._provenance.header("progress", facts), OWNER)

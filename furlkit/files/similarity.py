@@ -149,6 +149,7 @@ def check_columns(path: Path, name: str, columns: np.ndarray, n: int) -> None:
 
 Part = Callable[[slice, slice], np.ndarray]
 Cell = tuple[int, int]
+Pair = tuple[np.ndarray, np.ndarray]
 
 
 def _check_whole(path: Path, mapped: Mapped, n: int, rounding: float) -> None:
@@ -200,9 +201,7 @@ def _check_sides(
             )
 
 
-def _by_column(
-    path: Path, matrix: np.ndarray, columns: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _by_column(path: Path, matrix: np.ndarray, columns: np.ndarray) -> Pair:
     """Sort each row by column; raise if a row has a column twice."""
     ordered, values = np.empty_like(columns), np.empty_like(matrix)
     for rows in _slices(len(columns)):
@@ -218,9 +217,7 @@ def _by_column(
     return ordered, values
 
 
-def _found(
-    ordered: np.ndarray, rows: np.ndarray, column: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _found(ordered: np.ndarray, rows: np.ndarray, column: np.ndarray) -> Pair:
     """Bisect for a column in each of these rows; return the place and a match flag."""
     k = ordered.shape[1]
     low, high = np.zeros(rows.shape, np.int32), np.full(rows.shape, k, np.int32)

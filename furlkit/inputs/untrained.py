@@ -76,10 +76,8 @@ def _facts_like(path: Path, options: Options) -> CheckpointFacts:
                 "the architecture; leave out either"
             )
     facts = open_checkpoint(path)[1]
-    architecture = full_architecture(path, facts).to_dict()
-    return CheckpointFacts(
-        "global", 0, architecture, facts.mean, facts.std, reading=facts.reading
-    )
+    known = (full_architecture(path, facts).to_dict(), facts.mean, facts.std)
+    return CheckpointFacts("global", 0, *known, reading=facts.reading)
 
 
 def _facts(images: ImageSet, options: Options) -> CheckpointFacts:

@@ -141,9 +141,8 @@ class _Expansion:
         self.own: dict[tuple[str, int], int] = {}
         self.shared: dict[tuple[Ref, Round], Found] = {}
         self.missing: dict[str, Ref] = {}  # By stage, the unreadable placeholder.
-        self.records = {
-            name: record_path(run, name, t.text) for name, t in self.templates.items()
-        }
+        texts = {name: t.text for name, t in self.templates.items()}
+        self.records = {name: record_path(run, name, texts[name]) for name in texts}
         self._files: dict[str, _File] = {}
         self._check_numbers()
 

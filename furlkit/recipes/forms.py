@@ -177,9 +177,8 @@ def _for_make(words: Sequence[str]) -> str:
 def as_make(plans: Sequence[Plan]) -> Lines:
     """Yield one make rule for each step."""
     runs = _for_make([run_folder(plan) for plan in plans]).replace("#", "\\#")
-    yield _MAKE_HEAD.replace(
-        "SHELL := /bin/sh\n", f"SHELL := /bin/sh\nruns := {runs}\n"
-    )
+    shell = "SHELL := /bin/sh\n"
+    yield _MAKE_HEAD.replace(shell, f"{shell}runs := {runs}\n")
     count, total = 0, sum(len(plan.steps) for plan in plans)
     for plan in plans:
         yield from _make_records(plan)

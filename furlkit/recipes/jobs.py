@@ -101,8 +101,7 @@ def unfinished(plan: Plan, found: list[Job]) -> list[list[int]]:
     steps = zip(plan.steps, finished.states, strict=True)
     made = {path for step, state in steps if state != DONE for path in step.writes}
     for number, job in enumerate(found):
-        if job.removal and not (
-            exists(job.removal.stamp) and made.isdisjoint(job.removal.files)
-        ):
+        gone = job.removal
+        if gone and not (exists(gone.stamp) and made.isdisjoint(gone.files)):
             left[number] = [0]
     return left

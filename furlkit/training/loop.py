@@ -30,6 +30,7 @@ from furlkit.weights import below, part_of, within
 _HOLDERS = ("learner", "own", "net")
 Purpose = tuple[int, *tuple[int | str, ...]]
 Term = Callable[[Batch, Forward], Tensor | Forward]
+Named = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -270,9 +271,7 @@ class Trainer:
         told = getattr(self.learner, "end_epoch", None)
         return told(losses) if told else {}
 
-    def step(
-        self, batch: Batch, lr: float
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def step(self, batch: Batch, lr: float) -> tuple[Named, Named]:
         """Make a step of the optimiser; return losses and representations by name.
 
         The name is "" for the objective, and the term's name for a term.
@@ -390,11 +389,7 @@ def _resume(trainer: Trainer, keeper: Keeper, job: Job) -> _State:
 
 
 def _restored(
-    trainer: Trainer,
-    job: Job,
-    step: int,
-    tensors: dict[str, Tensor],
-    values: dict[str, Any],
+    trainer: Trainer, job: Job, step: int, tensors: Named, values: dict[str, Any]
 ) -> _State:
     if type(step) is not int or not 0 <= step <= job.steps:
         raise ValueError(f"it is at step {step} of {job.steps}")

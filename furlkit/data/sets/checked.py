@@ -65,9 +65,8 @@ class Checked:
     @property
     def duplicates(self) -> list[list[str]]:
         """Groups of files with equal values."""
-        return sorted(
-            sorted(names) for names in self.digests.values() if len(names) > 1
-        )
+        groups = self.digests.values()
+        return sorted(sorted(names) for names in groups if len(names) > 1)
 
     @property
     def proposal(self) -> str | None:

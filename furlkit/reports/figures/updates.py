@@ -28,9 +28,8 @@ def draw_updates(
     height = float(np.clip(0.22 * len(clients), 0.8, 4))
     rows = [height, 2.2] if measured else [height]
     with style.canvas(6.5, sum(rows) + 0.9, frame) as figure:
-        every = figure.subplots(
-            len(rows), sharex=True, height_ratios=rows, squeeze=False
-        ).flatten()
+        grid: dict[str, Any] = {"height_ratios": rows, "squeeze": False}
+        every = figure.subplots(len(rows), sharex=True, **grid).flatten()
         _draw_shares(figure, every[0], clients)
         if measured:
             _draw_distances(every[1], clients, mu)
