@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from contextlib import suppress
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -196,8 +197,6 @@ def bytes_on_disk(folder: Path) -> tuple[int, int]:
     sizes = []
     for place, _, names in os.walk(folder):
         for name in names:
-            try:
+            with suppress(OSError):
                 sizes.append(os.stat(os.path.join(place, name)).st_size)
-            except OSError:
-                continue
     return len(sizes), sum(sizes)

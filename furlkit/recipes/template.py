@@ -12,6 +12,7 @@ import json
 import re
 import shlex
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import groupby, pairwise
@@ -148,10 +149,8 @@ def templates(run: Run) -> dict[str, Template]:
     """Stages of a run, without the stages that need an empty setting."""
     found = {}
     for name, stage in run.recipe.stages.items():
-        try:
+        with suppress(_EmptySettingError):
             found[name] = _template(run, stage)
-        except _EmptySettingError:
-            continue
     _check_files(run, found)
     return found
 

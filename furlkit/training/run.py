@@ -210,10 +210,8 @@ class _Keeper:
     def refuse(self, error: Exception) -> None:
         """Refuse a saved training and start over."""
         self._warn(error)
-        self.journal.rewind(self.job.steps_before)
-        self.journal.write({"event": "start", **runtime.machine()})
-        if self.job.begin is not None:
-            self.job.begin()
+        self._rewind = self.job.steps_before
+        self.restore()
 
     def _warn(self, error: Exception) -> None:
         reason = f"{type(error).__name__}: {error}"
