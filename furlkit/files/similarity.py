@@ -148,6 +148,7 @@ def check_columns(path: Path, name: str, columns: np.ndarray, n: int) -> None:
 
 
 Part = Callable[[slice, slice], np.ndarray]
+Shape = tuple[int, ...]
 Cell = tuple[int, int]
 Pair = tuple[np.ndarray, np.ndarray]
 
@@ -234,7 +235,7 @@ def _slices(length: int, start: int = 0) -> Iterator[slice]:
         yield slice(first, min(first + BLOCK, length))
 
 
-def _first(shape: tuple[int, ...], wrong: Part, upper: bool = False) -> Cell | None:
+def _first(shape: Shape, wrong: Part, upper: bool = False) -> Cell | None:
     """Return the first wrong cell; `upper` skips blocks below the diagonal."""
     for rows in _slices(shape[0]):
         cells = []
@@ -253,11 +254,7 @@ def _at(part: Part, i: int, j: int) -> float:
 
 
 def _check_range(
-    path: Path,
-    part: Part,
-    shape: tuple[int, ...],
-    columns: np.ndarray | None,
-    rounding: float,
+    path: Path, part: Part, shape: Shape, columns: np.ndarray | None, rounding: float
 ) -> None:
     """Check that values are between -1 and 1; NaN fails."""
     most = 1 + SUMMING + rounding

@@ -30,6 +30,7 @@ from furlkit.errors import InputError, UsageError
 
 # Paths of images below a folder, and the class of each, by name.
 Listed = tuple[list[str], list[str]]
+Names = tuple[str, ...]
 MINI_LISTS = ("train.csv", "val.csv", "test.csv")
 COVID_CLASSES = ("COVID", "Lung_Opacity", "Normal", "Viral Pneumonia")
 
@@ -50,7 +51,7 @@ class PublishedSet(NamedTuple):
 
     def read(
         self, split: str, root: Path, *, download: bool
-    ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    ) -> tuple[np.ndarray, np.ndarray, Names]:
         """Images (N, H, W, C) uint8, labels and class names."""
         folder = root / self.folder
         if download and not folder.exists():
@@ -70,11 +71,7 @@ class PublishedSet(NamedTuple):
         return images, labels[chosen], class_names
 
     def _images(
-        self,
-        folder: Path,
-        paths: tuple[str, ...],
-        labels: np.ndarray,
-        class_names: tuple[str, ...],
+        self, folder: Path, paths: Names, labels: np.ndarray, class_names: Names
     ) -> np.ndarray:
         about = LabelSet(self.name, len(paths), labels, None, class_names, {})
         index, channels = FolderIndex(folder, paths, about, ""), len(self.mean)
