@@ -83,11 +83,11 @@ class FolderIndex:
         """Path and page of every image."""
         return list(zip(self.paths, self.pages or [0] * len(self), strict=True))
 
-    def at(self, positions: Iterable[int]) -> "FolderIndex":
-        """Images at some positions, with the labels of all images."""
-        places = self.places
+    def at(self, positions: np.ndarray) -> "FolderIndex":
+        """Images at some positions, with labels."""
+        places, labels = self.places, self.labels.subset(positions)
         paths, pages = zip(*(places[i] for i in positions), strict=True)
-        return replace(self, paths=paths, pages=pages)
+        return replace(self, paths=paths, pages=pages, labels=labels)
 
 
 def list_folder(root: Path) -> Listing:

@@ -47,10 +47,10 @@ class LabelSet:
         return len(self.class_names)
 
     def subset(self, chosen: np.ndarray) -> "LabelSet":
-        """The chosen examples, numbered from 0."""
+        """The chosen examples, numbered from 0: a dataset without a fingerprint."""
         columns = {k: getattr(self, k) for k in ("labels", "domains", "groups")}
         taken: Any = {k: c[chosen] for k, c in columns.items() if c is not None}
-        return replace(self, examples=len(chosen), **taken)
+        return replace(self, examples=len(chosen), fingerprint={}, **taken)
 
     def by_domain(self) -> dict[str, np.ndarray]:
         """Positions of the examples of each nonempty domain, by the domain's name.

@@ -10,9 +10,6 @@ images must be resized.
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from furlkit import console
 from furlkit.data.sets.datasets import ImageSet, is_name, names, open_named, with_images
@@ -177,9 +174,15 @@ def _open_packed(path: Path) -> ImageSet:
     packed = read_dataset(path)
     facts = packed.facts
     # The images are mapped, not read. Labels are small: check them here.
-    _check_hash(path, packed.labels, "labels", facts.fingerprint)
-    if "domains" in facts.fingerprint:  # Older files have no hash of domains.
-        _check_hash(path, packed.domains, "domains", facts.fingerprint)
+    for name, column in (("labels", packed.labels), ("domains", packed.domains)):
+        if name == "domains" and name not in facts.fingerprint:
+            continue  # Older files have no hash of domains.
+        found = None if column is None else label_fingerprint(column)
+        if facts.fingerprint.get(name) != found:
+            raise InputError(
+                f"{path}: the {name} do not match the fingerprint in the header; the "
+                "file was damaged or edited; copy it again or re-create it with pack"
+            )
     known = {k: facts.fingerprint[k] for k in READING if k in facts.fingerprint}
     known["depth"] = 8 * packed.images.dtype.itemsize
     return ImageSet(
@@ -196,17 +199,6 @@ def _open_packed(path: Path) -> ImageSet:
         std=tuple(facts.std),
         reading=Reading.from_facts(known, path),
     )
-
-
-def _check_hash(
-    path: Path, column: np.ndarray | None, name: str, fingerprint: dict[str, Any]
-) -> None:
-    found = None if column is None else label_fingerprint(column)
-    if fingerprint.get(name) != found:
-        raise InputError(
-            f"{path}: the {name} do not match the fingerprint in the header; the file "
-            "was damaged or edited; copy it again or re-create it with pack"
-        )
 
 
 def _path_and_kind(name: str, *more_suffixes: str) -> tuple[Path, str]:
