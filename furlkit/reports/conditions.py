@@ -89,7 +89,8 @@ def _differences(first: Measured, other: Measured) -> list[str]:
     elif first.options is not None and other.options is not None:
         for name in sorted(first.options.keys() | other.options.keys()):
             ours, theirs = first.options.get(name), other.options.get(name)
-            found += [name] * (canonical(ours) != canonical(theirs))
+            if canonical(ours) != canonical(theirs):
+                found.append(name)
     for name in sorted(first.data.keys() & other.data.keys()):
         if same_dataset(first.data[name], other.data[name]):
             found.append(name)

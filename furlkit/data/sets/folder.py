@@ -218,7 +218,9 @@ def folder_shape(
     return len(index), first.size[1], first.size[0], channels
 
 
-def _walk(root: Path, below: str, above: frozenset, found: Listing) -> None:
+def _walk(
+    root: Path, below: str, above: frozenset[tuple[int, int]], found: Listing
+) -> None:
     """List a folder; `above` holds the parents, to avoid link cycles."""
     before = len(found.images) + len(found.broken)
     try:

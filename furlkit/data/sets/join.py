@@ -1,7 +1,6 @@
 """Join several datasets to one dataset with domains, by the names of classes."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,9 @@ def _joined_groups(sets: Sequence[LabelSet]) -> np.ndarray | None:
     return np.concatenate(columns)
 
 
-def _joined_labels(sets: Sequence[LabelSet]) -> tuple[Any, tuple[str, ...]]:
+def _joined_labels(
+    sets: Sequence[LabelSet],
+) -> tuple[np.ndarray | None, tuple[str, ...]]:
     """Labels in one numbering, joined by class name."""
     if any(one.labels is None for one in sets):
         return None, ()
