@@ -13,7 +13,7 @@ from pathlib import Path
 from time import time_ns
 
 from furlkit import presets
-from furlkit.catalogue import COMMANDS, command_at, writes_file
+from furlkit.catalogue import COMMANDS, writes_file
 from furlkit.files import receipts
 from furlkit.files.contents import Contents
 from furlkit.files.receipts import Call
@@ -205,8 +205,8 @@ def _newest(times: Iterable[int | None]) -> int:
 
 def command_name(step: Step) -> str:
     """Name of a step's command, one or two words."""
-    command = command_at(step.command)
-    return command.name if command else step.command[0]
+    two = " ".join(step.command[:2])
+    return two if two in COMMANDS else step.command[0]
 
 
 @cache
