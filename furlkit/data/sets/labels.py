@@ -137,8 +137,10 @@ def number_names(classes: int) -> tuple[str, ...]:
 
 def _read_values(path: Path) -> np.ndarray:
     try:
-        if _is_numpy(path):
-            with open_regular(path) as stream:
+        with open_regular(path) as stream:
+            is_numpy = path.suffix == ".npy" or stream.read(6) == b"\x93NUMPY"
+            stream.seek(0)
+            if is_numpy:
                 return np.load(stream, allow_pickle=False)
         text = read_bytes(path, LONGEST_LIST).decode()
         return np.asarray(json.loads(text) if path.suffix == ".json" else _lines(text))
@@ -146,11 +148,6 @@ def _read_values(path: Path) -> np.ndarray:
         raise
     except Exception as error:  # Damaged files make numpy raise many kinds.
         raise InputError(f"{path}: cannot be read as labels ({error})") from error
-
-
-def _is_numpy(path: Path) -> bool:
-    with open_regular(path) as stream:
-        return path.suffix == ".npy" or stream.read(6) == b"\x93NUMPY"
 
 
 def _lines(text: str) -> list[Any]:
