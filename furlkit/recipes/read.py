@@ -272,9 +272,8 @@ def _check(recipe: Recipe) -> None:
 def _check_case(recipe: Recipe, name: str, value: str) -> None:
     """Check a table [SETTING.VALUE]: settings, and sections like a recipe's."""
     where = f"{recipe.path}: [{name}.{value}]"
-    own = dict(recipe.cases[name][value])
-    sections = {name: own.pop(name, {}) for name in SECTIONS}
-    _with_sections(recipe, sections)
+    own: dict[str, Any] = dict(recipe.cases[name][value])
+    _with_sections(recipe, {name: own.pop(name, {}) for name in SECTIONS})
     if (base := own.pop("extends", value)) not in recipe.cases[name]:
         known = ", ".join(recipe.cases[name])
         raise InputError(f"{where}: extends {base!r}, expected one of {known}")
@@ -299,8 +298,10 @@ def _check_names(
 
 def _more_stages(recipe: Recipe) -> set[str]:
     """Stages that only tables [SETTING.VALUE] have."""
-    tables = [table for cases in recipe.cases.values() for table in cases.values()]
-    return {name for table in tables for name in table.get("stages", {})}
+    tables: list[dict[str, Any]] = [
+        table for cases in recipe.cases.values() for table in cases.values()
+    ]
+    return {name for table in tables for name in table.get("stages", ())}
 
 
 def _check_values(table: Mapping[str, Any], where: str) -> None:

@@ -143,7 +143,7 @@ def _tables(
         raise UsageError(
             f"{key}={','.join(lists[key])}: the table {name} takes one value of {key}"
         )
-    by_hand = {k: v[0] for k, v in lists.items() if k not in swept}
+    by_hand: Settings = {k: v[0] for k, v in lists.items() if k not in swept}
     for choice in _choices(recipe, entries.get("over", {}), lists, by_hand):
         base = {**by_hand, **_settings(recipe, choice)}
         values = {**run_of(recipe, base).settings, **choice, "recipe": str(recipe.path)}
@@ -159,7 +159,7 @@ def _choices(
     recipe: Recipe,
     variables: Mapping[str, Any],
     lists: Mapping[str, list[str]],
-    by_hand: Settings,
+    by_hand: Mapping[str, Value],
 ) -> Iterator[Variables]:
     """Every choice of values; values by hand replace the values of the recipe."""
     settings = run_of(recipe, by_hand).settings
@@ -169,7 +169,7 @@ def _choices(
         found = settings.get(named[1]) if named else values
         if not isinstance(found, list):
             raise InputError(f"{recipe.path}: {key} = {values!r}: expected a list")
-        every.append(lists.get(key, found))
+        every.append(lists.get(key, [str(value) for value in found]))
     for chosen in product(*every):
         yield dict(zip(variables, chosen, strict=True))
 
@@ -252,7 +252,10 @@ def _runs(lines: Iterable[Line]) -> dict[str, Run]:
 
 
 def _run(
-    out: str, tables: Sequence[Table], plans: Mapping[str, Plan], passed: Settings
+    out: str,
+    tables: Sequence[Table],
+    plans: Mapping[str, Plan],
+    passed: Mapping[str, Value],
 ) -> Run:
     """Run with the commands of tables as stages, and the files of other runs as inputs."""
     inputs: dict[str, str] = {}  # By path, the name.
@@ -270,8 +273,8 @@ def _run(
             stages[stage], files[stage] = Stage(stage, " ".join(words)), file
     settings = {**DEFAULTS, **passed, "out": out}
     names = {name: path for path, name in inputs.items()}
-    path = tables[0].recipe.path
-    return Run(Recipe(path, settings, files, stages, inputs=names), settings)
+    recipe = tables[0].recipe
+    return Run(Recipe(recipe.path, settings, files, stages, inputs=names), settings)
 
 
 def _commands(table: Table) -> Iterator[tuple[str, list[str]]]:
