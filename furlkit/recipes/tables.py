@@ -15,13 +15,14 @@
     lines = ["parts", { untrained = "fedsimclr {linear@0}" }]
     run = "compare --reference FedSimCLR" # or a list of commands: compare, plot bars
     published = { table = "linear" }      # rows of paper.csv, chosen by column
+    settings = { rounds = 8 }             # settings of the table's runs
 
 `plan RECIPE table=1` plans the runs of the lines, without steps that no line needs, and
 one step for each command, with an option --series LABEL=FILE,... per line. A variable of
 `over` or `for` may be a setting; {NAME} stands for the value. With
 `for = { mu = [0.1, 1] }` a line with {mu} in the label is repeated for each value; a line
 with {mu} only in the text shows the files of all values. A list may also be the name of a
-setting in braces; {recipe} is the path of the recipe. `tables = ["1", "2"]` joins tables under one name. `option` replaces
+setting in braces; {recipe} and {folder} are the paths of the recipe. `tables = ["1", "2"]` joins tables under one name. `option` replaces
 --series; an empty option passes the files without labels.
 
 paper.csv, beside the recipe, has the columns of `published`, columns named like settings
@@ -59,7 +60,7 @@ from furlkit.recipes.read import (
 KEY, PAPER, FILE = "table", "paper.csv", "{linear@final}"
 KEYS = (
     *("title", "over", "for", "lines", "run", "file", "seeds", "published", "option"),
-    *("out", "tables"),
+    *("settings", "out", "tables"),
 )
 # Settings by hand that the commands of tables get too.
 PASSED_ON = [name for name in PASSED if name not in ("preset", "seed")]
@@ -145,8 +146,10 @@ def _tables(
         )
     by_hand: Settings = {k: v[0] for k, v in lists.items() if k not in swept}
     for choice in _choices(recipe, entries.get("over", {}), lists, by_hand):
-        base = {**by_hand, **_settings(recipe, choice)}
-        values = {**run_of(recipe, base).settings, **choice, "recipe": str(recipe.path)}
+        usual = entries.get("settings", {})
+        base = {**usual, **by_hand, **_settings(recipe, choice)}
+        places = {"recipe": str(recipe.path), "folder": str(recipe.path.parent)}
+        values = {**places, **run_of(recipe, base).settings, **choice}
         words = [name, *(folder_name(str(value)) for value in choice.values())]
         table = Table("-".join(words), recipe, entries, values, [])
         repeated = [*_choices(recipe, entries.get("for", {}), lists, base)]
