@@ -22,8 +22,10 @@ one step for each command, with an option --series LABEL=FILE,... per line. A va
 `over` or `for` may be a setting; {NAME} stands for the value. With
 `for = { mu = [0.1, 1] }` a line with {mu} in the label is repeated for each value; a line
 with {mu} only in the text shows the files of all values. A list may also be the name of a
-setting in braces; {recipe} and {folder} are the paths of the recipe. `tables = ["1", "2"]` joins tables under one name. `option` replaces
---series; an empty option passes the files without labels.
+setting in braces. `needs` lists further runs, in the form of a line, that runs of lines
+read files of. {recipe} and {folder} are the paths of the recipe. `tables = ["1", "2"]` joins
+tables under one name. `option` replaces --series; an empty option passes the files
+without labels.
 
 paper.csv, beside the recipe, has the columns of `published`, columns named like settings
 or variables, and last a label and a number.
@@ -60,7 +62,7 @@ from furlkit.recipes.read import (
 KEY, PAPER, FILE = "table", "paper.csv", "{linear@final}"
 KEYS = (
     *("title", "over", "for", "lines", "run", "file", "seeds", "published", "option"),
-    *("settings", "out", "tables"),
+    *("settings", "needs", "out", "tables"),
 )
 # Settings by hand that the commands of tables get too.
 PASSED_ON = [name for name in PASSED if name not in ("preset", "seed")]
@@ -212,6 +214,8 @@ def _line(recipe: Recipe, label: str, settings: Settings, file: str) -> Line:
 def _declared_lines(table: Table) -> Iterator[tuple[str, str]]:
     """Labels and texts of a table's lines, from [lines.NAME] or from the table."""
     given, shared = table.entries["lines"], _section(table.recipe, "lines")
+    for text in table.entries.get("needs", ()):
+        yield "", text
     for part in given if isinstance(given, list) else [given]:
         if isinstance(part, str) and part not in shared:
             hint = suggestion(part, shared)
@@ -266,7 +270,7 @@ def _run(
     files: dict[str, str] = {}
     for table in tables:
         series: dict[str, list[str]] = {}
-        for line in table.lines:
+        for line in [line for line in table.lines if line.label]:
             for path in plans[line.run.out].found[line.file]:
                 name = inputs.setdefault(path, f"input_{len(inputs)}")
                 series.setdefault(line.label, []).append(f"{{{name}}}")

@@ -56,6 +56,10 @@ tables = ["1", "2"]
 for = {{ mu = "{{alpha}}" }}
 lines = {{ "mu {{mu}}" = "near", every = "near mu={{mu}}" }}
 run = "compare"
+[table.again]
+needs = ["plain split=skewed {{global@final}}"]
+lines = {{ Plain = "plain" }}
+run = "compare"
 [table.claims]
 lines = "both"
 run = "compare --claims {{recipe}}"
@@ -135,6 +139,14 @@ def test_a_variable_in_the_label_repeats_a_line_and_in_the_text_joins_files(run,
     ]  # fmt: skip
 
 
+def test_runs_that_a_table_needs_come_first_and_are_not_shown(run, paper):
+    runs = steps_of(run, paper, "table=again", "seed=0")
+    folders = ["exp/skewed/plain0/seed0", "exp/iid/plain0/seed0", "exp/tables"]
+    assert [*runs] == folders
+    assert "skewed" not in " ".join(runs["exp/tables"][0]["command"])
+    assert runs[folders[0]][-1]["stage"] == "average"
+
+
 def test_tables_are_written_printed_and_stay_finished(paper, run):
     words = ("plan", paper, "table=1,claims", "split=iid", "rounds=1")
     assert run(*words, "-o", "run.mk").code == 0
@@ -180,7 +192,7 @@ def test_compare_writes_the_form_of_the_ending(paper, run):
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["table=9"], ["table=9", "1, 2, all, claims, sweep"]),
+        (["table=9"], ["table=9", "1, 2, again, all, claims, sweep"]),
         (["table=2", "rounds=1,2"], ["rounds=1,2", "one value"]),
         (["table=1", "out=exp/{row}{seed}"], ["exp/plain0", "two runs", "split"]),
         (["table=1", "colour=red"], ["colour"]),
