@@ -145,7 +145,7 @@ class Batch:
         every = [tensor for parcel in [*parcels, also] for tensor in parcel]
         sent = iter(self.send(every, self.images.device))
         views = [
-            self._input(plan.run(self.images, [next(sent) for _ in parcel]))
+            self._input(plan.run(self.images, [next(sent) for _ in parcel]), True)
             for plan, parcel in zip(plans, parcels, strict=True)
         ]
         return views, list(sent)
@@ -161,16 +161,16 @@ class Batch:
     def _augmented(self, how: Augmentation, views: int = 1) -> Tensor:
         plan = self._drawn(how, views)
         sent = self.send(plan.parcel(), self.images.device)
-        return self._input(plan.run(self.images, sent))
+        return self._input(plan.run(self.images, sent), overwrite=True)
 
     def _drawn(self, how: Augmentation, views: int = 1) -> Operations:
         return draw_views(self.images, how, self.view.size, self.generator, views)
 
-    def _input(self, images: Tensor) -> Tensor:
+    def _input(self, images: Tensor, overwrite: bool = False) -> Tensor:
         v = self.view
         # The network would otherwise convert the layout in forward and backward passes.
         layout = torch.channels_last if v.channels_last else torch.contiguous_format
-        return normalise(images, v.mean, v.std, layout)
+        return normalise(images, v.mean, v.std, layout, overwrite)
 
 
 class Images:
