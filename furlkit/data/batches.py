@@ -196,7 +196,7 @@ class Images:
         # Images of this step and of the next one, while they are gathered.
         self._ahead: list[tuple[Tensor, Future[Tensor]]] = []
         if len(index) * images[:1].nbytes <= RESIDENT_LIMIT:
-            self._resident = torch.from_numpy(images[index]).to(device)
+            self._resident = _planes(torch.from_numpy(images[index])).to(device)
         self._labels = None
         if labels is not None:
             self._labels = torch.from_numpy(labels[index]).to(device)
@@ -258,7 +258,8 @@ class Images:
     def _pixels(self, index: Positions) -> Tensor:
         began = time.perf_counter()
         if self._resident is not None:
-            images = self._resident.index_select(0, index.device)
+            planes = self._resident.index_select(0, index.device)
+            images = planes.permute(0, 2, 3, 1)
         else:
             taken = self._gathered(index.cpu)
             images = taken.to(self._device, non_blocking=True)
@@ -268,3 +269,12 @@ class Images:
 
     def _labels_at(self, index: Positions) -> Tensor | None:
         return None if self._labels is None else self._labels[index.device]
+
+
+def _planes(images: Tensor) -> Tensor:
+    """Images (N, H, W, C) as (N, C, H, W), which crops need, in the same memory."""
+    count, height, width, channels = images.shape
+    planes = images.view(count, channels, height, width)
+    for target, source in zip(planes.split(1024), images.split(1024), strict=True):
+        target.copy_(source.clone().permute(0, 3, 1, 2))
+    return planes

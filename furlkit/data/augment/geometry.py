@@ -1,6 +1,7 @@
 """Crops and flips."""
 
 import math
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -94,14 +95,16 @@ def _enlarged_rows(
     """
     _, channels, height, width = images.shape
     start, length = spans.float().split(1, dim=1)  # (n, 1)
-    centre = torch.addcmul(start - 0.5, torch.arange(0.5, size), length, value=1 / size)
+    output = _centres(size, spans.device)  # (S,)
+    centre = torch.addcmul(start - 0.5, output, length, value=1 / size)
     centre = torch.clamp(centre, start, start + length - 1)  # (n, S)
     upper = centre.floor()
     lower = (upper + 1).clamp_max_(height - 1)
     share = centre - upper  # of the lower row, (n, S)
-    plane = who.int().unsqueeze(1) * channels + torch.arange(channels).int()  # (n, C)
+    who = who.int()[:, None, None, None]  # (n, 1, 1, 1)
+    planes = constant(tuple(range(0, channels * height, height)), who).view(-1, 1, 1)
     pairs = _pairs(upper, lower).int().unsqueeze(1)  # (n, 1, S, 2)
-    rows = (plane * height)[..., None, None] + pairs  # (n, C, S, 2)
+    rows = who * (channels * height) + planes + pairs  # (n, C, S, 2)
     weights = _pairs(1 - share, share).mul_(scale).unsqueeze(1)  # (n, 1, S, 2)
     return F.embedding_bag(
         rows.view(-1, 2),
@@ -109,6 +112,13 @@ def _enlarged_rows(
         per_sample_weights=weights.expand(rows.shape).reshape(-1, 2),
         mode="sum",
     ).view(len(who), channels * size, width)
+
+
+@cache
+def _centres(pixels: int, device: torch.device) -> Tensor:
+    """Centres of the pixels of a side: 0.5, 1.5, ..."""
+    with torch.inference_mode(False):
+        return torch.arange(0.5, pixels, device=device)
 
 
 def _pairs(first: Tensor, second: Tensor) -> Tensor:
@@ -132,8 +142,8 @@ def resize_weights(
     the span is not longer than the output. Each column sums to `scale`.
     """
     start, length = spans.float().split(1, dim=1)  # (n, 1)
-    output = torch.arange(0.5, size, device=spans.device)  # (S,)
-    pixel = torch.arange(0.5, source, device=spans.device).unsqueeze(1)  # (source, 1)
+    output = _centres(size, spans.device)  # (S,)
+    pixel = _centres(source, spans.device).unsqueeze(1)  # (source, 1)
     if flips is not None:
         output = torch.where(flips.unsqueeze(1), size - output, output)  # (n, S)
     centre = torch.addcmul(start, output, length, value=1 / size)  # (n, S)

@@ -133,9 +133,9 @@ def _laid_out(images: Tensor, layout: torch.memory_format) -> Tensor:
 
 
 def _unit(images: Tensor) -> Tensor:
-    """Stored (B, H, W, C) -> float (B, C, H, W) in [0, 1], with the same strides."""
+    """Stored (B, H, W, C) -> float (B, C, H, W) in [0, 1], with channels last."""
     _check_stored(images)
-    return images.float().mul_(1 / WHITE[images.dtype]).permute(0, 3, 1, 2)
+    return images.contiguous().float().mul_(1 / WHITE[images.dtype]).permute(0, 3, 1, 2)
 
 
 def _check_stored(images: Tensor) -> None:
