@@ -26,7 +26,10 @@ def draw_crops(
     width. Ten shapes are drawn and the first that fits is used; if none fits, it is the
     largest centred box within the ratios. The generator advances equally for any sides.
     """
-    (area, aspect), place = uniform(generator, 2, n, ATTEMPTS), uniform(generator, 2, n, 1)
+    (area, aspect), place = (
+        uniform(generator, 2, n, ATTEMPTS),
+        uniform(generator, 2, n, 1),
+    )
     low, high = math.log(ratio[0]), math.log(ratio[1])
     area.mul_(scale[1] - scale[0]).add_(scale[0]).mul_(sides[0] * sides[1])
     stretch = aspect.mul_(high - low).add_(low).div_(2).exp_()  # root of the aspect

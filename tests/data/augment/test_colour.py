@@ -16,9 +16,9 @@ from furlkit.data.augment.colour import (
     blend_,
     blends,
     draw_jitter,
-    jitter_keys,
     grey_,
     hue_,
+    jitter_keys,
     plan_jitter,
 )
 from tests.data.augment.noise import generator
