@@ -166,10 +166,7 @@ def test_mixed_precision_never_waits_for_the_device(trained, name, precision):
 
 
 MAPPED = [
-    (*CLIENT, "--objective", "supervised"), (*CLIENT, "--objective", "fedmatch"),
-    (*CLIENT, "--objective", "cluster"),
     (*CLIENT, "--objective", "cluster", "--nearest-used", "all"),
-    (*CLIENT, "--personal", "apfl", *KEPT), (*CLIENT, "--personal", "ditto", *KEPT),
     (*CLIENT, "--personal", "apfl", "--objective", "cluster", *KEPT),
     (*CLIENT, "--personal", "ditto", "--objective", "cluster", *KEPT),
     ("distill", "matrix", "g0", *FAST, "--anchors", 64),
@@ -183,6 +180,14 @@ def test_mapped_images_are_sent_in_one_copy(trained, monkeypatch, words):
 
     monkeypatch.setattr(batches, "RESIDENT_LIMIT", 0)
     trained(*words)
+
+
+@pytest.mark.parametrize("more", [(), TERMS["alignment"]])
+def test_mapped_images_and_draws_travel_in_one_copy(trained, monkeypatch, more):
+    from furlkit.data import batches
+
+    monkeypatch.setattr(batches, "RESIDENT_LIMIT", 0)
+    trained(*CLIENT, *more, copies=1)
 
 
 ALIGNED = [
