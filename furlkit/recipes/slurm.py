@@ -27,6 +27,7 @@ job() {
     eval "tasks=\\$todo_$number"
     test "$tasks" || return 0
     test "$count" -gt 0 || skip_numbers
+    after=$others
     for before; do
         eval "after=\\$after\\$after_$before"
     done
@@ -67,9 +68,10 @@ skip_numbers() (
         fi
     done
 )
-# begin RUN: look at the files of a run; false if the run has jobs in the queue
+# begin RUN JOBS: look at the files of a run; false if the run has jobs in the queue. Every
+# job waits for JOBS, the jobs of other runs.
 begin() {
-    run=$1 count=0 all='' here=$(pwd -P)
+    run=$1 others=${2-} count=0 all='' here=$(pwd -P)
     if test -z "${only-}" && is_queued; then
         echo "$run: has jobs in the queue; wait for them, or cancel them" >&2
         code=75
@@ -167,14 +169,42 @@ def as_slurm(plans: Sequence[Plan], site: Site, window: int | None = None) -> Li
     yield _JOB
     if window:
         yield _WINDOWS
-    for plan in plans:
+    needed = _needed_runs(plans)
+    if window and needed:
+        raise UsageError(
+            "--rounds-at-once: does not apply to runs that read files of other runs"
+        )
+    for number, plan in enumerate(plans):
         folder = joined([run_folder(plan)])
         wanted = f"wanted {folder} && " if window else ""
+        if number in needed:
+            # Without the jobs of the other runs, no job can be submitted.
+            wanted = 'test "$code" -eq 0 && '
+            folder += f' "{"".join(f"$all_{k}" for k in needed[number])}"'
         yield f"\nif {wanted}begin {folder}; then"
         yield f"planned {joined(records_of(plan))}"
         yield from _run(plan, site, window)
+        if any(number in runs for runs in needed.values()):
+            yield f"all_{number}=$all"
         yield 'echo "$run: $count jobs submitted"\nfi'
     yield _END.rstrip()
+
+
+def _needed_runs(plans: Sequence[Plan]) -> dict[int, list[int]]:
+    """By number of a plan, the numbers of the other plans that write its inputs."""
+    makers = {
+        path: number
+        for number, plan in enumerate(plans)
+        for step in plan.steps
+        for path in step.outputs
+    }
+    found = {}
+    for number, plan in enumerate(plans):
+        reads = {path for step in plan.steps for path in step.after}
+        others = {makers[path] for path in reads & makers.keys()} - {number}
+        if others:
+            found[number] = sorted(others)
+    return found
 
 
 def _submit(plans: Sequence[Plan], site: Site) -> Lines:
