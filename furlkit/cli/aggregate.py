@@ -11,7 +11,7 @@ from furlkit.catalogue.entries import (
     group,
 )
 from furlkit.catalogue.families import RULE
-from furlkit.catalogue.groups import GENERAL, IN_OUT, output
+from furlkit.catalogue.groups import GENERAL, IN_OUT, SIGNERS, output
 
 # Tables are read by rows: an option takes two lines here, and seven by the formatter.
 # fmt: off
@@ -114,6 +114,15 @@ COMMAND = command("aggregate",
                     "uploads are refused. clip, l-dawa, fedavgm, fedadam, fedyogi and "
                     "scaffold need this model, and --report measures updates from it.",
                recorded=False, metavar="GLOBAL"),
+        Option("members", File("members"),
+               help="File with a client on each line, and optionally weight=NUMBER and "
+                    "examples=NUMBER, the largest number of images to believe: "
+                    "`st-mary examples=5000`. Uploads of others are left out.",
+               recorded=False, metavar="FILE"),
+        SIGNERS._replace(
+            help="OpenSSH's allowed_signers, with the clients' names as principals. "
+                 "Uploads without a valid signature FILE.sig of the client that the "
+                 "header names are left out; see `furlkit sign`."),
         Option("max-upload", Whole(1), 1000,
                "Size limit for the rows or similarities of a client, in megabytes. A "
                "larger file is refused by its header; in a folder, left out.",

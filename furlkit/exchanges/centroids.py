@@ -85,6 +85,7 @@ class Centroids(Exchange):
         facts = FeatureFacts(
             layer="z", dataset={}, part=str(client.number), client=client.number,
             round=self._setup.round, examples=len(rows), parent=self._setup.parent,
+            run=self._setup.model.facts.run,
         )  # fmt: skip
         path, places = fill(self._out, client.number), np.arange(len(rows))
         about = (places, facts, client.provenance)

@@ -276,6 +276,7 @@ class Dictionary(Exchange):
             round=setup.round,
             examples=len(shared),
             parent=setup.parent,
+            run=setup.model.facts.run,
             share_rows=None if sharing.averaged else sharing.share_rows,
         )
         path, places = fill(pattern, client.number), np.arange(len(shared))
