@@ -61,7 +61,8 @@ def sign(files: Sequence[Container], key: Path) -> list[Path]:
             each.write_text(statement(file.header))
         _sign(said, key)
         for path, each in zip(paths, said, strict=True):
-            write_bytes(path, signature_of(each).read_bytes())
+            # Not flushed: after a crash of the machine, the user signs again.
+            write_bytes(path, signature_of(each).read_bytes(), flush=False)
     return paths
 
 
