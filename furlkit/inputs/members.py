@@ -1,4 +1,4 @@
-"""Members of a federation: the clients whose uploads a server accepts.
+"""Members of a federation: clients with a place on the server's lists.
 
 A members file has a line for each client: the name, and optionally weight=NUMBER and
 examples=NUMBER. Signers have a name and a public key. With --weights FILE, the clients
