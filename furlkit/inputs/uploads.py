@@ -198,7 +198,7 @@ def check_parent(upload: OpenedUpload, parent: Sent) -> None:
 
 
 def _check_net(upload: OpenedUpload, parent: Sent) -> None:
-    for fact in ("architecture", "mean", "std"):
+    for fact in ("architecture", "mean", "std", "reading"):
         ours, theirs = getattr(upload.facts, fact), getattr(parent.facts, fact)
         if ours != theirs:
             raise InputError(
