@@ -72,7 +72,7 @@ def _sign(statements: Sequence[Path], key: Path) -> None:
     stderr = None if sys.stderr.isatty() else subprocess.PIPE
     done = _run(*words, stderr=stderr, stdin=subprocess.DEVNULL)
     if done.returncode:
-        raise InputError(f"--key {key}: {PROGRAM} does not sign: {_words(done)}")
+        raise InputError(f"--key {key}: {PROGRAM} does not sign: {_last_words(done)}")
 
 
 class Signers:
@@ -95,7 +95,8 @@ class Signers:
         """Refuse the file of a client without a key."""
         name = signer_of(path, facts)
         if self.names is not None and name not in self.names:
-            raise InputError(f"{path}: is of {name}, who has no key in {self.path}")
+            who = _words_for(name)
+            raise InputError(f"{path}: is of {who}, who has no key in {self.path}")
 
     def check(self, file: Container) -> None:
         """Refuse a file without a valid signature of the client in the header.
@@ -106,10 +107,11 @@ class Signers:
         path, header = file.path, file.header
         self.check_name(path, header.facts)
         name, beside = signer_of(path, header.facts), signature_of(path)
+        who = _words_for(name)
         try:
             signature = read_bytes(beside, LONGEST_SIGNATURE)
         except FurlkitError as error:
-            raise InputError(f"{path}: has no signature of {name}: {error}") from error
+            raise InputError(f"{path}: has no signature of {who}: {error}") from error
         # A copy, because the file beside the upload may become a pipe.
         with NamedTemporaryFile() as copy:
             copy.write(signature)
@@ -119,8 +121,8 @@ class Signers:
             done = _run(*words, "-s", copy.name, input=said, stderr=subprocess.PIPE)
         if done.returncode:
             raise InputError(
-                f"{path}: {beside.name} is no valid signature of {name} by {self.path}: "
-                f"{_words(done)}"
+                f"{path}: {beside} is no valid signature of {who} by {self.path}: "
+                f"{_last_words(done)}"
             )
 
 
@@ -146,7 +148,11 @@ def _run(*words: Any, **how: Any) -> subprocess.CompletedProcess:
         raise FurlkitError(f"{PROGRAM}: cannot run: {reason}; {_REMEDY}") from error
 
 
-def _words(done: subprocess.CompletedProcess) -> str:
-    """Last words of ssh-keygen."""
+def _words_for(signer: str) -> str:
+    return "the server" if signer == SERVER else f"client {signer}"
+
+
+def _last_words(done: subprocess.CompletedProcess) -> str:
+    """The last line of ssh-keygen."""
     said = (done.stderr or b"").decode(errors="replace").strip().splitlines()
     return said[-1] if said else "no such name, or another key"

@@ -336,8 +336,8 @@ def name_left_out(reasons: Mapping[Path, str]) -> None:
     """Warn about files left out: a line for each reason, with the first file."""
     groups: dict[str, list[str]] = {}
     for path, reason in reasons.items():
-        # Files with one reason differ in names and numbers.
-        text = re.sub("[0-9]+", "0", reason.replace(str(path), ""))
+        # Files with one reason differ in paths, numbers and names of clients.
+        text = re.sub("(?<=client )[^ ,:]+|[0-9]+", "0", reason.replace(str(path), ""))
         groups.setdefault(text, []).append(reason)
     for found in islice(groups.values(), LINES):
         alike = len(set(found)) - 1

@@ -42,6 +42,12 @@ def test_inspect_checks_signatures_and_bytes(world, run, refused, keys, allowed)
     refused(world.folder, 65, [world.clients[0], "no signature"], *unsigned)
 
 
+def test_a_signature_is_no_file_of_furlkit(world, run, refused, keys):
+    assert run("sign", world.model, "--key", keys("server")).code == 0
+    path = world.model.with_name(f"{world.model.name}.sig")
+    refused(world.folder, 65, [path, "is a signature"], "inspect", path)
+
+
 def test_what_must_stay_is_not_signed(world, refused, keys):
     private = world.folder / "private"
     given = (world.partition, world.model, "--data", "digits", "--client", 2)

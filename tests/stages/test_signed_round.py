@@ -19,10 +19,10 @@ def test_a_site_trains_from_a_model_that_the_server_signed(
 ):
     signers = allowed("server", "0")
     words = local_train(world, "--signers", signers)
-    unsigned = [world.model, "no signature of server"]
+    unsigned = [world.model, "no signature of the server"]
     refused(world.folder, 65, unsigned, *words)
     assert furlkit("sign", world.model, "--key", keys("0")) == 0
-    refused(world.folder, 65, [world.model, "no valid signature of server"], *words)
+    refused(world.folder, 65, [world.model, "no valid signature of the server"], *words)
     assert furlkit("sign", world.model, "--key", keys("server")) == 0
     assert run(*words).code == 0
     assert (world.folder / "u").read_bytes() == world.clients[0].read_bytes()

@@ -361,6 +361,8 @@ def _check_start(path: Path, start: bytes, length: int, size: int) -> None:
             f"{path}: is a pickle or zip file; furlkit reads safetensors only and "
             f"never unpickles. If PyTorch wrote it, convert it: {_conversion(path)}"
         )
+    if length > size - 8 and start == b"-----BEG":
+        raise InputError(f"{path}: is a signature, or a key; give the signed file")
     if length > size - 8 and start.lstrip().startswith(b"{"):
         raise InputError(
             f"{path}: is JSON, not a safetensors file; expected a furlkit file with tensors"
