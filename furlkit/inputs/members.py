@@ -147,13 +147,12 @@ def _member(place: str, name: str, *settings: str) -> Member:
     known: dict[str, Any] = {}
     for word in settings:
         key, _, value = word.partition("=")
-        known[key] = _number(value)
-        if key not in Member._fields or known[key] is None:
+        number = _number(value)
+        if key not in Member._fields or key in known or number is None:
             raise InputError(
                 f"{place}: {word!r}; expected weight=NUMBER or examples=NUMBER, above 0"
             )
-    if "examples" in known:
-        known["examples"] = int(known["examples"])
+        known[key] = number if key == "weight" else math.ceil(number)
     return Member(**known)
 
 

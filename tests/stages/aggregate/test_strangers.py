@@ -327,6 +327,8 @@ def test_members_have_weights_and_limits(world, inbox, run, refused, tmp_path):
         ("st-mary weight=0\n", "weight=NUMBER"),
         ("st-mary weight=nan\n", "weight=NUMBER"),
         ("st-mary 3\n", "weight=NUMBER"),
+        ("st-mary weight=1 weight=2\n", "weight=NUMBER"),
+        ("\x00\x1b[31m\n", "no client"),
         ("st-mary weight=1\nnorth\n", "every member"),
     ],
 )
