@@ -63,7 +63,7 @@ CACHE = "cache"  # A folder that furlkit reads and writes, and that may be remov
 # Kinds of files besides the kinds of furlkit/files/kinds.py.
 FORMATS = (
     *("any", "csv", "folder", "json", "key", "members", "metrics", "picture", "recipe"),
-    *("rules", "signers", "toml", "weights"),
+    *("rules", "signers", "table", "toml", "weights"),
 )
 
 
