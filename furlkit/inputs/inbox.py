@@ -23,7 +23,7 @@ from furlkit.files.clients import ClientId, client_of, client_order
 from furlkit.files.container.read import Container
 from furlkit.files.signatures import ENDING, signature_of
 from furlkit.inputs.likeness import name_copies, name_differences
-from furlkit.inputs.members import Admission, admission_of
+from furlkit.inputs.members import Admission, admission_of, weights_of
 from furlkit.inputs.paths import check_output
 from furlkit.inputs.uploads import (
     EarlierUpload,
@@ -377,10 +377,11 @@ def closed_round(values: Mapping[str, Any]) -> tuple[Path, str] | None:
         return None
     header = opened.header
     facts, same = header.facts, header.stage == "aggregate"
-    # The header does not record weights from a file.
-    given = {k for k in ("weights",) if header.options.get(k) == "given"}
-    recorded = options.recorded.items()
-    same &= all(header.options.get(k) == v for k, v in recorded if k not in given)
+    recorded = dict(options.recorded)
+    if options.members or weights_of(options.settings.get("weights")):
+        # The header does not record the file.
+        recorded["weights"] = header.options.get("weights")
+    same &= all(header.options.get(k) == v for k, v in recorded.items())
     same &= facts.get("round") == parent.facts.round + 1
     same &= facts.get("parent") in (None, parent.content)
     same &= _has_content(options.state_out, facts.get("state"))

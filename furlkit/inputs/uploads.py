@@ -169,7 +169,7 @@ def check_round(upload: OpenedUpload, parent: Sent) -> None:
         f"{upload.path}: is of round {found}; this is round {now}, which starts from "
         f"{parent.path}"
     )
-    if found < now:
+    if found is not None and found < now:
         raise EarlierUpload(text, found, getattr(upload.facts, "client", None))
     raise InputError(text)
 

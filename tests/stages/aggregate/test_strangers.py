@@ -278,6 +278,19 @@ def test_rows_are_signed_too(world, inbox, run, forge, keys, allowed):
     assert "rows_2" in line
 
 
+def test_rows_without_a_round_are_left_out(world, inbox, run, forge):
+    given = (world.partition, world.model, "--data", "digits", "--client", "0-1")
+    more = ("--epochs", 1, "--batch-size", 240, "--alpha", 0)
+    rows = ("--features-out", inbox / "rows_{client}", "-o", world.folder / "u{client}")
+    assert furlkit("local-train", *given, *more, *rows) == 0
+    forge(inbox / "rows_1", facts={"round": None})
+    words = ("--rule", "dictionary", "--parent", world.model, "-o", world.folder / "d")
+    done = run("aggregate", inbox, *words)
+    assert done.code == 0, done.err
+    (line,) = reasons(done.err)
+    assert "rows_1" in line and "round" in line
+
+
 def test_uploads_of_another_run_are_left_out(world, run, forge):
     """Two runs with equal options differ in the name alone."""
     words = ("--data", "digits", "--width", 0.02, "--projector", "8,4")
