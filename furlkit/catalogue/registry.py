@@ -18,6 +18,7 @@ NAMES = (
     "local-train",
     "embed",
     "neighbours",
+    "sign",
     "aggregate",
     "attack",
     "distill",
