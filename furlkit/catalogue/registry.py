@@ -31,6 +31,7 @@ NAMES = (
     "presets",
     "plan",
     "status",
+    "report",
     "doctor",
 )
 

@@ -4,14 +4,14 @@ The conditions of a score are the protocol, the options of the evaluation, and t
 used to train and test a classifier. Models and their training may differ.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from furlkit.data.sets.fingerprint import same_dataset
 from furlkit.errors import InputError
-from furlkit.files.container.header import canonical, short
+from furlkit.files.container.header import Header, canonical, short
 from furlkit.files.container.read import Container
 from furlkit.reports.text import lookup
 
@@ -122,10 +122,14 @@ def _shown(name: str, score: Measured) -> str:
     return f"no --{name}" if value is None else f"--{name} {short(value)}"
 
 
-def stale_files(files: Iterable[tuple[Path, dict[str, Any]]]) -> list[Path]:
+def stale_files(
+    files: Iterable[tuple[Path, dict[str, Any]]],
+    headers: Mapping[Path, Iterable[Header]] | None = None,
+) -> list[Path]:
     """Scores of models that were replaced: the folder has another model in their place.
 
-    The other model has equal stage, role, round and client.
+    The other model has equal stage, role, round and client. `headers`: the headers in
+    each folder, if a caller has read them.
     """
     models: dict[Path, dict[str, tuple]] = {}
     found = []
@@ -135,7 +139,8 @@ def stale_files(files: Iterable[tuple[Path, dict[str, Any]]]) -> list[Path]:
             continue
         folder = path.parent
         if folder not in models:
-            models[folder] = dict(_models(folder))
+            read = _headers(folder) if headers is None else headers.get(folder, ())
+            models[folder] = dict(_models(read))
         known = lookup(metrics, "checkpoint.facts")
         place = _place(lookup(metrics, "checkpoint.stage"), known)
         if content not in models[folder] and place in models[folder].values():
@@ -143,12 +148,16 @@ def stale_files(files: Iterable[tuple[Path, dict[str, Any]]]) -> list[Path]:
     return found
 
 
-def _models(folder: Path) -> Iterable[tuple[str, tuple]]:
+def _headers(folder: Path) -> Iterable[Header]:
     for path in sorted(folder.glob("*.safetensors")):
         try:
-            header = Container(path).header
+            yield Container(path).header
         except InputError:
             continue
+
+
+def _models(headers: Iterable[Header]) -> Iterable[tuple[str, tuple]]:
+    for header in headers:
         if header.kind == "checkpoint":
             yield header.content, _place(header.stage, header.facts)
 

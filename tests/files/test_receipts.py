@@ -118,7 +118,7 @@ def test_a_failed_command_leaves_error_and_warnings(tmp_path):
     (tmp_path / "plan").mkdir()
     call = receipts.call_of(["init", "-o", str(tmp_path / "a")], None, ())
     with (
-        pytest.raises(ValueError),
+        pytest.raises(ValueError, match="broken"),
         receipts.noting(str(tmp_path), [call], lambda name: None, ["odd"]),
     ):
         raise ValueError("broken")

@@ -111,7 +111,7 @@ def check_version(path: Path, version: Any, newest: int = VERSION) -> None:
 
 def check_types(path: Path, record: Any, what: str) -> None:
     """Check the values of a dataclass, read from JSON, against the declared types."""
-    for name, kind in _types_of(type(record)).items():
+    for name, kind in _types_of(record.__class__).items():
         value = getattr(record, name)
         if not _fits(value, kind):
             expected = kind.__name__ if type(kind) is type else str(kind)
