@@ -131,7 +131,7 @@ def stale_files(
     The other model has equal stage, role, round and client. `headers`: the headers in
     each folder, if a caller has read them.
     """
-    models: dict[Path, dict[str, tuple]] = {}
+    models: dict[Path, dict[str, Header]] = {}
     found = []
     for path, metrics in files:
         content = lookup(metrics, "checkpoint.content")
@@ -140,10 +140,13 @@ def stale_files(
         folder = path.parent
         if folder not in models:
             read = _headers(folder) if headers is None else headers.get(folder, ())
-            models[folder] = dict(_models(read))
+            models[folder] = {h.content: h for h in read if h.kind == "checkpoint"}
+        if content in models[folder]:
+            continue
         known = lookup(metrics, "checkpoint.facts")
         place = _place(lookup(metrics, "checkpoint.stage"), known)
-        if content not in models[folder] and place in models[folder].values():
+        present = models[folder].values()
+        if any(_place(header.stage, header.facts) == place for header in present):
             found.append(path)
     return found
 
@@ -154,12 +157,6 @@ def _headers(folder: Path) -> Iterable[Header]:
             yield Container(path).header
         except InputError:
             continue
-
-
-def _models(headers: Iterable[Header]) -> Iterable[tuple[str, tuple]]:
-    for header in headers:
-        if header.kind == "checkpoint":
-            yield header.content, _place(header.stage, header.facts)
 
 
 def _place(stage: Any, facts: Any) -> tuple:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from furlkit.reports.text import plain
@@ -19,13 +20,14 @@ class Cell(NamedTuple):
 class Table(NamedTuple):
     """A table with a caption; `name` is the name of the CSV file.
 
-    Cells are texts, numbers, None or Cells.
+    Cells are texts, numbers, None or Cells. `tones`: the CSS class of each row.
     """
 
     name: str
     caption: str
     columns: tuple[str, ...]
     rows: Sequence[Sequence[Any]]
+    tones: Sequence[str] = ()
 
     def values(self) -> list[tuple]:
         """Heading and values for CSV files."""
@@ -81,8 +83,8 @@ def table(given: Table) -> str:
         for k in used
     )
     body = "\n".join(
-        element("tr", "".join(_cell(row[k], k in numeric) for k in used))
-        for row in given.rows[:MOST_ROWS]
+        element("tr", "".join(_cell(row[k], k in numeric) for k in used), class_=tone)
+        for row, tone in zip_longest(given.rows[:MOST_ROWS], given.tones)
     )
     caption = element("caption", text(given.caption)) if given.caption else ""
     whole = element(

@@ -136,7 +136,9 @@ def _problems(runs: Sequence[Run], shown: Any) -> Iterator[str]:
     order = sorted(same, key=lambda problem: problem.level != "error")
     rows = [(p.level, p.kind, p.text, _names(r for r, _ in same[p])) for p in order]
     columns = ("level", "kind", "problem", "run")
-    yield element("div", shown(Table("problems", "", columns, rows)), class_="problems")
+    tones = [problem.level for problem in order]
+    content = shown(Table("problems", "", columns, rows, tones))
+    yield element("div", content, class_="problems")
 
 
 def _names(runs: Iterable[Run]) -> str:
@@ -146,8 +148,8 @@ def _names(runs: Iterable[Run]) -> str:
 
 def _runs(runs: Sequence[Run], shown: Any) -> Iterator[str]:
     names = [*dict.fromkeys(score.name for run in runs for score in run.scores)]
-    columns = ("run", "steps", "rounds", "clients", *(f"{n} (%)" for n in names),
-               "sent", "received", "training time", "epsilon")  # fmt: skip
+    columns = ("run", *(f"{n} (%)" for n in names), "sent", "received",
+               "training time", "epsilon", "rounds", "clients", "steps")  # fmt: skip
     rows = [_run_row(run, names) for run in runs]
     groups = grouped(runs, lambda run: run.group)
     rows += [_mean_row(same, names) for same in groups.values() if len(same) > 1]
@@ -167,9 +169,9 @@ def _run_row(run: Run, names: Sequence[str]) -> tuple:
     seconds = sum(training.seconds for training in run.trainings)
     epsilons = [s.epsilon for s in run.scores if s.epsilon is not None]
     return (
-        run.name, steps, run.rounds, len(run.clients), *scores,
-        _bytes(sent), _bytes(received), Cell(seconds, _duration(seconds)),
-        max(epsilons, default=None),
+        run.name, *scores, _bytes(sent), _bytes(received),
+        Cell(seconds, _duration(seconds)), max(epsilons, default=None),
+        run.rounds, len(run.clients), steps,
     )  # fmt: skip
 
 
@@ -180,7 +182,7 @@ def _mean_row(runs: Sequence[Run], names: Sequence[str]) -> tuple:
         values = [end.value for end in ends if end]
         cells.append(_mean(values) if values else None)
     label = f"{common_name([run.name for run in runs])}: mean of {len(runs)} seeds"
-    return (label, None, None, None, *cells, None, None, None, None)
+    return (label, *cells, *[None] * 7)
 
 
 def _mean(values: Sequence[float]) -> Cell:
@@ -322,12 +324,10 @@ def _clients(runs: Sequence[Run], shown: Any) -> Iterator[str]:
 def _client_charts(runs: Sequence[Run]) -> Iterator[str]:
     first = runs[0]
     if split := first.split:
-        names = [f"client {k}" for k in range(len(split.sizes))]
+        names = [str(client) for client in range(len(split.sizes))]
         which = f" ({first.name})" if len(runs) > 1 else ""
         title = f"images by client and class: {plain(split.scheme)}{which}"
-        yield heat_map(
-            title, [*map(str, range(len(names)))], split.classes, split.counts
-        )
+        yield heat_map(title, names, split.classes, split.counts)
     trainings = [t for run in runs for t in run.trainings]
     for objective, same in grouped(trainings, lambda t: t.objective).items():
         points = [(t.client, t.round, t.loss) for t in same if t.loss is not None]
@@ -448,12 +448,14 @@ def _sent_by(run: Run, client: Any) -> int:
 
 
 def _images(extra: Extra) -> Iterator[str]:
-    for title, png in extra.sheets:
-        source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
-        image = f'<img alt="{text(title)}" src="{source}">'
-        yield element(
-            "figure", element("figcaption", text(title)) + image, class_="sheet"
-        )
+    figures = "".join(_sheet(title, png) for title, png in extra.sheets)
+    yield element("div", figures, class_="sheets") if figures else ""
+
+
+def _sheet(title: str, png: bytes) -> str:
+    source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    image = f'<img alt="{text(title)}" src="{source}">'
+    return element("figure", element("figcaption", text(title)) + image)
 
 
 # --- results, provenance, methods -----------------------------------------------------

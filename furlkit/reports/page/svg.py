@@ -12,7 +12,7 @@ from typing import NamedTuple
 from furlkit.reports.page.html import element, text
 
 WIDTH, HEIGHT = 440, 250
-LEFT, RIGHT, TOP, BOTTOM = 46, 8, 10, 34
+LEFT, RIGHT, TOP, BOTTOM = 46, 14, 10, 34
 COLOURS = 7
 MOST_NAMED = 12  # Lines in a legend.
 LEVELS = 8  # Shades of a heat map.
@@ -178,7 +178,14 @@ def _shade(count: float, most: float) -> int:
 
 def _named_cells(rows, columns, counts, most, size) -> str:
     width, height = size
-    return "".join(
+    roomy = width >= 26 and height >= 14  # Room for numbers.
+    numbers = (
+        element("text", f"{n:g}", x=f"{LEFT + width * (j + 0.5):.1f}",
+                y=f"{16 + height * (i + 0.5):.1f}", class_=f"t{_shade(n, most)}")
+        for i, row in enumerate(counts if roomy else ())
+        for j, n in enumerate(row) if n
+    )  # fmt: skip
+    cells = "".join(
         element("rect", element("title", f"{text(rows[i])}, {text(columns[j])}: {n:,g}"),
                 x=f"{LEFT + width * j:.1f}", y=f"{16 + height * i:.1f}",
                 width=f"{width:.1f}", height=f"{height:.1f}",
@@ -186,6 +193,7 @@ def _named_cells(rows, columns, counts, most, size) -> str:
         for i, row in enumerate(counts)
         for j, n in enumerate(row)
     )  # fmt: skip
+    return cells + "".join(numbers)
 
 
 def _shaded_paths(rows, columns, counts, most, size) -> str:
@@ -204,7 +212,7 @@ def _shaded_paths(rows, columns, counts, most, size) -> str:
 
 def _heat_labels(rows: Sequence[str], columns: Sequence[str], size) -> str:
     width, height = size
-    every = max(1, math.ceil(9 / height))
+    every = next((k for k in (1, 2, 5, 10, 20, 50) if k * height >= 12), len(rows))
     down = (
         element("text", text(row[:9]), x=LEFT - 6, class_="y",
                 y=f"{16 + height * (i + 0.5):.1f}")
