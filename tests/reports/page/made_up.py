@@ -22,25 +22,13 @@ OPTIONS = {"objective": "simclr", "update": "replace", "epochs": 2, "batch-size"
 
 def make_run(folder: Path, clients: int, rounds: int, seed: int = 0) -> Path:
     """Write a finished run of averaging.toml; accuracies rise with the rounds."""
-    settings = (
-        f"clients={clients}",
-        f"rounds={rounds}",
-        f"seed={seed}",
-        f"out={folder}",
-    )
+    settings = {"clients": clients, "rounds": rounds, "seed": seed, "out": folder}
+    given = [f"{name}={value}" for name, value in settings.items()]
     recipe = ROOT / "examples" / "averaging.toml"
-    assert furlkit("plan", recipe, *settings, "-o", folder / "run.mk", "-q") == 0
-    split = (
-        "--data",
-        "digits",
-        "--scheme",
-        "dirichlet",
-        "--clients",
-        clients,
-        "--concentration",
-        0.5,
-    )
-    split += ("--seed", seed, "-o", folder / "partition.safetensors", "-q")
+    assert furlkit("plan", recipe, *given, "-o", folder / "run.mk", "-q") == 0
+    # The words of the plan, in the same order: the step counts as done.
+    split = ("--seed", seed, "--data", "digits", "--clients", clients)
+    split = (*split, "-o", folder / "partition.safetensors", "-q")
     assert furlkit("partition", *split) == 0
     with patch.object(os, "fsync", lambda handle: None):  # 30,000 files take minutes.
         _write_rounds(folder, clients, rounds, seed)
@@ -50,7 +38,8 @@ def make_run(folder: Path, clients: int, rounds: int, seed: int = 0) -> Path:
 def _write_rounds(folder: Path, clients: int, rounds: int, seed: int) -> None:
     draw = np.random.default_rng(seed)
     parent = _global(folder, 0, "init", {}, None)
-    _scores(folder, 0, parent, 0.6, seed)
+    for name in ("knn", "linear"):
+        _scores(folder, 0, parent, name, 0.6, seed)
     for number in range(1, rounds + 1):
         uploads = {}
         for client in range(clients):
@@ -59,7 +48,8 @@ def _write_rounds(folder: Path, clients: int, rounds: int, seed: int) -> None:
             uploads[f"client {client}"] = content
         parent = _global(folder, number, "aggregate", uploads, parent)
         score = 0.95 - 0.3 / number + draw.normal(0, 0.005)
-        _scores(folder, number, parent, score, seed)
+        _scores(folder, number, parent, "knn", score, seed)
+    _scores(folder, rounds, parent, "linear", 0.9, seed)
 
 
 def _facts(role: str, number: int, **more) -> CheckpointFacts:
@@ -102,9 +92,11 @@ def _journal(path: Path, number: int, client: int, loss: float) -> None:
     Journal(path).path.write_text("\n".join(lines) + "\n")
 
 
-def _scores(folder: Path, number: int, model: str, value: float, seed: int) -> None:
+def _scores(
+    folder: Path, number: int, model: str, name: str, value: float, seed: int
+) -> None:
     facts = {"role": "global", "round": number, "architecture": NET}
-    document = {"protocol": "knn", "accuracy": value, "seed": 0, "test_examples": 359,
-                "options": {"k": 200}, "inputs": {"model": model},
+    document = {"protocol": name, "accuracy": value, "seed": 0, "test_examples": 359,
+                "options": {}, "inputs": {"model": model},
                 "checkpoint": {"content": model, "seed": seed, "facts": facts}}  # fmt: skip
-    write_metrics(folder / f"r{number:03d}" / "knn.json", document)
+    write_metrics(folder / f"r{number:03d}" / f"{name}.json", document)
