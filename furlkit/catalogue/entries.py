@@ -63,6 +63,7 @@ CACHE = "cache"  # A folder that furlkit reads and writes, and that may be remov
 # Kinds of files besides the kinds of furlkit/files/kinds.py.
 FORMATS = (
     *("any", "csv", "folder", "json", "metrics", "page", "picture", "recipe", "rules"),
+    "table",
     *("toml", "weights"),
 )
 
